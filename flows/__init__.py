@@ -1,0 +1,1 @@
+"""When: one module per Prefect flow."""

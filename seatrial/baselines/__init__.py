@@ -1,0 +1,1 @@
+"""What a measurement should be, and where that is known from."""

@@ -1,0 +1,55 @@
+"""The shipped reference numbers: one CSV per kind, every row with its source."""
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One published busbw figure, in GB/s (1e9 bytes), for one message size in bytes.
+
+    `kind` is `measured` (somebody saw it) or `floor` (below it the publisher calls the machine broken); an empty
+    `algorithm` means that the source does not say.
+    """
+
+    hardware: str
+    gpus_per_node: int
+    nodes: int
+    fabric: str
+    collective: str
+    algorithm: str
+    message_bytes: int
+    busbw_gb_s: float
+    kind: str
+    source: str
+
+
+@cache
+def references() -> tuple[Reference, ...]:
+    """Every collective reference that ships with the package."""
+    with files(__package__).joinpath("collectives.csv").open(newline="") as rows:
+        return tuple(
+            Reference(
+                row["hardware"],
+                int(row["gpus_per_node"]),
+                int(row["nodes"]),
+                row["fabric"],
+                row["collective"],
+                row["algorithm"],
+                int(row["message_bytes"]),
+                float(row["busbw_gb_s"]),
+                row["kind"],
+                row["source"],
+            )
+            for row in csv.DictReader(rows)
+        )
+
+
+@cache
+def known_hardware() -> tuple[str, ...]:
+    """The hardware names that a cluster file may use, `cpu` first."""
+    with files(__package__).joinpath("devices.csv").open(newline="") as rows:
+        devices = {row["hardware"] for row in csv.DictReader(rows)}
+    return ("cpu", *sorted(devices | {r.hardware for r in references()}))

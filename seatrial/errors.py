@@ -1,0 +1,21 @@
+"""The errors that seatrial raises on purpose; each message names the thing, the place and the next step."""
+
+
+class SeatrialError(Exception):
+    """Base of every error that seatrial raises on purpose."""
+
+
+class InputError(SeatrialError):
+    """Bad input: one line that names file, field and what is legal. The command line exits with status 2."""
+
+
+class LaunchError(SeatrialError):
+    """A testbed could not be brought up; the message names the cause."""
+
+
+class MissingError(SeatrialError):
+    """A prerequisite is not there, so a check is `not_run`; the message names what and how to get it."""
+
+
+class RemoteError(SeatrialError):
+    """A command on a node could not be started or its connection broke."""

@@ -1,0 +1,45 @@
+"""A measurement: one number with unit, subject, conditions and the raw samples behind it."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+SubjectKind = Literal["cluster", "node", "gpu", "link", "group"]
+ConditionValue = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What was measured: the whole cluster, a node, a GPU, a link ("node-0--node-3") or a named group."""
+
+    kind: SubjectKind
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One number.
+
+    `metric` is the field's own name (busbw, latency, loss, clock_skew); `value` is in `unit`. `samples` are the raw
+    repeats that `value` summarises, in the same unit. `better` says which direction is good; None means that the
+    number is only recorded, never compared.
+    """
+
+    metric: str
+    value: float
+    unit: str
+    subject: Subject
+    conditions: Mapping[str, ConditionValue] = field(default_factory=dict)
+    samples: tuple[float, ...] = ()
+    better: Literal["higher", "lower"] | None = "higher"
+
+    @property
+    def finite(self) -> bool:
+        """Whether the value is a number at all (not NaN or infinite)."""
+        return math.isfinite(self.value)
+
+    def series(self) -> str:
+        """The key under which the same measurement of other runs is found: metric, subject and conditions."""
+        conditions = ",".join(f"{key}={self.conditions[key]}" for key in sorted(self.conditions))
+        return f"{self.metric}|{self.subject.kind}:{self.subject.name}|{conditions}"

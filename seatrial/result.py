@@ -1,0 +1,154 @@
+"""What a run came to: judgements, checks, suspects and the document `run.json` (schema 1)."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from seatrial.measurement import Measurement
+from seatrial.verdict import Verdict, worst
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The interval a value should fall in, in the measurement's unit; None leaves that side open."""
+
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A measurement held against its baselines.
+
+    `source` names the baseline (catalog, pinned, history, peers, physics, sanity); `deviation` is value over centre
+    of the baseline minus one, so -0.9 reads "90 % below".
+    """
+
+    measurement: Measurement
+    verdict: Verdict
+    reason: str
+    source: str
+    expected: Expected = Expected()
+    deviation: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        m = self.measurement
+        return {
+            "metric": m.metric,
+            "subject": {"kind": m.subject.kind, "name": m.subject.name},
+            "conditions": dict(m.conditions),
+            "value": _finite(m.value),
+            "unit": m.unit,
+            "expected": {"low": _finite(self.expected.low), "high": _finite(self.expected.high)},
+            "source": self.source,
+            "deviation": _finite(self.deviation),
+            "verdict": self.verdict.value,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A node, GPU or link that is blamed; `confidence` is 0..1, `evidence` a sentence a person can check."""
+
+    kind: Literal["node", "gpu", "link"]
+    name: str
+    confidence: float
+    evidence: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "name": self.name, "confidence": self.confidence, "evidence": self.evidence}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was tried on the testbed, with what it measured and what that came to."""
+
+    name: str
+    verdict: Verdict
+    reason: str
+    seconds: float = 0.0
+    measurements: tuple[Measurement, ...] = ()
+    judgements: tuple[Judgement, ...] = ()
+    suspects: tuple[Suspect, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "verdict": self.verdict.value,
+            "reason": self.reason,
+            "seconds": round(self.seconds, 3),
+            "judgements": [j.to_dict() for j in self.judgements],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """Everything a run leaves behind; `to_dict` is `run.json`."""
+
+    run_id: str
+    cluster: str
+    suite: str
+    started: datetime
+    finished: datetime
+    verdict: Verdict
+    reason: str
+    nodes: Sequence[Mapping[str, Any]] = ()
+    checks: Sequence[Check] = ()
+    suspects: Sequence[Suspect] = ()
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+    timings: Mapping[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "run_id": self.run_id,
+            "cluster": self.cluster,
+            "suite": self.suite,
+            "started": self.started.isoformat(timespec="seconds"),
+            "finished": self.finished.isoformat(timespec="seconds"),
+            "verdict": self.verdict.value,
+            "reason": self.reason,
+            "nodes": [dict(node) for node in self.nodes],
+            "checks": [check.to_dict() for check in self.checks],
+            "suspects": [suspect.to_dict() for suspect in self.suspects],
+            "fingerprint": dict(self.fingerprint),
+            "timings": {step: round(seconds, 3) for step, seconds in self.timings.items()},
+        }
+
+
+def conclude(checks: Sequence[Check]) -> tuple[Verdict, str]:
+    """The run's verdict, the worst of its checks, and the reason of the first check that came to it."""
+    verdict = worst(check.verdict for check in checks)
+    if verdict is Verdict.PASS:
+        return verdict, f"{', '.join(check.name for check in checks)}: all pass"
+    first = next((check for check in checks if check.verdict is verdict), None)
+    return verdict, f"{first.name}: {first.reason}" if first else "nothing was measured"
+
+
+def merge_suspects(checks: Iterable[Check]) -> list[Suspect]:
+    """One suspect per subject over all checks: the most confident wins, evidence is joined."""
+    merged: dict[tuple[str, str], Suspect] = {}
+    for suspect in (s for check in checks for s in check.suspects):
+        known = merged.get((suspect.kind, suspect.name))
+        merged[suspect.kind, suspect.name] = _joined(known, suspect) if known else suspect
+    return sorted(merged.values(), key=lambda s: -s.confidence)
+
+
+def now() -> datetime:
+    """The present, in UTC, as run.json carries it."""
+    return datetime.now(UTC)
+
+
+def _joined(a: Suspect, b: Suspect) -> Suspect:
+    evidence = a.evidence if b.evidence in a.evidence else f"{a.evidence}; {b.evidence}"
+    return Suspect(a.kind, a.name, max(a.confidence, b.confidence), evidence)
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no NaN or infinity."""
+    return value if value is not None and math.isfinite(value) else None

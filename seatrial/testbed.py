@@ -1,0 +1,73 @@
+"""The nodes one run got. Every platform ends in a testbed: N nodes that answer on an sshd, one of them the head."""
+
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+Dial = Callable[["Node", float], socket.socket]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node: its name inside the testbed, the address its peers reach it at, and the host key it must answer with.
+
+    `host_key` is a public key line ("ssh-ed25519 AAAA..."); `slots` is how many MPI ranks it takes.
+    """
+
+    name: str
+    address: str
+    port: int
+    slots: int
+    host_key: str
+    gpus: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The node as run.json shows it."""
+        return {"name": self.name, "address": self.address, "port": self.port, "slots": self.slots, "gpus": self.gpus}
+
+
+@dataclass(frozen=True, slots=True)
+class Testbed:
+    """The nodes of one run and how to reach them.
+
+    `dial(node, timeout_s)` returns a connected socket to the node's sshd: plain TCP, a namespace's, or a port-forward
+    stream. `workdir` and `python` are paths on the nodes; `network` (CIDR or interface) is what MPI and gloo use.
+    """
+
+    run_id: str
+    nodes: tuple[Node, ...]
+    user: str
+    key_file: Path
+    dial: Dial
+    workdir: str
+    python: str = "python3"
+    mpirun: str = "mpirun"
+    mpirun_args: tuple[str, ...] = ()
+    network: str | None = None
+    env: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def head(self) -> Node:
+        """The node that commands run on and that mpirun starts from."""
+        return self.nodes[0]
+
+    @property
+    def world_size(self) -> int:
+        """MPI ranks over all nodes."""
+        return sum(node.slots for node in self.nodes)
+
+    @property
+    def has_gpus(self) -> bool:
+        return any(node.gpus for node in self.nodes)
+
+    def without(self, names: Iterable[str]) -> "Testbed":
+        """The same testbed with those nodes taken out."""
+        gone = set(names)
+        return replace(self, nodes=tuple(node for node in self.nodes if node.name not in gone))
+
+
+def dial_tcp(node: Node, timeout_s: float) -> socket.socket:
+    """Connect to the node's address directly."""
+    return socket.create_connection((node.address, node.port), timeout_s)

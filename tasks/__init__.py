@@ -1,0 +1,1 @@
+"""What: one module per step of the chain."""
