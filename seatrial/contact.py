@@ -1,0 +1,151 @@
+"""The first contact with a node: connect, bring the probes, ask what it is and what time it has."""
+
+import json
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from seatrial.errors import RemoteError
+from seatrial.probes import PROBES
+from seatrial.ssh import HostKeyError, connect, run_command
+from seatrial.testbed import Node, Testbed
+
+if TYPE_CHECKING:
+    import paramiko
+
+_ATTEMPTS = 3  # sshd drops connections when many arrive at once; only the set-up is tried again
+_PAUSE_S = 0.3
+PARALLEL_PAIRS = 8  # ssh processes at once on one node
+
+# Several nodes may share the folder (a network home, namespaces of one machine): each file appears whole or not at all.
+_INSTALL = """
+import json, os, sys, tempfile
+request = json.load(sys.stdin)
+os.makedirs(request["folder"], exist_ok=True)
+for name, text in request["files"].items():
+    handle, temporary = tempfile.mkstemp(dir=request["folder"])
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    os.replace(temporary, os.path.join(request["folder"], name))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """A node that answered.
+
+    `clock_offset_s` is its clock minus ours, known to within `clock_error_s`; `connect_ms` is how long the SSH
+    connection took to come up.
+    """
+
+    transport: "paramiko.Transport"
+    facts: Mapping[str, Any]
+    connect_ms: float
+    clock_offset_s: float
+    clock_error_s: float
+
+    @property
+    def hostname(self) -> str:
+        return str(self.facts["hostname"])
+
+    @property
+    def versions(self) -> dict[str, str]:
+        return dict(self.facts["versions"])
+
+
+def greet(testbed: Testbed, node: Node, timeout_s: float) -> Contact:
+    """Connect to `node` with its pinned host key, copy the probes to it and ask for its facts.
+
+    The connection stays open; whoever called closes it. Raises RemoteError naming node and cause.
+    """
+    started = time.monotonic()
+    transport = _connect_patiently(testbed, node, timeout_s)
+    connect_ms = (time.monotonic() - started) * 1000
+    try:
+        _install_probes(testbed, node, transport, timeout_s)
+        facts = _ask(testbed, node, transport, timeout_s)
+        offset, error = _clock(node, transport, timeout_s)
+    except BaseException:
+        transport.close()
+        raise
+    return Contact(transport, facts, connect_ms, offset, error)
+
+
+def _connect_patiently(testbed: Testbed, node: Node, timeout_s: float) -> "paramiko.Transport":
+    for attempt in range(_ATTEMPTS):
+        try:
+            return connect(testbed, node, timeout_s)
+        except HostKeyError:
+            raise
+        except RemoteError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            time.sleep(_PAUSE_S)
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _install_probes(testbed: Testbed, node: Node, transport: "paramiko.Transport", timeout_s: float) -> None:
+    request = json.dumps({"folder": testbed.workdir, "files": _probe_sources()})
+    command = shlex.join([testbed.python, "-c", _INSTALL])
+    done = run_command(transport, command, stdin=request.encode(), timeout_s=timeout_s)
+    if done.exit_status == 127:
+        raise RemoteError(f"{node.name}: {testbed.python} is missing on the node: the image needs Python 3")
+    if done.exit_status != 0:
+        raise RemoteError(f"{node.name}: the probes cannot be written to {testbed.workdir}: {_last_line(done.output)}")
+
+
+@cache
+def _probe_sources() -> dict[str, str]:
+    return {path.name: path.read_text() for path in PROBES}
+
+
+def _ask(testbed: Testbed, node: Node, transport: "paramiko.Transport", timeout_s: float) -> Mapping[str, Any]:
+    command = shlex.join([testbed.python, f"{testbed.workdir}/facts.py", testbed.mpirun])
+    done = run_command(transport, command, timeout_s=timeout_s)
+    try:
+        facts = json.loads(done.output.splitlines()[-1])
+    except (ValueError, IndexError) as error:
+        raise RemoteError(f"{node.name}: does not say what it is: {_last_line(done.output)}") from error
+    if not isinstance(facts, dict):
+        raise RemoteError(f"{node.name}: does not say what it is: {_last_line(done.output)}")
+    return facts
+
+
+def _clock(node: Node, transport: "paramiko.Transport", timeout_s: float) -> tuple[float, float]:
+    """The node's clock minus ours in seconds, and the most that can be wrong about it: half of the round trip."""
+    before = time.time()
+    done = run_command(transport, "date +%s.%N", timeout_s=timeout_s)
+    after = time.time()
+    try:
+        return float(done.output) - (before + after) / 2, (after - before) / 2
+    except ValueError as error:
+        raise RemoteError(f"{node.name}: does not tell the time: {_last_line(done.output)}") from error
+
+
+def reach_peers(testbed: Testbed, contact: Contact, peers: Sequence[Node], timeout_s: float) -> dict[str, str]:
+    """SSH from the contacted node to each of `peers`: the error by peer name, "" where it worked."""
+    request = {
+        "peers": [{"name": peer.name, "address": peer.address, "port": peer.port} for peer in peers],
+        "timeout_s": timeout_s,
+        "parallel": PARALLEL_PAIRS,
+    }
+    rounds = -(-len(peers) // PARALLEL_PAIRS)
+    done = run_command(
+        contact.transport,
+        shlex.join([testbed.python, f"{testbed.workdir}/pairs.py"]),
+        stdin=json.dumps(request).encode(),
+        timeout_s=timeout_s * rounds + 10,
+    )
+    answers = {peer.name: "no answer from the node that was to try it" for peer in peers}
+    for line in done.output.splitlines():
+        if line.startswith("{"):
+            answer = json.loads(line)
+            answers[answer["peer"]] = answer["error"]
+    return answers
+
+
+def _last_line(output: str) -> str:
+    return next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "nothing was printed")

@@ -1,0 +1,26 @@
+"""The store of what earlier runs came to: runs, measurements, suspects and pinned baselines.
+
+Importing this package is cheap; SQLAlchemy is loaded by `open_store`.
+"""
+
+from typing import TYPE_CHECKING
+
+from seatrial.history.rows import Pin, RunRow
+
+if TYPE_CHECKING:
+    from seatrial.history.store import Store
+
+__all__ = ["Pin", "RunRow", "open_store"]
+
+
+def open_store(url: str | None = None) -> "Store":
+    """The store at `url`, else at $SEATRIAL_HISTORY, else SQLite under the user's state directory.
+
+    Creates or upgrades the schema where needed. Use it as a context manager, or call `close`. Raises InputError for a
+    URL that is nonsense, MissingError when the database's driver is not installed, SeatrialError when the store is
+    broken, locked or unreachable.
+    """
+    from seatrial.history.engine import connect
+    from seatrial.history.store import Store
+
+    return Store(connect(url))

@@ -1,0 +1,130 @@
+"""Reach the database: its URL, its locks, and every failure as one clear line."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+
+from seatrial.errors import InputError, MissingError, SeatrialError
+from seatrial.history.migrate import migrate
+
+LOCK_TIMEOUT_S = 30
+_DRIVERS = ("sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg")
+_LEGAL = "legal: sqlite:////path/to/history.sqlite or postgresql://user:password@host/database"
+
+
+def connect(url: str | None) -> Engine:
+    """An engine on the store at `url` (else $SEATRIAL_HISTORY, else the default), its schema current."""
+    parsed = parse_url(url or os.environ.get("SEATRIAL_HISTORY") or default_url())
+    with explained(parsed, "cannot be opened"):
+        _make_folder(parsed)
+        engine = _engine(parsed)
+        try:
+            migrate(engine)
+        except BaseException:
+            engine.dispose()
+            raise
+    return engine
+
+
+def default_url() -> str:
+    """SQLite under $XDG_STATE_HOME (~/.local/state when unset)."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return URL.create("sqlite", database=f"{state}/seatrial/history.sqlite").render_as_string(hide_password=False)
+
+
+def parse_url(text: str) -> URL:
+    """`text` as a URL of a database that the store runs on. Raises InputError."""
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError) as error:
+        raise InputError(f"history URL {mask(text)!r}: is not a database URL; {_LEGAL}") from error
+    if url.drivername not in _DRIVERS:
+        raise InputError(f"history URL {mask(text)!r}: unknown database {url.drivername!r}; {_LEGAL}")
+    # SQLAlchemy 2.0 and 2.1 disagree on PostgreSQL's default driver.
+    return url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url
+
+
+def mask(text: str) -> str:
+    """`text` without the password that a URL may carry, be it well formed or not."""
+    hidden = re.sub(r"(://[^:/@]*:).*@", r"\1***@", text)
+    return re.sub(r"(password=)[^&\s]*", r"\1***", hidden)
+
+
+@contextmanager
+def explained(url: URL, what: str) -> Iterator[None]:
+    """Turn whatever the database throws into one line that names the store."""
+    name = mask(url.render_as_string(hide_password=True))
+    try:
+        yield
+    except (NoSuchModuleError, ImportError) as error:
+        raise MissingError(f"history {name}: {what}: {error}; install seatrial[postgres]") from error
+    except DBAPIError as error:
+        raise SeatrialError(f"history {name}: {what}: {_first_line(error.orig)}{_next_step(error)}") from error
+    except (SQLAlchemyError, OSError, ValueError, TypeError) as error:
+        raise SeatrialError(f"history {name}: {what}: {_first_line(error)}") from error
+
+
+def _make_folder(url: URL) -> None:
+    if url.get_backend_name() == "sqlite" and not _in_memory(url) and not str(url.database).startswith("file:"):
+        Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
+
+
+def _engine(url: URL) -> Engine:
+    """No pool: a store is used a few times in a run, and an idle connection would only outlive its thread."""
+    if url.get_backend_name() == "sqlite":
+        return _sqlite_engine(url)
+    engine = create_engine(url, poolclass=NullPool, connect_args=_unless_given(url, "connect_timeout", 10))
+    event.listen(engine, "begin", _limit_lock_wait)
+    return engine
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    arguments = {"check_same_thread": False, **_unless_given(url, "timeout", LOCK_TIMEOUT_S)}
+    engine = create_engine(url, poolclass=StaticPool if _in_memory(url) else NullPool, connect_args=arguments)
+    event.listen(engine, "connect", _take_over_transactions)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _in_memory(url: URL) -> bool:
+    return url.database in (None, "", ":memory:")
+
+
+def _unless_given(url: URL, name: str, value: float) -> dict[str, Any]:
+    return {} if name in url.query else {name: value}
+
+
+def _take_over_transactions(connection: Any, _record: Any) -> None:
+    """Python's sqlite3 starts transactions late and never around DDL, so both are left to `_begin_sqlite`."""
+    connection.isolation_level = None
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    """A writer takes the write lock first: upgrading a read lock later fails at once when two do it."""
+    writes = connection.get_execution_options().get("writes")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _limit_lock_wait(connection: Connection) -> None:
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s'")
+
+
+def _first_line(error: object) -> str:
+    lines = str(error).strip().splitlines()
+    return mask(lines[0]) if lines else type(error).__name__
+
+
+def _next_step(error: DBAPIError) -> str:
+    text = str(error.orig).lower()
+    if "locked" in text or "lock timeout" in text:
+        return "; another process holds it: try again, or give another store (SEATRIAL_HISTORY)"
+    if "not a database" in text or "malformed" in text:
+        return "; move the file away, or give another store (SEATRIAL_HISTORY)"
+    return "; check the path, the server and the permissions, or give another store (SEATRIAL_HISTORY)"

@@ -1,0 +1,57 @@
+"""Bring the schema up to date. The common case, nothing to do, costs one query and no import of alembic."""
+
+import threading
+
+from sqlalchemy import Connection, Engine, inspect, text
+
+from seatrial.errors import SeatrialError
+from seatrial.history.schema import HEAD, VERSION_TABLE
+
+# Any number will do, as long as every process takes the same one.
+_ADVISORY_LOCK = 7228465
+# alembic keeps the migration it is in, in module globals.
+_one_thread = threading.Lock()
+
+
+def migrate(engine: Engine) -> None:
+    """Upgrade to HEAD unless it is there already; safe when several processes do it at once.
+
+    Raises SeatrialError when a newer seatrial wrote the store.
+    """
+    with engine.connect() as connection:
+        if version(connection) == HEAD:
+            return
+    with _one_thread, engine.execution_options(writes=True).begin() as connection:
+        _lock(connection)
+        if version(connection) != HEAD:
+            upgrade(connection)
+
+
+def version(connection: Connection) -> str | None:
+    """The revision the schema is at; None for a database that holds no store yet."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+    return None if found is None else str(found)
+
+
+def upgrade(connection: Connection, revision: str = "head") -> None:
+    """Run the migrations up to `revision` inside the connection's transaction."""
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util import CommandError
+
+    config = Config()
+    config.set_main_option("script_location", "seatrial:migrations")
+    config.attributes["connection"] = connection
+    try:
+        command.upgrade(config, revision)
+    except CommandError as error:
+        place = connection.engine.url.render_as_string(hide_password=True)
+        raise SeatrialError(f"history {place}: was written by a newer seatrial ({error}); upgrade seatrial") from error
+
+
+def _lock(connection: Connection) -> None:
+    """SQLite's writer holds its lock from the start; PostgreSQL has locks to name."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})

@@ -1,0 +1,102 @@
+"""A run as rows of the store's tables."""
+
+import hashlib
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seatrial.history.rows import Pin
+from seatrial.measurement import Measurement
+from seatrial.result import Check, RunResult
+from seatrial.verdict import Verdict, worst
+
+Record = dict[str, Any]
+
+
+def series_key(series: str) -> str:
+    """A digest of fixed length that stands for the series in indexes."""
+    return hashlib.sha256(series.encode("utf-8", "replace")).hexdigest()
+
+
+def run(result: RunResult, out: Path) -> Record:
+    return {
+        "run_id": result.run_id,
+        "cluster": result.cluster,
+        "suite": result.suite,
+        "started": result.started,
+        "finished": result.finished,
+        "verdict": result.verdict.value,
+        "reason": result.reason,
+        "fingerprint": dict(result.fingerprint),
+        "out": str(out),
+    }
+
+
+def measurements(result: RunResult) -> list[Record]:
+    """Every measurement of every check, with the worst verdict that its series was judged in that check."""
+    return [
+        _measurement(result.run_id, check.name, measurement, verdicts.get(measurement.series()))
+        for check in result.checks
+        for verdicts in [_judged(check)]
+        for measurement in check.measurements
+    ]
+
+
+def suspects(result: RunResult) -> list[Record]:
+    return [{"run_id": result.run_id, **suspect.to_dict()} for suspect in result.suspects]
+
+
+def pin(cluster: str, pin: Pin) -> Record:
+    return {
+        "cluster": cluster,
+        "series": pin.series,
+        "series_key": series_key(pin.series),
+        "low": pin.low,
+        "centre": pin.centre,
+        "high": pin.high,
+        "unit": pin.unit,
+        "pinned_by": pin.pinned_by,
+        "pinned_at": pin.pinned_at,
+        "run_id": pin.run_id,
+        "note": pin.note,
+    }
+
+
+def _measurement(run_id: str, check: str, m: Measurement, verdict: Verdict | None) -> Record:
+    return {
+        "run_id": run_id,
+        "check_name": check,
+        "metric": m.metric,
+        "subject_kind": m.subject.kind,
+        "subject_name": m.subject.name,
+        "conditions": _json_safe(m.conditions),
+        "series": m.series(),
+        "series_key": series_key(m.series()),
+        "value": _number(m.value),
+        "unit": m.unit,
+        "samples": [_number(sample) for sample in m.samples],
+        "better": m.better,
+        "verdict": verdict.value if verdict else None,
+    }
+
+
+def _judged(check: Check) -> dict[str, Verdict]:
+    verdicts: dict[str, list[Verdict]] = defaultdict(list)
+    for judgement in check.judgements:
+        verdicts[judgement.measurement.series()].append(judgement.verdict)
+    return {series: worst(found) for series, found in verdicts.items()}
+
+
+def _number(value: float) -> float | None:
+    """Neither JSON nor an average has room for NaN or infinity: they are stored as null."""
+    return float(value) if math.isfinite(value) else None
+
+
+def _json_safe(conditions: Mapping[str, Any]) -> Record:
+    return {key: _condition(value) for key, value in conditions.items()}
+
+
+def _condition(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,54 @@
+"""What the store hands out."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from seatrial.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One earlier run; times are in UTC, `out` is the folder it wrote to."""
+
+    run_id: str
+    cluster: str
+    suite: str
+    started: datetime
+    finished: datetime
+    verdict: Verdict
+    reason: str
+    fingerprint: dict[str, str]
+    out: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row as `seatrial history --json` prints it."""
+        return {
+            "run_id": self.run_id,
+            "cluster": self.cluster,
+            "suite": self.suite,
+            "started": self.started.isoformat(timespec="seconds"),
+            "finished": self.finished.isoformat(timespec="seconds"),
+            "verdict": self.verdict.value,
+            "reason": self.reason,
+            "fingerprint": self.fingerprint,
+            "out": self.out,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A baseline that a person approved for one series (`Measurement.series()`), in `unit`.
+
+    `low` and `high` bound what is expected; None leaves that side open. `run_id` is the run it was taken from.
+    """
+
+    series: str
+    centre: float
+    low: float | None
+    high: float | None
+    unit: str
+    pinned_by: str
+    pinned_at: datetime
+    run_id: str | None = None
+    note: str = ""

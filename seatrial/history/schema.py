@@ -1,0 +1,121 @@
+"""The tables of the store. A change here needs a migration in seatrial/migrations/versions and a new HEAD."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    Column,
+    DateTime,
+    Dialect,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+
+HEAD = "0002"
+# Not alembic's own name: the store may share a database with Prefect's server, which keeps its version under that name.
+VERSION_TABLE = "seatrial_version"
+
+metadata = MetaData()
+
+
+class CleanText(TypeDecorator[str]):
+    """Text from anywhere, a remote log included: what PostgreSQL or UTF-8 cannot hold is replaced, never an error."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else value.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A point in time, stored in UTC without a zone, because SQLite keeps none."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+def _run_id() -> Column[Any]:
+    return Column("run_id", CleanText, ForeignKey("runs.run_id", ondelete="CASCADE"), nullable=False, index=True)
+
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("run_id", CleanText, primary_key=True),
+    Column("cluster", CleanText, nullable=False),
+    Column("suite", CleanText, nullable=False),
+    Column("started", UtcDateTime, nullable=False),
+    Column("finished", UtcDateTime, nullable=False),
+    Column("verdict", String(16), nullable=False),
+    Column("reason", CleanText, nullable=False),
+    Column("fingerprint", JSON, nullable=False),
+    Column("out", CleanText, nullable=False),
+    Index("ix_runs_cluster_started", "cluster", "started"),
+)
+
+# `value` is null where the number was not finite. `series_key` is a digest: a series names its subject, and a group of
+# a thousand nodes is longer than PostgreSQL lets an index entry be.
+measurements = Table(
+    "measurements",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _run_id(),
+    Column("check_name", CleanText, nullable=False),
+    Column("metric", CleanText, nullable=False),
+    Column("subject_kind", String(16), nullable=False),
+    Column("subject_name", CleanText, nullable=False),
+    Column("conditions", JSON, nullable=False),
+    Column("series", CleanText, nullable=False),
+    Column("series_key", String(64), nullable=False, index=True),
+    Column("value", Double),
+    Column("unit", CleanText, nullable=False),
+    Column("samples", JSON, nullable=False),
+    Column("better", String(8)),
+    Column("verdict", String(16)),
+)
+
+suspects = Table(
+    "suspects",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _run_id(),
+    Column("kind", String(16), nullable=False),
+    Column("name", CleanText, nullable=False),
+    Column("confidence", Double, nullable=False),
+    Column("evidence", CleanText, nullable=False),
+)
+
+# A pin outlives the run it was taken from, so `run_id` is no foreign key here.
+baselines = Table(
+    "baselines",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("cluster", CleanText, nullable=False),
+    Column("series", CleanText, nullable=False),
+    Column("series_key", String(64), nullable=False),
+    Column("low", Double),
+    Column("centre", Double, nullable=False),
+    Column("high", Double),
+    Column("unit", CleanText, nullable=False),
+    Column("pinned_by", CleanText, nullable=False),
+    Column("pinned_at", UtcDateTime, nullable=False),
+    Column("run_id", CleanText),
+    Column("note", CleanText, nullable=False),
+    UniqueConstraint("cluster", "series_key", name="uq_baselines_cluster_series"),
+)

@@ -1,0 +1,153 @@
+"""Save runs, and answer what later runs ask of them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from sqlalchemy import Engine, Row, and_, delete, func, insert, or_, select
+from sqlalchemy.exc import IntegrityError
+
+from seatrial.history import records
+from seatrial.history.engine import explained
+from seatrial.history.records import series_key
+from seatrial.history.rows import Pin, RunRow
+from seatrial.history.schema import baselines, measurements, runs, suspects
+from seatrial.result import RunResult
+from seatrial.verdict import Verdict
+
+# Both databases limit the parameters of one statement, SQLite at 32766.
+_KEYS_PER_QUERY = 500
+_NEWEST_FIRST = (runs.c.started.desc(), runs.c.run_id.desc())
+
+
+class Store:
+    """The history of every cluster. Each method is one transaction; all raise SeatrialError when the store fails."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._writer = engine.execution_options(writes=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def save(self, result: RunResult, out: Path) -> None:
+        """Keep the run, all or nothing; a run that is already there is replaced."""
+        with explained(self._engine.url, f"run {result.run_id} cannot be saved"):
+            try:
+                self._replace(result, out)
+            except IntegrityError:  # the same run, saved elsewhere at the same moment: it is there now
+                self._replace(result, out)
+
+    def _replace(self, result: RunResult, out: Path) -> None:
+        measured, blamed = records.measurements(result), records.suspects(result)
+        with self._writer.begin() as connection:
+            connection.execute(delete(runs).where(runs.c.run_id == result.run_id))
+            connection.execute(insert(runs), records.run(result, out))
+            if measured:
+                connection.execute(insert(measurements), measured)
+            if blamed:
+                connection.execute(insert(suspects), blamed)
+
+    def runs(self, cluster: str | None = None, limit: int = 20) -> list[RunRow]:
+        """The newest `limit` runs, newest first, of one cluster or of all."""
+        query = select(runs).order_by(*_NEWEST_FIRST).limit(limit)
+        if cluster is not None:
+            query = query.where(runs.c.cluster == cluster)
+        with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
+            return [_run_row(row) for row in connection.execute(query)]
+
+    def run(self, run_id: str) -> RunRow | None:
+        """The run of that id."""
+        query = select(runs).where(runs.c.run_id == run_id)
+        with explained(self._engine.url, f"run {run_id} cannot be read"), self._engine.begin() as connection:
+            row = connection.execute(query).first()
+            return _run_row(row) if row else None
+
+    def last_verdict(self, cluster: str, suite: str | None = None, before: str | None = None) -> Verdict | None:
+        """The verdict of the cluster's newest run, with that suite, that is older than run `before`.
+
+        A run `before` that the store does not hold (yet) is taken to be newer than all.
+        """
+        query = select(runs.c.verdict).where(runs.c.cluster == cluster).order_by(*_NEWEST_FIRST).limit(1)
+        if suite is not None:
+            query = query.where(runs.c.suite == suite)
+        with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
+            limit = connection.execute(select(runs.c.started).where(runs.c.run_id == before)).scalar()
+            if limit is not None:
+                same_moment = and_(runs.c.started == limit, runs.c.run_id < before)
+                query = query.where(or_(runs.c.started < limit, same_moment))
+            found = connection.execute(query).scalar()
+        return None if found is None else Verdict(found)
+
+    def samples(self, cluster: str, series: Iterable[str], limit: int = 20) -> dict[str, list[float]]:
+        """The values of each series in the newest `limit` runs that passed, newest first.
+
+        Only passing runs teach, and of those only values that were not themselves judged worse than pass. A series
+        without any is left out.
+        """
+        wanted = list(dict.fromkeys(series))
+        found: dict[str, list[float]] = defaultdict(list)
+        with explained(self._engine.url, "samples cannot be read"), self._engine.begin() as connection:
+            for start in range(0, len(wanted), _KEYS_PER_QUERY):
+                rows = connection.execute(_samples_query(cluster, wanted[start : start + _KEYS_PER_QUERY], limit))
+                for name, value in rows:
+                    found[name].append(float(value))
+        return dict(found)
+
+    def pinned(self, cluster: str) -> dict[str, Pin]:
+        """The cluster's pinned baselines by series."""
+        query = select(baselines).where(baselines.c.cluster == cluster).order_by(baselines.c.series)
+        with explained(self._engine.url, "pinned baselines cannot be read"), self._engine.begin() as connection:
+            return {row.series: _pin(row) for row in connection.execute(query)}
+
+    def pin(self, cluster: str, pins: Sequence[Pin]) -> None:
+        """Approve `pins`, all or nothing; each replaces what was pinned for its series."""
+        with explained(self._engine.url, "baselines cannot be pinned"), self._writer.begin() as connection:
+            _forget(connection, cluster, [pin.series for pin in pins])
+            if pins:
+                connection.execute(insert(baselines), [records.pin(cluster, pin) for pin in pins])
+
+    def unpin(self, cluster: str, series: Iterable[str]) -> int:
+        """Take approvals back; how many there were."""
+        with explained(self._engine.url, "baselines cannot be unpinned"), self._writer.begin() as connection:
+            return _forget(connection, cluster, series)
+
+
+def _samples_query(cluster: str, series: Sequence[str], limit: int) -> Any:
+    newest = func.row_number().over(partition_by=measurements.c.series_key, order_by=_NEWEST_FIRST)
+    ranked = (
+        select(measurements.c.series, measurements.c.value, newest.label("nth"))
+        .join(runs, runs.c.run_id == measurements.c.run_id)
+        .where(
+            measurements.c.series_key.in_([series_key(name) for name in series]),
+            runs.c.cluster == cluster,
+            runs.c.verdict == Verdict.PASS.value,
+            measurements.c.value.is_not(None),
+            or_(measurements.c.verdict.is_(None), measurements.c.verdict == Verdict.PASS.value),
+        )
+        .subquery()
+    )
+    return select(ranked.c.series, ranked.c.value).where(ranked.c.nth <= limit).order_by(ranked.c.nth)
+
+
+def _forget(connection: Any, cluster: str, series: Iterable[str]) -> int:
+    gone = 0
+    for name in series:
+        match = and_(baselines.c.cluster == cluster, baselines.c.series_key == series_key(name))
+        gone += connection.execute(delete(baselines).where(match)).rowcount
+    return gone
+
+
+def _run_row(row: Row[Any]) -> RunRow:
+    return RunRow(**{**row._mapping, "verdict": Verdict(row.verdict)})
+
+
+def _pin(row: Row[Any]) -> Pin:
+    return Pin(**{key: value for key, value in row._mapping.items() if key not in ("id", "cluster", "series_key")})

@@ -1,0 +1,112 @@
+"""Bus bandwidth: what nccl-tests multiplies algbw by, and the ranks that a printed pair of both gives away.
+
+Source: nccl-tests doc/PERFORMANCE.md and the GetBw function of each src/<collective>.cu.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+
+from seatrial.nccl.model import Row, Timing
+
+COLLECTIVES = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "alltoall",
+    "alltoallv",
+    "broadcast",
+    "reduce",
+    "sendrecv",
+    "gather",
+    "scatter",
+    "hypercube",
+)
+_PART = frozenset({"all_gather", "reduce_scatter", "alltoall", "alltoallv", "gather", "scatter"})
+_WHOLE = frozenset({"broadcast", "reduce", "sendrecv", "hypercube"})
+_MAX_RANKS = 1 << 20
+
+
+def busbw_factor(collective: str, ranks: int) -> float:
+    """busbw / algbw for `collective` over `ranks` ranks.
+
+    all_reduce 2(n-1)/n; all_gather, reduce_scatter, alltoall(v), gather, scatter (n-1)/n; broadcast, reduce,
+    sendrecv 1; hypercube 1, because its algbw already counts n-1 parts.
+    """
+    if ranks < 1:
+        raise ValueError(f"ranks is {ranks}, must be at least 1")
+    if collective == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    if collective in _PART:
+        return (ranks - 1) / ranks
+    if collective in _WHOLE:
+        return 1.0
+    raise ValueError(f"unknown collective {collective!r}, legal: {', '.join(COLLECTIVES)}")
+
+
+def expected_algbw(size_bytes: int, time_us: float) -> float:
+    """algbw in GB/s (1e9 bytes per second) of `size_bytes` moved in `time_us` microseconds."""
+    return size_bytes / time_us / 1e3 if time_us > 0 else math.inf
+
+
+def ratio_interval(rows: Iterable[Row]) -> tuple[float, float] | None:
+    """The interval that busbw/algbw lies in, given how both were rounded for print; None where no row tells."""
+    low, high = 0.0, math.inf
+    for algbw, busbw in _printed_pairs(rows):
+        half_alg, half_bus = _half_step(algbw), _half_step(busbw)
+        low = max(low, (busbw - half_bus) / (algbw + half_alg))
+        high = min(high, (busbw + half_bus) / (algbw - half_alg))
+    return (low, high) if low <= high < math.inf else None
+
+
+def infer_ranks(collective: str, rows: Iterable[Row]) -> int | None:
+    """The number of ranks that the printed busbw/algbw pairs give away; None where they do not.
+
+    Large worlds leave several candidates within the rounding: the one with the most factors of two wins, because
+    ranks are GPUs and those come in eights and fours.
+    """
+    interval = ratio_interval(rows)
+    if interval is None or collective in _WHOLE:
+        return None
+    scale = 2.0 if collective == "all_reduce" else 1.0
+    low, high = interval[0] / scale, interval[1] / scale
+    if high <= 0.01 or low >= 1 or high < low:
+        return 1 if high <= 0.01 else None
+    first = max(2, math.ceil(_ranks_at(low) - 1e-9))
+    last = _MAX_RANKS if high >= 1 else min(_MAX_RANKS, math.floor(_ranks_at(high) + 1e-9))
+    return _roundest(first, last)
+
+
+def agrees(collective: str, ranks: int, rows: Iterable[Row]) -> bool:
+    """Whether `ranks` explains the printed busbw/algbw pairs (True where no row tells)."""
+    interval = ratio_interval(rows)
+    if interval is None:
+        return True
+    return interval[0] - 1e-6 <= busbw_factor(collective, ranks) <= interval[1] + 1e-6
+
+
+def _ranks_at(part: float) -> float:
+    """n where (n-1)/n == part."""
+    return 1 / (1 - part) if part < 1 else math.inf
+
+
+def _roundest(first: int, last: int) -> int | None:
+    """The number with the most factors of two in first..last, the smallest of those; None where there are too many."""
+    if last < first or last > 1.5 * first + 2:
+        return None
+    return max(range(first, last + 1), key=lambda n: (n & -n, -n))
+
+
+def _printed_pairs(rows: Iterable[Row]) -> Iterator[tuple[float, float]]:
+    for side in _sides(rows):
+        if side.algbw_gb_s is not None and side.busbw_gb_s is not None and side.algbw_gb_s >= 0.1:
+            yield side.algbw_gb_s, side.busbw_gb_s
+
+
+def _sides(rows: Iterable[Row]) -> Iterator[Timing]:
+    for row in rows:
+        yield from row.sides
+
+
+def _half_step(value: float) -> float:
+    """Half of the last printed digit: %.2f, and %.1f or %.0f where six columns are too few (nccl-tests >= 2.17.3)."""
+    return 0.00501 if value < 1000 else 0.0501 if value < 10000 else 0.501

@@ -1,0 +1,137 @@
+"""Why a run failed: known causes in the logs of NCCL, nccl-tests, mpirun, ssh, srun and the kernel."""
+
+import re
+from collections.abc import Iterable
+
+from seatrial.nccl.causes_launch import HOST, MPIRUN, SSH
+from seatrial.nccl.causes_nccl import NCCL, TESTS
+from seatrial.nccl.findings import Cause, Finding
+from seatrial.nccl.text import clean
+from seatrial.nccl.xid import xid_finding
+
+_MAX_FINDINGS = 64
+_MAX_BOX = 60  # lines; the longest help text of Open MPI has 40
+_MAX_EVIDENCE = 300
+_RULE = re.compile(r"\s*[-=]{30,}\s*$")
+_CAUSES = tuple((cause, re.compile(cause.pattern, re.IGNORECASE)) for cause in (*TESTS, *NCCL, *SSH, *MPIRUN, *HOST))
+_WRAPPED = tuple(pair for pair in _CAUSES if pair[0] in SSH or pair[0] in MPIRUN)
+_SPEAKER = re.compile(r"(?:\[\d{4}-[\d\-:. ]+\] ?)?([A-Za-z0-9][\w.-]*):\d+:\d+ \[|\[([A-Za-z0-9][\w.-]*):\d+\] ")
+_ERRORISH = re.compile(
+    r"^(?:\S+ ){0,4}?\[?(?:fatal error|fatal|error|panic|critical)\]?\s*: |Traceback \(most recent call last\)"
+    r"|\b(?:core dumped|Aborted|Killed)\s*$|^E\d{4} \d\d:",
+    re.IGNORECASE,
+)
+
+
+class Classifier:
+    """Takes a log line by line and keeps what it tells about causes; memory does not grow with the log.
+
+    Open MPI wraps its help texts at some 76 columns and sets them between lines of dashes: those are joined before
+    they are matched, and so are two neighbouring lines where the dashes are lost.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str | None, int | None], Finding] = {}
+        self._box: list[str] | None = None
+        self._before = ""
+
+    def feed(self, text: str, rank: int | None = None) -> None:
+        """Takes one line that is already `clean`; `rank` is the one its label named."""
+        if not text.strip():
+            return
+        if _RULE.match(text):
+            self._toggle_box()
+        elif self._box is not None and " NCCL " not in text and ": Test " not in text:
+            self._box.append(text[:400])
+            if len(self._box) >= _MAX_BOX:
+                self._close_box()
+        else:
+            self._line(text, rank)
+
+    def findings(self) -> list[Finding]:
+        """What was found, causes before consequences, and each of them in the order of the log."""
+        self._close_box()
+        return sorted(self._found.values(), key=_weight)
+
+    def _toggle_box(self) -> None:
+        was_open = self._box is not None
+        self._close_box()
+        self._box = None if was_open else []
+
+    def _close_box(self) -> None:
+        box, self._box, self._before = self._box, None, ""
+        if not box:
+            return
+        joined = " ".join(" ".join(box).split())
+        found = [f for f in (_match(pair, joined, joined.lower(), None) for pair in _CAUSES) if f]
+        for finding in found:
+            self._keep(finding)
+        if not found:
+            for line in box:
+                self._line(line, None)
+
+    def _line(self, text: str, rank: int | None) -> None:
+        lower = text.lower()
+        finding = _first(_CAUSES, text, lower, rank) or (xid_finding(text) if "xid" in lower else None)
+        if finding is None and self._before:
+            joined = f"{self._before} {text.strip()}"
+            finding = _first(_WRAPPED, joined, joined.lower(), rank)
+        self._before = text.strip() if finding is None and 40 < len(text) < 100 else ""
+        finding = finding or _unknown(text, rank)
+        if finding is not None:
+            self._keep(finding)
+
+    def _keep(self, finding: Finding) -> None:
+        if len(self._found) < _MAX_FINDINGS:
+            self._found.setdefault((finding.cause, finding.host, finding.rank), finding)
+
+
+def classify(lines: Iterable[str]) -> list[Finding]:
+    """The causes that `lines` of a log name, earliest primary cause first, then what followed from them."""
+    classifier = Classifier()
+    for raw in lines:
+        text, rank = clean(raw)
+        classifier.feed(text, rank)
+    return classifier.findings()
+
+
+def _first(causes: Iterable[tuple[Cause, re.Pattern[str]]], text: str, lower: str, rank: int | None) -> Finding | None:
+    return next((found for pair in causes if pair[0].needle in lower and (found := _match(pair, text, lower, rank))), None)
+
+
+def _match(pair: tuple[Cause, re.Pattern[str]], text: str, lower: str, rank: int | None) -> Finding | None:
+    cause, pattern = pair
+    match = pattern.search(text) if cause.needle in lower else None
+    if match is None:
+        return None
+    groups = match.groupdict()
+    named_rank = groups.get("rank")
+    detail = f" ({groups['detail'].strip()[:120]})" if groups.get("detail") else ""
+    return Finding(
+        cause.kind,
+        cause.cause + detail,
+        " ".join(text.split())[:_MAX_EVIDENCE],
+        groups.get("host") or _speaker(text),
+        int(named_rank[:9]) if named_rank else rank,
+        cause.secondary,
+        cause.next_step,
+        cause.fatal,
+    )
+
+
+def _speaker(text: str) -> str | None:
+    """The host whose NCCL or MPI wrote the line."""
+    match = _SPEAKER.search(text)
+    return (match[1] or match[2]) if match else None
+
+
+def _unknown(text: str, rank: int | None) -> Finding | None:
+    """A line that calls itself an error and is none of the known ones."""
+    if not _ERRORISH.search(text):
+        return None
+    evidence = " ".join(text.split())[:_MAX_EVIDENCE]
+    return Finding("unknown", "unclassified error", evidence, _speaker(text), rank, False, "read the log there", False)
+
+
+def _weight(finding: Finding) -> tuple[bool, bool, bool]:
+    return finding.kind == "unknown", finding.secondary, not finding.fatal

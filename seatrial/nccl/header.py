@@ -1,0 +1,175 @@
+"""The lines around the table of nccl-tests: versions, devices, the column header and the footer."""
+
+import re
+from dataclasses import dataclass
+
+from seatrial.nccl.busbw import COLLECTIVES
+from seatrial.nccl.model import Device
+from seatrial.nccl.text import cells
+
+_PROGRAM = re.compile(rf"\b({'|'.join(sorted(COLLECTIVES, key=len, reverse=True))})(?:_perf\b|\.cu\b)")
+_VERSION = re.compile(r"nccl-tests version (\d\S*)|rccl-tests: Version (\S+)")
+_TEST = re.compile(r"Collective test (starting|concluded): *(\S+)")
+_PARAMS = re.compile(r"nThreads?:? +(\d+) +nGpus:? +(\d+) .*minBytes:? ")
+_DEVICE = re.compile(
+    r"Rank +(\d+) (?: *Group +(-?\d+) )? *Pid +(\d+) on +(\S+) +device +(\d+) \[([0-9a-fA-Fx:.]*)\] ?(.*)"
+)
+_BOUNDS = re.compile(r"Out of bounds values *: *(\d+) *(OK|FAILED)?")
+_AVERAGE = re.compile(r"Avg bus bandwidth *: *(\S+) *(OK|FAILED)?")
+_NAMES = {
+    "size": "size", "size_bytes": "size", "bytes": "size", "message_size": "size",
+    "count": "count", "type": "type", "redop": "redop", "op": "redop", "root": "root",
+    "time": "time", "cputime": "time", "cpu_time": "time", "time_us": "time", "time(us)": "time", "latency_us": "time",
+    "algbw": "algbw", "algbw_gbs": "algbw", "algbw_gb_s": "algbw", "algbw(gb/s)": "algbw", "alg_bw": "algbw",
+    "busbw": "busbw", "busbw_gbs": "busbw", "busbw_gb_s": "busbw", "busbw(gb/s)": "busbw", "bus_bw": "busbw",
+    "#wrong": "wrong", "wrong": "wrong", "nwrong": "wrong", "error": "error",
+    "i_min": "i_min", "i_max": "i_max", "i_p99": "i_p99", "i_cv%": "i_cv%",
+}  # fmt: skip
+_LEADING = frozenset({"size", "count", "type", "redop", "root"})
+_SIDE = re.compile(r"^(out_of_place|oop|out|in_place|ip|in)[._]")
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The version that nccl-tests (or the hash that rccl-tests) prints."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """`Collective test starting`; the collective is None for a program that is not known."""
+
+    collective: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Concluded:
+    """`Collective test concluded`."""
+
+    collective: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The `nThread .. minBytes ..` line; `gpus` is what one process drives: threads x GPUs per thread."""
+
+    gpus: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UsingDevices:
+    """`# Using devices`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The footer's `Out of bounds values`."""
+
+    count: int
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Average:
+    """The footer's `Avg bus bandwidth` in GB/s, None where it is no number; failed = below NCCL_TESTS_MIN_BW."""
+
+    gb_s: float | None
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns that a header names, in order; a side's are called `out.time`, `in.busbw` and so on.
+
+    `separator` is None for blanks. `cpu_time` says that the time column is the CPU's, so that algbw is not size/time.
+    """
+
+    columns: tuple[str, ...]
+    separator: str | None = None
+    cpu_time: bool = False
+
+    @property
+    def typed(self) -> bool:
+        """Whether rows carry the data type, which is what a row is told by."""
+        return "type" in self.columns
+
+
+Mark = Version | Starting | Concluded | Params | UsingDevices | Device | Bounds | Average | Layout
+
+
+def program(text: str) -> str | None:
+    """The collective of the last nccl-tests program or source file that `text` names."""
+    names = _PROGRAM.findall(text) if "_perf" in text or ".cu" in text else []
+    return names[-1] if names else None
+
+
+def read_mark(text: str, *, in_place_only: bool = False) -> Mark | None:
+    """The line of nccl-tests' header or footer that `text` holds, wherever in the text it starts."""
+    if "busbw" in text or "bus_bw" in text:
+        return layout(text, in_place_only=in_place_only)
+    if " Pid " in text and (match := _DEVICE.search(text)):
+        rank, group, pid, host, device, pci, name = match.groups()
+        return Device(_int(rank), _int(group or "0"), _int(pid), host, _int(device), pci, name.strip())
+    if "-tests" in text and (match := _VERSION.search(text)):
+        return Version(match[1] or match[2])
+    return _plain_mark(text)
+
+
+def layout(text: str, *, in_place_only: bool = False) -> Layout | None:
+    """The columns of a header line; None for a line with any word that is no column of nccl-tests."""
+    text = cells(text).strip()
+    separator = "," if text.count(",") >= 3 else None
+    words = [word.strip().strip('"').lower() for word in (text.split(",") if separator else text.split())]
+    words = [word for word in words if word not in ("#", "", "timestamp")]
+    columns = _columns([word.lstrip("#") if word == "#size" else word for word in words], in_place_only)
+    if columns is None or columns[0] != "size" or "busbw" not in " ".join(columns) or len(set(columns)) < len(columns):
+        return None
+    return Layout(tuple(columns), separator, any(word.startswith("cpu") for word in words))
+
+
+def _columns(words: list[str], in_place_only: bool) -> list[str] | None:
+    columns: list[str] = []
+    side = "in" if in_place_only else "out"
+    for word in words:
+        prefix = _SIDE.match(word)
+        name = _NAMES.get(word[prefix.end() :] if prefix else word)
+        if name is None or len(columns) > 40:
+            return None
+        if name in _LEADING:
+            columns.append(name)
+            continue
+        if prefix:
+            side = "in" if prefix[1] in ("in_place", "ip", "in") else "out"
+        elif f"{side}.{name}" in columns:
+            side = "in"
+        columns.append(f"{side}.{name}")
+    return columns or None
+
+
+def _plain_mark(text: str) -> Mark | None:
+    if "Collective test" in text and (match := _TEST.search(text)):
+        return Starting(program(match[2])) if match[1] == "starting" else Concluded(program(match[2]))
+    if "minBytes" in text and (match := _PARAMS.search(text)):
+        return Params(_int(match[1]) * _int(match[2]), text.strip())
+    if "Using devices" in text:
+        return UsingDevices()
+    if "Out of bounds values" in text and (match := _BOUNDS.search(text)):
+        return Bounds(_int(match[1]), match[2] == "FAILED" or (match[2] is None and _int(match[1]) > 0))
+    if "Avg bus bandwidth" in text and (match := _AVERAGE.search(text)):
+        return Average(_float(match[1]), match[2] == "FAILED")
+    return None
+
+
+def _int(digits: str) -> int:
+    """A number as printed; more digits than any counter has are cut, so that int() stays cheap."""
+    return int(digits[:18])
+
+
+def _float(word: str) -> float | None:
+    try:
+        value = float(word)
+    except ValueError:
+        return None
+    return value if abs(value) < 1e300 else None

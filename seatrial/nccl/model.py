@@ -1,0 +1,133 @@
+"""What was read from nccl-tests output: timings, rows, devices and sweeps."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Outcome = Literal["ok", "failed", "truncated", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One side of a row (out-of-place or in-place): microseconds, GB/s (1e9 bytes per second), wrong elements.
+
+    None means that the log has no usable number there: `N/A`, nan, inf or no such column.
+    """
+
+    time_us: float | None
+    algbw_gb_s: float | None
+    busbw_gb_s: float | None
+    wrong: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "time_us": _finite(self.time_us),
+            "algbw": _finite(self.algbw_gb_s),
+            "busbw": _finite(self.busbw_gb_s),
+            "wrong": self.wrong,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One message size: `size` in bytes, `count` in elements of `type`; a side that was not measured is None."""
+
+    size: int
+    count: int | None
+    type: str | None
+    redop: str | None
+    root: int | None
+    out_of_place: Timing | None
+    in_place: Timing | None
+
+    @property
+    def sides(self) -> tuple[Timing, ...]:
+        """The sides that were measured, out-of-place first."""
+        return tuple(side for side in (self.out_of_place, self.in_place) if side is not None)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "size": self.size,
+            "count": self.count,
+            "type": self.type,
+            "redop": self.redop,
+            "root": self.root,
+            "out_of_place": self.out_of_place.to_dict() if self.out_of_place else None,
+            "in_place": self.in_place.to_dict() if self.in_place else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One `Rank` line of the header; `pci` is the bus address as printed, `name` the GPU model."""
+
+    rank: int
+    group: int
+    pid: int | None
+    host: str
+    device: int
+    pci: str
+    name: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "rank": self.rank,
+            "group": self.group,
+            "pid": self.pid,
+            "host": self.host,
+            "device": self.device,
+            "pci": self.pci,
+            "name": self.name,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """One run of one nccl-tests program.
+
+    `ranks` is the size of the communicator that was measured (of group 0 under NCCL_TESTS_SPLIT), printed or inferred
+    from busbw/algbw. `out_of_bounds` and `avg_busbw_gb_s` are the footer's numbers, None where it has none.
+    `outcome`: ok = rows, footer, no wrong values; failed = wrong values, or the footer says FAILED; truncated = it ends
+    early without a cause in the log; error = it could not run, and `errors` names why, most likely cause first.
+    """
+
+    collective: str | None
+    version: str | None
+    ranks: int | None
+    devices: tuple[Device, ...]
+    rows: tuple[Row, ...]
+    out_of_bounds: int | None
+    avg_busbw_gb_s: float | None
+    outcome: Outcome
+    errors: tuple[str, ...] = ()
+
+    @property
+    def peak_busbw_gb_s(self) -> float | None:
+        """The highest out-of-place busbw (in-place where nothing else was measured), GB/s."""
+        sides = [row.out_of_place or row.in_place for row in self.rows]
+        return max((s.busbw_gb_s for s in sides if s and s.busbw_gb_s is not None), default=None)
+
+    @property
+    def wrong_total(self) -> int | None:
+        """Wrong elements over all rows and both sides; None where nothing was checked."""
+        wrong = [side.wrong for row in self.rows for side in row.sides if side.wrong is not None]
+        return sum(wrong) if wrong else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object that `seatrial parse --json` prints; every number in it is finite."""
+        return {
+            "collective": self.collective,
+            "version": self.version,
+            "ranks": self.ranks,
+            "devices": [device.to_dict() for device in self.devices],
+            "rows": [row.to_dict() for row in self.rows],
+            "out_of_bounds": self.out_of_bounds,
+            "avg_busbw": _finite(self.avg_busbw_gb_s),
+            "outcome": self.outcome,
+            "errors": list(self.errors),
+        }
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no NaN and no infinity."""
+    return value if value is not None and math.isfinite(value) else None

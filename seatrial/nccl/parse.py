@@ -1,0 +1,84 @@
+"""The entry points: files, texts and streams of lines in, sweeps out."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import TextIO
+
+from seatrial.errors import InputError
+from seatrial.nccl.jsonlog import looks_like_json_log, parse_json
+from seatrial.nccl.model import Sweep
+from seatrial.nccl.sweeps import SweepReader
+from seatrial.nccl.text import MAX_LINE
+
+MAX_JSON = 256 << 20
+"""Characters of a -J file that are read; with -I one of 1,000 processes and 30 sizes has 20 million."""
+_LEGAL = "legal: the output of an nccl-tests or rccl-tests program, its -J file, or a launcher's log that names an error"
+_PEEK = 4096
+
+
+def parse_file(path: str | Path) -> list[Sweep]:
+    """The sweeps of the log (or `-J` file) at `path`, in order, at least one.
+
+    Raises InputError for a file that cannot be read, and for one with neither a sweep nor a known cause of failure.
+    Memory is bounded whatever the file is: lines are cut at 16 Ki characters, and 100,000 rows are kept.
+    """
+    try:
+        with open(path, encoding=_encoding(path), errors="replace") as stream:
+            return _parse_stream(stream, str(path))
+    except (OSError, ValueError) as problem:  # ValueError: a NUL in the name
+        reason = problem.strerror if isinstance(problem, OSError) else "not a file name"
+        raise InputError(f"cannot read {str(path)!r}: {reason or problem}") from None
+
+
+def parse_text(text: str | Iterable[str], source: str = "input") -> list[Sweep]:
+    """The sweeps in `text`: a string, an open text stream, or lines. `source` is what an InputError calls it."""
+    if isinstance(text, str):
+        if looks_like_json_log(text[:_PEEK]):
+            return parse_json(text[:MAX_JSON], source)
+        return parse_lines(text.splitlines(), source)
+    if hasattr(text, "readline") and hasattr(text, "read"):
+        return _parse_stream(text, source)
+    return parse_lines(text, source)
+
+
+def parse_lines(lines: Iterable[str], source: str = "input") -> list[Sweep]:
+    """The sweeps in `lines`, which may be endless: nothing but rows, devices and causes is kept of them.
+
+    Raises InputError where they hold neither a sweep nor a known cause of failure.
+    """
+    reader = SweepReader()
+    for line in lines:
+        reader.feed(line)
+    sweeps = reader.sweeps()
+    if not sweeps:
+        raise InputError(f"no nccl-tests output found in {source} ({_LEGAL})")
+    return sweeps
+
+
+def _parse_stream(stream: TextIO, source: str) -> list[Sweep]:
+    head = stream.read(_PEEK)
+    if looks_like_json_log(head):
+        return parse_json(head + stream.read(MAX_JSON), source)
+    if not head:
+        raise InputError(f"no nccl-tests output found in {source}: it is empty ({_LEGAL})")
+    first, newline, rest = head.rpartition("\n")
+    return parse_lines(chain(first.split("\n") if newline else (), _bounded_lines(stream, rest)), source)
+
+
+def _bounded_lines(stream: TextIO, start: str) -> Iterator[str]:
+    """The lines of `stream`, the first of them beginning with `start`; what is past MAX_LINE of a line is skipped."""
+    line, kept = start, True
+    while chunk := stream.readline(MAX_LINE):
+        if kept:
+            yield line + chunk
+        line, kept = "", chunk.endswith("\n")
+    if line:
+        yield line
+
+
+def _encoding(path: str | Path) -> str:
+    """UTF-8, or UTF-16 where a byte order mark says so (PowerShell's tee)."""
+    with open(path, "rb") as stream:
+        mark = stream.read(2)
+    return "utf-16" if mark in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"

@@ -1,0 +1,179 @@
+"""Rows of the table: by the columns of the header, or by their own shape where the header is lost."""
+
+import math
+import re
+from typing import Literal
+
+from seatrial.nccl.busbw import expected_algbw
+from seatrial.nccl.header import Layout
+from seatrial.nccl.model import Row, Timing
+from seatrial.nccl.text import cells
+
+TYPES = (
+    "int8", "uint8", "int32", "uint32", "int64", "uint64", "int", "char", "half", "float", "double",
+    "bfloat16", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2", "fp8e4m3", "fp8e5m2", "float16", "float32", "float64",
+)  # fmt: skip
+REDOPS = frozenset({"sum", "prod", "min", "max", "avg", "mulsum", "none", "all"})
+
+NotRow = Literal["short", "unreadable", "glued", "no"]
+"""Why a text is no row: it starts as one and ends early; it has a row's shape without numbers; it starts as one and
+goes on as another line; it is something else."""
+
+_START = re.compile(rf"(?<![\w.,-])\d[\d_,]*\s+\d[\d_,]*\s+(?:{'|'.join(sorted(TYPES, key=len, reverse=True))})(?!\S)")
+_STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?\s*$")
+_NUMBER = re.compile(r"[-+]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?\*?$")
+_PLACEHOLDER = re.compile(r"[\dXx?*.,eE+\-/NA]+$")
+_PIECE = re.compile(r"\s*\d+\s+\d+\s+\w+\s+(?:[a-z]+\s+)?(?:-1(?=\D)|\d+(?=\s))(?:\s+[\d.e+]+(?=\s))*")
+_NO_NUMBER = frozenset({"n/a", "na", "nan", "-nan", "inf", "-inf", "-"})
+_SMALL_ERROR = re.compile(r"\d(?:\.\d+)?e[-+]\d\d$")
+_ABSENT = ("", "-")
+
+
+def read_row(text: str, layout: Layout | None) -> Row | NotRow:
+    """The row in `text`, by the header's columns where there is a header and it fits, else by the row's own shape."""
+    if layout is not None and layout.separator:
+        return _bare(text, layout)
+    found = _START.search(text)
+    if found is None:
+        return _bare(text, layout) if layout is not None and not layout.typed else "no"
+    tokens = _STAMP.sub("", cells(text[found.start() :]).replace("|", " ")).split()
+    for columns in (_fit(tokens, layout), _shape(tokens, layout)):
+        if columns is not None:
+            return _row(dict(zip(columns, tokens, strict=True)))
+    wanted = len(layout.columns) if layout is not None and layout.typed else 13
+    if len(tokens) < wanted and all(map(_numeric, tokens[5:])):
+        return "short"
+    return "unreadable" if all(map(_PLACEHOLDER.match, tokens[5:])) else "glued"
+
+
+def glued_piece(text: str) -> str:
+    """The piece of a row that another line was printed on to: up to the root where only that is whole, else up to the
+    last whole number."""
+    match = _PIECE.match(text)
+    return match[0] if match else ""
+
+
+def plausible(row: Row, *, strict: bool) -> bool:
+    """Whether algbw is what size and time make it.
+
+    `strict` allows print rounding only; otherwise what hypercube and alltoallv count differently passes too.
+    """
+    return all(_plausible(row.size, side, strict) for side in row.sides)
+
+
+def _plausible(size: int, side: Timing, strict: bool) -> bool:
+    if not side.time_us or side.algbw_gb_s is None or side.time_us < 0:
+        return True
+    expected = expected_algbw(size, side.time_us)
+    if strict:
+        return math.isclose(side.algbw_gb_s, expected, rel_tol=0.06, abs_tol=0.02)
+    return expected * 0.3 - 0.02 <= side.algbw_gb_s <= expected * 3 + 0.02
+
+
+def _bare(text: str, layout: Layout) -> Row | NotRow:
+    """A row that no data type gives away: it must have every column, and its numbers must agree with each other."""
+    text = cells(text).strip()
+    tokens = [t.strip() for t in text.split(layout.separator)] if layout.separator else text.split()
+    if len(tokens) != len(layout.columns):
+        return "no"
+    fields = dict(zip(layout.columns, tokens, strict=True))
+    if not all(_numeric(token) for name, token in fields.items() if name not in ("type", "redop")):
+        return "no"
+    row = _row(fields)
+    return row if isinstance(row, Row) and row.sides and plausible(row, strict=not layout.cpu_time) else "no"
+
+
+def _fit(tokens: list[str], layout: Layout | None) -> tuple[str, ...] | None:
+    """The header's columns, less the redop that some tests leave blank; None where the tokens do not fit them."""
+    columns = layout.columns if layout is not None else ()
+    if len(tokens) == len(columns) - 1 and "redop" in columns and _numeric(tokens[columns.index("redop")]):
+        columns = tuple(name for name in columns if name != "redop")
+    if len(tokens) != len(columns) or columns[2:3] != ("type",):
+        return None
+    pairs = zip(columns[3:], tokens[3:], strict=True)
+    return columns if all((name == "redop") != _numeric(token) for name, token in pairs) else None
+
+
+def _shape(tokens: list[str], layout: Layout | None) -> tuple[str, ...] | None:
+    """Columns guessed from the number of tokens; None where they are no full row.
+
+    Under a two-sided header a one-sided row is one that was cut, not a row.
+    """
+    redop = ("redop",) if len(tokens) > 3 and tokens[3].lower() in REDOPS else ()
+    numbers = tokens[3 + len(redop) :]
+    if not numbers or not all(map(_numeric, numbers)):
+        return None
+    two_sided = layout is not None and "in.time" in layout.columns and "out.time" in layout.columns
+    for sides, width in _bodies(len(numbers), numbers[0]):
+        if sides == 1 and two_sided:
+            continue
+        root = ("root",) if len(numbers) > sides * width else ()
+        body = _body(numbers[len(root) :], sides, width)
+        return ("size", "count", "type", *redop, *root, *body)
+    return None
+
+
+def _bodies(count: int, first: str) -> list[tuple[int, int]]:
+    """(sides, columns per side) that `count` numbers can be, the number before them being a root."""
+    widths = [(2, 8), (2, 4), (2, 3), (1, 4), (1, 3)]
+    rooted = [(s, w) for s, w in widths if count == s * w + 1 and re.fullmatch(r"-?\d+", first)]
+    bare = [(s, w) for s, w in widths if count == s * w and not first.startswith("-")]
+    return bare + rooted
+
+
+def _body(numbers: list[str], sides: int, width: int) -> list[str]:
+    names = ["time", "algbw", "busbw", "wrong", "i_min", "i_max", "i_p99", "i_cv%"][:width]
+    if width == 4 and any(_is_error(numbers[i]) for i in range(3, len(numbers), 4)):
+        names[3] = "error"
+    return [f"{side}.{name}" for side in ("out", "in")[:sides] for name in names]
+
+
+def _is_error(token: str) -> bool:
+    """Whether a fourth column is the old `error` (%5.0le, 1e-07) and not `#wrong` (%g of a whole number)."""
+    return bool(_SMALL_ERROR.match(token)) and float(token) < 1
+
+
+def _row(fields: dict[str, str]) -> Row | NotRow:
+    size, root = _whole(fields["size"]), _whole(fields.get("root", ""))
+    if size is None or not any(name.endswith("busbw") for name in fields):
+        return "no"
+    redop = fields.get("redop", "").lower()
+    return Row(
+        size,
+        _whole(fields.get("count", "")),
+        fields.get("type"),
+        None if redop in _ABSENT else redop,
+        root,
+        _side(fields, "out"),
+        _side(fields, "in"),
+    )
+
+
+def _side(fields: dict[str, str], side: str) -> Timing | None:
+    if f"{side}.busbw" not in fields:
+        return None
+    time_us, algbw, busbw = (_float(fields.get(f"{side}.{name}", "")) for name in ("time", "algbw", "busbw"))
+    return Timing(time_us, algbw, busbw, _whole(fields.get(f"{side}.wrong", "")))
+
+
+def _numeric(token: str) -> bool:
+    return bool(_NUMBER.match(token)) or token.lower() in _NO_NUMBER
+
+
+def _float(token: str) -> float | None:
+    if not _NUMBER.match(token):
+        return None
+    try:
+        value = float(token.rstrip("*").replace(",", ""))
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _whole(token: str) -> int | None:
+    """A whole number that may be printed as 1e+06, 1_024 or 1,024; None for anything else."""
+    value = _float(token.replace("_", ""))
+    if value is None or abs(value) > 1e18:
+        return None
+    digits = token.replace("_", "").replace(",", "").rstrip("*")
+    return int(digits) if re.fullmatch(r"[-+]?\d+", digits) else round(value)

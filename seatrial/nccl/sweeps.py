@@ -1,0 +1,142 @@
+"""From events to sweeps: where one program's output ends and the next one's begins."""
+
+from seatrial.nccl.draft import MAX_DEVICES, MAX_ROWS, Draft, Phase
+from seatrial.nccl.findings import Finding
+from seatrial.nccl.finish import finish, launch_error
+from seatrial.nccl.header import Average, Bounds, Concluded, Layout, Params, Starting, UsingDevices, Version
+from seatrial.nccl.model import Device, Row, Sweep
+from seatrial.nccl.nompi import without_mpi
+from seatrial.nccl.reader import Event, LineReader, Other, Unreadable
+
+_MAX_SWEEPS = 10_000
+
+
+class SweepReader:
+    """Takes a log line by line; `sweeps` is what it holds. Memory grows with rows and devices only, up to a limit."""
+
+    def __init__(self) -> None:
+        self._lines = LineReader()
+        self._drafts: list[Draft] = [Draft()]
+        self._rows = 0
+        self._next_hint: str | None = None
+
+    def feed(self, raw: str) -> list[Row]:
+        """Takes one line and returns the rows that it completed."""
+        events = self._lines.feed(raw)
+        for event in events:
+            self._take(event)
+        return [event for event in events if isinstance(event, Row)]
+
+    def sweeps(self) -> list[Sweep]:
+        """What was read, in order; empty where the log holds neither a sweep nor a cause of failure."""
+        found: list[Sweep] = []
+        for group in without_mpi(self._drafts):
+            if isinstance(group, Sweep):
+                found.append(group)
+            else:
+                found.extend(_concluded(group))
+        return found
+
+    @property
+    def _draft(self) -> Draft:
+        return self._drafts[-1]
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case Other():
+                self._other(event)
+            case Row():
+                self._row(event)
+            case Layout():
+                self._header(event)
+            case Unreadable():
+                self._at(Phase.HEADER, repeated=self._draft.phase == Phase.FOOTER).unreadable_rows += 1
+            case Bounds() | Average() | Concluded():
+                self._footer(event)
+            case _:
+                self._prologue(event)
+
+    def _at(self, phase: Phase, *, repeated: bool) -> Draft:
+        """The draft that an event of `phase` belongs to: a new one where the last one is past that phase."""
+        if repeated and len(self._drafts) < _MAX_SWEEPS:
+            self._drafts.append(Draft(hint=self._next_hint))
+            self._next_hint = None
+        self._draft.phase = max(self._draft.phase, phase)
+        return self._draft
+
+    def _prologue(self, event: Version | Starting | Params | UsingDevices | Device) -> None:
+        draft = self._at(Phase.PROLOGUE, repeated=self._draft.phase > Phase.PROLOGUE or _has(self._draft, event))
+        if draft.layout is None:
+            self._lines.restart()
+        match event:
+            case Version():
+                draft.version = event.text
+            case Starting():
+                draft.collective = event.collective
+            case Params():
+                draft.params, draft.gpus_per_process = event.text, event.gpus
+            case Device() if len(draft.devices) < MAX_DEVICES:
+                draft.devices[event.rank] = event
+
+    def _header(self, layout: Layout) -> None:
+        self._at(Phase.HEADER, repeated=self._draft.phase > Phase.HEADER).layout = layout
+
+    def _row(self, row: Row) -> None:
+        draft = self._at(Phase.ROWS, repeated=self._draft.phase > Phase.ROWS)
+        self._rows += 1
+        if self._rows <= MAX_ROWS:
+            draft.rows.append(row)
+        else:
+            draft.dropped_rows += 1
+
+    def _footer(self, event: Bounds | Average | Concluded) -> None:
+        last = self._draft
+        if isinstance(event, Concluded):
+            last.collective = last.collective or (event.collective if last.seen else None)
+            return
+        seen = last.bounds if isinstance(event, Bounds) else last.average
+        if seen == event:
+            return
+        draft = self._at(Phase.FOOTER, repeated=seen is not None)
+        self._lines.restart()
+        if isinstance(event, Bounds):
+            draft.bounds = event
+        else:
+            draft.average = event
+
+    def _other(self, event: Other) -> None:
+        draft = self._draft
+        if draft.phase == Phase.FOOTER:
+            draft.trailing.feed(event.text, event.rank)
+            self._next_hint = event.program or self._next_hint
+        else:
+            draft.findings.feed(event.text, event.rank)
+            draft.hint = event.program or draft.hint
+
+
+def _has(draft: Draft, event: Version | Starting | Params | UsingDevices | Device) -> bool:
+    """Whether the draft has read this line of the prologue already."""
+    match event:
+        case Version():
+            return draft.version is not None
+        case Starting():
+            return draft.collective is not None
+        case Params():
+            return draft.params is not None
+        case Device():
+            return event.rank in draft.devices
+    return bool(draft.devices)
+
+
+def _concluded(draft: Draft) -> list[Sweep]:
+    """The sweep of a draft, and one more where a launch failed after its footer."""
+    if draft.seen:
+        after = [f for f in draft.trailing.findings() if _never_started(f)]
+        return [finish(draft)] + ([launch_error(after)] if after else [])
+    found = [f for f in draft.findings.findings() if f.fatal or f.kind == "unknown"]
+    return [launch_error(found)] if found else []
+
+
+def _never_started(finding: Finding) -> bool:
+    """Whether a program that should have run next was kept from starting."""
+    return finding.fatal and not finding.secondary and finding.kind in ("launcher", "config") and finding.rank is None

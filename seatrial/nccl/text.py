@@ -1,0 +1,72 @@
+"""What launchers, terminals and copy-and-paste put around a line of output, and how to take it off again."""
+
+import json
+import re
+from typing import NamedTuple
+
+MAX_LINE = 16_384
+"""Characters of a line that are looked at; no line that nccl-tests, NCCL or a launcher writes is longer."""
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff]")
+_DATE = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
+_PREFIX = re.compile(
+    rf"""
+      {_DATE}(?:[ ]std(?:out|err)[ ][FP])?(?:[ ]|$)                  # kubectl logs --timestamps, container runtimes
+    | [ \t]*(?:\w{{3}}[ ]\w{{3}}[ ]+\d+[ ][\d:]+[ ]\d{{4}})?\[[^\[\]\s]*?,(?P<ompi>\d+)\]<std\w+>:  # mpirun --tag-output
+    | [ ]{{0,6}}(?P<srun>\d{{1,6}}):(?!\d)                           # srun --label
+    | \[(?P<mpich>\d{{1,6}})\][ ]                                    # mpiexec -prepend-rank
+    | \[(?:default|rank)(?P<torch>\d{{1,6}})\]:                      # torchrun
+    | \[pod/[^\]\s]+\][ ]                                            # kubectl logs --prefix
+    | (?=[\w./-]*[A-Za-z])[\w./-]+(?:\[\d+\])?[ ]*\|(?:[ ]|$)        # compose, dstack, stern-like "pod | "
+    | >[ ]                                                           # quoted in mail or markdown
+    """,
+    re.VERBOSE,
+)
+
+
+class Line(NamedTuple):
+    """A line without its wrapping; `rank` is the rank that a launcher's label named, where there was one."""
+
+    text: str
+    rank: int | None
+
+
+def clean(raw: str) -> Line:
+    """`raw` without line end, colours, control characters and the prefixes of launchers; indentation stays."""
+    text = raw[:MAX_LINE].rstrip("\r\n")
+    if not text.isprintable():
+        text = _CONTROL.sub("", _ANSI.sub("", text))
+    if text.startswith('{"log":'):
+        text = _docker_text(text)
+    return _unprefixed(text)
+
+
+def cells(text: str) -> str:
+    """A row of a markdown table without its bars; any other text as it is."""
+    bare = text.strip()
+    return bare.replace("|", " ") if len(bare) > 2 and bare[0] == "|" == bare[-1] else text
+
+
+def _unprefixed(text: str) -> Line:
+    rank = None
+    for _ in range(4):  # kubectl's timestamp, then mpirun's tag, then srun's label: never more than a few deep
+        match = _PREFIX.match(text)
+        if not match:
+            break
+        rank = _label(match) if rank is None else rank
+        text = text[match.end() :]
+    return Line(text, rank)
+
+
+def _label(match: re.Match[str]) -> int | None:
+    return next((int(value) for value in match.groups() if value is not None), None)
+
+
+def _docker_text(text: str) -> str:
+    """The text of a line of docker's json-file log."""
+    try:
+        log = json.loads(text).get("log")
+    except (ValueError, RecursionError):
+        return text
+    return log.rstrip("\r\n") if isinstance(log, str) else text

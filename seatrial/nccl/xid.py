@@ -1,0 +1,54 @@
+"""Xid and SXid lines of NVIDIA's driver: what the number means and what to do.
+
+Source: NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html).
+"""
+
+import re
+
+from seatrial.nccl.findings import Finding
+
+_XID = re.compile(r"(?:(?P<host>[\w.-]+) kernel: .*)?NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]+)[^)]*\): (?P<number>\d+)")
+_SXID = re.compile(r"(?:(?P<host>[\w.-]+) kernel: .*)?nvidia-nvswitch\d+: SXid \((?:PCI:)?(?P<pci>[^)]+)\): (?P<number>\d+)")
+_APPLICATION = "the application's fault or a consequence: restart it, look for an earlier Xid"
+_RESET = "drain the node and reset the GPU; if it comes back, have it replaced"
+_MEANING = {
+    13: ("graphics engine exception", _APPLICATION),
+    31: ("GPU memory page fault", _APPLICATION),
+    43: ("GPU stopped processing", _APPLICATION),
+    45: ("preemptive cleanup", _APPLICATION),
+    48: ("double-bit ECC error", _RESET),
+    63: ("row remapping recorded", "reset the GPU at the next chance"),
+    64: ("row remapping failed", _RESET),
+    74: ("NVLink error", "check the NVLink and its switch; reset the GPU"),
+    79: ("GPU fell off the bus", "power-cycle the node; check seating, power and temperature"),
+    92: ("high rate of single-bit ECC errors", "watch the GPU; replace it if the rate stays"),
+    94: ("contained ECC error", "restart the application, reset the GPU at the next chance"),
+    95: ("uncontained ECC error", _RESET),
+    119: ("GSP timeout", _RESET),
+    120: ("GSP error", _RESET),
+    121: ("C2C link error", _RESET),
+    140: ("unrecovered ECC error", _RESET),
+    154: ("GPU recovery action changed", "do what the line names: GPU reset, node reboot or drain"),
+}
+_NOT_FATAL = frozenset({63, 92, 154})
+
+
+def xid_finding(text: str) -> Finding | None:
+    """The Xid or SXid that a line of the kernel's log reports."""
+    match = _XID.search(text) or _SXID.search(text)
+    if match is None:
+        return None
+    number = int(match["number"][:9])
+    if match.re is _SXID:
+        meaning, step = "NVSwitch error", "check the NVSwitch and fabric manager's log"
+    else:
+        meaning, step = _MEANING.get(number, _unlisted(number))
+    cause = f"{'SXid' if match.re is _SXID else 'Xid'} {number} ({meaning}) on GPU {match['pci']}"
+    fatal = match.re is _XID and number not in _NOT_FATAL
+    return Finding("gpu", cause, text.strip()[:300], match["host"], None, False, step, fatal)
+
+
+def _unlisted(number: int) -> tuple[str, str]:
+    if 144 <= number <= 150:
+        return "NVLink 5 error", "check the NVLink, its switch and fabric manager's log; reset the GPU"
+    return "see NVIDIA's catalog", "look the number up in NVIDIA's Xid catalog"

@@ -1,0 +1,64 @@
+"""Where a testbed comes from. A platform is only what differs between platforms; everything else is shared."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Protocol
+
+from seatrial.cluster import Cluster
+from seatrial.errors import InputError
+from seatrial.run import Run
+from seatrial.testbed import Testbed
+
+_MODULES = {"local": "seatrial.platforms.local"}  # imported on first use: their SDKs are heavy
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What would be submitted, by file name, in the order it is used."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """What an earlier run left behind."""
+
+    run_id: str
+    age_s: float
+    what: str
+
+
+class Platform(Protocol):
+    """The contract that every platform fulfils; `tests/contract` holds each to it."""
+
+    def render(self, run: Run) -> Rendered:
+        """What `launch` would submit. Pure."""
+
+    def launch(self, run: Run) -> Testbed:
+        """Bring the nodes up. Returns when they answer, or raises LaunchError naming the cause."""
+
+    def teardown(self, run_id: str) -> None:
+        """Remove everything of that run. Idempotent, needs nothing in memory."""
+
+    def leftovers(self) -> list[Leftover]:
+        """What runs whose process is gone have left."""
+
+    def missing(self) -> list[str]:
+        """What this machine lacks for the platform, each with the next step; empty when all is there."""
+
+
+def platform_for(cluster: Cluster) -> Platform:
+    """The platform that `cluster` names. Raises InputError when it is not written yet."""
+    kind = cluster.platform.kind
+    if kind not in _MODULES:
+        raise InputError(
+            f"cluster {cluster.name}: platform.kind: {kind} cannot be run by this version; legal: {', '.join(_MODULES)}"
+        )
+    platform: Platform = import_module(_MODULES[kind]).PLATFORM
+    return platform
+
+
+def platforms() -> dict[str, Platform]:
+    """Every platform that can be run, by kind."""
+    return {kind: import_module(module).PLATFORM for kind, module in _MODULES.items()}

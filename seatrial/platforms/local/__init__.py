@@ -1,0 +1,5 @@
+"""Nodes as network namespaces on this machine, each with its own host name, hosts file and real sshd."""
+
+from seatrial.platforms.local.platform import Local
+
+PLATFORM = Local()

@@ -1,0 +1,83 @@
+"""The keeper of one local testbed: makes its network, starts its nodes, hands out connections into it.
+
+    keeper.py STATE_FOLDER
+
+It runs as process 1 of its own PID namespace and in the network namespace that holds the run's bridge. When it ends,
+however it ends, the kernel ends everything below it: node scripts, sshd, sessions, mpirun. It ends when its standard
+input closes, so a run that is killed takes its nodes along. Standard library only.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+
+def main(state: Path) -> None:
+    spec = json.loads((state / "spec.json").read_text())
+    if spec["private_run"]:
+        _own_run_folder()
+    subprocess.run(["ip", "-batch", str(state / "network.batch")], check=True)
+    nodes = [_start_node(node) for node in spec["nodes"]]
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(state / "keeper.sock"))
+    server.listen(256)
+    threading.Thread(target=_serve, args=(server,), daemon=True).start()
+    print("ready", flush=True)
+    sys.stdin.buffer.read()  # until whoever started this closes it, or dies
+    _clean_up(state, spec, nodes)
+
+
+def _own_run_folder() -> None:
+    """A plain user may not write to /run, where `ip netns` keeps names: give this mount namespace its own."""
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
+    os.makedirs("/run/netns")
+
+
+def _start_node(node: dict[str, Any]) -> "subprocess.Popen[bytes]":
+    enter = ["nsenter", f"--net=/run/netns/{node['namespace']}"]
+    isolate = ["unshare", "--uts", "--mount", "--pid", "--fork", "--kill-child"]
+    with open(node["log"], "ab") as log:
+        return subprocess.Popen(
+            [*enter, *isolate, "sh", node["script"]], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+        )
+
+
+def _serve(server: socket.socket) -> None:
+    while True:
+        client, _ = server.accept()
+        threading.Thread(target=_dial, args=(client,), daemon=True).start()
+
+
+def _dial(client: socket.socket) -> None:
+    """One request: "ADDRESS PORT TIMEOUT_S". The answer is the connected socket, or the errno as text."""
+    with client, contextlib.suppress(OSError, ValueError):
+        address, port, timeout_s = client.recv(256).decode().split()
+        try:
+            with socket.create_connection((address, int(port)), float(timeout_s)) as connection:
+                connection.settimeout(None)
+                socket.send_fds(client, [b"ok"], [connection.fileno()])
+        except TimeoutError:
+            client.sendall(b"timeout")
+        except OSError as error:
+            client.sendall(str(error.errno).encode())
+
+
+def _clean_up(state: Path, spec: dict[str, Any], nodes: "list[subprocess.Popen[bytes]]") -> None:
+    for node in nodes:
+        node.kill()
+    for node in nodes:
+        node.wait()
+    for node in spec["nodes"]:
+        subprocess.run(["ip", "netns", "del", node["namespace"]], check=False, stderr=subprocess.DEVNULL)
+    shutil.rmtree(state, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,186 @@
+"""What a local testbed is made of, as text: addresses, configuration files and scripts. Pure."""
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from seatrial.cluster import Cluster, LinkFault, NodeFault
+
+PREFIX = "seatrial-"  # of every network namespace that a run makes
+NETWORK = IPv4Network("10.77.0.0/16")  # every run has its own copy: its bridge lives in a namespace, not on the host
+MAX_NODES = 512  # a Linux bridge takes 1023 ports; past this one machine shows nothing that fewer nodes do not
+BRIDGE = "br0"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalNode:
+    """One node-to-be."""
+
+    index: int
+    name: str
+    namespace: str
+    address: str
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where a run's files lie: `state` holds keys, sockets and one folder per node."""
+
+    run_id: str
+    state: Path
+    port: int
+    nodes: tuple[LocalNode, ...]
+
+    @property
+    def key_file(self) -> Path:
+        return self.state / "id_ed25519"
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.state / "known_hosts"
+
+    @property
+    def socket(self) -> Path:
+        return self.state / "keeper.sock"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The user that sshd lets in: the one who started the run."""
+
+    name: str
+    uid: int
+    gid: int
+
+
+def layout(run_id: str, cluster: Cluster, state: Path) -> Layout:
+    """Name and number everything that a run of `cluster` needs."""
+    nodes = tuple(
+        LocalNode(
+            index=i,
+            name=name,
+            namespace=f"{PREFIX}{run_id}-{name}",
+            address=str(NETWORK[i + 2]),
+            folder=state / "nodes" / name,
+        )
+        for i, name in enumerate(cluster.node_names())
+    )
+    return Layout(run_id, state, cluster.ssh_port, nodes)
+
+
+def network_batch(plan: Layout) -> str:
+    """The bridge and one veth pair per node, for `ip -batch`, run inside the switch's namespace."""
+    lines = [
+        "link set lo up",
+        f"link add {BRIDGE} type bridge",
+        f"addr add {NETWORK[1]}/{NETWORK.prefixlen} dev {BRIDGE}",
+        f"link set {BRIDGE} up",
+    ]
+    for node in plan.nodes:
+        lines += [
+            f"netns add {node.namespace}",
+            f"link add n{node.index} type veth peer name eth0 netns {node.namespace}",
+            f"link set n{node.index} master {BRIDGE} up",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def node_script(plan: Layout, node: LocalNode, cluster: Cluster, account: Account) -> str:
+    """What runs as process 1 of a node: its network, its view of the machine, its faults, its sshd."""
+    faults = [fault for fault in cluster.faults if node.name in fault.nodes]
+    stopped = any(isinstance(fault, NodeFault) and fault.sshd for fault in faults)
+    lines = [
+        "set -eu",
+        "ip link set lo up",
+        f"ip addr add {node.address}/{NETWORK.prefixlen} dev eth0",
+        "ip link set eth0 up",
+        f"hostname {node.name}",
+        f"mount --bind {_quote(plan.state / 'hosts')} /etc/hosts",
+        f"mount --bind {_quote(node.folder / 'passwd')} /etc/passwd",
+        "mount -t proc proc /proc",
+        "mount -t tmpfs tmpfs /dev/shm",  # Open MPI names its segments by host name and pid: two runs have the same
+        "mkdir -p /run/sshd",
+        *(command for fault in faults for command in _fault_commands(plan, node, fault)),
+        "exec sleep infinity" if stopped else _start_sshd(node, account),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _start_sshd(node: LocalNode, account: Account) -> str:
+    """sshd as root, or as the plain user: one who is root only in a user namespace may not change groups."""
+    as_user = "" if account.uid == 0 else f"unshare --user --map-user={account.uid} --map-group={account.gid} "
+    # Not exec: the shell stays process 1 and collects what ends without a parent.
+    return f"{as_user}$(command -v sshd || echo /usr/sbin/sshd) -D -e -f {_quote(node.folder / 'sshd_config')} & wait $!"
+
+
+def _fault_commands(plan: Layout, node: LocalNode, fault: NodeFault | LinkFault) -> list[str]:
+    if isinstance(fault, LinkFault):
+        other = next(n for n in plan.nodes if n.name in fault.link and n.name != node.name)
+        return [f"ip route add unreachable {other.address}/32"]
+    return [f"tc qdisc add dev eth0 root tbf rate {fault.rate} burst 32kbit latency 400ms"] if fault.rate else []
+
+
+def hosts_file(nodes: Sequence[LocalNode]) -> str:
+    """/etc/hosts as every node sees it."""
+    return "127.0.0.1 localhost\n" + "".join(f"{node.address} {node.name}\n" for node in nodes)
+
+
+def passwd_file(original: str, account: Account, home: Path) -> str:
+    """/etc/passwd with the account's home inside the run's folder and a plain shell: nobody's ~/.bashrc takes part."""
+    others = [line for line in original.splitlines() if not line.startswith(f"{account.name}:")]
+    own = f"{account.name}:x:{account.uid}:{account.gid}::{home}:/bin/sh"
+    return "\n".join([own, *others]) + "\n"
+
+
+def sshd_config(plan: Layout, node: LocalNode, environment: dict[str, str]) -> str:
+    """Keys only, this run's key only; sized for many connections at once (the default drops them)."""
+    settings = " ".join(f'"{key}={value}"' for key, value in environment.items())
+    return f"""\
+Port {plan.port}
+HostKey {node.folder}/ssh_host_ed25519_key
+AuthorizedKeysFile {plan.state}/authorized_keys
+PidFile none
+StrictModes no
+UsePAM no
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+MaxStartups 2000
+MaxSessions 2000
+UseDNS no
+PrintMotd no
+X11Forwarding no
+SetEnv {settings}
+"""
+
+
+def ssh_config(plan: Layout, account: Account) -> str:
+    """~/.ssh/config on every node, so that `ssh node-1` and mpirun's rsh agent need no options."""
+    return f"""\
+Host *
+  Port {plan.port}
+  User {account.name}
+  IdentityFile {plan.key_file}
+  IdentitiesOnly yes
+  UserKnownHostsFile {plan.known_hosts}
+  GlobalKnownHostsFile /dev/null
+  StrictHostKeyChecking yes
+  BatchMode yes
+  ConnectTimeout 10
+  KexAlgorithms curve25519-sha256
+  LogLevel ERROR
+"""
+
+
+def node_environment(node: LocalNode) -> dict[str, str]:
+    """What sessions on the node start with: the caller's PATH, and a folder for temporary files of its own."""
+    path = os.environ.get("PATH", os.defpath)
+    return {"PATH": f"{path}:/usr/sbin:/sbin", "TMPDIR": str(node.folder / "tmp")}
+
+
+def _quote(path: Path) -> str:
+    return shlex.quote(str(path))

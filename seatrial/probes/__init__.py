@@ -1,0 +1,10 @@
+"""Programs that run on the nodes: standard library and torch only. They never import seatrial; they are copied over SSH."""
+
+from pathlib import Path
+
+PROBES = tuple(path for path in sorted(Path(__file__).parent.glob("*.py")) if path.name != "__init__.py")
+
+
+def probe(name: str) -> Path:
+    """The source file of a probe."""
+    return Path(__file__).parent / f"{name}.py"

@@ -1,0 +1,227 @@
+"""Sweep one collective over message sizes with torch's gloo, as nccl-tests does on GPUs, and check every result.
+
+Started by mpirun (or srun, torchrun) on every rank. Sizes, counts, busbw factors, in-place and out-of-place, the mean
+of the ranks' times (-a 1) and the printed table are those of nccl-tests (src/common.cu, src/<collective>.cu and
+doc/PERFORMANCE.md), with three differences: sizes too small to give every rank an element are left out; an in-place
+alltoall is checked too; and torch knows no out-of-place all_reduce and broadcast, so theirs copy first.
+Exit statuses: rendezvous.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read when torch is imported; its warnings would fill the log
+
+import rendezvous
+from rendezvous import CANNOT_START, WRONG_RESULT, CannotStart, Place
+
+try:
+    import torch
+    import torch.distributed as dist
+except ImportError as error:
+    sys.exit(rendezvous.complain("collective", f"cannot start: torch is missing for {sys.executable}: {error}", CANNOT_START))
+
+from operations import OPERATIONS, Shape, busbw_factor, choose, shape
+from patterns import SUMMING, count_wrong, fill, max_value, parts, pattern, spoil
+
+# Type names as nccl-tests prints them.
+_DTYPES = {"float32": "float", "float64": "double", "int32": "int32", "bfloat16": "bfloat16", "float16": "half"}
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a row: mean seconds of one iteration, wrong elements over all ranks."""
+
+    seconds: float
+    wrong: int
+
+
+class Sweep:
+    """One rank's part in the sweep."""
+
+    def __init__(self, options: argparse.Namespace, here: Place) -> None:
+        self.here = here
+        self.operation: str = options.operation
+        self.iterations: int = options.iterations
+        self.warmup_iterations: int = options.warmup_iterations
+        self.corrupt: bool = options.corrupt == here.rank
+        self.dtype: torch.dtype = getattr(torch, options.dtype)
+        self.top = max_value(options.operation, options.dtype, here.world_size)
+        self.element_bytes = torch.empty(0, dtype=self.dtype).element_size()
+        self.sizes = [size for size in sizes(options) if self.shape(size).count > 0]
+        if not self.sizes:
+            raise CannotStart(f"{options.max_bytes} bytes are too few to give each of {here.world_size} ranks a part")
+        self.collective, self.note = choose(self.operation, self.dtype, here.world_size)
+        elements = max(options.max_bytes // self.element_bytes, 1)
+        self._send, self._receive = (torch.empty(elements, dtype=self.dtype) for _ in range(2))
+        self._turn = 0
+
+    def shape(self, size: int) -> Shape:
+        return shape(self.operation, size, self.element_bytes, self.here.world_size)
+
+    def warm_up(self) -> None:
+        """Untimed iterations at the largest and the smallest size, as nccl-tests does."""
+        for size in (self.sizes[-1], self.sizes[0]):
+            source, target = self.prepare(self.shape(size), in_place=False)
+            for _ in range(self.warmup_iterations):
+                self.collective(source, target)
+
+    def side(self, size: int, *, in_place: bool) -> Side:
+        """Time one size, then run it once more on fresh data and check what arrived."""
+        seconds = self.measure(*self.prepare(self.shape(size), in_place=in_place))
+        dist.barrier()
+        source, target = self.prepare(self.shape(size), in_place=in_place)
+        self.collective(source, target)
+        return Side(seconds, self.check(self.shape(size), target))
+
+    def prepare(self, layout: Shape, *, in_place: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """This rank's source and target with the next round's data in the source; nothing valid anywhere else."""
+        self._turn += 1
+        spoil(self._receive[: max(layout.sent, layout.received)])
+        source, target = self.buffers(layout, in_place=in_place)
+        fill(source, self.data(self.here.rank, layout))
+        return source, target
+
+    def buffers(self, layout: Shape, *, in_place: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """Where to send from and receive into; in place, a rank's part stands where nccl-tests has it."""
+        if not in_place:
+            return self._send[: layout.sent], self._receive[: layout.received]
+        whole = self._receive[: max(layout.sent, layout.received)]
+        part = whole[self.here.rank * layout.count : (self.here.rank + 1) * layout.count]
+        if self.operation == "all_gather":
+            return part, whole
+        return whole, part if self.operation == "reduce_scatter" else whole
+
+    def data(self, rank: int, layout: Shape) -> torch.Tensor:
+        return pattern(rank, self._turn, self.top, layout.sent)
+
+    def measure(self, source: torch.Tensor, target: torch.Tensor) -> float:
+        """Seconds of one iteration, the mean over the ranks."""
+        self.collective(source, target)
+        dist.barrier()
+        started = time.perf_counter()
+        for _ in range(self.iterations):
+            self.collective(source, target)
+        mine = (time.perf_counter() - started) / self.iterations
+        return over_ranks(mine) / self.here.world_size
+
+    def check(self, layout: Shape, target: torch.Tensor) -> int:
+        """Wrong elements, summed over the ranks."""
+        if self.corrupt:
+            target[len(target) // 2] *= -1
+        here = self.here
+        expected = parts(self.operation, here.rank, here.world_size, layout.count, lambda rank: self.data(rank, layout))
+        return int(over_ranks(count_wrong(target, expected)))
+
+
+def sizes(options: argparse.Namespace) -> Iterator[int]:
+    size = options.min_bytes
+    while size <= options.max_bytes:
+        yield size
+        size *= options.step_factor
+
+
+def over_ranks(value: float) -> float:
+    """The sum of every rank's value; whole numbers stay exact up to 2^53."""
+    total = torch.tensor([value], dtype=torch.float64)
+    dist.all_reduce(total)
+    return float(total[0])
+
+
+class Printer:
+    """The table of nccl-tests, printed by rank 0 a row at a time."""
+
+    def __init__(self, options: argparse.Namespace, here: Place) -> None:
+        self.options = options
+        self.here = here
+        self.busbw: list[float] = []
+        self.out_of_bounds = 0
+
+    def say(self, text: str) -> None:
+        if self.here.rank == 0:
+            print(text, flush=True)
+
+    def header(self, devices: Sequence[str], note: str | None) -> None:
+        o = self.options
+        self.say(f"# Collective test starting: {o.operation}_perf (gloo probe, torch {torch.__version__})")
+        self.say(
+            f"# nThread 1 nGpus 1 minBytes {o.min_bytes} maxBytes {o.max_bytes} step: {o.step_factor}(factor)"
+            f" warmup iters: {o.warmup_iterations} iters: {o.iterations} agg iters: 1 validation: 1 graph: 0"
+        )
+        self.say("\n".join(["#", "# Using devices", *devices, *([f"# {note}"] if note else []), "#"]))
+        side = "     time   algbw   busbw  #wrong"
+        units = "     (us)  (GB/s)  (GB/s)        "
+        self.say(f"# {'':56}  {'out-of-place':^32} {'in-place':^32}".rstrip())
+        self.say(f"# {'size':>10}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}{side}{side}")
+        self.say(f"# {'(B)':>10}  {'(elements)':>12}  {'':8}  {'':6}  {'':6}{units}{units}".rstrip())
+
+    def row(self, layout: Shape, size: int, sides: Sequence[Side]) -> None:
+        operation = self.options.operation
+        redop = "sum" if operation in SUMMING else "none"
+        root = 0 if operation == "broadcast" else -1
+        first = f"{size:12d}  {layout.count:12d}  {_DTYPES[self.options.dtype]:>8}  {redop:>6}  {root:6d}"
+        self.say(first + "".join(self._side(size, side) for side in sides))
+
+    def _side(self, size: int, side: Side) -> str:
+        algbw = size / side.seconds / 1e9
+        busbw = algbw * busbw_factor(self.options.operation, self.here.world_size)
+        self.busbw.append(busbw)
+        self.out_of_bounds += side.wrong > 0
+        time_us = side.seconds * 1e6
+        digits = 2 if time_us < 100 else 1 if time_us < 10_000 else 0
+        return f"  {time_us:7.{digits}f}  {algbw:6.2f}  {busbw:6.2f}  {side.wrong:6d}"
+
+    def footer(self) -> None:
+        self.say(f"# Out of bounds values : {self.out_of_bounds} {'FAILED' if self.out_of_bounds else 'OK'}")
+        self.say(f"# Avg bus bandwidth    : {sum(self.busbw) / len(self.busbw):g}")
+        self.say(f"#\n# Collective test concluded: {self.options.operation}_perf\n#")
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parse(arguments)
+    torch.set_num_threads(1)
+    here = rendezvous.place(os.environ)
+    rendezvous.join(here, options)
+    sweep = Sweep(options, here)
+    printer = Printer(options, here)
+    printer.header(rendezvous.share(device_line(here)), sweep.note)
+    sweep.warm_up()
+    for size in sweep.sizes:
+        layout = sweep.shape(size)
+        moved = max(layout.sent, layout.received) * sweep.element_bytes
+        printer.row(layout, moved, [sweep.side(size, in_place=in_place) for in_place in (False, True)])
+    printer.footer()
+    dist.barrier()
+    dist.destroy_process_group()
+    return WRONG_RESULT if printer.out_of_bounds else 0
+
+
+def device_line(here: Place) -> str:
+    return f"#  Rank {here.rank:2d} Group  0 Pid {os.getpid():6d} on {here.host:>10} device {here.local_rank:2d} [] CPU"
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="collective.py", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--operation", choices=OPERATIONS, required=True)
+    parser.add_argument("--min-bytes", type=int, default=1024, help="smallest message (-b)")
+    parser.add_argument("--max-bytes", type=int, default=1 << 24, help="largest message (-e)")
+    parser.add_argument("--step-factor", type=int, default=2, help="factor from one size to the next (-f)")
+    parser.add_argument("--warmup-iterations", type=int, default=1, help="iterations that are not timed (-w)")
+    parser.add_argument("--iterations", type=int, default=20, help="iterations that are timed (-n)")
+    parser.add_argument("--dtype", choices=tuple(_DTYPES), default="float32", help="(-d)")
+    parser.add_argument("--corrupt", type=int, metavar="RANK", help=argparse.SUPPRESS)  # for tests of the check itself
+    rendezvous.add_arguments(parser)
+    options = parser.parse_args(arguments)
+    if not 0 < options.min_bytes <= options.max_bytes or options.step_factor < 2 or options.iterations < 1:
+        parser.error("needs 0 < --min-bytes <= --max-bytes, --step-factor of 2 or more, --iterations of 1 or more")
+    return options
+
+
+if __name__ == "__main__":
+    rendezvous.run("collective", main)

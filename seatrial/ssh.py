@@ -1,0 +1,215 @@
+"""Reach nodes over SSH with paramiko: pinned host keys, per-run keys, output line by line."""
+
+import base64
+import hmac
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from seatrial.errors import RemoteError
+from seatrial.testbed import Node, Testbed
+
+if TYPE_CHECKING:
+    import paramiko
+
+T = TypeVar("T")
+
+_FANOUT = 64  # connections opened at once; sshd's MaxStartups and this host's threads set the bound
+_MAX_LINE = 64 * 1024
+
+
+class HostKeyError(RemoteError):
+    """The node answers with another host key than the one pinned for this run."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """What a command on a node came to. `exit_status` is None when it was cut off; `output` is stdout and stderr in order."""
+
+    exit_status: int | None
+    output: str
+    seconds: float
+    timed_out: bool = False
+
+
+@contextmanager
+def connected(testbed: Testbed, node: Node, timeout_s: float) -> Iterator["paramiko.Transport"]:
+    """An authenticated SSH connection to `node`, closed at the end.
+
+    Raises RemoteError with the cause (refused, timed out, key not accepted), HostKeyError when the host key is not the
+    pinned one.
+    """
+    transport = connect(testbed, node, timeout_s)
+    try:
+        yield transport
+    finally:
+        transport.close()
+
+
+def connect(testbed: Testbed, node: Node, timeout_s: float) -> "paramiko.Transport":
+    """As `connected`, for callers that keep the connection and close it themselves."""
+    import paramiko
+
+    where = f"{node.name}: {node.address} port {node.port}"
+    try:
+        transport = paramiko.Transport(testbed.dial(node, timeout_s))
+    except OSError as error:
+        raise RemoteError(f"{where}: {_dial_problem(error)}") from error
+    except paramiko.SSHException as error:
+        raise RemoteError(f"{where}: no SSH server answers: {error}") from error
+    try:
+        _handshake(transport, testbed, node, where, timeout_s)
+    except BaseException:
+        transport.close()
+        raise
+    return transport
+
+
+def _handshake(transport: "paramiko.Transport", testbed: Testbed, node: Node, where: str, timeout_s: float) -> None:
+    import paramiko
+
+    transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = timeout_s
+    kind, _, pinned = node.host_key.partition(" ")
+    try:
+        transport.get_security_options().key_types = (kind,)
+        transport.start_client(timeout=timeout_s)
+        if not hmac.compare_digest(transport.get_remote_server_key().asbytes(), base64.b64decode(pinned.split()[0])):
+            raise HostKeyError(f"{where}: answers with another host key than the one pinned for this run")
+        transport.auth_publickey(testbed.user, paramiko.Ed25519Key.from_private_key_file(str(testbed.key_file)))
+    except paramiko.AuthenticationException as error:
+        raise RemoteError(f"{where}: does not accept this run's key for user {testbed.user}") from error
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        raise RemoteError(f"{where}: SSH did not come up: {error or type(error).__name__}") from error
+
+
+def _dial_problem(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "connection timed out"
+    return (error.strerror or str(error)).lower()
+
+
+class RemoteProcess:
+    """A command that runs on a node; its standard input stays open until `close_stdin`, which asks it to end."""
+
+    def __init__(self, transport: "paramiko.Transport", command: str) -> None:
+        self._channel = transport.open_session(timeout=30)
+        self._channel.set_combine_stderr(True)
+        self._channel.exec_command(command)
+        self._rest = b""
+
+    def send(self, data: bytes) -> None:
+        self._channel.sendall(data)
+
+    def close_stdin(self) -> None:
+        with suppress(OSError, EOFError):
+            self._channel.shutdown_write()
+
+    def read_lines(self, timeout_s: float) -> list[str] | None:
+        """The whole lines that arrive within `timeout_s`; an empty list when none do, None at the end of output."""
+        self._channel.settimeout(max(timeout_s, 0.001))
+        try:
+            data = self._channel.recv(65536)
+        except TimeoutError:
+            return []
+        if not data:
+            rest, self._rest = self._rest, b""
+            return [_text(rest)] if rest else None
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _MAX_LINE:
+            whole, self._rest = [*whole, self._rest], b""
+        return [_text(line) for line in whole]
+
+    def exit_status(self, timeout_s: float = 10) -> int | None:
+        """The exit status, None when the connection ended without one."""
+        if not self._channel.status_event.wait(timeout_s):
+            return None
+        return self._channel.exit_status if self._channel.exit_status >= 0 else None
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+def _text(line: bytes) -> str:
+    return line.decode(errors="replace").rstrip("\r")
+
+
+def run_command(
+    transport: "paramiko.Transport",
+    command: str,
+    *,
+    stdin: bytes = b"",
+    timeout_s: float,
+    on_line: Callable[[str], None] | None = None,
+) -> CommandResult:
+    """Run `command` through the node's shell and wait for it, at most `timeout_s` seconds.
+
+    Raises RemoteError when it cannot be started.
+    """
+    started = time.monotonic()
+    process = _start(transport, command)
+    lines: list[str] = []
+    try:
+        if stdin:
+            process.send(stdin)
+        process.close_stdin()
+        while (left := started + timeout_s - time.monotonic()) > 0:
+            batch = process.read_lines(left)
+            if batch is None:
+                return CommandResult(process.exit_status(), "\n".join(lines), time.monotonic() - started)
+            lines += batch
+            for line in batch if on_line else ():
+                on_line(line)  # type: ignore[misc]  # mypy does not carry the condition into the loop
+        return CommandResult(None, "\n".join(lines), time.monotonic() - started, timed_out=True)
+    finally:
+        process.close()
+
+
+def _start(transport: "paramiko.Transport", command: str) -> RemoteProcess:
+    import paramiko
+
+    try:
+        return RemoteProcess(transport, command)
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        raise RemoteError(f"no session: {error or type(error).__name__}") from error
+
+
+start_process = _start
+
+
+def on_each(nodes: Sequence[Node], function: Callable[[Node], T]) -> dict[str, T | RemoteError]:
+    """Call `function` for every node, many at once; the result, or the RemoteError it raised, by node name."""
+
+    def guarded(node: Node) -> T | RemoteError:
+        try:
+            return function(node)
+        except RemoteError as error:
+            return error
+
+    if not nodes:
+        return {}
+    with ThreadPoolExecutor(min(_FANOUT, len(nodes)), thread_name_prefix="ssh") as pool:
+        return dict(zip((node.name for node in nodes), pool.map(guarded, nodes), strict=True))
+
+
+def known_hosts(nodes: Iterable[Node]) -> str:
+    """The known_hosts file that pins every node's key under its name and its address."""
+    return "".join(f"{_host_pattern(node)} {node.host_key}\n" for node in nodes)
+
+
+def _host_pattern(node: Node) -> str:
+    names = dict.fromkeys((node.name, node.address))
+    return ",".join(name if node.port == 22 else f"[{name}]:{node.port}" for name in names)
+
+
+def answers(testbed: Testbed, node: Node, timeout_s: float) -> bool:
+    """Whether something that speaks SSH answers at the node's port."""
+    try:
+        with testbed.dial(node, timeout_s) as sock:
+            sock.settimeout(timeout_s)
+            return sock.recv(4) == b"SSH-"
+    except (OSError, socket.timeout):
+        return False
