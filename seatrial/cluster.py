@@ -11,7 +11,7 @@ from seatrial.yamlfile import Strict, load_yaml
 
 DEFAULT_PORT = 222
 
-# The strictest of the platforms' rules (a Kubernetes label value, less room for suffixes), so that one name serves everywhere.
+# The strictest of the platforms' rules (a Kubernetes label, less room for suffixes), so one name serves everywhere.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 _RATE = re.compile(r"\d+(\.\d+)?(bit|kbit|mbit|gbit)")
 
@@ -50,7 +50,8 @@ def _read_hardware(value: object) -> object:
         return value
     if value not in known_hardware():
         raise ValueError(
-            f"unknown hardware {value!r}; known: {', '.join(known_hardware())}; or describe it: {{name: ..., gpus_per_node: ...}}"
+            f"unknown hardware {value!r}; known: {', '.join(known_hardware())};"
+            " or describe it: {name: ..., gpus_per_node: ...}"
         )
     return {"name": value}
 
@@ -149,7 +150,9 @@ class Mpi(Strict):
     """How mpirun is called on the head node."""
 
     mpirun: str = Field("mpirun", min_length=1, description="a name on PATH or a full path")
-    interface: str | None = Field(None, description="network (CIDR) or interface that MPI uses; told by the platform when unset")
+    interface: str | None = Field(
+        None, description="network (CIDR) or interface that MPI uses; told by the platform when unset"
+    )
     args: tuple[str, ...] = Field((), description="further arguments, as they are")
 
 
@@ -159,9 +162,13 @@ class Cluster(Strict):
     name: Name
     nodes: int = Field(ge=1, le=10_000)
     gpus_per_node: int = Field(0, ge=0, le=1024)
-    slots_per_node: int | None = Field(None, ge=1, le=1024, description="MPI ranks per node; one per GPU when unset, else 1")
+    slots_per_node: int | None = Field(
+        None, ge=1, le=1024, description="MPI ranks per node; one per GPU when unset, else 1"
+    )
     hardware: Annotated[Hardware, BeforeValidator(_read_hardware)] = Hardware(name="cpu")
-    fabric: str | None = Field(None, description="as in the catalog: NVLink, IB-8x400G, EFA-3200G, GPUDirect-TCPXO, ...")
+    fabric: str | None = Field(
+        None, description="as in the catalog: NVLink, IB-8x400G, EFA-3200G, GPUDirect-TCPXO, ..."
+    )
     platform: PlatformConfig
     image: str | None = Field(None, description="image reference; local and bare metal run without one")
     ssh_port: Port = DEFAULT_PORT

@@ -96,7 +96,9 @@ def mpirun(
     supervisor = [testbed.python, f"{testbed.workdir}/supervise.py", str(timeout_s)]
     command = shlex.join([*supervisor, *mpirun_argv(testbed, argv, env or {})])
     with connected(testbed, testbed.head, 30) as head:
-        run_command(head, f"cat > {shlex.quote(hostfile_path(testbed))}", stdin=hostfile(testbed.nodes).encode(), timeout_s=30)
+        run_command(
+            head, f"cat > {shlex.quote(hostfile_path(testbed))}", stdin=hostfile(testbed.nodes).encode(), timeout_s=30
+        )
         follower = _Follower(start_process(head, command), timeout_s, on_line, is_done)
         try:
             result = follower.follow()

@@ -1,5 +1,8 @@
-"""What a run says while it works. Everything is a log record of the logger `seatrial`, so that the terminal, the log file
-and Prefect show the same; a step's start and end are records that carry `step`."""
+"""What a run says while it works.
+
+Everything is a log record of the logger `seatrial`, so that the terminal, the log file and Prefect show the same; a
+step's start and end are records that carry `step`.
+"""
 
 import logging
 import time

@@ -2,7 +2,6 @@
 
 import base64
 import hmac
-import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +27,10 @@ class HostKeyError(RemoteError):
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What a command on a node came to. `exit_status` is None when it was cut off; `output` is stdout and stderr in order."""
+    """What a command on a node came to.
+
+    `exit_status` is None when it was cut off; `output` is stdout and stderr in order.
+    """
 
     exit_status: int | None
     output: str
@@ -211,5 +213,5 @@ def answers(testbed: Testbed, node: Node, timeout_s: float) -> bool:
         with testbed.dial(node, timeout_s) as sock:
             sock.settimeout(timeout_s)
             return sock.recv(4) == b"SSH-"
-    except (OSError, socket.timeout):
+    except OSError:
         return False

@@ -96,7 +96,9 @@ def _answering(found: _Findings, timeout_s: float) -> dict[str, Contact]:
 def _judge_facts(found: _Findings, contacts: Mapping[str, Contact], max_clock_skew_s: float) -> None:
     """Clocks together, the same software everywhere, every GPU there, mpirun installed."""
     if contacts and not any(contact.facts["mpirun"] for contact in contacts.values()):
-        raise MissingError(f"{found.testbed.mpirun} is missing on every node: install Open MPI (openmpi-bin) or set mpi.mpirun")
+        raise MissingError(
+            f"{found.testbed.mpirun} is missing on every node: install Open MPI (openmpi-bin) or set mpi.mpirun"
+        )
     suspects = [
         *_without_mpirun(contacts),
         *_same_hostname(contacts),
@@ -120,7 +122,9 @@ def _same_hostname(contacts: Mapping[str, Contact]) -> list[Suspect]:
     """Open MPI tells nodes apart by host name alone, so the second node of a name is lost to it."""
     first: dict[str, str] = {}
     return [
-        Suspect("node", name, 0.6, f"has the host name of {other}, {contact.hostname}: Open MPI takes them for one node")
+        Suspect(
+            "node", name, 0.6, f"has the host name of {other}, {contact.hostname}: Open MPI takes them for one node"
+        )
         for name, contact in contacts.items()
         if (other := first.setdefault(contact.hostname, name)) != name
     ]
@@ -178,7 +182,9 @@ def _try_mpi(found: _Findings, contacts: Mapping[str, Contact], run: Run) -> Non
     cause = _cause(result)
     guilty = _alone(found.testbed, contacts, run) if len(found.testbed.nodes) > 1 else []
     if guilty:
-        found.blame((Suspect("node", name, 0.9, f"mpirun does not reach it: {why}") for name, why in guilty), dict(guilty))
+        found.blame(
+            (Suspect("node", name, 0.9, f"mpirun does not reach it: {why}") for name, why in guilty), dict(guilty)
+        )
         result, missing = _hostnames(found.testbed, contacts, run)
     if missing:
         found.problems.append(f"mpirun hostname does not show {', '.join(missing)}: {cause}")
@@ -225,7 +231,9 @@ def _cause(result: MpiResult) -> str:
 def _check(found: _Findings, asked: int, seconds: float) -> Check:
     left = len(found.testbed.nodes)
     good = f"{left} of {asked} nodes answer, reach each other and run MPI"
-    reason = "; ".join(found.problems[:3]) + (f" (and {len(found.problems) - 3} more)" if len(found.problems) > 3 else "")
+    reason = "; ".join(found.problems[:3]) + (
+        f" (and {len(found.problems) - 3} more)" if len(found.problems) > 3 else ""
+    )
     return Check(
         name="connectivity",
         verdict=Verdict.FAIL if found.problems else Verdict.PASS,

@@ -1,4 +1,4 @@
-"""Step `image`: what the nodes will run. A platform without images runs what the machine has; its versions are the record."""
+"""Step `image`: what the nodes will run. Where there is no image, the versions this machine has are the record."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from seatrial.run import Run
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What the nodes run. `reference` and `digest` are None where there is no image; `fingerprint` is package -> version."""
+    """What the nodes run. Without an image `reference` and `digest` are None; `fingerprint` is version by package."""
 
     reference: str | None = None
     digest: str | None = None

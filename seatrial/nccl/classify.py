@@ -96,7 +96,9 @@ def classify(lines: Iterable[str]) -> list[Finding]:
 
 
 def _first(causes: Iterable[tuple[Cause, re.Pattern[str]]], text: str, lower: str, rank: int | None) -> Finding | None:
-    return next((found for pair in causes if pair[0].needle in lower and (found := _match(pair, text, lower, rank))), None)
+    return next(
+        (found for pair in causes if pair[0].needle in lower and (found := _match(pair, text, lower, rank))), None
+    )
 
 
 def _match(pair: tuple[Cause, re.Pattern[str]], text: str, lower: str, rank: int | None) -> Finding | None:

@@ -24,9 +24,10 @@ class Phase(IntEnum):
 
 @dataclass(slots=True)
 class Draft:
-    """What was read of one sweep so far. `hint` is a collective that a command line or a source file named."""
+    """What was read of one sweep so far. `hint` and `hint_ranks` come from a command line."""
 
     hint: str | None = None
+    hint_ranks: int | None = None
     phase: Phase = Phase.NOTHING
     collective: str | None = None
     version: str | None = None
@@ -37,6 +38,7 @@ class Draft:
     rows: list[Row] = field(default_factory=list)
     dropped_rows: int = 0
     unreadable_rows: int = 0
+    shape: Row | None = None
     bounds: Bounds | None = None
     average: Average | None = None
     findings: Classifier = field(default_factory=Classifier)

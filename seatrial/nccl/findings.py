@@ -26,7 +26,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A cause that was found: `evidence` is the line (or the box of lines, joined) that shows it, cut at 300 characters.
+    """A cause that was found: `evidence` is the line (or the joined box of lines) that shows it, cut at 300 characters.
 
     `secondary` findings follow from another rank's death or from a cause that stands elsewhere in the log.
     """

@@ -12,11 +12,11 @@ MAX_ERRORS = 32
 _WORST_FIRST: tuple[Outcome, ...] = ("failed", "error", "truncated", "ok")
 
 
-def finish(draft: Draft) -> Sweep:
-    """The sweep that `draft` amounts to."""
+def finish(draft: Draft, name: str | None = None) -> Sweep:
+    """The sweep that `draft` amounts to; `name` is the collective that the log's own name contains."""
     found = draft.findings.findings()
     outcome = outcome_of(draft, found)
-    collective = collective_of(draft)
+    collective = collective_of(draft, name)
     return Sweep(
         collective,
         draft.version,
@@ -47,6 +47,12 @@ def outcome_of(draft: Draft, found: Sequence[Finding]) -> Outcome:
     return "truncated"
 
 
+def never_started(finding: Finding) -> bool:
+    """Whether a finding after a footer means that the next program was kept from starting."""
+    starting = finding.kind == "launcher" or finding.cause == "nccl-tests printed its usage"
+    return starting and finding.fatal and not finding.secondary and finding.rank is None
+
+
 def launch_error(found: Iterable[Finding]) -> Sweep:
     """What stands for a program that never printed anything: no rows, and the causes."""
     return Sweep(None, None, None, (), (), None, None, "error", _texts(found))
@@ -69,7 +75,7 @@ def _errors(draft: Draft, outcome: Outcome, found: Sequence[Finding]) -> tuple[s
     if draft.dropped_rows:
         notes.append(f"{draft.dropped_rows} more rows were not kept")
     told = [finding for finding in found if outcome != "ok" and (finding.fatal or finding.kind == "unknown")]
-    told += [finding for finding in draft.trailing.findings() if finding.fatal]
+    told += [finding for finding in draft.trailing.findings() if finding.fatal and not never_started(finding)]
     return (*notes, *_texts(told))[:MAX_ERRORS]
 
 

@@ -7,12 +7,12 @@ from seatrial.nccl.busbw import COLLECTIVES
 from seatrial.nccl.model import Device
 from seatrial.nccl.text import cells
 
-_PROGRAM = re.compile(rf"\b({'|'.join(sorted(COLLECTIVES, key=len, reverse=True))})(?:_perf\b|\.cu\b)")
+_PROGRAM = re.compile(rf"\b({'|'.join(sorted(COLLECTIVES, key=len, reverse=True))})(?:_perf(?:_\w+)?\b|\.cu\b)")
 _VERSION = re.compile(r"nccl-tests version (\d\S*)|rccl-tests: Version (\S+)")
 _TEST = re.compile(r"Collective test (starting|concluded): *(\S+)")
 _PARAMS = re.compile(r"nThreads?:? +(\d+) +nGpus:? +(\d+) .*minBytes:? ")
 _DEVICE = re.compile(
-    r"Rank +(\d+) (?: *Group +(-?\d+) )? *Pid +(\d+) on +(\S+) +device +(\d+) \[([0-9a-fA-Fx:.]*)\] ?(.*)"
+    r"Rank +(\d+) (?: *Group +(-?\d+) )? *(?:Pid +(\d+) +)?on +(\S+) +device +(\d+) \[([0-9a-fA-Fx:.]*)\] ?(.*)"
 )
 _BOUNDS = re.compile(r"Out of bounds values *: *(\d+) *(OK|FAILED)?")
 _AVERAGE = re.compile(r"Avg bus bandwidth *: *(\S+) *(OK|FAILED)?")
@@ -105,13 +105,28 @@ def program(text: str) -> str | None:
     return names[-1] if names else None
 
 
+def command_ranks(text: str) -> int | None:
+    """The ranks that a command line asks for: processes x -t x -g; None where it does not say how many processes."""
+    launcher = re.search(r"\b(?:mpirun|mpiexec|prterun|srun)\b", text)
+    before, _, after = text.partition("_perf")
+    processes = _option(before, "np", "n", "ntasks") if launcher else 1
+    threads, gpus = _option(after, "t", "nthreads") or 1, _option(after, "g", "ngpus") or 1
+    return processes * threads * gpus if processes and (launcher or _option(after, "g", "ngpus", "t")) else None
+
+
+def _option(text: str, *names: str) -> int | None:
+    """The number of the last of these command line options."""
+    found = re.findall(rf"(?<!\S)--?(?:{'|'.join(names)})(?:[= ]?)(\d{{1,6}})(?!\S)", text)
+    return int(found[-1]) if found else None
+
+
 def read_mark(text: str, *, in_place_only: bool = False) -> Mark | None:
     """The line of nccl-tests' header or footer that `text` holds, wherever in the text it starts."""
     if "busbw" in text or "bus_bw" in text:
         return layout(text, in_place_only=in_place_only)
-    if " Pid " in text and (match := _DEVICE.search(text)):
+    if " device " in text and (match := _DEVICE.search(text)):
         rank, group, pid, host, device, pci, name = match.groups()
-        return Device(_int(rank), _int(group or "0"), _int(pid), host, _int(device), pci, name.strip())
+        return Device(_int(rank), _int(group or "0"), _int(pid) if pid else None, host, _int(device), pci, name.strip())
     if "-tests" in text and (match := _VERSION.search(text)):
         return Version(match[1] or match[2])
     return _plain_mark(text)
@@ -119,7 +134,7 @@ def read_mark(text: str, *, in_place_only: bool = False) -> Mark | None:
 
 def layout(text: str, *, in_place_only: bool = False) -> Layout | None:
     """The columns of a header line; None for a line with any word that is no column of nccl-tests."""
-    text = cells(text).strip()
+    text = _from_size(cells(text).strip())
     separator = "," if text.count(",") >= 3 else None
     words = [word.strip().strip('"').lower() for word in (text.split(",") if separator else text.split())]
     words = [word for word in words if word not in ("#", "", "timestamp")]
@@ -127,6 +142,12 @@ def layout(text: str, *, in_place_only: bool = False) -> Layout | None:
     if columns is None or columns[0] != "size" or "busbw" not in " ".join(columns) or len(set(columns)) < len(columns):
         return None
     return Layout(tuple(columns), separator, any(word.startswith("cpu") for word in words))
+
+
+def _from_size(text: str) -> str:
+    """The header without a prefix of an unknown launcher."""
+    match = re.search(r"(?:^|\s)#?\s*(size\s+(?:count|time)\b.*)", text)
+    return match[1] if match else text
 
 
 def _columns(words: list[str], in_place_only: bool) -> list[str] | None:

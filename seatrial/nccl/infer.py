@@ -1,45 +1,60 @@
 """The collective and the ranks of a sweep whose header does not say, from what the rows give away."""
 
+import re
 from collections.abc import Sequence
 
-from seatrial.nccl.busbw import agrees, infer_ranks, ratio_interval
+from seatrial.nccl.busbw import COLLECTIVES, agrees, infer_ranks, ratio_interval
 from seatrial.nccl.draft import Draft
+from seatrial.nccl.header import Layout
 from seatrial.nccl.model import Device, Row
+from seatrial.nccl.rows import TYPES
 
-_BYTES = {
-    "int8": 1, "uint8": 1, "char": 1, "f8e4m3": 1, "f8e5m2": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "fp8e4m3": 1,
-    "fp8e5m2": 1, "half": 2, "bfloat16": 2, "float16": 2, "int32": 4, "uint32": 4, "int": 4, "float": 4, "float32": 4,
-    "int64": 8, "uint64": 8, "double": 8, "float64": 8,
-}  # fmt: skip
 _PARTED = ("all_gather", "reduce_scatter", "alltoall", "alltoallv", "gather", "scatter")
 
 
-def collective_of(draft: Draft) -> str | None:
-    """The collective: as printed, else as a command line named it if the rows allow it, else what the rows allow."""
-    if draft.collective or not draft.rows:
+def collective_of(draft: Draft, name: str | None = None) -> str | None:
+    """The collective: as printed, else as a command line named it if the rows allow it, else what the rows allow.
+
+    `name` decides where the rows allow several.
+    """
+    shapes = draft.rows or ([draft.shape] if draft.shape else [])
+    if draft.collective or not shapes:
         return draft.collective or draft.hint
-    possible = candidates(draft)
+    possible = candidates(shapes, draft.layout)
     if draft.hint and (draft.hint in possible or not possible):
         return draft.hint
-    typed = draft.rows[0].type is not None
-    return possible[0] if possible and (typed or len(possible) == 1) else None
+    if name in possible:
+        return name
+    return possible[0] if possible and (shapes[0].type is not None or len(possible) == 1) else None
+
+
+def named_collective(source: str) -> str | None:
+    """The collective that a file's name contains, spelled with or without underscores: nccl_allgather.log."""
+    stem = re.sub(r"[^a-z]", "", source.replace("\\", "/").rpartition("/")[2].lower())
+    found = [c for c in sorted(COLLECTIVES, key=len, reverse=True) if c.replace("_", "") in stem]
+    return found[0] if found else None
 
 
 def ranks_of(draft: Draft, collective: str | None) -> int | None:
-    """The size of the measured communicator: what the Rank lines say if busbw/algbw agrees, else what that ratio says."""
+    """The size of the measured communicator.
+
+    What the Rank lines say if busbw/algbw agrees; else size over one rank's part of it; else what busbw/algbw says,
+    which a command line may make precise.
+    """
     listed = _listed(list(draft.devices.values()))
-    collective = collective or _kind(draft.rows)
-    if collective is None:
-        return listed
-    if listed is not None and agrees(collective, listed, draft.rows):
-        return listed
-    return infer_ranks(collective, draft.rows) or listed
+    kind = collective or _kind(draft.rows)
+    if kind is None:
+        return listed or draft.hint_ranks
+    for told in (listed, _parts(kind, draft.rows or ([draft.shape] if draft.shape else [])), draft.hint_ranks):
+        if told is not None and agrees(kind, told, draft.rows):
+            return told
+    return infer_ranks(kind, draft.rows) or listed
 
 
-def candidates(draft: Draft) -> tuple[str, ...]:
+def candidates(rows: Sequence[Row], layout: Layout | None) -> tuple[str, ...]:
     """The collectives that print rows like these, the likeliest first."""
-    row = max(draft.rows, key=lambda r: r.size)
-    ratio = ratio_interval(draft.rows)
+    row = max(rows, key=lambda r: r.size)
+    ratio = ratio_interval(rows)
     if row.type is None:
         return _by_ratio(ratio)
     if row.redop not in (None, "none"):
@@ -48,8 +63,10 @@ def candidates(draft: Draft) -> tuple[str, ...]:
         parted = _is_parted(row) or (ratio is not None and ratio[1] < 1)
         return ("gather", "scatter") if parted else ("broadcast",)
     if row.redop is None:
-        return _blank_redop(row, draft)
-    return ("alltoall", "alltoallv", "all_gather") if _in_place_unchecked(row) else ("all_gather", "alltoall", "alltoallv")
+        return _blank_redop(row, layout)
+    return (
+        ("alltoall", "alltoallv", "all_gather") if _in_place_unchecked(row) else ("all_gather", "alltoall", "alltoallv")
+    )
 
 
 def _reductions(row: Row, ratio: tuple[float, float] | None) -> tuple[str, ...]:
@@ -62,11 +79,11 @@ def _reductions(row: Row, ratio: tuple[float, float] | None) -> tuple[str, ...]:
     return ("sendrecv", "all_reduce") if _in_place_unchecked(row) else ("all_reduce", "sendrecv")
 
 
-def _blank_redop(row: Row, draft: Draft) -> tuple[str, ...]:
+def _blank_redop(row: Row, layout: Layout | None) -> tuple[str, ...]:
     """hypercube leaves redop blank; before 2.13 alltoall did, and all_gather had no such column."""
     if row.root is not None:
         return ("hypercube",)
-    named = draft.layout is not None and "redop" in draft.layout.columns
+    named = layout is not None and "redop" in layout.columns
     return ("alltoall",) if named else ("all_gather",)
 
 
@@ -78,8 +95,17 @@ def _in_place_unchecked(row: Row) -> bool:
 
 def _is_parted(row: Row) -> bool:
     """Whether `count` is one rank's part of `size`."""
-    width = _BYTES.get(row.type or "")
+    width = TYPES.get(row.type or "")
     return bool(width and row.count and row.size >= 2 * row.count * width)
+
+
+def _parts(collective: str, rows: Sequence[Row]) -> int | None:
+    """Ranks where `count` is one rank's part of `size`, exactly (alltoallv's parts differ)."""
+    row = max(rows, key=lambda r: r.size, default=None)
+    width = TYPES.get(row.type or "") if row else None
+    if row is None or not width or not row.count or collective not in _PARTED or collective == "alltoallv":
+        return None
+    return row.size // (row.count * width) if row.size % (row.count * width) == 0 else None
 
 
 def _kind(rows: Sequence[Row]) -> str | None:
@@ -93,7 +119,7 @@ def _by_ratio(ratio: tuple[float, float] | None) -> tuple[str, ...]:
         return ()
     if ratio[0] > 1:
         return ("all_reduce",)
-    return _PARTED if 0 < ratio[0] and ratio[1] < 1 else ("broadcast", "reduce", "sendrecv", "all_reduce", "hypercube")
+    return _PARTED if ratio[0] > 0 and ratio[1] < 1 else ("broadcast", "reduce", "sendrecv", "all_reduce", "hypercube")
 
 
 def _listed(devices: list[Device]) -> int | None:

@@ -32,7 +32,9 @@ def parse_json(text: str, source: str) -> list[Sweep]:
     """
     document = _document(text)
     if not isinstance(document.get("results"), list) and "config" not in document:
-        raise InputError(f"no nccl-tests output found in {source}: JSON without `results` (legal: a file written by -J)")
+        raise InputError(
+            f"no nccl-tests output found in {source}: JSON without `results` (legal: a file written by -J)"
+        )
     return [_sweep(document)]
 
 
@@ -107,7 +109,9 @@ def _outcome(
     rows: tuple[Row, ...], bounds: dict[str, Any], average: dict[str, Any], errors: tuple[str, ...]
 ) -> Outcome:
     wrong = any(side.wrong for row in rows for side in row.sides)
-    if rows and (wrong or _is_false(bounds.get("okay")) or _is_false(average.get("okay")) or _whole(bounds.get("count"))):
+    if rows and (
+        wrong or _is_false(bounds.get("okay")) or _is_false(average.get("okay")) or _whole(bounds.get("count"))
+    ):
         return "failed"
     if rows and bounds:
         return "ok"

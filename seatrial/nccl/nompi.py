@@ -50,14 +50,15 @@ def _same_program(a: Draft, b: Draft) -> bool:
 
 
 def _is_one_process(draft: Draft) -> bool:
+    """Whether the Rank lines are those of one process; there may be none yet where two programs print at once."""
     devices = list(draft.devices.values())
-    return bool(devices) and 0 in draft.devices and len({(d.host, d.pid) for d in devices}) == 1
+    return not devices or (0 in draft.devices and len({(d.host, d.pid) for d in devices}) == 1)
 
 
 def _is_one_launch(group: list[Draft]) -> bool:
     """Whether the outputs of a group's programs are interleaved, or all of them are worlds of one rank."""
     heads = [draft for draft in group if draft.has_prologue]
-    if len({_process(draft) for draft in heads}) < 2:
+    if len({process for draft in heads if (process := _process(draft))}) < 2:
         return False
     if all(_measured_itself(draft) for draft in group):
         return True
@@ -83,13 +84,13 @@ def _repeats_sizes(draft: Draft) -> bool:
 
 
 def _merged(group: list[Draft]) -> Sweep:
-    head = finish(group[0])
+    head = finish(next(draft for draft in group if draft.devices))
     rows = tuple(row for draft in group for row in draft.rows)
-    cause = CAUSE.format(copies=sum(draft.has_prologue for draft in group))
+    cause = CAUSE.format(copies=len({process for draft in group if (process := _process(draft))}))
     version = next((draft.version for draft in group if draft.version), None)
     collective = next((draft.collective for draft in group if draft.collective), None) or _named(group)
     return replace(
-        head, collective=collective, version=version, ranks=len(group[0].devices) or None, rows=rows,
+        head, collective=collective, version=version, ranks=len(head.devices) or None, rows=rows,
         out_of_bounds=None, avg_busbw_gb_s=None, outcome="error", errors=(cause, *head.errors),
     )  # fmt: skip
 

@@ -1,9 +1,9 @@
 """The entry points: files, texts and streams of lines in, sweeps out."""
 
 from collections.abc import Iterable, Iterator
+from io import TextIOBase
 from itertools import chain
 from pathlib import Path
-from typing import TextIO
 
 from seatrial.errors import InputError
 from seatrial.nccl.jsonlog import looks_like_json_log, parse_json
@@ -13,7 +13,9 @@ from seatrial.nccl.text import MAX_LINE
 
 MAX_JSON = 256 << 20
 """Characters of a -J file that are read; with -I one of 1,000 processes and 30 sizes has 20 million."""
-_LEGAL = "legal: the output of an nccl-tests or rccl-tests program, its -J file, or a launcher's log that names an error"
+_LEGAL = (
+    "legal: the output of an nccl-tests or rccl-tests program, its -J file, or a launcher's log that names an error"
+)
 _PEEK = 4096
 
 
@@ -24,7 +26,7 @@ def parse_file(path: str | Path) -> list[Sweep]:
     Memory is bounded whatever the file is: lines are cut at 16 Ki characters, and 100,000 rows are kept.
     """
     try:
-        with open(path, encoding=_encoding(path), errors="replace") as stream:
+        with Path(path).open(encoding=_encoding(path), errors="replace") as stream:
             return _parse_stream(stream, str(path))
     except (OSError, ValueError) as problem:  # ValueError: a NUL in the name
         reason = problem.strerror if isinstance(problem, OSError) else "not a file name"
@@ -37,9 +39,7 @@ def parse_text(text: str | Iterable[str], source: str = "input") -> list[Sweep]:
         if looks_like_json_log(text[:_PEEK]):
             return parse_json(text[:MAX_JSON], source)
         return parse_lines(text.splitlines(), source)
-    if hasattr(text, "readline") and hasattr(text, "read"):
-        return _parse_stream(text, source)
-    return parse_lines(text, source)
+    return _parse_stream(text, source) if isinstance(text, TextIOBase) else parse_lines(text, source)
 
 
 def parse_lines(lines: Iterable[str], source: str = "input") -> list[Sweep]:
@@ -47,7 +47,7 @@ def parse_lines(lines: Iterable[str], source: str = "input") -> list[Sweep]:
 
     Raises InputError where they hold neither a sweep nor a known cause of failure.
     """
-    reader = SweepReader()
+    reader = SweepReader(source)
     for line in lines:
         reader.feed(line)
     sweeps = reader.sweeps()
@@ -56,7 +56,7 @@ def parse_lines(lines: Iterable[str], source: str = "input") -> list[Sweep]:
     return sweeps
 
 
-def _parse_stream(stream: TextIO, source: str) -> list[Sweep]:
+def _parse_stream(stream: TextIOBase, source: str) -> list[Sweep]:
     head = stream.read(_PEEK)
     if looks_like_json_log(head):
         return parse_json(head + stream.read(MAX_JSON), source)
@@ -66,7 +66,7 @@ def _parse_stream(stream: TextIO, source: str) -> list[Sweep]:
     return parse_lines(chain(first.split("\n") if newline else (), _bounded_lines(stream, rest)), source)
 
 
-def _bounded_lines(stream: TextIO, start: str) -> Iterator[str]:
+def _bounded_lines(stream: TextIOBase, start: str) -> Iterator[str]:
     """The lines of `stream`, the first of them beginning with `start`; what is past MAX_LINE of a line is skipped."""
     line, kept = start, True
     while chunk := stream.readline(MAX_LINE):
@@ -79,6 +79,6 @@ def _bounded_lines(stream: TextIO, start: str) -> Iterator[str]:
 
 def _encoding(path: str | Path) -> str:
     """UTF-8, or UTF-16 where a byte order mark says so (PowerShell's tee)."""
-    with open(path, "rb") as stream:
+    with Path(path).open("rb") as stream:
         mark = stream.read(2)
     return "utf-16" if mark in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"

@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass
 
-from seatrial.nccl.header import Layout, Mark, program, read_mark
+from seatrial.nccl.header import Layout, Mark, command_ranks, program, read_mark
 from seatrial.nccl.model import Device, Row
-from seatrial.nccl.rows import glued_piece, plausible, read_row
+from seatrial.nccl.rows import bare_row, consistent, glued_piece, plausible, read_row
 from seatrial.nccl.text import clean
 
 _MAX_PENDING = 600  # characters; the widest row with -I and -S has 250
@@ -21,7 +21,9 @@ _IN_PLACE_ONLY = re.compile(r"#?\s*in-place\s*$")
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A line with a row's shape whose numbers are none (XXX.XX)."""
+    """A line with a row's shape whose numbers are none (XXX.XX); `row` has no sides."""
+
+    row: Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,11 @@ class Other:
     text: str
     rank: int | None = None
     program: str | None = None
+
+    @property
+    def command_ranks(self) -> int | None:
+        """The ranks that a command line of an nccl-tests program asks for, where it says."""
+        return command_ranks(self.text) if self.program else None
 
 
 Event = Row | Mark | Unreadable | Other
@@ -71,12 +78,11 @@ class LineReader:
         if match is None:
             return text, ""
         head = text[: match.start()]
-        if not head.strip():
-            self._learn_host(match["host"])
-            return "", text[match.start() :]
         cut = match.start()
         if match.start("host") == cut:  # no [time stamp] in between
             cut += _glued_digits(head, match["host"], self._hosts)
+        if not text[:cut].strip():
+            self._learn_host(match["host"])
         return text[:cut], text[cut:]
 
     def _learn_host(self, host: str) -> None:
@@ -89,7 +95,7 @@ class LineReader:
             return []
         joined = self._pending + head
         row = read_row(joined, self.layout)
-        if isinstance(row, Row) and self.layout is not None:
+        if isinstance(row, Row) and self.layout is not None and self._is_joined(row):
             self._pending = ""
             return [row]
         if not self._pending and row == "no" and not _BEGINNING.match(head):
@@ -130,11 +136,11 @@ class LineReader:
 
     def _unjoined(self, text: str, rank: int | None) -> list[Event]:
         row = read_row(text, self.layout)
-        if isinstance(row, Row) and (self.layout is not None or plausible(row, strict=False)):
+        if isinstance(row, Row) and (self.layout is not None or plausible(row)):
             self._pending = ""
             return [] if self._repeats(text) and (row.size or self._doubled) else [row]
         if row == "unreadable":
-            return [Unreadable()]
+            return [Unreadable(bare_row(text))]
         if row == "short":
             self._hold(text)
             return []
@@ -156,12 +162,15 @@ class LineReader:
         """The row that the pieces held so far and this text make, if they make one."""
         for piece in (text, text.lstrip()):
             row = read_row(self._pending + piece, self.layout)
-            if isinstance(row, Row) and plausible(row, strict=False):
+            if isinstance(row, Row) and self._is_joined(row):
                 self._pending = ""
                 return row
         if _is_piece(text):
             self._hold(self._pending + text)
         return None
+
+    def _is_joined(self, row: Row) -> bool:
+        return consistent(row, cpu_time=self.layout is not None and self.layout.cpu_time)
 
     def _hold(self, text: str) -> None:
         self._pending = text if len(text) <= _MAX_PENDING else ""
@@ -197,6 +206,8 @@ def _glued_digits(head: str, host: str, known: set[str]) -> int:
         return 0
     if endings:
         return len(host) - len(max(endings, key=len))
+    if not head.strip():
+        return 0
     if head.endswith(("-", "N/")):
         return 1
     return 1 if host[0].isdigit() and not head.endswith(".") else 0

@@ -9,10 +9,12 @@ from seatrial.nccl.header import Layout
 from seatrial.nccl.model import Row, Timing
 from seatrial.nccl.text import cells
 
-TYPES = (
-    "int8", "uint8", "int32", "uint32", "int64", "uint64", "int", "char", "half", "float", "double",
-    "bfloat16", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2", "fp8e4m3", "fp8e5m2", "float16", "float32", "float64",
-)  # fmt: skip
+TYPES = {
+    "int8": 1, "uint8": 1, "char": 1, "f8e4m3": 1, "f8e5m2": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "fp8e4m3": 1,
+    "fp8e5m2": 1, "half": 2, "bfloat16": 2, "float16": 2, "int32": 4, "uint32": 4, "int": 4, "float": 4, "float32": 4,
+    "int64": 8, "uint64": 8, "double": 8, "float64": 8,
+}  # fmt: skip
+"""Bytes of each data type that nccl-tests and rccl-tests name."""
 REDOPS = frozenset({"sum", "prod", "min", "max", "avg", "mulsum", "none", "all"})
 
 NotRow = Literal["short", "unreadable", "glued", "no"]
@@ -33,10 +35,11 @@ def read_row(text: str, layout: Layout | None) -> Row | NotRow:
     """The row in `text`, by the header's columns where there is a header and it fits, else by the row's own shape."""
     if layout is not None and layout.separator:
         return _bare(text, layout)
+    text = cells(text)
     found = _START.search(text)
     if found is None:
         return _bare(text, layout) if layout is not None and not layout.typed else "no"
-    tokens = _STAMP.sub("", cells(text[found.start() :]).replace("|", " ")).split()
+    tokens = _STAMP.sub("", text[found.start() :]).split()
     for columns in (_fit(tokens, layout), _shape(tokens, layout)):
         if columns is not None:
             return _row(dict(zip(columns, tokens, strict=True)))
@@ -46,6 +49,15 @@ def read_row(text: str, layout: Layout | None) -> Row | NotRow:
     return "unreadable" if all(map(_PLACEHOLDER.match, tokens[5:])) else "glued"
 
 
+def bare_row(text: str) -> Row:
+    """What an unreadable row still says: size, count, type, redop, root."""
+    match = _START.search(text)
+    tokens = text[match.start() :].split() if match else ["0", "0", ""]
+    redop = tokens[3].lower() if tokens[3:] and tokens[3].lower() in REDOPS else None
+    root = _whole(tokens[4 if redop else 3]) if tokens[4:] else None
+    return Row(_whole(tokens[0]) or 0, _whole(tokens[1]), tokens[2] or None, redop, root, None, None)
+
+
 def glued_piece(text: str) -> str:
     """The piece of a row that another line was printed on to: up to the root where only that is whole, else up to the
     last whole number."""
@@ -53,21 +65,35 @@ def glued_piece(text: str) -> str:
     return match[0] if match else ""
 
 
-def plausible(row: Row, *, strict: bool) -> bool:
-    """Whether algbw is what size and time make it.
-
-    `strict` allows print rounding only; otherwise what hypercube and alltoallv count differently passes too.
-    """
-    return all(_plausible(row.size, side, strict) for side in row.sides)
+def plausible(row: Row, slack: float = 3.0) -> bool:
+    """Whether algbw is within a factor `slack` of size/time; 3 lets pass what hypercube and alltoallv count otherwise."""
+    return all(_near(row.size, side, slack) for side in row.sides)
 
 
-def _plausible(size: int, side: Timing, strict: bool) -> bool:
+def consistent(row: Row, *, cpu_time: bool = False) -> bool:
+    """Whether the row's numbers agree within print rounding: what a row joined from wrong pieces never does."""
+    width = TYPES.get(row.type or "", 0) * (row.count or 0)
+    whole = all(None not in (side.time_us, side.algbw_gb_s, side.busbw_gb_s) for side in row.sides)
+    fits = whole and bool(row.sides) and (row.size % width == 0 if width else True)
+    return fits and (cpu_time or all(_agrees(row.size, side) for side in row.sides))
+
+
+def _near(size: int, side: Timing, slack: float) -> bool:
     if not side.time_us or side.algbw_gb_s is None or side.time_us < 0:
         return True
     expected = expected_algbw(size, side.time_us)
-    if strict:
-        return math.isclose(side.algbw_gb_s, expected, rel_tol=0.06, abs_tol=0.02)
-    return expected * 0.3 - 0.02 <= side.algbw_gb_s <= expected * 3 + 0.02
+    return expected / slack - 0.06 <= side.algbw_gb_s <= expected * slack + 0.06
+
+
+def _agrees(size: int, side: Timing) -> bool:
+    time_us, algbw, busbw = side.time_us or 0.0, side.algbw_gb_s or 0.0, side.busbw_gb_s or 0.0
+    if time_us <= 0 or busbw > 2 * algbw + 0.02:
+        return False
+    expected = expected_algbw(size, time_us)
+    rounding = 0.06 if time_us >= 1e6 else 0.004  # seven columns hold 1e+07
+    if math.isclose(algbw, expected, rel_tol=rounding, abs_tol=0.0076):
+        return True
+    return busbw == algbw and 0.45 * expected <= algbw <= expected  # hypercube counts (n-1)/n of size, busbw 1 x algbw
 
 
 def _bare(text: str, layout: Layout) -> Row | NotRow:
@@ -80,7 +106,7 @@ def _bare(text: str, layout: Layout) -> Row | NotRow:
     if not all(_numeric(token) for name, token in fields.items() if name not in ("type", "redop")):
         return "no"
     row = _row(fields)
-    return row if isinstance(row, Row) and row.sides and plausible(row, strict=not layout.cpu_time) else "no"
+    return row if isinstance(row, Row) and consistent(row, cpu_time=layout.cpu_time) else "no"
 
 
 def _fit(tokens: list[str], layout: Layout | None) -> tuple[str, ...] | None:
@@ -90,8 +116,7 @@ def _fit(tokens: list[str], layout: Layout | None) -> tuple[str, ...] | None:
         columns = tuple(name for name in columns if name != "redop")
     if len(tokens) != len(columns) or columns[2:3] != ("type",):
         return None
-    pairs = zip(columns[3:], tokens[3:], strict=True)
-    return columns if all((name == "redop") != _numeric(token) for name, token in pairs) else None
+    return columns if _sound(columns, tokens) else None
 
 
 def _shape(tokens: list[str], layout: Layout | None) -> tuple[str, ...] | None:
@@ -109,8 +134,19 @@ def _shape(tokens: list[str], layout: Layout | None) -> tuple[str, ...] | None:
             continue
         root = ("root",) if len(numbers) > sides * width else ()
         body = _body(numbers[len(root) :], sides, width)
-        return ("size", "count", "type", *redop, *root, *body)
+        columns = ("size", "count", "type", *redop, *root, *body)
+        return columns if _sound(columns, tokens) else None
     return None
+
+
+def _sound(columns: tuple[str, ...], tokens: list[str]) -> bool:
+    """Whether every token is of its column's kind: a word for redop, whole numbers for root and wrong, else numbers."""
+    for name, token in zip(columns[3:], tokens[3:], strict=True):
+        if (name == "redop") == _numeric(token):
+            return False
+        if name.endswith(("root", "wrong")) and token.lower() not in _NO_NUMBER and not _is_whole(token):
+            return False
+    return True
 
 
 def _bodies(count: int, first: str) -> list[tuple[int, int]]:
@@ -168,6 +204,11 @@ def _float(token: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
+
+
+def _is_whole(token: str) -> bool:
+    value = _float(token)
+    return value is not None and value == round(value)
 
 
 def _whole(token: str) -> int | None:

@@ -1,9 +1,9 @@
 """From events to sweeps: where one program's output ends and the next one's begins."""
 
 from seatrial.nccl.draft import MAX_DEVICES, MAX_ROWS, Draft, Phase
-from seatrial.nccl.findings import Finding
-from seatrial.nccl.finish import finish, launch_error
+from seatrial.nccl.finish import finish, launch_error, never_started
 from seatrial.nccl.header import Average, Bounds, Concluded, Layout, Params, Starting, UsingDevices, Version
+from seatrial.nccl.infer import named_collective
 from seatrial.nccl.model import Device, Row, Sweep
 from seatrial.nccl.nompi import without_mpi
 from seatrial.nccl.reader import Event, LineReader, Other, Unreadable
@@ -12,13 +12,17 @@ _MAX_SWEEPS = 10_000
 
 
 class SweepReader:
-    """Takes a log line by line; `sweeps` is what it holds. Memory grows with rows and devices only, up to a limit."""
+    """Takes a log line by line; `sweeps` is what it holds. Memory grows with rows and devices only, up to a limit.
 
-    def __init__(self) -> None:
+    `source` is the log's name: it decides between collectives that print the same rows (all_gather.csv).
+    """
+
+    def __init__(self, source: str = "") -> None:
+        self._name = named_collective(source)
         self._lines = LineReader()
         self._drafts: list[Draft] = [Draft()]
         self._rows = 0
-        self._next_hint: str | None = None
+        self._next_command: Other | None = None
 
     def feed(self, raw: str) -> list[Row]:
         """Takes one line and returns the rows that it completed."""
@@ -34,7 +38,7 @@ class SweepReader:
             if isinstance(group, Sweep):
                 found.append(group)
             else:
-                found.extend(_concluded(group))
+                found.extend(_concluded(group, self._name))
         return found
 
     @property
@@ -50,7 +54,9 @@ class SweepReader:
             case Layout():
                 self._header(event)
             case Unreadable():
-                self._at(Phase.HEADER, repeated=self._draft.phase == Phase.FOOTER).unreadable_rows += 1
+                draft = self._at(Phase.HEADER, repeated=self._draft.phase == Phase.FOOTER)
+                draft.unreadable_rows += 1
+                draft.shape = event.row
             case Bounds() | Average() | Concluded():
                 self._footer(event)
             case _:
@@ -59,8 +65,10 @@ class SweepReader:
     def _at(self, phase: Phase, *, repeated: bool) -> Draft:
         """The draft that an event of `phase` belongs to: a new one where the last one is past that phase."""
         if repeated and len(self._drafts) < _MAX_SWEEPS:
-            self._drafts.append(Draft(hint=self._next_hint))
-            self._next_hint = None
+            self._drafts.append(Draft())
+            if self._next_command is not None:
+                _hint(self._draft, self._next_command)
+            self._next_command = None
         self._draft.phase = max(self._draft.phase, phase)
         return self._draft
 
@@ -108,10 +116,16 @@ class SweepReader:
         draft = self._draft
         if draft.phase == Phase.FOOTER:
             draft.trailing.feed(event.text, event.rank)
-            self._next_hint = event.program or self._next_hint
+            self._next_command = event if event.program else self._next_command
         else:
             draft.findings.feed(event.text, event.rank)
-            draft.hint = event.program or draft.hint
+            if event.program:
+                _hint(draft, event)
+
+
+def _hint(draft: Draft, command: Other) -> None:
+    draft.hint = command.program or draft.hint
+    draft.hint_ranks = command.command_ranks or draft.hint_ranks
 
 
 def _has(draft: Draft, event: Version | Starting | Params | UsingDevices | Device) -> bool:
@@ -128,15 +142,10 @@ def _has(draft: Draft, event: Version | Starting | Params | UsingDevices | Devic
     return bool(draft.devices)
 
 
-def _concluded(draft: Draft) -> list[Sweep]:
-    """The sweep of a draft, and one more where a launch failed after its footer."""
+def _concluded(draft: Draft, name: str | None) -> list[Sweep]:
+    """The sweep of a draft, and one more where the launch of the next program failed after its footer."""
     if draft.seen:
-        after = [f for f in draft.trailing.findings() if _never_started(f)]
-        return [finish(draft)] + ([launch_error(after)] if after else [])
+        after = [f for f in draft.trailing.findings() if never_started(f)]
+        return [finish(draft, name)] + ([launch_error(after)] if after else [])
     found = [f for f in draft.findings.findings() if f.fatal or f.kind == "unknown"]
     return [launch_error(found)] if found else []
-
-
-def _never_started(finding: Finding) -> bool:
-    """Whether a program that should have run next was kept from starting."""
-    return finding.fatal and not finding.secondary and finding.kind in ("launcher", "config") and finding.rank is None

@@ -9,17 +9,18 @@ MAX_LINE = 16_384
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff]")
+_HTML = re.compile(r"</?(?:span|code|pre|br|p|div)\b[^<>]*>")
 _DATE = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 _PREFIX = re.compile(
     rf"""
       {_DATE}(?:[ ]std(?:out|err)[ ][FP])?(?:[ ]|$)                  # kubectl logs --timestamps, container runtimes
-    | [ \t]*(?:\w{{3}}[ ]\w{{3}}[ ]+\d+[ ][\d:]+[ ]\d{{4}})?\[[^\[\]\s]*?,(?P<ompi>\d+)\]<std\w+>:  # mpirun --tag-output
+    | [ \t]*(?:\w{{3}}[ ]\w{{3}}[ ]+\d+[ ][\d:]+[ ]\d{{4}})?\[[^\[\]\s]*?,(?P<ompi>\d+)\]<std\w+>:  # mpirun -tag-output
     | [ ]{{0,6}}(?P<srun>\d{{1,6}}):(?!\d)                           # srun --label
     | \[(?P<mpich>\d{{1,6}})\][ ]                                    # mpiexec -prepend-rank
     | \[(?:default|rank)(?P<torch>\d{{1,6}})\]:                      # torchrun
     | \[pod/[^\]\s]+\][ ]                                            # kubectl logs --prefix
     | (?=[\w./-]*[A-Za-z])[\w./-]+(?:\[\d+\])?[ ]*\|(?:[ ]|$)        # compose, dstack, stern-like "pod | "
-    | >[ ]                                                           # quoted in mail or markdown
+    | >+[ ]                                                          # quoted in mail or markdown
     """,
     re.VERBOSE,
 )
@@ -37,6 +38,8 @@ def clean(raw: str) -> Line:
     text = raw[:MAX_LINE].rstrip("\r\n")
     if not text.isprintable():
         text = _CONTROL.sub("", _ANSI.sub("", text))
+    if "</" in text:
+        text = _HTML.sub("", text)
     if text.startswith('{"log":'):
         text = _docker_text(text)
     return _unprefixed(text)

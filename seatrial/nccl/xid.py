@@ -7,8 +7,12 @@ import re
 
 from seatrial.nccl.findings import Finding
 
-_XID = re.compile(r"(?:(?P<host>[\w.-]+) kernel: .*)?NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]+)[^)]*\): (?P<number>\d+)")
-_SXID = re.compile(r"(?:(?P<host>[\w.-]+) kernel: .*)?nvidia-nvswitch\d+: SXid \((?:PCI:)?(?P<pci>[^)]+)\): (?P<number>\d+)")
+_XID = re.compile(
+    r"(?:(?P<host>[\w.-]+) kernel: .*)?NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]+)[^)]*\): (?P<number>\d+)"
+)
+_SXID = re.compile(
+    r"(?:(?P<host>[\w.-]+) kernel: .*)?nvidia-nvswitch\d+: SXid \((?:PCI:)?(?P<pci>[^)]+)\): (?P<number>\d+)"
+)
 _APPLICATION = "the application's fault or a consequence: restart it, look for an earlier Xid"
 _RESET = "drain the node and reset the GPU; if it comes back, have it replaced"
 _MEANING = {

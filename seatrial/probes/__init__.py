@@ -1,4 +1,4 @@
-"""Programs that run on the nodes: standard library and torch only. They never import seatrial; they are copied over SSH."""
+"""Programs that run on the nodes: standard library and torch only, copied over SSH. They never import seatrial."""
 
 from pathlib import Path
 

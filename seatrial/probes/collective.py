@@ -11,24 +11,24 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read when torch is imported; its warnings would fill the log
-
-import rendezvous
-from rendezvous import CANNOT_START, WRONG_RESULT, CannotStart, Place
-
-try:
-    import torch
-    import torch.distributed as dist
-except ImportError as error:
-    sys.exit(rendezvous.complain("collective", f"cannot start: torch is missing for {sys.executable}: {error}", CANNOT_START))
-
-from operations import OPERATIONS, Shape, busbw_factor, choose, shape
-from patterns import SUMMING, count_wrong, fill, max_value, parts, pattern, spoil
+import rendezvous  # type: ignore[import-not-found]  # isort: skip  # first: it says so where torch is missing
+import torch
+import torch.distributed as dist
+from operations import OPERATIONS, Shape, busbw_factor, choose, shape  # type: ignore[import-not-found]
+from patterns import (  # type: ignore[import-not-found]
+    SUMMING,
+    count_wrong,
+    fill,
+    max_value,
+    parts,
+    pattern,
+    spoil,
+)
+from rendezvous import WRONG_RESULT, CannotStart, Place
 
 # Type names as nccl-tests prints them.
 _DTYPES = {"float32": "float", "float64": "double", "int32": "int32", "bfloat16": "bfloat16", "float16": "half"}
@@ -109,7 +109,8 @@ class Sweep:
         for _ in range(self.iterations):
             self.collective(source, target)
         mine = (time.perf_counter() - started) / self.iterations
-        return over_ranks(mine) / self.here.world_size
+        total: float = over_ranks(mine)
+        return total / int(self.here.world_size)
 
     def check(self, layout: Shape, target: torch.Tensor) -> int:
         """Wrong elements, summed over the ranks."""

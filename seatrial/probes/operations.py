@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
-from rendezvous import CannotStart, one_line
+from rendezvous import CannotStart, one_line  # type: ignore[import-not-found]
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "alltoall")
 _ALIGN_BYTES = 16
@@ -74,7 +74,9 @@ def choose(operation: str, dtype: torch.dtype, ranks: int) -> tuple[Collective, 
 
 def _unsupported(problem: str) -> bool:
     """Whether torch refused the call itself, which it does before anything is sent."""
-    return any(word in problem.lower() for word in ("support", "invalid scalar type", "not implemented", "no attribute"))
+    return any(
+        word in problem.lower() for word in ("support", "invalid scalar type", "not implemented", "no attribute")
+    )
 
 
 def all_reduce(source: torch.Tensor, target: torch.Tensor) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-from rendezvous import CannotStart
+from rendezvous import CannotStart  # type: ignore[import-not-found]
 
 PERIOD = 65521  # elements; the largest prime below 2^16, so no multiple of it is the start of a chunk
 _WIDE = 16  # periods that are compared in one go: bounds the memory of a check to about a million elements
@@ -52,9 +52,7 @@ def pattern(rank: int, turn: int, top: int, length: int) -> torch.Tensor:
     return x % top + 1
 
 
-def parts(
-    operation: str, rank: int, ranks: int, count: int, data: Callable[[int], torch.Tensor]
-) -> Iterator[Part]:
+def parts(operation: str, rank: int, ranks: int, count: int, data: Callable[[int], torch.Tensor]) -> Iterator[Part]:
     """What `rank` must receive, given what each rank sends (`data`); `count` as in the rows of nccl-tests."""
     if operation == "broadcast":
         yield Part(data(0), 0, 0, count)

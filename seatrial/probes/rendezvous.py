@@ -1,4 +1,4 @@
-"""How the ranks of a probe find each other, and how a probe leaves. Copied to the nodes next to the probe that imports it.
+"""How the ranks of a probe find each other, and how a probe leaves. Copied to the nodes next to the probes.
 
 Exit statuses, the same for every probe: 0 done; 1 the ranks lost each other or something else broke; 2 bad arguments;
 3 a prerequisite is missing (`cannot start: ...` on standard error); 7 done, and the numbers are wrong.
@@ -7,6 +7,7 @@ Exit statuses, the same for every probe: 0 done; 1 the ranks lost each other or 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import ipaddress
 import os
 import socket
@@ -15,6 +16,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read when torch is imported; its warnings would fill the log
+
+try:
+    import torch
+    import torch.distributed as dist
+except ImportError as missing:
+    sys.stderr.write(f"{socket.gethostname()}: cannot start: torch is missing for {sys.executable}: {missing}\n")
+    sys.exit(3)
 
 BROKEN, CANNOT_START, WRONG_RESULT = 1, 3, 7
 
@@ -62,8 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def addresses() -> dict[str, str]:
     """The primary IPv4 address of every interface that has one, by interface name."""
-    import fcntl
-
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for _, name in socket.if_nameindex():
@@ -102,8 +110,6 @@ def _source_address(master: str) -> str:
 
 def join(here: Place, options: argparse.Namespace, backend: str = "gloo") -> None:
     """Make the process group of all ranks. Raises CannotStart, or RuntimeError naming where the ranks did not meet."""
-    import torch.distributed as dist
-
     os.environ["GLOO_SOCKET_IFNAME"] = interface(options.network, options.master_addr, addresses())
     meeting = f"{options.master_addr}:{options.master_port}"
     try:
@@ -123,9 +129,6 @@ def join(here: Place, options: argparse.Namespace, backend: str = "gloo") -> Non
 
 def share(text: str, device: str = "cpu") -> list[str]:
     """What every rank said, by rank. Bytes in a tensor, because all_gather_object needs numpy."""
-    import torch
-    import torch.distributed as dist
-
     said = text.encode()
     if len(said) > _TEXT_BYTES:
         raise ValueError(f"{len(said)} bytes to share, at most {_TEXT_BYTES} fit")

@@ -114,7 +114,9 @@ def _start_sshd(node: LocalNode, account: Account) -> str:
     """sshd as root, or as the plain user: one who is root only in a user namespace may not change groups."""
     as_user = "" if account.uid == 0 else f"unshare --user --map-user={account.uid} --map-group={account.gid} "
     # Not exec: the shell stays process 1 and collects what ends without a parent.
-    return f"{as_user}$(command -v sshd || echo /usr/sbin/sshd) -D -e -f {_quote(node.folder / 'sshd_config')} & wait $!"
+    return (
+        f"{as_user}$(command -v sshd || echo /usr/sbin/sshd) -D -e -f {_quote(node.folder / 'sshd_config')} & wait $!"
+    )
 
 
 def _fault_commands(plan: Layout, node: LocalNode, fault: NodeFault | LinkFault) -> list[str]:

@@ -58,7 +58,9 @@ class Local:
         keeper = states.read_owner(folder, "keeper")
         if keeper and keeper.alive:
             with suppress(ProcessLookupError):
-                os.kill(keeper.pid, signal.SIGKILL)  # process 1 of the run's PID namespace goes with it, and so does all below
+                os.kill(
+                    keeper.pid, signal.SIGKILL
+                )  # process 1 of the run's PID namespace goes with it, and so does all below
         if started_here := self._keepers.pop(run_id, None):
             started_here.kill()
             started_here.communicate()
@@ -135,7 +137,11 @@ def _write(
     run_key = new_key_pair()
     wrong = {fault.node for fault in cluster.faults if isinstance(fault, NodeFault) and fault.host_key}
     files = _files(plan, cluster, account)
-    files |= {"authorized_keys": f"{run_key.public}\n", "known_hosts": known_hosts(nodes), "id_ed25519": run_key.private}
+    files |= {
+        "authorized_keys": f"{run_key.public}\n",
+        "known_hosts": known_hosts(nodes),
+        "id_ed25519": run_key.private,
+    }
     for node in plan.nodes:
         answered_with = new_key_pair() if node.name in wrong else host_keys[node.name]
         files[f"nodes/{node.name}/ssh_host_ed25519_key"] = answered_with.private

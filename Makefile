@@ -1,0 +1,43 @@
+# make run   sets everything up and takes four local nodes through the quick suite
+# make test  sets everything up and runs the whole check: format, lint, types, imports, tests
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTHON ?= python3
+
+.PHONY: setup system run test lint format unit clean
+
+run: setup
+	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
+
+test: lint
+	$(BIN)/pytest
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: setup
+	$(BIN)/pytest tests/unit tests/golden
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+setup: system $(STAMP)
+
+system:
+	@scripts/system-packages
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("seatrial needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet 'uv>=0.5'
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable . --group dev
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

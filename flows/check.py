@@ -1,0 +1,131 @@
+"""The flow `check`: one cluster through the whole chain, from image to verdict."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from prefect import flow
+from prefect.runtime import flow_run as current
+from prefect.states import Completed, Failed
+
+from seatrial.cluster import Cluster, load_cluster
+from seatrial.errors import SeatrialError
+from seatrial.history import open_store
+from seatrial.platforms import platform_for
+from seatrial.progress import log, log_file
+from seatrial.result import RunResult
+from seatrial.run import Run
+from seatrial.suite import load_suite
+from seatrial.trial import Trial, process_age_s
+from seatrial.verdict import Verdict
+from tasks.collectives import collectives_task
+from tasks.compare import compare_task
+from tasks.connectivity import connectivity_task
+from tasks.image import image_task
+from tasks.launch import launch_task, reap, teardown
+from tasks.notify import notify_task
+from tasks.record import record_task
+from tasks.training import training_task
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import FlowRun, State
+    from prefect.flows import Flow
+
+    from seatrial.history.store import Store
+
+
+def _teardown_after_death(flow: "Flow[..., object]", flow_run: "FlowRun", state: "State[object]") -> None:
+    """Prefect calls this where a run was cancelled or its process died: nothing of it is in memory any more."""
+    cluster = load_cluster(Path(flow_run.parameters["cluster"]))
+    teardown(cluster, run_id_of(flow_run.id, flow_run.expected_start_time))
+
+
+@flow(
+    name="seatrial-check",
+    flow_run_name="{cluster}-{suite}",
+    validate_parameters=True,
+    on_cancellation=[_teardown_after_death],
+    on_crashed=[_teardown_after_death],
+)
+def check(cluster: str, suite: str = "quick", out: str | None = None, notify: bool = True) -> "State[RunResult]":
+    """Take a cluster through its sea trials and end in a verdict.
+
+    Args:
+        cluster: Path of the cluster file.
+        suite: quick, nightly, acceptance, or the path of a suite file.
+        out: Folder for run.json, measurements.csv, report.html and logs; runs/RUN_ID when empty.
+        notify: Whether Slack is told, where it is configured.
+    """
+    run = _run(load_cluster(Path(cluster)), suite, out)
+    with log_file(run.logs / "run.log"), _store() as store:
+        trial = Trial(run, timings={"startup": process_age_s()})
+        reap(platform_for(run.cluster))
+        try:
+            _try_out(trial)
+        finally:
+            with trial.step("teardown"):
+                teardown(run.cluster, run.run_id)
+        with trial.step("compare"):
+            trial.checks = compare_task(trial.checks, run.cluster, store)
+        previous = store.last_verdict(run.cluster.name, run.suite.name) if store else None
+        with trial.step("record"):
+            written = record_task(trial.result(), run, store)
+        with trial.step("notify"):
+            notify_task(trial.result(), previous, written.get("report"), enabled=notify)
+    return _state(trial.result())
+
+
+def _try_out(trial: Trial) -> None:
+    """Everything that needs the nodes. What goes wrong becomes a check; what does not come to run says why."""
+    with trial.attempt("image"):
+        trial.fingerprint |= image_task(trial.run).fingerprint
+    with trial.attempt("launch"):
+        trial.up(launch_task(trial.run))
+    if trial.has_testbed("connectivity"):
+        with trial.attempt("connectivity"):
+            connected = connectivity_task(trial.run, trial.testbed)
+            trial.add(connected.check)
+            trial.testbed = connected.testbed
+            trial.fingerprint |= connected.fingerprint
+    if trial.run.suite.collectives and trial.has_testbed("collectives"):
+        with trial.attempt("collectives"):
+            trial.add(collectives_task(trial.run, trial.testbed))
+    if trial.run.suite.training and trial.has_testbed("training"):
+        with trial.attempt("training"):
+            trial.add(training_task(trial.run, trial.testbed))
+
+
+def _run(cluster: Cluster, suite: str, out: str | None) -> Run:
+    run_id = run_id_of(UUID(current.id), current.scheduled_start_time)
+    folder = Path(out) if out else Path("runs") / run_id
+    return Run(run_id, cluster, load_suite(suite), folder.absolute())
+
+
+def run_id_of(flow_run_id: UUID, scheduled: datetime | None) -> str:
+    """A sortable id, unique and legal in every name, that follows from the flow run alone: 20261121-0922-1f4c2."""
+    stamp = (scheduled or datetime.now(UTC)).astimezone(UTC).strftime("%Y%m%d-%H%M")
+    return f"{stamp}-{flow_run_id.hex[-5:]}"
+
+
+@contextmanager
+def _store() -> "Iterator[Store | None]":
+    """The history; a run whose history cannot be opened still measures and says so."""
+    try:
+        store = open_store()
+    except SeatrialError as error:
+        log.warning("history: %s; this run is judged without it and not added to it", error)
+        yield None
+        return
+    with store:
+        yield store
+
+
+def _state(result: RunResult) -> "State[RunResult]":
+    """The state Prefect shows: Completed only for a pass, so that its automations see what people see."""
+    message = f"{result.verdict.value}: {result.reason}"
+    if result.verdict is Verdict.PASS:
+        return Completed(message=message, data=result)
+    return Failed(message=message, data=result)

@@ -1,0 +1,133 @@
+"""From judgements to the verdict of a check. Pure: checks and knowledge in, checks out.
+
+A number that averages over a lot (a plateau, a training run) counts on its own. One message size is a few timed
+iterations that a stolen time slice spoils, so the sizes of one operation vote: see
+docs/decisions/0002-judging-with-few-samples.md.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import ceil, log
+
+from seatrial.baselines.known import Knowledge, baselines_for
+from seatrial.baselines.peers import from_peers
+from seatrial.baselines.tolerance import tolerance_of
+from seatrial.judge import judge
+from seatrial.result import Check, Judgement, Suspect
+from seatrial.verdict import Verdict, worst
+
+# Sanity and physics say that a number is wrong, which no noise explains.
+_NOISY_SOURCES = frozenset({"peers", "pinned", "history", "catalog"})
+_SEVERITY = (Verdict.CORRUPT, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCONCLUSIVE, Verdict.NOT_RUN, Verdict.PASS)
+# A gross outlier among peers is likely the node; a failing one more so. Localisation knows better where it ran.
+_CONFIDENCE = {Verdict.DEGRADED: 0.6, Verdict.FAIL: 0.8}
+
+
+def assess(checks: Sequence[Check], knowledge: Knowledge) -> list[Check]:
+    """The checks with a judgement for each measurement that can be judged, and what follows from those."""
+    return [_assess(check, knowledge) for check in checks]
+
+
+def _assess(check: Check, knowledge: Knowledge) -> Check:
+    by_peers = _judged_by_peers(check)
+    new = [*_judged(check, knowledge), *by_peers]
+    if not new:
+        return check
+    counted = counting(new)
+    return replace(
+        check,
+        verdict=worst((check.verdict, *(j.verdict for j in counted))),
+        reason=_reason(check, new, counted),
+        judgements=(*check.judgements, *new),
+        suspects=(*check.suspects, *_suspects(by_peers)),
+    )
+
+
+def _judged(check: Check, knowledge: Knowledge) -> list[Judgement]:
+    """One judgement per measurement; "no baseline yet" is left out where the check has judged the number itself."""
+    known = {j.measurement.series() for j in check.judgements}
+    found = (judge(m, baselines_for(m, knowledge, check.measurements)) for m in check.measurements)
+    return [j for j in found if j and not (_is_sanity_pass(j) and j.measurement.series() in known)]
+
+
+def _judged_by_peers(check: Check) -> list[Judgement]:
+    found = (judge(measurement, [baseline]) for measurement, baseline in from_peers(check.measurements))
+    return [j for j in found if j]
+
+
+def _is_sanity_pass(judgement: Judgement) -> bool:
+    return judgement.source == "sanity" and judgement.verdict is Verdict.PASS
+
+
+def counting(judgements: Iterable[Judgement]) -> list[Judgement]:
+    """The judgements that decide the check, worst first: those that count alone, and single sizes that agree."""
+    alone, votes = [], defaultdict(list)
+    for judgement in judgements:
+        if _is_vote(judgement):
+            votes[_sweep(judgement)].append(judgement)
+        else:
+            alone.append(judgement)
+    agreed = [j for group in votes.values() for j in _agreeing(group)]
+    return sorted((j for j in (*alone, *agreed) if j.verdict is not Verdict.PASS), key=_order)
+
+
+def _is_vote(judgement: Judgement) -> bool:
+    return judgement.source in _NOISY_SOURCES and not tolerance_of(judgement.measurement).steady
+
+
+def _sweep(judgement: Judgement) -> tuple[object, ...]:
+    """What the sizes of one sweep have in common; its latency is the smallest size over again."""
+    m = judgement.measurement
+    shared = tuple(m.conditions.get(key) for key in ("operation", "dtype", "ranks"))
+    return (m.subject, *shared)
+
+
+def _agreeing(group: list[Judgement]) -> list[Judgement]:
+    """The bad sizes of one sweep at the verdict that at least half of its sizes (and two, if it has two) reach."""
+    sizes = {_size(j) for j in group}
+    needed = max(min(2, len(sizes)), ceil(len(sizes) / 2))
+    for verdict in (Verdict.FAIL, Verdict.DEGRADED):
+        bad = [j for j in group if _SEVERITY.index(j.verdict) <= _SEVERITY.index(verdict)]
+        if len({_size(j) for j in bad}) >= needed:
+            return [replace(j, verdict=verdict) for j in bad]
+    return []
+
+
+def _size(judgement: Judgement) -> object:
+    return judgement.measurement.conditions.get("message_bytes")
+
+
+def _order(judgement: Judgement) -> tuple[int, bool, float]:
+    """Worst verdict first, numbers that count alone before single sizes, the largest factor first."""
+    ratio = 1 + (judgement.deviation or 0.0)
+    distance = abs(log(ratio)) if ratio > 0 else float("inf")
+    return _SEVERITY.index(judgement.verdict), _is_vote(judgement), -distance
+
+
+def _reason(check: Check, new: Sequence[Judgement], counted: Sequence[Judgement]) -> str:
+    """The check's own words first, then the worst judgement, or what all of them rest on."""
+    if not counted:
+        return f"{check.reason}; {_rests_on(new)}" if check.verdict is Verdict.PASS else check.reason
+    more = f" (and {len(counted) - 1} more)" if len(counted) > 1 else ""
+    summary = counted[0].reason + more
+    return summary if check.verdict is Verdict.PASS else f"{check.reason}; {summary}"
+
+
+def _rests_on(judgements: Sequence[Judgement]) -> str:
+    """What a check that passes was held against, and the single sizes that were let pass."""
+    sources = sorted({j.source for j in judgements} - {"sanity"})
+    against = f"as expected by {' and '.join(sources)}" if sources else "no baseline yet: judged by sanity only"
+    odd = [j for j in judgements if j.verdict is not Verdict.PASS]
+    return (
+        f"{against}; {len(odd)} single {'size' if len(odd) == 1 else 'sizes'} off, too few to count" if odd else against
+    )
+
+
+def _suspects(by_peers: Iterable[Judgement]) -> list[Suspect]:
+    """The nodes and GPUs that stand out among their peers."""
+    return [
+        Suspect(j.measurement.subject.kind, j.measurement.subject.name, _CONFIDENCE[j.verdict], j.reason)
+        for j in by_peers
+        if j.verdict in _CONFIDENCE and j.measurement.subject.kind in ("node", "gpu")
+    ]

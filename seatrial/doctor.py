@@ -1,0 +1,61 @@
+"""`seatrial doctor`: what this machine lacks, each with the next step."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from seatrial.cluster import Cluster, LocalPlatform, load_cluster
+from seatrial.errors import SeatrialError
+from seatrial.platforms import platform_for
+
+_LOCAL = Cluster(name="local", nodes=2, platform=LocalPlatform(kind="local"))
+
+Finding = tuple[str, str | None]  # what was looked at, and what is wrong with it
+
+
+def diagnose(cluster_file: Path | None) -> int:
+    """Print one line per thing that a run needs; 0 when all is there, 1 when something is missing.
+
+    Raises InputError when the cluster file is not what it should be.
+    """
+    cluster = load_cluster(cluster_file) if cluster_file else _LOCAL
+    problems = 0
+    for subject, problem in _findings(cluster):
+        problems += problem is not None
+        print(f"{'ok     ' if problem is None else 'missing'} {subject}{f': {problem}' if problem else ''}")
+    return 1 if problems else 0
+
+
+def _findings(cluster: Cluster) -> Iterator[Finding]:
+    kind = cluster.platform.kind
+    lacking: list[str | None] = [*platform_for(cluster).missing()]
+    yield from ((f"platform {kind}", problem) for problem in lacking or [None])
+    yield (
+        "mpirun",
+        None
+        if shutil.which(cluster.mpi.mpirun)
+        else "install Open MPI (openmpi-bin), or set mpi.mpirun in the cluster file",
+    )
+    yield "torch", None if find_spec("torch") else f"{sys.executable} -m pip install torch"
+    yield _history()
+    yield _slack()
+
+
+def _history() -> Finding:
+    from seatrial.history import open_store
+
+    try:
+        open_store().close()
+    except SeatrialError as error:
+        return "history", str(error)
+    return "history", None
+
+
+def _slack() -> Finding:
+    configured = os.environ.get("SEATRIAL_SLACK_WEBHOOK") or (
+        os.environ.get("SEATRIAL_SLACK_TOKEN") and os.environ.get("SEATRIAL_SLACK_CHANNEL")
+    )
+    return ("Slack" if configured else "Slack (not configured, so nobody is told: set SEATRIAL_SLACK_WEBHOOK)"), None

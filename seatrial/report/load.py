@@ -1,0 +1,196 @@
+"""Read a finished run back from what it wrote: run.json, and measurements.csv where it lies beside it."""
+
+import csv
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ValidationError
+
+from seatrial.errors import InputError
+from seatrial.measurement import ConditionValue, Measurement, Subject, SubjectKind
+from seatrial.result import SCHEMA, Check, Expected, Judgement, RunResult, Suspect
+from seatrial.verdict import Verdict
+
+MAX_BYTES = 500_000_000
+
+FIXED_COLUMNS = (
+    "run_id",
+    "cluster",
+    "suite",
+    "check",
+    "metric",
+    "subject_kind",
+    "subject",
+    "value",
+    "unit",
+    "better",
+    "verdict",
+    "expected_low",
+    "expected_high",
+    "source",
+    "samples",
+)
+
+
+class _Subject(BaseModel):
+    kind: SubjectKind
+    name: str
+
+
+class _Expected(BaseModel):
+    low: float | None = None
+    high: float | None = None
+
+
+class _Judgement(BaseModel):
+    metric: str
+    subject: _Subject
+    conditions: dict[str, ConditionValue] = {}
+    value: float | None
+    unit: str
+    expected: _Expected = _Expected()
+    source: str
+    deviation: float | None = None
+    verdict: Verdict
+    reason: str
+
+    def to_judgement(self) -> Judgement:
+        subject = Subject(self.subject.kind, self.subject.name)
+        value = float("nan") if self.value is None else self.value  # JSON has no NaN: it was written as null
+        measurement = Measurement(self.metric, value, self.unit, subject, self.conditions)
+        expected = Expected(self.expected.low, self.expected.high)
+        return Judgement(measurement, self.verdict, self.reason, self.source, expected, self.deviation)
+
+
+class _Check(BaseModel):
+    name: str
+    verdict: Verdict
+    reason: str
+    seconds: float = 0.0
+    judgements: list[_Judgement] = []
+
+
+class _Suspect(BaseModel):
+    kind: Literal["node", "gpu", "link"]
+    name: str
+    confidence: float
+    evidence: str
+
+
+class _Run(BaseModel):
+    run_id: str
+    cluster: str
+    suite: str
+    started: datetime
+    finished: datetime
+    verdict: Verdict
+    reason: str
+    nodes: list[dict[str, Any]] = []
+    checks: list[_Check] = []
+    suspects: list[_Suspect] = []
+    fingerprint: dict[str, str | None] = {}
+    timings: dict[str, float] = {}
+
+
+def load_result(path: Path) -> RunResult:
+    """The result in `path`, a run.json or the folder of a run; with measurements.csv beside it, samples and all.
+
+    Raises InputError with one line that names file, field and next step.
+    """
+    file = path / "run.json" if path.is_dir() else path
+    run = _validate(file, _read_document(file))
+    measured = _read_measurements(file.with_name("measurements.csv"), run.run_id)
+    return RunResult(
+        run_id=run.run_id,
+        cluster=run.cluster,
+        suite=run.suite,
+        started=run.started,
+        finished=run.finished,
+        verdict=run.verdict,
+        reason=run.reason,
+        nodes=run.nodes,
+        checks=[_check(check, tuple(measured.get(check.name, ()))) for check in run.checks],
+        suspects=[Suspect(s.kind, s.name, s.confidence, s.evidence) for s in run.suspects],
+        fingerprint={name: version or "" for name, version in run.fingerprint.items()},
+        timings=run.timings,
+    )
+
+
+def _check(check: _Check, measurements: tuple[Measurement, ...]) -> Check:
+    judgements = tuple(j.to_judgement() for j in check.judgements)
+    return Check(check.name, check.verdict, check.reason, check.seconds, measurements, judgements)
+
+
+def _read_document(file: Path) -> dict[str, Any]:
+    try:
+        if file.stat().st_size > MAX_BYTES:
+            raise InputError(f"{file}: is larger than {MAX_BYTES:,} bytes, so it is no run.json")
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"{file}: is not there; name a run's folder or its run.json") from error
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file}: is not JSON: {str(error).splitlines()[0]}") from error
+    if not isinstance(document, dict):
+        raise InputError(f"{file}: must be an object as `seatrial run` writes it, is a {type(document).__name__}")
+    return document
+
+
+def _validate(file: Path, document: dict[str, Any]) -> _Run:
+    if "schema" not in document:
+        raise InputError(f"{file}: schema: is missing, so it is not the run.json of a run")
+    if document["schema"] != SCHEMA:
+        raise InputError(
+            f"{file}: schema: is {document['schema']!r}, this seatrial reads {SCHEMA}; use the one that wrote it"
+        )
+    try:
+        return _Run.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{file}: {field}: {_lower(first['msg'])}") from error
+
+
+def _lower(message: str) -> str:
+    return f"{message[:1].lower()}{message[1:]}"
+
+
+def _read_measurements(file: Path, run_id: str) -> dict[str, list[Measurement]]:
+    """Measurements by check; nothing when the file is absent or of another run."""
+    found: dict[str, list[Measurement]] = {}
+    try:
+        with file.open(encoding="utf-8", newline="") as lines:
+            for row in csv.DictReader(lines):
+                if row["run_id"] == run_id:
+                    found.setdefault(row["check"], []).append(_measurement(row))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror or error}") from error
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        raise InputError(
+            f"{file}: is not the measurements.csv of a run ({error}); move it away to do without"
+        ) from error
+    return found
+
+
+def _measurement(row: dict[str, Any]) -> Measurement:
+    conditions = {key: _condition(text) for key, text in row.items() if key not in FIXED_COLUMNS and text}
+    samples = tuple(float("nan") if s is None else float(s) for s in json.loads(row["samples"] or "[]"))
+    better = row.get("better") or None
+    subject = Subject(row["subject_kind"], row["subject"])
+    return Measurement(row["metric"], float(row["value"]), row["unit"], subject, conditions, samples, better)
+
+
+def _condition(text: str) -> ConditionValue:
+    if text in ("True", "False"):
+        return text == "True"
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,120 @@
+"""The summary of a run as GitHub-flavoured markdown, for a Prefect artifact and CI logs; judgements as plain rows."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from seatrial.report import words
+from seatrial.report.series import bad_judgements, severity
+from seatrial.result import Check, Judgement, RunResult
+
+MAX_ROWS = 20
+
+Cell = str | float | None
+
+
+def summary(result: RunResult) -> str:
+    """Verdict, reason, suspects, checks, the worst judgements and the software, in that order."""
+    parts = [
+        f"## {words.GLYPHS[result.verdict]} {_text(words.headline(result))}",
+        f"**{words.label(result.verdict)}**: {_text(result.reason)}",
+        _facts(result),
+        _suspects(result),
+        _table("Checks", ("check", "verdict", "reason", "time"), map(_check_row, result.checks)),
+        _bad(result),
+        _software(result),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def judgement_rows(result: RunResult, limit: int = 500) -> list[dict[str, Cell]]:
+    """Up to `limit` judgements as flat rows for a table, the worst first; every text is said as people read it."""
+    judged = [(check, j) for check in result.checks for j in check.judgements]
+    judged.sort(key=lambda pair: severity(pair[1].verdict))
+    return [_judgement_row(check, j) for check, j in judged[:limit]]
+
+
+def _judgement_row(check: Check, judgement: Judgement) -> dict[str, Cell]:
+    m = judgement.measurement
+    return {
+        "check": check.name,
+        "verdict": words.label(judgement.verdict),
+        "metric": m.metric,
+        "subject": words.subject_name(m.subject) or "cluster",
+        "conditions": words.condition_words(m),
+        "value": words.quantity(m.value, m.unit),
+        "expected": words.interval(judgement.expected, m.unit),
+        "off by": words.percent(judgement.deviation),
+        "source": judgement.source,
+        "reason": judgement.reason,
+    }
+
+
+def _facts(result: RunResult) -> str:
+    took = words.duration((result.finished - result.started).total_seconds())
+    nodes = f"{len(result.nodes)} node{'' if len(result.nodes) == 1 else 's'}"
+    started = result.started.strftime("%Y-%m-%d %H:%M %Z")
+    return f"suite {_text(result.suite)} · {nodes} · {started} · {took} · run `{_code(result.run_id)}`"
+
+
+def _suspects(result: RunResult) -> str:
+    if not result.suspects:
+        return ""
+    lines = [
+        f"- **{s.kind} {_text(s.name)}** ({s.confidence:.0%}): {_text(s.evidence)}" for s in result.suspects[:MAX_ROWS]
+    ]
+    return "\n".join(["### Suspects", "", *lines, *_more(len(result.suspects), "suspects")])
+
+
+def _check_row(check: Check) -> tuple[str, ...]:
+    verdict = f"{words.GLYPHS[check.verdict]} {words.label(check.verdict)}"
+    return check.name, verdict, check.reason, words.duration(check.seconds)
+
+
+def _bad(result: RunResult) -> str:
+    bad = bad_judgements(result.checks)
+    table = _table(
+        "Not as expected",
+        ("what", "measured", "expected", "off by", "source", "verdict"),
+        (_bad_row(j) for _, j in bad[:MAX_ROWS]),
+    )
+    return "\n".join([table, *_more(len(bad), "judgements")])
+
+
+def _bad_row(judgement: Judgement) -> tuple[str, ...]:
+    m = judgement.measurement
+    return (
+        words.what(m),
+        words.quantity(m.value, m.unit),
+        words.interval(judgement.expected, m.unit),
+        words.percent(judgement.deviation),
+        judgement.source,
+        words.label(judgement.verdict),
+    )
+
+
+def _software(result: RunResult) -> str:
+    return " · ".join(f"{_text(name)} `{_code(version)}`" for name, version in result.fingerprint.items())
+
+
+def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(map(_text, row)) + " |" for row in rows]
+    if not lines:
+        return ""
+    return "\n".join([f"### {title}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head), *lines])
+
+
+def _more(count: int, what: str) -> list[str]:
+    return ["", f"and {count - MAX_ROWS} more {what} in `run.json`"] if count > MAX_ROWS else []
+
+
+_MARKUP = re.compile(r"([\\`*_\[\]|~#!])")
+
+
+def _text(text: object) -> str:
+    """Text from outside as text: one line, no markup, no HTML, no mention."""
+    line = words.plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "@\u200b")
+    return _MARKUP.sub(r"\\\1", line)
+
+
+def _code(text: object) -> str:
+    return words.plain(text).replace("`", "'")

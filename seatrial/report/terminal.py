@@ -1,0 +1,119 @@
+"""The end of `seatrial run` on a terminal."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from seatrial.report import words
+from seatrial.report.series import Curve, busbw_curves, plateau
+from seatrial.result import Check, Expected, RunResult, Suspect
+from seatrial.sizes import format_size
+from seatrial.verdict import Verdict
+
+STYLES = {
+    Verdict.PASS: "bold green",
+    Verdict.DEGRADED: "bold yellow",
+    Verdict.FAIL: "bold red",
+    Verdict.CORRUPT: "bold magenta",
+    Verdict.INCONCLUSIVE: "bold blue",
+    Verdict.NOT_RUN: "bold bright_black",
+}
+
+MAX_SUSPECTS = 10
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Renders checks, the sweep and suspects in the characters that the console's encoding has."""
+
+    result: RunResult
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        yield _checks(self.result.checks, options.encoding)
+        curves = [(check, curve) for check in self.result.checks for curve in busbw_curves(check)]
+        if curves:
+            yield Text()
+            yield _sweep(curves, options.encoding)
+        if self.result.suspects:
+            yield Text()
+            yield _suspects(self.result.suspects, options.encoding)
+
+
+def summary(result: RunResult) -> Summary:
+    """What `Console.print` shows at the end of a run."""
+    return Summary(result)
+
+
+def closing_line(result: RunResult, encoding: str | None = None) -> str:
+    """`verdict: reason` on one line, in characters that `encoding` (standard output's when None) can print."""
+    return words.plain(f"{result.verdict.value}: {result.reason}", encoding or sys.stdout.encoding or "ascii")
+
+
+def _grid(*headers: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for header in headers:
+        table.add_column(header, no_wrap=header in ("check", "verdict"), overflow="fold")
+    return table
+
+
+def _checks(checks: Sequence[Check], encoding: str) -> Table:
+    table = _grid("check", "verdict", "time", "reason")
+    table.columns[2].justify = "right"
+    for check in checks:
+        table.add_row(
+            Text(words.plain(check.name, encoding)),
+            Text(words.label(check.verdict), STYLES[check.verdict]),
+            Text(words.duration(check.seconds)),
+            Text(words.plain(check.reason, encoding)),
+        )
+    return table
+
+
+def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
+    """One line per operation: its plateau, and its curve from the smallest message to the largest."""
+    table = _grid("operation", "busbw", "curve", "expected")
+    for check, curve in curves:
+        table.add_row(
+            Text(words.plain(curve.operation, encoding)),
+            Text(words.plain(words.quantity(plateau(check, curve.operation), "GB/s"), encoding)),
+            Text(_curve(curve, encoding)),
+            Text(words.plain(words.interval(_expected(curve), "GB/s"), encoding)),
+        )
+    return table
+
+
+def _expected(curve: Curve) -> Expected:
+    return curve.plateau if curve.plateau != Expected() else curve.points[-1].expected
+
+
+def _curve(curve: Curve, encoding: str) -> str:
+    first, last = (format_size(point.message_bytes) for point in (curve.points[0], curve.points[-1]))
+    drawn = sparkline([point.busbw_gb_s for point in curve.points])
+    return f"{first} {drawn} {last}" if drawn == words.plain(drawn, encoding) else f"{first} to {last}"
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """A bar per value, from zero to the largest."""
+    top = max(values, default=0.0)
+    if top <= 0:
+        return _BARS[0] * len(values)
+    return "".join(_BARS[round(max(0.0, value) / top * (len(_BARS) - 1))] for value in values)
+
+
+def _suspects(suspects: Sequence[Suspect], encoding: str) -> Table:
+    table = _grid("suspect", "confidence", "evidence")
+    for suspect in suspects[:MAX_SUSPECTS]:
+        table.add_row(
+            Text(words.plain(f"{suspect.kind} {suspect.name}", encoding), "bold"),
+            Text(f"{suspect.confidence:.0%}"),
+            Text(words.plain(suspect.evidence, encoding)),
+        )
+    if len(suspects) > MAX_SUSPECTS:
+        table.add_row(Text(f"and {len(suspects) - MAX_SUSPECTS:,} more", "dim"), Text(), Text())
+    return table

@@ -1,0 +1,40 @@
+"""Compare: hold every measurement of the run against what is known, and say what that makes of each check."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from seatrial.assess import assess
+from seatrial.baselines.known import Knowledge
+from seatrial.baselines.setup import setup_of
+from seatrial.cluster import Cluster
+from seatrial.result import Check
+
+if TYPE_CHECKING:
+    from seatrial.history.store import Store
+
+
+def compare(checks: Sequence[Check], cluster: Cluster, store: "Store | None") -> list[Check]:
+    """The checks with their judgements, verdicts, reasons and suspects.
+
+    Without a store, the catalog, physics and peers remain. Raises SeatrialError when the store cannot be read: a run
+    that silently forgets its history would pass what it should not.
+    """
+    return assess(checks, knowledge_of(checks, cluster, store))
+
+
+def knowledge_of(checks: Sequence[Check], cluster: Cluster, store: "Store | None") -> Knowledge:
+    """What the store and the cluster file know about the measurements of `checks`."""
+    setup = setup_of(cluster)
+    if store is None:
+        return Knowledge(setup)
+    series = {m.series() for check in checks for m in check.measurements if m.better}
+    return Knowledge(setup, store.pinned(cluster.name), store.samples(cluster.name, sorted(series)))
+
+
+@task(name="compare", cache_policy=NO_CACHE)
+def compare_task(checks: Sequence[Check], cluster: Cluster, store: "Store | None") -> list[Check]:
+    """`compare` as a step of the flow."""
+    return compare(checks, cluster, store)

@@ -1,0 +1,166 @@
+"""Step `record`: write down what the run came to, so that nothing is lost when a later part fails."""
+
+import contextlib
+import json
+import logging
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from prefect import task
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.cache_policies import NO_CACHE
+
+from seatrial.errors import InputError
+from seatrial.report.load import FIXED_COLUMNS
+from seatrial.report.markdown import judgement_rows, summary
+from seatrial.report.series import Reading, readings
+from seatrial.result import Check, RunResult
+from seatrial.run import Run
+
+log = logging.getLogger("seatrial.record")
+
+LOG_TAIL_LINES = 60
+
+
+class Store(Protocol):
+    """Where results of earlier runs are kept."""
+
+    def save(self, result: RunResult, out: Path) -> object: ...
+
+
+def record(result: RunResult, run: Run, store: Store | None = None, log_file: Path | None = None) -> dict[str, Path]:
+    """Write run.json, measurements.csv and report.html into `run.out`, then save the run in `store`.
+
+    Returns the files that were written, by name. run.json comes first: without it there is no result, so InputError is
+    raised when it cannot be written. Whatever fails after it is a warning. `log_file` is the run's log, whose end goes
+    into the report of a run that does not pass.
+    """
+    written = {"run.json": _write_run(run.out, result)}
+    with _lossless("measurements.csv"):
+        written["measurements.csv"] = _write(run.out / "measurements.csv", measurements_csv(result))
+    with _lossless("report.html"):
+        written["report.html"] = _write(run.out / "report.html", _report(result, log_file))
+    if store is not None:
+        with _lossless("the history"):
+            store.save(result, run.out)
+    return written
+
+
+def run_json(result: RunResult) -> str:
+    """run.json as text. JSON has no NaN or infinity, so those become null."""
+    return json.dumps(_jsonable(result.to_dict()), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def measurements_csv(result: RunResult) -> str:
+    """One row per measurement, tidy: conditions are columns of their own, samples a JSON list."""
+    import pandas as pd
+
+    rows = [_row(result, check, reading) for check in result.checks for reading in readings(check)]
+    conditions = sorted({key for row in rows for key in row} - set(FIXED_COLUMNS))
+    place = FIXED_COLUMNS.index("value")
+    columns = [*FIXED_COLUMNS[:place], *conditions, *FIXED_COLUMNS[place:]]
+    # dtype object: a column of whole numbers stays whole where some rows have none
+    return pd.DataFrame(rows, columns=columns, dtype=object).to_csv(index=False, lineterminator="\n")
+
+
+def _row(result: RunResult, check: Check, reading: Reading) -> dict[str, Any]:
+    m, judgement = reading.measurement, reading.judgement
+    expected = judgement.expected if judgement else None
+    own = {
+        "run_id": result.run_id,
+        "cluster": result.cluster,
+        "suite": result.suite,
+        "check": check.name,
+        "metric": m.metric,
+        "subject_kind": m.subject.kind,
+        "subject": m.subject.name,
+        "value": m.value if m.finite else str(m.value),  # an empty cell would read as not measured
+        "unit": m.unit,
+        "better": m.better,
+        "verdict": judgement.verdict.value if judgement else None,
+        "expected_low": expected.low if expected else None,
+        "expected_high": expected.high if expected else None,
+        "source": judgement.source if judgement else None,
+        "samples": json.dumps(_jsonable(m.samples)) if m.samples else None,
+    }
+    return {**m.conditions, **own}
+
+
+def _report(result: RunResult, log_file: Path | None) -> str:
+    from seatrial.report.html import report_html
+
+    return report_html(result, _tail(log_file))
+
+
+def _tail(log_file: Path | None) -> Sequence[str]:
+    if log_file is None or not log_file.is_file():
+        return ()
+    with log_file.open("rb") as file:
+        file.seek(max(0, log_file.stat().st_size - LOG_TAIL_LINES * 400))
+        return file.read().decode(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+
+
+def _write_run(out: Path, result: RunResult) -> Path:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        return _write(out / "run.json", run_json(result))
+    except OSError as error:
+        raise InputError(
+            f"{out}: run.json cannot be written: {error.strerror or error}; choose another --out"
+        ) from error
+
+
+def _write(path: Path, text: str) -> Path:
+    """All of it or nothing: readers never see half a file, and a crash leaves the old one."""
+    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with new.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+    return path
+
+
+@contextlib.contextmanager
+def _lossless(what: str) -> Any:
+    """What is written next is worth less than what already is: its failure is said, and the run goes on."""
+    try:
+        yield
+    except Exception as error:
+        log.warning("%s could not be written: %s: %s", what, type(error).__name__, error)
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): _jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_jsonable(item) for item in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _publish(name: str, create: Callable[[], object]) -> None:
+    with _lossless(f"the Prefect artifact {name}"):
+        create()
+
+
+@task(name="record", cache_policy=NO_CACHE)
+def record_task(
+    result: RunResult, run: Run, store: Store | None = None, log_file: Path | None = None
+) -> dict[str, Path]:
+    written = record(result, run, store, log_file)
+    key = f"judgements-{run.cluster.name}"
+    rows = judgement_rows(result)
+    _publish(
+        key, lambda: create_table_artifact(table=rows, key=key, description=f"{result.verdict.value}: {result.reason}")
+    )
+    key = f"summary-{run.cluster.name}"
+    _publish(key, lambda: create_markdown_artifact(markdown=summary(result), key=key))
+    return written

@@ -1,0 +1,96 @@
+"""Step `training`: train a small transformer over every rank; does it learn, and do all ranks end alike?"""
+
+import logging
+import statistics
+import time
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from seatrial.broken import broken
+from seatrial.errors import RemoteError
+from seatrial.lesson import Lesson, measured, problem, read_event, read_lesson, suspects
+from seatrial.mpi import MpiResult, mpirun
+from seatrial.result import Check
+from seatrial.run import Run
+from seatrial.suite import Training
+from seatrial.testbed import Testbed
+from seatrial.verdict import Verdict
+from tasks.collectives import rendezvous_argv, too_small
+
+log = logging.getLogger("seatrial.training")
+
+_SAID_STEPS = 10  # how many of a run's steps are logged
+
+
+def training(run: Run, testbed: Testbed) -> Check | None:
+    """The check `training`; None when the suite does not ask for it."""
+    wanted = run.suite.training
+    if wanted is None:
+        return None
+    if reason := too_small(run, testbed):
+        return Check("training", Verdict.NOT_RUN, reason)
+    started = time.monotonic()
+    try:
+        result = mpirun(
+            testbed,
+            training_argv(run, testbed, wanted),
+            timeout_s=wanted.timeout_s,
+            on_line=lambda line: _say(line, wanted.steps),
+            is_done=lambda line: (read_event(line) or {}).get("event") == "summary",
+            log_file=run.logs / "training.log",
+        )
+    except RemoteError as error:
+        return Check("training", Verdict.FAIL, str(error), time.monotonic() - started)
+    return conclude(run, testbed, wanted, result)
+
+
+def training_argv(run: Run, testbed: Testbed, wanted: Training) -> list[str]:
+    """The command line of the training probe."""
+    probe = [testbed.python, f"{testbed.workdir}/training.py", "--device", "cuda" if testbed.has_gpus else "cpu"]
+    size = ["--steps", str(wanted.steps), "--batch", str(wanted.batch_per_rank)]
+    return [*probe, *size, *rendezvous_argv(run, testbed, "training", wanted.timeout_s)]
+
+
+def conclude(run: Run, testbed: Testbed, wanted: Training, result: MpiResult) -> Check:
+    """What one mpirun of the probe came to. Pure.
+
+    The probe leaves with a status of its own when the numbers are wrong, so a summary counts before the exit status.
+    """
+    lesson = read_lesson(result.lines, testbed)
+    if lesson is None:
+        began = any(read_event(line) for line in result.lines)
+        verdict, reason = broken(result, began=began)
+        return Check("training", verdict, reason, result.seconds)
+    found = problem(lesson, testbed.world_size, wanted.min_loss_drop)
+    if found is None and not result.ok:
+        found = broken(result, began=True)
+    verdict, reason = found or (Verdict.PASS, _summary(lesson))
+    return Check(
+        "training",
+        verdict,
+        reason,
+        result.seconds,
+        tuple(measured(lesson, testbed, run.cluster.name, wanted.batch_per_rank)),
+        suspects=tuple(suspects(lesson)) if verdict is Verdict.CORRUPT else (),
+    )
+
+
+def _summary(lesson: Lesson) -> str:
+    step_ms = statistics.median(lesson.step_time_ms) if lesson.step_time_ms else 0.0
+    learned = f"the loss fell by {lesson.loss_drop or 0:.0%} in {len(lesson.losses)} steps of {step_ms:.0f} ms"
+    return f"{learned}, and all {len(lesson.ranks)} ranks end with the same parameters"
+
+
+def _say(line: str, steps: int) -> None:
+    event = read_event(line)
+    if not event or event["event"] != "step" or event["step"] % max(1, steps // _SAID_STEPS):
+        return
+    loss = event["loss"]
+    shown = f"loss {loss:.4f}  {event['step_time_ms']:.0f} ms" if loss is not None else "loss is not finite"
+    log.info("step %3d  %s", event["step"], shown, extra={"event": event})
+
+
+@task(name="training", cache_policy=NO_CACHE)
+def training_task(run: Run, testbed: Testbed) -> Check | None:
+    return training(run, testbed)

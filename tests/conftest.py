@@ -1,0 +1,35 @@
+"""What every test shares: a state of its own, and a look at what it left behind."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the user's history, Prefect database or Slack settings."""
+    state = tmp_path_factory.mktemp("state")
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    for name in list(os.environ):
+        if name.startswith(("SEATRIAL_", "PREFECT_API")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    """Fail a test that leaves a namespace, an sshd or a keeper of a local run behind."""
+    before = leftovers()
+    yield
+    assert leftovers() <= before
+
+
+def leftovers() -> set[str]:
+    """Every namespace, state folder and process of local runs on this machine."""
+    namespaces = {entry.name for entry in Path("/run/netns").glob("seatrial-*")} if Path("/run/netns").is_dir() else set()
+    folders = {str(entry) for entry in Path("/run/seatrial").glob("*")} if Path("/run/seatrial").is_dir() else set()
+    listing = subprocess.run(["ps", "-ww", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
+    processes = {line.strip() for line in listing.splitlines() if "/run/seatrial/" in line and "ps -ww" not in line}
+    return namespaces | folders | processes

@@ -1,0 +1,171 @@
+"""The local platform against the real kernel: namespaces, sshd on port 222, faults, teardown."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from seatrial.errors import LaunchError, RemoteError
+from seatrial.platforms.local import PLATFORM
+from seatrial.platforms.local import state as states
+from seatrial.ssh import HostKeyError, connected, on_each, run_command
+from seatrial.testbed import Node, Testbed
+from tests.conftest import leftovers
+from tests.integration.conftest import LocalTestbed
+
+
+def say(testbed: Testbed, node: Node, command: str) -> str:
+    with connected(testbed, node, 10) as transport:
+        done = run_command(transport, command, timeout_s=20)
+    assert done.exit_status == 0, done.output
+    return done.output.strip()
+
+
+def test_every_node_is_a_host_of_its_own(local_testbed: LocalTestbed) -> None:
+    with local_testbed(nodes=3) as (_, testbed):
+        names = on_each(testbed.nodes, lambda node: say(testbed, node, "hostname"))
+        assert names == {"node-0": "node-0", "node-1": "node-1", "node-2": "node-2"}
+        assert say(testbed, testbed.nodes[2], "ssh node-1 hostname") == "node-1"
+        assert say(testbed, testbed.nodes[0], "getent hosts node-2").split() == [testbed.nodes[2].address, "node-2"]
+        assert len({say(testbed, node, "echo $TMPDIR") for node in testbed.nodes}) == 3
+        assert say(testbed, testbed.head, "ps -e -o pid= | head -1").strip() == "1"
+
+
+def test_namespaces_are_named_after_their_nodes(local_testbed: LocalTestbed) -> None:
+    with local_testbed(nodes=2) as (run, _):
+        listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+        names = {line.split()[0] for line in listed.splitlines() if run.run_id in line}
+        assert {name.rsplit(f"{run.run_id}", 1)[1] for name in names} == {"-node-0", "-node-1"}
+
+
+def test_two_testbeds_at_once_do_not_meet(local_testbed: LocalTestbed, tmp_path: Path) -> None:
+    with local_testbed(nodes=2) as (_, first), local_testbed(nodes=2) as (_, second):
+        assert first.head.address == second.head.address  # the same addresses, each in its own world
+        assert first.head.host_key != second.head.host_key
+        assert say(first, first.head, "hostname") == say(second, second.head, "hostname") == "node-0"
+        with pytest.raises(HostKeyError):
+            say(first, second.head, "true")
+
+
+def test_teardown_ends_what_runs_on_the_nodes(local_testbed: LocalTestbed) -> None:
+    with local_testbed(nodes=2) as (run, testbed):
+        say(testbed, testbed.head, "setsid sleep 31415 >/dev/null 2>&1 & echo started")
+        assert subprocess.run(["pgrep", "-f", "sleep 31415"], capture_output=True, check=False).stdout
+        PLATFORM.teardown(run.run_id)
+        assert not subprocess.run(["pgrep", "-f", "sleep 31415"], capture_output=True, check=False).stdout
+        PLATFORM.teardown(run.run_id)  # again: nothing to do
+
+
+def test_a_stopped_sshd_is_refused_and_the_rest_is_up(local_testbed: LocalTestbed) -> None:
+    with local_testbed(nodes=3, faults=[{"node": "node-1", "sshd": "stopped"}]) as (_, testbed):
+        answers = on_each(testbed.nodes, lambda node: say(testbed, node, "hostname"))
+        assert isinstance(answers["node-1"], RemoteError)
+        assert "connection refused" in str(answers["node-1"])
+        assert [answers["node-0"], answers["node-2"]] == ["node-0", "node-2"]
+
+
+def test_no_node_at_all_is_a_failed_launch(local_testbed: LocalTestbed) -> None:
+    with (
+        pytest.raises(LaunchError, match="no node's sshd answers on port 222"),
+        local_testbed(nodes=1, faults=[{"node": "node-0", "sshd": "stopped"}]),
+    ):
+        pass
+
+
+def test_a_wrong_host_key_is_told_from_a_dead_node(local_testbed: LocalTestbed) -> None:
+    with local_testbed(nodes=2, faults=[{"node": "node-1", "host_key": "wrong"}]) as (_, testbed):
+        with pytest.raises(HostKeyError, match="node-1: .* another host key than the one pinned"):
+            say(testbed, testbed.nodes[1], "true")
+        # From inside too: the nodes pin the same keys.
+        with connected(testbed, testbed.head, 10) as head:
+            done = run_command(head, "ssh node-1 true", timeout_s=20)
+        assert done.exit_status == 255
+        assert "Host key verification failed" in done.output
+
+
+def test_a_link_is_down_between_two_nodes_only(local_testbed: LocalTestbed) -> None:
+    with local_testbed(nodes=3, faults=[{"link": ["node-0", "node-2"], "state": "down"}]) as (_, testbed):
+        assert say(testbed, testbed.head, "ssh node-1 hostname; ssh node-2 true; echo $?").splitlines()[::2] == ["node-1", "255"]
+        assert say(testbed, testbed.nodes[1], "ssh node-2 hostname") == "node-2"
+
+
+def test_a_rate_is_set_on_the_node_that_the_fault_names(local_testbed: LocalTestbed) -> None:
+    with local_testbed(nodes=2, faults=[{"node": "node-1", "rate": "200mbit"}]) as (_, testbed):
+        assert "rate 200Mbit" in say(testbed, testbed.nodes[1], "tc qdisc show dev eth0")
+        assert "tbf" not in say(testbed, testbed.head, "tc qdisc show dev eth0")
+
+
+def test_another_port(local_testbed: LocalTestbed) -> None:
+    with local_testbed(nodes=2, ssh_port=2022) as (_, testbed):
+        assert say(testbed, testbed.head, "ssh node-1 'echo $SSH_CONNECTION'").split()[-1] == "2022"
+
+
+def test_64_nodes(local_testbed: LocalTestbed) -> None:
+    """How long it takes is benchmarks/launch.py's business."""
+    with local_testbed(nodes=64) as (_, testbed):
+        names = on_each(testbed.nodes, lambda node: say(testbed, node, "hostname"))
+        assert names == {f"node-{i}": f"node-{i}" for i in range(64)}
+
+
+_OWNER = """
+    import sys, time
+    from pathlib import Path
+    from seatrial.platforms.local import PLATFORM
+    from tests.integration.conftest import local_run
+    run = local_run(Path("{out}"), 2)
+    PLATFORM.launch(run)
+    print(run.run_id, flush=True)
+    time.sleep(120)
+"""
+
+
+@pytest.fixture
+def owner(tmp_path: Path, nothing_left: None) -> "Iterator[subprocess.Popen[str]]":
+    """Another process that has a testbed up and waits."""
+    program = textwrap.dedent(_OWNER.format(out=tmp_path))
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+    _wait_until(lambda: not any(left.startswith("seatrial-test-") for left in leftovers()))
+
+
+def _run_id(owner: "subprocess.Popen[str]") -> str:
+    assert owner.stdout
+    return owner.stdout.readline().strip()
+
+
+def test_a_killed_owner_takes_its_nodes_along(owner: "subprocess.Popen[str]") -> None:
+    """SIGKILL lets nobody clean up; the keeper notices that its owner is gone."""
+    run_id = _run_id(owner)
+    assert any(run_id in left for left in leftovers())
+    owner.kill()
+    _wait_until(lambda: not any(run_id in left for left in leftovers()))
+
+
+def test_reap_removes_what_a_killed_run_left(owner: "subprocess.Popen[str]") -> None:
+    """The keeper killed too: only the state folder and the namespaces' names say what was there."""
+    run_id = _run_id(owner)
+    assert run_id not in {leftover.run_id for leftover in PLATFORM.leftovers()}  # alive: nobody else's to remove
+    keeper = states.read_owner(states.root_folder() / run_id, "keeper")
+    assert keeper
+    os.kill(keeper.pid, signal.SIGKILL)
+    owner.kill()
+    owner.wait()
+    assert run_id in {leftover.run_id for leftover in PLATFORM.leftovers()}
+    PLATFORM.teardown(run_id)
+    assert not any(run_id in left for left in leftovers())
+
+
+def _wait_until(true: Callable[[], bool], timeout_s: float = 20) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)

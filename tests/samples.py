@@ -1,0 +1,239 @@
+"""Two runs with realistic numbers, for tests of everything that reads a RunResult: a healthy and a faulty one."""
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from seatrial.measurement import Measurement, Subject
+from seatrial.result import Check, Expected, Judgement, RunResult, Suspect, conclude, merge_suspects
+from seatrial.verdict import Verdict
+
+STARTED = datetime(2026, 3, 14, 2, 0, 7, tzinfo=UTC)
+CLUSTER = Subject("cluster", "cluster")
+
+# Peak busbw (GB/s) and base latency (us) of each operation on 8 nodes of 8 H100 with 8x400G InfiniBand.
+_H100 = {
+    "all_reduce": (387.0, 41.0),
+    "all_gather": (362.0, 33.0),
+    "reduce_scatter": (364.0, 34.0),
+    "broadcast": (318.0, 30.0),
+    "alltoall": (47.8, 58.0),
+}
+_BUS_FACTOR = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "broadcast": 1.0, "alltoall": 1.0}
+_SLOW = 0.531  # one node of eight with a NIC at a quarter of its rate
+
+
+def healthy_local() -> RunResult:
+    """Suite quick on four local nodes, gloo: everything passes."""
+    checks = [_connectivity(4, ranks=4), _local_collectives(), _training(20, ranks=4, per_second=212.4)]
+    return _run(
+        "20260314-0200-h4x9t",
+        "local",
+        "quick",
+        checks,
+        [{"name": f"node-{i}", "address": f"10.77.3.{i + 1}", "port": 222, "slots": 1, "gpus": 0} for i in range(4)],
+        {"kernel": "6.1.0-28-amd64", "openmpi": "4.1.4", "python": "3.11.9", "torch": "2.13.0", "backend": "gloo"},
+        {
+            "launch": 2.41,
+            "connectivity": 3.12,
+            "collectives": 21.74,
+            "training": 9.63,
+            "compare": 0.05,
+            "teardown": 0.62,
+        },
+    )
+
+
+def faulty_h100() -> RunResult:
+    """Suite nightly on 8 x 8 H100: node-5's slow NIC drags every operation down; clocks and training are fine."""
+    checks = [
+        _connectivity(8, ranks=64),
+        _h100_collectives(),
+        _training(100, ranks=64, per_second=11840.0),
+        Check(
+            "devices",
+            Verdict.INCONCLUSIVE,
+            "node-2: DCGM diagnostics did not answer within 60 s; try dcgmi diag -r 1 there",
+            61.4,
+        ),
+    ]
+    return _run(
+        "20260314-0200-k3f9a",
+        "h100-east",
+        "nightly",
+        checks,
+        [{"name": f"node-{i}", "address": f"10.20.0.{i + 11}", "port": 222, "slots": 8, "gpus": 8} for i in range(8)],
+        {
+            "image": "registry.example.com/acceptance@sha256:5b0f3c",
+            "driver": "570.124.06",
+            "cuda": "12.8",
+            "nccl": "2.26.2",
+            "kernel": "5.15.0-1078-nvidia",
+            "openmpi": "4.1.7",
+            "torch": "2.7.1",
+        },
+        {
+            "image": 4.2,
+            "launch": 96.8,
+            "connectivity": 5.9,
+            "devices": 61.4,
+            "collectives": 248.3,
+            "training": 73.5,
+            "localize": 88.1,
+        }
+        | {"compare": 0.2, "teardown": 7.7},
+    )
+
+
+def hostile(text: str) -> RunResult:
+    """A run in which every text that comes from outside is `text`."""
+    measurement = Measurement(text, 1.0, text, Subject("node", text), {"operation": text, text: text}, (1.0,))
+    sweep = [
+        Measurement("busbw", 1.0 + size, "GB/s", CLUSTER, {"operation": text, "message_bytes": size, "dtype": text})
+        for size in (1024, 4096)
+    ]
+    judgement = Judgement(measurement, Verdict.FAIL, text, text, Expected(2.0, 3.0), -0.5)
+    suspects = (Suspect("node", text, 0.9, text),)
+    check = Check(text, Verdict.FAIL, text, 1.0, (measurement, *sweep), (judgement,), suspects)
+    node = {"name": text, "address": text, text: text}
+    end = STARTED + timedelta(seconds=9)
+    return RunResult(
+        text, text, text, STARTED, end, Verdict.FAIL, text, [node], [check], suspects, {text: text}, {text: 1.0}
+    )
+
+
+def _run(
+    run_id: str,
+    cluster: str,
+    suite: str,
+    checks: Sequence[Check],
+    nodes: Sequence[dict[str, Any]],
+    fingerprint: dict[str, str],
+    timings: dict[str, float],
+) -> RunResult:
+    verdict, reason = conclude(checks)
+    finished = STARTED + timedelta(seconds=sum(timings.values()))
+    suspects = merge_suspects(checks)
+    return RunResult(
+        run_id, cluster, suite, STARTED, finished, verdict, reason, nodes, checks, suspects, fingerprint, timings
+    )
+
+
+def _connectivity(nodes: int, ranks: int) -> Check:
+    skews = [
+        Measurement("clock_skew", 0.0004 * (i % 3 - 1), "s", Subject("node", f"node-{i}"), better=None)
+        for i in range(nodes)
+    ]
+    pings = [
+        Measurement("ssh_latency", 0.8 + 0.11 * (i % 4), "ms", Subject("node", f"node-{i}"), better=None)
+        for i in range(nodes)
+    ]
+    reason = f"{nodes} of {nodes} nodes answer, reach each other and run MPI ({ranks} ranks)"
+    return Check("connectivity", Verdict.PASS, reason, 3.1, (*skews, *pings))
+
+
+def _curve(peak: float, base_us: float, factor: float, size: int) -> tuple[float, float]:
+    """busbw (GB/s) and latency (us) at `size`: a start-up time, then a rate (the alpha-beta model)."""
+    time_us = base_us + size * factor / (peak * 1e3)
+    return size * factor / time_us / 1e3, time_us
+
+
+def _sweep(
+    operation: str, sizes: Sequence[int], ranks: int, peak: float, base_us: float, slow: float = 1.0
+) -> list[Measurement]:
+    found = []
+    for size in sizes:
+        conditions = {"operation": operation, "message_bytes": size, "dtype": "float32", "ranks": ranks}
+        for placement, tilt in (("out_of_place", 1.0), ("in_place", 1.006)):
+            busbw, time_us = _curve(peak * slow * tilt, base_us, _BUS_FACTOR[operation], size)
+            samples = tuple(busbw * (1 + 0.004 * math.sin(7 * i + size)) for i in range(5))
+            at = {**conditions, "placement": placement}
+            found.append(Measurement("busbw", busbw, "GB/s", CLUSTER, at, samples))
+            found.append(Measurement("latency", time_us, "us", CLUSTER, at, better="lower"))
+    return found
+
+
+def _plateau(operation: str, ranks: int, value: float) -> Measurement:
+    return Measurement(
+        "busbw_plateau", value, "GB/s", CLUSTER, {"operation": operation, "dtype": "float32", "ranks": ranks}
+    )
+
+
+def judge(measurement: Measurement, centre: float, spread: float, source: str) -> Judgement:
+    """`measurement` against `centre` +- `spread` (a fraction); the floor is 40 % below the centre."""
+    low, high = centre * (1 - spread), centre * (1 + spread)
+    deviation = measurement.value / centre - 1
+    verdict = Verdict.PASS if measurement.value >= low else Verdict.DEGRADED if deviation > -0.4 else Verdict.FAIL
+    size = measurement.conditions.get("message_bytes", "large messages")
+    said = f"{measurement.value:.3g} {measurement.unit} at {size}, expected {low:.3g} to {high:.3g} ({source})"
+    return Judgement(measurement, verdict, said, source, Expected(low, high), deviation)
+
+
+def _local_collectives() -> Check:
+    sizes = [4096 * 4**n for n in range(7)]
+    sweep = _sweep("all_reduce", sizes, 4, 0.71, 190.0)
+    plateau = _plateau("all_reduce", 4, 0.694)
+    judged = [judge(plateau, 0.68, 0.15, "history")]
+    judged += [judge(m, m.value * 0.97, 0.2, "history") for m in sweep if m.metric == "busbw" and m.samples]
+    return Check(
+        "collectives",
+        Verdict.PASS,
+        "all_reduce: plateau 0.694 GB/s, within 15 % of the last 12 runs",
+        21.7,
+        (*sweep, plateau),
+        tuple(judged),
+    )
+
+
+def _h100_collectives() -> Check:
+    measured: list[Measurement] = []
+    judged: list[Judgement] = []
+    for operation, (peak, base_us) in _H100.items():
+        sweep = _sweep(operation, [65536 * 2**n for n in range(18)], 64, peak, base_us, _SLOW)
+        plateau = _plateau(operation, 64, peak * _SLOW * 0.997)
+        source = "catalog" if operation == "all_reduce" else "history"
+        judged.append(judge(plateau, peak, 0.06, source))
+        for m in sweep:
+            if m.metric == "busbw":
+                expected, _ = _curve(peak, base_us, _BUS_FACTOR[operation], int(m.conditions["message_bytes"]))
+                judged.append(judge(m, expected, 0.08, source))
+        measured += [*sweep, plateau]
+    pairs = [
+        Measurement(
+            "busbw",
+            196.0 if "5" in (a, b) else 372.0 + int(a),
+            "GB/s",
+            Subject("link", f"node-{a}--node-{b}"),
+            {"operation": "all_reduce", "message_bytes": 1 << 30, "ranks": 16},
+        )
+        for a, b in ("01", "23", "45", "67", "05", "15")
+    ]
+    suspects = (
+        Suspect(
+            "node", "node-5", 0.97, "every pair with node-5 reaches 196 GB/s of 373; pairs without it reach 372 to 378"
+        ),
+        Suspect("link", "node-0--node-5", 0.12, "slow too, which node-5 alone explains"),
+    )
+    reason = (
+        "all_reduce at 8G reaches 205 GB/s, 47 % below the 387 GB/s of the catalog; node-5 is the likely cause (97 %)"
+    )
+    return Check("collectives", Verdict.FAIL, reason, 248.3, (*measured, *pairs), tuple(judged), suspects)
+
+
+def _training(steps: int, ranks: int, per_second: float) -> Check:
+    loss = tuple(5.55 * math.exp(-n / (steps * 0.45)) + 1.32 + 0.05 * math.sin(3 * n) for n in range(steps))
+    at = {"ranks": ranks, "dtype": "float32"}
+    drop = Measurement("loss_drop", 1 - loss[-1] / loss[0], "", CLUSTER, at)
+    throughput = Measurement("throughput", per_second, "samples/s", CLUSTER, at)
+    measured = (
+        Measurement("loss", loss[-1], "", CLUSTER, at, loss, better=None),
+        drop,
+        throughput,
+        Measurement("step_time", ranks * 8e3 / per_second, "ms", CLUSTER, at, better="lower"),
+    )
+    sane = Judgement(drop, Verdict.PASS, "the loss fell as it should", "sanity", Expected(low=0.2), None)
+    judged = (sane, judge(throughput, per_second * 1.02, 0.1, "history"))
+    return Check(
+        "training", Verdict.PASS, f"loss {loss[0]:.2f} to {loss[-1]:.2f} in {steps} steps", 9.6, measured, judged
+    )

@@ -1,0 +1,276 @@
+"""The sources of baselines: the catalog's table, physics, history, pins and peers."""
+
+import math
+from collections import Counter
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seatrial.baselines.catalog import Reference, known_hardware, references
+from seatrial.baselines.catalog.match import from_catalog
+from seatrial.baselines.history import from_history
+from seatrial.baselines.known import Knowledge, baselines_for
+from seatrial.baselines.peers import from_peers
+from seatrial.baselines.physics import from_physics
+from seatrial.baselines.pinned import from_pin
+from seatrial.baselines.setup import Setup, setup_of
+from seatrial.cluster import Cluster, LocalPlatform
+from seatrial.history import Pin
+from seatrial.judge import judge
+from seatrial.measurement import ConditionValue, Measurement, Subject
+from seatrial.verdict import Verdict
+
+G = 1 << 30
+M = 1 << 20
+H200 = Setup("H200-SXM", 1, 8, 8, "NVLink")
+
+
+def busbw(value: float, size: int | None = 16 * G, operation: str = "all_reduce", ranks: int = 8) -> Measurement:
+    conditions: dict[str, ConditionValue] = {"operation": operation, "dtype": "float32", "ranks": ranks}
+    metric = "busbw_plateau"
+    if size is not None:
+        conditions |= {"message_bytes": size, "placement": "out_of_place"}
+        metric = "busbw"
+    return Measurement(metric, value, "GB/s", Subject("cluster", "lab"), conditions)
+
+
+# The shipped table
+
+
+def test_every_row_of_the_catalog_makes_sense() -> None:
+    operations = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "alltoall"}
+    for row in references():
+        assert row.collective in operations, row
+        assert row.kind in {"measured", "floor"}, row
+        assert 0 < row.busbw_gb_s < 2000, row
+        assert row.message_bytes >= M, row
+        assert row.message_bytes % M == 0, row
+        assert row.nodes >= 1, row
+        assert 1 <= row.gpus_per_node <= 16, row
+        assert row.fabric, row
+        assert row.source, row
+        assert row.hardware in known_hardware(), row
+
+
+def test_the_catalog_says_nothing_twice() -> None:
+    keys = Counter(
+        (r.hardware, r.gpus_per_node, r.nodes, r.fabric, r.collective, r.algorithm, r.message_bytes, r.kind)
+        for r in references()
+    )
+    assert [key for key, count in keys.items() if count > 1] == []
+
+
+def test_no_floor_is_above_what_was_measured_at_its_size() -> None:
+    for floor in (row for row in references() if row.kind == "floor"):
+        setup = Setup(floor.hardware, floor.nodes, floor.gpus_per_node, floor.gpus_per_node, floor.fabric)
+        baseline = from_catalog(setup, floor.collective, floor.message_bytes)
+        assert baseline is not None
+        assert baseline.centre >= floor.busbw_gb_s, floor
+
+
+@pytest.mark.parametrize(
+    "row", [r for r in references() if r.kind == "measured"], ids=lambda r: f"{r.hardware}-{r.nodes}-{r.source}"
+)
+def test_a_published_figure_meets_its_own_reference(row: Reference) -> None:
+    """The best of its size passes. Another algorithm's may be called slow, and broken only below a published floor."""
+    setup = Setup(row.hardware, row.nodes, row.gpus_per_node, row.gpus_per_node, row.fabric)
+    baseline = from_catalog(setup, row.collective, row.message_bytes)
+    assert baseline is not None
+    judged = judge(busbw(row.busbw_gb_s, row.message_bytes, row.collective, setup.ranks), [baseline])
+    assert judged is not None
+    if row.busbw_gb_s == baseline.centre:
+        assert judged.verdict is Verdict.PASS, judged.reason
+    elif judged.verdict is Verdict.FAIL:
+        assert "floor" in judged.reason
+
+
+# What the catalog says
+
+
+def test_an_exact_size_gives_the_published_figure_and_names_its_floor() -> None:
+    baseline = from_catalog(H200, "all_reduce", 16 * G)
+    assert baseline is not None
+    assert (baseline.centre, baseline.low, baseline.floor) == (482.26, 431.0, 431.0)
+    assert "482.3 GB/s measured on 1 node of 8 H200-SXM over NVLink at 16G (stas00" in baseline.detail
+    assert "floor is 431 GB/s at 16G (Azure" in baseline.detail
+
+
+def test_between_sizes_the_catalog_interpolates_on_log_scales_and_says_so() -> None:
+    baseline = from_catalog(H200, "all_reduce", 2 * G)
+    assert baseline is not None
+    assert baseline.centre == pytest.approx(math.sqrt(463.58 * 473.10))
+    assert "interpolated on log scales between 463.6 at 1G and 473.1 at 4G" in baseline.detail
+    assert baseline.floor == pytest.approx(baseline.centre / 2)
+
+
+@pytest.mark.parametrize(
+    "setup",
+    [
+        Setup("H999", 1, 8, 8, "NVLink"),
+        Setup("H200-SXM", 1, 3, 3, "NVLink"),
+        Setup("H200-SXM", 3, 8, 8, "EFA-3200G"),
+        Setup("H200-SXM", 1, 8, 8, "PCIe"),
+        Setup("H200-SXM", 4, 8, 8, None),
+        Setup("GB200-NVL72", 4, 4, 4, None),
+    ],
+)
+def test_another_configuration_has_no_comparable_reference(setup: Setup) -> None:
+    assert from_catalog(setup, "all_reduce", 16 * G) is None
+
+
+def test_outside_the_published_sizes_only_a_plateau_compares() -> None:
+    assert from_catalog(H200, "all_reduce", 64 * 1024) is None
+    assert from_catalog(H200, "all_reduce", 32 * G) is None
+    beyond = from_catalog(H200, "all_reduce", 32 * G, plateau=True)
+    assert beyond is not None
+    assert beyond.centre == 482.26
+    assert from_catalog(H200, "all_reduce", 64 * 1024, plateau=True) is None
+
+
+def test_one_node_needs_no_named_fabric() -> None:
+    assert from_catalog(Setup("H200-SXM", 1, 8, 8), "all_reduce", 16 * G) == from_catalog(H200, "all_reduce", 16 * G)
+
+
+def test_a_lone_floor_is_a_baseline() -> None:
+    baseline = from_catalog(Setup("V100-SXM", 1, 8, 8, "NVLink"), "all_reduce", 8 * G)
+    assert baseline is not None
+    assert (baseline.low, baseline.floor) == (110.0, 110.0)
+    assert baseline.detail.startswith("the floor of 110 GB/s for 1 node of 8 V100-SXM over NVLink at 8G (Azure")
+
+
+def test_two_nodes_are_allowed_the_ring_that_their_reference_may_not_be() -> None:
+    baseline = from_catalog(Setup("H200-SXM", 2, 8, 8, "EFA-3200G"), "all_reduce", 16 * G)
+    assert baseline is not None
+    assert baseline.low == pytest.approx(486.8 * 0.6)
+
+
+def test_seven_of_eight_gpus_are_another_cluster() -> None:
+    assert baselines_for(busbw(100, ranks=7), Knowledge(H200)) == []
+    assert [b.source for b in baselines_for(busbw(100, ranks=8), Knowledge(H200))] == ["catalog"]
+
+
+def test_a_plateau_is_held_against_the_largest_size_that_was_swept() -> None:
+    siblings = [busbw(400, 128 * M), busbw(460, G), busbw(900, 16 * G, "all_gather")]
+    (baseline,) = baselines_for(busbw(450, None), Knowledge(H200), siblings)
+    assert baseline.centre == 463.58
+    assert baselines_for(busbw(450, None), Knowledge(H200)) == []
+
+
+# Physics
+
+# Data sheets, GB/s in one direction: NVLink or xGMI per GPU, NICs per node.
+GPU_LINKS = {"A100": 300, "H100": 450, "H200": 450, "V100": 150, "MI300X": 448}
+NODE_LINKS = {"IB-8x400G": 400, "EFA-3200G": 400, "GPUDirect-TCPXO": 200, "EFA-400G": 50, "IB-8x200G": 200}
+
+
+@pytest.mark.parametrize(
+    "row", [r for r in references() if r.kind == "measured"], ids=lambda r: f"{r.hardware}-{r.nodes}-{r.source}"
+)
+def test_nothing_that_was_published_is_impossible(row: Reference) -> None:
+    gpu = GPU_LINKS.get(row.hardware.split("-")[0], 900)
+    node = NODE_LINKS.get(row.fabric)
+    setup = Setup(row.hardware, row.nodes, row.gpus_per_node, row.gpus_per_node, row.fabric, gpu, node)
+    m = busbw(row.busbw_gb_s, row.message_bytes, row.collective, row.nodes * row.gpus_per_node)
+    baseline = from_physics(m, setup)
+    judged = judge(m, [baseline] if baseline else [])
+    assert judged is not None
+    assert judged.verdict is Verdict.PASS, judged.reason
+
+
+def test_more_than_the_links_carry_is_inconclusive_however_good_the_history() -> None:
+    setup = Setup("cpu", 4, 0, 1, node_link_gb_s=1.0)
+    m = busbw(5.0, 16 * M, ranks=4)
+    knowledge = Knowledge(setup, history={m.series(): [5.0, 5.0, 5.0]})
+    judged = judge(m, baselines_for(m, knowledge))
+    assert judged is not None
+    assert (judged.verdict, judged.source) == (Verdict.INCONCLUSIVE, "physics")
+    assert judged.expected.high == pytest.approx(1.65)
+    assert judged.reason == (
+        "all_reduce busbw 5 GB/s at 16M is 233 % above the 1.5 GB/s that all_reduce over 4 ranks can reach"
+        " on node links of 1 GB/s, so it was not measured over those links"
+    )
+
+
+@pytest.mark.parametrize(
+    ("operation", "ceiling"),
+    [
+        ("all_reduce", 187.5),
+        ("all_gather", 187.5),
+        ("reduce_scatter", 187.5),
+        ("alltoall", 23.4375),
+        ("broadcast", 100.0),
+    ],
+)
+def test_the_ceiling_between_two_nodes_follows_from_what_must_enter_a_node(operation: str, ceiling: float) -> None:
+    setup = Setup("X", 2, 8, 8, node_link_gb_s=100.0)
+    baseline = from_physics(busbw(1, operation=operation, ranks=16), setup)
+    assert baseline is not None
+    assert baseline.centre == pytest.approx(ceiling)
+
+
+def test_physics_is_silent_without_rates_and_about_other_metrics() -> None:
+    assert from_physics(busbw(1e9), H200) is None
+    assert (
+        from_physics(Measurement("throughput", 1e9, "samples/s", Subject("cluster", "c")), Setup("X", 1, 8, 8, None, 1))
+        is None
+    )
+
+
+# History, pins, peers
+
+
+@pytest.mark.parametrize("values", [[], [1.0, 1.0], [1.0, 1.0, math.nan], [1.0, 0.0, 1.0]])
+def test_too_little_history_is_none(values: list[float]) -> None:
+    assert from_history(busbw(1), values) is None
+
+
+@given(st.lists(st.floats(1e-3, 1e6), min_size=3, max_size=30), st.booleans())
+def test_a_historic_interval_is_ordered_and_bounded(values: list[float], plateau: bool) -> None:
+    baseline = from_history(busbw(1, None if plateau else M), values)
+    assert baseline is not None
+    assert baseline.low is not None
+    assert baseline.floor is not None
+    assert 0 < baseline.floor < baseline.low < baseline.centre
+    assert baseline.low >= baseline.centre / 6.01
+
+
+def _pin(low: float | None, high: float | None, unit: str = "GB/s") -> Pin:
+    return Pin("s", 400.0, low, high, unit, "ann", datetime(2026, 11, 2, tzinfo=UTC))
+
+
+def test_a_pin_judges_by_its_own_bounds() -> None:
+    baseline = from_pin(busbw(1), _pin(380, None))
+    assert baseline is not None
+    assert (baseline.low, baseline.floor) == (380, 190)
+    assert baseline.detail == "the 400 GB/s that ann pinned on 2026-11-02"
+
+
+def test_a_pin_that_is_open_on_the_bad_side_or_in_another_unit_says_nothing() -> None:
+    assert from_pin(busbw(1), _pin(None, 500)) is None
+    assert from_pin(busbw(1), _pin(380, None, "Gb/s")) is None
+
+
+def _nodes(*values: float) -> list[Measurement]:
+    return [
+        Measurement("matmul_bf16", v, "TFLOP/s", Subject("node", f"node-{i}"), {"n": 8192})
+        for i, v in enumerate(values)
+    ]
+
+
+def test_peers_need_four_of_a_kind() -> None:
+    assert from_peers(_nodes(700, 700, 70)) == []
+    assert len(from_peers(_nodes(700, 710, 690, 70))) == 4
+    assert from_peers([*_nodes(700, 710), *_nodes(690, 70)]) == []
+
+
+def test_a_gross_outlier_among_four_is_found_and_its_peers_are_not() -> None:
+    judged = [judge(m, [b]) for m, b in from_peers(_nodes(700, 710, 690, 70))]
+    assert [j.verdict.value for j in judged if j] == ["pass", "pass", "pass", "fail"]
+
+
+def test_the_setup_is_what_the_cluster_file_says() -> None:
+    cluster = Cluster(name="lab", nodes=4, slots_per_node=2, platform=LocalPlatform(kind="local"))
+    assert setup_of(cluster) == Setup("cpu", 4, 0, 2)
+    assert setup_of(cluster).ranks == 8

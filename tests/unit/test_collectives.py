@@ -1,0 +1,265 @@
+"""What the step `collectives` makes of what mpirun prints; mpirun itself is a function here."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.cluster import Cluster
+from seatrial.errors import RemoteError
+from seatrial.mpi import MpiResult
+from seatrial.result import Check
+from seatrial.run import Run
+from seatrial.suite import Suite, load_suite
+from seatrial.testbed import Node, Testbed, dial_tcp
+from seatrial.verdict import Verdict
+from tasks import collectives as step
+
+HEADER = """\
+# Collective test starting: {operation}_perf
+# nThread 1 nGpus 1 minBytes 4096 maxBytes 65536 step: 4(factor) warmup iters: 1 iters: 5 agg iters: 1 validation: 1 graph: 0
+#
+# Using devices
+"""
+COLUMNS = """\
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)
+"""
+ROW = "{size:12d}  {count:12d}     float     sum      -1  {time:7.2f}  {alg:6.2f}  {bus:6.2f}  {wrong:5}  {time:7.2f}  {alg:6.2f}  {bus:6.2f}      0"
+FOOTER = "# Out of bounds values : {bad} {word}\n# Avg bus bandwidth    : 1.5\n#\n# Collective test concluded: all_reduce_perf\n#"
+
+
+def table(ranks: int = 4, sizes: Sequence[int] = (4096, 16384, 65536), wrong: int = 0, footer: bool = True) -> list[str]:
+    """What a sweep prints: 1 GB/s algbw at every size, `wrong` elements at the last."""
+    lines = HEADER.format(operation="all_reduce").splitlines()
+    lines += [f"#  Rank {i:2d} Group  0 Pid {100 + i:6d} on node-{i} device  0 [] CPU" for i in range(ranks)]
+    lines += COLUMNS.splitlines()
+    for size in sizes:
+        bad = wrong if size == sizes[-1] else 0
+        bus = 2 * (ranks - 1) / ranks
+        lines.append(ROW.format(size=size, count=size // 4, time=size / 1e3, alg=1.0, bus=bus, wrong=bad))
+    return lines + (FOOTER.format(bad=bool(wrong) + 0, word="FAILED" if wrong else "OK").splitlines() if footer else [])
+
+
+def result(lines: Sequence[str], status: int | None = 0, **more: Any) -> MpiResult:
+    return MpiResult(status, tuple(lines), 1.0, **more)
+
+
+def testbed(nodes: int = 4, gpus: int = 0) -> Testbed:
+    made = tuple(Node(f"node-{i}", f"10.0.0.{i + 1}", 222, max(1, gpus), "ssh-ed25519 AAAA", gpus) for i in range(nodes))
+    return Testbed("run-1", made, "root", Path("key"), dial_tcp, "/w", network="10.0.0.0/24")
+
+
+def make_run(tmp_path: Path, nodes: int = 4, operations: Sequence[str] = ("all_reduce",)) -> Run:
+    cluster = Cluster.model_validate({"name": "lab", "nodes": nodes, "platform": {"kind": "local"}})
+    quick = load_suite("quick").model_dump()
+    quick["collectives"]["operations"] = list(operations)
+    return Run("run-1", cluster, Suite.model_validate(quick), tmp_path)
+
+
+Answer = Callable[[str], MpiResult]
+
+
+class FakeMpirun:
+    """Stands where mpirun does: remembers the command lines and plays back what the test says each operation prints."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.argvs: list[list[str]] = []
+        self.envs: list[Mapping[str, str] | None] = []
+
+    def __call__(self, testbed: Testbed, argv: Sequence[str], **options: Any) -> MpiResult:
+        self.argvs.append(list(argv))
+        self.envs.append(options["env"])
+        operation = argv[argv.index("--operation") + 1] if "--operation" in argv else argv[0].removesuffix("_perf")
+        played = self.answer(operation)
+        for line in played.lines:
+            options["on_line"](line)
+        return played
+
+
+@pytest.fixture
+def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Check]:
+    """Runs the step on a fake mpirun that prints `played` for every operation."""
+
+    def run(played: MpiResult | Answer, bed: Testbed | None = None, **asked: Any) -> Check:
+        fake = FakeMpirun(played if callable(played) else lambda operation: played)
+        monkeypatch.setattr(step, "mpirun", fake)
+        done = step.collectives(make_run(tmp_path, **asked), bed or testbed())
+        assert done is not None
+        return done
+
+    return run
+
+
+def test_clean_sweep_passes_and_is_measured(check: Callable[..., Check]) -> None:
+    done = check(result(table()))
+    assert (done.name, done.verdict) == ("collectives", Verdict.PASS)
+    by_metric = {(m.metric, m.conditions.get("message_bytes"), m.conditions.get("placement")): m for m in done.measurements}
+    assert by_metric["busbw", 65536, "in_place"].value == pytest.approx(1.5, rel=0.01)
+    assert by_metric["busbw_plateau", None, None].samples == pytest.approx((1.5, 1.5, 1.5), rel=0.01)
+    latency = by_metric["latency", 4096, None]
+    assert (latency.unit, latency.better, latency.conditions["ranks"]) == ("us", "lower", 4)
+    assert latency.value == pytest.approx(4.1, abs=0.01)
+    assert {m.subject.name for m in done.measurements} == {"lab"}
+
+
+def test_busbw_comes_from_the_time_because_print_has_two_decimals(check: Callable[..., Check]) -> None:
+    row = ROW.format(size=16384, count=4096, time=9999.5, alg=0.0, bus=0.0, wrong=0)
+    lines = [row if line.split()[:1] == ["16384"] else line for line in table()]
+    found = next(m for m in check(result(lines)).measurements if m.conditions.get("message_bytes") == 16384)
+    assert found.value == pytest.approx(16384 / 9999.5 / 1e3 * 1.5)
+
+
+def test_wrong_elements_are_corrupt_and_named(check: Callable[..., Check]) -> None:
+    done = check(result(table(wrong=3), 7))
+    assert done.verdict is Verdict.CORRUPT
+    assert done.reason == "all_reduce: wrong elements: 3 at 64K out-of-place"
+
+
+def test_fewer_ranks_are_named_before_any_number(check: Callable[..., Check]) -> None:
+    done = check(result(table(ranks=3)))
+    assert (done.verdict, done.measurements) == (Verdict.FAIL, ())
+    assert "3 of 4 ranks took part" in done.reason
+
+
+def test_build_without_mpi_is_not_a_result(check: Callable[..., Check]) -> None:
+    copies = [line.replace("Pid    100 on node-0", f"Pid {200 + i} on node-{i}") for i in range(4) for line in table(ranks=1)]
+    done = check(result(copies))
+    assert done.verdict is Verdict.FAIL
+    assert "1 of 4 ranks" in done.reason
+    assert "MPI=1" in done.reason
+
+
+DIED = """\
+--------------------------------------------------------------------------
+mpirun noticed that process rank 2 with PID 71 on node node-2 exited on signal 9 (Killed).
+--------------------------------------------------------------------------""".splitlines()
+MISSING = """\
+--------------------------------------------------------------------------
+mpirun was unable to find the specified executable file, and therefore
+did not launch the job.  This error was first reported for process
+rank 0; it may have occurred for other processes as well.
+--------------------------------------------------------------------------""".splitlines()
+LOST = "collective probe: node-1 rank 1: RuntimeError: [pair.cc:534] Connection closed by peer [10.0.0.3]:4711"
+NO_TORCH = "node-3: cannot start: torch is missing for /usr/bin/python3: No module named 'torch'"
+
+
+@pytest.mark.parametrize(
+    ("played", "verdict", "words"),
+    [
+        (result([*table(footer=False), LOST, *DIED], 137), Verdict.FAIL, "killed by a signal (9 (Killed)) on node-2 (rank 2)"),
+        (result([*table(footer=False), LOST], 1), Verdict.FAIL, "rank 1 on node-1: RuntimeError"),
+        (result(table(footer=False), None, timed_out=True), Verdict.FAIL, "no end within 1 s (after 3 sizes)"),
+        (result([], None, timed_out=True), Verdict.INCONCLUSIVE, "the ranks never met"),
+        (result(table(footer=False)), Verdict.INCONCLUSIVE, "the output ends early"),
+        (result(table(sizes=())), Verdict.INCONCLUSIVE, ""),
+        (result([NO_TORCH], 3), Verdict.NOT_RUN, "torch is missing for /usr/bin/python3"),
+        (result(MISSING, 132), Verdict.NOT_RUN, "executable missing"),
+        (result(["USAGE: all_reduce_perf", "\t[-t,--nthreads <num threads>]"]), Verdict.INCONCLUSIVE, "option"),
+        (result([], 127), Verdict.NOT_RUN, "mpirun is missing"),
+        (result(["something else"], 5), Verdict.FAIL, "exit status is 5"),
+        (result(table(), None, reaped=True), Verdict.PASS, "every result is right"),
+    ],
+)
+def test_what_went_wrong_is_said(check: Callable[..., Check], played: MpiResult, verdict: Verdict, words: str) -> None:
+    done = check(played)
+    assert (done.verdict, words in done.reason) == (verdict, True), done.reason
+
+
+def test_one_failing_operation_does_not_stop_the_others(check: Callable[..., Check]) -> None:
+    def answer(operation: str) -> MpiResult:
+        return result([LOST], 1) if operation == "all_gather" else result(table())
+
+    done = check(answer, operations=["all_reduce", "all_gather", "alltoall"])
+    assert done.verdict is Verdict.FAIL
+    assert done.reason.startswith("all_gather: rank 1 on node-1")
+    assert {m.conditions["operation"] for m in done.measurements} == {"all_reduce", "alltoall"}
+
+
+def test_nothing_is_tried_once_the_fabric_is_gone(check: Callable[..., Check]) -> None:
+    asked = []
+
+    def answer(operation: str) -> MpiResult:
+        asked.append(operation)
+        raise RemoteError("node-0 (10.0.0.1 port 222): connection timed out")
+
+    done = check(answer, operations=["all_reduce", "all_gather", "alltoall"])
+    assert (done.verdict, asked) == (Verdict.FAIL, ["all_reduce"])
+    assert "connection timed out" in done.reason
+    assert "alltoall was not tried" in done.reason
+
+
+def test_one_node_left_is_not_run(check: Callable[..., Check]) -> None:
+    done = check(result(table()), testbed(1))
+    assert (done.verdict, done.reason) == (Verdict.NOT_RUN, "needs at least two nodes, 1 left")
+
+
+def test_a_cluster_of_one_node_with_gpus_is_swept(check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step, "_writes_json", lambda bed, operation: False)
+    assert check(result(table()), testbed(1, gpus=4), nodes=1).verdict is Verdict.PASS
+
+
+def test_a_suite_without_collectives_has_no_check(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    quiet = Run(run.run_id, run.cluster, run.suite.model_copy(update={"collectives": None}), tmp_path)
+    assert step.collectives(quiet, testbed()) is None
+
+
+def test_gpus_get_nccl_tests_and_cpus_the_probe(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    wanted = run.suite.collectives
+    assert wanted is not None
+    nccl = step.nccl_argv(wanted, "all_gather", "/w/x.json")
+    assert " ".join(nccl) == "all_gather_perf -b 1048576 -e 1073741824 -f 4 -g 1 -w 5 -n 20 -d float -J /w/x.json"
+    gloo = step.gloo_argv(run, testbed(), wanted, "all_gather")
+    assert gloo[:4] == ["python3", "/w/collective.py", "--operation", "all_gather"]
+    assert gloo[gloo.index("--master-addr") + 1] == "10.0.0.1"
+    assert 20_000 <= int(gloo[gloo.index("--master-port") + 1]) < 30_000
+
+
+def test_rows_are_said_as_they_arrive(check: Callable[..., Check], caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "seatrial.collectives"):
+        check(result(table(wrong=2)))
+    rows = [record for record in caplog.records if hasattr(record, "row")]
+    assert len(rows) == 3
+    assert "64K" in rows[-1].getMessage()
+    assert "2 wrong" in rows[-1].getMessage()
+
+
+def test_json_without_its_environment(check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    exact = {"time": 65.536, "alg_bw": 1.0, "bus_bw": 1.5, "nwrong": 0}
+    rows = [
+        {"size": 65536 << i, "count": 16384 << i, "type": "float", "redop": "sum", "root": "-1", "out_of_place": exact}
+        for i in range(4)
+    ]
+    bounds = {"count": 0, "okay": "true"}
+    document = {"version": 1, "args": ["all_reduce_perf"], "env": ["TOKEN=secret"], "results": rows, "out_of_bounds": bounds}
+    commands = fake_head(monkeypatch, {"--help": "[-J,--output_file <file>]", "cat": __import__("json").dumps(document)})
+    done = check(result(table()), testbed(4, gpus=1))
+    assert any("all_reduce_perf --help" in command for command in commands)
+    assert len([m for m in done.measurements if m.metric == "busbw"]) == 4
+    kept = (tmp_path / "logs" / "all_reduce.json").read_text()
+    assert "secret" not in kept
+    assert "results" in kept
+
+
+def fake_head(monkeypatch: pytest.MonkeyPatch, answers: Mapping[str, str]) -> list[str]:
+    """A head node that answers commands by the first word of `answers` found in them."""
+    from contextlib import nullcontext
+
+    from seatrial.ssh import CommandResult
+
+    commands: list[str] = []
+
+    def run_command(head: object, command: str, **options: Any) -> CommandResult:
+        commands.append(command)
+        return CommandResult(0, next(text for word, text in answers.items() if word in command), 0.1)
+
+    monkeypatch.setattr(step, "connected", lambda bed, node, timeout_s: nullcontext())
+    monkeypatch.setattr(step, "run_command", run_command)
+    return commands

@@ -1,0 +1,406 @@
+"""The store: what goes in comes out, on SQLite and on PostgreSQL, with many writers and with every kind of breakage."""
+
+import io
+import math
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from seatrial.errors import InputError, MissingError, SeatrialError
+from seatrial.history import Pin, open_store
+from seatrial.history.store import Store
+from seatrial.history_view import history_json, history_table
+from seatrial.measurement import ConditionValue, Measurement, Subject
+from seatrial.result import Check, Judgement, RunResult, Suspect
+from seatrial.verdict import Verdict
+
+START = datetime(2026, 11, 2, 1, 30, tzinfo=UTC)
+CLUSTER = Subject("cluster", "lab")
+
+
+def plateau(value: float, samples: tuple[float, ...] = ()) -> Measurement:
+    conditions: dict[str, ConditionValue] = {"operation": "all_reduce", "dtype": "float32", "ranks": 4}
+    return Measurement("busbw_plateau", value, "GB/s", CLUSTER, conditions, samples)
+
+
+def a_run(number: int, value: float = 0.5, verdict: Verdict = Verdict.PASS, **fields: object) -> RunResult:
+    check = Check("collectives", verdict, "because", 1.0, (plateau(value, (value, value)),))
+    given = {
+        "run_id": f"run-{number:03}",
+        "cluster": "lab",
+        "suite": "quick",
+        "started": START + timedelta(days=number),
+        "finished": START + timedelta(days=number, minutes=1),
+        "verdict": verdict,
+        "reason": "because",
+        "checks": [check],
+        "suspects": [Suspect("node", "node-2", 0.9, "slow")],
+        "fingerprint": {"nccl": "2.27"},
+    }
+    return RunResult(**{**given, **fields})  # type: ignore[arg-type]
+
+
+def a_pin(value: float = 0.5) -> Pin:
+    return Pin(plateau(value).series(), value, 0.4, None, "GB/s", "ann", START, "run-001", "after the upgrade")
+
+
+POSTGRES = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True)), None)
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A PostgreSQL server of our own, on a Unix socket in a folder of our own."""
+    if POSTGRES is None:
+        pytest.skip("PostgreSQL's server binaries are not installed")
+    folder = Path(tempfile.mkdtemp(prefix="seatrial-pg-"))
+    as_user: list[str] = []
+    if os.geteuid() == 0:
+        shutil.chown(folder, "postgres", "postgres")
+        as_user = ["runuser", "-u", "postgres", "--"]
+    pg_ctl = [*as_user, str(POSTGRES.with_name("pg_ctl")), "-D", str(folder / "data"), "-w", "-s"]
+    try:
+        initdb = [*as_user, str(POSTGRES), "-D", str(folder / "data"), "-A", "trust", "-U", "postgres", "--no-sync"]
+        subprocess.run(initdb, check=True, capture_output=True, cwd="/")
+        options = f"-k {folder} -c listen_addresses='' -c fsync=off"
+        subprocess.run([*pg_ctl, "-l", str(folder / "log"), "-o", options, "start"], check=True, cwd="/")
+        try:
+            yield f"postgresql://postgres@/postgres?host={folder}"
+        finally:
+            subprocess.run([*pg_ctl, "-m", "immediate", "stop"], check=True, cwd="/")
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/history.sqlite"
+    pytest.importorskip("psycopg")
+    found: str = request.getfixturevalue("postgres_url")
+    _empty(found)
+    return found
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    with open_store(url) as opened:
+        yield opened
+
+
+def _empty(url: str) -> None:
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+
+
+def test_a_saved_run_comes_back(store: Store) -> None:
+    store.save(a_run(1), Path("/runs/1"))
+    (row,) = store.runs("lab")
+    assert (row.run_id, row.verdict, row.started, row.out) == (
+        "run-001",
+        Verdict.PASS,
+        START + timedelta(days=1),
+        "/runs/1",
+    )
+    assert row.fingerprint == {"nccl": "2.27"}
+    assert store.run("run-001") == row
+    assert store.run("run-999") is None
+
+
+def test_saving_twice_keeps_one_run_and_the_later_word(store: Store) -> None:
+    store.save(a_run(1, 0.5), Path())
+    store.save(a_run(1, 0.6, reason="again"), Path())
+    assert [row.reason for row in store.runs()] == ["again"]
+    assert store.samples("lab", [plateau(0).series()]) == {plateau(0).series(): [0.6]}
+
+
+def test_runs_are_newest_first_and_limited(store: Store) -> None:
+    for number in (2, 1, 3):
+        store.save(a_run(number), Path())
+    store.save(a_run(9, cluster="other"), Path())
+    assert [row.run_id for row in store.runs("lab", limit=2)] == ["run-003", "run-002"]
+    assert [row.run_id for row in store.runs()] == ["run-009", "run-003", "run-002", "run-001"]
+
+
+def test_last_verdict_is_of_the_run_before(store: Store) -> None:
+    store.save(a_run(1, verdict=Verdict.FAIL), Path())
+    store.save(a_run(2, verdict=Verdict.DEGRADED, suite="nightly"), Path())
+    store.save(a_run(3), Path())
+    assert store.last_verdict("lab") is Verdict.PASS
+    assert store.last_verdict("lab", before="run-003") is Verdict.DEGRADED
+    assert store.last_verdict("lab", "quick", before="run-003") is Verdict.FAIL
+    assert store.last_verdict("lab", before="run-001") is None
+    assert store.last_verdict("lab", before="not saved yet") is Verdict.PASS
+    assert store.last_verdict("elsewhere") is None
+
+
+def test_only_passing_runs_of_the_same_cluster_teach(store: Store) -> None:
+    series = plateau(0).series()
+    for number, verdict in enumerate(Verdict):
+        store.save(a_run(number, float(number + 1), verdict), Path())
+    store.save(a_run(90, 90.0, cluster="other"), Path())
+    assert store.samples("lab", [series, "unknown"]) == {series: [1.0]}
+
+
+def test_a_value_judged_bad_teaches_nothing_even_in_a_passing_run(store: Store) -> None:
+    m = plateau(0.1)
+    bad = Judgement(m, Verdict.DEGRADED, "low", "history")
+    check = Check("collectives", Verdict.PASS, "", 0.0, (m,), (bad,))
+    store.save(a_run(1, checks=[check]), Path())
+    assert store.samples("lab", [m.series()]) == {}
+
+
+def test_samples_are_the_newest_and_limited_per_series(store: Store) -> None:
+    for number in range(6):
+        store.save(a_run(number, float(number + 1)), Path())
+    many = [plateau(0).series(), *(f"series {n}" for n in range(1200))]
+    assert store.samples("lab", many, limit=3) == {many[0]: [6.0, 5.0, 4.0]}
+
+
+def test_numbers_that_are_none_and_text_that_is_hardly_any_are_survived(store: Store) -> None:
+    odd = Measurement("loss", math.nan, "", CLUSTER, {"lr": math.inf}, (math.nan, 1.0), None)
+    check = Check("training", Verdict.CORRUPT, "", 0.0, (odd,))
+    run = a_run(1, verdict=Verdict.CORRUPT, reason="nul \0 and half a \udc80 character", checks=[check])
+    store.save(run, Path())
+    assert store.runs()[0].reason == "nul \ufffd and half a ? character"
+    assert store.samples("lab", [odd.series()]) == {}
+
+
+def test_a_subject_as_long_as_a_thousand_nodes_is_stored(store: Store) -> None:
+    group = Measurement("busbw", 1.0, "GB/s", Subject("group", ",".join(f"node-{n}" for n in range(3000))))
+    store.save(a_run(1, checks=[Check("c", Verdict.PASS, "", 0.0, (group,))]), Path())
+    assert store.samples("lab", [group.series()]) == {group.series(): [1.0]}
+
+
+def test_a_run_is_saved_whole_or_not_at_all(store: Store) -> None:
+    store.save(a_run(1), Path())
+    with pytest.raises(SeatrialError, match="run run-001 cannot be saved"):
+        store.save(a_run(1, suspects=[Suspect("node", None, 0.5, "")], reason="never seen"), Path())  # type: ignore[arg-type]
+    assert [row.reason for row in store.runs()] == ["because"]
+    assert store.samples("lab", [plateau(0).series()]) != {}
+
+
+def test_pins_replace_each_other_and_can_be_taken_back(store: Store) -> None:
+    store.pin("lab", [a_pin(0.5)])
+    store.pin("lab", [a_pin(0.7)])
+    assert store.pinned("lab") == {a_pin().series: a_pin(0.7)}
+    assert store.pinned("other") == {}
+    assert store.unpin("lab", [a_pin().series, "unknown"]) == 1
+    assert store.pinned("lab") == {}
+
+
+def _open_and_save(url: str, number: int) -> None:
+    with open_store(url) as store:
+        store.save(a_run(number % 6), Path())
+
+
+def test_processes_that_open_and_save_at_once_all_succeed(url: str) -> None:
+    """Some of them the same run: the schema is made once, and each run is there once."""
+    with ProcessPoolExecutor(3, get_context("spawn")) as pool:
+        list(pool.map(_open_and_save, [url] * 9, range(9)))
+    with open_store(url) as store:
+        assert len(store.runs()) == 6
+
+
+def test_the_flag_wins_over_the_environment_over_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("SEATRIAL_HISTORY", raising=False)
+    open_store().close()
+    assert (tmp_path / "state/seatrial/history.sqlite").exists()
+    monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{tmp_path}/environment.sqlite")
+    open_store().close()
+    assert (tmp_path / "environment.sqlite").exists()
+    open_store(f"sqlite:///{tmp_path}/deep/down/flag.sqlite").close()
+    assert (tmp_path / "deep/down/flag.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        "nonsense",
+        "http://host/db",
+        "mysql://ann:secret@host/db",
+        "postgresql://ann:secret@host:port/db",
+        "://",
+        "sqlite+x://",
+    ],
+)
+def test_a_nonsense_url_is_bad_input_without_its_password(nonsense: str) -> None:
+    with pytest.raises(InputError, match=r"^history URL .*legal: sqlite:") as error:
+        open_store(nonsense)
+    assert "secret" not in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_an_unreachable_server_is_named_without_its_password() -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(SeatrialError, match="cannot be opened") as error:
+        open_store("postgresql://ann:s3cret@127.0.0.1:1/db?connect_timeout=2&password=s3cret")
+    assert "s3cret" not in str(error.value)
+    assert "127.0.0.1:1/db" in str(error.value)
+
+
+def test_a_missing_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MissingError, match=r"install seatrial\[postgres\]"):
+        open_store("postgresql://host/db")
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / "history.sqlite").write_text("dear diary" * 100)
+    with pytest.raises(
+        SeatrialError, match=r"history\.sqlite: cannot be opened: file is not a database; move the file"
+    ):
+        open_store(f"sqlite:///{tmp_path}/history.sqlite")
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SeatrialError, match="cannot be opened"):
+        open_store(f"sqlite:///{tmp_path}/file/history.sqlite")
+
+
+def test_a_locked_store_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "history.sqlite"
+    with (
+        open_store(f"sqlite:///{file}?timeout=0.1") as store,
+        closing(sqlite3.connect(file, isolation_level=None)) as other,
+    ):
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(SeatrialError, match="locked; another process holds it"):
+            store.save(a_run(1), Path())
+
+
+def test_a_read_only_store_can_be_read_but_not_written(tmp_path: Path) -> None:
+    with open_store(f"sqlite:///{tmp_path}/history.sqlite") as store:
+        store.save(a_run(1), Path())
+    with open_store(f"sqlite:///file:{tmp_path}/history.sqlite?mode=ro&uri=true") as store:
+        assert len(store.runs()) == 1
+        with pytest.raises(SeatrialError, match="cannot be saved: attempt to write a readonly database"):
+            store.save(a_run(2), Path())
+
+
+def test_a_store_in_memory_works() -> None:
+    with open_store("sqlite://") as store:
+        store.save(a_run(1), Path())
+        assert len(store.runs()) == 1
+
+
+def test_opening_a_current_store_does_not_import_alembic(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/history.sqlite"
+    open_store(url).close()
+    program = f"import sys, seatrial.history as h; h.open_store({url!r}).close(); sys.exit('alembic' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_importing_the_package_is_light() -> None:
+    program = "import sys, seatrial.history, seatrial.assess; sys.exit('sqlalchemy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_table_and_the_json_show_every_run() -> None:
+    from rich.console import Console
+
+    with open_store("sqlite://") as store:
+        store.save(a_run(1, verdict=Verdict.FAIL, reason="[red]node-2[/red] is slow"), Path("/runs/1"))
+        rows = store.runs()
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(history_table(rows))
+    assert "[red]node-2[/red] is slow" in console.export_text()
+    assert history_json(rows)[0]["started"] == "2026-11-03T01:30:00+00:00"
+
+
+# The schema
+
+
+def _at_revision(url: str, revision: str) -> None:
+    from seatrial.history.engine import _engine, parse_url
+    from seatrial.history.migrate import upgrade
+
+    engine = _engine(parse_url(url))
+    with engine.execution_options(writes=True).begin() as connection:
+        upgrade(connection, revision)
+    engine.dispose()
+
+
+def _differences(url: str) -> list[object]:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    from seatrial.history.engine import _engine, parse_url
+    from seatrial.history.schema import VERSION_TABLE, metadata
+
+    engine = _engine(parse_url(url))
+    with engine.begin() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
+        found = list(compare_metadata(context, metadata))
+    engine.dispose()
+    return found
+
+
+def test_the_migrations_end_where_the_code_expects() -> None:
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    from seatrial.history.schema import HEAD
+
+    config = Config()
+    config.set_main_option("script_location", "seatrial:migrations")
+    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+
+
+def test_the_migrated_schema_is_the_one_in_the_code(url: str) -> None:
+    open_store(url).close()
+    assert _differences(url) == []
+
+
+def test_an_older_store_is_upgraded_and_keeps_its_runs(url: str) -> None:
+    from sqlalchemy import insert
+
+    from seatrial.history import records
+    from seatrial.history.engine import _engine, parse_url
+    from seatrial.history.schema import runs
+
+    _at_revision(url, "0001")
+    engine = _engine(parse_url(url))
+    with engine.execution_options(writes=True).begin() as connection:
+        connection.execute(insert(runs), records.run(a_run(1), Path()))
+    engine.dispose()
+    assert _differences(url) != []
+    with open_store(url) as store:
+        assert [row.run_id for row in store.runs()] == ["run-001"]
+        store.pin("lab", [a_pin()])
+    assert _differences(url) == []
+
+
+def test_a_failed_upgrade_leaves_nothing_behind(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from alembic import op
+
+    monkeypatch.setattr(op, "create_index", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        open_store(url)
+    monkeypatch.undo()
+    with open_store(url) as store:
+        assert store.runs() == []
+
+
+def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/history.sqlite"
+    open_store(url).close()
+    with closing(sqlite3.connect(tmp_path / "history.sqlite")) as connection, connection:
+        connection.execute("UPDATE seatrial_version SET version_num = '9999'")
+    with pytest.raises(SeatrialError, match="newer seatrial"):
+        open_store(url)
