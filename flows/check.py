@@ -68,13 +68,14 @@ def check(cluster: str, suite: str = "quick", out: str | None = None, notify: bo
         finally:
             with trial.step("teardown"):
                 teardown(run.cluster, run.run_id)
-        with trial.step("compare"):
+        with trial.attempt("compare"):
             trial.checks = compare_task(trial.checks, run.cluster, store)
         previous = store.last_verdict(run.cluster.name, run.suite.name) if store else None
         with trial.step("record"):
-            written = record_task(trial.result(), run, store)
-        with trial.step("notify"):
-            notify_task(trial.result(), previous, written.get("report"), enabled=notify)
+            written = record_task(trial.result(), run, store, run.logs / "run.log")
+        if notify:
+            with trial.step("notify"):
+                notify_task(trial.result(), previous, written.get("report.html"))
     return _state(trial.result())
 
 
@@ -86,16 +87,16 @@ def _try_out(trial: Trial) -> None:
         trial.up(launch_task(trial.run))
     if trial.has_testbed("connectivity"):
         with trial.attempt("connectivity"):
-            connected = connectivity_task(trial.run, trial.testbed)
+            connected = connectivity_task(trial.run, trial.nodes_up)
             trial.add(connected.check)
             trial.testbed = connected.testbed
             trial.fingerprint |= connected.fingerprint
     if trial.run.suite.collectives and trial.has_testbed("collectives"):
         with trial.attempt("collectives"):
-            trial.add(collectives_task(trial.run, trial.testbed))
+            trial.add(collectives_task(trial.run, trial.nodes_up))
     if trial.run.suite.training and trial.has_testbed("training"):
         with trial.attempt("training"):
-            trial.add(training_task(trial.run, trial.testbed))
+            trial.add(training_task(trial.run, trial.nodes_up))
 
 
 def _run(cluster: Cluster, suite: str, out: str | None) -> Run:

@@ -11,6 +11,8 @@ from seatrial.verdict import Verdict
 
 # Best first: a person's word, then the cluster's own past, then what others published.
 _PREFERENCE = ("peers", "pinned", "history", "catalog")
+_DECISIVE = frozenset({"peers", "pinned"})
+_MILDEST_FIRST = (Verdict.PASS, Verdict.DEGRADED, Verdict.FAIL)
 _TIMES = frozenset({"us", "ms", "s"})
 # nccl-tests prints two decimals, so a healthy 8 bytes in 20 us reads 0.00 GB/s.
 _ROUNDS_TO_ZERO_BYTES = 4096
@@ -20,20 +22,27 @@ def judge(measurement: Measurement, baselines: Sequence[Baseline]) -> Judgement 
     """What `measurement` comes to; None where nothing is to be judged.
 
     A number without a better direction is only recorded, and so is the busbw of one rank, which is 0 by definition.
-    Sanity and physics come first, then the best baseline there is: pinned, history, catalog. Without any the number
-    passes by sanity only, and the reason says so.
+    Sanity and physics come first, then the best baseline there is: pinned, history, catalog. A young history is wide,
+    so it does not excuse what the catalog calls slow; a pin does. Without any baseline the number passes by sanity
+    only, and the reason says so.
     """
     if measurement.better is None or _is_single_rank(measurement):
         return None
     broken = _insane(measurement) or _impossible(measurement, baselines)
     if broken:
         return broken
-    best = min((b for b in baselines if b.source in _PREFERENCE), key=_preference, default=None)
-    return _against(measurement, best) if best else _by_sanity(measurement)
+    known = sorted((b for b in baselines if b.source in _PREFERENCE), key=_preference)
+    return _by_the_best(measurement, known) if known else _by_sanity(measurement)
 
 
 def _preference(baseline: Baseline) -> int:
     return _PREFERENCE.index(baseline.source)
+
+
+def _by_the_best(measurement: Measurement, known: Sequence[Baseline]) -> Judgement:
+    """The first baseline's judgement if it is decisive, else the harshest; of equals the first."""
+    asked = known[:1] if known[0].source in _DECISIVE else known
+    return max((_against(measurement, b) for b in asked), key=lambda j: _MILDEST_FIRST.index(j.verdict))
 
 
 def _is_single_rank(measurement: Measurement) -> bool:

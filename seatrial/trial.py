@@ -53,6 +53,13 @@ class Trial:
         self.testbed = testbed
         self.nodes = [node.to_dict() for node in testbed.nodes]
 
+    @property
+    def nodes_up(self) -> Testbed:
+        """The testbed of a run whose `launch` went well."""
+        if self.testbed is None:
+            raise LaunchError("no testbed is up")
+        return self.testbed
+
     def has_testbed(self, name: str) -> bool:
         """Whether step `name` can run; when it cannot, a check says why."""
         blocker = next((check for check in self.checks if check.verdict is Verdict.NOT_RUN), None)

@@ -164,6 +164,7 @@ def _read_json(testbed: Testbed, json_file: str, keep: Path) -> Sweep | None:
         text = run_command(head, f"cat {quoted} && rm -f {quoted}", timeout_s=60).output
         document = {key: value for key, value in json.loads(text).items() if key != "env"}
         clean = json.dumps(document, indent=1)
+        keep.parent.mkdir(parents=True, exist_ok=True)
         keep.write_text(clean)
         return parse_text(clean, json_file)[0]
     return None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from seatrial.measurement import Measurement, Subject
+from seatrial.measurement import ConditionValue, Measurement, Subject
 from seatrial.result import Check, Expected, Judgement, RunResult, Suspect, conclude, merge_suspects
 from seatrial.verdict import Verdict
 
@@ -144,11 +144,16 @@ def _sweep(
 ) -> list[Measurement]:
     found = []
     for size in sizes:
-        conditions = {"operation": operation, "message_bytes": size, "dtype": "float32", "ranks": ranks}
+        conditions: dict[str, ConditionValue] = {
+            "operation": operation,
+            "message_bytes": size,
+            "dtype": "float32",
+            "ranks": ranks,
+        }
         for placement, tilt in (("out_of_place", 1.0), ("in_place", 1.006)):
             busbw, time_us = _curve(peak * slow * tilt, base_us, _BUS_FACTOR[operation], size)
             samples = tuple(busbw * (1 + 0.004 * math.sin(7 * i + size)) for i in range(5))
-            at = {**conditions, "placement": placement}
+            at: dict[str, ConditionValue] = {**conditions, "placement": placement}
             found.append(Measurement("busbw", busbw, "GB/s", CLUSTER, at, samples))
             found.append(Measurement("latency", time_us, "us", CLUSTER, at, better="lower"))
     return found
@@ -223,7 +228,7 @@ def _h100_collectives() -> Check:
 
 def _training(steps: int, ranks: int, per_second: float) -> Check:
     loss = tuple(5.55 * math.exp(-n / (steps * 0.45)) + 1.32 + 0.05 * math.sin(3 * n) for n in range(steps))
-    at = {"ranks": ranks, "dtype": "float32"}
+    at: dict[str, ConditionValue] = {"ranks": ranks, "dtype": "float32"}
     drop = Measurement("loss_drop", 1 - loss[-1] / loss[0], "", CLUSTER, at)
     throughput = Measurement("throughput", per_second, "samples/s", CLUSTER, at)
     measured = (

@@ -21,7 +21,7 @@ _VARIABLES = {_INK: "--soft", _GRID: "--line", _BAD: "--fail", _WEAK: "--degrade
     colour: f"--series-{n}" for n, colour in enumerate(_SERIES, 1)
 }
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: it can be searched, copied and read aloud
     "text.parse_math": False,  # names come from outside; a "$" in one is no formula
     "axes.spines.top": False,
@@ -84,7 +84,8 @@ def _draw_expected(axes: "Axes", curve: Curve, colour: str) -> None:
     """Shade where points have both bounds, dash where only one; else the plateau's bound over the largest messages."""
     both = [(p.message_bytes, p.expected.low, p.expected.high) for p in curve.points if _both(p)]
     if len(both) > 1:
-        axes.fill_between(*_columns(both), color=colour, alpha=0.16, lw=0)
+        sizes, low_edge, high_edge = _columns(both)
+        axes.fill_between(sizes, low_edge, high_edge, color=colour, alpha=0.16, lw=0)
         return
     lows = [(p.message_bytes, p.expected.low) for p in curve.points if p.expected.low is not None]
     if len(lows) > 1:
@@ -121,10 +122,12 @@ def _size_axis(axes: "Axes", sizes: Sequence[int]) -> None:
 
 
 def _draw_loss(axes: "Axes", losses: Sequence[float]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     axes.set_title("loss by step", pad=8)
     axes.plot(range(1, len(losses) + 1), losses, color=_SERIES[0], lw=1.8)
     axes.margins(x=0.01)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
 
 
 def _svg(name: str, title: str, draw: Callable[["Axes"], None], height_in: float = 3.0) -> str:
@@ -150,8 +153,9 @@ def _inline(svg: str, name: str, title: str) -> str:
     for colour, variable in _VARIABLES.items():
         body = body.replace(colour, f"var({variable})")
     view_box = re.search(r'viewBox="[^"]*"', svg)
-    head = f'<svg {view_box[0] if view_box else ""} class="chart" role="img" aria-label="{escape(title)}"><title>{escape(title)}</title>'
-    return head + body[body.index(">") + 1 :]
+    label = escape(title)
+    frame = f'{view_box[0] if view_box else ""} class="chart" role="img" aria-label="{label}"'
+    return f"<svg {frame}><title>{label}</title>" + body[body.index(">") + 1 :]
 
 
 def _rounded(attribute: re.Match[str]) -> str:

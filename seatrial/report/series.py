@@ -34,7 +34,7 @@ class Curve:
 
     operation: str
     points: tuple[Point, ...]
-    plateau: Expected = Expected()
+    plateau: Expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +145,11 @@ def _one_placement(group: Sequence[Reading]) -> Mapping[int, Reading]:
 
 
 def _points(group: Sequence[Reading]) -> tuple[Point, ...]:
-    return tuple(
-        Point(
-            size,
-            r.measurement.value,
-            r.judgement.expected if r.judgement else Expected(),
-            r.judgement and r.judgement.verdict,
-        )
-        for size, r in _one_placement(group).items()
-        if size > 0
-    )
+    return tuple(_point(size, reading) for size, reading in _one_placement(group).items() if size > 0)
+
+
+def _point(message_bytes: int, reading: Reading) -> Point:
+    value, judgement = reading.measurement.value, reading.judgement
+    if judgement is None:
+        return Point(message_bytes, value, Expected(), None)
+    return Point(message_bytes, value, judgement.expected, judgement.verdict)

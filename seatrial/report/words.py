@@ -21,7 +21,7 @@ MEANINGS = {
     Verdict.PASS: "measured, and within what is expected",
     Verdict.DEGRADED: "slower than expected, but above the floor",
     Verdict.FAIL: "below the floor, or the cluster broke the test",
-    Verdict.CORRUPT: "wrong numbers: results differ from what they must be, the loss is not a number, or ranks disagree",
+    Verdict.CORRUPT: "wrong numbers: results are not what they must be, the loss is not a number, or ranks disagree",
     Verdict.INCONCLUSIVE: "could not be measured; the reason says why, and it is never counted as a pass",
     Verdict.NOT_RUN: "a prerequisite is missing; the reason says which",
 }

@@ -1,7 +1,9 @@
 """What the step `collectives` makes of what mpirun prints; mpirun itself is a function here."""
 
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from seatrial.errors import RemoteError
 from seatrial.mpi import MpiResult
 from seatrial.result import Check
 from seatrial.run import Run
+from seatrial.ssh import CommandResult
 from seatrial.suite import Suite, load_suite
 from seatrial.testbed import Node, Testbed, dial_tcp
 from seatrial.verdict import Verdict
@@ -33,7 +36,9 @@ ROW = "{size:12d}  {count:12d}     float     sum      -1  {time:7.2f}  {alg:6.2f
 FOOTER = "# Out of bounds values : {bad} {word}\n# Avg bus bandwidth    : 1.5\n#\n# Collective test concluded: all_reduce_perf\n#"
 
 
-def table(ranks: int = 4, sizes: Sequence[int] = (4096, 16384, 65536), wrong: int = 0, footer: bool = True) -> list[str]:
+def table(
+    ranks: int = 4, sizes: Sequence[int] = (4096, 16384, 65536), wrong: int = 0, footer: bool = True
+) -> list[str]:
     """What a sweep prints: 1 GB/s algbw at every size, `wrong` elements at the last."""
     lines = HEADER.format(operation="all_reduce").splitlines()
     lines += [f"#  Rank {i:2d} Group  0 Pid {100 + i:6d} on node-{i} device  0 [] CPU" for i in range(ranks)]
@@ -49,8 +54,10 @@ def result(lines: Sequence[str], status: int | None = 0, **more: Any) -> MpiResu
     return MpiResult(status, tuple(lines), 1.0, **more)
 
 
-def testbed(nodes: int = 4, gpus: int = 0) -> Testbed:
-    made = tuple(Node(f"node-{i}", f"10.0.0.{i + 1}", 222, max(1, gpus), "ssh-ed25519 AAAA", gpus) for i in range(nodes))
+def make_testbed(nodes: int = 4, gpus: int = 0) -> Testbed:
+    made = tuple(
+        Node(f"node-{i}", f"10.0.0.{i + 1}", 222, max(1, gpus), "ssh-ed25519 AAAA", gpus) for i in range(nodes)
+    )
     return Testbed("run-1", made, "root", Path("key"), dial_tcp, "/w", network="10.0.0.0/24")
 
 
@@ -89,7 +96,7 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Chec
     def run(played: MpiResult | Answer, bed: Testbed | None = None, **asked: Any) -> Check:
         fake = FakeMpirun(played if callable(played) else lambda operation: played)
         monkeypatch.setattr(step, "mpirun", fake)
-        done = step.collectives(make_run(tmp_path, **asked), bed or testbed())
+        done = step.collectives(make_run(tmp_path, **asked), bed or make_testbed())
         assert done is not None
         return done
 
@@ -99,7 +106,9 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Chec
 def test_clean_sweep_passes_and_is_measured(check: Callable[..., Check]) -> None:
     done = check(result(table()))
     assert (done.name, done.verdict) == ("collectives", Verdict.PASS)
-    by_metric = {(m.metric, m.conditions.get("message_bytes"), m.conditions.get("placement")): m for m in done.measurements}
+    by_metric = {
+        (m.metric, m.conditions.get("message_bytes"), m.conditions.get("placement")): m for m in done.measurements
+    }
     assert by_metric["busbw", 65536, "in_place"].value == pytest.approx(1.5, rel=0.01)
     assert by_metric["busbw_plateau", None, None].samples == pytest.approx((1.5, 1.5, 1.5), rel=0.01)
     latency = by_metric["latency", 4096, None]
@@ -128,7 +137,9 @@ def test_fewer_ranks_are_named_before_any_number(check: Callable[..., Check]) ->
 
 
 def test_build_without_mpi_is_not_a_result(check: Callable[..., Check]) -> None:
-    copies = [line.replace("Pid    100 on node-0", f"Pid {200 + i} on node-{i}") for i in range(4) for line in table(ranks=1)]
+    copies = [
+        line.replace("Pid    100 on node-0", f"Pid {200 + i} on node-{i}") for i in range(4) for line in table(ranks=1)
+    ]
     done = check(result(copies))
     assert done.verdict is Verdict.FAIL
     assert "1 of 4 ranks" in done.reason
@@ -152,7 +163,11 @@ NO_TORCH = "node-3: cannot start: torch is missing for /usr/bin/python3: No modu
 @pytest.mark.parametrize(
     ("played", "verdict", "words"),
     [
-        (result([*table(footer=False), LOST, *DIED], 137), Verdict.FAIL, "killed by a signal (9 (Killed)) on node-2 (rank 2)"),
+        (
+            result([*table(footer=False), LOST, *DIED], 137),
+            Verdict.FAIL,
+            "killed by a signal (9 (Killed)) on node-2 (rank 2)",
+        ),
         (result([*table(footer=False), LOST], 1), Verdict.FAIL, "rank 1 on node-1: RuntimeError"),
         (result(table(footer=False), None, timed_out=True), Verdict.FAIL, "no end within 1 s (after 3 sizes)"),
         (result([], None, timed_out=True), Verdict.INCONCLUSIVE, "the ranks never met"),
@@ -195,19 +210,19 @@ def test_nothing_is_tried_once_the_fabric_is_gone(check: Callable[..., Check]) -
 
 
 def test_one_node_left_is_not_run(check: Callable[..., Check]) -> None:
-    done = check(result(table()), testbed(1))
+    done = check(result(table()), make_testbed(1))
     assert (done.verdict, done.reason) == (Verdict.NOT_RUN, "needs at least two nodes, 1 left")
 
 
 def test_a_cluster_of_one_node_with_gpus_is_swept(check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step, "_writes_json", lambda bed, operation: False)
-    assert check(result(table()), testbed(1, gpus=4), nodes=1).verdict is Verdict.PASS
+    assert check(result(table()), make_testbed(1, gpus=4), nodes=1).verdict is Verdict.PASS
 
 
 def test_a_suite_without_collectives_has_no_check(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     quiet = Run(run.run_id, run.cluster, run.suite.model_copy(update={"collectives": None}), tmp_path)
-    assert step.collectives(quiet, testbed()) is None
+    assert step.collectives(quiet, make_testbed()) is None
 
 
 def test_gpus_get_nccl_tests_and_cpus_the_probe(tmp_path: Path) -> None:
@@ -216,7 +231,7 @@ def test_gpus_get_nccl_tests_and_cpus_the_probe(tmp_path: Path) -> None:
     assert wanted is not None
     nccl = step.nccl_argv(wanted, "all_gather", "/w/x.json")
     assert " ".join(nccl) == "all_gather_perf -b 1048576 -e 1073741824 -f 4 -g 1 -w 5 -n 20 -d float -J /w/x.json"
-    gloo = step.gloo_argv(run, testbed(), wanted, "all_gather")
+    gloo = step.gloo_argv(run, make_testbed(), wanted, "all_gather")
     assert gloo[:4] == ["python3", "/w/collective.py", "--operation", "all_gather"]
     assert gloo[gloo.index("--master-addr") + 1] == "10.0.0.1"
     assert 20_000 <= int(gloo[gloo.index("--master-port") + 1]) < 30_000
@@ -231,16 +246,24 @@ def test_rows_are_said_as_they_arrive(check: Callable[..., Check], caplog: pytes
     assert "2 wrong" in rows[-1].getMessage()
 
 
-def test_json_without_its_environment(check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_json_without_its_environment(
+    check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     exact = {"time": 65.536, "alg_bw": 1.0, "bus_bw": 1.5, "nwrong": 0}
     rows = [
         {"size": 65536 << i, "count": 16384 << i, "type": "float", "redop": "sum", "root": "-1", "out_of_place": exact}
         for i in range(4)
     ]
     bounds = {"count": 0, "okay": "true"}
-    document = {"version": 1, "args": ["all_reduce_perf"], "env": ["TOKEN=secret"], "results": rows, "out_of_bounds": bounds}
-    commands = fake_head(monkeypatch, {"--help": "[-J,--output_file <file>]", "cat": __import__("json").dumps(document)})
-    done = check(result(table()), testbed(4, gpus=1))
+    document = {
+        "version": 1,
+        "args": ["all_reduce_perf"],
+        "env": ["TOKEN=secret"],
+        "results": rows,
+        "out_of_bounds": bounds,
+    }
+    commands = fake_head(monkeypatch, {"--help": "[-J,--output_file <file>]", "cat": json.dumps(document)})
+    done = check(result(table()), make_testbed(4, gpus=1))
     assert any("all_reduce_perf --help" in command for command in commands)
     assert len([m for m in done.measurements if m.metric == "busbw"]) == 4
     kept = (tmp_path / "logs" / "all_reduce.json").read_text()
@@ -250,10 +273,6 @@ def test_json_without_its_environment(check: Callable[..., Check], monkeypatch: 
 
 def fake_head(monkeypatch: pytest.MonkeyPatch, answers: Mapping[str, str]) -> list[str]:
     """A head node that answers commands by the first word of `answers` found in them."""
-    from contextlib import nullcontext
-
-    from seatrial.ssh import CommandResult
-
     commands: list[str] = []
 
     def run_command(head: object, command: str, **options: Any) -> CommandResult:

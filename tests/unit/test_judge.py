@@ -94,6 +94,16 @@ def test_the_best_source_wins_whatever_the_order() -> None:
     )
 
 
+def test_a_wide_history_does_not_excuse_what_the_catalog_calls_slow_but_a_pin_does() -> None:
+    wide = history(plateau(480), [480.0, 481.0, 482.0])
+    catalog = Baseline("catalog", 482.0, 431.0, None, 241.0, 1, "the 482 GB/s that was published")
+    pin = Baseline("pinned", 300.0, 270.0, None, 135.0, 1, "the 300 GB/s that ann pinned")
+    assert verdict(plateau(300), wide) is Verdict.PASS
+    assert judged(plateau(300), [*wide, catalog]).source == "catalog"
+    assert verdict(plateau(300), [*wide, catalog]) is Verdict.DEGRADED
+    assert verdict(plateau(300), [*wide, catalog, pin]) is Verdict.PASS
+
+
 def test_without_a_baseline_it_passes_by_sanity_only_and_says_so() -> None:
     result = judged(plateau(0.5), [])
     assert (result.verdict, result.source) == (Verdict.PASS, "sanity")

@@ -1,0 +1,181 @@
+"""What the step `training` makes of what the probe prints; mpirun itself is a function here."""
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.cluster import Cluster
+from seatrial.errors import RemoteError
+from seatrial.lesson import node_of, read_event
+from seatrial.mpi import MpiResult
+from seatrial.result import Check
+from seatrial.run import Run
+from seatrial.suite import load_suite
+from seatrial.testbed import Node, Testbed, dial_tcp
+from seatrial.verdict import Verdict
+from tasks import training as step
+
+
+def make_testbed(nodes: int = 4, slots: int = 1) -> Testbed:
+    made = tuple(Node(f"node-{i}", f"10.0.0.{i + 1}", 222, slots, "ssh-ed25519 AAAA") for i in range(nodes))
+    return Testbed("run-1", made, "root", Path("key"), dial_tcp, "/w", network="10.0.0.0/24")
+
+
+def rank(i: int, **changes: Any) -> dict[str, Any]:
+    same = {"rank": i, "host": f"node-{i}", "checksum": "ab" * 32, "finite": True}
+    return {**same, "step_time_ms_median": 10.0 + i, "compute_ms_median": 4.0, **changes}
+
+
+def printed(losses: Sequence[float | None] = (4.0, 3.0, 2.0, 1.0), **changes: Any) -> list[str]:
+    """What the probe prints: one line per step, then the summary."""
+    steps = [{"event": "step", "step": i, "loss": loss, "step_time_ms": 10.0} for i, loss in enumerate(losses)]
+    summary = {"event": "summary", "first_loss": losses[0], "last_loss": losses[-1], "throughput_samples_s": 800.0}
+    summary |= {"step_time_ms": [9.0, 10.0, 30.0], "ranks": [rank(i) for i in range(4)], **changes}
+    return [json.dumps(event) for event in [*steps, summary]]
+
+
+def result(lines: Sequence[str], status: int | None = 0, **more: Any) -> MpiResult:
+    return MpiResult(status, tuple(lines), 1.0, **more)
+
+
+@pytest.fixture
+def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Check]:
+    """Runs the step on an mpirun that prints `played`."""
+
+    def run(played: MpiResult, bed: Testbed | None = None) -> Check:
+        def fake_mpirun(testbed: Testbed, argv: Sequence[str], **options: Any) -> MpiResult:
+            for line in played.lines:
+                options["on_line"](line)
+            return played
+
+        monkeypatch.setattr(step, "mpirun", fake_mpirun)
+        done = step.training(make_run(tmp_path), bed or make_testbed())
+        assert done is not None
+        return done
+
+    return run
+
+
+def make_run(tmp_path: Path) -> Run:
+    cluster = Cluster.model_validate({"name": "lab", "nodes": 4, "platform": {"kind": "local"}})
+    return Run("run-1", cluster, load_suite("quick"), tmp_path)
+
+
+def test_a_run_that_learns_passes_and_is_measured(check: Callable[..., Check]) -> None:
+    done = check(result(printed()))
+    assert done.verdict is Verdict.PASS
+    assert done.reason == "the loss fell by 75% in 4 steps of 10 ms, and all 4 ranks end with the same parameters"
+    found = {(m.metric, m.subject.kind, m.subject.name): m for m in done.measurements}
+    assert found["loss", "cluster", "lab"].better is None
+    assert found["loss", "cluster", "lab"].samples == (4.0, 3.0, 2.0, 1.0)
+    assert found["loss_drop", "cluster", "lab"].value == pytest.approx(0.75)
+    assert found["throughput", "cluster", "lab"].unit == "samples/s"
+    assert (found["step_time", "cluster", "lab"].value, found["step_time", "cluster", "lab"].better) == (10.0, "lower")
+    assert found["step_time", "node", "node-3"].value == 13.0
+    assert found["compute_time", "node", "node-0"].better is None  # CPUs that compete
+
+
+@pytest.mark.parametrize(
+    ("lines", "status", "verdict", "words", "blamed"),
+    [
+        (printed((4.0, 3.9, 3.8, 3.7)), 0, Verdict.FAIL, "8% off, expected at least 10%", []),
+        (printed((1.0, 2.0)), 0, Verdict.FAIL, "the loss went from 1 to 2", []),
+        (printed(ranks=[rank(i) for i in range(3)]), 0, Verdict.FAIL, "3 of 4 ranks took part", []),
+        (
+            printed(ranks=[rank(0), rank(1), rank(2, checksum="cd" * 32), rank(3)]),
+            7,
+            Verdict.CORRUPT,
+            "different parameters: rank 2 on node-2",
+            ["node-2"],
+        ),
+        (
+            printed(ranks=[rank(i, checksum=f"{i % 2}" * 64) for i in range(4)]),
+            7,
+            Verdict.CORRUPT,
+            "no majority agrees",
+            [],
+        ),
+        (
+            printed((4.0, 3.0, None), last_loss=None, ranks=[rank(0), rank(1, finite=False), rank(2), rank(3)]),
+            7,
+            Verdict.CORRUPT,
+            "in the loss of step 2, first on rank 1 (node-1)",
+            ["node-1"],
+        ),
+        (
+            printed((4.0, None), last_loss=None, ranks=[rank(i, finite=False) for i in range(4)]),
+            7,
+            Verdict.CORRUPT,
+            "NaN or infinity in the loss of step 1",
+            [],
+        ),
+        (printed()[:3], 1, Verdict.FAIL, "exit status is 1", []),
+        (printed(), 139, Verdict.FAIL, "exit status is 139", []),
+        (["node-1: cannot start: torch is missing for python3: No module"], 3, Verdict.NOT_RUN, "torch is missing", []),
+        (
+            ["training probe: node-3 rank 3: RuntimeError: Connection closed by peer"],
+            1,
+            Verdict.FAIL,
+            "rank 3 on node-3: RuntimeError: Connection closed by peer",
+            [],
+        ),
+        (['{"event": "step", "step": 0, '], 0, Verdict.INCONCLUSIVE, "the output ends early", []),
+    ],
+)
+def test_what_went_wrong_is_said(
+    check: Callable[..., Check], lines: list[str], status: int, verdict: Verdict, words: str, blamed: list[str]
+) -> None:
+    done = check(result(lines, status))
+    assert (done.verdict, words in done.reason) == (verdict, True), done.reason
+    assert [suspect.name for suspect in done.suspects] == blamed
+
+
+def test_a_run_that_hangs_after_its_steps_fails(check: Callable[..., Check]) -> None:
+    done = check(result(printed()[:2], None, timed_out=True))
+    assert (done.verdict, done.reason) == (Verdict.FAIL, "no end within 1 s")
+
+
+def test_a_summary_counts_where_mpirun_had_to_be_ended(check: Callable[..., Check]) -> None:
+    assert check(result(printed(), None, reaped=True)).verdict is Verdict.PASS
+
+
+def test_a_head_that_is_gone_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def gone(testbed: Testbed, argv: Sequence[str], **options: Any) -> MpiResult:
+        raise RemoteError("node-0 (10.0.0.1 port 222): connection refused")
+
+    monkeypatch.setattr(step, "mpirun", gone)
+    done = step.training(make_run(tmp_path), make_testbed())
+    assert done is not None
+    assert (done.verdict, "connection refused" in done.reason) == (Verdict.FAIL, True)
+
+
+def test_one_node_left_is_not_run(check: Callable[..., Check]) -> None:
+    assert check(result(printed()), make_testbed(1)).verdict is Verdict.NOT_RUN
+
+
+def test_ranks_without_a_known_host_name_are_placed_by_slots() -> None:
+    bed = make_testbed(nodes=2, slots=4)
+    assert [node_of(i, "pod-abc", bed) for i in (0, 3, 4, 7, 8)] == ["node-0", "node-0", "node-1", "node-1", "pod-abc"]
+    assert node_of(0, "node-1", bed) == "node-1"
+
+
+@pytest.mark.parametrize("line", ["", "plain text", '{"event": ', '[1,0]<stdout>: {"event" 1}', '{"other": 1}'])
+def test_other_lines_are_no_events(line: str) -> None:
+    assert read_event(line) is None
+
+
+def test_events_are_found_behind_a_prefix() -> None:
+    assert read_event('[1,0]<stdout>:{"event": "step", "step": 3}') == {"event": "step", "step": 3}
+
+
+def test_progress_is_said(check: Callable[..., Check], caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "seatrial.training"):
+        check(result(printed()))
+    assert [record.getMessage() for record in caplog.records] == [
+        "step   0  loss 4.0000  10 ms",
+        "step   2  loss 2.0000  10 ms",
+    ]
