@@ -4,13 +4,12 @@ Prefect would start one itself, but only after it was imported, and it would out
 beside the imports it is up when the flow needs it; the kernel ends it when the run's process dies.
 """
 
+import atexit
 import os
 import socket
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 _QUIET = {
@@ -28,29 +27,22 @@ uvicorn.run("prefect.server.api.server:create_app", factory=True, fd=int(sys.arg
 """
 
 
-@contextmanager
-def prefect_server(log_path: Path) -> Iterator[None]:
-    """Make sure that Prefect, imported inside, has a server: the configured one, else a temporary one.
+def provide_prefect_server(log_path: Path) -> None:
+    """Make sure that Prefect, imported after this, has a server: the configured one, else a temporary one.
 
-    The temporary server keeps its runs in Prefect's usual database, so `seatrial serve` shows them later.
+    The temporary server keeps its runs in Prefect's usual database, so a lasting server shows them later. It is
+    stopped when this process exits, after Prefect has sent what it still holds.
     """
     for key, value in _QUIET.items():
         os.environ.setdefault(key, value)
     if configured_api_url():
-        yield
         return
     with socket.socket() as listener, log_path.open("ab") as log:
         # Connections queue here until the server is up, so nobody has to ask whether it is.
         listener.bind(("127.0.0.1", 0))
         listener.listen(128)
         os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
-        server = _start(listener.fileno(), log.fileno())
-        listener.close()
-        try:
-            yield
-        finally:
-            _stop(server)
-            del os.environ["PREFECT_API_URL"]
+        atexit.register(_stop, _start(listener.fileno(), log.fileno()))
 
 
 def configured_api_url() -> str | None:

@@ -66,7 +66,7 @@ def parse(
     as_json: AsJson = False,
 ) -> None:
     """Read nccl-tests output of any version, with any prefix, as tidy rows."""
-    from seatrial.nccl import file_outcome, parse_file, parse_lines, render_table
+    from seatrial.nccl import file_outcome, parse_file, parse_lines, render
 
     by_log = {
         log: parse_lines(sys.stdin, source="standard input") if log == "-" else parse_file(Path(log)) for log in logs
@@ -75,7 +75,7 @@ def parse(
         _print_json([sweep.to_dict() for sweeps in by_log.values() for sweep in sweeps])
     else:
         for log, sweeps in by_log.items():
-            print(f"{log}\n{render_table(sweeps)}\n")
+            print(f"{log}\n{render(sweeps)}")
     raise typer.Exit(max(0 if file_outcome(sweeps) == "ok" else 1 for sweeps in by_log.values()))
 
 
@@ -109,16 +109,16 @@ def history(
 ) -> None:
     """List earlier runs and what they came to."""
     from seatrial.history import open_store
-    from seatrial.history.view import rows_as_dicts, runs_table
+    from seatrial.history_view import history_json, history_table
 
     with open_store() as store:
         rows = store.runs(cluster, limit)
     if as_json:
-        _print_json(rows_as_dicts(rows))
+        _print_json(history_json(rows))
     else:
         from rich.console import Console
 
-        Console().print(runs_table(rows))
+        Console().print(history_table(rows))
 
 
 @app.command()

@@ -8,20 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from flows.by_hand import by_hand
 from seatrial.cluster import load_cluster
 from seatrial.errors import InputError
 from seatrial.platforms import platform_for
 from seatrial.progress import TerminalHandler
+from seatrial.result import RunResult
 from seatrial.suite import load_suite
-
-if TYPE_CHECKING:
-    from seatrial.result import RunResult
-
-INTERRUPTED, TERMINATED, INCONCLUSIVE = 130, 143, 3
 
 
 def run_by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool, as_json: bool, verbose: bool) -> int:
@@ -34,10 +30,12 @@ def run_by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool, as
     _check_folder(out)
     with _progress(verbose) as console, TemporaryDirectory(prefix="seatrial-") as temporary:
         console.print(f"[bold]seatrial[/] {cluster} · {suite}", highlight=False)
-        status, result = _run_flow(cluster, suite, out, notify, Path(temporary) / "prefect-server.log", console)
-    if result:
-        _show(result, as_json)
-    return status
+        outcome = by_hand(cluster, suite, out, notify=notify, server_log=Path(temporary) / "prefect-server.log")
+        if not isinstance(outcome, RunResult):
+            console.print(outcome.reason, markup=False, highlight=False)
+            return outcome.exit_status
+    _show(outcome, as_json)
+    return outcome.verdict.exit_status
 
 
 def _check_folder(out: Path | None) -> None:
@@ -67,32 +65,7 @@ def _progress(verbose: bool) -> Iterator[Console]:
         logger.removeHandler(handler)
 
 
-def _run_flow(
-    cluster: Path, suite: str, out: Path | None, notify: bool, server_log: Path, console: Console
-) -> tuple[int, "RunResult | None"]:
-    from flows.server import prefect_server
-
-    with prefect_server(server_log):
-        from prefect.exceptions import TerminationSignal
-
-        from flows.check import check
-
-        try:
-            state = check(str(cluster), suite, str(out) if out else None, notify, return_state=True)
-        except KeyboardInterrupt:
-            console.print("interrupted; everything is taken down")
-            return INTERRUPTED, None
-        except TerminationSignal:
-            console.print("terminated; everything is taken down")
-            return TERMINATED, None
-        result: Any = state.result(raise_on_failure=False)
-    if isinstance(result, BaseException):
-        console.print(f"the run did not end in a verdict: {result}", style="red", markup=False)
-        return INCONCLUSIVE, None
-    return result.verdict.exit_status, result
-
-
-def _show(result: "RunResult", as_json: bool) -> None:
+def _show(result: RunResult, as_json: bool) -> None:
     """The summary; with `as_json` it goes to standard error and run.json alone to standard output."""
     from seatrial.report.terminal import closing_line, summary
 

@@ -43,7 +43,9 @@ class TerminalHandler(logging.Handler):
         name = getattr(record, "step", None)
         seconds = getattr(record, "seconds", None)
         if name is None:
-            self._console.print(f"    {record.getMessage()}", style=_LEVEL_STYLES.get(record.levelno, ""), **_VERBATIM)
+            style = _LEVEL_STYLES.get(record.levelno, "")
+            text = f"    {record.getMessage()}"
+            self._console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
         elif seconds is None:
             self._begin(name)
         else:
@@ -63,9 +65,6 @@ class TerminalHandler(logging.Handler):
         if self._status:
             self._status.stop()
             self._status = None
-
-
-_VERBATIM = {"markup": False, "highlight": False, "soft_wrap": True}
 
 
 @contextmanager

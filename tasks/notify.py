@@ -1,25 +1,26 @@
 """Step `notify`: tell Slack what the run came to. Nothing that goes wrong here ever changes a run's verdict."""
 
-import ipaddress
 import logging
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from pydantic import SecretStr
 
 from seatrial.report.slack import Block, blocks, recovered
-from seatrial.report.words import label, plain
+from seatrial.report.slack_settings import HOW_TO, SlackSettings, secret
+from seatrial.report.words import label
 from seatrial.result import RunResult
 from seatrial.verdict import Verdict
 
 if TYPE_CHECKING:
     from slack_sdk import WebClient
+    from slack_sdk.errors import SlackApiError
     from slack_sdk.http_retry.handler import RetryHandler
 
 log = logging.getLogger("seatrial.notify")
@@ -28,10 +29,9 @@ TIMEOUT_S = 10
 MAX_WAIT_S = 30  # the longest Retry-After that is waited for
 MAX_RETRIES = 2
 
-HOW_TO = "set SEATRIAL_SLACK_TOKEN and SEATRIAL_SLACK_CHANNEL, or SEATRIAL_SLACK_WEBHOOK"
-
 # What to do about Slack's error codes: https://docs.slack.dev/reference/methods/chat.postMessage#errors
 _TOKEN = "check SEATRIAL_SLACK_TOKEN"
+_STATUS = "see https://slack-status.com and run again"
 _NEXT_STEPS = {
     **dict.fromkeys(("invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive"), _TOKEN),
     "channel_not_found": "check SEATRIAL_SLACK_CHANNEL; a private channel needs the app invited",
@@ -42,57 +42,6 @@ _NEXT_STEPS = {
     **dict.fromkeys(("no_service", "no_service_id", "no_team", "invalid_token"), "make a new SEATRIAL_SLACK_WEBHOOK"),
     "channel_is_archived": "make a new SEATRIAL_SLACK_WEBHOOK for another channel",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class SlackSettings:
-    """Where to send: a bot token with a channel, or an incoming webhook. Secrets never show in repr or text."""
-
-    token: SecretStr | None = None
-    channel: str | None = None
-    webhook: SecretStr | None = None
-    api_url: str | None = None
-
-    @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None) -> Self | None:
-        """SEATRIAL_SLACK_TOKEN, _CHANNEL, _WEBHOOK and _API_URL; None when neither token nor webhook is set."""
-        env = os.environ if environ is None else environ
-        found = cls(
-            token=_secret(env.get("SEATRIAL_SLACK_TOKEN")),
-            channel=env.get("SEATRIAL_SLACK_CHANNEL", "").strip() or None,
-            webhook=_secret(env.get("SEATRIAL_SLACK_WEBHOOK")),
-            api_url=env.get("SEATRIAL_SLACK_API_URL", "").strip() or None,
-        )
-        return found if found.token or found.webhook else None
-
-    def problem(self) -> str | None:
-        """What keeps these settings from working, if anything; never quotes a secret."""
-        if self.webhook is None and (self.token is None or self.channel is None):
-            missing = "SEATRIAL_SLACK_TOKEN" if self.token is None else "SEATRIAL_SLACK_CHANNEL"
-            return f"{missing} is not set; {HOW_TO}"
-        if self._by_token and not _safe(self.api_url or "https://slack.com"):
-            return "SEATRIAL_SLACK_API_URL must start with https:// (http:// only to this machine)"
-        if not self._by_token and self.webhook and not _safe(self.webhook.get_secret_value()):
-            return "SEATRIAL_SLACK_WEBHOOK must start with https:// (http:// only to this machine)"
-        return None
-
-    @property
-    def _by_token(self) -> bool:
-        return self.token is not None and self.channel is not None
-
-    def scrub(self, text: str) -> str:
-        """`text` on one line, without the secrets, wherever it came from."""
-        for secret in (self.token, self.webhook):
-            if secret and secret.get_secret_value():
-                text = text.replace(secret.get_secret_value(), "***")
-        return plain(text)[:300]
-
-    def send(self, text: str, found: list[Block], report: Path | None) -> str:
-        """Send the message; by token where both ways are set, as only that can attach the report."""
-        if self.token is not None and self.channel is not None:
-            return _post(self.token, self.channel, self.api_url, _Message(text, found, report))
-        assert self.webhook is not None
-        return _post_to_webhook(self.webhook, text, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +76,17 @@ def notify(
     report = str(report_path) if report_path else None
     text, found = blocks(result, previous, report)
     try:
-        return settings.send(text, found, _file(report))
+        return _send(settings, _Message(text, found, _file(report)))
     except Exception as error:
         return settings.scrub(f"failed: {_explain(error)}")
+
+
+def _send(settings: SlackSettings, message: _Message) -> str:
+    """By token where both ways are set, as only that can attach the report."""
+    if settings.token is not None and settings.channel is not None:
+        return _post(settings.token, settings.channel, settings.api_url, message)
+    assert settings.webhook is not None  # settings.problem() has said so
+    return _post_to_webhook(settings.webhook, message)
 
 
 def _post(token: SecretStr, channel: str, api_url: str | None, message: _Message) -> str:
@@ -170,17 +127,15 @@ def _attach(client: "WebClient", report: Path, channel_id: str, thread: str) -> 
     return None
 
 
-def _post_to_webhook(webhook: SecretStr, text: str, found: list[Block]) -> str:
+def _post_to_webhook(webhook: SecretStr, message: _Message) -> str:
     from slack_sdk import WebhookClient
 
     client = WebhookClient(
         webhook.get_secret_value(), timeout=TIMEOUT_S, logger=_mute(), retry_handlers=_retry_handlers()
     )
-    answer = client.send(text=text, blocks=found, unfurl_links=False)
+    answer = client.send(text=message.text, blocks=message.blocks, unfurl_links=False)
     if answer.status_code != 200:
-        raise _Refused(
-            "ratelimited" if answer.status_code == 429 else f"{answer.body}".strip() or f"{answer.status_code}"
-        )
+        raise _Refused(_word(answer.body, answer.status_code))
     return "sent to the webhook's channel"
 
 
@@ -214,27 +169,29 @@ def _mute() -> logging.Logger:
     return logger
 
 
-def _code(error: Any) -> str:
-    """The error code of a SlackApiError, whose response is a mapping or, from a proxy's page, anything."""
-    response = error.response
-    if getattr(response, "status_code", 200) == 429:
+def _code(error: "SlackApiError") -> str:
+    """The error code of what the Web API answered; `response` is a mapping, or text where it was no JSON."""
+    response: Any = error.response
+    said = response.get("error") if hasattr(response, "get") else None
+    return _word(said, getattr(response, "status_code", None))
+
+
+def _word(said: object, status: int | None) -> str:
+    """Slack's word for an error, such as invalid_auth; the HTTP status where a page or a proxy answered instead."""
+    if status == 429:
         return "ratelimited"
-    try:
-        return str(response["error"] or "an answer without a reason")
-    except (KeyError, TypeError, ValueError):
-        return f"HTTP {getattr(response, 'status_code', '?')}"
+    return said if isinstance(said, str) and re.fullmatch(r"[a-z][a-z0-9_]{1,60}", said) else f"HTTP {status}"
 
 
 def _explain(error: Exception) -> str:
     if isinstance(error, _Refused):
-        code = plain(error.code)[:120]
-        step = _NEXT_STEPS.get(code)
-        return f"Slack says {code}; {step}" if step else f"Slack says {code}"
+        step = _NEXT_STEPS.get(error.code, _STATUS if error.code.startswith("HTTP 5") else "")
+        return f"Slack says {error.code}; {step}" if step else f"Slack says {error.code}"
     return _network(error)
 
 
 def _network(error: Exception) -> str:
-    """Slack could not be reached, or not understood; says which, without an exception's own words where they are ours."""
+    """Slack could not be reached, or was not understood."""
     reason = getattr(error, "reason", error)
     if isinstance(reason, TimeoutError):
         return f"Slack did not answer within {TIMEOUT_S} s; check the network or proxy of this host"
@@ -253,31 +210,8 @@ def _base_url(api_url: str | None) -> str:
     return f"{(api_url or 'https://slack.com/api').rstrip('/')}/"
 
 
-def _safe(url: str) -> bool:
-    """Whether secrets may be sent there: encrypted, or not leaving this machine."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-    except ValueError:
-        return False
-    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and _loopback(host)))
-
-
-def _loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def _file(path: str | None) -> Path | None:
     return Path(path) if path and Path(path).is_file() else None
-
-
-def _secret(value: str | None) -> SecretStr | None:
-    return SecretStr(value.strip()) if value and value.strip() else None
 
 
 def _with_blocks(settings: SlackSettings | None) -> SlackSettings | None:
@@ -301,7 +235,7 @@ def _block(name: str) -> SecretStr | None:
     except Exception as error:
         log.debug("no Secret block %s (%s)", name, type(error).__name__)
         return None
-    return _secret(str(value))
+    return secret(str(value))
 
 
 @task(name="notify", cache_policy=NO_CACHE)

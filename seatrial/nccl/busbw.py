@@ -78,10 +78,11 @@ def infer_ranks(collective: str, rows: Iterable[Row]) -> int | None:
 
 def agrees(collective: str, ranks: int, rows: Iterable[Row]) -> bool:
     """Whether `ranks` explains the printed busbw/algbw pairs (True where no row tells)."""
-    interval = ratio_interval(rows)
-    if interval is None:
-        return True
-    return interval[0] - 1e-6 <= busbw_factor(collective, ranks) <= interval[1] + 1e-6
+    factor = busbw_factor(collective, ranks)
+    return all(
+        abs(busbw - algbw * factor) <= _half_step(busbw) + factor * _half_step(algbw)
+        for algbw, busbw in _printed_pairs(rows)
+    )
 
 
 def _ranks_at(part: float) -> float:

@@ -13,8 +13,11 @@ _MAX_FINDINGS = 64
 _MAX_BOX = 60  # lines; the longest help text of Open MPI has 40
 _MAX_EVIDENCE = 300
 _RULE = re.compile(r"\s*[-=]{30,}\s*$")
-_CAUSES = tuple((cause, re.compile(cause.pattern, re.IGNORECASE)) for cause in (*TESTS, *NCCL, *SSH, *MPIRUN, *HOST))
-_WRAPPED = tuple(pair for pair in _CAUSES if pair[0] in SSH or pair[0] in MPIRUN)
+Compiled = tuple[str, Cause, re.Pattern[str]]
+_CAUSES: tuple[Compiled, ...] = tuple(
+    (cause.needle, cause, re.compile(cause.pattern, re.IGNORECASE)) for cause in (*TESTS, *NCCL, *SSH, *MPIRUN, *HOST)
+)
+_WRAPPED = tuple(entry for entry in _CAUSES if entry[1] in SSH or entry[1] in MPIRUN)
 _SPEAKER = re.compile(r"(?:\[\d{4}-[\d\-:. ]+\] ?)?([A-Za-z0-9][\w.-]*):\d+:\d+ \[|\[([A-Za-z0-9][\w.-]*):\d+\] ")
 _ERRORISH = re.compile(
     r"^(?:\S+ ){0,4}?\[?(?:fatal error|fatal|error|panic|critical)\]?\s*: |Traceback \(most recent call last\)"
@@ -63,7 +66,7 @@ class Classifier:
         if not box:
             return
         joined = " ".join(" ".join(box).split())
-        found = [f for f in (_match(pair, joined, joined.lower(), None) for pair in _CAUSES) if f]
+        found = _all(joined)
         for finding in found:
             self._keep(finding)
         if not found:
@@ -71,11 +74,10 @@ class Classifier:
                 self._line(line, None)
 
     def _line(self, text: str, rank: int | None) -> None:
-        lower = text.lower()
-        finding = _first(_CAUSES, text, lower, rank) or (xid_finding(text) if "xid" in lower else None)
+        finding = _first(_CAUSES, text, rank) or (xid_finding(text) if "Xid" in text else None)
         if finding is None and self._before:
             joined = f"{self._before} {text.strip()}"
-            finding = _first(_WRAPPED, joined, joined.lower(), rank)
+            finding = _first(_WRAPPED, joined, rank)
         self._before = text.strip() if finding is None and 40 < len(text) < 100 else ""
         finding = finding or _unknown(text, rank)
         if finding is not None:
@@ -95,17 +97,23 @@ def classify(lines: Iterable[str]) -> list[Finding]:
     return classifier.findings()
 
 
-def _first(causes: Iterable[tuple[Cause, re.Pattern[str]]], text: str, lower: str, rank: int | None) -> Finding | None:
-    return next(
-        (found for pair in causes if pair[0].needle in lower and (found := _match(pair, text, lower, rank))), None
-    )
+def _first(causes: tuple[Compiled, ...], text: str, rank: int | None) -> Finding | None:
+    """The first cause that a text shows; looking for the needles costs most, so nothing else is done before."""
+    lower = text.lower()
+    for needle, cause, pattern in causes:
+        if needle in lower and (match := pattern.search(text)):
+            return _finding(cause, match, text, rank)
+    return None
 
 
-def _match(pair: tuple[Cause, re.Pattern[str]], text: str, lower: str, rank: int | None) -> Finding | None:
-    cause, pattern = pair
-    match = pattern.search(text) if cause.needle in lower else None
-    if match is None:
-        return None
+def _all(text: str) -> list[Finding]:
+    """Every cause that a joined box of lines shows, in the order of the table of causes."""
+    lower = text.lower()
+    hits = ((cause, pattern.search(text)) for needle, cause, pattern in _CAUSES if needle in lower)
+    return [_finding(cause, match, text, None) for cause, match in hits if match]
+
+
+def _finding(cause: Cause, match: re.Match[str], text: str, rank: int | None) -> Finding:
     groups = match.groupdict()
     named_rank = groups.get("rank")
     detail = f" ({groups['detail'].strip()[:120]})" if groups.get("detail") else ""

@@ -16,6 +16,8 @@ _DEVICE = re.compile(
 )
 _BOUNDS = re.compile(r"Out of bounds values *: *(\d+) *(OK|FAILED)?")
 _AVERAGE = re.compile(r"Avg bus bandwidth *: *(\S+) *(OK|FAILED)?")
+_LAUNCHER = re.compile(r"\b(?:mpirun|mpiexec|prterun|srun)\b")
+_ALONE = re.compile(r"\s*(?:\S*[$#>%]\s+)?(?:\w+=\S*\s+)*\S*$")  # a prompt, variables, and the program itself
 _NAMES = {
     "size": "size", "size_bytes": "size", "bytes": "size", "message_size": "size",
     "count": "count", "type": "type", "redop": "redop", "op": "redop", "root": "root",
@@ -107,9 +109,9 @@ def program(text: str) -> str | None:
 
 def command_ranks(text: str) -> int | None:
     """The ranks that a command line asks for: processes x -t x -g; None where it does not say how many processes."""
-    launcher = re.search(r"\b(?:mpirun|mpiexec|prterun|srun)\b", text)
+    launcher = _LAUNCHER.search(text)
     before, _, after = text.partition("_perf")
-    processes = _option(before, "np", "n", "ntasks") if launcher else 1
+    processes = _option(before, "np", "n", "ntasks") if launcher else _ALONE.match(before) and 1
     threads, gpus = _option(after, "t", "nthreads") or 1, _option(after, "g", "ngpus") or 1
     return processes * threads * gpus if processes and (launcher or _option(after, "g", "ngpus", "t")) else None
 

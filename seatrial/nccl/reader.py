@@ -28,16 +28,14 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """Any other line: `text` without prefixes, the rank of a launcher's label, the nccl-tests program it names."""
+    """Any other line: `text` without prefixes, the rank of a launcher's label, the collective of the nccl-tests program
+    that it names, and the ranks that it asks for if it is a command line.
+    """
 
     text: str
     rank: int | None = None
     program: str | None = None
-
-    @property
-    def command_ranks(self) -> int | None:
-        """The ranks that a command line of an nccl-tests program asks for, where it says."""
-        return command_ranks(self.text) if self.program else None
+    command_ranks: int | None = None
 
 
 Event = Row | Mark | Unreadable | Other
@@ -58,6 +56,7 @@ class LineReader:
         self._in_place_only = False
         self._last_table_line = ""
         self._doubled = False
+        self._command = ""  # the lines before this one that end in a backslash
 
     def feed(self, raw: str) -> list[Event]:
         """The events of one line, in order; most lines have one."""
@@ -156,7 +155,16 @@ class LineReader:
             self._foreign += 1
             if self._foreign > _MAX_FOREIGN:
                 self._pending = ""
-        return [Other(text, rank, program(text))] if text.strip() else []
+        return [Other(text, rank, *self._program(text))] if text.strip() else []
+
+    def _program(self, text: str) -> tuple[str | None, int | None]:
+        """The program that a command line names, and the ranks it asks for; backslashes continue a command line."""
+        command, self._command = (self._command + text)[-4096:], ""
+        if text.endswith("\\"):
+            self._command = command[:-1]
+            return None, None
+        name = program(command)
+        return name, command_ranks(command) if name else None
 
     def _joined(self, text: str) -> Row | None:
         """The row that the pieces held so far and this text make, if they make one."""

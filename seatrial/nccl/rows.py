@@ -66,7 +66,7 @@ def glued_piece(text: str) -> str:
 
 
 def plausible(row: Row, slack: float = 3.0) -> bool:
-    """Whether algbw is within a factor `slack` of size/time; 3 lets pass what hypercube and alltoallv count otherwise."""
+    """Whether algbw is within a factor `slack` of size/time; 3 lets pass what hypercube and alltoallv count."""
     return all(_near(row.size, side, slack) for side in row.sides)
 
 
@@ -106,7 +106,8 @@ def _bare(text: str, layout: Layout) -> Row | NotRow:
     if not all(_numeric(token) for name, token in fields.items() if name not in ("type", "redop")):
         return "no"
     row = _row(fields)
-    return row if isinstance(row, Row) and consistent(row, cpu_time=layout.cpu_time) else "no"
+    slack = 1e9 if layout.cpu_time else 1.07
+    return row if isinstance(row, Row) and row.sides and plausible(row, slack) else "no"
 
 
 def _fit(tokens: list[str], layout: Layout | None) -> tuple[str, ...] | None:

@@ -1,5 +1,7 @@
 """From events to sweeps: where one program's output ends and the next one's begins."""
 
+import re
+
 from seatrial.nccl.draft import MAX_DEVICES, MAX_ROWS, Draft, Phase
 from seatrial.nccl.finish import finish, launch_error, never_started
 from seatrial.nccl.header import Average, Bounds, Concluded, Layout, Params, Starting, UsingDevices, Version
@@ -9,6 +11,7 @@ from seatrial.nccl.nompi import without_mpi
 from seatrial.nccl.reader import Event, LineReader, Other, Unreadable
 
 _MAX_SWEEPS = 10_000
+_HEADING = re.compile(r"\s*(?:#{2,}|={3,}|-{3,}|\*{2,})\s*\S")  # what a script prints between bare rows
 
 
 class SweepReader:
@@ -23,6 +26,7 @@ class SweepReader:
         self._drafts: list[Draft] = [Draft()]
         self._rows = 0
         self._next_command: Other | None = None
+        self._heading = False
 
     def feed(self, raw: str) -> list[Row]:
         """Takes one line and returns the rows that it completed."""
@@ -90,7 +94,11 @@ class SweepReader:
         self._at(Phase.HEADER, repeated=self._draft.phase > Phase.HEADER).layout = layout
 
     def _row(self, row: Row) -> None:
-        draft = self._at(Phase.ROWS, repeated=self._draft.phase > Phase.ROWS)
+        last = self._draft
+        restarted = self._heading and not last.has_prologue and last.layout is None and last.rows != []
+        again = restarted and row.size <= last.rows[-1].size
+        draft = self._at(Phase.ROWS, repeated=last.phase > Phase.ROWS or again)
+        self._heading = False
         self._rows += 1
         if self._rows <= MAX_ROWS:
             draft.rows.append(row)
@@ -114,6 +122,7 @@ class SweepReader:
 
     def _other(self, event: Other) -> None:
         draft = self._draft
+        self._heading = self._heading or bool(_HEADING.match(event.text))
         if draft.phase == Phase.FOOTER:
             draft.trailing.feed(event.text, event.rank)
             self._next_command = event if event.program else self._next_command

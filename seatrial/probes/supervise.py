@@ -76,7 +76,7 @@ def reap():
 
 
 def descendants(root):
-    children = {}
+    children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:

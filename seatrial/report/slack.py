@@ -103,7 +103,7 @@ def _about(result: RunResult, report: str | None) -> list[str]:
         lines.append(" · ".join(f"{name} {version}" for name, version in result.fingerprint.items()))
     if report:
         lines.append(f"report: {report}")
-    return [_clip(_escape(line), 600) for line in lines]
+    return [_clip(text, 600) for line in lines if (text := _escape(line))]
 
 
 def _next_command(result: RunResult) -> str | None:
@@ -135,7 +135,7 @@ def _escape(text: object) -> str:
 
 
 def _code(text: str) -> str:
-    return f"`{_cut(_escape(text).replace('`', chr(39)), 200)}`"
+    return f"`{_clip(_escape(text.replace('`', chr(39))), 200)}`"
 
 
 def _cut(text: str, limit: int) -> str:

@@ -23,8 +23,8 @@ from seatrial.verdict import Verdict
 
 log = logging.getLogger("seatrial.report")
 
-MAX_BAD_ROWS = 120
-MAX_GOOD_ROWS = 240
+MAX_BAD_ROWS = 200
+MAX_GOOD_ROWS = 300
 MAX_NODES = 128
 MAX_SUSPECTS = 40
 

@@ -22,7 +22,7 @@ from tasks import collectives as step
 
 HEADER = """\
 # Collective test starting: {operation}_perf
-# nThread 1 nGpus 1 minBytes 4096 maxBytes 65536 step: 4(factor) warmup iters: 1 iters: 5 agg iters: 1 validation: 1 graph: 0
+# nThread 1 nGpus 1 minBytes 4096 maxBytes 65536 step: 4(factor) warmup iters: 1 iters: 5 agg iters: 1 validation: 1
 #
 # Using devices
 """
@@ -32,8 +32,15 @@ COLUMNS = """\
 #       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
 #        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)
 """
-ROW = "{size:12d}  {count:12d}     float     sum      -1  {time:7.2f}  {alg:6.2f}  {bus:6.2f}  {wrong:5}  {time:7.2f}  {alg:6.2f}  {bus:6.2f}      0"
-FOOTER = "# Out of bounds values : {bad} {word}\n# Avg bus bandwidth    : 1.5\n#\n# Collective test concluded: all_reduce_perf\n#"
+SIDE = "  {time:7.2f}  {alg:6.2f}  {bus:6.2f}  "
+ROW = "{size:12d}  {count:12d}     float     sum      -1" + SIDE + "{wrong:5}" + SIDE + "    0"
+FOOTER = """\
+# Out of bounds values : {bad} {word}
+# Avg bus bandwidth    : 1.5
+#
+# Collective test concluded: all_reduce_perf
+#
+"""
 
 
 def table(

@@ -103,11 +103,16 @@ def node_script(plan: Layout, node: LocalNode, cluster: Cluster, account: Accoun
         f"mount --bind {_quote(node.folder / 'passwd')} /etc/passwd",
         "mount -t proc proc /proc",
         "mount -t tmpfs tmpfs /dev/shm",  # Open MPI names its segments by host name and pid: two runs have the same
-        "mkdir -p /run/sshd",
+        *_privileges(account),
         *(command for fault in faults for command in _fault_commands(plan, node, fault)),
         "exec sleep infinity" if stopped else _start_sshd(node, account),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _privileges(account: Account) -> list[str]:
+    """What sshd needs before it starts: as root its empty folder, as a plain user the right to a port below 1024."""
+    return ["mkdir -p /run/sshd"] if account.uid == 0 else ["echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start"]
 
 
 def _start_sshd(node: LocalNode, account: Account) -> str:

@@ -1,0 +1,48 @@
+"""Run the flow `check` from a terminal: with a server of its own where none is configured, and to an end that a shell
+understands.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flows.server import provide_prefect_server
+from seatrial.result import RunResult
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A run that did not come to a verdict."""
+
+    exit_status: int
+    reason: str
+
+
+INTERRUPTED = Unfinished(130, "interrupted; everything is taken down")
+TERMINATED = Unfinished(143, "terminated; everything is taken down")
+
+
+def by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool, server_log: Path) -> RunResult | Unfinished:
+    """What the flow came to. Prefect is imported while its server starts."""
+    provide_prefect_server(server_log)
+    from prefect.exceptions import TerminationSignal
+
+    from flows.check import check
+
+    try:
+        state = check(str(cluster), suite, str(out) if out else None, notify, return_state=True)
+        result: Any = state.result(raise_on_failure=False)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except TerminationSignal:
+        return TERMINATED
+    except Exception as error:
+        return Unfinished(3, f"Prefect failed: {type(error).__name__}: {error}. {_last_line(server_log)}")
+    if isinstance(result, RunResult):
+        return result
+    return Unfinished(3, f"the run did not end in a verdict: {result}")
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+    return next((f"Its server said: {line.strip()}" for line in reversed(lines) if line.strip()), "")

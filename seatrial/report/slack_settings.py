@@ -1,0 +1,81 @@
+"""Where and how Slack is reached. Pure; the secrets in it show nowhere."""
+
+import ipaddress
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from seatrial.report.words import plain
+
+HOW_TO = "set SEATRIAL_SLACK_TOKEN and SEATRIAL_SLACK_CHANNEL, or SEATRIAL_SLACK_WEBHOOK"
+
+
+@dataclass(frozen=True, slots=True)
+class SlackSettings:
+    """Where to send: a bot token with a channel, or an incoming webhook. Secrets never show in repr or text."""
+
+    token: SecretStr | None = None
+    channel: str | None = None
+    webhook: SecretStr | None = None
+    api_url: str | None = None
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Self | None:
+        """SEATRIAL_SLACK_TOKEN, _CHANNEL, _WEBHOOK and _API_URL; None when neither token nor webhook is set."""
+        env = os.environ if environ is None else environ
+        found = cls(
+            token=secret(env.get("SEATRIAL_SLACK_TOKEN")),
+            channel=env.get("SEATRIAL_SLACK_CHANNEL", "").strip() or None,
+            webhook=secret(env.get("SEATRIAL_SLACK_WEBHOOK")),
+            api_url=env.get("SEATRIAL_SLACK_API_URL", "").strip() or None,
+        )
+        return found if found.token or found.webhook else None
+
+    def problem(self) -> str | None:
+        """What keeps these settings from working, if anything; never quotes a secret."""
+        if self.webhook is None and (self.token is None or self.channel is None):
+            missing = "SEATRIAL_SLACK_TOKEN" if self.token is None else "SEATRIAL_SLACK_CHANNEL"
+            return f"{missing} is not set; {HOW_TO}"
+        if self._by_token and not _safe(self.api_url or "https://slack.com"):
+            return "SEATRIAL_SLACK_API_URL must start with https:// (http:// only to this machine)"
+        if not self._by_token and self.webhook and not _safe(self.webhook.get_secret_value()):
+            return "SEATRIAL_SLACK_WEBHOOK must start with https:// (http:// only to this machine)"
+        return None
+
+    @property
+    def _by_token(self) -> bool:
+        return self.token is not None and self.channel is not None
+
+    def scrub(self, text: str) -> str:
+        """`text` on one line, without the secrets, wherever it came from."""
+        for secret in (self.token, self.webhook):
+            if secret and secret.get_secret_value():
+                text = text.replace(secret.get_secret_value(), "***")
+        return plain(text)[:300]
+
+
+def secret(value: str | None) -> SecretStr | None:
+    return SecretStr(value.strip()) if value and value.strip() else None
+
+
+def _safe(url: str) -> bool:
+    """Whether secrets may be sent there: encrypted, or not leaving this machine."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and _loopback(host)))
+
+
+def _loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

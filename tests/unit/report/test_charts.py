@@ -1,0 +1,69 @@
+import re
+from xml.etree import ElementTree
+
+from seatrial.report.charts import busbw_chart, loss_chart
+from seatrial.report.series import Curve, Point, busbw_curves, latency_table, losses
+from seatrial.result import Expected
+from seatrial.verdict import Verdict
+from tests import samples
+
+
+def test_the_chart_is_inline_svg_with_a_title_and_text() -> None:
+    check = samples.faulty_h100().checks[1]
+    svg = busbw_chart(busbw_curves(check))
+    root = ElementTree.fromstring(svg)
+    texts = [element.text for element in root.iter("text")]
+    assert "busbw over message size: all_reduce up to 205 GB/s" in (root.findtext("title") or "")
+    assert {"8G", "all_reduce", "alltoall"} <= set(texts)
+    assert "http" not in svg
+    assert "<style" not in svg
+
+
+def test_colours_are_the_pages_variables() -> None:
+    svg = loss_chart([3.0, 2.0, 1.0])
+    assert "var(--series-1)" in svg
+    assert not re.search(r"#0101\d\d", svg)
+
+
+def test_ids_of_two_charts_do_not_meet() -> None:
+    check = samples.healthy_local().checks[1]
+    ids = [set(re.findall(r'id="([^"]+)"', svg)) for svg in (busbw_chart(busbw_curves(check)), loss_chart([2.0, 1.0]))]
+    assert ids[0]
+    assert not ids[0] & ids[1]
+
+
+def test_the_same_numbers_draw_the_same_chart() -> None:
+    assert loss_chart([3.0, 2.0, 1.5]) == loss_chart([3.0, 2.0, 1.5])
+
+
+def test_hostile_names_are_text_and_no_formula() -> None:
+    name = r"<script>$\frac{"
+    points = tuple(Point(size, 1.0, Expected(low=2.0), Verdict.FAIL) for size in (8, 16))
+    svg = busbw_chart([Curve(name, points, Expected()), Curve("b", points, Expected(1.0, 2.0))])
+    assert "<script" not in svg
+    assert name in [element.text for element in ElementTree.fromstring(svg).iter("text")]
+
+
+def test_a_loss_that_is_no_number_leaves_a_gap() -> None:
+    assert "<svg" in loss_chart([3.0, float("nan"), float("inf"), 2.0])
+
+
+def test_out_of_place_is_drawn_and_its_interval_kept() -> None:
+    curve = next(c for c in busbw_curves(samples.faulty_h100().checks[1]) if c.operation == "all_reduce")
+    assert len(curve.points) == 18
+    assert curve.points[-1].verdict is Verdict.FAIL
+    assert round(curve.points[-1].busbw_gb_s) == 205
+    assert curve.points[-1].expected.low is not None
+    assert curve.plateau.low is not None
+
+
+def test_latency_is_shown_for_small_messages_only() -> None:
+    table = latency_table(samples.faulty_h100().checks[1])
+    assert table is not None
+    assert table.operations[0] == "all_reduce"
+    assert [size for size, _ in table.rows] == [65536, 131072, 262144, 524288, 1048576]
+
+
+def test_the_loss_of_every_step() -> None:
+    assert len(losses(samples.healthy_local().checks[2])) == 20
+    assert losses(samples.healthy_local().checks[1]) == ()

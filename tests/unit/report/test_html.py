@@ -1,0 +1,136 @@
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from seatrial.measurement import Measurement, Subject
+from seatrial.report import view
+from seatrial.report.html import report_html
+from seatrial.result import Check, Judgement, RunResult, Suspect
+from seatrial.verdict import Verdict
+from tests import samples
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+
+
+class Page(HTMLParser):
+    """Collects what a browser would see, and refuses tags that do not nest."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.stack: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.stack == []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.stack.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.stack.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+@pytest.fixture(scope="module")
+def faulty() -> str:
+    return report_html(samples.faulty_h100(), ["line one", "line two"])
+
+
+def test_verdict_reason_and_suspects_come_first(faulty: str) -> None:
+    text = Page(faulty).text
+    order = ["h100-east fails", "node-5 is the likely cause", "Suspects", "97 % confident", "Checks", "Not as expected"]
+    places = [text.index(phrase, 300) for phrase in order]
+    assert places == sorted(places)
+    assert "End of the log" in text
+
+
+def test_a_pass_shows_no_suspects_and_no_log() -> None:
+    text = Page(report_html(samples.healthy_local(), ["line one"])).text
+    assert "local passes" in text
+    assert "Suspects" not in text
+    assert "line one" not in text
+
+
+@pytest.mark.parametrize("result", [samples.healthy_local(), samples.faulty_h100()], ids=["healthy", "faulty"])
+def test_nothing_is_fetched(result: RunResult) -> None:
+    html = report_html(result)
+    page = Page(html)
+    assert "script" not in page.tags
+    links = [value for name, value in page.attributes if name in ("href", "src", "action", "data", "xlink:href")]
+    assert all(link.startswith("#") or link == "data:," for link in links)
+    assert not re.search(r"https?:|//[a-z]|@import|url\((?!#)", html)
+
+
+def test_links_inside_the_page_lead_somewhere(faulty: str) -> None:
+    page = Page(faulty)
+    ids = [value for name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    assert {v[1:] for n, v in page.attributes if n in ("href", "aria-labelledby") and v.startswith("#")} <= set(ids)
+
+
+def test_every_text_from_outside_is_escaped() -> None:
+    attack = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
+    page = Page(report_html(samples.hostile(attack), [attack]))
+    assert "script" not in page.tags
+    assert "img" not in page.tags
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
+    assert page.text.count("<script>alert(1)") > 10
+
+
+def test_an_empty_run_has_a_report() -> None:
+    empty = replace(samples.healthy_local(), checks=(), nodes=(), fingerprint={}, timings={}, verdict=Verdict.NOT_RUN)
+    assert "no check was run" in Page(report_html(empty)).text
+
+
+def test_a_huge_run_stays_short_and_says_what_it_left_out() -> None:
+    html = report_html(_huge())
+    text = Page(html).text
+    assert len(html) < 300_000
+    assert "960 suspects more in run.json" in text
+    assert "872 nodes more in" in text
+    assert "judgements more in" in text
+
+
+def test_a_chart_that_fails_does_not_lose_the_report(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> str:
+        raise RuntimeError("no fonts here")
+
+    monkeypatch.setattr(view.charts, "busbw_chart", broken)
+    text = Page(report_html(samples.healthy_local())).text
+    assert "a chart could not be drawn (RuntimeError: no fonts here); the numbers are below" in text
+    assert "no fonts here" in caplog.text
+
+
+def _huge() -> RunResult:
+    judgements = [
+        samples.judge(
+            Measurement("busbw", 100.0 + n % 90, "GB/s", Subject("link", f"node-{n}--node-{n + 1}")), 180, 0.1, "peers"
+        )
+        for n in range(5000)
+    ]
+    nan = Measurement("loss", float("nan"), "", Subject("cluster", "cluster"))
+    bad = Judgement(nan, Verdict.CORRUPT, "the loss is not a number", "sanity")
+    check = Check("links", Verdict.CORRUPT, "r" * 3000, 5.0, (), (bad, *judgements))
+    nodes = [{"name": f"node-{n}", "address": f"10.0.{n // 250}.{n % 250}", "gpus": 8} for n in range(1000)]
+    suspects = [Suspect("node", f"node-{n}", 0.5, "slow " * 40) for n in range(1000)]
+    return replace(samples.faulty_h100(), checks=[check], nodes=nodes, suspects=suspects, verdict=Verdict.CORRUPT)

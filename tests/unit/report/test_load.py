@@ -1,0 +1,75 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.errors import InputError
+from seatrial.report.load import load_result
+from seatrial.result import RunResult
+from tasks.record import measurements_csv, run_json
+from tests import samples
+
+
+def _write(folder: Path, result: RunResult) -> Path:
+    (folder / "run.json").write_text(run_json(result))
+    (folder / "measurements.csv").write_text(measurements_csv(result))
+    return folder
+
+
+@pytest.mark.parametrize("result", [samples.healthy_local(), samples.faulty_h100(), samples.hostile("<a>,\"b\"\n'c'")])
+def test_a_run_comes_back_as_it_was(tmp_path: Path, result: RunResult) -> None:
+    back = load_result(_write(tmp_path, result))
+    assert back.to_dict() == json.loads(run_json(result))
+    assert [check.measurements for check in back.checks] == [check.measurements for check in result.checks]
+
+
+def test_run_json_alone_is_enough(tmp_path: Path) -> None:
+    result = samples.faulty_h100()
+    (tmp_path / "other.json").write_text(run_json(result))
+    back = load_result(tmp_path / "other.json")
+    assert back.to_dict() == result.to_dict()
+    assert back.checks[1].measurements == ()
+
+
+def test_measurements_of_another_run_are_left_alone(tmp_path: Path) -> None:
+    _write(tmp_path, samples.faulty_h100())
+    (tmp_path / "run.json").write_text(run_json(samples.healthy_local()))
+    assert all(check.measurements == () for check in load_result(tmp_path).checks)
+
+
+def _changed(**changes: Any) -> str:
+    return json.dumps({**samples.healthy_local().to_dict(), **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "run.json: is not JSON: Expecting value"),
+        ("[" * 100_000, "run.json: is not JSON: "),
+        ("[1]", "run.json: must be an object as `seatrial run` writes it, is a list"),
+        ('{"name": "x"}', "run.json: schema: is missing, so it is not the run.json of a run"),
+        (_changed(schema=2), "run.json: schema: is 2, this seatrial reads 1; use the one that wrote it"),
+        (_changed(verdict="great"), "run.json: verdict: input should be 'pass', 'degraded'"),
+        (_changed(started=None), "run.json: started: input should be a valid datetime"),
+        (_changed(checks=[{"name": "x"}]), "run.json: checks.0.verdict: field required"),
+    ],
+)
+def test_a_foreign_file_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(InputError) as raised:
+        load_result(tmp_path)
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_missing_run_says_what_to_name(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"run\.json: is not there; name a run's folder or its run\.json"):
+        load_result(tmp_path)
+
+
+def test_a_damaged_table_is_named(tmp_path: Path) -> None:
+    folder = _write(tmp_path, samples.healthy_local())
+    (folder / "measurements.csv").write_text("run_id,check\n20260314-0200-h4x9t,x\n")
+    with pytest.raises(InputError, match=r"measurements.csv: is not the measurements.csv of a run"):
+        load_result(folder)

@@ -1,0 +1,35 @@
+import re
+
+from seatrial.report.markdown import MAX_ROWS, judgement_rows, summary
+from tests import samples
+
+
+def test_the_summary_reads_from_verdict_to_software() -> None:
+    text = summary(samples.faulty_h100())
+    order = ["## ✕ h100-east fails", "**fail**", "### Suspects", "### Checks", "### Not as expected", "nccl `2.26.2`"]
+    assert [text.index(part) for part in order] == sorted(text.index(part) for part in order)
+    assert "more judgements in `run.json`" in text
+
+
+def test_tables_are_whole_whatever_the_text() -> None:
+    text = summary(samples.hostile("a|b\nc `d` <b>&lt; [x](http://y) @all"))
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    columns = {len(re.findall(r"(?<!\\)\|", row)) for row in rows}
+    assert columns == {5, 7}
+    outside_code = re.sub(r"(?<!\\)`[^`]*`", "", text)  # what stands in code is literal
+    assert "<b>" not in outside_code
+    assert not re.search(r"(?<!\\)\[x", outside_code)
+
+
+def test_a_passing_run_has_no_bad_rows() -> None:
+    text = summary(samples.healthy_local())
+    assert "Not as expected" not in text
+    assert "Suspects" not in text
+
+
+def test_rows_are_flat_and_the_worst_come_first() -> None:
+    rows = judgement_rows(samples.faulty_h100(), limit=MAX_ROWS)
+    assert len(rows) == MAX_ROWS
+    assert rows[0]["verdict"] == "fail"
+    assert all(isinstance(cell, str) for row in rows for cell in row.values())
+    assert judgement_rows(samples.faulty_h100())[-1]["verdict"] == "pass"

@@ -1,0 +1,50 @@
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from seatrial.report.terminal import closing_line, sparkline, summary
+from seatrial.result import RunResult
+from tests import samples
+
+
+def _printed(result: RunResult, encoding: str = "utf-8") -> str:
+    bytes_out = io.BytesIO()
+    with io.TextIOWrapper(bytes_out, encoding=encoding, errors="strict", write_through=True) as file:
+        Console(file=file, width=110, force_terminal=False).print(summary(result))
+        return bytes_out.getvalue().decode(encoding)
+
+
+def test_the_summary_shows_checks_sweep_and_suspects() -> None:
+    text = _printed(samples.faulty_h100())
+    assert "inconclusive" in text
+    assert "all_reduce      205 GB/s" in text
+    assert "64K ▁" in text
+    assert "node node-5" in text
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_every_terminal_can_print_it(encoding: str) -> None:
+    text = _printed(samples.faulty_h100(), encoding)
+    assert "64K to 8G" in text
+    _printed(samples.hostile("名\x1b[31m\n[red]✓"), encoding)
+
+
+def test_text_from_outside_is_neither_markup_nor_control() -> None:
+    text = _printed(samples.hostile("[red]x[/red]\x1b]0;t\x07"))
+    assert "[red]x[/red]" in text
+    assert "\x1b" not in text
+
+
+def test_the_closing_line_is_one_line() -> None:
+    result = replace(samples.faulty_h100(), reason="first\nsecond ≥ 3\x1b[0m")
+    assert closing_line(result, "utf-8") == "fail: first second ≥ 3 [0m"
+    assert closing_line(result, "ascii") == "fail: first second >= 3 [0m"
+    assert closing_line(samples.healthy_local()) == "pass: connectivity, collectives, training: all pass"
+
+
+def test_sparklines() -> None:
+    assert sparkline([0, 1, 2]) == "▁▅█"
+    assert sparkline([0.0, 0.0]) == "▁▁"
+    assert sparkline([]) == ""

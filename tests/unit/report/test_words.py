@@ -1,0 +1,62 @@
+import pytest
+
+from seatrial.measurement import Measurement, Subject
+from seatrial.report import words
+from seatrial.result import Expected
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (float("nan"), "NaN"),
+        (float("-inf"), "-∞"),
+        (0.0, "0"),
+        (0.01234, "0.0123"),
+        (4.5, "4.50"),
+        (43.98, "44.0"),
+        (99.96, "100"),
+        (386.56, "387"),
+        (1234567.8, "1,234,568"),
+        (3.0, "3"),
+    ],
+)
+def test_numbers_have_three_significant_digits(value: float | None, text: str) -> None:
+    assert words.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "0.0 s"), (9.63, "9.6 s"), (119.9, "119.9 s"), (248.3, "4 min 8 s"), (7260, "2 h 1 min")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert words.duration(seconds) == text
+
+
+def test_intervals_may_be_open() -> None:
+    assert words.interval(Expected(370, 405.2), "GB/s") == "370 – 405 GB/s"
+    assert words.interval(Expected(low=0.2)) == "≥ 0.200"
+    assert words.interval(Expected(high=9.5), "us") == "≤ 9.50 µs"
+    assert words.interval(Expected()) == "–"
+
+
+def test_conditions_are_read_in_the_fields_order() -> None:
+    conditions = {
+        "zone": "b",
+        "placement": "in_place",
+        "ranks": 64,
+        "message_bytes": 1 << 24,
+        "operation": "all_reduce",
+    }
+    measurement = Measurement("busbw", 1.0, "GB/s", Subject("node", "node-3"), conditions)
+    assert words.what(measurement) == "busbw of all_reduce, 16M, 64 ranks, in place, zone b on node node-3"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "no-such-encoding"])
+def test_plain_text_survives_any_terminal(encoding: str) -> None:
+    assert words.plain("a\x1b[31m\nb\t≥ 3 ✓ \udce9 名", encoding).isascii()
+    assert words.plain("a\nb  c", encoding) == "a b c"
+
+
+def test_plain_keeps_what_utf8_has() -> None:
+    assert words.plain("≥ 3 µs\x00\x1b") == "≥ 3 µs"

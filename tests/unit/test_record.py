@@ -1,0 +1,135 @@
+import io
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from seatrial.cluster import Cluster
+from seatrial.errors import InputError
+from seatrial.measurement import Measurement, Subject
+from seatrial.report import html
+from seatrial.report.load import load_result
+from seatrial.result import Check, Judgement, RunResult
+from seatrial.run import Run
+from seatrial.suite import load_suite
+from seatrial.verdict import Verdict
+from tasks.record import measurements_csv, record, run_json
+from tests import samples
+
+FILES = {"run.json", "measurements.csv", "report.html"}
+
+
+class Shelf:
+    """A store that remembers, or fails."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.saved: list[tuple[RunResult, Path]] = []
+        self.error = error
+
+    def save(self, result: RunResult, out: Path) -> None:
+        if self.error:
+            raise self.error
+        self.saved.append((result, out))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    cluster = Cluster.model_validate({"name": "local", "nodes": 4, "platform": {"kind": "local"}})
+    return Run("20260314-0200-h4x9t", cluster, load_suite("quick"), tmp_path / "runs" / "one")
+
+
+def test_everything_is_written_and_saved(run: Run) -> None:
+    shelf, result = Shelf(), samples.healthy_local()
+    written = record(result, run, shelf)
+    assert set(written) == FILES
+    assert {path.name for path in run.out.iterdir()} == FILES
+    assert json.loads(written["run.json"].read_text()) == result.to_dict()
+    assert "local passes" in written["report.html"].read_text()
+    assert shelf.saved == [(result, run.out)]
+
+
+def test_a_second_write_replaces_the_first(run: Run) -> None:
+    record(samples.healthy_local(), run)
+    record(replace(samples.healthy_local(), reason="again"), run)
+    assert load_result(run.out).reason == "again"
+    assert {path.name for path in run.out.iterdir()} == FILES
+
+
+def test_the_log_ends_up_in_the_report_of_a_failure(run: Run, tmp_path: Path) -> None:
+    log_file = tmp_path / "run.log"
+    log_file.write_bytes(b"early\n" * 1000 + b"the last \xff words\n")
+    report = record(samples.faulty_h100(), run, log_file=log_file)["report.html"].read_text()
+    assert "the last \N{REPLACEMENT CHARACTER} words" in report
+    assert report.count("early") < 100
+
+
+def test_an_unwritable_folder_is_one_clear_error(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file")
+    with pytest.raises(InputError, match=r"runs/one: run.json cannot be written: .*; choose another --out$"):
+        record(samples.healthy_local(), run)
+
+
+def test_a_failing_report_loses_nothing_else(
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(html, "report_html", lambda *_: 1 / 0)
+    shelf = Shelf()
+    written = record(samples.healthy_local(), run, shelf)
+    assert set(written) == FILES - {"report.html"}
+    assert shelf.saved
+    assert "report.html could not be written: ZeroDivisionError" in caplog.text
+
+
+def test_a_failing_history_is_named(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    assert set(record(samples.healthy_local(), run, Shelf(OSError("disk full")))) == FILES
+    assert "the history could not be written: OSError: disk full" in caplog.text
+
+
+def test_json_has_no_nan(run: Run) -> None:
+    document = json.loads(run_json(_with_nan()), parse_constant=lambda name: pytest.fail(str(name)))
+    assert document["timings"]["launch"] is None
+    assert document["nodes"][0] == {"name": "node-0", "load": None, "path": "/x"}
+    assert document["checks"][0]["judgements"][0]["value"] is None
+
+
+def test_the_table_is_tidy() -> None:
+    table = pd.read_csv(io.StringIO(measurements_csv(samples.faulty_h100())))
+    row = table[(table.metric == "busbw_plateau") & (table.operation == "all_reduce")].iloc[0]
+    assert (row.run_id, row.cluster, row.suite, row.check) == (
+        "20260314-0200-k3f9a",
+        "h100-east",
+        "nightly",
+        "collectives",
+    )
+    assert (row.verdict, row.source) == ("fail", "catalog")
+    assert row.expected_low < row.expected_high
+    assert len(table) == sum(len(check.measurements) for check in samples.faulty_h100().checks)
+    assert "1048576," in measurements_csv(samples.faulty_h100())
+    assert len(json.loads(table[table.metric == "loss"].iloc[0].samples)) == 100
+
+
+def test_the_table_keeps_what_is_no_number() -> None:
+    table = pd.read_csv(io.StringIO(measurements_csv(_with_nan())))
+    assert math.isnan(table.iloc[0].value)
+    assert math.isinf(table.iloc[1].value)
+    assert json.loads(table.iloc[0].samples) == [1.5, None]
+    assert ",nan," in measurements_csv(_with_nan())
+
+
+def test_a_run_without_measurements_has_a_header(run: Run) -> None:
+    record(replace(samples.healthy_local(), checks=()), run)
+    assert (run.out / "measurements.csv").read_text().startswith("run_id,cluster,suite,check,")
+    assert load_result(run.out).checks == []
+
+
+def _with_nan() -> RunResult:
+    cluster = Subject("cluster", "cluster")
+    loss = Measurement("loss", math.nan, "", cluster, {"ranks": 4}, (1.5, math.nan))
+    other = Measurement("ratio", math.inf, "", cluster)
+    judgement = Judgement(loss, Verdict.CORRUPT, "NaN", "sanity", deviation=math.inf)
+    check = Check("training", Verdict.CORRUPT, "NaN", 1.0, (loss, other), (judgement,))
+    nodes = [{"name": "node-0", "load": math.nan, "path": Path("/x")}]
+    return replace(samples.healthy_local(), checks=[check], nodes=nodes, timings={"launch": math.nan})
