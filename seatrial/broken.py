@@ -8,7 +8,9 @@ from seatrial.nccl import Finding, classify
 from seatrial.verdict import Verdict
 
 # What a probe says of itself (seatrial/probes/rendezvous.py).
-_COMPLAINT = re.compile(r"probe: (?P<host>\S+) rank (?P<rank>\S+): (?P<cause>.+)")
+_COMPLAINT = re.compile(r"probe: (?P<host>\S+) rank (?P<rank>\d+): (?P<cause>.+)")
+_LOST_A_PEER = re.compile(r"connection (?:was )?(?:closed|reset)|broken pipe|socket closed", re.IGNORECASE)
+_WAITED_IN_VAIN = re.compile(r"timed out|did not meet", re.IGNORECASE)
 _CANNOT_START = re.compile(r"cannot start: (.+)")
 _SETUP = {  # causes that lie with the set-up, by the classifier's names, and what they leave the check as
     "executable missing": Verdict.NOT_RUN,
@@ -40,13 +42,22 @@ def broken(result: MpiResult, *, began: bool) -> tuple[Verdict, str]:
     return _fault(result, findings, began=began)
 
 
+def gave_up(line: str) -> bool:
+    """Whether a rank of a probe says in `line` that it ends for want of something: no result follows."""
+    return bool(_COMPLAINT.search(line) or _CANNOT_START.search(line))
+
+
 def fabric_gone(result: MpiResult, *, began: bool) -> bool:
     """Whether nothing that follows can be measured: nothing ends in time, or the nodes are not reached at all."""
-    return result.timed_out or (result.exit_status == _DAEMONS_FAILED and not began)
+    waited = any(_WAITED_IN_VAIN.search(complaint["cause"]) for complaint in _complaints(result.lines))
+    return result.timed_out or waited or (result.exit_status == _DAEMONS_FAILED and not began)
 
 
 def _fault(result: MpiResult, findings: Sequence[Finding], *, began: bool) -> tuple[Verdict, str]:
-    cause = _cause(result, findings)
+    complaints = _complaints(result.lines)
+    cause = _cause(findings, complaints)
+    if cause and complaints:
+        return Verdict.FAIL, cause
     if result.timed_out:
         said = bool(began or cause)
         why = f"; {cause}" if cause else "" if began else "; the ranks never met"
@@ -56,14 +67,30 @@ def _fault(result: MpiResult, findings: Sequence[Finding], *, began: bool) -> tu
     return Verdict.FAIL, cause or f"mpirun's exit status is {result.exit_status}, and the output names no cause"
 
 
-def _cause(result: MpiResult, findings: Sequence[Finding]) -> str | None:
-    """The earliest primary cause; else what the first rank to give up said; else whatever followed from that."""
+def _cause(findings: Sequence[Finding], complaints: Sequence[re.Match[str]]) -> str | None:
+    """What a rank said first, unless it only lost a peer; then the earliest primary cause; else what followed from it.
+
+    What mpirun prints while it is being torn down (crashes of its own among it) comes after the ranks' words.
+    """
+    own = [complaint for complaint in complaints if not _LOST_A_PEER.search(complaint["cause"])]
+    if own:
+        return _said(own)
     primary = next((finding for finding in findings if not finding.secondary and finding.kind != "unknown"), None)
     if primary:
         return _named(primary)
-    if complaint := _first(_COMPLAINT, result.lines):
-        return f"rank {complaint['rank']} on {complaint['host']}: {complaint['cause']}"
-    return _named(findings[0]) if findings else None
+    return _said(complaints) if complaints else _named(findings[0]) if findings else None
+
+
+def _said(complaints: Sequence[re.Match[str]]) -> str:
+    """The first rank's words, and which others ended like it: who is missing there was not heard any more."""
+    first = complaints[0]
+    others = sorted({int(c["rank"]) for c in complaints[1:]} - {int(first["rank"])})
+    also = f" (so did rank {', '.join(map(str, others[:8]))})" if others else ""
+    return f"rank {first['rank']} on {first['host']} gave up: {first['cause']}{also}"
+
+
+def _complaints(lines: Sequence[str]) -> list[re.Match[str]]:
+    return [match for line in lines if (match := _COMPLAINT.search(line))]
 
 
 def _named(finding: Finding) -> str:

@@ -10,6 +10,7 @@ from seatrial.baselines.catalog import known_hardware
 from seatrial.yamlfile import Strict, load_yaml
 
 DEFAULT_PORT = 222
+MAX_LOCAL_NODES = 512  # a Linux bridge takes 1023 ports; past this one machine shows nothing that fewer nodes do not
 
 # The strictest of the platforms' rules (a Kubernetes label, less room for suffixes), so one name serves everywhere.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
@@ -80,6 +81,12 @@ class LinkFault(Strict):
 
     link: tuple[str, str]
     state: Literal["down"]
+
+    @model_validator(mode="after")
+    def _two_ends(self) -> Self:
+        if self.link[0] == self.link[1]:
+            raise ValueError("a link needs two different nodes")
+        return self
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -190,6 +197,8 @@ class Cluster(Strict):
             raise ValueError(f"gpus_per_node: is required with hardware {self.hardware.name}")
         if isinstance(self.platform, BaremetalPlatform) and len(self.platform.hosts) != self.nodes:
             raise ValueError(f"nodes: {self.nodes} does not match the {len(self.platform.hosts)} hosts of the platform")
+        if isinstance(self.platform, LocalPlatform) and self.nodes > MAX_LOCAL_NODES:
+            raise ValueError(f"nodes: the local platform takes at most {MAX_LOCAL_NODES}, is {self.nodes}")
         if self.faults and self.platform.kind != "local":
             raise ValueError("faults: are only for platform local; nobody's real cluster is broken on purpose")
         self._check_fault_nodes()

@@ -80,9 +80,10 @@ def _refuse(path: Path, error: ValidationError, model: type[Strict]) -> NoReturn
     """Name the first problem in full and count the rest, on one line."""
     problems = error.errors(include_url=False)
     first = problems[0]
-    field = ".".join(str(part) for part in first["loc"]) or "the file"
+    field = "".join(f"{part}." for part in first["loc"])[:-1]
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    raise InputError(f"{path}: {field}: {_explain(first, model)}{more}") from error
+    # What concerns several fields has no place of its own: its message begins with the field to change.
+    raise InputError(f"{path}: {field}{': ' if field else ''}{_explain(first, model)}{more}") from error
 
 
 def _explain(problem: Any, model: type[Strict]) -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from seatrial.broken import gave_up
 from seatrial.errors import InputError, RemoteError
 from seatrial.mpi import MpiResult, mpirun
 from seatrial.nccl import RowReader, Sweep, parse_lines, parse_text
@@ -88,7 +89,7 @@ def _one(run: Run, testbed: Testbed, wanted: Collectives, operation: str, writes
             timeout_s=wanted.timeout_s,
             env=quiet,
             on_line=_logger(operation),
-            is_done=lambda line: "# Avg bus bandwidth" in line,
+            is_done=lambda line: "# Avg bus bandwidth" in line or gave_up(line),
             log_file=run.logs / f"{operation}.log",
         )
     except RemoteError as error:

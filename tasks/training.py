@@ -7,7 +7,7 @@ import time
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.broken import broken
+from seatrial.broken import broken, gave_up
 from seatrial.errors import RemoteError
 from seatrial.lesson import Lesson, measured, problem, read_event, read_lesson, suspects
 from seatrial.mpi import MpiResult, mpirun
@@ -37,7 +37,7 @@ def training(run: Run, testbed: Testbed) -> Check | None:
             training_argv(run, testbed, wanted),
             timeout_s=wanted.timeout_s,
             on_line=lambda line: _say(line, wanted.steps),
-            is_done=lambda line: (read_event(line) or {}).get("event") == "summary",
+            is_done=lambda line: gave_up(line) or (read_event(line) or {}).get("event") == "summary",
             log_file=run.logs / "training.log",
         )
     except RemoteError as error:

@@ -20,14 +20,13 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
-    """Fail a test that leaves a namespace, an sshd or a keeper of a local run behind."""
-    before = leftovers()
+    """Fail a test that leaves a namespace, an sshd or a keeper of a test's run behind."""
     yield
-    assert leftovers() <= before
+    assert not {left for left in leftovers() if "test-" in left}
 
 
 def leftovers() -> set[str]:
-    """Every namespace, state folder and process of local runs on this machine."""
+    """Every namespace, state folder and process of local runs on this machine, other people's too."""
     namespaces = {entry.name for entry in Path("/run/netns").glob("seatrial-*")} if Path("/run/netns").is_dir() else set()
     folders = {str(entry) for entry in Path("/run/seatrial").glob("*")} if Path("/run/seatrial").is_dir() else set()
     listing = subprocess.run(["ps", "-ww", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout

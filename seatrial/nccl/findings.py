@@ -41,6 +41,6 @@ class Finding:
     fatal: bool = True
 
     def __str__(self) -> str:
-        where = f" on {self.host}" if self.host and self.host not in self.cause else ""
+        where = f" on {self.host}" if self.host else ""
         where += f" (rank {self.rank})" if self.rank is not None else ""
         return f"{self.cause}{where}: {self.evidence}"

@@ -79,7 +79,11 @@ class LineReader:
         head = text[: match.start()]
         cut = match.start()
         if match.start("host") == cut:  # no [time stamp] in between
-            cut += _glued_digits(head, match["host"], self._hosts)
+            digits = _glued_digits(head, match["host"], self._hosts)
+            if digits is None:
+                self._pending = ""
+                return "", text[cut:]
+            cut += digits
         if not text[:cut].strip():
             self._learn_host(match["host"])
         return text[:cut], text[cut:]
@@ -135,7 +139,7 @@ class LineReader:
 
     def _unjoined(self, text: str, rank: int | None) -> list[Event]:
         row = read_row(text, self.layout)
-        if isinstance(row, Row) and (self.layout is not None or plausible(row)):
+        if isinstance(row, Row) and plausible(row, cpu_time=self._cpu_time):
             self._pending = ""
             return [] if self._repeats(text) and (row.size or self._doubled) else [row]
         if row == "unreadable":
@@ -178,7 +182,11 @@ class LineReader:
         return None
 
     def _is_joined(self, row: Row) -> bool:
-        return consistent(row, cpu_time=self.layout is not None and self.layout.cpu_time)
+        return consistent(row, cpu_time=self._cpu_time)
+
+    @property
+    def _cpu_time(self) -> bool:
+        return self.layout is not None and self.layout.cpu_time
 
     def _hold(self, text: str) -> None:
         self._pending = text if len(text) <= _MAX_PENDING else ""
@@ -207,15 +215,18 @@ def _is_piece(text: str) -> bool:
     return len(text) < 200 and bool(re.fullmatch(r"[\s\d.e+\-_N/A*naif]+", text)) and any(c.isdigit() for c in text)
 
 
-def _glued_digits(head: str, host: str, known: set[str]) -> int:
-    """How many characters at the start of `host` end the row's piece before it: `-1` and `0` stick to a host name."""
-    endings = [name for name in known if host.endswith(name) and len(name) < len(host)]
-    if host in known:
-        return 0
-    if endings:
-        return len(host) - len(max(endings, key=len))
-    if not head.strip():
-        return 0
-    if head.endswith(("-", "N/")):
-        return 1
-    return 1 if host[0].isdigit() and not head.endswith(".") else 0
+def _glued_digits(head: str, host: str, known: set[str]) -> int | None:
+    """How many characters at the start of `host` end the row's piece before it: `-1` and `0` stick to a host name.
+
+    None where a digit may be the row's or the host's and no other line of that host tells.
+    """
+    if host in known or not head.strip():
+        endings = [] if host in known else _endings(host, known)
+    elif not (endings := _endings(host, known)):
+        certain = head.endswith("N/") or (head.endswith("-") and host.startswith("1"))
+        return 1 if certain else None if host[0].isdigit() else 0
+    return len(host) - len(max(endings, key=len)) if endings else 0
+
+
+def _endings(host: str, known: set[str]) -> list[str]:
+    return [name for name in known if host.endswith(name) and len(name) < len(host)]

@@ -65,9 +65,10 @@ def glued_piece(text: str) -> str:
     return match[0] if match else ""
 
 
-def plausible(row: Row, slack: float = 3.0) -> bool:
-    """Whether algbw is within a factor `slack` of size/time; 3 lets pass what hypercube and alltoallv count."""
-    return all(_near(row.size, side, slack) for side in row.sides)
+def plausible(row: Row, slack: float = 3.0, *, cpu_time: bool = False) -> bool:
+    """Whether size holds count, and algbw is within a factor `slack` of size/time; 3 lets hypercube pass."""
+    holds = row.size >= TYPES.get(row.type or "", 0) * (row.count or 0)
+    return holds and (cpu_time or all(_near(row.size, side, slack) for side in row.sides))
 
 
 def consistent(row: Row, *, cpu_time: bool = False) -> bool:
@@ -106,8 +107,7 @@ def _bare(text: str, layout: Layout) -> Row | NotRow:
     if not all(_numeric(token) for name, token in fields.items() if name not in ("type", "redop")):
         return "no"
     row = _row(fields)
-    slack = 1e9 if layout.cpu_time else 1.07
-    return row if isinstance(row, Row) and row.sides and plausible(row, slack) else "no"
+    return row if isinstance(row, Row) and row.sides and plausible(row, 1.07, cpu_time=layout.cpu_time) else "no"
 
 
 def _fit(tokens: list[str], layout: Layout | None) -> tuple[str, ...] | None:
@@ -146,6 +146,8 @@ def _sound(columns: tuple[str, ...], tokens: list[str]) -> bool:
         if (name == "redop") == _numeric(token):
             return False
         if name.endswith(("root", "wrong")) and token.lower() not in _NO_NUMBER and not _is_whole(token):
+            return False
+        if name == "root" and (_whole(token) or 0) < -1:
             return False
     return True
 

@@ -16,7 +16,7 @@ def main():
 
 
 def facts(mpirun):
-    gpus = first_lines(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"])
+    gpus = first_lines(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], timeout_s=20)
     return {
         "hostname": socket.gethostname(),
         "cpus": len(os.sched_getaffinity(0)),
@@ -66,10 +66,10 @@ def version_in(command, pattern=r"(\d+\.\d+[.\w]*)"):
     return found.group(1) if found else ""
 
 
-def first_lines(command):
+def first_lines(command, timeout_s=4):
     """What a command prints, at most a few lines; nothing when it is not there, fails or hangs."""
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20, check=True)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s, check=True)
     except (OSError, subprocess.SubprocessError):
         return []
     return done.stdout.decode(errors="replace").splitlines()[:64]

@@ -10,6 +10,7 @@ import argparse
 import fcntl
 import ipaddress
 import os
+import re
 import socket
 import struct
 import sys
@@ -139,8 +140,8 @@ def share(text: str, device: str = "cpu") -> list[str]:
 
 
 def one_line(error: BaseException) -> str:
-    """The first line of what went wrong; torch puts C++ stack traces below it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    """The first line of what went wrong, without the place in gloo's source; torch puts C++ stack traces below it."""
+    lines = [re.sub(r"^\[\S+:\d+\] ", "", line.strip()) for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:400]
 
 

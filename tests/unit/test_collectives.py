@@ -163,7 +163,9 @@ mpirun was unable to find the specified executable file, and therefore
 did not launch the job.  This error was first reported for process
 rank 0; it may have occurred for other processes as well.
 --------------------------------------------------------------------------""".splitlines()
-LOST = "collective probe: node-1 rank 1: RuntimeError: [pair.cc:534] Connection closed by peer [10.0.0.3]:4711"
+LOST = "collective probe: node-1 rank 1: RuntimeError: Connection closed by peer [10.0.0.3]:4711"
+WAITED = "collective probe: node-{0} rank {0}: RuntimeError: Timed out waiting 30000ms for recv operation to complete"
+CRASHED = "[node-0:00063] Signal: Segmentation fault (11)"  # mpirun, while it is ended
 NO_TORCH = "node-3: cannot start: torch is missing for /usr/bin/python3: No module named 'torch'"
 
 
@@ -175,7 +177,7 @@ NO_TORCH = "node-3: cannot start: torch is missing for /usr/bin/python3: No modu
             Verdict.FAIL,
             "killed by a signal (9 (Killed)) on node-2 (rank 2)",
         ),
-        (result([*table(footer=False), LOST], 1), Verdict.FAIL, "rank 1 on node-1: RuntimeError"),
+        (result([*table(footer=False), LOST], 1), Verdict.FAIL, "rank 1 on node-1 gave up: RuntimeError"),
         (result(table(footer=False), None, timed_out=True), Verdict.FAIL, "no end within 1 s (after 3 sizes)"),
         (result([], None, timed_out=True), Verdict.INCONCLUSIVE, "the ranks never met"),
         (result(table(footer=False)), Verdict.INCONCLUSIVE, "the output ends early"),
@@ -199,8 +201,17 @@ def test_one_failing_operation_does_not_stop_the_others(check: Callable[..., Che
 
     done = check(answer, operations=["all_reduce", "all_gather", "alltoall"])
     assert done.verdict is Verdict.FAIL
-    assert done.reason.startswith("all_gather: rank 1 on node-1")
+    assert done.reason.startswith("all_gather: rank 1 on node-1 gave up")
     assert {m.conditions["operation"] for m in done.measurements} == {"all_reduce", "alltoall"}
+
+
+def test_ranks_that_waited_in_vain_are_listed_and_end_the_check(check: Callable[..., Check]) -> None:
+    lines = [*table(footer=False), *(WAITED.format(i) for i in (0, 3, 1)), CRASHED]
+    done = check(result(lines, None, reaped=True), operations=["all_reduce", "alltoall"])
+    assert done.verdict is Verdict.FAIL
+    assert "all_reduce: rank 0 on node-0 gave up: RuntimeError: Timed out waiting" in done.reason
+    assert "(so did rank 1, 3) (after 3 sizes)" in done.reason
+    assert "alltoall was not tried" in done.reason
 
 
 def test_nothing_is_tried_once_the_fabric_is_gone(check: Callable[..., Check]) -> None:

@@ -33,7 +33,12 @@ def rank(i: int, **changes: Any) -> dict[str, Any]:
 def printed(losses: Sequence[float | None] = (4.0, 3.0, 2.0, 1.0), **changes: Any) -> list[str]:
     """What the probe prints: one line per step, then the summary."""
     steps = [{"event": "step", "step": i, "loss": loss, "step_time_ms": 10.0} for i, loss in enumerate(losses)]
-    summary = {"event": "summary", "first_loss": losses[0], "last_loss": losses[-1], "throughput_samples_s": 800.0}
+    summary: dict[str, Any] = {
+        "event": "summary",
+        "first_loss": losses[0],
+        "last_loss": losses[-1],
+        "throughput_samples_s": 800.0,
+    }
     summary |= {"step_time_ms": [9.0, 10.0, 30.0], "ranks": [rank(i) for i in range(4)], **changes}
     return [json.dumps(event) for event in [*steps, summary]]
 
@@ -120,7 +125,7 @@ def test_a_run_that_learns_passes_and_is_measured(check: Callable[..., Check]) -
             ["training probe: node-3 rank 3: RuntimeError: Connection closed by peer"],
             1,
             Verdict.FAIL,
-            "rank 3 on node-3: RuntimeError: Connection closed by peer",
+            "rank 3 on node-3 gave up: RuntimeError: Connection closed by peer",
             [],
         ),
         (['{"event": "step", "step": 0, '], 0, Verdict.INCONCLUSIVE, "the output ends early", []),

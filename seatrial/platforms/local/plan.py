@@ -11,7 +11,6 @@ from seatrial.cluster import Cluster, LinkFault, NodeFault
 
 PREFIX = "seatrial-"  # of every network namespace that a run makes
 NETWORK = IPv4Network("10.77.0.0/16")  # every run has its own copy: its bridge lives in a namespace, not on the host
-MAX_NODES = 512  # a Linux bridge takes 1023 ports; past this one machine shows nothing that fewer nodes do not
 BRIDGE = "br0"
 
 

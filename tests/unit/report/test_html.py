@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from seatrial.measurement import Measurement, Subject
-from seatrial.report import view
+from seatrial.report import charts
 from seatrial.report.html import report_html
 from seatrial.result import Check, Judgement, RunResult, Suspect
 from seatrial.verdict import Verdict
@@ -115,7 +115,7 @@ def test_a_chart_that_fails_does_not_lose_the_report(
     def broken(*_: Any) -> str:
         raise RuntimeError("no fonts here")
 
-    monkeypatch.setattr(view.charts, "busbw_chart", broken)
+    monkeypatch.setattr(charts, "busbw_chart", broken)
     text = Page(report_html(samples.healthy_local())).text
     assert "a chart could not be drawn (RuntimeError: no fonts here); the numbers are below" in text
     assert "no fonts here" in caplog.text

@@ -1,6 +1,6 @@
 import pytest
 
-from seatrial.measurement import Measurement, Subject
+from seatrial.measurement import ConditionValue, Measurement, Subject
 from seatrial.report import words
 from seatrial.result import Expected
 
@@ -41,7 +41,7 @@ def test_intervals_may_be_open() -> None:
 
 
 def test_conditions_are_read_in_the_fields_order() -> None:
-    conditions = {
+    conditions: dict[str, ConditionValue] = {
         "zone": "b",
         "placement": "in_place",
         "ranks": 64,

@@ -1,0 +1,102 @@
+"""The connectivity step against real nodes, healthy and broken."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from seatrial.contact import greet
+from seatrial.errors import MissingError
+from seatrial.mpi import mpirun
+from seatrial.result import Suspect
+from seatrial.verdict import Verdict
+from tasks.connectivity import connectivity
+from tests.integration.conftest import LocalTestbed
+
+
+def names(suspects: tuple[Suspect, ...]) -> set[tuple[str, str]]:
+    return {(suspect.kind, suspect.name) for suspect in suspects}
+
+
+def executable(path: Path, text: str) -> str:
+    path.write_text(text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+ANSWERS_VERSION = '#!/bin/sh\n[ "$1" = --version ] && echo "mpirun (Open MPI) 5.0.11" && exit\n'
+
+
+def test_a_healthy_testbed_passes(local_testbed: LocalTestbed) -> None:
+    with local_testbed(nodes=3, slots_per_node=2) as (run, testbed):
+        found = connectivity(run, testbed)
+    assert found.check.verdict is Verdict.PASS
+    assert found.check.suspects == ()
+    assert found.testbed == testbed
+    assert {"kernel", "openmpi", "openssh", "torch"} <= set(found.fingerprint)
+    assert (run.logs / "mpirun-hostname.log").read_text().count("node-1\n") == 2
+    metrics = {(m.metric, m.subject.name) for m in found.check.measurements}
+    assert {("clock_skew", "node-2"), ("ssh_connect", "node-0")} <= metrics
+
+
+def test_a_dead_and_a_false_node_are_told_apart_and_left_out(local_testbed: LocalTestbed) -> None:
+    faults = [{"node": "node-0", "sshd": "stopped"}, {"node": "node-2", "host_key": "wrong"}]
+    with local_testbed(nodes=4, faults=faults) as (run, testbed):
+        found = connectivity(run, testbed)
+    assert found.check.verdict is Verdict.FAIL
+    evidence = {suspect.name: suspect.evidence for suspect in found.check.suspects}
+    assert set(evidence) == {"node-0", "node-2"}
+    assert "connection refused" in evidence["node-0"]
+    assert "another host key than the one pinned" in evidence["node-2"]
+    assert [node.name for node in found.testbed.nodes] == ["node-1", "node-3"]
+
+
+def test_a_broken_link_is_named_as_a_link(local_testbed: LocalTestbed) -> None:
+    with local_testbed(nodes=4, faults=[{"link": ["node-1", "node-3"], "state": "down"}]) as (run, testbed):
+        found = connectivity(run, testbed)
+    assert found.check.verdict is Verdict.FAIL
+    assert names(found.check.suspects) == {("link", "node-1--node-3")}
+    assert "node-3 left out without blame" in found.check.reason
+    assert [node.name for node in found.testbed.nodes] == ["node-0", "node-1", "node-2"]
+
+
+def test_no_mpirun_anywhere_is_a_missing_prerequisite(local_testbed: LocalTestbed) -> None:
+    with (
+        local_testbed(nodes=2, mpi={"mpirun": "/nowhere/mpirun"}) as (run, testbed),
+        pytest.raises(MissingError, match="/nowhere/mpirun is missing on every node: install Open MPI"),
+    ):
+        connectivity(run, testbed)
+
+
+def test_an_mpirun_that_hangs_after_its_output_is_ended_and_its_output_used(
+    local_testbed: LocalTestbed, tmp_path: Path
+) -> None:
+    """Seen with Open MPI 5.0.11: every line is printed, then nothing ends."""
+    hanging = executable(tmp_path / "mpirun", ANSWERS_VERSION + "echo node-0\necho node-1\nsleep 600\n")
+    with local_testbed(nodes=2, mpi={"mpirun": hanging}) as (run, testbed):
+        found = connectivity(run, testbed)
+        assert found.check.verdict is Verdict.PASS
+        result = mpirun(testbed, ["true"], timeout_s=60, is_done=lambda line: line == "node-1")
+    assert result.reaped
+    assert result.ok
+    assert not result.timed_out
+    assert result.seconds < 15
+    assert result.lines == ("node-0", "node-1")
+
+
+def test_an_mpirun_that_hangs_without_output_times_out(local_testbed: LocalTestbed, tmp_path: Path) -> None:
+    hanging = executable(tmp_path / "mpirun", ANSWERS_VERSION + "echo node-0\nsleep 600\n")
+    with local_testbed(nodes=2, mpi={"mpirun": hanging}) as (_, testbed):
+        greet(testbed, testbed.head, 10).transport.close()  # brings the probes
+        result = mpirun(testbed, ["true"], timeout_s=1)
+    assert result.timed_out
+    assert not result.ok
+    assert result.seconds < 12
+
+
+def test_an_mpirun_that_shows_too_few_ranks_fails(local_testbed: LocalTestbed, tmp_path: Path) -> None:
+    silent = executable(tmp_path / "mpirun", ANSWERS_VERSION + "echo node-0\n")
+    with local_testbed(nodes=3, mpi={"mpirun": silent}) as (run, testbed):
+        found = connectivity(run, testbed)
+    assert found.check.verdict is Verdict.FAIL
+    assert "does not show node-1, node-2" in found.check.reason

@@ -1,0 +1,142 @@
+"""Cluster and suite files: what ships loads, and what is wrong is said in one line with file, field and what is legal."""
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.cluster import load_cluster
+from seatrial.errors import InputError
+from seatrial.platforms import platform_for
+from seatrial.sizes import format_size, parse_size
+from seatrial.suite import SHIPPED, load_suite
+
+CLUSTERS = sorted((Path(__file__).parents[2] / "deployments" / "clusters").glob("*.yaml"))
+LOCAL = "platform: {kind: local}\n"
+
+
+def test_every_platform_has_an_example() -> None:
+    kinds = {load_cluster(path).platform.kind for path in CLUSTERS}
+    assert kinds == {"local", "kubernetes", "slurm", "runai", "baremetal", "docker"}
+
+
+@pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
+def test_examples_of_platforms_to_come_say_so(path: Path) -> None:
+    cluster = load_cluster(path)
+    if cluster.platform.kind == "local":
+        assert cluster.nodes == 4
+        return
+    with pytest.raises(InputError, match=r"platform\.kind: \w+ cannot be run by this version; legal: local"):
+        platform_for(cluster)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_suites_load(name: str) -> None:
+    suite = load_suite(name)
+    assert suite.name == name
+    assert suite.collectives is not None
+    assert "all_reduce" in suite.collectives.operations
+
+
+def test_a_name_comes_from_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "My_Cluster.yaml"
+    path.write_text("nodes: 2\n" + LOCAL)
+    assert load_cluster(path).name == "my-cluster"
+
+
+def test_one_rank_per_gpu_unless_slots_say_otherwise(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("nodes: 2\ngpus_per_node: 8\nhardware: H100-SXM\n" + LOCAL)
+    assert load_cluster(path).slots == 8
+    path.write_text("nodes: 2\nslots_per_node: 3\n" + LOCAL)
+    assert load_cluster(path).slots == 3
+
+
+def test_hardware_that_the_catalog_does_not_know_can_be_described(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("nodes: 2\nhardware: {name: X9, gpus_per_node: 4, gpu_link_gb_s: 900}\n" + LOCAL)
+    assert (load_cluster(path).hardware.name, load_cluster(path).gpus) == ("X9", 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nodes: 0\n" + LOCAL, r"nodes: .*greater than or equal to 1, is 0"),
+        ("nodes: four\n" + LOCAL, r"nodes: .*integer.*'four'"),
+        ("nodes: 2\nssh_port: 70000\n" + LOCAL, r"ssh_port: .*less than or equal to 65535, is 70000"),
+        ("nodes: 2\nnodez: 3\n" + LOCAL, r"nodez: unknown field; legal: .*nodes"),
+        ("nodes: 2\nplatform: {kind: local, foo: 1}", r"platform\.local\.foo: unknown field; legal: kind"),
+        ("nodes: 2\nplatform: {kind: cloud}", r"platform: .*'cloud'.*'local'"),
+        ("nodes: 2\nhardware: H101\n" + LOCAL, r"hardware: unknown hardware 'H101'; known: cpu, A100-SXM"),
+        ("nodes: 2\nhardware: B200-SXM\n" + LOCAL, r"gpus_per_node: is required with hardware B200-SXM"),
+        ("nodes: 2\ngpus_per_node: 8\n" + LOCAL, r"gpus_per_node: 8 needs hardware that has GPUs"),
+        ("nodes: 2\nnodes: 3\n" + LOCAL, r"line 2: .*'nodes' appears twice"),
+        ("nodes: [", r"line \d: not YAML"),
+        ("- a\n- b\n", r"must be a mapping of fields, is a list"),
+        ("", r"must be a mapping of fields, is empty"),
+        ("nodes: 2\nname: Not Legal\n" + LOCAL, r"name: .*a-z, 0-9"),
+        ("nodes: 2\nfaults: [{node: node-7, rate: 1gbit}]\n" + LOCAL, r"faults: unknown node 'node-7'"),
+        ("nodes: 2\nfaults: [{node: node-1, rate: fast}]\n" + LOCAL, r"rate: .*200mbit.*'fast'"),
+        ("nodes: 2\nfaults: [{node: node-1}]\n" + LOCAL, r"one of rate, sshd, host_key"),
+        ("nodes: 2\nfaults: [{link: [node-0, node-0], state: down}]\n" + LOCAL, r"faults: .*two different nodes"),
+        ("nodes: 9000\n" + LOCAL, r"nodes: .*512"),
+    ],
+)
+def test_a_bad_cluster_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=said) as refused:
+        load_cluster(path)
+    assert str(refused.value).startswith(f"{path}: ")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "collectives: {cpu: {min_bytes: 4M, max_bytes: 1K}, gpu: {min_bytes: 4, max_bytes: 8}}",
+            r"collectives\.cpu: sizes run backwards: min_bytes 4M must not be above max_bytes 1K",
+        ),
+        (
+            "collectives: {cpu: {min_bytes: 4X, max_bytes: 1K}, gpu: {min_bytes: 4, max_bytes: 8}}",
+            r"collectives\.cpu\.min_bytes: .*such as 8, 64K",
+        ),
+        (
+            "collectives: {operations: [all_reduce, all_reduce], cpu: {min_bytes: 4, max_bytes: 8},"
+            " gpu: {min_bytes: 4, max_bytes: 8}}",
+            r"operations must not name the same operation twice",
+        ),
+        ("training: {steps: 0}", r"training\.steps: .*4, is 0"),
+        ("trainings: {steps: 5}", r"trainings: unknown field; legal: .*training"),
+    ],
+)
+def test_a_bad_suite_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "suite.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=said) as refused:
+        load_suite(str(path))
+    assert "\n" not in str(refused.value)
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nope.yaml: cannot be read: No such file"):
+        load_cluster(tmp_path / "nope.yaml")
+    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+        load_cluster(tmp_path)
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="is not UTF-8 text"):
+        load_cluster(tmp_path / "binary.yaml")
+    (tmp_path / "huge.yaml").write_text("#" * 1_100_000)
+    with pytest.raises(InputError, match="larger than"):
+        load_cluster(tmp_path / "huge.yaml")
+    (tmp_path / "deep.yaml").write_text("[" * 5_000)
+    with pytest.raises(InputError, match=r"deep\.yaml: "):
+        load_cluster(tmp_path / "deep.yaml")
+    with pytest.raises(InputError, match="suite 'quik': unknown; legal: quick, nightly, acceptance"):
+        load_suite("quik")
+
+
+@pytest.mark.parametrize(("text", "size"), [("8", 8), (4096, 4096), ("64K", 65536), ("16M", 1 << 24), ("8GiB", 1 << 33)])
+def test_sizes_are_binary(text: object, size: int) -> None:
+    assert parse_size(text) == size
+    assert parse_size(format_size(size)) == size

@@ -1,0 +1,74 @@
+"""The supervisor ends what it started: when time is up, when nobody wants it any more, and when it leaves by itself."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from seatrial.probes import probe
+
+
+def supervise(timeout_s: float, *command: str) -> "subprocess.Popen[bytes]":
+    program = [sys.executable, str(probe("supervise")), str(timeout_s), *command]
+    return subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def said(process: "subprocess.Popen[bytes]") -> bytes:
+    """Its first line; unlike `communicate` this leaves standard input open."""
+    assert process.stdout
+    return process.stdout.readline()
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137)])
+def test_the_exit_status_is_the_commands_own(script: str, status: int) -> None:
+    with supervise(20, "sh", "-c", script) as process:
+        assert process.wait(10) == status
+
+
+def test_a_command_that_is_not_there_is_127() -> None:
+    with supervise(20, "no-such-command") as process:
+        assert b"no-such-command: No such file or directory" in said(process)
+        assert process.wait(10) == 127
+
+
+def test_time_up_ends_it_and_its_children() -> None:
+    with supervise(0.3, "sh", "-c", "sleep 300 & echo $!; wait") as process:
+        out = said(process)
+        assert process.wait(15) == 124
+    assert not alive(int(out))
+
+
+def test_closed_input_ends_it_and_what_hides_from_its_process_group() -> None:
+    with supervise(60, "sh", "-c", "setsid sh -c 'echo $$; trap \"\" TERM; sleep 300' & sleep 300") as process:
+        assert process.stdout
+        assert process.stdin
+        hidden = int(process.stdout.readline())
+        process.stdin.close()
+        process.stdin = None
+        assert process.wait(15) == 125
+    until(lambda: not alive(hidden))
+
+
+def test_orphans_of_a_command_that_ended_are_ended_too() -> None:
+    with supervise(60, "sh", "-c", "setsid sleep 300 >/dev/null & echo $!") as process:
+        out = said(process)
+        assert process.wait(15) == 0
+    assert not alive(int(out))

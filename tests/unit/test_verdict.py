@@ -1,0 +1,43 @@
+"""How verdicts combine, and what that makes of a run."""
+
+import pytest
+
+from seatrial.result import Check, Suspect, conclude, merge_suspects
+from seatrial.verdict import Verdict, worst
+
+WORST_FIRST = [Verdict.CORRUPT, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCONCLUSIVE, Verdict.NOT_RUN, Verdict.PASS]
+
+
+def test_nothing_measured_is_never_a_pass() -> None:
+    assert worst([]) is Verdict.INCONCLUSIVE
+    assert conclude([]) == (Verdict.INCONCLUSIVE, "nothing was measured")
+
+
+@pytest.mark.parametrize("index", range(len(WORST_FIRST)))
+def test_the_worst_wins(index: int) -> None:
+    assert worst(WORST_FIRST[index:]) is WORST_FIRST[index]
+
+
+def test_exit_statuses() -> None:
+    assert [verdict.exit_status for verdict in WORST_FIRST] == [1, 1, 1, 3, 3, 0]
+
+
+def test_the_reason_is_the_first_of_the_worst_checks() -> None:
+    checks = [
+        Check("a", Verdict.PASS, "fine"),
+        Check("b", Verdict.FAIL, "broken"),
+        Check("c", Verdict.FAIL, "too"),
+        Check("d", Verdict.NOT_RUN, "no"),
+    ]
+    assert conclude(checks) == (Verdict.FAIL, "b: broken")
+
+
+def test_a_suspect_of_several_checks_is_one_suspect() -> None:
+    checks = [
+        Check("a", Verdict.FAIL, "", suspects=(Suspect("node", "n1", 0.5, "slow"),)),
+        Check("b", Verdict.FAIL, "", suspects=(Suspect("node", "n1", 0.9, "refused"), Suspect("link", "n1", 0.6, "x"))),
+    ]
+    assert merge_suspects(checks) == [
+        Suspect("node", "n1", 0.9, "slow; refused"),
+        Suspect("link", "n1", 0.6, "x"),
+    ]

@@ -1,0 +1,27 @@
+"""Nodes with other software than the rest."""
+
+from seatrial.versions import odd_ones
+
+USUAL = {"kernel": "6.1", "openmpi": "4.1.4", "torch": "2.5"}
+
+
+def test_equal_nodes_are_not_suspected() -> None:
+    assert odd_ones({f"n{i}": USUAL for i in range(4)}) == []
+    assert odd_ones({}) == []
+
+
+def test_the_odd_one_is_named_with_both_versions() -> None:
+    (suspect,) = odd_ones({f"n{i}": USUAL for i in range(3)} | {"n3": {**USUAL, "openmpi": "5.0.5"}})
+    assert (suspect.name, suspect.confidence) == ("n3", 0.75)
+    assert suspect.evidence == "openmpi is 5.0.5, 4.1.4 on 3 of 4 nodes"
+
+
+def test_a_missing_package_differs_too() -> None:
+    without = {key: value for key, value in USUAL.items() if key != "torch"}
+    (suspect,) = odd_ones({"n0": USUAL, "n1": without, "n2": USUAL})
+    assert suspect.evidence == "torch is none, 2.5 on 2 of 3 nodes"
+
+
+def test_without_a_majority_nobody_is_sure() -> None:
+    suspects = odd_ones({"n0": USUAL, "n1": {**USUAL, "kernel": "6.2"}})
+    assert [suspect.confidence for suspect in suspects] == [0.5]
