@@ -2,6 +2,7 @@
 understands.
 """
 
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,19 +23,26 @@ INTERRUPTED = Unfinished(130, "interrupted; everything is taken down")
 TERMINATED = Unfinished(143, "terminated; everything is taken down")
 
 
+class _Terminated(BaseException):
+    """SIGTERM, as an exception: also outside the flow, where Prefect does not turn it into one."""
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise _Terminated
+
+
 def by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool, server_log: Path) -> RunResult | Unfinished:
     """What the flow came to. Prefect is imported while its server starts."""
-    provide_prefect_server(server_log)
-    from prefect.exceptions import TerminationSignal
-
-    from flows.check import check
-
+    signal.signal(signal.SIGTERM, _terminate)
     try:
+        provide_prefect_server(server_log)
+        from flows.check import check
+
         state = check(str(cluster), suite, str(out) if out else None, notify, return_state=True)
         result: Any = state.result(raise_on_failure=False)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except TerminationSignal:
+    except _Terminated:
         return TERMINATED
     except Exception as error:
         return Unfinished(3, f"Prefect failed: {type(error).__name__}: {error}. {_last_line(server_log)}")

@@ -27,7 +27,7 @@ from tasks.connectivity import connectivity_task
 from tasks.image import image_task
 from tasks.launch import launch_task, reap, teardown
 from tasks.notify import notify_task
-from tasks.record import record_task
+from tasks.record import record_task, write_run_json
 from tasks.training import training_task
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ def check(cluster: str, suite: str = "quick", out: str | None = None, notify: bo
         if notify:
             with trial.step("notify"):
                 notify_task(trial.result(), previous, written.get("report.html"))
-    return _state(trial.result())
+        result = trial.result()
+        write_run_json(result, run.out)  # once more: now the timings are complete
+    return _state(result)
 
 
 def _try_out(trial: Trial) -> None:

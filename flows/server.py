@@ -10,12 +10,19 @@ import socket
 import subprocess
 import sys
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 
 _QUIET = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_LOGGING_EXTRA_LOGGERS": "seatrial",  # what the steps say is kept with the flow run
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+}
+
+_SERVER_SETTINGS = {
+    "PREFECT_UI_ENABLED": "0",
+    "PREFECT__SERVER_EPHEMERAL": "1",  # leaves out the services that only a lasting server needs
+    "PREFECT__SERVER_FINAL": "1",
 }
 
 # PR_SET_PDEATHSIG (1) with SIGKILL (9): the server goes when the run does, even when nothing can be said any more.
@@ -27,6 +34,22 @@ uvicorn.run("prefect.server.api.server:create_app", factory=True, fd=int(sys.arg
 """
 
 
+@dataclass(frozen=True, slots=True)
+class TemporaryServer:
+    """A Prefect server of ours; `api_url` answers as soon as it is up, and connections wait until then."""
+
+    api_url: str
+    process: "subprocess.Popen[bytes]"
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
 def provide_prefect_server(log_path: Path) -> None:
     """Make sure that Prefect, imported after this, has a server: the configured one, else a temporary one.
 
@@ -35,14 +58,27 @@ def provide_prefect_server(log_path: Path) -> None:
     """
     for key, value in _QUIET.items():
         os.environ.setdefault(key, value)
-    if configured_api_url():
-        return
+    if not configured_api_url():
+        server = start_server(log_path)
+        atexit.register(server.stop)
+        os.environ["PREFECT_API_URL"] = server.api_url
+
+
+def start_server(log_path: Path) -> TemporaryServer:
+    """Start a server on a free port of the loopback interface; what it says goes to `log_path`."""
     with socket.socket() as listener, log_path.open("ab") as log:
-        # Connections queue here until the server is up, so nobody has to ask whether it is.
         listener.bind(("127.0.0.1", 0))
-        listener.listen(128)
-        os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
-        atexit.register(_stop, _start(listener.fileno(), log.fileno()))
+        listener.listen(128)  # connections queue here until the server is up, so nobody has to ask whether it is
+        process = subprocess.Popen(
+            [sys.executable, "-c", _SERVE, str(listener.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **_SERVER_SETTINGS},
+            pass_fds=[listener.fileno()],
+            start_new_session=True,  # Ctrl-C is for the run, which needs its server until the end
+        )
+        return TemporaryServer(f"http://127.0.0.1:{listener.getsockname()[1]}/api", process)
 
 
 def configured_api_url() -> str | None:
@@ -57,30 +93,3 @@ def configured_api_url() -> str | None:
     active = os.environ.get("PREFECT_PROFILE") or profiles.get("active", "")
     url = profiles.get("profiles", {}).get(active, {}).get("PREFECT_API_URL")
     return str(url) if url else None
-
-
-def _start(listener_fd: int, log_fd: int) -> "subprocess.Popen[bytes]":
-    environment = {
-        **os.environ,
-        "PREFECT_UI_ENABLED": "0",
-        "PREFECT__SERVER_EPHEMERAL": "1",  # leaves out the services that only a lasting server needs
-        "PREFECT__SERVER_FINAL": "1",
-    }
-    return subprocess.Popen(
-        [sys.executable, "-c", _SERVE, str(listener_fd)],
-        stdin=subprocess.DEVNULL,
-        stdout=log_fd,
-        stderr=log_fd,
-        env=environment,
-        pass_fds=[listener_fd],
-        start_new_session=True,  # Ctrl-C is for the run, which needs its server until the end
-    )
-
-
-def _stop(server: "subprocess.Popen[bytes]") -> None:
-    server.terminate()
-    try:
-        server.wait(timeout=5)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()

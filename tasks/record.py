@@ -38,7 +38,7 @@ def record(result: RunResult, run: Run, store: Store | None = None, log_file: Pa
     raised when it cannot be written. Whatever fails after it is a warning. `log_file` is the run's log, whose end goes
     into the report of a run that does not pass.
     """
-    written = {"run.json": _write_run(run.out, result)}
+    written = {"run.json": write_run_json(result, run.out)}
     with _lossless("measurements.csv"):
         written["measurements.csv"] = _write(run.out / "measurements.csv", measurements_csv(result))
     with _lossless("report.html"):
@@ -103,7 +103,8 @@ def _tail(log_file: Path | None) -> Sequence[str]:
         return file.read().decode(errors="replace").splitlines()[-LOG_TAIL_LINES:]
 
 
-def _write_run(out: Path, result: RunResult) -> Path:
+def write_run_json(result: RunResult, out: Path) -> Path:
+    """Write run.json into `out`; raises InputError when that cannot be done."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         return _write(out / "run.json", run_json(result))

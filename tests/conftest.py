@@ -26,8 +26,13 @@ def nothing_left() -> Iterator[None]:
 
 
 def leftovers() -> set[str]:
-    """Every namespace, state folder and process of local runs on this machine, other people's too."""
-    namespaces = {entry.name for entry in Path("/run/netns").glob("seatrial-*")} if Path("/run/netns").is_dir() else set()
+    """Every namespace, state folder and process of local runs on this machine, other people's too.
+
+    Runs that a test makes without the flow have ids that begin with "test-".
+    """
+    namespaces = (
+        {entry.name for entry in Path("/run/netns").glob("seatrial-*")} if Path("/run/netns").is_dir() else set()
+    )
     folders = {str(entry) for entry in Path("/run/seatrial").glob("*")} if Path("/run/seatrial").is_dir() else set()
     listing = subprocess.run(["ps", "-ww", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
     processes = {line.strip() for line in listing.splitlines() if "/run/seatrial/" in line and "ps -ww" not in line}

@@ -7,6 +7,7 @@ from seatrial.nccl.finish import file_outcome
 from seatrial.nccl.model import Device, Outcome, Row, Sweep, Timing
 from seatrial.nccl.parse import parse_file, parse_lines, parse_text
 from seatrial.nccl.reader import RowReader
+from seatrial.nccl.sweeps import SweepReader
 from seatrial.nccl.table import render
 from seatrial.nccl.transport import Transport, transport
 
@@ -17,6 +18,7 @@ __all__ = [
     "Row",
     "RowReader",
     "Sweep",
+    "SweepReader",
     "Timing",
     "Transport",
     "busbw_factor",

@@ -28,7 +28,8 @@ class Cause:
 class Finding:
     """A cause that was found: `evidence` is the line (or the joined box of lines) that shows it, cut at 300 characters.
 
-    `secondary` findings follow from another rank's death or from a cause that stands elsewhere in the log.
+    `secondary` findings follow from another rank's death or from a cause that stands elsewhere in the log; a run
+    goes on in spite of one that is not `fatal`. `rank` is the one that the line or its label names.
     """
 
     kind: Kind

@@ -48,7 +48,7 @@ def outcome_of(draft: Draft, found: Sequence[Finding]) -> Outcome:
 
 
 def never_started(finding: Finding) -> bool:
-    """Whether a finding after a footer means that the next program was kept from starting."""
+    """Whether a finding after a footer means that the next program was kept from starting: the kind `launcher`."""
     starting = finding.kind == "launcher" or finding.cause == "nccl-tests printed its usage"
     return starting and finding.fatal and not finding.secondary and finding.rank is None
 

@@ -1,7 +1,7 @@
 """The entry points: files, texts and streams of lines in, sweeps out."""
 
 from collections.abc import Iterable, Iterator
-from io import TextIOBase
+from io import BufferedReader, TextIOBase, TextIOWrapper
 from itertools import chain
 from pathlib import Path
 
@@ -11,8 +11,8 @@ from seatrial.nccl.model import Sweep
 from seatrial.nccl.sweeps import SweepReader
 from seatrial.nccl.text import MAX_LINE
 
-MAX_JSON = 256 << 20
-"""Characters of a -J file that are read; with -I one of 1,000 processes and 30 sizes has 20 million."""
+MAX_JSON = 96 << 20
+"""Characters of a -J file that are read, the rest counts as cut off; with -I, 1,000 processes write some 20 million."""
 _LEGAL = (
     "legal: the output of an nccl-tests or rccl-tests program, its -J file, or a launcher's log that names an error"
 )
@@ -26,7 +26,7 @@ def parse_file(path: str | Path) -> list[Sweep]:
     Memory is bounded whatever the file is: lines are cut at 16 Ki characters, and 100,000 rows are kept.
     """
     try:
-        with Path(path).open(encoding=_encoding(path), errors="replace") as stream:
+        with Path(path).open("rb") as raw, TextIOWrapper(raw, encoding=_encoding(raw), errors="replace") as stream:
             return _parse_stream(stream, str(path))
     except (OSError, ValueError) as problem:  # ValueError: a NUL in the name
         reason = problem.strerror if isinstance(problem, OSError) else "not a file name"
@@ -39,6 +39,8 @@ def parse_text(text: str | Iterable[str], source: str = "input") -> list[Sweep]:
         if looks_like_json_log(text[:_PEEK]):
             return parse_json(text[:MAX_JSON], source)
         return parse_lines(text.splitlines(), source)
+    if isinstance(text, TextIOWrapper):
+        text.reconfigure(errors="replace")  # standard input is strict, and logs are not always UTF-8
     return _parse_stream(text, source) if isinstance(text, TextIOBase) else parse_lines(text, source)
 
 
@@ -77,8 +79,6 @@ def _bounded_lines(stream: TextIOBase, start: str) -> Iterator[str]:
         yield line
 
 
-def _encoding(path: str | Path) -> str:
-    """UTF-8, or UTF-16 where a byte order mark says so (PowerShell's tee)."""
-    with Path(path).open("rb") as stream:
-        mark = stream.read(2)
-    return "utf-16" if mark in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+def _encoding(raw: BufferedReader) -> str:
+    """UTF-8, or UTF-16 where a byte order mark says so (PowerShell's tee). A pipe is not read twice for it."""
+    return "utf-16" if raw.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"

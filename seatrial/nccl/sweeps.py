@@ -156,5 +156,5 @@ def _concluded(draft: Draft, name: str | None) -> list[Sweep]:
     if draft.seen:
         after = [f for f in draft.trailing.findings() if never_started(f)]
         return [finish(draft, name)] + ([launch_error(after)] if after else [])
-    found = [f for f in draft.findings.findings() if f.fatal or f.kind == "unknown"]
+    found = [f for f in draft.findings.findings() if f.fatal or f.kind in ("launcher", "unknown")]
     return [launch_error(found)] if found else []

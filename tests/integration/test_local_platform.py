@@ -80,7 +80,7 @@ def test_no_node_at_all_is_a_failed_launch(local_testbed: LocalTestbed) -> None:
 
 def test_a_wrong_host_key_is_told_from_a_dead_node(local_testbed: LocalTestbed) -> None:
     with local_testbed(nodes=2, faults=[{"node": "node-1", "host_key": "wrong"}]) as (_, testbed):
-        with pytest.raises(HostKeyError, match="node-1: .* another host key than the one pinned"):
+        with pytest.raises(HostKeyError, match=r"node-1: .* another host key than the one pinned"):
             say(testbed, testbed.nodes[1], "true")
         # From inside too: the nodes pin the same keys.
         with connected(testbed, testbed.head, 10) as head:
@@ -91,7 +91,10 @@ def test_a_wrong_host_key_is_told_from_a_dead_node(local_testbed: LocalTestbed) 
 
 def test_a_link_is_down_between_two_nodes_only(local_testbed: LocalTestbed) -> None:
     with local_testbed(nodes=3, faults=[{"link": ["node-0", "node-2"], "state": "down"}]) as (_, testbed):
-        assert say(testbed, testbed.head, "ssh node-1 hostname; ssh node-2 true; echo $?").splitlines()[::2] == ["node-1", "255"]
+        assert say(testbed, testbed.head, "ssh node-1 hostname; ssh node-2 true; echo $?").splitlines()[::2] == [
+            "node-1",
+            "255",
+        ]
         assert say(testbed, testbed.nodes[1], "ssh node-2 hostname") == "node-2"
 
 

@@ -1,4 +1,4 @@
-"""Cluster and suite files: what ships loads, and what is wrong is said in one line with file, field and what is legal."""
+"""Cluster and suite files: what ships loads, and what is wrong is said in one line that tells what is legal."""
 
 from pathlib import Path
 
@@ -119,7 +119,7 @@ def test_a_bad_suite_file_is_one_line(tmp_path: Path, text: str, said: str) -> N
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nope.yaml: cannot be read: No such file"):
+    with pytest.raises(InputError, match=r"nope\.yaml: cannot be read: No such file"):
         load_cluster(tmp_path / "nope.yaml")
     with pytest.raises(InputError, match="cannot be read: Is a directory"):
         load_cluster(tmp_path)
@@ -136,7 +136,9 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
         load_suite("quik")
 
 
-@pytest.mark.parametrize(("text", "size"), [("8", 8), (4096, 4096), ("64K", 65536), ("16M", 1 << 24), ("8GiB", 1 << 33)])
+@pytest.mark.parametrize(
+    ("text", "size"), [("8", 8), (4096, 4096), ("64K", 65536), ("16M", 1 << 24), ("8GiB", 1 << 33)]
+)
 def test_sizes_are_binary(text: object, size: int) -> None:
     assert parse_size(text) == size
     assert parse_size(format_size(size)) == size

@@ -209,6 +209,15 @@ def test_a_launch_that_fails_after_a_complete_sweep_is_an_error_of_its_own() -> 
     assert file_outcome(sweeps) == "error"
 
 
+@pytest.mark.parametrize("line", ["bc: command not found", "slurmstepd: error: *** JOB 1 ON a CANCELLED AT x ***"])
+def test_what_a_script_says_after_a_complete_sweep_does_not_undo_it(line: str) -> None:
+    assert _one(HEADER, ROW, FOOTER, line).outcome == "ok"
+
+
+def test_a_log_with_nothing_but_a_missing_command_is_an_error() -> None:
+    assert _one("bash: mpirun: command not found").errors[0].startswith("command missing (mpirun)")
+
+
 def test_a_row_that_dies_half_way_is_no_row_and_its_failure_is_told() -> None:
     sweep = _one(HEADER, ROW, ROW[:56] + "b-3: Test NCCL failure common.cu:401 'unhandled system error / '")
     assert len(sweep.rows) == 1 and sweep.outcome == "error"

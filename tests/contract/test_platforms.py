@@ -1,0 +1,96 @@
+"""What every platform promises, tried against each one that this machine can offer."""
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.cluster import Cluster
+from seatrial.platforms import Platform, platforms
+from seatrial.run import Run
+from seatrial.ssh import answers, connected, on_each, run_command
+from seatrial.suite import load_suite
+from seatrial.testbed import Node, Testbed
+
+# What a cluster file of each platform needs beyond its name and nodes.
+SETTINGS: dict[str, dict[str, Any]] = {"local": {"platform": {"kind": "local"}}}
+
+
+@pytest.fixture(params=sorted(platforms()))
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def platform(kind: str) -> Platform:
+    platform = platforms()[kind]
+    if lacking := platform.missing():
+        pytest.skip("; ".join(lacking))
+    return platform
+
+
+@pytest.fixture
+def run(kind: str, tmp_path: Path) -> Run:
+    cluster = Cluster.model_validate({"name": "test", "nodes": 3, **SETTINGS[kind]})
+    return Run(f"test-{secrets.token_hex(4)}", cluster, load_suite("quick"), tmp_path)
+
+
+@pytest.fixture
+def testbed(platform: Platform, run: Run, nothing_left: None) -> Iterator[Testbed]:
+    try:
+        yield platform.launch(run)
+    finally:
+        platform.teardown(run.run_id)
+
+
+def host_name(testbed: Testbed, node: Node) -> str:
+    with connected(testbed, node, 10) as transport:
+        return run_command(transport, "hostname", timeout_s=10).output.strip()
+
+
+def test_every_platform_has_settings_here() -> None:
+    assert set(SETTINGS) == set(platforms())
+
+
+def test_rendering_changes_nothing_and_says_the_same_twice(platform: Platform, run: Run) -> None:
+    before = platform.leftovers()
+    first, second = platform.render(run), platform.render(run)
+    assert first == second
+    assert first.files
+    assert all(text.strip() for text in first.files.values())
+    assert not any("PRIVATE KEY" in text for text in first.files.values())
+    assert platform.leftovers() == before
+
+
+def test_a_launched_testbed_answers(run: Run, testbed: Testbed) -> None:
+    assert len(testbed.nodes) == run.cluster.nodes
+    assert len({node.host_key for node in testbed.nodes}) == run.cluster.nodes
+    assert {node.port for node in testbed.nodes} == {run.cluster.ssh_port}
+    names = on_each(testbed.nodes, lambda node: host_name(testbed, node))
+    assert len(set(names.values())) == run.cluster.nodes
+
+
+def test_nodes_reach_each_other_by_address(testbed: Testbed) -> None:
+    head, *others = testbed.nodes
+    with connected(testbed, head, 10) as transport:
+        for other in others:
+            done = run_command(transport, f"ssh -p {other.port} {other.address} hostname", timeout_s=20)
+            assert (done.exit_status, done.output.strip()) == (0, host_name(testbed, other))
+
+
+def test_teardown_needs_nothing_in_memory_and_may_come_twice(platform: Platform, run: Run, testbed: Testbed) -> None:
+    fresh = type(platform)()
+    fresh.teardown(run.run_id)
+    fresh.teardown(run.run_id)
+    assert not answers(testbed, testbed.head, 2)
+
+
+def test_teardown_of_a_run_that_never_was(platform: Platform) -> None:
+    platform.teardown("test-never-was")
+
+
+def test_a_living_run_is_no_leftover(platform: Platform, run: Run, testbed: Testbed) -> None:
+    assert testbed.nodes
+    assert run.run_id not in {leftover.run_id for leftover in platform.leftovers()}

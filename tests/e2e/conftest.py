@@ -1,0 +1,133 @@
+"""`seatrial run` as people run it: a process of its own, real nodes, a real Prefect server."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from flows.server import start_server
+from seatrial.platforms.local import PLATFORM
+from tests.conftest import leftovers
+
+BRIEF = {
+    "connectivity": {"timeout_s": 10},
+    "collectives": {
+        "operations": ["all_reduce"],
+        "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
+        "cpu": {"min_bytes": "1M", "max_bytes": "4M", "step_factor": 4, "warmup_iterations": 1, "iterations": 3},
+        "timeout_s": 60,
+    },
+}
+
+
+@dataclass(slots=True)
+class Console:
+    """A terminal with a folder, an environment and a history of its own."""
+
+    folder: Path
+    environment: dict[str, str]
+    started: "list[subprocess.Popen[str]]" = field(default_factory=list)
+
+    def cluster(self, nodes: int = 4, **fields: Any) -> Path:
+        path = self.folder / "cluster.yaml"
+        path.write_text(yaml.safe_dump({"name": "trial", "nodes": nodes, "platform": {"kind": "local"}, **fields}))
+        return path
+
+    def suite(self, **fields: Any) -> Path:
+        path = self.folder / "suite.yaml"
+        path.write_text(yaml.safe_dump({"name": "brief", **BRIEF, **fields}))
+        return path
+
+    def start(self, *arguments: str | Path) -> "subprocess.Popen[str]":
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background; children would inherit it
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "seatrial.cli", *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.folder,
+            env=self.environment,
+        )
+        self.started.append(process)
+        return process
+
+    def run(self, *arguments: str | Path, timeout_s: float = 120) -> "Finished":
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=timeout_s)
+        return Finished(process.returncode, out, err)
+
+    def check(self, cluster: Path, suite: Path, name: str = "out", *more: str) -> "Finished":
+        """A whole run; its run.json is in `document`."""
+        out = self.folder / name
+        finished = self.run("run", cluster, "--suite", suite, "--out", out, *more)
+        if (out / "run.json").exists():
+            finished.document = json.loads((out / "run.json").read_text())
+        return finished
+
+
+@dataclass(slots=True)
+class Finished:
+    """What a command came to."""
+
+    status: int
+    out: str
+    err: str
+    document: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def said(self) -> str:
+        return f"{self.out}\n{self.err}"
+
+    def check(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = next(check for check in self.document["checks"] if check["name"] == name)
+        return found
+
+
+@pytest.fixture(scope="session")
+def prefect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One Prefect server for all runs of the session; starting one per run would take most of the time."""
+    home = tmp_path_factory.mktemp("prefect")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PREFECT_HOME", str(home))
+        patch.setenv("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+        server = start_server(home / "server.log")
+    yield server.api_url
+    server.stop()
+
+
+@pytest.fixture
+def console(tmp_path: Path, prefect_url: str) -> Iterator[Console]:
+    """Everything that was started has ended at the end, and nothing of its runs is left."""
+    if lacking := PLATFORM.missing():
+        pytest.skip("; ".join(lacking))
+    before = of_runs()
+    environment = {
+        **{key: value for key, value in os.environ.items() if not key.startswith("SEATRIAL_")},
+        "PREFECT_API_URL": prefect_url,
+        "PREFECT_HOME": str(tmp_path / "prefect"),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "COLUMNS": "200",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    session = Console(tmp_path, environment)
+    try:
+        yield session
+    finally:
+        for process in session.started:
+            process.kill()
+            process.communicate()
+    assert of_runs() <= before
+
+
+def of_runs() -> set[str]:
+    """What runs of the flow have left, or have up right now."""
+    return {left for left in leftovers() if "test-" not in left}

@@ -1,0 +1,210 @@
+"""The chain from nodes to verdict, healthy and broken in every way that the local platform can be broken."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Console, of_runs
+
+TRAINING = {"steps": 12, "batch_per_rank": 4, "min_loss_drop": 0.05, "timeout_s": 60}
+
+
+def until(true: Callable[[], bool], timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def namespaces() -> set[str]:
+    folder = Path("/run/netns")
+    return {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+
+
+def test_a_healthy_cluster_passes_and_leaves_its_record(console: Console) -> None:
+    run = console.check(console.cluster(), console.suite(training=TRAINING))
+    assert run.status == 0, run.said
+    assert run.out.splitlines()[-1] == "pass: connectivity, collectives, training: all pass"
+    document = run.document
+    assert (document["schema"], document["verdict"], document["cluster"], document["suite"]) == (
+        1,
+        "pass",
+        "trial",
+        "brief",
+    )
+    assert [check["name"] for check in document["checks"]] == ["connectivity", "collectives", "training"]
+    assert [node["name"] for node in document["nodes"]] == ["node-0", "node-1", "node-2", "node-3"]
+    assert {"kernel", "openmpi", "torch", "openssh", "python"} <= set(document["fingerprint"])
+    assert {"startup", "image", "launch", "connectivity", "collectives", "training", "teardown"} <= set(
+        document["timings"]
+    )
+    plateau = next(j for j in run.check("collectives")["judgements"] if j["metric"] == "busbw_plateau")
+    assert plateau["value"] > 0
+    assert "sanity" in plateau["source"]
+
+    out = console.folder / "out"
+    rows = list(csv.DictReader((out / "measurements.csv").read_text().splitlines()))
+    assert {row["metric"] for row in rows} >= {"busbw", "busbw_plateau", "loss_drop", "clock_skew"}
+    assert "<svg" in (out / "report.html").read_text()
+    assert "out-of-place" in (out / "logs" / "all_reduce.log").read_text()
+    assert "4 of 4 nodes answer on port 222" in (out / "logs" / "run.log").read_text()
+    # Rows are seen as they come, not only at the end.
+    assert "all_reduce     4M" in run.err
+
+    listed = json.loads(console.run("history", "--json").out)
+    assert [(row["run_id"], row["verdict"]) for row in listed] == [(document["run_id"], "pass")]
+    (out / "report.html").unlink()
+    assert console.run("report", out).status == 0
+    assert "<svg" in (out / "report.html").read_text()
+
+
+def test_a_slow_node_is_caught_against_three_healthy_runs(console: Console) -> None:
+    suite = console.suite()
+    for i in range(3):
+        healthy = console.check(console.cluster(), suite, f"healthy-{i}")
+        assert healthy.status == 0, healthy.said
+    slow = console.check(console.cluster(faults=[{"node": "node-2", "rate": "100mbit"}]), suite, "slow", "--json")
+    assert slow.status == 1, slow.said
+    assert json.loads(slow.out) == slow.document  # standard output is the document alone
+    assert slow.document["verdict"] in ("degraded", "fail")
+    plateau = next(j for j in slow.check("collectives")["judgements"] if j["metric"] == "busbw_plateau")
+    assert plateau["verdict"] in ("degraded", "fail")
+    assert plateau["source"] == "history"
+    assert plateau["value"] < plateau["expected"]["low"]
+    assert plateau["deviation"] < -0.5
+    reason = slow.document["reason"]
+    assert "GB/s" in reason
+    assert "3 passing runs" in reason
+
+
+def test_dead_and_false_nodes_are_suspects_and_the_rest_goes_on(console: Console) -> None:
+    faults = [{"node": "node-1", "sshd": "stopped"}, {"node": "node-3", "host_key": "wrong"}]
+    run = console.check(console.cluster(5, faults=faults), console.suite())
+    assert run.status == 1, run.said
+    assert run.document["verdict"] == "fail"
+    evidence = {suspect["name"]: suspect["evidence"] for suspect in run.document["suspects"]}
+    assert set(evidence) == {"node-1", "node-3"}
+    assert "connection refused" in evidence["node-1"]
+    assert "another host key" in evidence["node-3"]
+    assert run.check("collectives")["verdict"] == "pass"
+    assert run.check("collectives")["reason"].startswith("all_reduce over 3 ranks")
+
+
+def test_fewer_than_two_nodes_left_is_not_run(console: Console) -> None:
+    run = console.check(console.cluster(2, faults=[{"node": "node-1", "sshd": "stopped"}]), console.suite())
+    assert run.status == 1, run.said
+    assert run.check("collectives")["verdict"] == "not_run"
+    assert "needs at least two nodes, 1 left" in run.check("collectives")["reason"]
+
+
+def test_missing_mpirun_is_not_run_and_says_what_to_do(console: Console) -> None:
+    run = console.check(console.cluster(2, mpi={"mpirun": "/nowhere/mpirun"}), console.suite())
+    assert run.status == 3, run.said
+    assert "/nowhere/mpirun is missing on every node: install Open MPI" in run.out.splitlines()[-1]
+    assert {check["verdict"] for check in run.document["checks"]} == {"not_run"}
+
+
+def test_doctor_names_what_a_path_lacks(console: Console) -> None:
+    tools = console.folder / "bin"
+    tools.mkdir()
+    for tool in ("ip", "unshare", "nsenter", "ssh", "sshd", "true"):
+        (tools / tool).symlink_to(shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin") or "")
+    console.environment["PATH"] = str(tools)
+    found = console.run("doctor")
+    assert found.status == 1
+    assert "ok      platform local" in found.out
+    assert "missing mpirun: install Open MPI" in found.out
+    (tools / "nsenter").unlink()
+    assert "missing platform local: nsenter is missing: install util-linux" in console.run("doctor").out
+
+
+def test_a_link_that_goes_down_in_the_middle_of_a_sweep_ends_within_its_timeout(console: Console) -> None:
+    suite = console.suite(
+        collectives={
+            "operations": ["all_reduce"],
+            "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
+            "cpu": {"min_bytes": "4M", "max_bytes": "64M", "warmup_iterations": 0, "iterations": 300},
+            "timeout_s": 30,
+        }
+    )
+    before = namespaces()
+    out = console.folder / "out"
+    process = console.start("run", console.cluster(3), "--suite", suite, "--out", out)
+    log = out / "logs" / "run.log"
+    until(lambda: log.exists() and "all_reduce     4M" in log.read_text())
+    (namespace,) = (name for name in namespaces() - before if name.endswith("-node-2"))
+    subprocess.run(["ip", "netns", "exec", namespace, "ip", "link", "set", "eth0", "down"], check=True)
+    broken_at = time.monotonic()
+    output, errors = process.communicate(timeout=90)
+    assert time.monotonic() - broken_at < 60
+    assert process.returncode == 1, errors
+    document = json.loads((out / "run.json").read_text())
+    assert document["verdict"] == "fail"
+    assert "all_reduce" in document["reason"]
+    assert output.splitlines()[-1].startswith("fail: ")
+    assert namespaces() <= before
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_runs_take_everything_down(console: Console, number: signal.Signals, status: int) -> None:
+    before = of_runs()
+    out = console.folder / "out"
+    process = console.start("run", console.cluster(), "--suite", console.suite(), "--out", out)
+    log = out / "logs" / "run.log"
+    until(lambda: log.exists() and "mpirun: 4 ranks" in log.read_text())
+    assert of_runs() > before
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == status, errors
+    assert "everything is taken down" in errors
+    assert of_runs() <= before
+
+
+@pytest.mark.parametrize("seen", ["launch ...", "all_reduce     1M"])
+def test_a_killed_run_leaves_nothing_once_the_next_reaps(console: Console, seen: str) -> None:
+    before = of_runs()
+    out = console.folder / "out"
+    process = console.start("run", console.cluster(), "--suite", console.suite(training=TRAINING), "--out", out)
+    log = out / "logs" / "run.log"
+    until(lambda: log.exists() and seen in log.read_text())
+    process.kill()
+    process.communicate()
+    reaped = console.run("reap")
+    assert reaped.status == 0, reaped.said
+    until(lambda: of_runs() <= before, timeout_s=5)
+
+
+def test_a_broken_history_does_not_stop_a_run(console: Console) -> None:
+    store = console.folder / "history.sqlite"
+    store.write_bytes(b"this is no database" * 100)
+    console.environment["SEATRIAL_HISTORY"] = f"sqlite:///{store}"
+    run = console.check(console.cluster(2), console.suite())
+    assert run.status == 0, run.said
+    assert "judged without it" in run.err
+
+
+def test_runs_at_the_same_time_do_not_meet(console: Console) -> None:
+    cluster, suite = console.cluster(2), console.suite()
+    runs = [console.start("run", cluster, "--suite", suite, "--out", console.folder / f"out-{i}") for i in range(2)]
+    for run in runs:
+        _, errors = run.communicate(timeout=120)
+        assert run.returncode == 0, errors
+
+
+def test_bad_input_starts_nothing(console: Console) -> None:
+    cluster = console.cluster(0)
+    before = of_runs()
+    run = console.check(cluster, console.suite(), "out")
+    assert run.status == 2
+    assert run.err.strip().count("\n") == 0
+    assert "cluster.yaml: nodes: " in run.err
+    assert not (console.folder / "out").exists()
+    assert of_runs() <= before

@@ -1,0 +1,283 @@
+"""Causes of failure in logs, and which network NCCL used."""
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from seatrial.nccl import classify, transport
+
+LOGS = Path(__file__).parents[2] / "golden" / "nccl-logs"
+RULE = "-" * 74
+NCCL = "gpu-3:4242:4250 [5] "
+
+# kind | start of the cause | host, and below it the line of the log.
+LINES = r"""
+launcher | ssh connection refused | node-3
+ssh: connect to host node-3 port 222: Connection refused
+launcher | ssh connection timed out | node-3
+ssh: connect to host node-3 port 222: Connection timed out
+launcher | no route to the host | node-3
+ssh: connect to host node-3 port 22: No route to host
+launcher | host name cannot be resolved | node-3
+ssh: Could not resolve hostname node-3: Name or service not known
+launcher | ssh host key verification failed | -
+Host key verification failed.
+launcher | ssh permission denied | node-3
+root@node-3: Permission denied (publickey).
+launcher | ssh connection broken at key exchange | -
+kex_exchange_identification: read: Connection reset by peer
+launcher | orted not found | -
+bash: line 1: orted: command not found
+launcher | orted not found | -
+bash: prted: command not found
+launcher | a task exited with an error | node-3
+srun: error: node-3: task 5: Exited with exit code 3
+launcher | srun could not start the job | -
+srun: error: Unable to allocate resources: Invalid account
+software | shared library | -
+./all_reduce_perf: error while loading shared libraries: libnccl.so.2: cannot open
+launcher | executable missing | -
+bash: ./build/all_reduce_perf: No such file or directory
+system | binary of another architecture | -
+exec /usr/bin/all_reduce_perf: exec format error
+gpu | CUDA failure (out of memory) | node-3
+node-3: Test CUDA failure common.cu:1 'out of memory'
+gpu | unhandled CUDA error | node-3
+node-3: Test NCCL failure common.cu:1 'unhandled cuda error / '
+config | invalid usage | node-3
+node-3: Test NCCL failure common.cu:1 'invalid usage'
+software | NCCL internal | node-3
+node-3: Test NCCL failure common.cu:1 'internal error - please report this issue'
+hang | test timed out | node-3
+node-3: Test timeout (600s) common.cu:523
+config | fewer GPUs than asked for (8 requested | -
+Invalid number of GPUs: 8 requested but only 7 were found.
+network | no acknowledgement from the peer | gpu-3
+gpu-3:4242:4250 [5] NCCL WARN NET/IB: Got completion from peer 10.0.0.2<1> status=IBV_WC_RETRY_EXC_ERR(12) vendor_err=1
+network | no ackn | gpu-3
+gpu-3:4242:4250 [5] NCCL WARN NET/IB : Got completion with error 12, opcode 1, len 0, vendor err 129
+network | InfiniBand completion error (4) | gpu-3
+gpu-3:4242:4250 [5] NCCL WARN NET/IB : Got completion with error 4, opcode 1
+network | peer not reach | gpu-3
+gpu-3:4242:4250 [5] NCCL WARN Call to ibv_modify_qp failed with error Connection timed out
+network | peer not reach | gpu-3
+gpu-3:4242:4250 [5] NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out
+system | memory cannot be | gpu-3
+gpu-3:4242:4250 [5] NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory
+network | link or NIC | gpu-3
+gpu-3:4242:4250 [5] NCCL WARN NET/IB : mlx5_2:1 async fatal event on QP: local catastrophic error
+network | link flapped | gpu-3
+gpu-3:4242:4250 [5] NCCL WARN NET/IB : mlx5_2:1 Got non-fatal async event: port error(10)
+config | no network interface found | gpu-3
+gpu-3:4242:4250 [5] NCCL WARN Bootstrap : no socket interface found
+network | bootstrap | gpu-3
+gpu-3:4242:4250 [5] NCCL WARN socketStartConnect: Connect to 10.0.0.2<4321> failed : Connection refused
+network | bootstrap could not connect (10.0.0.2<4321>) | gpu-3
+gpu-3:4242:4250 [5] NCCL WARN connect to 10.0.0.2<4321> returned Connection refused, exceeded error retry count (35)
+system | /dev/shm | gpu-3
+gpu-3:4242:4250 [5] NCCL WARN Error while creating shared memory segment /dev/shm/nccl-x (size 9637888)
+config | network plugin missing (gIB) | gpu-3
+gpu-3:4242:4250 [5] NCCL WARN Error: network gIB not found.
+config | network plugin missing | gpu-3
+gpu-3:4242:4250 [5] NCCL WARN Failed to initialize any NET plugin
+config | two ranks | gpu-3
+gpu-3:4242:4250 [5] NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000
+software | NCCL versions differ | gpu-3
+gpu-3:4242:4250 [5] NCCL WARN NCCL version mismatch with remote peer
+gpu | GPU out of memory | gpu-3
+gpu-3:4242:4250 [5] NCCL WARN Cuda failure 'out of memory'
+hang | torch watchdog | -
+[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=6) ran
+hang | cancelled | node-3
+slurmstepd: error: *** STEP 12.0 ON node-3 CANCELLED AT 2025-01-02T03:04:05 ***
+"""
+
+
+def _cases() -> list[tuple[str, str, str, str | None]]:
+    lines = LINES.strip().split("\n")
+    heads = [[part.strip() for part in head.split("|")] for head in lines[::2]]
+    return [
+        (line, head[0], head[1], None if head[2] == "-" else head[2])
+        for head, line in zip(heads, lines[1::2], strict=True)
+    ]
+
+
+def _boxes() -> dict[str, str]:
+    """The text of each box by its cause; the second of a cause is told by a number."""
+    paragraphs = re.findall(r"^(\S.*)\n((?:    .*\n)+)", BOXES, re.MULTILINE)
+    return {cause: " ".join(text.split()) for cause, text in paragraphs}
+
+
+@pytest.mark.parametrize(("line", "kind", "cause", "host"), _cases(), ids=[case[0][:60] for case in _cases()])
+def test_one_line_names_its_cause(line: str, kind: str, cause: str, host: str | None) -> None:
+    (finding,) = classify(["some line before", line, "some line after"])
+    assert (finding.kind, finding.host, finding.evidence) == (kind, host, line)
+    assert finding.cause.startswith(cause)
+    assert finding.next_step
+
+
+# The start of the cause, and below it the text of the box.
+BOXES = """
+not enough slots
+    There are not enough slots available in the system to satisfy the 16 slots that were requested by the
+    application: ./all_reduce_perf Either request fewer procs for your application, or make more slots available for
+    use. A "slot" is the Open MPI term for an allocatable unit
+not enough slots 2
+    There are not enough slots available in the system to satisfy the 16 slots: a "slot" is the PRRTE term
+mpirun refuses to run as root
+    mpirun has detected an attempt to run as root. Running as root is *strongly* discouraged as any mistake (e.g.,
+    in defining TMPDIR) or bug can result in catastrophic damage
+executable missing
+    mpirun was unable to launch the specified application as it could not access or execute an executable:
+    Executable: /opt/all_reduce_perf Node: node-0 while attempting to start process rank 0.
+daemon failed after launch
+    An ORTE daemon has unexpectedly failed after launch and before communicating back to mpirun. This could be
+    caused by a number of factors
+daemons did not start
+    ORTE was unable to reliably start one or more daemons. This usually is caused by: * not finding the required
+    libraries and/or binaries on one or more nodes.
+daemon did not report back
+    A daemon failed to report back after being spawned. Daemon exit status: 255
+lost communication with a daemon
+    ORTE has lost communication with a remote daemon. HNP daemon : [[1,0],0] on node a Remote daemon: [[1,0],2] on
+    node node-3 This is usually due to either a failure of the TCP network
+process killed by a signal
+    mpirun noticed that process rank 3 with PID 0 on node node-3 exited on signal 9 (Killed).
+time limit reached
+    The user-provided time limit for job execution has been reached: Timeout: 5 seconds The job will now be aborted.
+more processes than cpus
+    A request was made to bind to that would result in binding more processes than cpus on a resource: Bind to: CORE
+a process exited with an error
+    Primary job terminated normally, but 1 process returned a non-zero exit code. Per user-direction, the job has
+    been aborted.
+a process exited with an error 2
+    prterun detected that one or more processes exited with non-zero status, thus causing the job to be terminated.
+    The first process to do so was: Process name: [prterun-a-1@1,10] Exit code: 3
+"""
+
+
+@pytest.mark.parametrize(("width", "dashes"), [(40, True), (74, True), (76, True), (74, False), (76, False)])
+@pytest.mark.parametrize("cause", _boxes())
+def test_open_mpi_wraps_its_texts(cause: str, dashes: bool, width: int) -> None:
+    lines = textwrap.wrap(_boxes()[cause], width)
+    findings = classify([RULE, *lines, RULE] if dashes else lines)
+    assert any(finding.cause.startswith(cause.rstrip("2 ")) for finding in findings)
+
+
+def test_boxes_name_host_and_rank() -> None:
+    (lost,) = classify([RULE, *textwrap.wrap(_boxes()["lost communication with a daemon"], 74), RULE])
+    assert lost.host == "node-3"
+    (killed,) = classify([_boxes()["process killed by a signal"]])
+    assert (killed.host, killed.rank, killed.cause) == ("node-3", 3, "process killed by a signal (9 (Killed))")
+    (ended,) = classify([RULE, *textwrap.wrap(_boxes()["a process exited with an error 2"], 74), RULE])
+    assert (ended.rank, ended.secondary) == (10, True)
+
+
+def test_causes_come_before_consequences_and_the_earliest_first() -> None:
+    findings = classify(
+        [
+            "a: Test NCCL failure common.cu:1 'remote process exited or there was a network error / '",
+            NCCL + "NCCL WARN NET/IB: Got completion from peer 10.0.0.2<1> with status=12 opcode=0",
+            "b: Test NCCL failure common.cu:1 'unhandled system error / '",
+            _boxes()["a process exited with an error"],
+        ]
+    )
+    assert [f.kind for f in findings] == ["network", "system", "remote", "launcher"]
+    assert [f.secondary for f in findings] == [False, False, True, True]
+
+
+def test_the_label_of_a_launcher_names_the_rank() -> None:
+    (finding,) = classify(["[1,13]<stderr>:node-3: Test CUDA failure common.cu:1 'initialization error'"])
+    assert (finding.rank, finding.host) == (13, "node-3")
+
+
+def test_the_same_cause_of_many_ranks_is_told_once_per_host() -> None:
+    line = "node-{}: Test CUDA failure common.cu:1 'initialization error'"
+    assert len(classify(line.format(i % 3) for i in range(5000))) == 3
+    assert len(classify(line.format(i) for i in range(5000))) == 64, "findings are bounded"
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("srun: error: Timed out waiting for job step to complete", "system"),
+        ("srun: error: node-3: task 5: Exited with exit code 3", "launcher"),
+        ("gpu-3:4242:4250 [5] net_ib.cc:1 (wrap) NCCL WARN NET/IB : Got completion with error 11, opcode 1", "network"),
+        (
+            "[2025-01-02 03:04:05] gpu-3:4242:4250 [5] socket.cc:9 NCCL WARN Bootstrap : no socket interface found",
+            "config",
+        ),
+    ],
+)
+def test_kinds_of_lines_with_longer_prefixes(line: str, kind: str) -> None:
+    (finding,) = classify([line])
+    assert finding.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("line", "cause", "fatal"),
+    [
+        (
+            "[12.3] NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=x, GPU has fallen off the bus.",
+            "Xid 79 (GPU fell off",
+            True,
+        ),
+        (
+            "node-3 kernel: NVRM: Xid (PCI:0000:3b:00.0): 63, Row Remapper: new row",
+            "Xid 63 (row remapping recorded)",
+            False,
+        ),
+        ("NVRM: Xid (PCI:0000:3b:00): 145, NVLink error", "Xid 145 (NVLink 5 error)", True),
+        ("NVRM: Xid (PCI:0000:3b:00): 999, what", "Xid 999 (see NVIDIA's catalog)", True),
+        (
+            "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+            "SXid 20034 (NVSwitch",
+            False,
+        ),
+    ],
+)
+def test_xids(line: str, cause: str, fatal: bool) -> None:
+    (finding,) = classify([line])
+    assert finding.cause.startswith(cause)
+    assert (finding.kind, finding.fatal) == ("gpu", fatal)
+
+
+@pytest.mark.parametrize(
+    "name", ["r6kd_cx8_rtx_16ranks_mca_warnings_new", "awsdoeks_t4_efa_tagged_nccl_info", "rccl_mi300x_16ranks"]
+)
+def test_warnings_of_healthy_runs_are_no_causes(name: str) -> None:
+    assert [f for f in classify((LOGS / f"{name}.log").read_text().splitlines()) if f.fatal] == []
+
+
+def test_a_line_that_calls_itself_an_error_is_told_where_nothing_better_is() -> None:
+    (finding,) = classify(["everything is fine", "enroot: error: something nobody has seen"])
+    assert (finding.kind, finding.fatal) == ("unknown", False)
+
+
+def test_transport_of_a_fallback_to_sockets() -> None:
+    found = transport((LOGS / "wh8_h100_g2_nvls_nccl_info.log").read_text().splitlines())
+    assert found is not None
+    assert found.networks == ("Socket",) and found.sockets_only and found.no_ib_device
+    assert (found.plugin, found.nodes) == ("NCCL RDMA Plugin v11", 1)
+
+
+def test_transport_of_efa() -> None:
+    found = transport((LOGS / "awsdoeks_t4_efa_tagged_nccl_info.log").read_text().splitlines())
+    assert found is not None
+    assert (found.networks, found.plugin, found.gpu_direct) == (("AWS Libfabric",), "aws-ofi-nccl 1.5.0aws", False)
+    assert not found.sockets_only
+
+
+def test_transport_of_gpu_direct_and_of_silence() -> None:
+    found = transport(
+        [
+            "0: " + NCCL + "NCCL INFO Assigned NET plugin gIB to comm",
+            "0: " + NCCL + "NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/gIB/0/GDRDMA",
+            "0: " + NCCL + "NCCL INFO comm 0x1 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0",
+        ]
+    )
+    assert found is not None
+    assert (found.networks, found.gpu_direct, found.nodes) == (("gIB",), True, 2)
+    assert transport(["no NCCL log at all", "NET is down"]) is None

@@ -1,0 +1,91 @@
+"""What the local platform would start, as text."""
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.cluster import Cluster
+from seatrial.platforms.local import plan
+from seatrial.platforms.local.plan import Account
+from seatrial.platforms.local.state import Process, is_abandoned, make_folder, process, this_process, write_owner
+
+ROOT = Account("root", 0, 0)
+USER = Account("jo", 1000, 1000)
+
+
+def cluster(**fields: object) -> Cluster:
+    return Cluster.model_validate({"name": "c", "nodes": 3, "platform": {"kind": "local"}, **fields})
+
+
+def layout(**fields: object) -> plan.Layout:
+    return plan.layout("r1", cluster(**fields), Path("/state"))
+
+
+def script(account: Account = ROOT, node: int = 1, **fields: object) -> str:
+    planned = layout(**fields)
+    return plan.node_script(planned, planned.nodes[node], cluster(**fields), account)
+
+
+def test_names_and_addresses() -> None:
+    nodes = layout().nodes
+    assert [node.namespace for node in nodes] == [f"seatrial-r1-node-{i}" for i in range(3)]
+    assert [node.address for node in nodes] == ["10.77.0.2", "10.77.0.3", "10.77.0.4"]
+    assert plan.layout("r1", cluster(nodes=300), Path("/s")).nodes[299].address == "10.77.1.45"
+
+
+def test_every_node_hangs_on_the_one_bridge() -> None:
+    batch = plan.network_batch(layout())
+    assert batch.count("master br0") == 3
+    assert "link add n2 type veth peer name eth0 netns seatrial-r1-node-2" in batch
+
+
+def test_one_port_feeds_server_and_client() -> None:
+    planned = layout(ssh_port=2022)
+    assert "\nPort 2022\n" in "\n" + plan.sshd_config(planned, planned.nodes[0], {})
+    assert "  Port 2022\n" in plan.ssh_config(planned, ROOT)
+
+
+def test_keys_only_and_pinned_hosts() -> None:
+    planned = layout()
+    server, client = plan.sshd_config(planned, planned.nodes[0], {"PATH": "/a b"}), plan.ssh_config(planned, ROOT)
+    assert "PasswordAuthentication no" in server
+    assert 'SetEnv "PATH=/a b"' in server
+    assert "StrictHostKeyChecking yes" in client
+    assert "StrictHostKeyChecking no" not in client
+
+
+def test_root_runs_sshd_as_root_and_a_plain_user_as_itself() -> None:
+    assert "unshare --user" not in script(ROOT)
+    assert "unshare --user --map-user=1000 --map-group=1000" in script(USER)
+    assert "ip_unprivileged_port_start" in script(USER)
+
+
+def test_faults_are_in_the_script_of_their_node_alone() -> None:
+    faults = [{"node": "node-1", "rate": "200mbit"}, {"link": ["node-0", "node-2"], "state": "down"}]
+    scripts = [script(node=i, faults=faults) for i in range(3)]
+    assert ["tbf rate 200mbit" in text for text in scripts] == [False, True, False]
+    assert ["route add unreachable" in text for text in scripts] == [True, False, True]
+    assert "unreachable 10.77.0.4/32" in scripts[0]
+    stopped = script(faults=[{"node": "node-1", "sshd": "stopped"}])
+    assert "sshd" not in stopped.replace("/run/sshd", "")
+
+
+def test_the_accounts_home_is_replaced_and_the_others_stay() -> None:
+    text = plan.passwd_file("root:x:0:0:root:/root:/bin/bash\nsshd:x:101::/run/sshd:/bin/false\n", ROOT, Path("/h"))
+    assert text == "root:x:0:0::/h:/bin/sh\nsshd:x:101::/run/sshd:/bin/false\n"
+
+
+def test_a_process_is_not_taken_for_a_later_one_with_its_id() -> None:
+    own = this_process()
+    assert own.alive
+    assert not Process(own.pid, own.started - 1).alive
+    with pytest.raises(ProcessLookupError):
+        process(2**22 + 1)
+
+
+def test_a_folder_is_abandoned_when_its_owner_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seatrial.platforms.local.state.root_folder", lambda: tmp_path / "state")
+    folder = make_folder("r1")
+    assert not is_abandoned(folder)
+    write_owner(folder, "owner", Process(this_process().pid, 1))
+    assert is_abandoned(folder)
