@@ -37,6 +37,9 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet 'uv>=0.5'
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable . --group dev
+	# What the first run would otherwise wait for: Prefect's database, and the bytecode of everything that a run imports.
+	$(BIN)/prefect server database upgrade --yes >/dev/null
+	$(BIN)/python -c 'import flows.check, flows.by_hand as by_hand, torch.distributed; by_hand.import_ahead()'
 	touch $@
 
 clean:

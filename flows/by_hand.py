@@ -2,7 +2,10 @@
 understands.
 """
 
+import contextlib
+import importlib
 import signal
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,13 @@ def _terminate(number: int, frame: object) -> None:
     raise _Terminated
 
 
+def import_ahead() -> None:
+    """Load what later steps need while this process waits for its Prefect server; a failure shows up there."""
+    for name in ("paramiko", "sqlalchemy", "pandas", "matplotlib.figure", "matplotlib.backends.backend_svg"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
 def by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool, server_log: Path) -> RunResult | Unfinished:
     """What the flow came to. Prefect is imported while its server starts."""
     signal.signal(signal.SIGTERM, _terminate)
@@ -38,6 +48,7 @@ def by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool, server
         provide_prefect_server(server_log)
         from flows.check import check
 
+        threading.Thread(target=import_ahead, daemon=True).start()
         state = check(str(cluster), suite, str(out) if out else None, notify, return_state=True)
         result: Any = state.result(raise_on_failure=False)
     except KeyboardInterrupt:

@@ -2,49 +2,56 @@
 
 import json
 import logging
+import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
-import typer
+import click
 
-from seatrial.errors import InputError, MissingError, SeatrialError
+from seatrial import __version__
+from seatrial.errors import InputError, MissingError, NothingFoundError, SeatrialError
 
-app = typer.Typer(
-    name="seatrial",
-    help="Sea trials for GPU clusters: image, nodes, MPI, collectives, training, verdict.",
-    add_completion=False,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+FILE = click.Path(path_type=Path)
+
+cluster_argument = click.argument("cluster", type=FILE)
+suite_option = click.option(
+    "--suite", default="quick", show_default=True, help="quick, nightly, acceptance, or the path of a suite file."
+)
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document on standard output and nothing else there."
 )
 
-ClusterFile = Annotated[Path, typer.Argument(help="The cluster file, such as deployments/clusters/local.yaml.")]
-SuiteName = Annotated[str, typer.Option(help="quick, nightly, acceptance, or the path of a suite file.")]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document on standard output and nothing else there.")
-]
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="seatrial")
+def app() -> None:
+    """Sea trials for GPU clusters: image, nodes, MPI, collectives, training, verdict."""
 
 
 @app.command()
-def run(
-    cluster: ClusterFile,
-    suite: SuiteName = "quick",
-    out: Annotated[Path | None, typer.Option(help="Folder to write to; runs/RUN_ID when not given.")] = None,
-    notify: Annotated[bool, typer.Option("--notify/--no-notify", help="Tell Slack, where it is configured.")] = True,
-    as_json: AsJson = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show debug messages.")] = False,
-) -> None:
-    """Take a cluster through the whole chain; the last line is verdict and reason."""
+@cluster_argument
+@suite_option
+@click.option("--out", type=FILE, help="Folder to write to; runs/RUN_ID when not given.")
+@click.option("--notify/--no-notify", default=True, show_default=True, help="Tell Slack, where it is configured.")
+@json_option
+@click.option("-v", "--verbose", is_flag=True, help="Show debug messages.")
+def run(cluster: Path, suite: str, out: Path | None, notify: bool, as_json: bool, verbose: bool) -> NoReturn:
+    """Take CLUSTER through the whole chain; the last line is verdict and reason.
+
+    Exit status: 0 pass, 1 degraded, fail or corrupt, 2 bad input, 3 inconclusive or not_run.
+    """
     from seatrial.console import run_by_hand
 
-    raise typer.Exit(run_by_hand(cluster, suite, out, notify=notify, as_json=as_json, verbose=verbose))
+    sys.exit(run_by_hand(cluster, suite, out, notify=notify, as_json=as_json, verbose=verbose))
 
 
 @app.command()
-def render(cluster: ClusterFile, suite: SuiteName = "quick", as_json: AsJson = False) -> None:
-    """Show what would be submitted; changes nothing."""
+@cluster_argument
+@suite_option
+@json_option
+def render(cluster: Path, suite: str, as_json: bool) -> None:
+    """Show what would be submitted for CLUSTER; changes nothing."""
     from seatrial.cluster import load_cluster
     from seatrial.platforms import platform_for
     from seatrial.run import Run
@@ -61,34 +68,44 @@ def render(cluster: ClusterFile, suite: SuiteName = "quick", as_json: AsJson = F
 
 
 @app.command()
-def parse(
-    logs: Annotated[list[str], typer.Argument(help="nccl-tests output, text or JSON; - is standard input.")],
-    as_json: AsJson = False,
-) -> None:
-    """Read nccl-tests output of any version, with any prefix, as tidy rows."""
-    from seatrial.nccl import file_outcome, parse_file, parse_lines, render
+@click.argument("logs", nargs=-1, required=True)
+@json_option
+def parse(logs: tuple[str, ...], as_json: bool) -> None:
+    """Read nccl-tests output of any version, with any prefix, as tidy rows.
 
-    by_log = {
-        log: parse_lines(sys.stdin, source="standard input") if log == "-" else parse_file(Path(log)) for log in logs
-    }
+    LOGS are files, text or JSON; - is standard input. Exit status 2 when one of them holds nothing of the kind.
+    """
+    from seatrial.nccl import Sweep, parse_file, parse_text, render
+
+    by_log: dict[str, list[Sweep]] = {}
+    nothing: NothingFoundError | None = None
+    for log in logs:
+        try:
+            by_log[log] = parse_text(sys.stdin, "standard input") if log == "-" else parse_file(log)
+        except NothingFoundError as error:
+            nothing = error
+            by_log[log] = [Sweep.nothing(str(error))]
     if as_json:
         _print_json([sweep.to_dict() for sweeps in by_log.values() for sweep in sweeps])
     else:
         for log, sweeps in by_log.items():
             print(f"{log}\n{render(sweeps)}")
-    raise typer.Exit(max(0 if file_outcome(sweeps) == "ok" else 1 for sweeps in by_log.values()))
+    if nothing:
+        raise nothing
 
 
 @app.command()
-def doctor(cluster: Annotated[Path | None, typer.Argument(help="Check for this cluster file too.")] = None) -> None:
+@click.argument("cluster", type=FILE, required=False)
+def doctor(cluster: Path | None) -> NoReturn:
     """Say what this machine lacks, each with the next step."""
     from seatrial.doctor import diagnose
 
-    raise typer.Exit(diagnose(cluster))
+    sys.exit(diagnose(cluster))
 
 
 @app.command()
-def reap(cluster: Annotated[Path | None, typer.Argument(help="Only this cluster's platform.")] = None) -> None:
+@click.argument("cluster", type=FILE, required=False)
+def reap(cluster: Path | None) -> None:
     """Remove what runs whose process is gone have left behind."""
     from seatrial.cluster import load_cluster
     from seatrial.platforms import platform_for, platforms
@@ -102,12 +119,11 @@ def reap(cluster: Annotated[Path | None, typer.Argument(help="Only this cluster'
 
 
 @app.command()
-def history(
-    cluster: Annotated[str | None, typer.Argument(help="Only this cluster's runs.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 20,
-    as_json: AsJson = False,
-) -> None:
-    """List earlier runs and what they came to."""
+@click.argument("cluster", required=False)
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many, newest first.")
+@json_option
+def history(cluster: str | None, limit: int, as_json: bool) -> None:
+    """List earlier runs, all or those of CLUSTER (a name), and what they came to."""
     from seatrial.history import open_store
     from seatrial.history_view import history_json, history_table
 
@@ -122,8 +138,9 @@ def history(
 
 
 @app.command()
-def report(run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, or its run.json.")]) -> None:
-    """Write report.html anew from a run's run.json."""
+@click.argument("run_folder", metavar="RUN", type=FILE)
+def report(run_folder: Path) -> None:
+    """Write report.html anew for RUN, a run's folder or its run.json."""
     from seatrial.report.html import report_html
     from seatrial.report.load import load_result
 
@@ -142,20 +159,17 @@ def _print_json(document: Any) -> None:
 
 def main() -> NoReturn:
     """Run the command line; every error that is meant for people is one line on standard error."""
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them among all packages takes a while
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # its causes come to us as exceptions
     try:
         app()
-        status = 0
+        sys.exit(0)
     except InputError as error:
-        status = _complain(error, 2)
+        sys.exit(_complain(error, 2))
     except MissingError as error:
-        status = _complain(error, 3)
+        sys.exit(_complain(error, 3))
     except SeatrialError as error:
-        status = _complain(error, 1)
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has gone; Python would complain about that at exit
-        status = 1
-    sys.exit(status)
+        sys.exit(_complain(error, 1))
 
 
 def _complain(error: SeatrialError, status: int) -> int:

@@ -9,6 +9,10 @@ class InputError(SeatrialError):
     """Bad input: one line that names file, field and what is legal. The command line exits with status 2."""
 
 
+class NothingFoundError(InputError):
+    """A log was read to its end and is neither a result nor a failure that is known."""
+
+
 class LaunchError(SeatrialError):
     """A testbed could not be brought up; the message names the cause."""
 

@@ -9,7 +9,7 @@ import math
 import re
 from typing import Any
 
-from seatrial.errors import InputError
+from seatrial.errors import NothingFoundError
 from seatrial.nccl.busbw import agrees, infer_ranks
 from seatrial.nccl.draft import MAX_DEVICES, MAX_ROWS
 from seatrial.nccl.header import program
@@ -28,11 +28,11 @@ def looks_like_json_log(head: str) -> bool:
 def parse_json(text: str, source: str) -> list[Sweep]:
     """The one sweep of a `-J` file; a file that was cut short gives the rows before the cut, outcome truncated.
 
-    Raises InputError where there is nothing of a `-J` file.
+    Raises NothingFoundError where there is nothing of a `-J` file.
     """
     document = _document(text)
     if not isinstance(document.get("results"), list) and "config" not in document:
-        raise InputError(
+        raise NothingFoundError(
             f"no nccl-tests output found in {source}: JSON without `results` (legal: a file written by -J)"
         )
     return [_sweep(document)]

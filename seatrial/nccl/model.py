@@ -101,6 +101,11 @@ class Sweep:
     outcome: Outcome
     errors: tuple[str, ...] = ()
 
+    @classmethod
+    def nothing(cls, error: str) -> "Sweep":
+        """What a log without any result reads as: outcome error, and why."""
+        return cls(None, None, None, (), (), None, None, "error", (error,))
+
     @property
     def peak_busbw_gb_s(self) -> float | None:
         """The highest out-of-place busbw (in-place where nothing else was measured), GB/s."""

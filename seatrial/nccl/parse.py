@@ -5,7 +5,7 @@ from io import BufferedReader, TextIOBase, TextIOWrapper
 from itertools import chain
 from pathlib import Path
 
-from seatrial.errors import InputError
+from seatrial.errors import InputError, NothingFoundError
 from seatrial.nccl.jsonlog import looks_like_json_log, parse_json
 from seatrial.nccl.model import Sweep
 from seatrial.nccl.sweeps import SweepReader
@@ -22,7 +22,7 @@ _PEEK = 4096
 def parse_file(path: str | Path) -> list[Sweep]:
     """The sweeps of the log (or `-J` file) at `path`, in order, at least one.
 
-    Raises InputError for a file that cannot be read, and for one with neither a sweep nor a known cause of failure.
+    Raises InputError for a file that cannot be read, NothingFoundError for one with neither a sweep nor a known cause.
     Memory is bounded whatever the file is: lines are cut at 16 Ki characters, and 100,000 rows are kept.
     """
     try:
@@ -47,14 +47,14 @@ def parse_text(text: str | Iterable[str], source: str = "input") -> list[Sweep]:
 def parse_lines(lines: Iterable[str], source: str = "input") -> list[Sweep]:
     """The sweeps in `lines`, which may be endless: nothing but rows, devices and causes is kept of them.
 
-    Raises InputError where they hold neither a sweep nor a known cause of failure.
+    Raises NothingFoundError where they hold neither a sweep nor a known cause of failure.
     """
     reader = SweepReader(source)
     for line in lines:
         reader.feed(line)
     sweeps = reader.sweeps()
     if not sweeps:
-        raise InputError(f"no nccl-tests output found in {source} ({_LEGAL})")
+        raise NothingFoundError(f"no nccl-tests output found in {source} ({_LEGAL})")
     return sweeps
 
 
@@ -63,7 +63,7 @@ def _parse_stream(stream: TextIOBase, source: str) -> list[Sweep]:
     if looks_like_json_log(head):
         return parse_json(head + stream.read(MAX_JSON), source)
     if not head:
-        raise InputError(f"no nccl-tests output found in {source}: it is empty ({_LEGAL})")
+        raise NothingFoundError(f"no nccl-tests output found in {source}: it is empty ({_LEGAL})")
     first, newline, rest = head.rpartition("\n")
     return parse_lines(chain(first.split("\n") if newline else (), _bounded_lines(stream, rest)), source)
 

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ def main(state: Path) -> None:
         _own_run_folder()
     subprocess.run(["ip", "-batch", str(state / "network.batch")], check=True)
     nodes = [_start_node(node) for node in spec["nodes"]]
+    _wait_for_networks(spec, nodes)
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(state / "keeper.sock"))
     server.listen(256)
@@ -38,6 +40,17 @@ def _own_run_folder() -> None:
     """A plain user may not write to /run, where `ip netns` keeps names: give this mount namespace its own."""
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
     os.makedirs("/run/netns")
+
+
+def _wait_for_networks(spec: dict[str, Any], nodes: "list[subprocess.Popen[bytes]]") -> None:
+    """Until every node has its address, or its script has ended. To dial one earlier costs a second of ARP's patience."""
+    deadline = time.monotonic() + 20
+    waiting = list(zip(spec["nodes"], nodes, strict=True))
+    while waiting and time.monotonic() < deadline:
+        waiting = [
+            (node, script) for node, script in waiting if not os.path.exists(node["up"]) and script.poll() is None
+        ]
+        time.sleep(0.005)
 
 
 def _start_node(node: dict[str, Any]) -> "subprocess.Popen[bytes]":

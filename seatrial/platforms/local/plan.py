@@ -97,6 +97,7 @@ def node_script(plan: Layout, node: LocalNode, cluster: Cluster, account: Accoun
         "ip link set lo up",
         f"ip addr add {node.address}/{NETWORK.prefixlen} dev eth0",
         "ip link set eth0 up",
+        f": > {_quote(node.folder / 'up')}",
         f"hostname {node.name}",
         f"mount --bind {_quote(plan.state / 'hosts')} /etc/hosts",
         f"mount --bind {_quote(node.folder / 'passwd')} /etc/passwd",

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from seatrial.cluster import Cluster, NodeFault
@@ -161,6 +162,7 @@ def _spec(node: LocalNode) -> dict[str, str]:
         "namespace": node.namespace,
         "script": str(node.folder / "node.sh"),
         "log": str(node.folder / "node.log"),
+        "up": str(node.folder / "up"),
     }
 
 
@@ -190,15 +192,21 @@ def _wait_for_sshd(testbed: Testbed, folder: Path) -> None:
     """Until every sshd answers, or time is up. Some that do not are a finding; none at all is a failed launch."""
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
     waiting = list(testbed.nodes)
+    patience_s = 0.1  # short at first: TCP itself tries again only after a second
     while waiting and time.monotonic() < deadline:
-        up = on_each(waiting, lambda node: answers(testbed, node, 2.0))
-        waiting = [node for node in waiting if up[node.name] is not True]
+        up = on_each(waiting, partial(_answers, testbed, patience_s))
+        waiting = [node for node in waiting if not up[node.name]]
         time.sleep(0.05 if waiting else 0)
+        patience_s = min(2 * patience_s, 2.0)
     if len(waiting) == len(testbed.nodes):
         problem = _last_line(folder / "nodes" / testbed.head.name / "node.log")
         raise LaunchError(f"no node's sshd answers on port {testbed.head.port}; {testbed.head.name} says: {problem}")
     for node in waiting:
         log.warning("%s: sshd does not answer on port %d", node.name, node.port)
+
+
+def _answers(testbed: Testbed, timeout_s: float, node: Node) -> bool:
+    return answers(testbed, node, timeout_s)
 
 
 def _dial(keeper: Path, node: Node, timeout_s: float) -> socket.socket:
