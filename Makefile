@@ -36,10 +36,8 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("seatrial needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet 'uv>=0.5'
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable . --group dev
-	# What the first run would otherwise wait for: Prefect's database, and the bytecode of everything that a run imports.
-	$(BIN)/prefect server database upgrade --yes >/dev/null
-	$(BIN)/python -c 'import flows.check, flows.by_hand as by_hand, torch.distributed; by_hand.import_ahead()'
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --editable . --group dev
+	$(BIN)/prefect server database upgrade --yes >/dev/null   # or the first run would wait for it
 	touch $@
 
 clean:

@@ -34,7 +34,7 @@ def _terminate(number: int, frame: object) -> None:
     raise _Terminated
 
 
-def import_ahead() -> None:
+def _import_ahead() -> None:
     """Load what later steps need while this process waits for its Prefect server; a failure shows up there."""
     for name in ("paramiko", "sqlalchemy", "pandas", "matplotlib.figure", "matplotlib.backends.backend_svg"):
         with contextlib.suppress(ImportError):
@@ -48,7 +48,7 @@ def by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool, server
         provide_prefect_server(server_log)
         from flows.check import check
 
-        threading.Thread(target=import_ahead, daemon=True).start()
+        threading.Thread(target=_import_ahead, daemon=True).start()
         state = check(str(cluster), suite, str(out) if out else None, notify, return_state=True)
         result: Any = state.result(raise_on_failure=False)
     except KeyboardInterrupt:

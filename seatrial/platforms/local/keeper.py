@@ -43,7 +43,7 @@ def _own_run_folder() -> None:
 
 
 def _wait_for_networks(spec: dict[str, Any], nodes: "list[subprocess.Popen[bytes]]") -> None:
-    """Until every node has its address, or its script has ended. To dial one earlier costs a second of ARP's patience."""
+    """Until every node has its address, or its script has ended; who dials earlier waits a second for ARP."""
     deadline = time.monotonic() + 20
     waiting = list(zip(spec["nodes"], nodes, strict=True))
     while waiting and time.monotonic() < deadline:
