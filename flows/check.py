@@ -1,5 +1,6 @@
 """The flow `check`: one cluster through the whole chain, from image to verdict."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from prefect import flow
+from prefect.logging.handlers import APILogHandler
 from prefect.runtime import flow_run as current
 from prefect.states import Completed, Failed
 
@@ -60,7 +62,7 @@ def check(cluster: str, suite: str = "quick", out: str | None = None, notify: bo
         notify: Whether Slack is told, where it is configured.
     """
     run = _run(load_cluster(Path(cluster)), suite, out)
-    with log_file(run.logs / "run.log"), _store() as store:
+    with _told_to_prefect(), log_file(run.logs / "run.log"), _store() as store:
         trial = Trial(run, timings={"startup": process_age_s()})
         reap(platform_for(run.cluster))
         try:
@@ -111,6 +113,19 @@ def run_id_of(flow_run_id: UUID, scheduled: datetime | None) -> str:
     """A sortable id, unique and legal in every name, that follows from the flow run alone: 20261121-0922-1f4c2."""
     stamp = (scheduled or datetime.now(UTC)).astimezone(UTC).strftime("%Y%m%d-%H%M")
     return f"{stamp}-{flow_run_id.hex[-5:]}"
+
+
+@contextmanager
+def _told_to_prefect() -> Iterator[None]:
+    """What the steps say is kept with the flow run, whoever started it and whatever Prefect's settings say."""
+    logger, handler = logging.getLogger("seatrial"), APILogHandler()
+    if logger.getEffectiveLevel() > logging.INFO:
+        logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 @contextmanager

@@ -13,12 +13,6 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-_QUIET = {
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "PREFECT_LOGGING_EXTRA_LOGGERS": "seatrial",  # what the steps say is kept with the flow run
-    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
-}
-
 _SERVER_SETTINGS = {
     "PREFECT_UI_ENABLED": "0",
     "PREFECT__SERVER_EPHEMERAL": "1",  # leaves out the services that only a lasting server needs
@@ -56,8 +50,7 @@ def provide_prefect_server(log_path: Path) -> None:
     The temporary server keeps its runs in Prefect's usual database, so a lasting server shows them later. It is
     stopped when this process exits, after Prefect has sent what it still holds.
     """
-    for key, value in _QUIET.items():
-        os.environ.setdefault(key, value)
+    os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     if not configured_api_url():
         server = start_server(log_path)
         atexit.register(server.stop)
