@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint format unit clean
+.PHONY: setup system run test lint unit bench format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
@@ -22,6 +22,9 @@ lint: setup
 
 unit: setup
 	$(BIN)/pytest tests/unit tests/golden
+
+bench: setup
+	$(BIN)/python benchmarks/launch.py
 
 format: setup
 	$(BIN)/ruff format .

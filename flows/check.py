@@ -45,9 +45,14 @@ def _teardown_after_death(flow: "Flow[..., object]", flow_run: "FlowRun", state:
     teardown(cluster, run_id_of(flow_run.id, flow_run.expected_start_time))
 
 
+def _name() -> str:
+    """What the run is called in Prefect: the files' names, not their paths."""
+    return f"{Path(current.parameters['cluster']).stem} {Path(current.parameters['suite']).stem}"
+
+
 @flow(
     name="seatrial-check",
-    flow_run_name="{cluster}-{suite}",
+    flow_run_name=_name,
     validate_parameters=True,
     on_cancellation=[_teardown_after_death],
     on_crashed=[_teardown_after_death],

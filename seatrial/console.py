@@ -34,7 +34,7 @@ def run_by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool, as
         if not isinstance(outcome, RunResult):
             console.print(outcome.reason, markup=False, highlight=False)
             return outcome.exit_status
-    _show(outcome, as_json)
+    _show(outcome, out or Path("runs") / outcome.run_id, as_json)
     return outcome.verdict.exit_status
 
 
@@ -65,11 +65,14 @@ def _progress(verbose: bool) -> Iterator[Console]:
         logger.removeHandler(handler)
 
 
-def _show(result: RunResult, as_json: bool) -> None:
+def _show(result: RunResult, folder: Path, as_json: bool) -> None:
     """The summary; with `as_json` it goes to standard error and run.json alone to standard output."""
     from seatrial.report.terminal import closing_line, summary
 
-    Console(stderr=as_json).print(summary(result))
+    console = Console(stderr=as_json)
+    console.print()
+    console.print(summary(result))
+    console.print(f"\nreport: {folder / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
     if as_json:
         print(json.dumps(result.to_dict(), indent=2, allow_nan=False))
     print(closing_line(result), file=sys.stderr if as_json else sys.stdout)

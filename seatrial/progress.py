@@ -32,33 +32,41 @@ def step(name: str, timings: MutableMapping[str, float]) -> Iterator[None]:
 
 
 class TerminalHandler(logging.Handler):
-    """Shows records on a terminal: a spinner with the step that runs, lines above it as they come."""
+    """Shows records on a terminal: each step with its lines below it, and a spinner for the step that runs."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._console = console
         self._status: Status | None = None
+        self._heading: str | None = None  # of the step that runs, until its first line is shown
 
     def emit(self, record: logging.LogRecord) -> None:
         name = getattr(record, "step", None)
         seconds = getattr(record, "seconds", None)
         if name is None:
-            style = _LEVEL_STYLES.get(record.levelno, "")
-            text = f"    {record.getMessage()}"
-            self._console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+            self._line(record.getMessage(), _LEVEL_STYLES.get(record.levelno, ""))
         elif seconds is None:
             self._begin(name)
         else:
             self._end(name, seconds)
 
     def _begin(self, name: str) -> None:
-        if self._console.is_terminal:
+        self._heading = name
+        if self._console.is_interactive:
             self._status = self._console.status(f"[bold]{name}[/]")
             self._status.start()
 
+    def _line(self, text: str, style: str) -> None:
+        if self._heading:
+            self._console.print(f"  [bold]{self._heading}[/]", highlight=False)
+            self._heading = None
+        self._console.print(f"    {text}", style=style, markup=False, highlight=False, soft_wrap=True)
+
     def _end(self, name: str, seconds: float) -> None:
         self.stop()
-        self._console.print(f"  [bold]{name:<14}[/] [dim]{seconds:6.1f} s[/]", highlight=False)
+        title = f"  [bold]{name:<12}[/] " if self._heading else "    "
+        self._console.print(f"{title}[dim]{seconds:.1f} s[/]", highlight=False)
+        self._heading = None
 
     def stop(self) -> None:
         """Leave the terminal as it was."""

@@ -67,12 +67,12 @@ def notify(
     `previous` is the verdict of the cluster's run before, None when there is none. A `report_path` that is a file is
     attached to the message's thread where the token allows it.
     """
-    if result.verdict is Verdict.PASS and not recovered(result, previous):
-        return f"not needed: pass after {label(previous)}" if previous else "not needed: pass, and no run before"
     if settings is None:
         return f"not configured: {HOW_TO}"
     if problem := settings.problem():
         return f"not configured: {problem}"
+    if result.verdict is Verdict.PASS and not recovered(result, previous):
+        return f"not needed: pass after {label(previous)}" if previous else "not needed: pass, and no run before"
     report = str(report_path) if report_path else None
     text, found = blocks(result, previous, report)
     try:

@@ -5,7 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -131,3 +132,11 @@ def console(tmp_path: Path, prefect_url: str) -> Iterator[Console]:
 def of_runs() -> set[str]:
     """What runs of the flow have left, or have up right now."""
     return {left for left in leftovers() if "test-" not in left}
+
+
+def until(true: Callable[[], bool], timeout_s: float = 60) -> None:
+    """Wait for something that other processes do."""
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)

@@ -5,60 +5,19 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from typing import Any
 
+import httpx
 import pytest
 
-from tests.e2e.conftest import Console, of_runs
+from tests.e2e.conftest import Console, of_runs, until
 
 _SERVE = """
 from prefect.flows import EntrypointType
 from flows.check import check
 check.serve(name="trial", entrypoint_type=EntrypointType.MODULE_PATH, print_starting_message=False)
 """
-
-_START = """
-import sys
-from prefect.deployments import run_deployment
-cluster, suite, out = sys.argv[1:]
-parameters = {"cluster": cluster, "suite": suite, "out": out}
-print(run_deployment("seatrial-check/trial", parameters=parameters, timeout=0).id)
-"""
-
-_CANCEL = """
-import asyncio, sys, uuid
-from prefect import get_client
-from prefect.states import Cancelling
-async def cancel():
-    async with get_client() as client:
-        await client.set_flow_run_state(uuid.UUID(sys.argv[1]), Cancelling())
-asyncio.run(cancel())
-"""
-
-_STATE = """
-import asyncio, sys, uuid
-from prefect import get_client
-async def state():
-    async with get_client() as client:
-        run = await client.read_flow_run(uuid.UUID(sys.argv[1]))
-        print(run.state.name, "|", run.state.message)
-asyncio.run(state())
-"""
-
-
-def python(console: Console, program: str, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=console.folder,
-        env=console.environment,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 @pytest.fixture
@@ -84,26 +43,33 @@ def served(console: Console) -> Iterator[Console]:
             runner.wait()
 
 
-def start(console: Console, *arguments: str) -> str:
-    deadline = time.monotonic() + 60
-    while True:  # the deployment is there once the runner has come up
-        try:
-            return python(console, _START, *arguments)
-        except AssertionError:
-            if time.monotonic() > deadline:
-                raise
+def call(console: Console, method: str, path: str, **body: Any) -> Any:
+    """One call of Prefect's REST API, as its UI makes them."""
+    answer = httpx.request(method, f"{console.environment['PREFECT_API_URL']}{path}", json=body or None, timeout=30)
+    answer.raise_for_status()
+    return answer.json()
 
 
-def wait_for(console: Console, flow_run: str, states: tuple[str, ...], timeout_s: float = 60) -> str:
-    deadline = time.monotonic() + timeout_s
-    while not (state := python(console, _STATE, flow_run)).startswith(states):
-        assert time.monotonic() < deadline, f"{state}; {(console.folder / 'runner.log').read_text()[-2000:]}"
-    return state
+def start(console: Console, **parameters: str) -> str:
+    """Start a run of the deployment, once the runner has registered it; the flow run's id."""
+    until(lambda: bool(call(console, "POST", "/deployments/filter", limit=1)))
+    (deployment,) = call(console, "POST", "/deployments/filter", limit=1)
+    created = call(console, "POST", f"/deployments/{deployment['id']}/create_flow_run", parameters=parameters)
+    return str(created["id"])
+
+
+def state(console: Console, flow_run: str) -> dict[str, Any]:
+    found: dict[str, Any] = call(console, "GET", f"/flow_runs/{flow_run}")["state"]
+    return found
+
+
+def said(console: Console) -> str:
+    log = console.folder / "out" / "logs" / "run.log"
+    return log.read_text() if log.exists() else ""
 
 
 def test_a_cancelled_run_takes_its_nodes_down(served: Console) -> None:
     before = of_runs()
-    out = served.folder / "out"
     suite = served.suite(
         collectives={
             "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
@@ -111,20 +77,23 @@ def test_a_cancelled_run_takes_its_nodes_down(served: Console) -> None:
             "timeout_s": 300,
         }
     )
-    flow_run = start(served, str(served.cluster()), str(suite), str(out))
-    log, deadline = out / "logs" / "run.log", time.monotonic() + 60
-    while not (log.exists() and "mpirun: 4 ranks" in log.read_text()):
-        assert time.monotonic() < deadline, (served.folder / "runner.log").read_text()[-2000:]
-        time.sleep(0.1)
+    flow_run = start(served, cluster=str(served.cluster()), suite=str(suite), out=str(served.folder / "out"))
+    until(lambda: "mpirun: 4 ranks" in said(served))
     assert of_runs() > before
-    python(served, _CANCEL, flow_run)
-    wait_for(served, flow_run, ("Cancelled",))
+    call(served, "POST", f"/flow_runs/{flow_run}/set_state", state={"type": "CANCELLING", "name": "Cancelling"})
+    until(lambda: state(served, flow_run)["name"] == "Cancelled")
     assert of_runs() <= before
 
 
 def test_a_bad_verdict_is_a_failed_flow_run_that_says_why(served: Console) -> None:
     cluster = served.cluster(2, faults=[{"node": "node-1", "sshd": "stopped"}])
-    flow_run = start(served, str(cluster), str(served.suite()), str(served.folder / "out"))
-    state = wait_for(served, flow_run, ("Failed", "Completed", "Crashed"))
-    assert state.startswith("Failed | fail: connectivity: node-1: ")
+    flow_run = start(served, cluster=str(cluster), suite=str(served.suite()), out=str(served.folder / "out"))
+    until(lambda: state(served, flow_run)["type"] in ("FAILED", "COMPLETED", "CRASHED"))
+    assert state(served, flow_run)["type"] == "FAILED"
+    assert state(served, flow_run)["message"].startswith("fail: connectivity: node-1: ")
+    assert call(served, "GET", f"/flow_runs/{flow_run}")["name"] == "cluster suite"
     assert json.loads((served.folder / "out" / "run.json").read_text())["verdict"] == "fail"
+    logged = call(served, "POST", "/logs/filter", logs={"flow_run_id": {"any_": [flow_run]}}, limit=200)
+    assert "1 of 2 nodes answer on port 222" in {entry["message"] for entry in logged}
+    artifacts = call(served, "POST", "/artifacts/filter", limit=10)
+    assert {"judgements-trial", "summary-trial"} <= {artifact["key"] for artifact in artifacts}

@@ -7,21 +7,13 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Console, of_runs
+from tests.e2e.conftest import Console, of_runs, until
 
 TRAINING = {"steps": 12, "batch_per_rank": 4, "min_loss_drop": 0.05, "timeout_s": 60}
-
-
-def until(true: Callable[[], bool], timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def namespaces() -> set[str]:

@@ -17,7 +17,7 @@ WEBHOOK = "https://hooks.example.com/services/T0/B0/not-real"
 def test_a_pass_after_a_pass_needs_no_message() -> None:
     settings = SlackSettings(token=SecretStr(TOKEN), channel="alerts")
     assert notify(samples.healthy_local(), Verdict.PASS, settings, None) == "not needed: pass after pass"
-    assert notify(samples.healthy_local(), None, None, None) == "not needed: pass, and no run before"
+    assert notify(samples.healthy_local(), None, settings, None) == "not needed: pass, and no run before"
 
 
 def test_without_settings_it_says_what_to_set() -> None:
