@@ -1,4 +1,4 @@
-"""How long local testbeds take to come up and to go: `python benchmarks/launch.py 4 64`. Medians of five, in seconds."""
+"""How long local testbeds take to come up and to go: `python benchmarks/launch.py 4 64`. Medians of five, in s."""
 
 import secrets
 import statistics
