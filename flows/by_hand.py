@@ -5,12 +5,14 @@ understands.
 import contextlib
 import importlib
 import signal
+import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from flows.server import provide_prefect_server
+from seatrial.errors import InputError
 from seatrial.result import RunResult
 
 
@@ -27,7 +29,7 @@ TERMINATED = Unfinished(143, "terminated; everything is taken down")
 
 
 class _Terminated(BaseException):
-    """SIGTERM, as an exception: also outside the flow, where Prefect does not turn it into one."""
+    """SIGTERM, or the terminal went: as an exception, also outside the flow, where Prefect does not make it one."""
 
 
 def _terminate(number: int, frame: object) -> None:
@@ -41,27 +43,36 @@ def _import_ahead() -> None:
             importlib.import_module(name)
 
 
-def by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool, server_log: Path) -> RunResult | Unfinished:
-    """What the flow came to. Prefect is imported while its server starts."""
-    signal.signal(signal.SIGTERM, _terminate)
-    try:
-        provide_prefect_server(server_log)
-        from flows.check import check
-
-        threading.Thread(target=_import_ahead, daemon=True).start()
-        state = check(str(cluster), suite, str(out) if out else None, notify, return_state=True)
-        result: Any = state.result(raise_on_failure=False)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except _Terminated:
-        return TERMINATED
-    except Exception as error:
-        return Unfinished(3, f"Prefect failed: {type(error).__name__}: {error}. {_last_line(server_log)}")
+def by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool) -> RunResult | Unfinished:
+    """What the flow came to, also when it did not come to its end."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _terminate)
+    with tempfile.TemporaryFile() as server_log:
+        try:
+            result = _run_flow(server_log, str(cluster), suite, str(out) if out else None, notify)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        except _Terminated:
+            return TERMINATED
+        except Exception as error:
+            return Unfinished(3, f"Prefect failed: {type(error).__name__}: {error}. {_last_line(server_log)}")
     if isinstance(result, RunResult):
         return result
+    if isinstance(result, InputError):
+        return Unfinished(2, f"seatrial: {result}")
     return Unfinished(3, f"the run did not end in a verdict: {result}")
 
 
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+def _run_flow(server_log: IO[bytes], *parameters: Any) -> Any:
+    """The flow's result, or the exception it ended in. Prefect is imported while its server starts."""
+    provide_prefect_server(server_log)
+    from flows.check import check
+
+    threading.Thread(target=_import_ahead, daemon=True).start()
+    return check(*parameters, return_state=True).result(raise_on_failure=False)
+
+
+def _last_line(log: IO[bytes]) -> str:
+    log.seek(0)
+    lines = log.read().decode(errors="replace").split("\n")
     return next((f"Its server said: {line.strip()}" for line in reversed(lines) if line.strip()), "")

@@ -13,12 +13,13 @@ from prefect.logging.handlers import APILogHandler
 from prefect.runtime import flow_run as current
 from prefect.states import Completed, Failed
 
+from flows.signals import uninterrupted
 from seatrial.cluster import Cluster, load_cluster
 from seatrial.errors import SeatrialError
 from seatrial.history import open_store
 from seatrial.platforms import platform_for
 from seatrial.progress import log, log_file
-from seatrial.result import RunResult
+from seatrial.result import Check, RunResult
 from seatrial.run import Run
 from seatrial.suite import load_suite
 from seatrial.trial import Trial, process_age_s
@@ -45,6 +46,12 @@ def _teardown_after_death(flow: "Flow[..., object]", flow_run: "FlowRun", state:
     teardown(cluster, run_id_of(flow_run.id, flow_run.expected_start_time))
 
 
+# Without its history a run could pass what a pinned or an earlier value would not let pass.
+_UNREACHABLE = Check(
+    "history", Verdict.INCONCLUSIVE, "cannot be opened, so nothing was held against pinned and earlier values"
+)
+
+
 def _name() -> str:
     """What the run is called in Prefect: the files' names, not their paths."""
     return f"{Path(current.parameters['cluster']).stem} {Path(current.parameters['suite']).stem}"
@@ -69,49 +76,79 @@ def check(cluster: str, suite: str = "quick", out: str | None = None, notify: bo
     run = _run(load_cluster(Path(cluster)), suite, out)
     with _told_to_prefect(), log_file(run.logs / "run.log"), _store() as store:
         trial = Trial(run, timings={"startup": process_age_s()})
-        reap(platform_for(run.cluster))
+        _reap(run)
         try:
             _try_out(trial)
-        finally:
-            with trial.step("teardown"):
-                teardown(run.cluster, run.run_id)
+        except BaseException as cut:
+            _record_cut(trial, cut)
+            raise
         with trial.attempt("compare"):
             trial.checks = compare_task(trial.checks, run.cluster, store)
-        previous = store.last_verdict(run.cluster.name, run.suite.name) if store else None
-        with trial.step("record"):
+        if store is None:
+            trial.add(_UNREACHABLE)
+        with trial.attempt("record"):
             written = record_task(trial.result(), run, store, run.logs / "run.log")
-        if notify:
-            with trial.step("notify"):
-                notify_task(trial.result(), previous, written.get("report.html"))
+        if notify and "record" in trial.done:
+            with trial.attempt("notify"):
+                notify_task(trial.result(), _verdict_before(run, store), written.get("report.html"))
         result = trial.result()
         write_run_json(result, run.out)  # once more: now the timings are complete
     return _state(result)
 
 
 def _try_out(trial: Trial) -> None:
-    """Everything that needs the nodes. What goes wrong becomes a check; what does not come to run says why."""
-    with trial.attempt("image"):
-        trial.fingerprint |= image_task(trial.run).fingerprint
-    with trial.attempt("launch"):
-        trial.up(launch_task(trial.run))
-    if trial.has_testbed("connectivity"):
-        with trial.attempt("connectivity"):
-            connected = connectivity_task(trial.run, trial.nodes_up)
-            trial.add(connected.check)
-            trial.testbed = connected.testbed
-            trial.fingerprint |= connected.fingerprint
-    if trial.run.suite.collectives and trial.has_testbed("collectives"):
-        with trial.attempt("collectives"):
-            trial.add(collectives_task(trial.run, trial.nodes_up))
-    if trial.run.suite.training and trial.has_testbed("training"):
-        with trial.attempt("training"):
-            trial.add(training_task(trial.run, trial.nodes_up))
+    """Everything that needs the nodes, and their end. What goes wrong becomes a check; what is not tried says why."""
+    suite = trial.run.suite
+    try:
+        with trial.attempt("image"):
+            trial.fingerprint |= image_task(trial.run).fingerprint
+        if trial.can("launch", after="image"):
+            with trial.attempt("launch"):
+                trial.up(launch_task(trial.run))
+        if trial.can("connectivity", after="launch"):
+            with trial.attempt("connectivity"):
+                found = connectivity_task(trial.run, trial.testbed)
+                trial.add(found.check)
+                trial.connected(found.testbed, found.facts, found.fingerprint)
+        if suite.collectives and trial.can("collectives", after="connectivity"):
+            with trial.attempt("collectives"):
+                trial.add(collectives_task(trial.run, trial.testbed))
+        if suite.training and trial.can("training", after="connectivity"):
+            with trial.attempt("training"):
+                trial.add(training_task(trial.run, trial.testbed))
+    finally:
+        with uninterrupted(), trial.attempt("teardown"):
+            teardown(trial.run.cluster, trial.run.run_id)
+
+
+def _reap(run: Run) -> None:
+    """First of all remove what killed runs have left; what cannot be removed is no reason not to measure."""
+    try:
+        reap(platform_for(run.cluster))
+    except Exception as error:
+        log.warning("what earlier runs have left cannot be removed: %s", error)
+
+
+def _record_cut(trial: Trial, cut: BaseException) -> None:
+    """A run that is interrupted or cancelled leaves a run.json that says so."""
+    trial.add(Check("run", Verdict.INCONCLUSIVE, f"cut off by {type(cut).__name__} before it was through"))
+    write_run_json(trial.result(), trial.run.out)
+
+
+def _verdict_before(run: Run, store: "Store | None") -> Verdict | None:
+    """The verdict of the cluster's run before this one; None when there is none or it cannot be told."""
+    try:
+        return store.last_verdict(run.cluster.name, run.suite.name, before=run.run_id) if store else None
+    except SeatrialError as error:
+        log.warning("history: %s", error)
+        return None
 
 
 def _run(cluster: Cluster, suite: str, out: str | None) -> Run:
     run_id = run_id_of(UUID(current.id), current.scheduled_start_time)
-    folder = Path(out) if out else Path("runs") / run_id
-    return Run(run_id, cluster, load_suite(suite), folder.absolute())
+    folder = (Path(out) if out else Path("runs") / run_id).absolute()
+    (folder / "run.json").unlink(missing_ok=True)  # an earlier run's verdict must not pass for this one's
+    return Run(run_id, cluster, load_suite(suite), folder)
 
 
 def run_id_of(flow_run_id: UUID, scheduled: datetime | None) -> str:
@@ -135,11 +172,11 @@ def _told_to_prefect() -> Iterator[None]:
 
 @contextmanager
 def _store() -> "Iterator[Store | None]":
-    """The history; a run whose history cannot be opened still measures and says so."""
+    """The history; a run whose history cannot be opened still measures."""
     try:
         store = open_store()
     except SeatrialError as error:
-        log.warning("history: %s; this run is judged without it and not added to it", error)
+        log.warning("history: %s; this run is not added to it", error)
         yield None
         return
     with store:

@@ -12,6 +12,7 @@ import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 _SERVER_SETTINGS = {
     "PREFECT_UI_ENABLED": "0",
@@ -44,7 +45,7 @@ class TemporaryServer:
             self.process.wait()
 
 
-def provide_prefect_server(log_path: Path) -> None:
+def provide_prefect_server(log: IO[bytes]) -> None:
     """Make sure that Prefect, imported after this, has a server: the configured one, else a temporary one.
 
     The temporary server keeps its runs in Prefect's usual database, so a lasting server shows them later. It is
@@ -52,14 +53,14 @@ def provide_prefect_server(log_path: Path) -> None:
     """
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     if not configured_api_url():
-        server = start_server(log_path)
+        server = start_server(log)
         atexit.register(server.stop)
         os.environ["PREFECT_API_URL"] = server.api_url
 
 
-def start_server(log_path: Path) -> TemporaryServer:
-    """Start a server on a free port of the loopback interface; what it says goes to `log_path`."""
-    with socket.socket() as listener, log_path.open("ab") as log:
+def start_server(log: IO[bytes]) -> TemporaryServer:
+    """Start a server on a free port of the loopback interface; what it says goes to `log`."""
+    with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(128)  # connections queue here until the server is up, so nobody has to ask whether it is
         process = subprocess.Popen(

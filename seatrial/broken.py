@@ -11,35 +11,40 @@ from seatrial.verdict import Verdict
 _COMPLAINT = re.compile(r"probe: (?P<host>\S+) rank (?P<rank>\d+): (?P<cause>.+)")
 _LOST_A_PEER = re.compile(r"connection (?:was )?(?:closed|reset)|broken pipe|socket closed", re.IGNORECASE)
 _WAITED_IN_VAIN = re.compile(r"timed out|did not meet", re.IGNORECASE)
-_CANNOT_START = re.compile(r"cannot start: (.+)")
+_CANNOT_START = re.compile(r"(?P<host>[\w.-]+)(?: rank \d+)?: cannot start: (?P<cause>.+)")
+_GPU_GONE = re.compile(r"torch \S+ sees \d+ GPUs?")  # it was asked for because the node has GPUs
 _SETUP = {  # causes that lie with the set-up, by the classifier's names, and what they leave the check as
     "executable missing": Verdict.NOT_RUN,
+    "command missing": Verdict.NOT_RUN,
+    "shared library missing": Verdict.NOT_RUN,
     "orted not found": Verdict.NOT_RUN,
     "not enough slots": Verdict.INCONCLUSIVE,
     "mpirun refuses to run as root": Verdict.INCONCLUSIVE,
     "more processes than cpus to bind to": Verdict.INCONCLUSIVE,
     "hostfile missing or unreadable": Verdict.INCONCLUSIVE,
 }
+_NOT_FOUND = 127  # a shell's, or the dynamic linker's, exit status; a rank may leave with it too
 _DAEMONS_FAILED = 255  # mpirun's exit status when it cannot start itself on a node
 
 
-def broken(result: MpiResult, *, began: bool) -> tuple[Verdict, str]:
+def broken(result: MpiResult, *, began: bool, told: Sequence[str] = ()) -> tuple[Verdict, str]:
     """The verdict and the reason of a run without a usable result; `began`: the ranks had met and said so.
 
     not_run: a program is missing. inconclusive: it could not be started as asked, or it stopped without a word. fail:
-    the cluster broke it: a rank died, a connection was lost, it did not end in time.
+    the cluster broke it: a rank died, a GPU is gone, a connection was lost, it did not end in time. `told` are causes
+    that were read as the output came, for where the lines that were kept name none.
     """
-    if result.missing:
-        return Verdict.NOT_RUN, "mpirun is missing on the head node"
-    if missing := _first(_CANNOT_START, result.lines):
-        return Verdict.NOT_RUN, missing[1]
+    if result.not_started is not None:
+        return Verdict.NOT_RUN, f"the head node cannot start {result.not_started}"
+    if unable := [match for line in result.lines if (match := _CANNOT_START.search(line))]:
+        return _unable(unable)
     findings = classify(result.lines)
-    setup = next((finding for finding in findings if finding.cause in _SETUP), None)
-    if setup and not began:
-        return _SETUP[setup.cause], f"{setup.cause}: {setup.next_step}"
+    setup = next((finding for finding in findings if _setup(finding)), None)
+    if setup and not began and (setup.fatal or result.exit_status == _NOT_FOUND):
+        return _SETUP[_setup(setup)], f"{_named(setup)}: {setup.next_step}"
     if not began and any(line.lstrip().startswith(("USAGE:", "usage:")) for line in result.lines):
         return Verdict.INCONCLUSIVE, "the program does not know one of its options and printed its usage"
-    return _fault(result, findings, began=began)
+    return _fault(result, findings, next(iter(told), None), began=began)
 
 
 def gave_up(line: str) -> bool:
@@ -53,9 +58,23 @@ def fabric_gone(result: MpiResult, *, began: bool) -> bool:
     return result.timed_out or waited or (result.exit_status == _DAEMONS_FAILED and not began)
 
 
-def _fault(result: MpiResult, findings: Sequence[Finding], *, began: bool) -> tuple[Verdict, str]:
+def _unable(unable: Sequence[re.Match[str]]) -> tuple[Verdict, str]:
+    """What keeps ranks from starting, and on which nodes: a GPU that is gone before anything that was never there."""
+    gone = [match for match in unable if _GPU_GONE.search(match["cause"])]
+    first, *others = gone or unable
+    hosts = sorted({match["host"] for match in others} - {first["host"]})
+    also = f" (likewise {', '.join(hosts[:8])}{' and more' if len(hosts) > 8 else ''})" if hosts else ""
+    return Verdict.FAIL if gone else Verdict.NOT_RUN, f"{first['host']} cannot start: {first['cause']}{also}"
+
+
+def _setup(finding: Finding) -> str:
+    """The name in _SETUP of a finding's cause, which a detail may follow; empty where it is none of them."""
+    return next((name for name in _SETUP if finding.cause == name or finding.cause.startswith(f"{name} (")), "")
+
+
+def _fault(result: MpiResult, findings: Sequence[Finding], told: str | None, *, began: bool) -> tuple[Verdict, str]:
     complaints = _complaints(result.lines)
-    cause = _cause(findings, complaints)
+    cause = _cause(findings, complaints) or told
     if cause and complaints:
         return Verdict.FAIL, cause
     if result.timed_out:
@@ -97,7 +116,3 @@ def _named(finding: Finding) -> str:
     where = f" on {finding.host}" if finding.host and finding.host not in finding.cause else ""
     rank = f" (rank {finding.rank})" if finding.rank is not None else ""
     return f"{finding.cause}{where}{rank}"
-
-
-def _first(pattern: re.Pattern[str], lines: Sequence[str]) -> re.Match[str] | None:
-    return next((match for line in lines if (match := pattern.search(line))), None)

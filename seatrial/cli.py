@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from seatrial import __version__
-from seatrial.errors import InputError, MissingError, NothingFoundError, SeatrialError
+from seatrial.errors import InputError, NothingFoundError, SeatrialError
 
 FILE = click.Path(path_type=Path)
 
@@ -59,7 +59,7 @@ def render(cluster: Path, suite: str, as_json: bool) -> None:
 
     wanted = load_cluster(cluster)
     planned = Run("RUN-ID", wanted, load_suite(suite), Path("runs/RUN-ID"))
-    files = platform_for(wanted).render(planned).files
+    files = platform_for(wanted, cluster).render(planned).files
     if as_json:
         _print_json(dict(files))
     else:
@@ -111,7 +111,8 @@ def reap(cluster: Path | None) -> None:
     from seatrial.platforms import platform_for, platforms
     from tasks.launch import reap as reap_platform
 
-    chosen = [platform_for(load_cluster(cluster))] if cluster else list(platforms().values())
+    logging.getLogger("seatrial").setLevel(logging.ERROR)  # what is reaped is printed here
+    chosen = [platform_for(load_cluster(cluster), cluster)] if cluster else list(platforms().values())
     left = [leftover for platform in chosen for leftover in reap_platform(platform)]
     for leftover in left:
         print(f"{leftover.run_id}: removed {leftover.what}")
@@ -129,6 +130,9 @@ def history(cluster: str | None, limit: int, as_json: bool) -> None:
 
     with open_store() as store:
         rows = store.runs(cluster, limit)
+        known = sorted({row.cluster for row in store.runs(None, 1000)}) if cluster and not rows else []
+    if known:
+        raise InputError(f"history: no runs of cluster {cluster!r}; known: {', '.join(known)}")
     if as_json:
         _print_json(history_json(rows))
     else:
@@ -166,13 +170,14 @@ def main() -> NoReturn:
         sys.exit(0)
     except InputError as error:
         sys.exit(_complain(error, 2))
-    except MissingError as error:
+    except SeatrialError as error:  # not the cluster's fault, so not 1
         sys.exit(_complain(error, 3))
-    except SeatrialError as error:
-        sys.exit(_complain(error, 1))
+    except OSError as error:  # a full disk, a terminal that has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered cannot be written at exit either
+        sys.exit(_complain(error, 3))
 
 
-def _complain(error: SeatrialError, status: int) -> int:
+def _complain(error: Exception, status: int) -> int:
     print(f"seatrial: {' '.join(str(error).split())}", file=sys.stderr)
     return status
 

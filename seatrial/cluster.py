@@ -2,9 +2,9 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from seatrial.baselines.catalog import known_hardware
 from seatrial.yamlfile import Strict, load_yaml
@@ -14,7 +14,9 @@ MAX_LOCAL_NODES = 512  # a Linux bridge takes 1023 ports; past this one machine 
 
 # The strictest of the platforms' rules (a Kubernetes label, less room for suffixes), so one name serves everywhere.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
-_RATE = re.compile(r"\d+(\.\d+)?(bit|kbit|mbit|gbit)")
+_RATE = re.compile(r"(\d+(?:\.\d+)?)(bit|kbit|mbit|gbit)")
+_BITS = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _legal_name(value: str) -> str:
@@ -24,13 +26,33 @@ def _legal_name(value: str) -> str:
 
 
 def _legal_rate(value: str) -> str:
-    if not _RATE.fullmatch(value):
-        raise ValueError("must be a rate as tc writes it, such as 200mbit or 1gbit")
+    match = _RATE.fullmatch(value)
+    if not match or not 8e3 <= float(match[1]) * _BITS[match[2]] <= 1e12:
+        raise ValueError(f"must be a rate as tc writes it, from 8kbit to 1000gbit, such as 200mbit, is {value!r}")
+    return value
+
+
+def _no_boolean(value: object) -> object:
+    if isinstance(value, bool):  # YAML reads yes and on as true, and Python counts true as 1
+        raise ValueError(f"must be a whole number, is {str(value).lower()}")
+    return value
+
+
+def _legal_env(value: dict[str, str]) -> dict[str, str]:
+    for key, text in value.items():
+        if not _ENV_NAME.fullmatch(key):
+            raise ValueError(f"{key!r} is no name of an environment variable: letters, digits and _ are legal")
+        if "\0" in text or "\n" in text:
+            raise ValueError(f"the value of {key} must be one line of text")
     return value
 
 
 Name = Annotated[str, AfterValidator(_legal_name)]
-Port = Annotated[int, Field(ge=1, le=65535)]
+Port = Annotated[int, BeforeValidator(_no_boolean), Field(ge=1, le=65535)]
+Environment = Annotated[dict[str, str], AfterValidator(_legal_env)]
+Nodes = Annotated[int, BeforeValidator(_no_boolean), Field(ge=1, le=10_000)]
+Gpus = Annotated[int, BeforeValidator(_no_boolean), Field(ge=0, le=1024)]
+Slots = Annotated[int, BeforeValidator(_no_boolean), Field(ge=1, le=1024)]
 
 
 class Hardware(Strict):
@@ -91,6 +113,17 @@ class LinkFault(Strict):
     @property
     def nodes(self) -> tuple[str, ...]:
         return self.link
+
+
+def _fault_kind(fault: object) -> str:
+    return "link" if isinstance(fault, LinkFault) or (isinstance(fault, dict) and "link" in fault) else "node"
+
+
+# Told apart by their field, so that an error speaks of one kind of fault alone.
+Fault = Annotated[
+    Annotated[NodeFault, Tag("node")] | Annotated[LinkFault, Tag("link")],
+    Discriminator(_fault_kind),
+]
 
 
 class LocalPlatform(Strict):
@@ -167,11 +200,9 @@ class Cluster(Strict):
     """What is checked: how many nodes of which hardware, on which platform."""
 
     name: Name
-    nodes: int = Field(ge=1, le=10_000)
-    gpus_per_node: int = Field(0, ge=0, le=1024)
-    slots_per_node: int | None = Field(
-        None, ge=1, le=1024, description="MPI ranks per node; one per GPU when unset, else 1"
-    )
+    nodes: Nodes
+    gpus_per_node: Gpus = 0
+    slots_per_node: Slots | None = Field(None, description="MPI ranks per node; one per GPU when unset, else 1")
     hardware: Annotated[Hardware, BeforeValidator(_read_hardware)] = Hardware(name="cpu")
     fabric: str | None = Field(
         None, description="as in the catalog: NVLink, IB-8x400G, EFA-3200G, GPUDirect-TCPXO, ..."
@@ -180,14 +211,8 @@ class Cluster(Strict):
     image: str | None = Field(None, description="image reference; local and bare metal run without one")
     ssh_port: Port = DEFAULT_PORT
     mpi: Mpi = Mpi()
-    env: dict[str, str] = Field(default_factory=dict, description="environment of every rank, such as NCCL settings")
-    faults: tuple[NodeFault | LinkFault, ...] = ()
-
-    @field_validator("faults", mode="before")
-    @classmethod
-    def _read_faults(cls, value: object) -> object:
-        """Pick the fault's model by its field, so that an error speaks of that model alone."""
-        return tuple(_read_fault(fault) for fault in value) if isinstance(value, list) else value
+    env: Environment = Field(default_factory=dict, description="environment of every rank, such as NCCL settings")
+    faults: tuple[Fault, ...] = ()
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -222,12 +247,6 @@ class Cluster(Strict):
     def slots(self) -> int:
         """MPI ranks per node."""
         return self.slots_per_node or max(1, self.gpus)
-
-
-def _read_fault(fault: Any) -> Any:
-    if not isinstance(fault, dict):
-        return fault
-    return LinkFault.model_validate(fault) if "link" in fault else NodeFault.model_validate(fault)
 
 
 def load_cluster(path: Path) -> Cluster:

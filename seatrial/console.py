@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
@@ -25,28 +24,32 @@ def run_by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool, as
 
     Raises InputError before anything is started when cluster, suite or folder are not what they should be.
     """
-    platform_for(load_cluster(cluster))
+    platform_for(load_cluster(cluster), cluster)
     load_suite(suite)
     _check_folder(out)
-    with _progress(verbose) as console, TemporaryDirectory(prefix="seatrial-") as temporary:
+    with _progress(verbose) as console:
         console.print(f"[bold]seatrial[/] {cluster} · {suite}", highlight=False)
-        outcome = by_hand(cluster, suite, out, notify=notify, server_log=Path(temporary) / "prefect-server.log")
+        outcome = by_hand(cluster, suite, out, notify=notify)
         if not isinstance(outcome, RunResult):
             console.print(outcome.reason, markup=False, highlight=False)
             return outcome.exit_status
-    _show(outcome, out or Path("runs") / outcome.run_id, as_json)
+    try:
+        _show(outcome, out or Path("runs") / outcome.run_id, as_json)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read this has gone; the verdict stands
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return outcome.verdict.exit_status
 
 
 def _check_folder(out: Path | None) -> None:
-    if out is None:
-        return
+    """The folder can be written to; said before an hour is spent, not after it."""
+    folder = out or Path("runs")
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"--out {out}: cannot be used as a folder: {error.strerror}") from error
-    if not os.access(out, os.W_OK):
-        raise InputError(f"--out {out}: is not writable")
+        raise InputError(f"--out {folder}: cannot be used as a folder: {error.strerror}; give another") from error
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"--out {folder}: is not writable; give another")
 
 
 @contextmanager

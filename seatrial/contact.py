@@ -4,6 +4,7 @@ import json
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 3  # sshd drops connections when many arrive at once; only the set-up is tried again
 _PAUSE_S = 0.3
+FACTS_TIMEOUT_S = 60  # a driver that wakes its GPUs, a cold network home: slow is not broken
 PARALLEL_PAIRS = 8  # ssh processes at once on one node
 
 # Several nodes may share the folder (a network home, namespaces of one machine): each file appears whole or not at all.
@@ -52,7 +54,8 @@ class Contact:
         return str(self.facts["hostname"])
 
     @property
-    def versions(self) -> dict[str, str]:
+    def versions(self) -> dict[str, str | None]:
+        """Version by package: "" where it is not installed, None where the node could not tell."""
         return dict(self.facts["versions"])
 
 
@@ -66,7 +69,7 @@ def greet(testbed: Testbed, node: Node, timeout_s: float) -> Contact:
     connect_ms = (time.monotonic() - started) * 1000
     try:
         _install_probes(testbed, node, transport, timeout_s)
-        facts = _ask(testbed, node, transport, timeout_s)
+        facts = _ask(testbed, node, transport, max(timeout_s, FACTS_TIMEOUT_S))
         offset, error = _clock(node, transport, timeout_s)
     except BaseException:
         transport.close()
@@ -141,7 +144,7 @@ def reach_peers(testbed: Testbed, contact: Contact, peers: Sequence[Node], timeo
     )
     answers = {peer.name: "no answer from the node that was to try it" for peer in peers}
     for line in done.output.splitlines():
-        if line.startswith("{"):
+        with suppress(ValueError, TypeError, KeyError):  # what else a login prints, or a line that was cut off
             answer = json.loads(line)
             answers[answer["peer"]] = answer["error"]
     return answers

@@ -23,15 +23,15 @@ def diagnose(cluster_file: Path | None) -> int:
     """
     cluster = load_cluster(cluster_file) if cluster_file else _LOCAL
     problems = 0
-    for subject, problem in _findings(cluster):
+    for subject, problem in _findings(cluster, cluster_file):
         problems += problem is not None
         print(f"{'ok     ' if problem is None else 'missing'} {subject}{f': {problem}' if problem else ''}")
     return 1 if problems else 0
 
 
-def _findings(cluster: Cluster) -> Iterator[Finding]:
+def _findings(cluster: Cluster, file: Path | None) -> Iterator[Finding]:
     kind = cluster.platform.kind
-    lacking: list[str | None] = [*platform_for(cluster).missing()]
+    lacking: list[str | None] = [*platform_for(cluster, file).missing()]
     yield from ((f"platform {kind}", problem) for problem in lacking or [None])
     yield (
         "mpirun",

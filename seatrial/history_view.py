@@ -24,7 +24,7 @@ def history_table(rows: Sequence[RunRow]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("run", "cluster", "suite", "started", "took", "verdict"):
         table.add_column(heading, no_wrap=True)
-    table.add_column("reason", ratio=1, overflow="fold")
+    table.add_column("reason", ratio=1, no_wrap=True, overflow="ellipsis")  # whole in run.json and with --json
     for row in rows:
         table.add_row(*_cells(row))
     return table

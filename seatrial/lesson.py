@@ -1,9 +1,10 @@
 """What a training smoke came to: a verdict, measurements, and the rank that is odd. Pure.
 
 Measurements, conditions ranks and batch_per_rank: loss (nats, the last one, smoothed; recorded only, with every step's
-loss as samples), loss_drop (fraction of the first loss), throughput (samples/s over all ranks) and step_time (ms), of
-the cluster; step_time and compute_time (ms) of each node, its slowest rank. Ranks wait for each other in every step, so
-only compute_time, which ends before they do, tells a slow node. On CPUs that compete it is recorded only.
+loss as samples) and loss_drop (fraction of the first loss), both also by steps, because more steps learn more;
+throughput (samples/s over all ranks) and step_time (ms); all of the cluster; and step_time and compute_time (ms) of
+each node, its slowest rank. Ranks wait for each other in every step, so only compute_time, which ends before they do,
+tells a slow node. On CPUs that compete it is recorded only.
 """
 
 import json
@@ -16,6 +17,7 @@ from typing import Any
 
 from seatrial.measurement import ConditionValue, Measurement, Subject
 from seatrial.result import Suspect
+from seatrial.suite import Training
 from seatrial.testbed import Testbed
 from seatrial.verdict import Verdict
 
@@ -137,15 +139,16 @@ def _odd(ranks: Sequence[Rank]) -> list[Rank]:
     return [rank for rank in ranks if rank.checksum != common] if 2 * count > len(ranks) else []
 
 
-def measured(lesson: Lesson, testbed: Testbed, cluster: str, batch_per_rank: int) -> Iterator[Measurement]:
+def measured(lesson: Lesson, testbed: Testbed, cluster: str, wanted: Training) -> Iterator[Measurement]:
     """The measurements of a lesson; numbers that are not there or not finite are left out."""
-    where: dict[str, ConditionValue] = {"ranks": testbed.world_size, "batch_per_rank": batch_per_rank}
+    where: dict[str, ConditionValue] = {"ranks": testbed.world_size, "batch_per_rank": wanted.batch_per_rank}
+    learning: dict[str, ConditionValue] = {**where, "steps": wanted.steps}
     subject = Subject("cluster", cluster)
     losses = tuple(loss for loss in lesson.losses if loss is not None)
     if lesson.last_loss is not None:
-        yield Measurement("loss", lesson.last_loss, "nats", subject, where, losses, better=None)
+        yield Measurement("loss", lesson.last_loss, "nats", subject, learning, losses, better=None)
     if lesson.loss_drop is not None:
-        yield Measurement("loss_drop", lesson.loss_drop, "", subject, where)
+        yield Measurement("loss_drop", lesson.loss_drop, "", subject, learning)
     if lesson.throughput_samples_s:
         yield Measurement("throughput", lesson.throughput_samples_s, "samples/s", subject, where)
     if lesson.step_time_ms:

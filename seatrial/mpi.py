@@ -1,11 +1,15 @@
 """mpirun over a hostfile, started on the head node; works with Open MPI 4 and 5."""
 
+import json
 import logging
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from seatrial.ssh import RemoteProcess, connected, run_command, start_process
 from seatrial.testbed import Node, Testbed
@@ -13,17 +17,21 @@ from seatrial.testbed import Node, Testbed
 log = logging.getLogger("seatrial.mpi")
 
 SETTLE_S = 3.0  # mpirun that has printed everything normally ends within tenths of a second; some never do
+SETTLE_S_PER_RANK = 0.01  # thousands of ranks take their time to finalise
 SUPERVISOR_GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s
-_MAX_LINES = 200_000  # bounds memory when a rank prints without end
-_TIME_UP, _ENDED_BY_US, _NOT_FOUND = 124, 125, 127
+_KEPT_LINES = 100_000  # of the beginning and of the end each: bounds memory when a rank prints without end
+_MAX_LOG = 1 << 30  # characters; bounds the disk likewise
+_SUPERVISOR = "seatrial-supervisor: "  # seatrial/probes/supervise.py: why it ended, or did not start, the command
+_CANNOT_START = "cannot start "
 
 
 @dataclass(frozen=True, slots=True)
 class MpiResult:
     """What an mpirun came to.
 
-    `exit_status` is None when it had to be ended; `lines` are stdout and stderr in order. `timed_out`: it ran past its
-    time. `reaped`: it had printed everything, then hung, and was ended; its output counts.
+    `exit_status` is None when it had to be ended or did not start; `lines` are stdout and stderr in order, without the
+    middle where there are very many. `timed_out`: it ran past its time. `reaped`: it had printed everything, then hung,
+    and was ended; its output counts. `not_started`: which program the head could not start, and why.
     """
 
     exit_status: int | None
@@ -31,23 +39,23 @@ class MpiResult:
     seconds: float
     timed_out: bool = False
     reaped: bool = False
+    not_started: str | None = None
 
     @property
     def ok(self) -> bool:
         return self.exit_status == 0 or self.reaped
 
     @property
-    def missing(self) -> bool:
-        """Whether mpirun itself is not there."""
-        return self.exit_status == _NOT_FOUND
-
-    @property
     def cause(self) -> str | None:
-        """The earliest primary cause that the output names, in one line; None when it names none."""
+        """The earliest primary cause that the output names, and its host, in one line; None when it names none."""
         from seatrial.nccl import classify
 
-        findings = classify(self.lines)
-        return findings[0].cause if findings else None
+        if self.not_started is not None:
+            return f"the head node cannot start {self.not_started}"
+        first = next(iter(classify(self.lines)), None)
+        if first is None:
+            return None
+        return first.cause + (f" on {first.host}" if first.host else "")
 
 
 def hostfile(nodes: Iterable[Node]) -> str:
@@ -56,9 +64,13 @@ def hostfile(nodes: Iterable[Node]) -> str:
 
 
 def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str], ranks: int | None = None) -> list[str]:
-    """The command line that runs `argv` on `ranks` ranks (one per slot when unset), consecutive ranks on one node."""
+    """The command line that runs `argv` on `ranks` ranks (one per slot when unset), consecutive ranks on one node.
+
+    It names the variables of `variables(testbed, env)`, and mpirun takes their values from its own environment: command
+    lines are logged, and anybody on the node can read them.
+    """
     network = ("--mca", "btl_tcp_if_include", testbed.network, "--mca", "oob_tcp_if_include", testbed.network)
-    exports = [part for key, value in {**dict(testbed.env), **env}.items() for part in ("-x", f"{key}={value}")]
+    exports = [part for key in variables(testbed, env) for part in ("-x", key)]
     return [
         testbed.mpirun,
         *(("--allow-run-as-root",) if testbed.user == "root" else ()),
@@ -70,6 +82,11 @@ def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str], r
         *exports,
         *argv,
     ]
+
+
+def variables(testbed: Testbed, env: Mapping[str, str]) -> dict[str, str]:
+    """The environment that every rank gets: the testbed's, and `env` on top."""
+    return {**dict(testbed.env), **env}
 
 
 def hostfile_path(testbed: Testbed) -> str:
@@ -99,14 +116,33 @@ def mpirun(
         run_command(
             head, f"cat > {shlex.quote(hostfile_path(testbed))}", stdin=hostfile(testbed.nodes).encode(), timeout_s=30
         )
-        follower = _Follower(start_process(head, command), timeout_s, on_line, is_done)
+        process = start_process(head, command)
         try:
-            result = follower.follow()
+            with suppress(OSError, EOFError):  # it ended at once; its output says why
+                process.send(json.dumps(variables(testbed, env or {})).encode() + b"\n")
+            with _log(log_file, command) as keep:
+                settle_s = SETTLE_S + SETTLE_S_PER_RANK * testbed.world_size
+                return _Follower(process, timeout_s, settle_s, keep, on_line, is_done).follow()
         finally:
-            follower.process.close()
-            if log_file:
-                _keep(log_file, command, follower.lines)
-    return result
+            process.close()
+
+
+class _Lines:
+    """The first and the last lines of an output that may be endless."""
+
+    def __init__(self) -> None:
+        self._head: list[str] = []
+        self._tail: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._count = 0
+
+    def add(self, line: str) -> None:
+        self._count += 1
+        (self._head if len(self._head) < _KEPT_LINES else self._tail).append(line)
+
+    def kept(self) -> tuple[str, ...]:
+        left_out = self._count - len(self._head) - len(self._tail)
+        note = (f"[{left_out} lines are left out here; the log has them]",) if left_out else ()
+        return (*self._head, *note, *self._tail)
 
 
 class _Follower:
@@ -116,53 +152,84 @@ class _Follower:
         self,
         process: RemoteProcess,
         timeout_s: float,
+        settle_s: float,
+        keep: Callable[[str], None],
         on_line: Callable[[str], None] | None,
         is_done: Callable[[str], bool] | None,
     ) -> None:
-        self.process = process
-        self.lines: list[str] = []
+        self._process = process
+        self._lines = _Lines()
+        self._keep = keep
         self._on_line = on_line or (lambda line: None)
         self._is_done = is_done or (lambda line: False)
         self._started = time.monotonic()
         self._deadline = self._started + timeout_s + SUPERVISOR_GRACE_S
+        self._settle_s = settle_s
         self._settled_at: float | None = None
         self._asked_to_end = False
+        self._supervisor: str | None = None  # what it said of the end
 
     def follow(self) -> MpiResult:
-        while (batch := self.process.read_lines(0.2)) is not None:
+        while (batch := self._process.read_lines(0.2)) is not None:
             for line in batch:
                 self._take(line)
             if time.monotonic() > self._deadline:
                 return self._result(None)
             if self._settled_at and time.monotonic() > self._settled_at and not self._asked_to_end:
                 self._ask_to_end()
-        return self._result(self.process.exit_status())
+        return self._result(self._process.exit_status())
 
     def _take(self, line: str) -> None:
-        if len(self.lines) < _MAX_LINES:
-            self.lines.append(line)
+        self._keep(line)
+        before, mark, said = line.rpartition(_SUPERVISOR)
+        if mark:  # it may stand behind half a line of a rank that was ended
+            self._supervisor, line = said, before
+            if not line:
+                return
+        self._lines.add(line)
         self._on_line(line)
         if self._is_done(line):
-            self._settled_at = time.monotonic() + SETTLE_S
+            self._settled_at = time.monotonic() + self._settle_s
 
     def _ask_to_end(self) -> None:
         log.warning("mpirun has printed everything and does not leave; ending it and using its output")
         self._asked_to_end = True
-        self.process.close_stdin()
+        self._process.close_stdin()
         self._deadline = time.monotonic() + SUPERVISOR_GRACE_S
 
     def _result(self, status: int | None) -> MpiResult:
         seconds = time.monotonic() - self._started
-        ended = status is None or status in (_TIME_UP, _ENDED_BY_US)
+        said = self._supervisor or ""
+        not_started = said.removeprefix(_CANNOT_START) if said.startswith(_CANNOT_START) else None
+        ended = not_started is None and (status is None or bool(said))
         return MpiResult(
-            exit_status=None if ended else status,
-            lines=tuple(self.lines),
+            exit_status=None if said else status,
+            lines=self._lines.kept(),
             seconds=seconds,
             timed_out=ended and not self._asked_to_end,
             reaped=ended and self._asked_to_end,
+            not_started=not_started,
         )
 
 
-def _keep(log_file: Path, command: str, lines: Sequence[str]) -> None:
-    log_file.parent.mkdir(parents=True, exist_ok=True)
-    log_file.write_text("\n".join([f"$ {command}", *lines, ""]), errors="replace")
+@contextmanager
+def _log(path: Path | None, command: str) -> Iterator[Callable[[str], None]]:
+    """Writes lines to `path` as they arrive, so that what was said up to a crash of ours is there to read."""
+    if path is None:
+        yield lambda line: None
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", errors="replace", buffering=1) as file:
+        file.write(f"$ {command}\n")
+        yield _Writer(file)
+
+
+class _Writer:
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._room = _MAX_LOG
+
+    def __call__(self, line: str) -> None:
+        self._room -= len(line) + 1
+        if self._room > 0:
+            self._file.write(line + "\n")

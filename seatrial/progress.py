@@ -7,7 +7,7 @@ step's start and end are records that carry `step`.
 import logging
 import time
 from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -41,6 +41,10 @@ class TerminalHandler(logging.Handler):
         self._heading: str | None = None  # of the step that runs, until its first line is shown
 
     def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):  # a terminal that has gone does not end a measurement
+            self._show(record)
+
+    def _show(self, record: logging.LogRecord) -> None:
         name = getattr(record, "step", None)
         seconds = getattr(record, "seconds", None)
         if name is None:
@@ -79,7 +83,7 @@ class TerminalHandler(logging.Handler):
 def log_file(path: Path) -> Iterator[None]:
     """Keep everything that is said meanwhile in `path`, with the time of each line."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = logging.FileHandler(path, mode="w", encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger("seatrial")
     logger.addHandler(handler)

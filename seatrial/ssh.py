@@ -1,7 +1,10 @@
 """Reach nodes over SSH with paramiko: pinned host keys, per-run keys, output line by line."""
 
 import base64
+import errno
 import hmac
+import resource
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from seatrial.errors import RemoteError
+from seatrial.errors import RemoteError, SeatrialError
 from seatrial.testbed import Node, Testbed
 
 if TYPE_CHECKING:
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_OURS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # what this host is short of is no fault of the node
+_KEEPALIVE_S = 15  # firewalls forget silent connections, and a sweep is silent for minutes
+_EXEC_TIMEOUT_S = 30  # paramiko waits for ever for a node that takes a command and never says so
 _FANOUT = 64  # connections opened at once; sshd's MaxStartups and this host's threads set the bound
 _MAX_LINE = 64 * 1024
 
@@ -60,6 +66,8 @@ def connect(testbed: Testbed, node: Node, timeout_s: float) -> "paramiko.Transpo
     try:
         transport = paramiko.Transport(testbed.dial(node, timeout_s))
     except OSError as error:
+        if error.errno in _OURS:
+            raise SeatrialError(f"this host cannot open more connections ({error.strerror}): raise ulimit -n") from None
         raise RemoteError(f"{where}: {_dial_problem(error)}") from error
     except paramiko.SSHException as error:
         raise RemoteError(f"{where}: no SSH server answers: {error}") from error
@@ -74,6 +82,7 @@ def connect(testbed: Testbed, node: Node, timeout_s: float) -> "paramiko.Transpo
 def _handshake(transport: "paramiko.Transport", testbed: Testbed, node: Node, where: str, timeout_s: float) -> None:
     import paramiko
 
+    transport.set_keepalive(_KEEPALIVE_S)
     transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = timeout_s
     kind, _, pinned = node.host_key.partition(" ")
     try:
@@ -98,10 +107,15 @@ class RemoteProcess:
     """A command that runs on a node; its standard input stays open until `close_stdin`, which asks it to end."""
 
     def __init__(self, transport: "paramiko.Transport", command: str) -> None:
-        self._channel = transport.open_session(timeout=30)
+        self._channel = transport.open_session(timeout=_EXEC_TIMEOUT_S)
         self._channel.set_combine_stderr(True)
-        self._channel.exec_command(command)
         self._rest = b""
+        given_up = threading.Timer(_EXEC_TIMEOUT_S, transport.close)
+        given_up.start()
+        try:
+            self._channel.exec_command(command)
+        finally:
+            given_up.cancel()
 
     def send(self, data: bytes) -> None:
         self._channel.sendall(data)
@@ -145,17 +159,16 @@ def run_command(
     *,
     stdin: bytes = b"",
     timeout_s: float,
-    on_line: Callable[[str], None] | None = None,
 ) -> CommandResult:
     """Run `command` through the node's shell and wait for it, at most `timeout_s` seconds.
 
-    Raises RemoteError when it cannot be started.
+    Raises RemoteError when it cannot be started or the connection breaks.
     """
     started = time.monotonic()
-    process = _start(transport, command)
+    process = start_process(transport, command)
     lines: list[str] = []
     try:
-        if stdin:
+        with suppress(OSError):  # a shell that ends at once closes its input; what it said is still read
             process.send(stdin)
         process.close_stdin()
         while (left := started + timeout_s - time.monotonic()) > 0:
@@ -163,23 +176,21 @@ def run_command(
             if batch is None:
                 return CommandResult(process.exit_status(), "\n".join(lines), time.monotonic() - started)
             lines += batch
-            for line in batch if on_line else ():
-                on_line(line)  # type: ignore[misc]  # mypy does not carry the condition into the loop
         return CommandResult(None, "\n".join(lines), time.monotonic() - started, timed_out=True)
+    except (EOFError, OSError) as error:
+        raise RemoteError(f"the connection broke: {error or type(error).__name__}") from error
     finally:
         process.close()
 
 
-def _start(transport: "paramiko.Transport", command: str) -> RemoteProcess:
+def start_process(transport: "paramiko.Transport", command: str) -> RemoteProcess:
+    """Start `command` and leave its standard input open. Raises RemoteError."""
     import paramiko
 
     try:
         return RemoteProcess(transport, command)
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise RemoteError(f"no session: {error or type(error).__name__}") from error
-
-
-start_process = _start
 
 
 def on_each(nodes: Sequence[Node], function: Callable[[Node], T]) -> dict[str, T | RemoteError]:
@@ -195,6 +206,13 @@ def on_each(nodes: Sequence[Node], function: Callable[[Node], T]) -> dict[str, T
         return {}
     with ThreadPoolExecutor(min(_FANOUT, len(nodes)), thread_name_prefix="ssh") as pool:
         return dict(zip((node.name for node in nodes), pool.map(guarded, nodes), strict=True))
+
+
+def allow_many_connections() -> None:
+    """Every connection is an open file, and the usual soft limit of 1024 ends before a large cluster does."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def known_hosts(nodes: Iterable[Node]) -> str:

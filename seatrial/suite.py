@@ -78,7 +78,6 @@ class Suite(Strict):
     """What is run on a testbed."""
 
     name: str = Field(min_length=1, max_length=63)
-    launch_timeout_s: float = Field(120, gt=0)
     connectivity: Connectivity = Connectivity()
     collectives: Collectives | None = None
     training: Training | None = None

@@ -3,8 +3,9 @@
 Measurements, subject the cluster, conditions operation, dtype and ranks:
 - busbw, GB/s, for each `message_bytes` and `placement` (out_of_place, in_place): bytes / time * factor. It is computed
   from the printed time, because the printed busbw has two decimals only.
-- busbw_plateau, GB/s: the median out-of-place busbw of the three largest sizes (fewer where there are fewer). A fixed
-  choice, so that runs compare; a median, so that one spoilt size does not move it.
+- busbw_plateau, GB/s, for `max_bytes`, the largest size that was asked for: the median out-of-place busbw of the three
+  largest sizes (fewer where fewer were asked for). A fixed choice, so that runs compare, and none where one of them is
+  missing; a median, so that one spoilt size does not move it.
 - latency, us: the out-of-place time of the smallest size.
 """
 
@@ -15,23 +16,32 @@ from dataclasses import dataclass
 from seatrial.broken import broken, fabric_gone
 from seatrial.measurement import ConditionValue, Measurement, Subject
 from seatrial.mpi import MpiResult
-from seatrial.nccl import Row, Sweep, Timing, busbw_factor, expected_algbw
+from seatrial.nccl import Row, Sweep, Timing, Transport, busbw_factor, expected_algbw
+from seatrial.nccl.busbw import agrees, ratio_interval
 from seatrial.sizes import format_size
 from seatrial.verdict import Verdict
 
 _PLATEAU_SIZES = 3
+_WIDTH = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4}  # bytes of one element
+_IN_PARTS = frozenset({"all_gather", "reduce_scatter", "alltoall"})
+_ALIGN_ELEMENTS, _ALIGN_BYTES = 4, 16  # of each rank's part: nccl-tests up to 2.12, and since
 
 Problem = tuple[Verdict, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a sweep was asked to measure, and over how many ranks of which cluster."""
+    """What a sweep was asked to measure, and over how many ranks of which cluster.
+
+    `sizes` are bytes, smallest first; `fabric` is what the data must go over, None where sockets will do.
+    """
 
     operation: str
     dtype: str
     ranks: int
     cluster: str
+    sizes: tuple[int, ...]
+    fabric: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +55,22 @@ class Outcome:
     fabric_gone: bool = False
 
 
-def conclude(setting: Setting, result: MpiResult, sweep: Sweep | None) -> Outcome:
-    """What one mpirun and the sweep in its output come to. Too few ranks: the numbers are another cluster's."""
+def conclude(setting: Setting, result: MpiResult, sweep: Sweep | None, transport: Transport | None = None) -> Outcome:
+    """What one mpirun, the sweep in its output and NCCL's word on the network come to.
+
+    Ranks other than asked for: the numbers are another cluster's, and are not kept.
+    """
     rows = [row for row in sweep.rows if row.size] if sweep else []
-    problem = _too_few(setting, sweep)
-    if problem is None:
-        measurements = tuple(_measured(setting, rows))
-        problem = _wrong_results(sweep, rows) or _incomplete(result, sweep, rows)
-    else:
-        measurements = ()
+    strange = _other_ranks(setting, sweep)
+    problem = (
+        (strange if strange and strange[0] is Verdict.FAIL else None)
+        or _wrong_results(sweep, rows)
+        or _incomplete(result, sweep, rows)
+        or _over_sockets(setting, transport)
+        or strange
+        or _missing_sizes(setting, result, rows)
+    )
+    measurements = () if strange else tuple(_measured(setting, rows))
     if problem is None:
         sizes = f"{len(rows)} sizes from {format_size(rows[0].size)} to {format_size(rows[-1].size)}"
         return Outcome(
@@ -64,11 +81,22 @@ def conclude(setting: Setting, result: MpiResult, sweep: Sweep | None) -> Outcom
     return Outcome(setting.operation, verdict, f"{setting.operation}: {reason}", measurements, gone)
 
 
-def _too_few(setting: Setting, sweep: Sweep | None) -> Problem | None:
-    if sweep is None or sweep.ranks is None or sweep.ranks == setting.ranks:
+def _other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
+    """Whether others than the ranks asked for took part.
+
+    A line of the header that was torn is no evidence of that; busbw/algbw is, where it contradicts the ranks asked for.
+    Where it bears them out they took part, and where it says nothing nobody knows.
+    """
+    if sweep is None or sweep.ranks == setting.ranks:
         return None
-    why = f": {sweep.errors[0]}" if sweep.errors else ""
-    return Verdict.FAIL, f"{sweep.ranks} of {setting.ranks} ranks took part{why}"
+    if not agrees(setting.operation, setting.ranks, sweep.rows):
+        why = f": {sweep.errors[0]}" if sweep.errors else ""
+        took_part = f"{sweep.ranks} of {setting.ranks}" if sweep.ranks else f"other than {setting.ranks}"
+        return Verdict.FAIL, f"{took_part} ranks took part{why}"
+    told = setting.operation != "broadcast" and ratio_interval(sweep.rows) is not None
+    if sweep.ranks is None or told:
+        return None
+    return Verdict.INCONCLUSIVE, f"the output names {sweep.ranks} of {setting.ranks} ranks, and its numbers do not tell"
 
 
 def _wrong_results(sweep: Sweep | None, rows: Sequence[Row]) -> Problem | None:
@@ -88,11 +116,47 @@ def _wrong_results(sweep: Sweep | None, rows: Sequence[Row]) -> Problem | None:
 
 def _incomplete(result: MpiResult, sweep: Sweep | None, rows: Sequence[Row]) -> Problem | None:
     if sweep is None or not rows or not result.ok or sweep.outcome != "ok":
-        verdict, why = broken(result, began=_began(sweep))
+        verdict, why = broken(result, began=_began(sweep), told=sweep.errors if sweep else ())
         return verdict, f"{why} (after {len(rows)} sizes)" if rows else why
     if sweep.wrong_total is None:
         return Verdict.INCONCLUSIVE, "no result was checked: #wrong is N/A everywhere"
     return None
+
+
+def _over_sockets(setting: Setting, transport: Transport | None) -> Problem | None:
+    """NCCL falls back to TCP in silence where it does not find the fabric; only its log, if kept, proves it."""
+    if setting.fabric is None or transport is None or not transport.sockets_only or transport.nodes == 1:
+        return None
+    return Verdict.FAIL, f"the data went over sockets, not over {setting.fabric}: {transport.evidence}"
+
+
+def _missing_sizes(setting: Setting, result: MpiResult, rows: Sequence[Row]) -> Problem | None:
+    missing = [size for size in setting.sizes if _is_due(setting, size) and _row_of(setting, size, rows) is None]
+    if not missing:
+        return None
+    names = ", ".join(format_size(size) for size in missing[:8]) + (" and more" if len(missing) > 8 else "")
+    limit = next((line.strip("# ") for line in result.lines if "Reducing maxBytes" in line), None)
+    why = f" ({limit})" if limit else ""
+    return Verdict.INCONCLUSIVE, f"{len(missing)} of {len(setting.sizes)} sizes are missing: {names}{why}"
+
+
+def _is_due(setting: Setting, size: int) -> bool:
+    """Whether a message is large enough to give every rank a part, so that a row must come of it."""
+    return _smallest(setting, size) > 0
+
+
+def _row_of(setting: Setting, size: int, rows: Sequence[Row]) -> Row | None:
+    """The row that `size` came to, if it was timed and checked. What is printed may be less: the parts are aligned."""
+    fitting = (row for row in rows if _smallest(setting, size) <= row.size <= size)
+    return next((row for row in fitting if any(side.time_us and side.wrong is not None for side in row.sides)), None)
+
+
+def _smallest(setting: Setting, size: int) -> int:
+    """The least that is moved of `size` bytes (GetCollByteCount of nccl-tests): whole elements, whole aligned parts."""
+    width = _WIDTH[setting.dtype]
+    in_parts = setting.operation in _IN_PARTS
+    unit = setting.ranks * max(_ALIGN_BYTES, _ALIGN_ELEMENTS * width) if in_parts else width
+    return size // unit * unit
 
 
 def _began(sweep: Sweep | None) -> bool:
@@ -103,7 +167,6 @@ def _began(sweep: Sweep | None) -> bool:
 def _measured(setting: Setting, rows: Sequence[Row]) -> Iterator[Measurement]:
     shared: dict[str, ConditionValue] = {"operation": setting.operation, "dtype": setting.dtype, "ranks": setting.ranks}
     cluster = Subject("cluster", setting.cluster)
-    plateau = []
     for row in rows:
         for placement, timing in _sides(row):
             busbw = _busbw(setting, row.size, timing)
@@ -111,14 +174,23 @@ def _measured(setting: Setting, rows: Sequence[Row]) -> Iterator[Measurement]:
                 continue
             conditions = {**shared, "message_bytes": row.size, "placement": placement}
             yield Measurement("busbw", busbw, "GB/s", cluster, conditions, (busbw,))
-            plateau += [busbw] if placement == "out_of_place" else []
-    top = tuple(plateau[-_PLATEAU_SIZES:])
+    top = _top(setting, rows)
     if top:
-        yield Measurement("busbw_plateau", statistics.median(top), "GB/s", cluster, shared, top)
+        conditions = {**shared, "max_bytes": setting.sizes[-1]}
+        yield Measurement("busbw_plateau", statistics.median(top), "GB/s", cluster, conditions, top)
     smallest = rows[0].out_of_place if rows else None
     if smallest and smallest.time_us:
         conditions = {**shared, "message_bytes": rows[0].size}
         yield Measurement("latency", smallest.time_us, "us", cluster, conditions, (smallest.time_us,), better="lower")
+
+
+def _top(setting: Setting, rows: Sequence[Row]) -> tuple[float, ...]:
+    """The out-of-place busbw of the largest sizes asked for; none where one of them was not measured."""
+    due = [size for size in setting.sizes if _is_due(setting, size)][-_PLATEAU_SIZES:]
+    found = [row for size in due if (row := _row_of(setting, size, rows))]
+    rates = [_busbw(setting, row.size, row.out_of_place) for row in found if row.out_of_place]
+    known = tuple(rate for rate in rates if rate is not None)
+    return known if len(known) == len(due) else ()
 
 
 def _sides(row: Row) -> Iterator[tuple[str, Timing]]:

@@ -2,11 +2,12 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from seatrial.errors import LaunchError, MissingError, RemoteError, SeatrialError
 from seatrial.progress import step
@@ -20,15 +21,16 @@ log = logging.getLogger("seatrial")
 
 @dataclass(slots=True)
 class Trial:
-    """Collects checks, timings and fingerprint of `run`; `testbed` is set once nodes are up."""
+    """Collects checks, timings, fingerprint and nodes of `run`; `done` are the steps that came to their end."""
 
     run: Run
     started: datetime = field(default_factory=now)
-    testbed: Testbed | None = None
     checks: list[Check] = field(default_factory=list)
     fingerprint: dict[str, str] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
-    nodes: list[dict[str, object]] = field(default_factory=list)
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
+    _testbed: Testbed | None = None
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[None]:
@@ -37,37 +39,42 @@ class Trial:
         with step(name, self.timings):
             try:
                 yield
+                self.done.add(name)
             except Exception as error:
                 verdict, reason = _explain(error)
                 log.error("%s: %s", name, reason, exc_info=None if isinstance(error, SeatrialError) else error)
                 self.checks.append(Check(name, verdict, reason, seconds=time.monotonic() - started))
 
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """A step whose failure ends the run: timed and announced, no more."""
-        with step(name, self.timings):
-            yield
+    def can(self, name: str, after: str) -> bool:
+        """Whether step `name` can be tried, which needs step `after` to have worked; when not, a check says why."""
+        if after in self.done:
+            return True
+        cause = next((check for check in reversed(self.checks) if check.verdict is not Verdict.PASS), None)
+        self.checks.append(Check(name, Verdict.NOT_RUN, f"{cause.name}: {cause.reason}" if cause else f"no {after}"))
+        return False
 
     def up(self, testbed: Testbed) -> None:
         """The nodes are up; run.json names all of them, also those that are taken out later."""
-        self.testbed = testbed
-        self.nodes = [node.to_dict() for node in testbed.nodes]
+        self._testbed = testbed
+        self.nodes = {node.name: node.to_dict() for node in testbed.nodes}
+
+    def connected(
+        self, testbed: Testbed, facts: Mapping[str, Mapping[str, Any]], fingerprint: Mapping[str, str]
+    ) -> None:
+        """Which nodes are left to measure on, and what they are."""
+        self._testbed = testbed
+        self.fingerprint |= fingerprint
+        for name, fact in facts.items():
+            self.nodes[name] |= {
+                key: fact[key] for key in ("hostname", "cpus", "memory_gb", "gpu_model") if fact.get(key)
+            }
 
     @property
-    def nodes_up(self) -> Testbed:
-        """The testbed of a run whose `launch` went well."""
-        if self.testbed is None:
+    def testbed(self) -> Testbed:
+        """The nodes to measure on. Raises LaunchError before there are any."""
+        if self._testbed is None:
             raise LaunchError("no testbed is up")
-        return self.testbed
-
-    def has_testbed(self, name: str) -> bool:
-        """Whether step `name` can run; when it cannot, a check says why."""
-        blocker = next((check for check in self.checks if check.verdict is Verdict.NOT_RUN), None)
-        if self.testbed and self.testbed.nodes and not blocker:
-            return True
-        cause = blocker or next((check for check in self.checks if check.verdict is not Verdict.PASS), None)
-        self.checks.append(Check(name, Verdict.NOT_RUN, f"{cause.name}: {cause.reason}" if cause else "no nodes"))
-        return False
+        return self._testbed
 
     def add(self, check: Check | None) -> None:
         """Keep what a step found; None when the suite does not ask for it."""
@@ -85,7 +92,7 @@ class Trial:
             finished=now(),
             verdict=verdict,
             reason=reason,
-            nodes=self.nodes,
+            nodes=tuple(self.nodes.values()),
             checks=tuple(self.checks),
             suspects=tuple(merge_suspects(self.checks)),
             fingerprint=dict(sorted(self.fingerprint.items())),

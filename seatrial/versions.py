@@ -7,7 +7,7 @@ from seatrial.result import Suspect
 
 COMPARED = ("kernel", "driver", "cuda", "openmpi", "nccl", "torch", "python")
 
-Versions = Mapping[str, str]
+Versions = Mapping[str, str | None]  # "" is not installed, None is not known: only what is known can differ
 
 
 def odd_ones(by_node: Mapping[str, Versions]) -> list[Suspect]:
@@ -21,9 +21,11 @@ def odd_ones(by_node: Mapping[str, Versions]) -> list[Suspect]:
 
 def _difference(by_node: Mapping[str, Versions], node: str, package: str) -> tuple[str, float] | None:
     """How `node` differs in `package` from the commonest version, and how common that one is."""
-    seen = Counter(versions.get(package, "none") for versions in by_node.values())
-    common, count = seen.most_common(1)[0]
-    own = by_node[node].get(package, "none")
+    own = by_node[node].get(package)
+    told = [version for versions in by_node.values() if (version := versions.get(package)) is not None]
+    if own is None:
+        return None
+    common, count = Counter(told).most_common(1)[0]
     if own == common:
         return None
-    return f"{package} is {own}, {common} on {count} of {len(by_node)} nodes", count / len(by_node)
+    return f"{package} is {own or 'missing'}, {common or 'missing'} on {count} of {len(told)} nodes", count / len(told)

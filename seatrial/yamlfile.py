@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Tag, ValidationError
 
 from seatrial.errors import InputError
 
@@ -14,7 +14,7 @@ MAX_BYTES = 1_000_000
 class Strict(BaseModel):
     """A model that refuses fields it does not know and cannot be changed once read."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 Model = TypeVar("Model", bound=Strict)
@@ -48,6 +48,8 @@ def _read_mapping(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: {_yaml_problem(error)}") from error
     except RecursionError as error:
         raise InputError(f"{path}: is nested too deeply") from error
+    except (ValueError, TypeError, AttributeError, LookupError) as error:  # PyYAML's own slips: !!int abc, 2020-13-45
+        raise InputError(f"{path}: not YAML that can be read: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise InputError(f"{path}: must be a mapping of fields, is {_kind(content)}")
     return {str(key): value for key, value in content.items()}
@@ -58,8 +60,11 @@ class _UniqueKeyLoader(yaml.SafeLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
-        for key_node, _ in node.value:
+        for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             key = key_node.value
+            if not isinstance(key, str):
+                problem = "a field's name must be plain text (a template that was not filled in?)"
+                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
             if key in seen and key != "<<":
                 raise yaml.constructor.ConstructorError(None, None, f"field {key!r} appears twice", key_node.start_mark)
             seen.add(key)
@@ -92,41 +97,47 @@ def _explain(problem: Any, model: type[Strict]) -> str:
         return f"unknown field; legal: {', '.join(legal)}" if legal else "unknown field"
     if problem["type"] == "missing":
         return "is required"
+    if problem["type"] == "union_tag_not_found":
+        return "needs a field kind, such as {kind: local}"
+    if problem["type"] == "string_type" and not isinstance(problem["input"], list | dict):
+        return f"must be text, is {problem['input']!r}: quote it"
     message = str(problem["msg"]).removeprefix("Value error, ")
     value = problem.get("input")
-    shown = f", is {value!r}" if isinstance(value, str | int | float) and "got " not in message else ""
+    told = "got " in message or " is " in message or problem["type"] == "value_error"
+    shown = f", is {value!r}" if isinstance(value, str | int | float) and not told else ""
     return f"{message[:1].lower()}{message[1:]}{shown}"
 
 
 def _fields_at(model: type[Strict], location: tuple[str | int, ...]) -> list[str]:
-    """The field names that are legal at `location`, as far as the annotations tell."""
-    fields: Any = model
+    """The field names that are legal at `location`; none where the annotations do not tell."""
+    at: Any = model
     for part in location:
-        if isinstance(part, int):
-            continue
-        fields = _models_in(fields).get(part, fields)
-    return sorted(getattr(fields, "model_fields", {}))
+        if isinstance(part, str) and part not in _own_tags(at):
+            at = _models_in(at).get(part)
+    return sorted(getattr(at, "model_fields", {}))
 
 
-def _models_in(model: Any) -> dict[str, Any]:
-    """Nested models by the name pydantic puts in an error's location: field name, or tag of a union member."""
+def _models_in(at: Any) -> dict[str, Any]:
+    """What the parts of an error's location lead to: a field to its model or union, a union's tag to a member."""
+    if isinstance(at, dict):
+        return at
     found: dict[str, Any] = {}
-    for name, info in getattr(model, "model_fields", {}).items():
-        members = _leaf_models(info.annotation)
-        if len(members) == 1:
-            found[name] = members[0]
-        for member in members:
-            for tag in _tags(member):
-                found.setdefault(tag, member)
+    for name, info in getattr(at, "model_fields", {}).items():
+        members = _members(info.annotation)
+        found[name] = next(iter(members.values())) if len(members) == 1 else members
     return found
 
 
-def _leaf_models(annotation: Any) -> list[Any]:
+def _members(annotation: Any, tag: str = "") -> dict[str, Any]:
+    """The models in an annotation by the tag that pydantic puts into a location."""
+    tag = next((meta.tag for meta in getattr(annotation, "__metadata__", ()) if isinstance(meta, Tag)), tag)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [leaf for part in getattr(annotation, "__args__", ()) for leaf in _leaf_models(part)]
+        return dict.fromkeys([tag] if tag else _own_tags(annotation), annotation)
+    inner = getattr(annotation, "__args__", ())
+    return {name: found for part in inner for name, found in _members(part, tag).items()}
 
 
-def _tags(model: Any) -> tuple[str, ...]:
-    kind = model.model_fields.get("kind")
-    return (model.__name__, *getattr(getattr(kind, "annotation", None), "__args__", ()))
+def _own_tags(model: Any) -> tuple[str, ...]:
+    """The tag of a member of a union that is told apart by its field `kind`, else the model's name."""
+    kind = getattr(model, "model_fields", {}).get("kind")
+    return getattr(getattr(kind, "annotation", None), "__args__", ()) or (getattr(model, "__name__", ""),)

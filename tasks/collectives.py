@@ -4,6 +4,10 @@ With GPUs the sweeps are nccl-tests, one rank per GPU; without, the gloo probe, 
 operation is an mpirun of its own. One that fails does not stop the others, unless the fabric itself is gone (the head
 cannot be reached, mpirun cannot start its daemons, or nothing ends in time): every further one would cost its whole
 time limit and say nothing new. What is measured: seatrial/sweep.py.
+
+Where the cluster has a fabric between its nodes, NCCL must say which network it took, because it falls back to sockets
+in silence. So the first operation runs with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET, some hundred lines per rank
+before the first row, and the others with NCCL_DEBUG=WARN; what the cluster file says of either variable stands.
 """
 
 import json
@@ -11,7 +15,7 @@ import logging
 import shlex
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,13 +25,14 @@ from prefect.cache_policies import NO_CACHE
 
 from seatrial.broken import gave_up
 from seatrial.errors import InputError, RemoteError
-from seatrial.mpi import MpiResult, mpirun
-from seatrial.nccl import RowReader, Sweep, parse_lines, parse_text
+from seatrial.mpi import mpirun
+from seatrial.nccl import Row, Sweep, SweepReader, TransportReader, parse_text
 from seatrial.result import Check
 from seatrial.run import Run
 from seatrial.sizes import format_size
 from seatrial.ssh import connected, run_command
 from seatrial.suite import Collectives
+from seatrial.suite import Sweep as Sizes
 from seatrial.sweep import Outcome, Setting, conclude
 from seatrial.testbed import Testbed
 from seatrial.verdict import Verdict, worst
@@ -35,6 +40,7 @@ from seatrial.verdict import Verdict, worst
 log = logging.getLogger("seatrial.collectives")
 
 _NCCL_TYPES = {"float32": "float", "float64": "double", "float16": "half", "bfloat16": "bfloat16", "int32": "int32"}
+_INSIDE_A_NODE = (None, "NVLink", "xGMI", "MNNVL")  # fabrics that NCCL needs no network for
 
 
 def collectives(run: Run, testbed: Testbed) -> Check | None:
@@ -68,7 +74,7 @@ def _all(run: Run, testbed: Testbed, wanted: Collectives) -> list[Outcome]:
             reason = f"{operation} was not tried: the fabric is gone"
             outcomes.append(Outcome(operation, Verdict.NOT_RUN, reason, fabric_gone=True))
             continue
-        outcomes.append(_one(run, testbed, wanted, operation, writes_json))
+        outcomes.append(_one(run, testbed, wanted, operation, writes_json, verbose=not outcomes))
         log.log(_level(outcomes[-1]), "%s", outcomes[-1].reason)
     return outcomes
 
@@ -77,27 +83,52 @@ def _level(outcome: Outcome) -> int:
     return logging.INFO if outcome.verdict is Verdict.PASS else logging.WARNING
 
 
-def _one(run: Run, testbed: Testbed, wanted: Collectives, operation: str, writes_json: bool) -> Outcome:
+def _one(
+    run: Run, testbed: Testbed, wanted: Collectives, operation: str, writes_json: bool, *, verbose: bool
+) -> Outcome:
     """Sweep one operation and say what it came to."""
     json_file = f"{testbed.workdir}/{operation}-{run.run_id}.json" if writes_json else None
     argv = nccl_argv(wanted, operation, json_file) if testbed.has_gpus else gloo_argv(run, testbed, wanted, operation)
-    quiet = {} if "NCCL_DEBUG" in dict(testbed.env) or not testbed.has_gpus else {"NCCL_DEBUG": "WARN"}
+    fabric = _fabric(run, testbed)
+    heard = _Heard(operation)
     try:
         result = mpirun(
             testbed,
             argv,
             timeout_s=wanted.timeout_s,
-            env=quiet,
-            on_line=_logger(operation),
+            env=_nccl_debug(testbed, verbose=verbose and fabric is not None),
+            on_line=heard.line,
             is_done=lambda line: "# Avg bus bandwidth" in line or gave_up(line),
             log_file=run.logs / f"{operation}.log",
         )
     except RemoteError as error:
         return Outcome(operation, Verdict.FAIL, f"{operation}: {error}", fabric_gone=True)
-    sweep = _parsed(result, operation)
-    if json_file and sweep:
-        sweep = _with_json(sweep, _read_json(testbed, json_file, run.logs / f"{operation}.json"))
-    return conclude(Setting(operation, wanted.dtype, testbed.world_size, run.cluster.name), result, sweep)
+    finally:
+        exact = _take_json(testbed, json_file, run.logs / f"{operation}.json") if json_file else None
+    sizes = tuple(_sizes(testbed, wanted).sizes())
+    setting = Setting(operation, wanted.dtype, testbed.world_size, run.cluster.name, sizes, fabric)
+    return conclude(setting, result, _with_json(heard.sweep(), exact), heard.transport.transport())
+
+
+def _sizes(testbed: Testbed, wanted: Collectives) -> Sizes:
+    return wanted.gpu if testbed.has_gpus else wanted.cpu
+
+
+def _fabric(run: Run, testbed: Testbed) -> str | None:
+    """What data between nodes must go over, by NCCL_NET or the cluster's fabric; None where sockets, or nothing, do."""
+    if not testbed.has_gpus or len(testbed.nodes) < 2:
+        return None
+    asked = dict(testbed.env).get("NCCL_NET")
+    if asked:
+        return None if asked.lower() == "socket" else asked
+    fabric = run.cluster.fabric
+    return None if fabric in _INSIDE_A_NODE else fabric
+
+
+def _nccl_debug(testbed: Testbed, *, verbose: bool) -> Mapping[str, str]:
+    if not testbed.has_gpus or not {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS"}.isdisjoint(dict(testbed.env)):
+        return {}
+    return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"} if verbose else {"NCCL_DEBUG": "WARN"}
 
 
 def nccl_argv(wanted: Collectives, operation: str, json_file: str | None) -> list[str]:
@@ -128,27 +159,29 @@ def rendezvous_argv(run: Run, testbed: Testbed, what: str, timeout_s: float) -> 
     return [*meeting, "--timeout-s", f"{timeout_s / 2:g}"]
 
 
-def _logger(operation: str) -> Callable[[str], None]:
-    """Says every row as it arrives."""
-    reader = RowReader()
+class _Heard:
+    """Reads an operation's output as it arrives, however long it is, and says every row."""
 
-    def on_line(line: str) -> None:
-        row = reader.feed(line)
-        side = row and (row.out_of_place or row.in_place)
-        if row and side and side.time_us is not None:
-            text = f"{operation} {format_size(row.size):>6}  {side.time_us:10.1f} us  {side.busbw_gb_s or 0:8.2f} GB/s"
-            log.info("%s", text + (f"  {side.wrong} wrong" if side.wrong else ""), extra={"row": row})
+    def __init__(self, operation: str) -> None:
+        self.transport = TransportReader()
+        self._operation = operation
+        self._reader = SweepReader(operation)
 
-    return on_line
+    def line(self, line: str) -> None:
+        self.transport.feed(line)
+        for row in self._reader.feed(line):
+            self._say(row)
 
+    def sweep(self) -> Sweep | None:
+        """The fullest sweep; None where there is nothing of one."""
+        return max(self._reader.sweeps(), key=lambda sweep: len(sweep.rows), default=None)
 
-def _parsed(result: MpiResult, operation: str) -> Sweep | None:
-    """The sweep in the output, the fullest where there are several; None where there is nothing of one."""
-    try:
-        sweeps = parse_lines(result.lines, operation)
-    except InputError:
-        return None
-    return max(sweeps, key=lambda sweep: len(sweep.rows))
+    def _say(self, row: Row) -> None:
+        side = row.out_of_place or row.in_place
+        if side and side.time_us is not None:
+            rate = f"{side.time_us:10.1f} us  {side.busbw_gb_s or 0:8.2f} GB/s"
+            wrong = f"  {side.wrong} wrong" if side.wrong else ""
+            log.info("%s", f"{self._operation} {format_size(row.size):>6}  {rate}{wrong}", extra={"row": row})
 
 
 def _writes_json(testbed: Testbed, operation: str) -> bool:
@@ -158,11 +191,14 @@ def _writes_json(testbed: Testbed, operation: str) -> bool:
     return False
 
 
-def _read_json(testbed: Testbed, json_file: str, keep: Path) -> Sweep | None:
-    """The sweep in the file that rank 0 left on the head. It holds the whole environment, which is never kept."""
+def _take_json(testbed: Testbed, json_file: str, keep: Path) -> Sweep | None:
+    """The sweep in the file that rank 0 left on the head. It holds the whole environment, so it never stays there."""
     quoted = shlex.quote(json_file)
     with suppress(RemoteError, ValueError, InputError), connected(testbed, testbed.head, 30) as head:
-        text = run_command(head, f"cat {quoted} && rm -f {quoted}", timeout_s=60).output
+        try:
+            text = run_command(head, f"cat {quoted}", timeout_s=60).output
+        finally:
+            run_command(head, f"rm -f {quoted}", timeout_s=10)
         document = {key: value for key, value in json.loads(text).items() if key != "env"}
         clean = json.dumps(document, indent=1)
         keep.parent.mkdir(parents=True, exist_ok=True)
@@ -171,9 +207,11 @@ def _read_json(testbed: Testbed, json_file: str, keep: Path) -> Sweep | None:
     return None
 
 
-def _with_json(sweep: Sweep, exact: Sweep | None) -> Sweep:
-    """The sweep with the file's rows, which no other output can tear; outcome and ranks are what was printed."""
-    return replace(sweep, rows=exact.rows) if exact and len(exact.rows) >= len(sweep.rows) else sweep
+def _with_json(sweep: Sweep | None, exact: Sweep | None) -> Sweep | None:
+    """The sweep with the file's rows and ranks, which no other output can tear; the outcome is what was printed."""
+    if sweep is None or exact is None or len(exact.rows) < len(sweep.rows):
+        return sweep
+    return replace(sweep, rows=exact.rows, ranks=exact.ranks or sweep.ranks)
 
 
 def _check(outcomes: Sequence[Outcome], ranks: int, seconds: float) -> Check:

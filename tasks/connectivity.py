@@ -3,9 +3,10 @@
 import logging
 import statistics
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -13,25 +14,35 @@ from prefect.cache_policies import NO_CACHE
 from seatrial.contact import Contact, greet, reach_peers
 from seatrial.errors import MissingError, RemoteError
 from seatrial.measurement import Measurement, Subject
-from seatrial.mpi import MpiResult, mpirun
+from seatrial.mpireach import Shown, guilty_nodes, show_hosts
 from seatrial.reachability import blame, pairs_to_try
 from seatrial.result import Check, Suspect
 from seatrial.run import Run
-from seatrial.ssh import on_each
+from seatrial.ssh import allow_many_connections, on_each
 from seatrial.testbed import Testbed
 from seatrial.verdict import Verdict
 from seatrial.versions import odd_ones
 
 log = logging.getLogger("seatrial.connectivity")
 
+_CLEAR_MAJORITY = 0.66  # share of nodes that must agree before the others are taken out: 2 of 3, 3 of 4
+
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """What connectivity found: the check, the testbed without the nodes that failed, and the head's software."""
+    """What connectivity found: the check, the testbed without the nodes that failed, and the facts of each node."""
 
     check: Check
     testbed: Testbed
-    fingerprint: Mapping[str, str]
+    facts: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """The head's software, version by package."""
+        if not self.testbed.nodes:
+            return {}
+        versions = self.facts[self.testbed.head.name]["versions"]
+        return {package: version for package, version in versions.items() if version}
 
 
 @dataclass(slots=True)
@@ -63,19 +74,21 @@ def connectivity(run: Run, testbed: Testbed) -> Connected:
     Raises MissingError when mpirun is on none of the nodes.
     """
     started = time.monotonic()
+    allow_many_connections()
     found = _Findings(testbed)
     contacts = _answering(found, run.suite.connectivity.timeout_s)
     try:
         _judge_facts(found, contacts, run.suite.connectivity.max_clock_skew_s)
         if len(found.testbed.nodes) > 1:
             _try_pairs(found, contacts, run.suite.connectivity.timeout_s)
-        if found.testbed.nodes:
-            _try_mpi(found, contacts, run)
+        _try_mpi(found, contacts, run)
+    except RemoteError as error:
+        found.problems.append(str(error))
     finally:
         for contact in contacts.values():
             contact.transport.close()
-    fingerprint = contacts[found.testbed.head.name].versions if found.testbed.nodes else {}
-    return Connected(_check(found, len(testbed.nodes), time.monotonic() - started), found.testbed, fingerprint)
+    check = _check(found, len(testbed.nodes), time.monotonic() - started)
+    return Connected(check, found.testbed, {name: contact.facts for name, contact in contacts.items()})
 
 
 def _answering(found: _Findings, timeout_s: float) -> dict[str, Contact]:
@@ -106,8 +119,8 @@ def _judge_facts(found: _Findings, contacts: Mapping[str, Contact], max_clock_sk
         *_short_of_gpus(found.testbed, contacts),
         *odd_ones({name: contact.versions for name, contact in contacts.items()}),
     ]
-    # Where no version has a majority everybody is named and nobody taken out: there is no healthy side to go on with.
-    found.blame(suspects, {suspect.name for suspect in suspects if suspect.confidence > 0.5})
+    # A cluster in the middle of an upgrade has no healthy side: all are named, and only a few odd ones taken out.
+    found.blame(suspects, {suspect.name for suspect in suspects if suspect.confidence >= _CLEAR_MAJORITY})
 
 
 def _without_mpirun(contacts: Mapping[str, Contact]) -> list[Suspect]:
@@ -149,10 +162,16 @@ def _skewed(found: _Findings, contacts: Mapping[str, Contact], limit_s: float) -
 def _short_of_gpus(testbed: Testbed, contacts: Mapping[str, Contact]) -> list[Suspect]:
     expected = {node.name: node.gpus for node in testbed.nodes}
     return [
-        Suspect("node", name, 1.0, f"{contact.facts['gpus']} of {expected[name]} GPUs are there")
+        Suspect("node", name, 1.0, _gpus_found(contact, expected[name]))
         for name, contact in contacts.items()
-        if int(contact.facts["gpus"]) < expected[name]
+        if expected[name] and (contact.facts["gpus"] is None or contact.facts["gpus"] < expected[name])
     ]
+
+
+def _gpus_found(contact: Contact, expected: int) -> str:
+    if contact.facts["gpus"] is None:
+        return "its GPUs cannot be counted: nvidia-smi fails or does not answer within 30 s"
+    return f"{contact.facts['gpus']} of {expected} GPUs are there"
 
 
 def _try_pairs(found: _Findings, contacts: Mapping[str, Contact], timeout_s: float) -> None:
@@ -175,57 +194,29 @@ def _try_pairs(found: _Findings, contacts: Mapping[str, Contact], timeout_s: flo
 
 
 def _try_mpi(found: _Findings, contacts: Mapping[str, Contact], run: Run) -> None:
-    """`mpirun hostname` shows every node once per slot; where it does not, nodes are tried one by one."""
-    result, missing = _hostnames(found.testbed, contacts, run)
-    if not missing:
-        return
-    cause = _cause(result)
-    guilty = _alone(found.testbed, contacts, run) if len(found.testbed.nodes) > 1 else []
-    if guilty:
-        found.blame(
-            (Suspect("node", name, 0.9, f"mpirun does not reach it: {why}") for name, why in guilty), dict(guilty)
-        )
-        result, missing = _hostnames(found.testbed, contacts, run)
-    if missing:
-        found.problems.append(f"mpirun hostname does not show {', '.join(missing)}: {cause}")
+    """`mpirun hostname` shows every node once per slot; nodes without which it would are taken out."""
+    tries = count()
+    hostnames = {name: contact.hostname for name, contact in contacts.items()}
 
+    def show(testbed: Testbed) -> Shown:
+        number = next(tries)
+        log_file = run.logs / (f"mpirun-hostname-{number}.log" if number else "mpirun-hostname.log")
+        timeout_s = run.suite.connectivity.timeout_s + len(testbed.nodes) * 0.5
+        return show_hosts(testbed, hostnames, timeout_s, log_file)
 
-def _alone(testbed: Testbed, contacts: Mapping[str, Contact], run: Run) -> list[tuple[str, str]]:
-    """The nodes that fail together with the head alone, and why; empty when the head itself is what fails."""
-    guilty = []
-    for node in testbed.nodes[1:]:
-        others = {other.name for other in testbed.nodes} - {testbed.head.name, node.name}
-        result, missing = _hostnames(testbed.without(others), contacts, run)
-        if missing:
-            guilty.append((node.name, _cause(result)))
-    return guilty if len(guilty) < len(testbed.nodes) - 1 or len(testbed.nodes) == 2 else []
-
-
-def _hostnames(testbed: Testbed, contacts: Mapping[str, Contact], run: Run) -> tuple[MpiResult, list[str]]:
-    """What `mpirun hostname` came to, and the nodes that were not shown as often as they have slots."""
-    expected: Counter[str] = Counter()
-    for node in testbed.nodes:
-        expected[contacts[node.name].hostname] += node.slots
-    names = {contacts[node.name].hostname: node.name for node in testbed.nodes}
-    seen: Counter[str] = Counter()
-
-    def complete(line: str) -> bool:
-        seen[line.strip()] += line.strip() in expected
-        return seen == expected
-
-    log_file = run.logs / "mpirun-hostname.log"
-    timeout_s = run.suite.connectivity.timeout_s + len(testbed.nodes) * 0.5
-    result = mpirun(testbed, ["hostname"], timeout_s=timeout_s, is_done=complete, log_file=log_file)
-    missing = [names[host] for host, slots in expected.items() if seen[host] != slots]
-    if not missing:
-        log.info("mpirun: %d ranks on %d nodes (%.1f s)", testbed.world_size, len(testbed.nodes), result.seconds)
-    return result, missing
-
-
-def _cause(result: MpiResult) -> str:
-    if result.timed_out:
-        return result.cause or f"no end within {result.seconds:.0f} s"
-    return result.cause or f"mpirun's exit status is {result.exit_status}"
+    while found.testbed.nodes:
+        shown = show(found.testbed)
+        if not shown.missing:
+            seconds = shown.result.seconds
+            log.info(
+                "mpirun: %d ranks on %d nodes (%.1f s)", found.testbed.world_size, len(found.testbed.nodes), seconds
+            )
+            return
+        guilty = guilty_nodes(found.testbed, lambda testbed: show(testbed).why)
+        if not guilty:
+            found.problems.append(f"mpirun hostname does not show {', '.join(shown.missing)}: {shown.why}")
+            return
+        found.blame((Suspect("node", name, 0.9, f"MPI fails with it: {why}") for name, why in guilty), dict(guilty))
 
 
 def _check(found: _Findings, asked: int, seconds: float) -> Check:

@@ -16,7 +16,7 @@ log = logging.getLogger("seatrial.launch")
 def launch(run: Run) -> Testbed:
     """The run's testbed, once its nodes answer. Raises LaunchError or MissingError naming the cause."""
     testbed = platform_for(run.cluster).launch(run)
-    log.info("%d nodes, head %s (%s)", len(testbed.nodes), testbed.head.name, testbed.head.address)
+    log.info("run %s: %d nodes, head %s (%s)", run.run_id, len(testbed.nodes), testbed.head.name, testbed.head.address)
     return testbed
 
 

@@ -71,7 +71,7 @@ def conclude(run: Run, testbed: Testbed, wanted: Training, result: MpiResult) ->
         verdict,
         reason,
         result.seconds,
-        tuple(measured(lesson, testbed, run.cluster.name, wanted.batch_per_rank)),
+        tuple(measured(lesson, testbed, run.cluster.name, wanted)),
         suspects=tuple(suspects(lesson)) if verdict is Verdict.CORRUPT else (),
     )
 

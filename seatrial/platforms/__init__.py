@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Protocol
 
 from seatrial.cluster import Cluster
@@ -48,13 +49,12 @@ class Platform(Protocol):
         """What this machine lacks for the platform, each with the next step; empty when all is there."""
 
 
-def platform_for(cluster: Cluster) -> Platform:
-    """The platform that `cluster` names. Raises InputError when it is not written yet."""
+def platform_for(cluster: Cluster, file: Path | None = None) -> Platform:
+    """The platform that `cluster` (read from `file`) names. Raises InputError when it is not written yet."""
     kind = cluster.platform.kind
     if kind not in _MODULES:
-        raise InputError(
-            f"cluster {cluster.name}: platform.kind: {kind} cannot be run by this version; legal: {', '.join(_MODULES)}"
-        )
+        where = file or f"cluster {cluster.name}"
+        raise InputError(f"{where}: platform.kind: {kind} cannot be run by this version; legal: {', '.join(_MODULES)}")
     platform: Platform = import_module(_MODULES[kind]).PLATFORM
     return platform
 

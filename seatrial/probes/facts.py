@@ -1,4 +1,8 @@
-"""Print what this node is, as one JSON line: versions, GPUs, sizes. Standard library only, nothing heavy imported."""
+"""Print what this node is, as one JSON line: versions, GPUs, sizes. Standard library only, nothing heavy imported.
+
+A version is "" where the package is not installed and null where it could not be told (a command that hangs or fails):
+slow is not the same as different.
+"""
 
 import glob
 import json
@@ -10,22 +14,32 @@ import socket
 import subprocess
 import sys
 
+NVIDIA_SMI_TIMEOUT_S = 30  # without persistence mode it wakes every GPU first
+AMD_VENDOR = "0x1002"
+
 
 def main():
     print(json.dumps(facts(sys.argv[1] if len(sys.argv) > 1 else "mpirun")), flush=True)
 
 
 def facts(mpirun):
-    gpus = first_lines(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], timeout_s=20)
+    models = gpu_models()
     return {
         "hostname": socket.gethostname(),
         "cpus": len(os.sched_getaffinity(0)),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
-        "gpus": len(gpus),
-        "gpu_model": ", ".join(sorted(set(gpus))),
+        "gpus": None if models is None else len(models),
+        "gpu_model": ", ".join(sorted(set(models or []))),
         "mpirun": shutil.which(mpirun) or "",
-        "versions": {key: value for key, value in versions(mpirun).items() if value},
+        "versions": versions(mpirun),
     }
+
+
+def gpu_models():
+    """One entry per GPU; None when the driver's tool is there and does not answer."""
+    nvidia = lines_of(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], NVIDIA_SMI_TIMEOUT_S)
+    amd = [path for path in glob.glob("/sys/class/drm/renderD*/device/vendor") if first_line(path) == AMD_VENDOR]
+    return nvidia + ["AMD"] * len(amd) if nvidia is not None else None
 
 
 def versions(mpirun):
@@ -35,7 +49,7 @@ def versions(mpirun):
         "torch": package_version("torch"),
         "openmpi": version_in([mpirun, "--version"]),
         "openssh": version_in(["ssh", "-V"], r"OpenSSH_(\S+?),?\s"),
-        "driver": version_in(["cat", "/proc/driver/nvidia/version"], r"\s(\d+\.\d+[.\d]*)\s"),
+        "driver": driver_version(),
         "cuda": package_version("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu13"),
         "nccl": nccl_version(),
     }
@@ -61,18 +75,36 @@ def nccl_version():
     return package_version("nvidia-nccl-cu12", "nvidia-nccl-cu13")
 
 
-def version_in(command, pattern=r"(\d+\.\d+[.\w]*)"):
-    found = re.search(pattern, "\n".join(first_lines(command)) + "\n")
+def driver_version():
+    found = re.search(r"\s(\d+\.\d+[.\d]*)\s", first_line("/proc/driver/nvidia/version") + " ")
     return found.group(1) if found else ""
 
 
-def first_lines(command, timeout_s=4):
-    """What a command prints, at most a few lines; nothing when it is not there, fails or hangs."""
+def version_in(command, pattern=r"(\d+\.\d+[.\w]*)"):
+    lines = lines_of(command)
+    if not lines:
+        return None if lines is None else ""
+    found = re.search(pattern, "\n".join(lines) + "\n")
+    return found.group(1) if found else None
+
+
+def lines_of(command, timeout_s=8):
+    """What a command prints, at most a few lines: none when it is not installed, None when it fails or hangs."""
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s, check=True)
-    except (OSError, subprocess.SubprocessError):
+    except FileNotFoundError:
         return []
+    except (OSError, subprocess.SubprocessError):
+        return None
     return done.stdout.decode(errors="replace").splitlines()[:64]
+
+
+def first_line(path):
+    try:
+        with open(path) as file:
+            return file.readline().strip()
+    except OSError:
+        return ""
 
 
 if __name__ == "__main__":

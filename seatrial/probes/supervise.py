@@ -3,46 +3,86 @@
     supervise.py TIMEOUT_S COMMAND [ARG ...]
 
 An SSH session that goes away does not end what it started; mpirun would run on for nobody. Whoever started this keeps
-its standard input open for as long as the command is wanted. Exit status: the command's own, 128+N when signal N ended
-it, 124 when time was up, 125 when standard input closed first, 127 when the command cannot be started.
+its standard input open for as long as the command is wanted. The first line there is a JSON object: variables for the
+command's environment, which show neither in a list of processes nor in a file.
+
+The exit status is the command's own, 128+N when signal N ended it. Where it was this program that ended the command, or
+that could not start it, the output ends with one of
+    seatrial-supervisor: time is up
+    seatrial-supervisor: not wanted any more
+    seatrial-supervisor: cannot start NAME: REASON
+because a command's own exit status may be any number.
 """
 
+import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
 GRACE_S = 3.0
+TIME_UP = "time is up"
+UNWANTED = "not wanted any more"
 
 
 def main(arguments):
     timeout_s, command = float(arguments[0]), arguments[1:]
     become_subreaper()
+    variables = read_variables()
+    if variables is None:
+        return report(UNWANTED)
     try:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True)
+        child = start(command, variables)
     except OSError as error:
-        print(f"{command[0]}: {error.strerror}", flush=True)
-        return 127
-    ended_by = wait(child, timeout_s)
-    if ended_by:
-        end_all(child)
-        return ended_by
-    end_all(child)  # whatever it left running
+        return report(f"cannot start {command[0]}: {error.strerror}")
+    why = wait(child, timeout_s)
+    end_all(child)  # also what a command that ended by itself left running
+    if why:
+        return report(why)
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
 
+def read_variables():
+    """The first line of standard input, read no further than its end; None when it closes before."""
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = os.read(0, 1)
+        if not byte:
+            return None
+        line += byte
+    return json.loads(line)
+
+
+def start(command, variables):
+    """The command is looked for on this process's own PATH: the variables are the ranks' business."""
+    return subprocess.Popen(
+        command,
+        executable=shutil.which(command[0]) or command[0],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        env={**os.environ, **variables},
+    )
+
+
+def report(why):
+    print(f"seatrial-supervisor: {why}", flush=True)
+    return 1
+
+
 def wait(child, timeout_s):
-    """0 when the child ended by itself, else the exit status that says why it must be ended."""
+    """None when the child ended by itself, else why it must be ended."""
     deadline = time.monotonic() + timeout_s
     while child.poll() is None:
         if time.monotonic() > deadline:
-            return 124
+            return TIME_UP
         readable, _, _ = select.select([0], [], [], 0.05)
         if readable and not os.read(0, 4096):
-            return 125
-    return 0
+            return UNWANTED
+    return None
 
 
 def end_all(child):

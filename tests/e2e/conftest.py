@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -66,6 +67,16 @@ class Console:
         out, err = process.communicate(timeout=timeout_s)
         return Finished(process.returncode, out, err)
 
+    def run_ids(self) -> set[str]:
+        """Of the runs that were started here, as their logs say."""
+        logs = self.folder.glob("*/logs/run.log")
+        return {found for log in logs for found in re.findall(r"run (\S+): \d+ nodes", log.read_text())}
+
+    def left(self) -> set[str]:
+        """What the runs that were started here have up, or have left."""
+        own = self.run_ids()
+        return {left for left in leftovers() if any(run_id in left for run_id in own)}
+
     def check(self, cluster: Path, suite: Path, name: str = "out", *more: str) -> "Finished":
         """A whole run; its run.json is in `document`."""
         out = self.folder / name
@@ -100,7 +111,8 @@ def prefect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PREFECT_HOME", str(home))
         patch.setenv("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
-        server = start_server(home / "server.log")
+        with (home / "server.log").open("ab") as log:
+            server = start_server(log)
     yield server.api_url
     server.stop()
 
@@ -110,7 +122,6 @@ def console(tmp_path: Path, prefect_url: str) -> Iterator[Console]:
     """Everything that was started has ended at the end, and nothing of its runs is left."""
     if lacking := PLATFORM.missing():
         pytest.skip("; ".join(lacking))
-    before = of_runs()
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith("SEATRIAL_")},
         "PREFECT_API_URL": prefect_url,
@@ -126,12 +137,7 @@ def console(tmp_path: Path, prefect_url: str) -> Iterator[Console]:
         for process in session.started:
             process.kill()
             process.communicate()
-    assert of_runs() <= before
-
-
-def of_runs() -> set[str]:
-    """What runs of the flow have left, or have up right now."""
-    return {left for left in leftovers() if "test-" not in left}
+    assert not session.left()
 
 
 def until(true: Callable[[], bool], timeout_s: float = 60) -> None:

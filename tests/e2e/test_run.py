@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Console, of_runs, until
+from tests.e2e.conftest import Console, until
 
 TRAINING = {"steps": 12, "batch_per_rank": 4, "min_loss_drop": 0.05, "timeout_s": 60}
 
@@ -147,22 +147,23 @@ def test_a_link_that_goes_down_in_the_middle_of_a_sweep_ends_within_its_timeout(
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupted_runs_take_everything_down(console: Console, number: signal.Signals, status: int) -> None:
-    before = of_runs()
     out = console.folder / "out"
     process = console.start("run", console.cluster(), "--suite", console.suite(), "--out", out)
     log = out / "logs" / "run.log"
     until(lambda: log.exists() and "mpirun: 4 ranks" in log.read_text())
-    assert of_runs() > before
+    assert console.left()
     process.send_signal(number)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == status, errors
     assert "everything is taken down" in errors
-    assert of_runs() <= before
+    assert not console.left()
+    document = json.loads((out / "run.json").read_text())
+    assert document["verdict"] == "inconclusive"
+    assert "cut off by" in document["reason"]
 
 
-@pytest.mark.parametrize("seen", ["launch ...", "all_reduce     1M"])
+@pytest.mark.parametrize("seen", ["nodes, head", "all_reduce     1M"])
 def test_a_killed_run_leaves_nothing_once_the_next_reaps(console: Console, seen: str) -> None:
-    before = of_runs()
     out = console.folder / "out"
     process = console.start("run", console.cluster(), "--suite", console.suite(training=TRAINING), "--out", out)
     log = out / "logs" / "run.log"
@@ -171,16 +172,30 @@ def test_a_killed_run_leaves_nothing_once_the_next_reaps(console: Console, seen:
     process.communicate()
     reaped = console.run("reap")
     assert reaped.status == 0, reaped.said
-    until(lambda: of_runs() <= before, timeout_s=5)
+    until(lambda: not console.left(), timeout_s=5)
 
 
-def test_a_broken_history_does_not_stop_a_run(console: Console) -> None:
+def test_a_broken_history_is_no_pass(console: Console) -> None:
     store = console.folder / "history.sqlite"
     store.write_bytes(b"this is no database" * 100)
     console.environment["SEATRIAL_HISTORY"] = f"sqlite:///{store}"
     run = console.check(console.cluster(2), console.suite())
-    assert run.status == 0, run.said
-    assert "judged without it" in run.err
+    assert run.status == 3, run.said
+    assert run.document["reason"].startswith("history: cannot be opened")
+    assert run.check("collectives")["verdict"] == "pass"
+
+
+def test_a_folder_used_again_does_not_keep_the_old_verdict(console: Console) -> None:
+    out = console.folder / "out"
+    out.mkdir()
+    (out / "run.json").write_text('{"verdict": "pass"}')
+    process = console.start("run", console.cluster(2), "--suite", console.suite(), "--out", out)
+    until(lambda: bool(console.run_ids()))
+    process.kill()
+    process.communicate()
+    assert not (out / "run.json").exists()
+    assert console.run("reap").status == 0
+    until(lambda: not console.left(), timeout_s=5)
 
 
 def test_runs_at_the_same_time_do_not_meet(console: Console) -> None:
@@ -193,10 +208,8 @@ def test_runs_at_the_same_time_do_not_meet(console: Console) -> None:
 
 def test_bad_input_starts_nothing(console: Console) -> None:
     cluster = console.cluster(0)
-    before = of_runs()
     run = console.check(cluster, console.suite(), "out")
     assert run.status == 2
     assert run.err.strip().count("\n") == 0
     assert "cluster.yaml: nodes: " in run.err
     assert not (console.folder / "out").exists()
-    assert of_runs() <= before

@@ -138,7 +138,8 @@ def test_one_corrupt_element_is_seen_at_every_size() -> None:
     assert done.status == 7
     (sweep,) = parse_lines(done.lines)
     assert [side.wrong for row in sweep.rows for side in row.sides] == [1] * 6
-    outcome = conclude(Setting("all_reduce", "float32", 2, "lab"), done.mpi_result(), sweep)
+    setting = Setting("all_reduce", "float32", 2, "lab", (64, 4096, 262144))
+    outcome = conclude(setting, done.mpi_result(), sweep)
     assert outcome.verdict is Verdict.CORRUPT
     assert outcome.reason.startswith("all_reduce: wrong elements: 1 at 64 out-of-place, 1 at 64 in-place")
 
@@ -160,7 +161,8 @@ def test_a_killed_rank_ends_the_sweep_promptly() -> None:
     assert not [line for line in done.lines if "terminate called" in line]
     lines = (*seen, *done.lines)
     (sweep,) = parse_lines(lines)
-    outcome = conclude(Setting("all_reduce", "float32", 2, "lab"), MpiResult(done.status, lines, done.seconds), sweep)
+    setting = Setting("all_reduce", "float32", 2, "lab", (4096,))
+    outcome = conclude(setting, MpiResult(done.status, lines, done.seconds), sweep)
     assert outcome.verdict is Verdict.FAIL
     assert "killed by a signal" in outcome.reason
     assert "rank 1" in outcome.reason

@@ -9,13 +9,17 @@ from typing import Any
 
 import pytest
 
+from seatrial.baselines.known import Knowledge, baselines_for
+from seatrial.baselines.setup import Setup
 from seatrial.cluster import Cluster
 from seatrial.errors import RemoteError
 from seatrial.mpi import MpiResult
+from seatrial.nccl import Row, Sweep, Timing
 from seatrial.result import Check
 from seatrial.run import Run
 from seatrial.ssh import CommandResult
 from seatrial.suite import Suite, load_suite
+from seatrial.sweep import Setting, conclude
 from seatrial.testbed import Node, Testbed, dial_tcp
 from seatrial.verdict import Verdict
 from tasks import collectives as step
@@ -43,12 +47,16 @@ FOOTER = """\
 """
 
 
+SIZES = (4096, 16384, 65536)
+
+
 def table(
-    ranks: int = 4, sizes: Sequence[int] = (4096, 16384, 65536), wrong: int = 0, footer: bool = True
+    ranks: int = 4, sizes: Sequence[int] = SIZES, wrong: int = 0, footer: bool = True, listed: int | None = None
 ) -> list[str]:
-    """What a sweep prints: 1 GB/s algbw at every size, `wrong` elements at the last."""
+    """What a sweep prints: 1 GB/s algbw at every size, `wrong` elements at the last; `listed` ranks in the header."""
     lines = HEADER.format(operation="all_reduce").splitlines()
-    lines += [f"#  Rank {i:2d} Group  0 Pid {100 + i:6d} on node-{i} device  0 [] CPU" for i in range(ranks)]
+    names = range(ranks if listed is None else listed)
+    lines += [f"#  Rank {i:2d} Group  0 Pid {100 + i:6d} on node-{i} device  0 [] CPU" for i in names]
     lines += COLUMNS.splitlines()
     for size in sizes:
         bad = wrong if size == sizes[-1] else 0
@@ -61,18 +69,27 @@ def result(lines: Sequence[str], status: int | None = 0, **more: Any) -> MpiResu
     return MpiResult(status, tuple(lines), 1.0, **more)
 
 
-def make_testbed(nodes: int = 4, gpus: int = 0) -> Testbed:
+def make_testbed(nodes: int = 4, gpus: int = 0, env: Mapping[str, str] | None = None) -> Testbed:
     made = tuple(
         Node(f"node-{i}", f"10.0.0.{i + 1}", 222, max(1, gpus), "ssh-ed25519 AAAA", gpus) for i in range(nodes)
     )
-    return Testbed("run-1", made, "root", Path("key"), dial_tcp, "/w", network="10.0.0.0/24")
+    return Testbed(
+        "run-1", made, "root", Path("key"), dial_tcp, "/w", network="10.0.0.0/24", env=tuple((env or {}).items())
+    )
 
 
-def make_run(tmp_path: Path, nodes: int = 4, operations: Sequence[str] = ("all_reduce",)) -> Run:
-    cluster = Cluster.model_validate({"name": "lab", "nodes": nodes, "platform": {"kind": "local"}})
+def make_run(
+    tmp_path: Path,
+    nodes: int = 4,
+    operations: Sequence[str] = ("all_reduce",),
+    sizes: Sequence[int] = SIZES,
+    fabric: str | None = None,
+) -> Run:
+    cluster = {"name": "lab", "nodes": nodes, "platform": {"kind": "local"}, "fabric": fabric}
     quick = load_suite("quick").model_dump()
-    quick["collectives"]["operations"] = list(operations)
-    return Run("run-1", cluster, Suite.model_validate(quick), tmp_path)
+    asked = {"min_bytes": sizes[0], "max_bytes": sizes[-1], "step_factor": sizes[1] // sizes[0]}
+    quick["collectives"] |= {"operations": list(operations), "cpu": asked, "gpu": asked}
+    return Run("run-1", Cluster.model_validate(cluster), Suite.model_validate(quick), tmp_path)
 
 
 Answer = Callable[[str], MpiResult]
@@ -117,7 +134,9 @@ def test_clean_sweep_passes_and_is_measured(check: Callable[..., Check]) -> None
         (m.metric, m.conditions.get("message_bytes"), m.conditions.get("placement")): m for m in done.measurements
     }
     assert by_metric["busbw", 65536, "in_place"].value == pytest.approx(1.5, rel=0.01)
-    assert by_metric["busbw_plateau", None, None].samples == pytest.approx((1.5, 1.5, 1.5), rel=0.01)
+    plateau = by_metric["busbw_plateau", None, None]
+    assert plateau.samples == pytest.approx((1.5, 1.5, 1.5), rel=0.01)
+    assert plateau.conditions["max_bytes"] == 65536
     latency = by_metric["latency", 4096, None]
     assert (latency.unit, latency.better, latency.conditions["ranks"]) == ("us", "lower", 4)
     assert latency.value == pytest.approx(4.1, abs=0.01)
@@ -143,6 +162,135 @@ def test_fewer_ranks_are_named_before_any_number(check: Callable[..., Check]) ->
     assert "3 of 4 ranks took part" in done.reason
 
 
+def test_a_torn_line_of_the_header_is_no_missing_rank(check: Callable[..., Check]) -> None:
+    """busbw/algbw is that of four ranks, whatever the header lists."""
+    done = check(result(table(listed=3)))
+    assert done.verdict is Verdict.PASS
+    assert {m.conditions["ranks"] for m in done.measurements} == {4}
+
+
+def test_ranks_that_nothing_bears_out_are_inconclusive(check: Callable[..., Check]) -> None:
+    """busbw is algbw in a broadcast, so only the header tells."""
+    lines = [line.replace("    1.50  ", "    1.00  ").replace("all_reduce", "broadcast") for line in table(listed=3)]
+    done = check(result(lines), operations=["broadcast"])
+    assert (done.verdict, done.measurements) == (Verdict.INCONCLUSIVE, ())
+    assert "names 3 of 4 ranks" in done.reason
+
+
+@pytest.mark.parametrize("left", [(4096,), (4096, 16384), (16384, 65536)])
+def test_sizes_that_did_not_come_are_named(check: Callable[..., Check], left: Sequence[int]) -> None:
+    done = check(result(table(sizes=left)))
+    gone = [name for size, name in zip(SIZES, ("4K", "16K", "64K"), strict=True) if size not in left]
+    assert (done.verdict, done.reason) == (
+        Verdict.INCONCLUSIVE,
+        f"all_reduce: {len(gone)} of 3 sizes are missing: {', '.join(gone)}",
+    )
+    assert {m.metric for m in done.measurements} == {"busbw", "latency"}  # a plateau of other sizes is another number
+
+
+def test_memory_that_is_too_small_is_named(check: Callable[..., Check]) -> None:
+    done = check(result(["# Reducing maxBytes to 20000 due to memory limitation", *table(sizes=SIZES[:2])]))
+    assert done.verdict is Verdict.INCONCLUSIVE
+    assert done.reason.endswith("missing: 64K (Reducing maxBytes to 20000 due to memory limitation)")
+
+
+def test_a_row_without_numbers_is_a_missing_size(check: Callable[..., Check]) -> None:
+    lines = [line.replace("65.54", "XX.XX") for line in table()]
+    done = check(result(lines))
+    assert (done.verdict, "64K" in done.reason) == (Verdict.INCONCLUSIVE, True)
+
+
+@pytest.mark.parametrize("aligned", [16, 4])
+def test_sizes_are_rounded_to_what_the_ranks_can_share(aligned: int) -> None:
+    """all_gather over 6 ranks, as nccl-tests prints it: whole parts, and rows of 0 where a part would be empty."""
+    asked = tuple(8 << i for i in range(20))
+    rows = [row_of(size // (6 * aligned) * 6 * aligned) for size in asked]
+    setting = Setting("all_gather", "float32", 6, "lab", asked)
+    assert conclude(setting, result([]), sweep_of("all_gather", rows, 6)).verdict is Verdict.PASS
+    short = conclude(setting, result([]), sweep_of("all_gather", [row for row in rows if row.size < 600_000], 6))
+    assert "3 of 20 sizes are missing: 1M, 2M, 4M" in short.reason
+
+
+def test_a_plateau_is_held_against_the_catalog_at_the_largest_size() -> None:
+    asked = (1 << 27, 1 << 28, 1 << 29, 1 << 30)
+    setting = Setting("all_reduce", "float32", 8, "lab", asked)
+    outcome = conclude(setting, result([]), sweep_of("all_reduce", [row_of(size) for size in asked], 8))
+    (plateau,) = (m for m in outcome.measurements if m.metric == "busbw_plateau")
+    knowledge = Knowledge(Setup("H200-SXM", 1, 8, 8, "NVLink"))
+    (baseline,) = baselines_for(plateau, knowledge, outcome.measurements)
+    assert (baseline.source, " at 1G " in baseline.detail) == ("catalog", True)
+
+
+def test_rows_count_though_the_lines_were_too_many_to_keep(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def chatty(testbed: Testbed, argv: Sequence[str], **options: Any) -> MpiResult:
+        for line in table():
+            options["on_line"](line)
+        return result(["first line", "[999 lines are left out here; the log has them]", "last line"])
+
+    monkeypatch.setattr(step, "mpirun", chatty)
+    done = step.collectives(make_run(tmp_path), make_testbed())
+    assert done is not None
+    assert done.verdict is Verdict.PASS, done.reason
+
+
+def row_of(size: int) -> Row:
+    side = Timing(size / 1e3, 1.0, 5 / 6, 0)
+    return Row(size, size // 24, "float", "none", -1, side, side)
+
+
+def sweep_of(operation: str, rows: Sequence[Row], ranks: int) -> Sweep:
+    return Sweep(operation, None, ranks, (), tuple(rows), 0, 1.0, "ok")
+
+
+SOCKETS = "node-0:81:90 [0] NCCL INFO Using network Socket"
+INFINIBAND = "node-0:81:90 [0] NCCL INFO Using network IB"
+
+
+@pytest.mark.parametrize(
+    ("evidence", "env", "fabric", "verdict"),
+    [
+        (SOCKETS, {}, "IB-8x400G", Verdict.FAIL),
+        (SOCKETS, {"NCCL_NET": "gIB"}, None, Verdict.FAIL),
+        (INFINIBAND, {}, "IB-8x400G", Verdict.PASS),
+        ("", {}, "IB-8x400G", Verdict.PASS),  # no evidence, no accusation
+        (SOCKETS, {}, None, Verdict.PASS),
+        (SOCKETS, {}, "MNNVL", Verdict.PASS),
+        (SOCKETS, {"NCCL_NET": "Socket"}, "IB-8x400G", Verdict.PASS),  # as asked
+    ],
+)
+def test_a_silent_fallback_to_sockets_fails(
+    check: Callable[..., Check],
+    monkeypatch: pytest.MonkeyPatch,
+    evidence: str,
+    env: dict[str, str],
+    fabric: str | None,
+    verdict: Verdict,
+) -> None:
+    monkeypatch.setattr(step, "_writes_json", lambda bed, operation: False)
+    done = check(result([evidence, *table()]), make_testbed(gpus=1, env=env), fabric=fabric)
+    assert done.verdict is verdict, done.reason
+    if verdict is Verdict.FAIL:
+        assert f"went over sockets, not over {env.get('NCCL_NET') or fabric}: {SOCKETS}" in done.reason
+
+
+def test_nccl_is_asked_for_its_network_once_and_the_cluster_files_word_stands(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(step, "_writes_json", lambda bed, operation: False)
+    run = make_run(tmp_path, operations=["all_reduce", "alltoall"], fabric="RoCE")
+
+    def envs(bed: Testbed) -> list[Mapping[str, str] | None]:
+        fake = FakeMpirun(lambda operation: result(table()))
+        monkeypatch.setattr(step, "mpirun", fake)
+        step.collectives(run, bed)
+        return fake.envs
+
+    info = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
+    assert envs(make_testbed(gpus=1)) == [info, {"NCCL_DEBUG": "WARN"}]
+    assert envs(make_testbed(gpus=1, env={"NCCL_DEBUG": "VERSION"})) == [{}, {}]
+    assert envs(make_testbed()) == [{}, {}]
+
+
 def test_build_without_mpi_is_not_a_result(check: Callable[..., Check]) -> None:
     copies = [
         line.replace("Pid    100 on node-0", f"Pid {200 + i} on node-{i}") for i in range(4) for line in table(ranks=1)
@@ -166,6 +314,11 @@ rank 0; it may have occurred for other processes as well.
 LOST = "collective probe: node-1 rank 1: RuntimeError: Connection closed by peer [10.0.0.3]:4711"
 WAITED = "collective probe: node-{0} rank {0}: RuntimeError: Timed out waiting 30000ms for recv operation to complete"
 CRASHED = "[node-0:00063] Signal: Segmentation fault (11)"  # mpirun, while it is ended
+NO_LIBRARY = "all_reduce_perf: error while loading shared libraries: libnccl.so.2: cannot open shared object file"
+NO_EXECUTABLE = (
+    "mpirun was unable to launch the specified application as it could not access or execute an executable: "
+    "Executable: all_reduce_perf Node: node-731 while attempting to start process rank 8."
+)
 NO_TORCH = "node-3: cannot start: torch is missing for /usr/bin/python3: No module named 'torch'"
 
 
@@ -182,10 +335,15 @@ NO_TORCH = "node-3: cannot start: torch is missing for /usr/bin/python3: No modu
         (result([], None, timed_out=True), Verdict.INCONCLUSIVE, "the ranks never met"),
         (result(table(footer=False)), Verdict.INCONCLUSIVE, "the output ends early"),
         (result(table(sizes=())), Verdict.INCONCLUSIVE, ""),
-        (result([NO_TORCH], 3), Verdict.NOT_RUN, "torch is missing for /usr/bin/python3"),
+        (result([NO_TORCH], 3), Verdict.NOT_RUN, "node-3 cannot start: torch is missing for /usr/bin/python3"),
+        (result([NO_TORCH, NO_TORCH.replace("3", "7", 1)], 3), Verdict.NOT_RUN, "named 'torch' (likewise node-7)"),
+        (result([NO_LIBRARY], 127), Verdict.NOT_RUN, "shared library missing (libnccl.so.2:)"),
+        (result(["sh: 1: python3: command not found"], 127), Verdict.NOT_RUN, "command missing (python3)"),
+        (result([NO_EXECUTABLE], 134), Verdict.NOT_RUN, "executable missing on node-731: check the path"),
+        (result(["something else"], 124), Verdict.FAIL, "exit status is 124"),
         (result(MISSING, 132), Verdict.NOT_RUN, "executable missing"),
         (result(["USAGE: all_reduce_perf", "\t[-t,--nthreads <num threads>]"]), Verdict.INCONCLUSIVE, "option"),
-        (result([], 127), Verdict.NOT_RUN, "mpirun is missing"),
+        (result([], None, not_started="mpirun: No such file or directory"), Verdict.NOT_RUN, "cannot start mpirun: No"),
         (result(["something else"], 5), Verdict.FAIL, "exit status is 5"),
         (result(table(), None, reaped=True), Verdict.PASS, "every result is right"),
     ],
@@ -245,7 +403,7 @@ def test_a_suite_without_collectives_has_no_check(tmp_path: Path) -> None:
 
 def test_gpus_get_nccl_tests_and_cpus_the_probe(tmp_path: Path) -> None:
     run = make_run(tmp_path)
-    wanted = run.suite.collectives
+    wanted = load_suite("quick").collectives
     assert wanted is not None
     nccl = step.nccl_argv(wanted, "all_gather", "/w/x.json")
     assert " ".join(nccl) == "all_gather_perf -b 1048576 -e 1073741824 -f 4 -g 1 -w 5 -n 20 -d float -J /w/x.json"
@@ -267,10 +425,11 @@ def test_rows_are_said_as_they_arrive(check: Callable[..., Check], caplog: pytes
 def test_json_without_its_environment(
     check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """The file has a row that the output lost, and all ranks that its header lost."""
     exact = {"time": 65.536, "alg_bw": 1.0, "bus_bw": 1.5, "nwrong": 0}
     rows = [
-        {"size": 65536 << i, "count": 16384 << i, "type": "float", "redop": "sum", "root": "-1", "out_of_place": exact}
-        for i in range(4)
+        {"size": size, "count": size // 4, "type": "float", "redop": "sum", "root": "-1", "out_of_place": exact}
+        for size in SIZES
     ]
     bounds = {"count": 0, "okay": "true"}
     document = {
@@ -280,13 +439,29 @@ def test_json_without_its_environment(
         "results": rows,
         "out_of_bounds": bounds,
     }
-    commands = fake_head(monkeypatch, {"--help": "[-J,--output_file <file>]", "cat": json.dumps(document)})
-    done = check(result(table()), make_testbed(4, gpus=1))
+    commands = fake_head(monkeypatch, {"--help": "[-J,--output_file <file>]", "cat": json.dumps(document), "rm": ""})
+    done = check(result(table(sizes=SIZES[:2], listed=3)), make_testbed(4, gpus=1))
+    assert done.verdict is Verdict.PASS, done.reason
     assert any("all_reduce_perf --help" in command for command in commands)
-    assert len([m for m in done.measurements if m.metric == "busbw"]) == 4
+    assert len([m for m in done.measurements if m.metric == "busbw"]) == 3
+    assert commands[-1].startswith("rm -f /w/all_reduce-run-1.json")
     kept = (tmp_path / "logs" / "all_reduce.json").read_text()
     assert "secret" not in kept
     assert "results" in kept
+
+
+@pytest.mark.parametrize("played", [result(["something else"], 1), RemoteError("connection reset")])
+def test_the_file_with_the_environment_never_stays(
+    check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch, played: MpiResult | RemoteError
+) -> None:
+    def answer(operation: str) -> MpiResult:
+        if isinstance(played, RemoteError):
+            raise played
+        return played
+
+    commands = fake_head(monkeypatch, {"--help": "[-J,--output_file <file>]", "cat": "no such file", "rm": ""})
+    assert check(answer, make_testbed(4, gpus=1)).verdict is Verdict.FAIL
+    assert commands[-1] == "rm -f /w/all_reduce-run-1.json"
 
 
 def fake_head(monkeypatch: pytest.MonkeyPatch, answers: Mapping[str, str]) -> list[str]:

@@ -77,8 +77,26 @@ def test_hardware_that_the_catalog_does_not_know_can_be_described(tmp_path: Path
         ("nodes: 2\nfaults: [{node: node-7, rate: 1gbit}]\n" + LOCAL, r"faults: unknown node 'node-7'"),
         ("nodes: 2\nfaults: [{node: node-1, rate: fast}]\n" + LOCAL, r"rate: .*200mbit.*'fast'"),
         ("nodes: 2\nfaults: [{node: node-1}]\n" + LOCAL, r"one of rate, sshd, host_key"),
-        ("nodes: 2\nfaults: [{link: [node-0, node-0], state: down}]\n" + LOCAL, r"faults: .*two different nodes"),
+        (
+            "nodes: 2\nfaults: [{link: [node-0, node-0], state: down}]\n" + LOCAL,
+            r"faults\.0\.link: a link needs two different nodes",
+        ),
         ("nodes: 9000\n" + LOCAL, r"nodes: .*512"),
+        ("nodes: yes\n" + LOCAL, r"nodes: must be a whole number, is true"),
+        ("nodes: 2\nssh_port: true\n" + LOCAL, r"ssh_port: must be a whole number, is true"),
+        ("nodes: {{ nodes }}\n" + LOCAL, r"line 1: .*template that was not filled in"),
+        ("nodes: !!int abc\n" + LOCAL, r"not YAML that can be read"),
+        ("nodes: 2020-13-45\n" + LOCAL, r"not YAML that can be read"),
+        ("nodes: !!map [a]\n" + LOCAL, r"not YAML"),
+        ("nodes: 2\nplatform: {}", r"platform: needs a field kind"),
+        ("nodes: 2\nenv: {A: 1}\n" + LOCAL, r"env\.A: must be text, is 1: quote it"),
+        ("nodes: 2\nenv: {'A B': x}\n" + LOCAL, r"env: 'A B' is no name of an environment variable"),
+        ('nodes: 2\nenv: {A: "a\\0b"}\n' + LOCAL, r"env: the value of A must be one line of text"),
+        ("nodes: 2\nfaults: [{node: node-1, rate: 0mbit}]\n" + LOCAL, r"faults\.0\.node\.rate: .*from 8kbit"),
+        (
+            "nodes: 2\nfaults: [{node: node-1, spead: 1}]\n" + LOCAL,
+            r"faults\.0\.node\.spead: unknown field; legal: host_key",
+        ),
     ],
 )
 def test_a_bad_cluster_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:
@@ -107,6 +125,11 @@ def test_a_bad_cluster_file_is_one_line(tmp_path: Path, text: str, said: str) ->
             r"operations must not name the same operation twice",
         ),
         ("training: {steps: 0}", r"training\.steps: .*4, is 0"),
+        ("training: {timeout_s: .inf}", r"training\.timeout_s: .*finite"),
+        (
+            "collectives: {cpu: {min_bytes: 4, max_bytes: 4000G}, gpu: {min_bytes: 4, max_bytes: 8}}",
+            r"collectives\.cpu\.max_bytes: .*less than or equal",
+        ),
         ("trainings: {steps: 5}", r"trainings: unknown field; legal: .*training"),
     ],
 )

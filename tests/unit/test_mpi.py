@@ -1,9 +1,17 @@
-"""What mpirun is called with."""
+"""What mpirun is called with, and what is made of how it ends; the head node is a class here."""
 
+import json
 import socket
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
-from seatrial.mpi import hostfile, mpirun_argv
+import pytest
+
+from seatrial import mpi
+from seatrial.mpi import MpiResult, hostfile, mpirun, mpirun_argv
+from seatrial.ssh import CommandResult
 from seatrial.testbed import Node, Testbed
 
 
@@ -26,7 +34,10 @@ def test_one_rank_per_slot_with_the_testbeds_environment() -> None:
     assert argv[0] == "mpirun"
     assert argv[argv.index("-np") + 1] == "4"
     assert argv[argv.index("--hostfile") + 1] == "/w/hostfile"
-    assert [argv[i + 1] for i, part in enumerate(argv) if part == "-x"] == ["NCCL_NET=gIB", "A=1"]
+    assert [argv[i + 1] for i, part in enumerate(argv) if part == "-x"] == [
+        "NCCL_NET",
+        "A",
+    ]  # values are nobody's business
     assert argv[argv.index("btl_tcp_if_include") + 1] == "10.0.0.0/24"
     assert argv[-1] == "hostname"
     assert "--allow-run-as-root" not in argv
@@ -44,3 +55,124 @@ def test_without_a_network_mpi_chooses() -> None:
 def test_taking_nodes_out_moves_the_head() -> None:
     smaller = testbed().without({"n0"})
     assert (smaller.head.name, smaller.world_size) == ("n1", 2)
+
+
+class FakeProcess:
+    """What runs on the head: plays back batches of lines, then leaves with a status."""
+
+    def __init__(self, batches: Iterator[list[str]], status: int | None) -> None:
+        self.sent = b""
+        self.input_closed = False
+        self._batches = batches
+        self._status = status
+
+    def send(self, data: bytes) -> None:
+        self.sent += data
+
+    def read_lines(self, timeout_s: float) -> list[str] | None:
+        return next(self._batches, None)
+
+    def exit_status(self) -> int | None:
+        return self._status
+
+    def close_stdin(self) -> None:
+        self.input_closed = True
+
+    def close(self) -> None:
+        pass
+
+
+Play = Callable[..., tuple[MpiResult, FakeProcess, str]]
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Play:
+    """Runs mpirun over a head that prints `batches`; the result, the process, and the command it was started with."""
+
+    def run(batches: Iterator[list[str]], status: int | None = 0, **options: Any) -> tuple[MpiResult, FakeProcess, str]:
+        process = FakeProcess(batches, status)
+        commands: list[str] = []
+
+        def start(head: object, command: str) -> FakeProcess:
+            commands.append(command)
+            return process
+
+        monkeypatch.setattr(mpi, "connected", lambda bed, node, timeout_s: nullcontext())
+        monkeypatch.setattr(mpi, "run_command", lambda head, command, **more: CommandResult(0, "", 0.1))
+        monkeypatch.setattr(mpi, "start_process", start)
+        return mpirun(testbed(), ["hostname"], timeout_s=60, **options), process, commands[0]
+
+    return run
+
+
+@pytest.mark.parametrize("status", [124, 125, 127])
+def test_a_rank_may_leave_with_any_status(play: Play, status: int) -> None:
+    found, *_ = play(iter([["n0: error while loading shared libraries: libnccl.so.2"]]), status)
+    assert (found.exit_status, found.ok, found.timed_out, found.not_started) == (status, False, False, None)
+
+
+@pytest.mark.parametrize("half", ["", "half a li"])
+def test_the_supervisors_word_is_no_line_of_the_output(play: Play, half: str) -> None:
+    found, *_ = play(iter([["n0"], [f"{half}seatrial-supervisor: time is up"]]), 1)
+    assert (found.timed_out, found.exit_status) == (True, None)
+    assert found.lines == (("n0", half) if half else ("n0",))
+    absent, *_ = play(iter([["seatrial-supervisor: cannot start mpirun: No such file or directory"]]), 1)
+    assert (absent.not_started, absent.timed_out) == ("mpirun: No such file or directory", False)
+    assert absent.cause == "the head node cannot start mpirun: No such file or directory"
+
+
+def test_a_cause_names_its_host() -> None:
+    lines = ("ssh: connect to host node-731 port 222: Connection refused",)
+    assert MpiResult(255, lines, 1.0).cause == "ssh connection refused on node-731"
+
+
+def test_values_of_variables_go_by_the_way_that_nobody_sees(play: Play, tmp_path: Path) -> None:
+    _, process, command = play(iter([["n0"]]), env={"TOKEN": "s3cret"}, log_file=tmp_path / "x.log")
+    assert json.loads(process.sent) == {"NCCL_NET": "gIB", "TOKEN": "s3cret"}
+    assert "-x TOKEN" in command
+    assert "s3cret" not in command + (tmp_path / "x.log").read_text()
+
+
+def test_the_log_has_every_line_as_it_arrives_and_memory_the_ends(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mpi, "_KEPT_LINES", 3)
+    log_file, seen = tmp_path / "logs" / "x.log", []
+    lines = [f"line {i}" for i in range(10)]
+    found, *_ = play(
+        ([line] for line in lines),
+        on_line=lambda line: seen.append(log_file.read_text().splitlines()[-1]),
+        log_file=log_file,
+    )
+    assert seen == lines
+    assert log_file.read_text().splitlines()[1:] == lines
+    assert found.lines == (*lines[:3], "[4 lines are left out here; the log has them]", *lines[-3:])
+
+
+def test_a_log_does_not_fill_the_disk(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mpi, "_MAX_LOG", 100)
+    play(iter([["x" * 30]] * 50), log_file=tmp_path / "x.log")
+    assert (tmp_path / "x.log").read_text().splitlines()[1:] == ["x" * 30] * 3
+
+
+@pytest.mark.parametrize(("ranks", "slow"), [(4, 0), (4000, 39)])
+def test_more_ranks_get_more_time_to_leave(
+    play: Play, monkeypatch: pytest.MonkeyPatch, ranks: int, slow: float
+) -> None:
+    """All is said at once; the input is closed only after three seconds and what so many ranks need."""
+    now = [0.0]
+    monkeypatch.setattr("seatrial.mpi.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(Testbed, "world_size", property(lambda self: ranks))
+    closed: list[float] = []
+    monkeypatch.setattr(FakeProcess, "close_stdin", lambda self: closed.append(now[0]))
+
+    def batches() -> Iterator[list[str]]:
+        yield ["done"]
+        while not closed:
+            now[0] += 0.5
+            yield []
+        yield ["seatrial-supervisor: not wanted any more"]
+
+    found, *_ = play(batches(), 1, is_done=lambda line: line == "done")
+    assert found.reaped
+    assert 3 + slow <= closed[0] <= 5 + slow

@@ -1,5 +1,6 @@
 """The supervisor ends what it started: when time is up, when nobody wants it any more, and when it leaves by itself."""
 
+import json
 import os
 import subprocess
 import sys
@@ -11,15 +12,26 @@ import pytest
 from seatrial.probes import probe
 
 
-def supervise(timeout_s: float, *command: str) -> "subprocess.Popen[bytes]":
+def supervise(timeout_s: float, *command: str, **variables: str) -> "subprocess.Popen[bytes]":
     program = [sys.executable, str(probe("supervise")), str(timeout_s), *command]
-    return subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin
+    process.stdin.write(json.dumps(variables).encode() + b"\n")
+    process.stdin.flush()
+    return process
 
 
 def said(process: "subprocess.Popen[bytes]") -> bytes:
     """Its first line; unlike `communicate` this leaves standard input open."""
     assert process.stdout
     return process.stdout.readline()
+
+
+def last_words(process: "subprocess.Popen[bytes]") -> bytes:
+    """Its last line, once it has ended."""
+    assert process.stdout
+    process.wait(15)
+    return process.stdout.read().splitlines()[-1]
 
 
 def alive(pid: int) -> bool:
@@ -37,22 +49,36 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize(("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137)])
-def test_the_exit_status_is_the_commands_own(script: str, status: int) -> None:
+@pytest.mark.parametrize(
+    ("script", "status"), [("exit 0", 0), ("exit 7", 7), ("exit 124", 124), ("exit 127", 127), ("kill -9 $$", 137)]
+)
+def test_the_exit_status_is_the_commands_own_and_nothing_is_said_of_it(script: str, status: int) -> None:
     with supervise(20, "sh", "-c", script) as process:
         assert process.wait(10) == status
+        assert said(process) == b""
 
 
-def test_a_command_that_is_not_there_is_127() -> None:
+def test_a_command_that_is_not_there_is_named() -> None:
     with supervise(20, "no-such-command") as process:
-        assert b"no-such-command: No such file or directory" in said(process)
-        assert process.wait(10) == 127
+        assert last_words(process) == b"seatrial-supervisor: cannot start no-such-command: No such file or directory"
+
+
+def test_the_command_gets_the_variables_and_is_found_without_them() -> None:
+    with supervise(20, "sh", "-c", "echo $TOKEN $PATH", TOKEN="s3cret", PATH="/nowhere") as process:
+        assert said(process) == b"s3cret /nowhere\n"
+        assert b"s3cret" not in b" ".join(str(word).encode() for word in process.args)  # type: ignore[union-attr]
+
+
+def test_input_that_closes_before_the_variables_starts_nothing() -> None:
+    program = [sys.executable, str(probe("supervise")), "20", "echo", "started"]
+    done = subprocess.run(program, input=b"", stdout=subprocess.PIPE, timeout=10, check=False)
+    assert done.stdout == b"seatrial-supervisor: not wanted any more\n"
 
 
 def test_time_up_ends_it_and_its_children() -> None:
     with supervise(0.3, "sh", "-c", "sleep 300 & echo $!; wait") as process:
         out = said(process)
-        assert process.wait(15) == 124
+        assert last_words(process) == b"seatrial-supervisor: time is up"
     assert not alive(int(out))
 
 
@@ -63,7 +89,7 @@ def test_closed_input_ends_it_and_what_hides_from_its_process_group() -> None:
         hidden = int(process.stdout.readline())
         process.stdin.close()
         process.stdin = None
-        assert process.wait(15) == 125
+        assert last_words(process) == b"seatrial-supervisor: not wanted any more"
     until(lambda: not alive(hidden))
 
 

@@ -78,6 +78,8 @@ def test_a_run_that_learns_passes_and_is_measured(check: Callable[..., Check]) -
     assert found["loss", "cluster", "lab"].better is None
     assert found["loss", "cluster", "lab"].samples == (4.0, 3.0, 2.0, 1.0)
     assert found["loss_drop", "cluster", "lab"].value == pytest.approx(0.75)
+    assert found["loss_drop", "cluster", "lab"].conditions == {"ranks": 4, "batch_per_rank": 8, "steps": 20}
+    assert found["throughput", "cluster", "lab"].conditions == {"ranks": 4, "batch_per_rank": 8}
     assert found["throughput", "cluster", "lab"].unit == "samples/s"
     assert (found["step_time", "cluster", "lab"].value, found["step_time", "cluster", "lab"].better) == (10.0, "lower")
     assert found["step_time", "node", "node-3"].value == 13.0
@@ -120,7 +122,14 @@ def test_a_run_that_learns_passes_and_is_measured(check: Callable[..., Check]) -
         ),
         (printed()[:3], 1, Verdict.FAIL, "exit status is 1", []),
         (printed(), 139, Verdict.FAIL, "exit status is 139", []),
-        (["node-1: cannot start: torch is missing for python3: No module"], 3, Verdict.NOT_RUN, "torch is missing", []),
+        (["node-1: cannot start: torch is missing: No"], 3, Verdict.NOT_RUN, "node-1 cannot start: torch is", []),
+        (
+            ["training probe: node-1 rank 9: cannot start: torch 2.9.0 sees 0 GPUs, local rank 1 needs one"],
+            3,
+            Verdict.FAIL,
+            "node-1 cannot start: torch 2.9.0 sees 0 GPUs",
+            [],
+        ),
         (
             ["training probe: node-3 rank 3: RuntimeError: Connection closed by peer"],
             1,

@@ -2,7 +2,7 @@
 
 from seatrial.versions import odd_ones
 
-USUAL = {"kernel": "6.1", "openmpi": "4.1.4", "torch": "2.5"}
+USUAL: dict[str, str | None] = {"kernel": "6.1", "openmpi": "4.1.4", "torch": "2.5"}
 
 
 def test_equal_nodes_are_not_suspected() -> None:
@@ -17,9 +17,12 @@ def test_the_odd_one_is_named_with_both_versions() -> None:
 
 
 def test_a_missing_package_differs_too() -> None:
-    without = {key: value for key, value in USUAL.items() if key != "torch"}
-    (suspect,) = odd_ones({"n0": USUAL, "n1": without, "n2": USUAL})
-    assert suspect.evidence == "torch is none, 2.5 on 2 of 3 nodes"
+    (suspect,) = odd_ones({"n0": USUAL, "n1": {**USUAL, "torch": ""}, "n2": USUAL})
+    assert suspect.evidence == "torch is missing, 2.5 on 2 of 3 nodes"
+
+
+def test_what_a_node_could_not_tell_is_no_difference() -> None:
+    assert odd_ones({"n0": USUAL, "n1": {**USUAL, "openmpi": None}, "n2": USUAL}) == []
 
 
 def test_without_a_majority_nobody_is_sure() -> None:

@@ -70,6 +70,8 @@ class Local:
         states.remove_folder(folder)
 
     def leftovers(self) -> list[Leftover]:
+        # Namespaces first: a run that starts in between then has a folder. A plain user's namespaces have no names.
+        named = {_run_id_of(namespace) for namespace in _namespaces(PREFIX)} if os.geteuid() == 0 else set()
         root = states.root_folder()
         folders = {folder.name: folder for folder in root.iterdir() if folder.is_dir()} if root.is_dir() else {}
         left = [
@@ -77,8 +79,8 @@ class Local:
             for run_id, folder in folders.items()
             if states.is_abandoned(folder)
         ]
-        stray = {_run_id_of(namespace) for namespace in _namespaces(PREFIX)} - set(folders)
-        return left + [Leftover(run_id, 0.0, "network namespaces without a run") for run_id in sorted(stray)]
+        stray = sorted(named - set(folders))
+        return left + [Leftover(run_id, 0.0, "network namespaces without a run") for run_id in stray]
 
     def missing(self) -> list[str]:
         return missing()

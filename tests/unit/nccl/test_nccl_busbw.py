@@ -48,13 +48,12 @@ def _rows(collective: str, ranks: int) -> list[Row]:
     return rows
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8, 16, 32, 72, 80, 96, 128, 256, 512])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8, 16, 32, 72, 80, 96, 128, 256, 512, 1000, 1024])
 @pytest.mark.parametrize("collective", ["all_reduce", "all_gather"])
 def test_ranks_are_inferred_from_the_printed_digits(collective: str, ranks: int) -> None:
     rows = _rows(collective, ranks)
     assert agrees(collective, ranks, rows)
-    inferred = infer_ranks(collective, rows)
-    assert inferred == ranks or (ranks > 72 and inferred is not None and agrees(collective, inferred, rows))
+    assert infer_ranks(collective, rows) in ((ranks,) if ranks <= 72 else (ranks, None))  # a guess is no evidence
 
 
 def test_nothing_is_inferred_from_nothing_or_from_contradictions() -> None:

@@ -1,0 +1,91 @@
+"""Does MPI reach every node? `mpirun hostname` over the hostfile, and who is guilty when it does not."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.errors import MissingError
+from seatrial.mpi import MpiResult, mpirun
+from seatrial.testbed import Testbed
+
+MAX_TRIES = 40  # of mpirun while searching: some ten guilty nodes among a thousand
+
+Attempt = Callable[[Testbed], str | None]  # why MPI fails over that testbed, None when it works
+Guilty = tuple[str, str]  # a node, and why
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What one `mpirun hostname` came to; `missing` are the nodes not shown once per slot."""
+
+    result: MpiResult
+    missing: tuple[str, ...]
+
+    @property
+    def why(self) -> str | None:
+        """Why nodes are missing; None when none is."""
+        if not self.missing:
+            return None
+        if self.result.cause:
+            return self.result.cause
+        if self.result.timed_out:
+            return f"mpirun did not end within {self.result.seconds:.0f} s"
+        return f"mpirun ended with status {self.result.exit_status} and did not show it"
+
+
+def show_hosts(testbed: Testbed, hostnames: Mapping[str, str], timeout_s: float, log_file: Path) -> Shown:
+    """Run `hostname` once per slot; `hostnames` are the nodes' own, by node name. Raises RemoteError."""
+    expected: Counter[str] = Counter()
+    for node in testbed.nodes:
+        expected[hostnames[node.name]] += node.slots
+    seen: Counter[str] = Counter()
+
+    def complete(line: str) -> bool:
+        seen[line.strip()] += line.strip() in expected
+        return seen == expected
+
+    result = mpirun(testbed, ["hostname"], timeout_s=timeout_s, is_done=complete, log_file=log_file)
+    wrong = {host for host, slots in expected.items() if seen[host] != slots}
+    return Shown(result, tuple(node.name for node in testbed.nodes if hostnames[node.name] in wrong))
+
+
+def guilty_nodes(testbed: Testbed, attempt: Attempt) -> list[Guilty]:
+    """The nodes without which MPI works, by halving: the head alone first, then the head with ever fewer others.
+
+    Empty when no part fails by itself, or when the search takes more than MAX_TRIES. Raises MissingError when mpirun
+    fails on single nodes one after the other: then it is mpirun that is broken, and no node.
+    """
+    head, *others = [node.name for node in testbed.nodes]
+    if why := attempt(_alone(testbed, head)):
+        if all(attempt(_alone(testbed, other)) for other in others[:2]):
+            raise MissingError(f"mpirun does not work, on one node alone neither: {why}; check Open MPI on the nodes")
+        return [(head, why)]
+    search = _Search(testbed, attempt)
+    found = search.among(others)
+    return found if search.tries <= MAX_TRIES else []
+
+
+def _alone(testbed: Testbed, name: str) -> Testbed:
+    return testbed.without(node.name for node in testbed.nodes if node.name != name)
+
+
+@dataclass(slots=True)
+class _Search:
+    testbed: Testbed
+    attempt: Attempt
+    tries: int = 0
+
+    def among(self, names: Sequence[str]) -> list[Guilty]:
+        """The guilty among `names`, tried together with the head."""
+        self.tries += 1
+        if self.tries > MAX_TRIES:
+            return []
+        left_out = {node.name for node in self.testbed.nodes[1:]} - set(names)
+        why = self.attempt(self.testbed.without(left_out))
+        if why is None:
+            return []
+        if len(names) == 1:
+            return [(names[0], why)]
+        middle = len(names) // 2
+        return self.among(names[:middle]) + self.among(names[middle:])

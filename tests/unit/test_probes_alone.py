@@ -1,0 +1,26 @@
+"""Probes run on the nodes: they may import the standard library, torch and each other, nothing else."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from seatrial.probes import PROBES
+
+ALLOWED = sys.stdlib_module_names | {"torch"} | {path.stem for path in PROBES}
+
+
+def imported(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add((node.module or "").split(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("path", PROBES, ids=lambda path: path.stem)
+def test_a_probe_imports_nothing_that_a_node_lacks(path: Path) -> None:
+    assert imported(path) <= ALLOWED

@@ -1,0 +1,76 @@
+"""What becomes of errors in a run's steps."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from seatrial.cluster import Cluster
+from seatrial.errors import LaunchError, MissingError, RemoteError, SeatrialError
+from seatrial.result import Check
+from seatrial.run import Run
+from seatrial.suite import load_suite
+from seatrial.trial import Trial, process_age_s
+from seatrial.verdict import Verdict
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> Trial:
+    cluster = Cluster.model_validate({"name": "c", "nodes": 2, "platform": {"kind": "local"}})
+    return Trial(Run("r1", cluster, load_suite("quick"), tmp_path))
+
+
+def failing(error: Exception) -> None:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (MissingError("no mpirun"), Verdict.NOT_RUN),
+        (RemoteError("refused"), Verdict.FAIL),
+        (LaunchError("no quota"), Verdict.INCONCLUSIVE),
+        (SeatrialError("locked"), Verdict.INCONCLUSIVE),
+        (ZeroDivisionError("oops"), Verdict.INCONCLUSIVE),
+    ],
+)
+def test_an_error_in_a_step_becomes_a_check(trial: Trial, error: Exception, verdict: Verdict) -> None:
+    with trial.attempt("launch"):
+        failing(error)
+    (check,) = trial.checks
+    assert (check.name, check.verdict) == ("launch", verdict)
+    assert str(error) in check.reason
+    assert "launch" in trial.timings
+    assert trial.result().verdict is verdict
+
+
+def test_an_interrupt_is_no_finding(trial: Trial) -> None:
+    with pytest.raises(KeyboardInterrupt), trial.attempt("launch"):
+        raise KeyboardInterrupt
+    assert trial.checks == []
+
+
+def test_a_step_that_cannot_be_tried_says_what_stands_before_it(trial: Trial) -> None:
+    with trial.attempt("connectivity"):
+        failing(MissingError("mpirun is missing"))
+    assert not trial.can("training", after="connectivity")
+    assert trial.checks[-1] == Check("training", Verdict.NOT_RUN, "connectivity: mpirun is missing")
+
+
+def test_a_finding_does_not_stop_what_does_not_need_it(trial: Trial) -> None:
+    with trial.attempt("connectivity"):
+        trial.add(Check("connectivity", Verdict.FAIL, "node-1 is dead"))
+    with trial.attempt("collectives"):
+        trial.add(Check("collectives", Verdict.NOT_RUN, "all_reduce_perf is missing"))
+    assert trial.can("training", after="connectivity")
+
+
+def test_there_is_no_testbed_before_launch(trial: Trial) -> None:
+    with pytest.raises(LaunchError):
+        _ = trial.testbed
+
+
+def test_the_process_has_an_age() -> None:
+    first = process_age_s()
+    time.sleep(0.05)
+    assert 0 < first < process_age_s() < 3600
