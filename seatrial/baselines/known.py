@@ -53,10 +53,11 @@ def _from_catalog(measurement: Measurement, setup: Setup, siblings: Sequence[Mea
 
 def _largest_size(plateau: Measurement, siblings: Sequence[Measurement]) -> int | None:
     """The largest message of the sweep that `plateau` summarises."""
+    sweep = {key: value for key, value in plateau.conditions.items() if key != "max_bytes"}
     sizes = [
         size
         for m in siblings
         for size in [m.conditions.get("message_bytes")]
-        if isinstance(size, int) and plateau.conditions.items() <= m.conditions.items()
+        if isinstance(size, int) and sweep.items() <= m.conditions.items()
     ]
     return max(sizes, default=None)

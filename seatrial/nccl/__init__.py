@@ -9,7 +9,7 @@ from seatrial.nccl.parse import parse_file, parse_lines, parse_text
 from seatrial.nccl.reader import RowReader
 from seatrial.nccl.sweeps import SweepReader
 from seatrial.nccl.table import render
-from seatrial.nccl.transport import Transport, transport
+from seatrial.nccl.transport import Transport, TransportReader, transport
 
 __all__ = [
     "Device",
@@ -21,6 +21,7 @@ __all__ = [
     "SweepReader",
     "Timing",
     "Transport",
+    "TransportReader",
     "busbw_factor",
     "classify",
     "expected_algbw",

@@ -61,8 +61,7 @@ def ratio_interval(rows: Iterable[Row]) -> tuple[float, float] | None:
 def infer_ranks(collective: str, rows: Iterable[Row]) -> int | None:
     """The number of ranks that the printed busbw/algbw pairs give away; None where they do not.
 
-    Large worlds leave several candidates within the rounding: the one with the most factors of two wins, because
-    ranks are GPUs and those come in eights and fours.
+    Large worlds leave several candidates within the rounding, and then nothing is given away.
     """
     interval = ratio_interval(rows)
     if interval is None or collective in _WHOLE:
@@ -73,7 +72,7 @@ def infer_ranks(collective: str, rows: Iterable[Row]) -> int | None:
         return 1 if high <= 0.01 else None
     first = max(2, math.ceil(_ranks_at(low) - 1e-9))
     last = _MAX_RANKS if high >= 1 else min(_MAX_RANKS, math.floor(_ranks_at(high) + 1e-9))
-    return _roundest(first, last)
+    return first if first == last else None
 
 
 def agrees(collective: str, ranks: int, rows: Iterable[Row]) -> bool:
@@ -88,13 +87,6 @@ def agrees(collective: str, ranks: int, rows: Iterable[Row]) -> bool:
 def _ranks_at(part: float) -> float:
     """n where (n-1)/n == part."""
     return 1 / (1 - part) if part < 1 else math.inf
-
-
-def _roundest(first: int, last: int) -> int | None:
-    """The number with the most factors of two in first..last, the smallest of those; None where there are too many."""
-    if last < first or last > 1.5 * first + 2:
-        return None
-    return max(range(first, last + 1), key=lambda n: (n & -n, -n))
 
 
 def _printed_pairs(rows: Iterable[Row]) -> Iterator[tuple[float, float]]:

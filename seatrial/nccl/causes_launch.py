@@ -8,7 +8,7 @@ from seatrial.nccl.findings import Cause
 SSH = (
     Cause("launcher", "ssh host key verification failed", "host key verification failed",
           r"Host key verification failed",
-          "put the worker's host key into known_hosts, or StrictHostKeyChecking=no for the job's network"),
+          "pin the worker's host key in known_hosts, under the name and the port that are dialled"),
     Cause("launcher", "ssh permission denied", "permission denied (",
           r"(?:@(?P<host>[\w.-]+): )?Permission denied \((?:publickey|password|gssapi|keyboard|hostbased)",
           "check that the key pair is mounted, its mode is 0600 and authorized_keys holds the public half"),
@@ -39,7 +39,8 @@ MPIRUN = (
     Cause("launcher", "mpirun refuses to run as root", "run as root",
           r"has detected an attempt to run as root", "pass --allow-run-as-root in the container"),
     Cause("launcher", "executable missing", "executable",
-          r"could not access or execute an executable|unable to (?:find|launch) the specified (?:exec|appl)",
+          r"(?:could not access or execute an executable|unable to (?:find|launch) the specified (?:exec|appl))"
+          r"(?:.*?\bNode: +(?P<host>\S+))?",
           "check the path of the nccl-tests binary on every node"),
     Cause("launcher", "orted not found", "ted: ",
           r"(?:orted|prted): (?:command not found|No such file)", "install the same MPI at the same path everywhere"),

@@ -38,17 +38,17 @@ def named_collective(source: str) -> str | None:
 def ranks_of(draft: Draft, collective: str | None) -> int | None:
     """The size of the measured communicator.
 
-    What the Rank lines say if busbw/algbw agrees; else size over one rank's part of it; else what busbw/algbw says,
-    which a command line may make precise.
+    Size over one rank's part of it, or what the Rank lines say, if busbw/algbw agrees; else what busbw/algbw says,
+    which a command line may make precise. None where busbw/algbw contradicts all of them and does not say which it is.
     """
     listed = _listed(list(draft.devices.values()))
     kind = collective or _kind(draft.rows)
     if kind is None:
         return listed or draft.hint_ranks
-    for told in (listed, _parts(kind, draft.rows or ([draft.shape] if draft.shape else [])), draft.hint_ranks):
+    for told in (_parts(kind, draft.rows or ([draft.shape] if draft.shape else [])), listed, draft.hint_ranks):
         if told is not None and agrees(kind, told, draft.rows):
             return told
-    return infer_ranks(kind, draft.rows) or listed
+    return infer_ranks(kind, draft.rows) or (None if ratio_interval(draft.rows) else listed)
 
 
 def candidates(rows: Sequence[Row], layout: Layout | None) -> tuple[str, ...]:

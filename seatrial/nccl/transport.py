@@ -49,10 +49,11 @@ class TransportReader:
         self._nodes: int | None = None
         self._no_ib = False
 
-    def feed(self, text: str) -> None:
-        """Takes one line that is already `clean`."""
-        if "NET" not in text and "network" not in text and "nNodes" not in text and "plugin" not in text:
+    def feed(self, raw: str) -> None:
+        """Takes one line."""
+        if not any(word in raw for word in ("NET", "network", "nNodes", "plugin")):
             return
+        text = clean(raw).text
         if match := _USING.search(text):
             self._network(match[1] or match[2], text)
         elif match := _VIA.search(text):
@@ -81,5 +82,5 @@ def transport(lines: Iterable[str]) -> Transport | None:
     """Which networks NCCL used, by its own log; None where the log does not say."""
     reader = TransportReader()
     for raw in lines:
-        reader.feed(clean(raw).text)
+        reader.feed(raw)
     return reader.transport()
