@@ -1,6 +1,7 @@
 """The first contact with a node: connect, bring the probes, ask what it is and what time it has."""
 
 import json
+import logging
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -11,16 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial.errors import RemoteError
 from seatrial.probes import PROBES
-from seatrial.ssh import HostKeyError, connect, run_command
+from seatrial.ssh import HostKeyError, connect, on_each, run_command
 from seatrial.testbed import Node, Testbed
 
 if TYPE_CHECKING:
     import paramiko
 
+log = logging.getLogger("seatrial.contact")
+
 _ATTEMPTS = 3  # sshd drops connections when many arrive at once; only the set-up is tried again
 _PAUSE_S = 0.3
 FACTS_TIMEOUT_S = 60  # a driver that wakes its GPUs, a cold network home: slow is not broken
 PARALLEL_PAIRS = 8  # ssh processes at once on one node
+STREAM_BYTES = 64 * 1024**2  # per direction, or STREAM_S where that takes longer
+STREAM_S = 0.5
+_STREAM_SPARE_S = 20  # what stream.py may take besides the connection: its waits for first bytes, a loaded machine
 
 # Several nodes may share the folder (a network home, namespaces of one machine): each file appears whole or not at all.
 _INSTALL = """
@@ -148,6 +154,60 @@ def reach_peers(testbed: Testbed, contact: Contact, peers: Sequence[Node], timeo
             answer = json.loads(line)
             answers[answer["peer"]] = answer["error"]
     return answers
+
+
+def try_streams(
+    testbed: Testbed, contacts: Mapping[str, Contact], pairs: Sequence[tuple[str, str]], timeout_s: float
+) -> dict[tuple[str, str], float]:
+    """MB/s (1e6 bytes) that TCP carries between the nodes of each pair, both ways, all pairs at once.
+
+    A pair that cannot be measured is left out, with a warning.
+    """
+    by_name = {node.name: node for node in testbed.nodes}
+    peer_of = dict(pairs)
+    answers = on_each(
+        [by_name[name] for name in peer_of],
+        lambda node: _try_stream(testbed, contacts[node.name], by_name[peer_of[node.name]], timeout_s),
+    )
+    streams = {}
+    for name, answer in answers.items():
+        peer = peer_of[name]
+        if isinstance(answer, RemoteError):
+            log.warning("%s to %s: throughput cannot be measured: %s", name, peer, answer)
+        else:
+            streams[name, peer], streams[peer, name] = answer
+    return streams
+
+
+def _try_stream(testbed: Testbed, contact: Contact, peer: Node, timeout_s: float) -> tuple[float, float]:
+    """MB/s to `peer` and from it. Raises RemoteError."""
+    program = [testbed.python, f"{testbed.workdir}/stream.py"]
+    request = {
+        "peer": {"address": peer.address, "port": peer.port},
+        "serve": shlex.join([*program, "serve", str(STREAM_BYTES), str(STREAM_S)]),
+        "max_bytes": STREAM_BYTES,
+        "max_seconds": STREAM_S,
+        "timeout_s": timeout_s,
+    }
+    done = run_command(
+        contact.transport,
+        shlex.join(program),
+        stdin=json.dumps(request).encode(),
+        timeout_s=timeout_s + _STREAM_SPARE_S,
+    )
+    try:
+        answer = json.loads(done.output.splitlines()[-1])
+        sent, received = (answer[way]["bytes"] / answer[way]["seconds"] / 1e6 for way in ("out", "in"))
+    except (ValueError, IndexError, KeyError, TypeError, ZeroDivisionError):
+        raise RemoteError(_stream_problem(done.output)) from None
+    return sent, received
+
+
+def _stream_problem(output: str) -> str:
+    try:
+        return str(json.loads(output.splitlines()[-1])["error"])
+    except (ValueError, IndexError, KeyError, TypeError):
+        return _last_line(output)
 
 
 def _last_line(output: str) -> str:

@@ -122,12 +122,12 @@ class RunResult:
 
 
 def conclude(checks: Sequence[Check]) -> tuple[Verdict, str]:
-    """The run's verdict, the worst of its checks, and the reason of the first check that came to it."""
+    """The run's verdict, the worst of its checks, and the reasons of those that came to it, two at most."""
     verdict = worst(check.verdict for check in checks)
     if verdict is Verdict.PASS:
         return verdict, f"{', '.join(check.name for check in checks)}: all pass"
-    first = next((check for check in checks if check.verdict is verdict), None)
-    return verdict, f"{first.name}: {first.reason}" if first else "nothing was measured"
+    reasons = [f"{check.name}: {check.reason}" for check in checks if check.verdict is verdict]
+    return verdict, "; ".join(reasons[:2]) or "nothing was measured"
 
 
 def merge_suspects(checks: Iterable[Check]) -> list[Suspect]:

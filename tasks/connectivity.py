@@ -1,4 +1,4 @@
-"""Step `connectivity`: does every node answer, reach every other, run MPI, and carry the same software?"""
+"""Step `connectivity`: does every node answer, reach every other, run MPI, and carry the same software and traffic?"""
 
 import logging
 import statistics
@@ -11,7 +11,7 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.contact import Contact, greet, reach_peers
+from seatrial.contact import Contact, greet, reach_peers, try_streams
 from seatrial.errors import MissingError, RemoteError
 from seatrial.measurement import Measurement, Subject
 from seatrial.mpireach import Shown, guilty_nodes, show_hosts
@@ -20,6 +20,7 @@ from seatrial.result import Check, Suspect
 from seatrial.run import Run
 from seatrial.ssh import allow_many_connections, on_each
 from seatrial.testbed import Testbed
+from seatrial.throughput import explore, measurements, summary
 from seatrial.verdict import Verdict
 from seatrial.versions import odd_ones
 
@@ -81,8 +82,11 @@ def connectivity(run: Run, testbed: Testbed) -> Connected:
         _judge_facts(found, contacts, run.suite.connectivity.max_clock_skew_s)
         if len(found.testbed.nodes) > 1:
             _try_pairs(found, contacts, run.suite.connectivity.timeout_s)
+            _try_links(found, contacts, run.suite.connectivity.timeout_s)
         _try_mpi(found, contacts, run)
-    except RemoteError as error:
+    except (MissingError, RemoteError) as error:
+        if isinstance(error, MissingError) and not found.problems:
+            raise
         found.problems.append(str(error))
     finally:
         for contact in contacts.values():
@@ -193,6 +197,14 @@ def _try_pairs(found: _Findings, contacts: Mapping[str, Contact], timeout_s: flo
     found.blame(blamed.suspects, blamed.set_aside)
 
 
+def _try_links(found: _Findings, contacts: Mapping[str, Contact], timeout_s: float) -> None:
+    """What TCP carries from and to every node; the comparison with its peers names the slow ones."""
+    testbed = found.testbed
+    streams = explore([node.name for node in testbed.nodes], lambda p: try_streams(testbed, contacts, p, timeout_s))
+    found.measurements += measurements(streams)
+    log.info("links: %s", summary(streams))
+
+
 def _try_mpi(found: _Findings, contacts: Mapping[str, Contact], run: Run) -> None:
     """`mpirun hostname` shows every node once per slot; nodes without which it would are taken out."""
     tries = count()
@@ -207,10 +219,8 @@ def _try_mpi(found: _Findings, contacts: Mapping[str, Contact], run: Run) -> Non
     while found.testbed.nodes:
         shown = show(found.testbed)
         if not shown.missing:
-            seconds = shown.result.seconds
-            log.info(
-                "mpirun: %d ranks on %d nodes (%.1f s)", found.testbed.world_size, len(found.testbed.nodes), seconds
-            )
+            ranks, seconds = found.testbed.world_size, shown.result.seconds
+            log.info("mpirun: %d ranks on %d nodes (%.1f s)", ranks, len(found.testbed.nodes), seconds)
             return
         guilty = guilty_nodes(found.testbed, lambda testbed: show(testbed).why)
         if not guilty:

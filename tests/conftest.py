@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+RUN_PREFIX = f"test-{os.getpid()}-"
+
 
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,13 +24,13 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 def nothing_left() -> Iterator[None]:
     """Fail a test that leaves a namespace, an sshd or a keeper of a test's run behind."""
     yield
-    assert not {left for left in leftovers() if "test-" in left}
+    assert not {left for left in leftovers() if RUN_PREFIX in left}
 
 
 def leftovers() -> set[str]:
     """Every namespace, state folder and process of local runs on this machine, other people's too.
 
-    Runs that a test makes without the flow have ids that begin with "test-".
+    Runs that this session makes without the flow have ids that begin with RUN_PREFIX.
     """
     namespaces = (
         {entry.name for entry in Path("/run/netns").glob("seatrial-*")} if Path("/run/netns").is_dir() else set()

@@ -126,7 +126,7 @@ def _connectivity(nodes: int, ranks: int) -> Check:
         for i in range(nodes)
     ]
     pings = [
-        Measurement("ssh_latency", 0.8 + 0.11 * (i % 4), "ms", Subject("node", f"node-{i}"), better=None)
+        Measurement("ssh_connect", 0.8 + 0.11 * (i % 4), "ms", Subject("node", f"node-{i}"), better=None)
         for i in range(nodes)
     ]
     reason = f"{nodes} of {nodes} nodes answer, reach each other and run MPI ({ranks} ranks)"

@@ -25,4 +25,4 @@ def from_history(measurement: Measurement, values: Sequence[float]) -> Baseline 
     centre = median(known)
     tolerance = tolerance_of(measurement)
     detail = f"the median {short(centre)} {measurement.unit} of {len(known)} passing runs"
-    return around(measurement, "history", centre, log_width(known, tolerance, _K), tolerance, len(known), detail)
+    return around(measurement, "history", centre, log_width(known, tolerance, _K), len(known), detail)

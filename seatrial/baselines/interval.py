@@ -3,7 +3,7 @@
 import math
 
 from seatrial.baselines.baseline import Baseline, Source
-from seatrial.baselines.tolerance import FAIL_FACTOR, Tolerance
+from seatrial.baselines.tolerance import FAIL_FACTOR
 from seatrial.measurement import Measurement
 
 
@@ -12,13 +12,12 @@ def around(
     source: Source,
     centre: float,
     width: float,
-    tolerance: Tolerance,
     samples: int,
     detail: str,
 ) -> Baseline:
     """The baseline that expects `measurement` no further than `width` (on natural logs) on the bad side of `centre`."""
     if measurement.better == "lower":
-        high = max(centre * math.exp(width), centre + tolerance.slack)
+        high = centre * math.exp(width)
         return Baseline(source, centre, None, high, FAIL_FACTOR * high, samples, detail)
-    low = min(centre * math.exp(-width), centre - tolerance.slack)
+    low = centre * math.exp(-width)
     return Baseline(source, centre, low, None, low / FAIL_FACTOR, samples, detail)

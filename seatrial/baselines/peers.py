@@ -44,7 +44,7 @@ def _baseline(example: Measurement, values: list[float]) -> Baseline:
     tolerance, centre = tolerance_of(example), median(values)
     detail = f"the median {short(centre)} {example.unit} of {len(values)} {example.subject.kind}s in this run"
     width = log_width(values, tolerance, _k(len(values)))
-    return around(example, "peers", centre, width, tolerance, len(values), detail)
+    return around(example, "peers", centre, width, len(values), detail)
 
 
 def _k(peers: int) -> float:

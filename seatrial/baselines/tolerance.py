@@ -18,25 +18,24 @@ _MAD_TO_SIGMA = 1.4826
 @dataclass(frozen=True, slots=True)
 class Tolerance:
     """`sigma` is the least run-to-run noise assumed, on natural logs; an interval reaches at most `cap` times from its
-    centre, however noisy the past was; a difference below `slack`, in the unit, never counts. A `steady` number is one
-    that counts on its own."""
+    centre, however noisy the past was. A `steady` number is one that counts on its own."""
 
     sigma: float
     cap: float
-    slack: float = 0.0
     steady: bool = True
 
 
 STEADY = Tolerance(sigma=0.25, cap=4.0)
 SINGLE_SIZE = Tolerance(sigma=0.4, cap=6.0, steady=False)
-# A login on a busy machine takes what its processor leaves; below a quarter of a second nobody is hurt.
-_SSH_LATENCY = Tolerance(sigma=0.7, cap=20.0, slack=250.0)
+# Half a second of TCP on a busy machine gets what its processors leave; a link that is throttled or fell back to a
+# lower speed loses a factor of ten and more.
+_TCP = Tolerance(sigma=0.5, cap=8.0)
 
 
 def tolerance_of(measurement: Measurement) -> Tolerance:
     """One message size is a few timed iterations; a plateau or a training run averages over many."""
-    if measurement.metric == "ssh_latency":
-        return _SSH_LATENCY
+    if measurement.metric in ("tcp_egress", "tcp_ingress"):
+        return _TCP
     one_size = measurement.metric == "latency" or "message_bytes" in measurement.conditions
     return SINGLE_SIZE if one_size else STEADY
 

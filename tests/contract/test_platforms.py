@@ -13,6 +13,7 @@ from seatrial.run import Run
 from seatrial.ssh import answers, connected, on_each, run_command
 from seatrial.suite import load_suite
 from seatrial.testbed import Node, Testbed
+from tests.conftest import RUN_PREFIX
 
 # What a cluster file of each platform needs beyond its name and nodes.
 SETTINGS: dict[str, dict[str, Any]] = {"local": {"platform": {"kind": "local"}}}
@@ -34,7 +35,7 @@ def platform(kind: str) -> Platform:
 @pytest.fixture
 def run(kind: str, tmp_path: Path) -> Run:
     cluster = Cluster.model_validate({"name": "test", "nodes": 3, **SETTINGS[kind]})
-    return Run(f"test-{secrets.token_hex(4)}", cluster, load_suite("quick"), tmp_path)
+    return Run(f"{RUN_PREFIX}{secrets.token_hex(4)}", cluster, load_suite("quick"), tmp_path)
 
 
 @pytest.fixture

@@ -3,22 +3,17 @@
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import Console, until
 
 TRAINING = {"steps": 12, "batch_per_rank": 4, "min_loss_drop": 0.05, "timeout_s": 60}
-
-
-def namespaces() -> set[str]:
-    folder = Path("/run/netns")
-    return {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
 
 
 def test_a_healthy_cluster_passes_and_leaves_its_record(console: Console) -> None:
@@ -77,6 +72,15 @@ def test_a_slow_node_is_caught_against_three_healthy_runs(console: Console) -> N
     assert "3 passing runs" in reason
 
 
+def test_a_slow_node_is_named_on_the_first_night(console: Console) -> None:
+    """Without any history: the other nodes of the run are what it is held against."""
+    run = console.check(console.cluster(faults=[{"node": "node-2", "rate": "200mbit"}]), console.suite())
+    assert run.status == 1, run.said
+    assert [(suspect["kind"], suspect["name"]) for suspect in run.document["suspects"]] == [("node", "node-2")]
+    assert "node-2" in run.out.splitlines()[-1]
+    assert "MB/s" in run.document["reason"]
+
+
 def test_dead_and_false_nodes_are_suspects_and_the_rest_goes_on(console: Console) -> None:
     faults = [{"node": "node-1", "sshd": "stopped"}, {"node": "node-3", "host_key": "wrong"}]
     run = console.check(console.cluster(5, faults=faults), console.suite())
@@ -127,12 +131,11 @@ def test_a_link_that_goes_down_in_the_middle_of_a_sweep_ends_within_its_timeout(
             "timeout_s": 30,
         }
     )
-    before = namespaces()
     out = console.folder / "out"
     process = console.start("run", console.cluster(3), "--suite", suite, "--out", out)
     log = out / "logs" / "run.log"
     until(lambda: log.exists() and "all_reduce     4M" in log.read_text())
-    (namespace,) = (name for name in namespaces() - before if name.endswith("-node-2"))
+    (namespace,) = (left for left in console.left() if re.fullmatch(r"seatrial-\S+-node-2", left))
     subprocess.run(["ip", "netns", "exec", namespace, "ip", "link", "set", "eth0", "down"], check=True)
     broken_at = time.monotonic()
     output, errors = process.communicate(timeout=90)
@@ -142,7 +145,7 @@ def test_a_link_that_goes_down_in_the_middle_of_a_sweep_ends_within_its_timeout(
     assert document["verdict"] == "fail"
     assert "all_reduce" in document["reason"]
     assert output.splitlines()[-1].startswith("fail: ")
-    assert namespaces() <= before
+    assert not console.left()
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

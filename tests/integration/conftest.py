@@ -13,13 +13,14 @@ from seatrial.platforms.local import PLATFORM
 from seatrial.run import Run
 from seatrial.suite import load_suite
 from seatrial.testbed import Testbed
+from tests.conftest import RUN_PREFIX
 
 LocalTestbed = Callable[..., AbstractContextManager[tuple[Run, Testbed]]]
 
 
 def local_run(out: Path, nodes: int = 3, **fields: Any) -> Run:
     cluster = Cluster.model_validate({"name": "test", "nodes": nodes, "platform": {"kind": "local"}, **fields})
-    return Run(f"test-{secrets.token_hex(4)}", cluster, load_suite("quick"), out)
+    return Run(f"{RUN_PREFIX}{secrets.token_hex(4)}", cluster, load_suite("quick"), out)
 
 
 @pytest.fixture

@@ -137,7 +137,6 @@ def owner(tmp_path: Path, nothing_left: None) -> "Iterator[subprocess.Popen[str]
             yield process
         finally:
             process.kill()
-    _wait_until(lambda: not any(left.startswith("seatrial-test-") for left in leftovers()))
 
 
 def _run_id(owner: "subprocess.Popen[str]") -> str:

@@ -145,15 +145,6 @@ def test_a_slow_node_among_its_peers_becomes_a_suspect() -> None:
     )
 
 
-def test_a_sluggish_login_is_no_outlier() -> None:
-    logins = [
-        Measurement("ssh_latency", v, "ms", Subject("node", f"node-{i}"), better="lower")
-        for i, v in enumerate((5, 6, 5, 180))
-    ]
-    check = one(Check("connectivity", Verdict.PASS, "4 nodes", 0.0, tuple(logins)), Knowledge(SETUP))
-    assert (check.verdict, check.suspects) == (Verdict.PASS, ())
-
-
 # With a store
 
 

@@ -22,14 +22,14 @@ def test_exit_statuses() -> None:
     assert [verdict.exit_status for verdict in WORST_FIRST] == [1, 1, 1, 3, 3, 0]
 
 
-def test_the_reason_is_the_first_of_the_worst_checks() -> None:
+def test_the_reason_is_that_of_the_worst_checks() -> None:
     checks = [
         Check("a", Verdict.PASS, "fine"),
         Check("b", Verdict.FAIL, "broken"),
         Check("c", Verdict.FAIL, "too"),
         Check("d", Verdict.NOT_RUN, "no"),
     ]
-    assert conclude(checks) == (Verdict.FAIL, "b: broken")
+    assert conclude(checks) == (Verdict.FAIL, "b: broken; c: too")
 
 
 def test_a_suspect_of_several_checks_is_one_suspect() -> None:

@@ -1,0 +1,158 @@
+"""Measure what TCP carries between this node and a peer, one direction after the other; one JSON line.
+
+Standard input: {"peer": {"address", "port"}, "serve": command that starts this program's other part on the peer,
+                 "max_bytes", "max_seconds": per direction, "timeout_s": for the connection to come up}
+Output line:    {"out": {"bytes", "seconds"}, "in": {"bytes", "seconds"}}, or {"error": text}
+
+    stream.py serve MAX_BYTES MAX_SECONDS      the peer's part, started over SSH; serves both directions and ends
+
+Whoever receives takes the time, from the first byte on: setting up does not count, nor does what is only in a buffer.
+Each direction has a connection of its own, because what a slow one still holds back would delay the other.
+"""
+
+import hmac
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+CHUNK = 256 * 1024
+HELLO = "seatrial-stream "  # a line of its own: a login may greet first
+TOKEN_BYTES = 16
+PACKET_BYTES = 1500
+FIRST_BYTE_S = 3.0  # a lost packet or two
+SERVE_S = 60  # a peer whose other side has vanished ends by itself
+
+
+def main():
+    if sys.argv[1:2] == ["serve"]:
+        signal.alarm(SERVE_S)
+        serve(int(sys.argv[2]), float(sys.argv[3]))
+    else:
+        ask()
+
+
+def ask():
+    with tempfile.TemporaryFile() as errors:
+        try:
+            answer = measure(json.load(sys.stdin), errors)
+        except (OSError, ValueError) as failure:
+            answer = {"error": last_line(errors) or str(failure) or type(failure).__name__}
+    print(json.dumps(answer), flush=True)
+
+
+def serve(max_bytes, max_seconds):
+    """Listen where SSH came in; receive on the first connection and say what came, send on the second."""
+    own = os.environ["SSH_CONNECTION"].split()[2]
+    token = os.urandom(TOKEN_BYTES)
+    with socket.socket(socket.AF_INET6 if ":" in own else socket.AF_INET) as listener:
+        listener.bind((own, 0))
+        listener.listen()
+        print(HELLO + json.dumps([own, listener.getsockname()[1], token.hex()]), flush=True)
+        with accept(listener, token) as peer:
+            peer.sendall(json.dumps(receive(peer, max_bytes, max_seconds)).encode() + b"\n")
+            wait_readable(peer, FIRST_BYTE_S)  # until the peer has read it
+        with accept(listener, token) as peer:
+            send(peer, max_bytes, FIRST_BYTE_S + max_seconds)
+
+
+def accept(listener, token):
+    """The next connection that knows the token."""
+    while True:
+        peer, _ = listener.accept()
+        peer.settimeout(FIRST_BYTE_S)
+        try:
+            if hmac.compare_digest(peer.recv(TOKEN_BYTES, socket.MSG_WAITALL), token):
+                return peer
+        except OSError:
+            pass
+        peer.close()
+
+
+def measure(request, errors):
+    peer, max_bytes, max_seconds = request["peer"], request["max_bytes"], request["max_seconds"]
+    ssh = subprocess.Popen(
+        ["ssh", "-o", "BatchMode=yes", "-p", str(peer["port"]), peer["address"], request["serve"]],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        bufsize=0,
+    )
+    try:
+        address, port, token = await_hello(ssh.stdout, request["timeout_s"])
+        with connect(address, port, token) as there:
+            send(there, max_bytes, FIRST_BYTE_S + max_seconds)
+            there.settimeout(FIRST_BYTE_S + max_seconds)
+            out = json.loads(there.makefile().readline())
+        with connect(address, port, token) as there:
+            return {"out": out, "in": receive(there, max_bytes, max_seconds)}
+    finally:
+        ssh.kill()
+        ssh.communicate()
+
+
+def await_hello(output, timeout_s):
+    """Where the peer listens and the token it wants, from the line that says so."""
+    deadline, said = time.monotonic() + timeout_s, b""
+    while wait_readable(output, deadline - time.monotonic()):
+        data = os.read(output.fileno(), CHUNK)
+        if not data:
+            raise OSError("the peer's part of the measurement does not start")
+        said += data
+        for line in said.decode(errors="replace").splitlines(keepends=True):
+            if line.startswith(HELLO) and line.endswith("\n"):
+                return json.loads(line[len(HELLO) :])
+    raise OSError("no answer within {:g} s".format(timeout_s))
+
+
+def connect(address, port, token):
+    there = socket.create_connection((address, port), FIRST_BYTE_S)
+    there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing drops what is not sent
+    there.sendall(bytes.fromhex(token))
+    return there
+
+
+def send(there, max_bytes, max_seconds):
+    """Write until everything is out, time is up or the other side has had enough: it answers or closes."""
+    block, left, deadline = os.urandom(CHUNK), max_bytes, time.monotonic() + max_seconds
+    there.setblocking(False)
+    while left > 0 and time.monotonic() < deadline:
+        answered, writable, _ = select.select([there], [there], [], 0.05)
+        if answered:
+            return
+        if writable:
+            left -= there.send(block[: min(left, CHUNK)])
+
+
+def receive(there, max_bytes, max_seconds):
+    """What arrives within `max_seconds` of its first byte; where nothing does, one packet: no rate is 0."""
+    waited, buffer = time.monotonic(), bytearray(CHUNK)
+    if not wait_readable(there, FIRST_BYTE_S):
+        return {"bytes": PACKET_BYTES, "seconds": FIRST_BYTE_S}
+    started, count = time.monotonic(), 0
+    while count < max_bytes and wait_readable(there, started + max_seconds - time.monotonic()):
+        got = there.recv_into(buffer, min(CHUNK, max_bytes - count))
+        if not got:
+            raise OSError("the connection ended after {} bytes, {:.1f} s".format(count, time.monotonic() - waited))
+        count += got
+    return {"bytes": count, "seconds": max(time.monotonic() - started, 1e-6)}
+
+
+def wait_readable(source, timeout_s):
+    return bool(select.select([source], [], [], max(timeout_s, 0))[0])
+
+
+def last_line(errors):
+    errors.seek(0)
+    lines = errors.read().decode(errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else ""
+
+
+if __name__ == "__main__":
+    main()

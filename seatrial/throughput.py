@@ -1,0 +1,134 @@
+"""Whose link is slow: which streams to measure between nodes, and what they say about each node. Pure.
+
+A node's egress is its best outgoing stream and its ingress its best incoming one, so that a slow peer does not make a
+healthy node look slow, and one slow link is held against neither end.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import TypeVar
+
+from seatrial.baselines.numbers import short
+from seatrial.measurement import Measurement, Subject
+from seatrial.reachability import Pair, link_name
+
+ONE_BY_ONE_UP_TO = 8  # nodes; these may share one machine's cores
+AT_ONCE = 32  # streams above that
+SECOND_TRIES = 2
+_DOUBTFUL_FACTOR = 3.0  # below the median; less than what peers are allowed, so that no node is blamed untried
+
+Key = TypeVar("Key")
+Streams = Mapping[Pair, float]  # MB/s by (from, to); a stream that could not be measured is not there
+
+
+def explore(names: Sequence[str], measure: Callable[[Sequence[Pair]], Streams]) -> Streams:
+    """The streams between ring neighbours, and between nodes that look slow and healthy ones.
+
+    `measure` takes disjoint pairs, which may run at once, and returns the streams of both directions of each.
+    """
+    streams: dict[Pair, float] = {}
+    for pairs in rounds(names):
+        _keep_best(streams, measure(pairs))
+    for _ in range(SECOND_TRIES):
+        for pairs in _batches(second_tries(streams), len(names)):
+            _keep_best(streams, measure(pairs))
+    return streams
+
+
+def rounds(names: Sequence[str]) -> list[list[Pair]]:
+    """Every node with its neighbours in a ring, in batches of disjoint pairs."""
+    if len(names) < 2:
+        return []
+    following = [*names[1:], names[0]] if len(names) > 2 else names[1:]
+    edges = list(zip(names, following, strict=False))
+    even, odd, last = edges[0::2], edges[1::2], []
+    if len(edges) > 1 and len(edges) % 2:  # in an odd ring the last edge meets the first
+        last = [even.pop()]
+    return [batch for disjoint in (even, odd, last) for batch in _batches(disjoint, len(names))]
+
+
+def _batches(pairs: Sequence[Pair], nodes: int) -> list[list[Pair]]:
+    size = 1 if nodes <= ONE_BY_ONE_UP_TO else AT_ONCE
+    return [list(pairs[start : start + size]) for start in range(0, len(pairs), size)]
+
+
+def _keep_best(streams: dict[Pair, float], new: Streams) -> None:
+    for pair, mb_s in new.items():
+        streams[pair] = max(mb_s, streams.get(pair, 0.0))
+
+
+def second_tries(streams: Streams) -> list[Pair]:
+    """Each node that looks slow with a healthy one, at best a new one: a stolen time slice or bad company clears up."""
+    doubtful = slow_nodes(streams)
+    free = [name for name in egress(streams) if name not in doubtful and name in ingress(streams)]
+    pairs = []
+    for name in doubtful:
+        partner = next((peer for peer in free if (name, peer) not in streams), free[0] if free else None)
+        if partner:
+            free.remove(partner)
+            pairs.append((name, partner))
+    return pairs
+
+
+def egress(streams: Streams) -> dict[str, float]:
+    """MB/s that each node sends at best."""
+    return {name: max(values) for name, values in _by_end(streams, 0).items()}
+
+
+def ingress(streams: Streams) -> dict[str, float]:
+    """MB/s that each node receives at best."""
+    return {name: max(values) for name, values in _by_end(streams, 1).items()}
+
+
+def _by_end(streams: Streams, end: int) -> dict[str, tuple[float, ...]]:
+    by_end: dict[str, tuple[float, ...]] = {}
+    for pair, mb_s in streams.items():
+        by_end[pair[end]] = (*by_end.get(pair[end], ()), mb_s)
+    return by_end
+
+
+def slow_nodes(streams: Streams) -> dict[str, str]:
+    """What is slow about the nodes that fall far behind the median one, by name."""
+    sends, receives = _far_below_median(egress(streams)), _far_below_median(ingress(streams))
+    words = {name: f"{name} receives {short(mb_s)} MB/s" for name, mb_s in receives.items()}
+    return words | {name: f"{name} sends {short(mb_s)} MB/s" for name, mb_s in sends.items()}
+
+
+def slow_links(streams: Streams) -> dict[Pair, float]:
+    """The streams that are slow though both ends do well with others."""
+    sends, receives = _far_below_median(egress(streams)), _far_below_median(ingress(streams))
+    slow = _far_below_median(streams)
+    return {(a, b): mb_s for (a, b), mb_s in slow.items() if a not in sends and b not in receives}
+
+
+def _far_below_median(values: Mapping[Key, float]) -> dict[Key, float]:
+    if not values:
+        return {}
+    limit = median(values.values()) / _DOUBTFUL_FACTOR
+    return {key: value for key, value in values.items() if value < limit}
+
+
+def measurements(streams: Streams) -> list[Measurement]:
+    """Egress and ingress per node, to be judged among peers; a slow link, which blames nobody, is only recorded."""
+    nodes = [
+        Measurement(metric, max(values), "MB/s", Subject("node", name), samples=values)
+        for metric, end in (("tcp_egress", 0), ("tcp_ingress", 1))
+        for name, values in _by_end(streams, end).items()
+    ]
+    links = [
+        Measurement("tcp_stream", mb_s, "MB/s", Subject("link", link_name(a, b)), {"from": a}, better=None)
+        for (a, b), mb_s in slow_links(streams).items()
+    ]
+    return [*nodes, *links]
+
+
+def summary(streams: Streams) -> str:
+    """One line for people: the range, or who falls behind it."""
+    if not streams:
+        return "not measured"
+    slow = [*slow_nodes(streams).values()]
+    slow += [f"{a} to {b} alone is slow, {short(mb_s)} MB/s" for (a, b), mb_s in slow_links(streams).items()]
+    if not slow:
+        return f"{min(streams.values()):.0f} to {max(streams.values()):.0f} MB/s"
+    more = f" (and {len(slow) - 3} more)" if len(slow) > 3 else ""
+    return f"{'; '.join(slow[:3])}{more}; the median is {short(median(egress(streams).values()))} MB/s"

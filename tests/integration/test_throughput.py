@@ -1,0 +1,54 @@
+"""The throughput of real nodes: the slow one is named on the first night, and nobody where all are well."""
+
+import logging
+import time
+from typing import Any
+
+import pytest
+
+from seatrial.measurement import Measurement
+from seatrial.result import Check
+from seatrial.verdict import Verdict
+from tasks.compare import compare
+from tasks.connectivity import connectivity
+from tests.integration.conftest import LocalTestbed
+
+
+def egress(check: Check) -> dict[str, float]:
+    found: list[Measurement] = [m for m in check.measurements if m.metric == "tcp_egress"]
+    assert {m.unit for m in found} == {"MB/s"}
+    return {m.subject.name: m.value for m in found}
+
+
+def first_night(local_testbed: LocalTestbed, **fields: Any) -> tuple[Check, Check]:
+    """What connectivity finds, and what becomes of it without any history."""
+    with local_testbed(nodes=4, **fields) as (run, testbed):
+        found = connectivity(run, testbed)
+    (judged,) = compare([found.check], run.cluster, None)
+    return found.check, judged
+
+
+def test_a_throttled_node_is_the_suspect(local_testbed: LocalTestbed, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="seatrial")
+    found, judged = first_night(local_testbed, faults=[{"node": "node-2", "rate": "200mbit"}])
+    assert found.verdict is Verdict.PASS
+    assert 10 < egress(found)["node-2"] < 26
+    assert min(mb_s for name, mb_s in egress(found).items() if name != "node-2") > 100
+    assert judged.verdict in (Verdict.DEGRADED, Verdict.FAIL)
+    assert [(suspect.kind, suspect.name) for suspect in judged.suspects] == [("node", "node-2")]
+    assert judged.reason.startswith(f"tcp_egress {egress(found)['node-2']:.4g} MB/s on node-2 is ")
+    assert "links: node-2 sends 2" in caplog.text
+
+
+def test_healthy_nodes_pass(local_testbed: LocalTestbed) -> None:
+    _, judged = first_night(local_testbed)
+    assert (judged.verdict, judged.suspects) == (Verdict.PASS, ())
+    assert judged.reason.endswith("as expected by peers")
+
+
+def test_a_hopeless_link_does_not_take_long(local_testbed: LocalTestbed) -> None:
+    started = time.monotonic()
+    found, judged = first_night(local_testbed, faults=[{"node": "node-2", "rate": "100kbit"}])
+    assert time.monotonic() - started < 60
+    assert egress(found)["node-2"] < 1
+    assert {suspect.name for suspect in judged.suspects} == {"node-2"}

@@ -1,0 +1,135 @@
+"""Which node the streams between nodes speak against: a network of known links in, the slow ones out."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seatrial.assess import assess
+from seatrial.baselines.known import Knowledge
+from seatrial.baselines.setup import Setup
+from seatrial.reachability import Pair
+from seatrial.result import Check
+from seatrial.throughput import (
+    AT_ONCE,
+    egress,
+    explore,
+    ingress,
+    measurements,
+    rounds,
+    slow_links,
+    slow_nodes,
+    summary,
+)
+from seatrial.verdict import Verdict
+
+FAST, SLOW = 2000.0, 24.0
+FOUR = ("node-0", "node-1", "node-2", "node-3")
+
+
+def network(link: Callable[[str, str], float]) -> Callable[[Sequence[Pair]], dict[Pair, float]]:
+    """A `measure` over links of known speed."""
+    return lambda pairs: {way: link(*way) for a, b in pairs for way in ((a, b), (b, a))}
+
+
+def judged(streams: dict[Pair, float]) -> Check:
+    check = Check("connectivity", Verdict.PASS, "4 of 4 nodes answer", 0.0, tuple(measurements(streams)))
+    return assess([check], Knowledge(Setup("CPU", 4, 0, 1)))[0]
+
+
+def names(nodes: int) -> list[str]:
+    return [f"node-{i}" for i in range(nodes)]
+
+
+def test_equal_links_are_nobodys_fault() -> None:
+    streams = explore(FOUR, network(lambda a, b: FAST))
+    assert set(egress(streams).values()) == set(ingress(streams).values()) == {FAST}
+    assert (slow_nodes(streams), slow_links(streams)) == ({}, {})
+    assert summary(streams) == "2000 to 2000 MB/s"
+    assert judged(dict(streams)).verdict is Verdict.PASS
+
+
+def test_a_node_that_sends_slowly_is_the_only_suspect() -> None:
+    streams = explore(FOUR, network(lambda a, b: SLOW if a == "node-2" else FAST))
+    assert egress(streams) == {"node-0": FAST, "node-1": FAST, "node-2": SLOW, "node-3": FAST}
+    assert set(ingress(streams).values()) == {FAST}
+    assert slow_links(streams) == {}
+    assert summary(streams) == "node-2 sends 24 MB/s; the median is 2000 MB/s"
+    check = judged(dict(streams))
+    (suspect,) = check.suspects
+    assert (check.verdict, suspect.name) == (Verdict.FAIL, "node-2")
+    assert suspect.evidence.startswith(
+        "tcp_egress 24 MB/s on node-2 is 99 % below the median 2000 MB/s of 4 nodes in this run"
+    )
+
+
+def test_a_node_that_receives_slowly_is_the_only_suspect() -> None:
+    streams = explore(FOUR, network(lambda a, b: SLOW if b == "node-0" else FAST))
+    assert {name: mb_s for name, mb_s in ingress(streams).items() if mb_s < FAST} == {"node-0": SLOW}
+    assert set(egress(streams).values()) == {FAST}
+    assert summary(streams).startswith("node-0 receives 24 MB/s;")
+    assert [suspect.name for suspect in judged(dict(streams)).suspects] == ["node-0"]
+
+
+def test_one_slow_link_is_recorded_and_blames_neither_end() -> None:
+    streams = explore(FOUR, network(lambda a, b: SLOW if (a, b) == ("node-1", "node-2") else FAST))
+    assert slow_nodes(streams) == {}
+    (recorded,) = [m for m in measurements(streams) if m.subject.kind == "link"]
+    assert (recorded.subject.name, recorded.value, recorded.better) == ("node-1--node-2", SLOW, None)
+    assert recorded.conditions == {"from": "node-1"}
+    check = judged(dict(streams))
+    assert (check.verdict, check.suspects) == (Verdict.PASS, ())
+    assert summary(streams).startswith("node-1 to node-2 alone is slow, 24 MB/s;")
+
+
+def test_a_healthy_node_between_two_slow_ones_is_cleared_by_a_second_try() -> None:
+    streams = explore(names(7), network(lambda a, b: SLOW if a in ("node-1", "node-3") else FAST))
+    assert set(slow_nodes(streams)) == {"node-1", "node-3"}
+    assert ingress(streams)["node-2"] == FAST
+
+
+def test_a_stream_that_was_slow_once_is_forgotten() -> None:
+    tries: dict[str, int] = {}
+
+    def stumbling(a: str, b: str) -> float:
+        tries[a] = tries.get(a, 0) + 1
+        return SLOW if a == "node-2" and tries[a] < 3 else FAST
+
+    streams = explore(FOUR, network(stumbling))
+    assert slow_nodes(streams) == {}
+
+
+@pytest.mark.parametrize("value", [FAST / 5, FAST / 3.1])
+def test_what_a_stolen_time_slice_does_is_tolerated(value: float) -> None:
+    streams = explore(FOUR, network(lambda a, b: value if a == "node-2" else FAST))
+    check = judged(dict(streams))
+    assert (check.verdict, check.suspects) == (Verdict.PASS, ())
+
+
+def test_a_link_that_cannot_be_measured_is_left_out() -> None:
+    assert summary(explore(FOUR, lambda pairs: {})) == "not measured"
+    streams = explore(FOUR, lambda pairs: {} if "node-3" in pairs[0] else network(lambda a, b: FAST)(pairs))
+    assert set(egress(streams)) == {"node-0", "node-1", "node-2"}
+    assert explore(("node-0",), network(lambda a, b: FAST)) == {}
+
+
+@given(st.integers(2, 100))
+def test_every_ring_link_is_measured_once_and_nobody_twice_at_a_time(nodes: int) -> None:
+    batches = rounds(names(nodes))
+    for batch in batches:
+        ends = [name for pair in batch for name in pair]
+        assert len(ends) == len(set(ends))
+        assert len(batch) <= (1 if nodes <= 8 else AT_ONCE)
+    ring = [*pairwise(names(nodes)), *([(f"node-{nodes - 1}", "node-0")] if nodes > 2 else [])]
+    assert sorted(pair for batch in batches for pair in batch) == sorted(ring)
+
+
+@given(st.integers(4, 40), st.data())
+def test_exactly_the_slow_nodes_are_named(nodes: int, data: st.DataObject) -> None:
+    some = st.sets(st.sampled_from(names(nodes)), max_size=(nodes - 1) // 4)
+    senders, receivers = data.draw(some), data.draw(some)
+    streams = explore(names(nodes), network(lambda a, b: SLOW if a in senders or b in receivers else FAST))
+    assert set(slow_nodes(streams)) == senders | receivers
+    assert slow_links(streams) == {}
