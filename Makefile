@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit bench format clean
+.PHONY: setup system run test lint unit test-images bench format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
@@ -21,7 +21,10 @@ lint: setup
 	$(BIN)/lint-imports
 
 unit: setup
-	$(BIN)/pytest tests/unit tests/golden
+	$(BIN)/pytest tests/unit
+
+test-images: setup   # builds images/cpu for real and runs it; minutes the first time
+	$(BIN)/pytest tests/images
 
 bench: setup
 	$(BIN)/python benchmarks/launch.py

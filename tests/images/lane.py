@@ -1,0 +1,191 @@
+"""Builds images/cpu for real and runs it: buildah without a daemon, podman with runc. Needs root.
+
+Everything that takes long lies in a cache outside the tree, under a hash of what it was made from.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+IMAGES = Path(__file__).parents[2] / "images"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seatrial" / "images"
+STORE = ("--root", str(CACHE / "storage"), "--runroot", "/run/seatrial-images")  # nobody else's images and containers
+PROGRAMS = {
+    "buildah": "buildah",
+    "podman": "podman",
+    "runc": "runc",
+    "debootstrap": "debootstrap",
+    "iptables": "iptables",
+    "ssh": "openssh-client",
+}
+# Machines that take CAP_SYS_RESOURCE away from root refuse podman's own limits.
+LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096")
+PREFIX = "seatrial-test-"
+
+
+def lacking() -> str | None:
+    """Why images cannot be built here, after installing what can be installed; None when they can."""
+    if os.geteuid() != 0:
+        return "building and running images needs root"
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    packages = sorted({package for program, package in PROGRAMS.items() if not shutil.which(program)})
+    if packages:
+        if not shutil.which("apt-get"):
+            return f"missing and no apt-get to install it: {' '.join(packages)}"
+        apt = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages, "containernetworking-plugins"]
+        done = subprocess.run(
+            apt, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            return f"{' '.join(packages)} cannot be installed: {done.stderr.strip()[-300:]}"
+    return None
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """One lane at a time; what a killed one has left goes first, what this one leaves goes last."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        clean()
+        try:
+            yield
+        finally:
+            clean()
+
+
+def clean() -> None:
+    """Remove every container, build in progress and network of the lane; keep the images."""
+    podman("rm", "--force", "--all", "--time", "0")
+    _run(["buildah", *STORE, "rm", "--all"], check=False)
+    for network in podman("network", "ls", "--quiet", "--filter", f"name={PREFIX}").split():
+        podman("network", "rm", "--force", network)
+
+
+def leftovers() -> list[str]:
+    """What still runs or is mounted."""
+    containers = podman("ps", "--all", "--quiet").split()
+    mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if str(CACHE / "storage") + "/" in line]
+    networks = podman("network", "ls", "--quiet", "--filter", f"name={PREFIX}").split()
+    return containers + mounts + networks
+
+
+def base() -> str:
+    """The image to build from: Debian by debootstrap."""
+    maker = IMAGES / "cpu" / "base" / "make-base"
+    name = f"localhost/seatrial/debian:{_hash(maker)}"
+    if not exists(name):
+        folder = CACHE / "base"
+        _run([str(maker), str(folder)])
+        _run(["buildah", *STORE, "bud", "--isolation", "chroot", "--tag", name, str(folder)])
+        shutil.rmtree(folder)
+    return name
+
+
+def build(image: str, *arguments: str, start_from: str | None = None) -> str:
+    """Build images/IMAGE unless an image of the same inputs is there, and return its name."""
+    start = start_from or base()
+    name = f"localhost/seatrial/{image}:{_hash(IMAGES / 'common', IMAGES / image, text=repr((start, arguments)))}"
+    if not exists(name):
+        dockerfile = IMAGES / image / "Dockerfile"
+        options = ["--layers", "--isolation", "chroot", "--build-arg", f"BASE={start}", *arguments]
+        _run(["buildah", *STORE, "bud", *options, "--tag", name, "--file", str(dockerfile), str(IMAGES)])
+    return name
+
+
+def build_text(name: str, dockerfile: str, folder: Path) -> str:
+    """Build an image from the text of a Dockerfile, with the folder as its context."""
+    tag = f"localhost/seatrial/{name}:{_hash(folder, text=dockerfile)}"
+    if not exists(tag):
+        _run(
+            ["buildah", *STORE, "bud", "--layers", "--isolation", "chroot", "-t", tag, "-f", "-", str(folder)],
+            dockerfile,
+        )
+    return tag
+
+
+def exists(name: str) -> bool:
+    return subprocess.run(["podman", *STORE, "image", "exists", name], check=False).returncode == 0
+
+
+def podman(*arguments: str) -> str:
+    return _run(["podman", *STORE, "--runtime", "runc", *arguments])
+
+
+def run_once(image: str, *command: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """A container that runs to its end; stdout and stderr together."""
+    return subprocess.run(
+        ["podman", *STORE, "--runtime", "runc", "run", "--rm", *LIMITS, *options, image, *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container of the lane that is a node."""
+
+    name: str
+    address: str
+
+    def exec(self, *command: str) -> str:
+        return podman("exec", self.name, *command)
+
+    def wait_ready(self, timeout_s: float = 10) -> None:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                self.exec("seatrial-ready")
+                return
+            except AssertionError as error:
+                if time.monotonic() > deadline:
+                    raise AssertionError(f"{error}\n{self.logs()}") from None
+                time.sleep(0.1)
+
+    def logs(self) -> str:
+        return _run(["podman", *STORE, "logs", self.name])
+
+    def wait_exit(self, timeout_s: float) -> int:
+        """Its exit status."""
+        deadline = time.monotonic() + timeout_s
+        while (state := json.loads(podman("inspect", self.name))[0]["State"])["Running"]:
+            assert time.monotonic() < deadline, f"{self.name} still runs after {timeout_s} s"
+            time.sleep(0.1)
+        return int(state["ExitCode"])
+
+
+def start(image: str, name: str, keys: Path, options: tuple[str, ...] = (), command: tuple[str, ...] = ()) -> Container:
+    """Start a node with the folder's keys, as a Secret would be mounted: read-only, readable for everyone."""
+    mount = ("--volume", f"{keys}:/etc/seatrial:ro")
+    podman("run", "--detach", *LIMITS, "--name", PREFIX + name, "--hostname", name, *mount, *options, image, *command)
+    networks = json.loads(podman("inspect", PREFIX + name))[0]["NetworkSettings"]["Networks"]
+    return Container(PREFIX + name, next((network["IPAddress"] for network in networks.values()), ""))
+
+
+def _hash(*paths: Path, text: str = "") -> str:
+    """Of the files' names, modes and contents."""
+    digest = hashlib.sha256(text.encode())
+    for path in paths:
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        for file in files:
+            if file.is_file():
+                digest.update(f"{file.relative_to(path.parent)} {file.stat().st_mode & 0o111:o}".encode())
+                digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+def _run(command: list[str], stdin: str = "", *, check: bool = True) -> str:
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=1500)
+    assert not check or done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-3000:]}"
+    return done.stdout + done.stderr if "logs" in command else done.stdout

