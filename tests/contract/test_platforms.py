@@ -89,7 +89,9 @@ def test_teardown_needs_nothing_in_memory_and_may_come_twice(platform: Platform,
 
 
 def test_teardown_of_a_run_that_never_was(platform: Platform) -> None:
+    before = platform.leftovers()
     platform.teardown("test-never-was")
+    assert [leftover.run_id for leftover in platform.leftovers()] == [leftover.run_id for leftover in before]
 
 
 def test_a_living_run_is_no_leftover(platform: Platform, run: Run, testbed: Testbed) -> None:

@@ -140,7 +140,7 @@ def console(tmp_path: Path, prefect_url: str) -> Iterator[Console]:
     assert not session.left()
 
 
-def until(true: Callable[[], bool], timeout_s: float = 60) -> None:
+def until(true: Callable[[], bool], timeout_s: float = 120) -> None:
     """Wait for something that other processes do."""
     deadline = time.monotonic() + timeout_s
     while not true():
