@@ -126,7 +126,7 @@ def reap(cluster: Path | None) -> None:
 def history(cluster: str | None, limit: int, as_json: bool) -> None:
     """List earlier runs, all or those of CLUSTER (a name), and what they came to."""
     from seatrial.history import open_store
-    from seatrial.history_view import history_json, history_table
+    from seatrial.report.earlier_runs import history_json, history_table
 
     with open_store() as store:
         rows = store.runs(cluster, limit)

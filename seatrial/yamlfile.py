@@ -14,7 +14,7 @@ MAX_BYTES = 1_000_000
 class Strict(BaseModel):
     """A model that refuses fields it does not know and cannot be changed once read."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 Model = TypeVar("Model", bound=Strict)

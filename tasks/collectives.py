@@ -3,7 +3,7 @@
 With GPUs the sweeps are nccl-tests, one rank per GPU; without, the gloo probe, which prints the same table. Each
 operation is an mpirun of its own. One that fails does not stop the others, unless the fabric itself is gone (the head
 cannot be reached, mpirun cannot start its daemons, or nothing ends in time): every further one would cost its whole
-time limit and say nothing new. What is measured: seatrial/sweep.py.
+time limit and say nothing new. What is measured: seatrial/checks/sweep.py.
 
 Where the cluster has a fabric between its nodes, NCCL must say which network it took, because it falls back to sockets
 in silence. So the first operation runs with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET, some hundred lines per rank
@@ -23,7 +23,8 @@ from pathlib import Path
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.broken import gave_up
+from seatrial.checks.broken import gave_up
+from seatrial.checks.sweep import Outcome, Setting, conclude
 from seatrial.errors import InputError, RemoteError
 from seatrial.mpi import mpirun
 from seatrial.nccl import Row, Sweep, SweepReader, TransportReader, parse_text
@@ -33,7 +34,6 @@ from seatrial.sizes import format_size
 from seatrial.ssh import connected, run_command
 from seatrial.suite import Collectives
 from seatrial.suite import Sweep as Sizes
-from seatrial.sweep import Outcome, Setting, conclude
 from seatrial.testbed import Testbed
 from seatrial.verdict import Verdict, worst
 

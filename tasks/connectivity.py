@@ -11,18 +11,18 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from seatrial.checks.mpireach import Shown, guilty_nodes, show_hosts
+from seatrial.checks.reachability import blame, pairs_to_try
+from seatrial.checks.throughput import explore, measurements, summary
+from seatrial.checks.versions import odd_ones
 from seatrial.contact import Contact, greet, reach_peers, try_streams
 from seatrial.errors import MissingError, RemoteError
 from seatrial.measurement import Measurement, Subject
-from seatrial.mpireach import Shown, guilty_nodes, show_hosts
-from seatrial.reachability import blame, pairs_to_try
 from seatrial.result import Check, Suspect
 from seatrial.run import Run
 from seatrial.ssh import allow_many_connections, on_each
 from seatrial.testbed import Testbed
-from seatrial.throughput import explore, measurements, summary
 from seatrial.verdict import Verdict
-from seatrial.versions import odd_ones
 
 log = logging.getLogger("seatrial.connectivity")
 

@@ -7,9 +7,9 @@ import time
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.broken import broken, gave_up
+from seatrial.checks.broken import broken, gave_up
+from seatrial.checks.lesson import Lesson, measured, problem, read_event, read_lesson, suspects
 from seatrial.errors import RemoteError
-from seatrial.lesson import Lesson, measured, problem, read_event, read_lesson, suspects
 from seatrial.mpi import MpiResult, mpirun
 from seatrial.result import Check
 from seatrial.run import Run

@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from seatrial.lesson import read_event
+from seatrial.checks.lesson import read_event
+from seatrial.checks.sweep import Setting, conclude
 from seatrial.mpi import MpiResult
 from seatrial.nccl import Sweep, busbw_factor, parse_lines
 from seatrial.probes import probe
-from seatrial.sweep import Setting, conclude
 from seatrial.verdict import Verdict
 
 PROBE_FOLDER = str(probe("collective").parent)

@@ -11,6 +11,7 @@ import pytest
 
 from seatrial.baselines.known import Knowledge, baselines_for
 from seatrial.baselines.setup import Setup
+from seatrial.checks.sweep import Setting, conclude
 from seatrial.cluster import Cluster
 from seatrial.errors import RemoteError
 from seatrial.mpi import MpiResult
@@ -19,7 +20,6 @@ from seatrial.result import Check
 from seatrial.run import Run
 from seatrial.ssh import CommandResult
 from seatrial.suite import Suite, load_suite
-from seatrial.sweep import Setting, conclude
 from seatrial.testbed import Node, Testbed, dial_tcp
 from seatrial.verdict import Verdict
 from tasks import collectives as step

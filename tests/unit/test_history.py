@@ -20,8 +20,8 @@ import pytest
 from seatrial.errors import InputError, MissingError, SeatrialError
 from seatrial.history import Pin, open_store
 from seatrial.history.store import Store
-from seatrial.history_view import history_json, history_table
 from seatrial.measurement import ConditionValue, Measurement, Subject
+from seatrial.report.earlier_runs import history_json, history_table
 from seatrial.result import Check, Judgement, RunResult, Suspect
 from seatrial.verdict import Verdict
 

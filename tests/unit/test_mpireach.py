@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.checks.mpireach import MAX_TRIES, guilty_nodes
 from seatrial.errors import MissingError
-from seatrial.mpireach import MAX_TRIES, guilty_nodes
 from seatrial.testbed import Node, Testbed
 
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from seatrial.assess import assess
 from seatrial.baselines.known import Knowledge
 from seatrial.baselines.setup import Setup
-from seatrial.reachability import Pair
-from seatrial.result import Check
-from seatrial.throughput import (
+from seatrial.checks.reachability import Pair
+from seatrial.checks.throughput import (
     AT_ONCE,
     egress,
     explore,
@@ -23,6 +22,7 @@ from seatrial.throughput import (
     slow_nodes,
     summary,
 )
+from seatrial.result import Check
 from seatrial.verdict import Verdict
 
 FAST, SLOW = 2000.0, 24.0

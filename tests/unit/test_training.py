@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from seatrial.checks.lesson import node_of, read_event
 from seatrial.cluster import Cluster
 from seatrial.errors import RemoteError
-from seatrial.lesson import node_of, read_event
 from seatrial.mpi import MpiResult
 from seatrial.result import Check
 from seatrial.run import Run

@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from seatrial.broken import broken, fabric_gone
+from seatrial.checks.broken import broken, fabric_gone
 from seatrial.measurement import ConditionValue, Measurement, Subject
 from seatrial.mpi import MpiResult
 from seatrial.nccl import Row, Sweep, Timing, Transport, busbw_factor, expected_algbw
