@@ -112,7 +112,9 @@ def _try_out(trial: Trial) -> None:
                 trial.connected(found.testbed, found.facts, found.fingerprint)
         if suite.collectives and trial.can("collectives", after="connectivity"):
             with trial.attempt("collectives"):
-                trial.add(collectives_task(trial.run, trial.testbed))
+                swept = collectives_task(trial.run, trial.testbed)
+                trial.add(swept.check)
+                trial.go_on_with(swept.testbed)
         if suite.training and trial.can("training", after="connectivity"):
             with trial.attempt("training"):
                 trial.add(training_task(trial.run, trial.testbed))

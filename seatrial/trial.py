@@ -69,6 +69,10 @@ class Trial:
                 key: fact[key] for key in ("hostname", "cpus", "memory_gb", "gpu_model") if fact.get(key)
             }
 
+    def go_on_with(self, testbed: Testbed) -> None:
+        """What is left of the testbed after nodes died."""
+        self._testbed = testbed
+
     @property
     def testbed(self) -> Testbed:
         """The nodes to measure on. Raises LaunchError before there are any."""

@@ -1,8 +1,9 @@
 """Step `collectives`: sweep each operation over every rank; are the results right, and how fast do they come?
 
 With GPUs the sweeps are nccl-tests, one rank per GPU; without, the gloo probe, which prints the same table. Each
-operation is an mpirun of its own. One that fails does not stop the others, unless the fabric itself is gone (the head
-cannot be reached, mpirun cannot start its daemons, or nothing ends in time): every further one would cost its whole
+operation is an mpirun of its own. After one that fails every node is asked whether it is still there: nodes that died
+are named and taken out, and the others go on. Where all are there and yet the fabric is gone (the head cannot be
+reached, mpirun cannot start its daemons, or nothing ends in time), the rest is not tried: each would cost its whole
 time limit and say nothing new. What is measured: seatrial/checks/sweep.py.
 
 Where the cluster has a fabric between its nodes, NCCL must say which network it took, because it falls back to sockets
@@ -17,7 +18,7 @@ import time
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prefect import task
@@ -36,6 +37,7 @@ from seatrial.suite import Collectives
 from seatrial.suite import Sweep as Sizes
 from seatrial.testbed import Testbed
 from seatrial.verdict import Verdict, worst
+from tasks.connectivity import Present, roll_call
 
 log = logging.getLogger("seatrial.collectives")
 
@@ -43,17 +45,26 @@ _NCCL_TYPES = {"float32": "float", "float64": "double", "float16": "half", "bflo
 _INSIDE_A_NODE = (None, "NVLink", "xGMI", "MNNVL")  # fabrics that NCCL needs no network for
 
 
-def collectives(run: Run, testbed: Testbed) -> Check | None:
-    """The check `collectives`; None when the suite does not ask for it."""
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """The check `collectives`, None when the suite does not ask for it, and the testbed without the nodes that died."""
+
+    check: Check | None
+    testbed: Testbed
+
+
+def collectives(run: Run, testbed: Testbed) -> Swept:
+    """Sweep every operation that the suite asks for."""
     wanted = run.suite.collectives
     if wanted is None:
-        return None
+        return Swept(None, testbed)
     problem = too_small(run, testbed)
     if problem:
-        return Check("collectives", Verdict.NOT_RUN, problem)
+        return Swept(Check("collectives", Verdict.NOT_RUN, problem), testbed)
     started = time.monotonic()
-    outcomes = _all(run, testbed, wanted)
-    return _check(outcomes, testbed.world_size, time.monotonic() - started)
+    outcomes, present = _all(run, testbed, wanted)
+    check = _check(outcomes, testbed.world_size, time.monotonic() - started)
+    return Swept(replace(check, suspects=present.suspects), present.testbed)
 
 
 def too_small(run: Run, testbed: Testbed) -> str | None:
@@ -66,17 +77,38 @@ def too_small(run: Run, testbed: Testbed) -> str | None:
     )
 
 
-def _all(run: Run, testbed: Testbed, wanted: Collectives) -> list[Outcome]:
+def _all(run: Run, testbed: Testbed, wanted: Collectives) -> tuple[list[Outcome], Present]:
+    """What every operation came to, and who is left in the end."""
     writes_json = testbed.has_gpus and _writes_json(testbed, wanted.operations[0])
     outcomes: list[Outcome] = []
+    present = Present(testbed, (), ())
     for operation in wanted.operations:
-        if outcomes and outcomes[-1].fabric_gone:
-            reason = f"{operation} was not tried: the fabric is gone"
-            outcomes.append(Outcome(operation, Verdict.NOT_RUN, reason, fabric_gone=True))
+        if reason := _pointless(run, present.testbed, outcomes):
+            outcomes.append(Outcome(operation, Verdict.NOT_RUN, f"{operation} was not tried: {reason}"))
             continue
-        outcomes.append(_one(run, testbed, wanted, operation, writes_json, verbose=not outcomes))
-        log.log(_level(outcomes[-1]), "%s", outcomes[-1].reason)
-    return outcomes
+        outcome = _one(run, present.testbed, wanted, operation, writes_json, verbose=not outcomes)
+        if outcome.fabric_gone or outcome.verdict is Verdict.FAIL:
+            outcome, present = _missed(run, present, outcome)
+        outcomes.append(outcome)
+        log.log(_level(outcome), "%s", outcome.reason)
+    return outcomes, present
+
+
+def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[Outcome]) -> str | None:
+    """Why no further operation can say anything."""
+    if any(outcome.fabric_gone for outcome in outcomes):
+        return "the fabric is gone"
+    return too_small(run, testbed)
+
+
+def _missed(run: Run, before: Present, outcome: Outcome) -> tuple[Outcome, Present]:
+    """Who is not there any more after `outcome`. Without them the rest may well work."""
+    now = roll_call(run, before.testbed)
+    if not now.suspects:
+        return outcome, before
+    reason = f"{outcome.reason}; {'; '.join(now.problems)}"
+    blamed = replace(outcome, verdict=Verdict.FAIL, reason=reason, fabric_gone=False)
+    return blamed, replace(now, suspects=(*before.suspects, *now.suspects))
 
 
 def _level(outcome: Outcome) -> int:
@@ -225,5 +257,5 @@ def _check(outcomes: Sequence[Outcome], ranks: int, seconds: float) -> Check:
 
 
 @task(name="collectives", cache_policy=NO_CACHE)
-def collectives_task(run: Run, testbed: Testbed) -> Check | None:
+def collectives_task(run: Run, testbed: Testbed) -> Swept:
     return collectives(run, testbed)

@@ -95,6 +95,29 @@ def connectivity(run: Run, testbed: Testbed) -> Connected:
     return Connected(check, found.testbed, {name: contact.facts for name, contact in contacts.items()})
 
 
+@dataclass(frozen=True, slots=True)
+class Present:
+    """Who still answers and reaches the others: the testbed without those that do not, and who is to blame."""
+
+    testbed: Testbed
+    suspects: tuple[Suspect, ...]
+    problems: tuple[str, ...]
+
+
+def roll_call(run: Run, testbed: Testbed) -> Present:
+    """Ask every node once more, after something broke: a node or a link may have died since connectivity was tried."""
+    found = _Findings(testbed)
+    timeout_s = run.suite.connectivity.timeout_s
+    contacts = _answering(found, timeout_s)
+    try:
+        if len(found.testbed.nodes) > 1:
+            _try_pairs(found, contacts, timeout_s)
+    finally:
+        for contact in contacts.values():
+            contact.transport.close()
+    return Present(found.testbed, tuple(found.suspects), tuple(found.problems))
+
+
 def _answering(found: _Findings, timeout_s: float) -> dict[str, Contact]:
     """Every node answers on its port with its pinned host key."""
     testbed = found.testbed

@@ -3,6 +3,7 @@
 import logging
 import statistics
 import time
+from dataclasses import replace
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -17,6 +18,7 @@ from seatrial.suite import Training
 from seatrial.testbed import Testbed
 from seatrial.verdict import Verdict
 from tasks.collectives import rendezvous_argv, too_small
+from tasks.connectivity import roll_call
 
 log = logging.getLogger("seatrial.training")
 
@@ -41,8 +43,16 @@ def training(run: Run, testbed: Testbed) -> Check | None:
             log_file=run.logs / "training.log",
         )
     except RemoteError as error:
-        return Check("training", Verdict.FAIL, str(error), time.monotonic() - started)
-    return conclude(run, testbed, wanted, result)
+        return _with_missing(run, testbed, Check("training", Verdict.FAIL, str(error), time.monotonic() - started))
+    check = conclude(run, testbed, wanted, result)
+    return _with_missing(run, testbed, check) if check.verdict is Verdict.FAIL else check
+
+
+def _with_missing(run: Run, testbed: Testbed, check: Check) -> Check:
+    """The failed check with the nodes that are not there any more, if that is why."""
+    now = roll_call(run, testbed)
+    reason = "; ".join((check.reason, *now.problems))
+    return replace(check, reason=reason, suspects=(*check.suspects, *now.suspects))
 
 
 def training_argv(run: Run, testbed: Testbed, wanted: Training) -> list[str]:

@@ -1,1 +1,1 @@
-"""What the checks mean: from what was seen on the nodes to verdicts, measurements and suspects. Nearly all of it pure."""
+"""What the checks mean: from what was seen on the nodes to verdicts, measurements, suspects. Nearly all of it pure."""

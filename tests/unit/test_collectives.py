@@ -16,13 +16,14 @@ from seatrial.cluster import Cluster
 from seatrial.errors import RemoteError
 from seatrial.mpi import MpiResult
 from seatrial.nccl import Row, Sweep, Timing
-from seatrial.result import Check
+from seatrial.result import Check, Suspect
 from seatrial.run import Run
 from seatrial.ssh import CommandResult
 from seatrial.suite import Suite, load_suite
 from seatrial.testbed import Node, Testbed, dial_tcp
 from seatrial.verdict import Verdict
 from tasks import collectives as step
+from tasks.connectivity import Present
 
 HEADER = """\
 # Collective test starting: {operation}_perf
@@ -113,6 +114,10 @@ class FakeMpirun:
         return played
 
 
+def everybody_is_there(run: Run, testbed: Testbed) -> Present:
+    return Present(testbed, (), ())
+
+
 @pytest.fixture
 def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Check]:
     """Runs the step on a fake mpirun that prints `played` for every operation."""
@@ -120,7 +125,8 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Chec
     def run(played: MpiResult | Answer, bed: Testbed | None = None, **asked: Any) -> Check:
         fake = FakeMpirun(played if callable(played) else lambda operation: played)
         monkeypatch.setattr(step, "mpirun", fake)
-        done = step.collectives(make_run(tmp_path, **asked), bed or make_testbed())
+        monkeypatch.setattr(step, "roll_call", everybody_is_there)
+        done = step.collectives(make_run(tmp_path, **asked), bed or make_testbed()).check
         assert done is not None
         return done
 
@@ -228,7 +234,7 @@ def test_rows_count_though_the_lines_were_too_many_to_keep(monkeypatch: pytest.M
         return result(["first line", "[999 lines are left out here; the log has them]", "last line"])
 
     monkeypatch.setattr(step, "mpirun", chatty)
-    done = step.collectives(make_run(tmp_path), make_testbed())
+    done = step.collectives(make_run(tmp_path), make_testbed()).check
     assert done is not None
     assert done.verdict is Verdict.PASS, done.reason
 
@@ -398,7 +404,40 @@ def test_a_cluster_of_one_node_with_gpus_is_swept(check: Callable[..., Check], m
 def test_a_suite_without_collectives_has_no_check(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     quiet = Run(run.run_id, run.cluster, run.suite.model_copy(update={"collectives": None}), tmp_path)
-    assert step.collectives(quiet, make_testbed()) is None
+    assert step.collectives(quiet, make_testbed()).check is None
+
+
+def test_a_node_that_died_is_named_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    died = Suspect("node", "node-2", 1.0, "no route to host")
+    lost = "collective probe: node-0 rank 0: all_reduce: timed out"
+    fake = FakeMpirun(lambda operation: result([lost], status=1) if operation == "all_reduce" else result(table(3)))
+    monkeypatch.setattr(step, "mpirun", fake)
+    monkeypatch.setattr(
+        step,
+        "roll_call",
+        lambda run, bed: Present(bed.without({"node-2"}), (died,), ("node-2: no route to host",)),
+    )
+    swept = step.collectives(make_run(tmp_path, operations=["all_reduce", "broadcast"]), make_testbed())
+    assert swept.check is not None
+    assert swept.check.verdict is Verdict.FAIL
+    assert swept.check.suspects == (died,)
+    assert swept.check.reason.endswith("all_reduce: timed out; node-2: no route to host")
+    assert [node.name for node in swept.testbed.nodes] == ["node-0", "node-1", "node-3"]
+    assert len(fake.argvs) == 2
+    assert {m.conditions["ranks"] for m in swept.check.measurements} == {3}
+
+
+def test_where_only_one_node_is_left_the_rest_is_not_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    died = Suspect("node", "node-1", 1.0, "no route to host")
+    fake = FakeMpirun(lambda operation: result(["collective probe: node-0 rank 0: timed out"], status=1))
+    monkeypatch.setattr(step, "mpirun", fake)
+    monkeypatch.setattr(
+        step, "roll_call", lambda run, bed: Present(bed.without({"node-1"}), (died,), ("node-1: no route to host",))
+    )
+    swept = step.collectives(make_run(tmp_path, 2, ["all_reduce", "broadcast"]), make_testbed(2))
+    assert swept.check is not None
+    assert "broadcast was not tried: needs at least two nodes, 1 left" in swept.check.reason
+    assert len(fake.argvs) == 1
 
 
 def test_gpus_get_nccl_tests_and_cpus_the_probe(tmp_path: Path) -> None:

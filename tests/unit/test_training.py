@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ from seatrial.checks.lesson import node_of, read_event
 from seatrial.cluster import Cluster
 from seatrial.errors import RemoteError
 from seatrial.mpi import MpiResult
-from seatrial.result import Check
+from seatrial.result import Check, Suspect
 from seatrial.run import Run
 from seatrial.suite import load_suite
 from seatrial.testbed import Node, Testbed, dial_tcp
 from seatrial.verdict import Verdict
 from tasks import training as step
+from tasks.connectivity import Present
 
 
 def make_testbed(nodes: int = 4, slots: int = 1) -> Testbed:
@@ -45,6 +47,28 @@ def printed(losses: Sequence[float | None] = (4.0, 3.0, 2.0, 1.0), **changes: An
 
 def result(lines: Sequence[str], status: int | None = 0, **more: Any) -> MpiResult:
     return MpiResult(status, tuple(lines), 1.0, **more)
+
+
+DIED = Suspect("node", "node-2", 1.0, "no route to host")
+
+
+@dataclass
+class Roll:
+    """Stands for the roll call: who has died, as the test says, and how often it was called."""
+
+    died: tuple[Suspect, ...] = ()
+    calls: int = 0
+
+    def call(self, run: Run, testbed: Testbed) -> Present:
+        self.calls += 1
+        return Present(testbed, self.died, tuple(f"{suspect.name}: {suspect.evidence}" for suspect in self.died))
+
+
+@pytest.fixture(autouse=True)
+def roll(monkeypatch: pytest.MonkeyPatch) -> Roll:
+    roll = Roll()
+    monkeypatch.setattr(step, "roll_call", roll.call)
+    return roll
 
 
 @pytest.fixture
@@ -165,6 +189,16 @@ def test_a_head_that_is_gone_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     done = step.training(make_run(tmp_path), make_testbed())
     assert done is not None
     assert (done.verdict, "connection refused" in done.reason) == (Verdict.FAIL, True)
+
+
+def test_a_node_that_died_is_named(check: Callable[..., Check], roll: Roll) -> None:
+    roll.died = (DIED,)
+    assert not check(result(printed())).suspects
+    assert not roll.calls  # nobody is asked where nothing broke
+    done = check(result(["training probe: node-0 rank 0: timed out"], status=1))
+    assert done.verdict is Verdict.FAIL
+    assert done.suspects == (DIED,)
+    assert done.reason.endswith("timed out; node-2: no route to host")
 
 
 def test_one_node_left_is_not_run(check: Callable[..., Check]) -> None:
