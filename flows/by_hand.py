@@ -43,13 +43,13 @@ def _import_ahead() -> None:
             importlib.import_module(name)
 
 
-def by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool) -> RunResult | Unfinished:
+def by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool, rebuild: bool) -> RunResult | Unfinished:
     """What the flow came to, also when it did not come to its end."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _terminate)
     with tempfile.TemporaryFile() as server_log:
         try:
-            result = _run_flow(server_log, str(cluster), suite, str(out) if out else None, notify)
+            result = _run_flow(server_log, str(cluster), suite, str(out) if out else None, notify, rebuild)
         except KeyboardInterrupt:
             return INTERRUPTED
         except _Terminated:

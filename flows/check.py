@@ -1,8 +1,9 @@
 """The flow `check`: one cluster through the whole chain, from image to verdict."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ from seatrial.verdict import Verdict
 from tasks.collectives import collectives_task
 from tasks.compare import compare_task
 from tasks.connectivity import connectivity_task
-from tasks.image import image_task
+from tasks.image import demand, image_task, what_nodes_lack
 from tasks.launch import launch_task, reap, teardown
 from tasks.notify import notify_task
 from tasks.record import record_task, write_run_json
@@ -64,7 +65,9 @@ def _name() -> str:
     on_cancellation=[_teardown_after_death],
     on_crashed=[_teardown_after_death],
 )
-def check(cluster: str, suite: str = "quick", out: str | None = None, notify: bool = True) -> "State[RunResult]":
+def check(
+    cluster: str, suite: str = "quick", out: str | None = None, notify: bool = True, rebuild: bool = False
+) -> "State[RunResult]":
     """Take a cluster through its sea trials and end in a verdict.
 
     Args:
@@ -72,13 +75,14 @@ def check(cluster: str, suite: str = "quick", out: str | None = None, notify: bo
         suite: quick, nightly, acceptance, or the path of a suite file.
         out: Folder for run.json, measurements.csv, report.html and logs; runs/RUN_ID when empty.
         notify: Whether Slack is told, where it is configured.
+        rebuild: Whether the image is built also when nothing that it is made of has changed.
     """
     run = _run(load_cluster(Path(cluster)), suite, out)
     with _told_to_prefect(), log_file(run.logs / "run.log"), _store() as store:
         trial = Trial(run, timings={"startup": process_age_s()})
         _reap(run)
         try:
-            _try_out(trial)
+            _try_out(trial, rebuild)
         except BaseException as cut:
             _record_cut(trial, cut)
             raise
@@ -96,12 +100,15 @@ def check(cluster: str, suite: str = "quick", out: str | None = None, notify: bo
     return _state(result)
 
 
-def _try_out(trial: Trial) -> None:
+def _try_out(trial: Trial, rebuild: bool) -> None:
     """Everything that needs the nodes, and their end. What goes wrong becomes a check; what is not tried says why."""
     suite = trial.run.suite
+    lacks: Mapping[str, str] = {}
     try:
         with trial.attempt("image"):
-            trial.fingerprint |= image_task(trial.run).fingerprint
+            image = image_task(trial.run, rebuild)
+            trial.fingerprint |= image.fingerprint
+            trial.run = replace(trial.run, image=image.reference)
         if trial.can("launch", after="image"):
             with trial.attempt("launch"):
                 trial.up(launch_task(trial.run))
@@ -110,13 +117,16 @@ def _try_out(trial: Trial) -> None:
                 found = connectivity_task(trial.run, trial.testbed)
                 trial.add(found.check)
                 trial.connected(found.testbed, found.facts, found.fingerprint)
+                lacks = what_nodes_lack(trial.run, found.testbed, found.facts)
         if suite.collectives and trial.can("collectives", after="connectivity"):
             with trial.attempt("collectives"):
+                demand("collectives", lacks)
                 swept = collectives_task(trial.run, trial.testbed)
                 trial.add(swept.check)
                 trial.go_on_with(swept.testbed)
         if suite.training and trial.can("training", after="connectivity"):
             with trial.attempt("training"):
+                demand("training", lacks)
                 trial.add(training_task(trial.run, trial.testbed))
     finally:
         with uninterrupted(), trial.attempt("teardown"):

@@ -3,14 +3,18 @@
 import json
 import logging
 import os
+import platform
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from seatrial import __version__
 from seatrial.errors import InputError, NothingFoundError, SeatrialError
+
+if TYPE_CHECKING:
+    from seatrial.cluster import Cluster
 
 FILE = click.Path(path_type=Path)
 
@@ -34,16 +38,19 @@ def app() -> None:
 @suite_option
 @click.option("--out", type=FILE, help="Folder to write to; runs/RUN_ID when not given.")
 @click.option("--notify/--no-notify", default=True, show_default=True, help="Tell Slack, where it is configured.")
+@click.option("--rebuild", is_flag=True, help="Build the image also when nothing that it is made of has changed.")
 @json_option
 @click.option("-v", "--verbose", is_flag=True, help="Show debug messages.")
-def run(cluster: Path, suite: str, out: Path | None, notify: bool, as_json: bool, verbose: bool) -> NoReturn:
+def run(
+    cluster: Path, suite: str, out: Path | None, notify: bool, rebuild: bool, as_json: bool, verbose: bool
+) -> NoReturn:
     """Take CLUSTER through the whole chain; the last line is verdict and reason.
 
     Exit status: 0 pass, 1 degraded, fail or corrupt, 2 bad input, 3 inconclusive or not_run.
     """
     from seatrial.console import run_by_hand
 
-    sys.exit(run_by_hand(cluster, suite, out, notify=notify, as_json=as_json, verbose=verbose))
+    sys.exit(run_by_hand(cluster, suite, out, notify=notify, rebuild=rebuild, as_json=as_json, verbose=verbose))
 
 
 @app.command()
@@ -59,12 +66,22 @@ def render(cluster: Path, suite: str, as_json: bool) -> None:
 
     wanted = load_cluster(cluster)
     planned = Run("RUN-ID", wanted, load_suite(suite), Path("runs/RUN-ID"))
-    files = platform_for(wanted, cluster).render(planned).files
+    files = {**_rendered_image(wanted), **platform_for(wanted, cluster).render(planned).files}
     if as_json:
-        _print_json(dict(files))
+        _print_json(files)
     else:
         for name, text in files.items():
             print(f"# --- {name}\n{text}")
+
+
+def _rendered_image(cluster: "Cluster") -> dict[str, str]:
+    """What would be built, where the cluster file says so."""
+    if cluster.image is None:
+        return {}
+    from seatrial.builders import render_image
+    from seatrial.checks.image import node_architecture
+
+    return render_image(cluster.image, node_architecture(cluster, platform.machine()))
 
 
 @app.command()

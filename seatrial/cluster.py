@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from seatrial.baselines.catalog import known_hardware
+from seatrial.builders.config import ImageField
 from seatrial.yamlfile import Strict, load_yaml
 
 DEFAULT_PORT = 222
@@ -208,7 +209,9 @@ class Cluster(Strict):
         None, description="as in the catalog: NVLink, IB-8x400G, EFA-3200G, GPUDirect-TCPXO, ..."
     )
     platform: PlatformConfig
-    image: str | None = Field(None, description="image reference; local and bare metal run without one")
+    image: ImageField = Field(
+        None, description="a reference, or what to build (docs/images.md); local and bare metal run without one"
+    )
     ssh_port: Port = DEFAULT_PORT
     mpi: Mpi = Mpi()
     env: Environment = Field(default_factory=dict, description="environment of every rank, such as NCCL settings")

@@ -19,7 +19,9 @@ from seatrial.result import RunResult
 from seatrial.suite import load_suite
 
 
-def run_by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool, as_json: bool, verbose: bool) -> int:
+def run_by_hand(
+    cluster: Path, suite: str, out: Path | None, *, notify: bool, rebuild: bool, as_json: bool, verbose: bool
+) -> int:
     """Run the flow `check` and show how it goes; returns the exit status.
 
     Raises InputError before anything is started when cluster, suite or folder are not what they should be.
@@ -29,7 +31,7 @@ def run_by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool, as
     _check_folder(out)
     with _progress(verbose) as console:
         console.print(f"[bold]seatrial[/] {cluster} · {suite}", highlight=False)
-        outcome = by_hand(cluster, suite, out, notify=notify)
+        outcome = by_hand(cluster, suite, out, notify=notify, rebuild=rebuild)
         if not isinstance(outcome, RunResult):
             console.print(outcome.reason, markup=False, highlight=False)
             return outcome.exit_status

@@ -9,12 +9,16 @@ from seatrial.suite import Suite
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run was asked to do."""
+    """What one run was asked to do.
+
+    `image` is what its nodes run, with the digest, once the step `image` has built or found it.
+    """
 
     run_id: str
     cluster: Cluster
     suite: Suite
     out: Path
+    image: str | None = None
 
     @property
     def logs(self) -> Path:

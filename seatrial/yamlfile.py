@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Tag, ValidationError
 from seatrial.errors import InputError
 
 MAX_BYTES = 1_000_000
+_EXAMPLES = {"kind": "{kind: local}", "builder": "{builder: docker, build: cpu}"}
 
 
 class Strict(BaseModel):
@@ -98,7 +99,8 @@ def _explain(problem: Any, model: type[Strict]) -> str:
     if problem["type"] == "missing":
         return "is required"
     if problem["type"] == "union_tag_not_found":
-        return "needs a field kind, such as {kind: local}"
+        name = str(problem["ctx"]["discriminator"]).strip("'")
+        return f"needs a field {name}, such as {_EXAMPLES.get(name, name)}"
     if problem["type"] == "string_type" and not isinstance(problem["input"], list | dict):
         return f"must be text, is {problem['input']!r}: quote it"
     message = str(problem["msg"]).removeprefix("Value error, ")
@@ -138,6 +140,7 @@ def _members(annotation: Any, tag: str = "") -> dict[str, Any]:
 
 
 def _own_tags(model: Any) -> tuple[str, ...]:
-    """The tag of a member of a union that is told apart by its field `kind`, else the model's name."""
-    kind = getattr(model, "model_fields", {}).get("kind")
+    """The tag of a member of a union that is told apart by its field `kind` or `builder`, else the model's name."""
+    fields = getattr(model, "model_fields", {})
+    kind = fields.get("kind") or fields.get("builder")
     return getattr(getattr(kind, "annotation", None), "__args__", ()) or (getattr(model, "__name__", ""),)

@@ -79,7 +79,7 @@ def connectivity(run: Run, testbed: Testbed) -> Connected:
     found = _Findings(testbed)
     contacts = _answering(found, run.suite.connectivity.timeout_s)
     try:
-        _judge_facts(found, contacts, run.suite.connectivity.max_clock_skew_s)
+        _judge_facts(found, contacts, run)
         if len(found.testbed.nodes) > 1:
             _try_pairs(found, contacts, run.suite.connectivity.timeout_s)
             _try_links(found, contacts, run.suite.connectivity.timeout_s)
@@ -133,16 +133,17 @@ def _answering(found: _Findings, timeout_s: float) -> dict[str, Contact]:
     return contacts
 
 
-def _judge_facts(found: _Findings, contacts: Mapping[str, Contact], max_clock_skew_s: float) -> None:
+def _judge_facts(found: _Findings, contacts: Mapping[str, Contact], run: Run) -> None:
     """Clocks together, the same software everywhere, every GPU there, mpirun installed."""
     if contacts and not any(contact.facts["mpirun"] for contact in contacts.values()):
+        where = f"in image {run.image}" if run.image else "on every node"
         raise MissingError(
-            f"{found.testbed.mpirun} is missing on every node: install Open MPI (openmpi-bin) or set mpi.mpirun"
+            f"{found.testbed.mpirun} is missing {where}: install Open MPI (openmpi-bin) or set mpi.mpirun"
         )
     suspects = [
         *_without_mpirun(contacts),
         *_same_hostname(contacts),
-        *_skewed(found, contacts, max_clock_skew_s),
+        *_skewed(found, contacts, run.suite.connectivity.max_clock_skew_s),
         *_short_of_gpus(found.testbed, contacts),
         *odd_ones({name: contact.versions for name, contact in contacts.items()}),
     ]

@@ -1,31 +1,80 @@
-"""Step `image`: what the nodes will run. Where there is no image, the versions this machine has are the record."""
+"""Step `image`: what the nodes will run, found or built. Without an image, this machine's versions are the record."""
 
 import json
+import logging
+import platform
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from seatrial.builders import ensure_image, platforms_of
+from seatrial.builders.config import Recipe
+from seatrial.checks.image import Facts, foreign_nodes, lacking, node_architecture, wrong_architecture
+from seatrial.cluster import Cluster
+from seatrial.errors import MissingError
 from seatrial.probes import probe
 from seatrial.run import Run
+from seatrial.testbed import Testbed
+
+log = logging.getLogger("seatrial.image")
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What the nodes run. Without an image `reference` and `digest` are None; `fingerprint` is version by package."""
+    """What the nodes run: `reference` with its digest, None without an image; `fingerprint` is version by package."""
 
     reference: str | None = None
-    digest: str | None = None
     fingerprint: dict[str, str] = field(default_factory=dict)
 
 
-def image(run: Run) -> Image:
-    """The image that the run's nodes use; on the local platform there is none and this machine is what they run."""
+def image(run: Run, *, rebuild: bool = False) -> Image:
+    """The image that the run's nodes use, built if need be; local nodes are this machine's own and run what it has.
+
+    Raises MissingError when there is no such image or it cannot run on the nodes, LaunchError when a build fails.
+    """
+    reference = _image_for(run, rebuild) if run.cluster.image else None
+    fingerprint = {"image": reference} if reference else {}
     if run.cluster.platform.kind != "local":
-        return Image(run.cluster.image)
-    return Image(fingerprint=_versions_here(run.cluster.mpi.mpirun))
+        return Image(reference, fingerprint)
+    if reference:
+        log.warning("nodes of platform local run this machine's own software, not the image")
+    return Image(reference, fingerprint | _versions_here(run.cluster.mpi.mpirun))
+
+
+def _image_for(run: Run, rebuild: bool) -> str:
+    """The reference, digest included. What is for another architecture is not even launched."""
+    cluster, config = run.cluster, run.cluster.image
+    assert config is not None
+    nodes = node_architecture(cluster, platform.machine())
+    if isinstance(config, Recipe):
+        _refuse_foreign(config.name, [name.split("/")[1] for name in platforms_of(config, nodes)], cluster)
+    built = ensure_image(config, nodes, run.logs / "image-build.log", rebuild=rebuild)
+    _refuse_foreign(built.reference, built.architectures, cluster)
+    log.info("image: %s", built.pinned)
+    return built.pinned
+
+
+def _refuse_foreign(reference: str, architectures: Sequence[str], cluster: Cluster) -> None:
+    if wrong := wrong_architecture(reference, architectures, cluster, platform.machine()):
+        raise MissingError(wrong)
+
+
+def what_nodes_lack(run: Run, testbed: Testbed, facts: Facts) -> dict[str, str]:
+    """Why a step cannot be done on these nodes, by step: what is not in the image, or an image of the wrong kind."""
+    present = {node.name: facts[node.name] for node in testbed.nodes}
+    if foreign := foreign_nodes(present, run.cluster, platform.machine()):
+        return dict.fromkeys(("collectives", "training"), foreign)
+    return lacking(present, run.suite, gpus=testbed.has_gpus, image=run.image)
+
+
+def demand(step: str, lacks: Mapping[str, str]) -> None:
+    """Raises MissingError when the nodes lack what the step needs."""
+    if step in lacks:
+        raise MissingError(lacks[step])
 
 
 def _versions_here(mpirun: str) -> dict[str, str]:
@@ -38,5 +87,5 @@ def _versions_here(mpirun: str) -> dict[str, str]:
 
 
 @task(name="image", cache_policy=NO_CACHE)
-def image_task(run: Run) -> Image:
-    return image(run)
+def image_task(run: Run, rebuild: bool = False) -> Image:
+    return image(run, rebuild=rebuild)

@@ -30,9 +30,18 @@ def facts(mpirun):
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
         "gpus": None if models is None else len(models),
         "gpu_model": ", ".join(sorted(set(models or []))),
+        "architecture": platform.machine(),
         "mpirun": shutil.which(mpirun) or "",
+        "sshd": sshd(),
+        "nccl_tests": shutil.which("all_reduce_perf") or "",
         "versions": versions(mpirun),
     }
+
+
+def sshd():
+    """OpenSSH's server; None where whoever asks came in by another one."""
+    found = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/local/sbin")
+    return found or (None if "SSH_CONNECTION" in os.environ else "")
 
 
 def gpu_models():

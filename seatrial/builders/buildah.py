@@ -1,0 +1,79 @@
+"""Builder `buildah`: no daemon; pushed where the cluster file names a repository, else kept in the storage here."""
+
+import shlex
+import tempfile
+from pathlib import Path
+
+from seatrial.builders import Built, Stored
+from seatrial.builders.config import Buildah
+from seatrial.builders.plan import Plan, ignore_file
+from seatrial.builders.process import ask, need, run_build
+from seatrial.builders.registry import look_up
+from seatrial.errors import LaunchError
+
+_SHOWN = "{{.FromImageDigest}} {{.OCIv1.Architecture}}"
+
+
+def argv(plan: Plan) -> list[str]:
+    """The command line. chroot: nothing but root or a user namespace is needed, so that it runs in a container too."""
+    config = plan.config
+    ignore = ignore_file(config)
+    return [
+        *("buildah", "bud", "--layers", "--isolation=chroot", "--ulimit=nofile=1024:1024"),
+        f"--platform={plan.platforms[0]}",
+        f"--file={config.context / config.dockerfile}",
+        *([f"--ignorefile={ignore}"] if ignore else []),
+        f"--tag={plan.reference}",
+        *(["--no-cache"] if plan.anew else []),
+        *plan.build_args,
+        str(config.context),
+    ]
+
+
+def push_argv(plan: Plan, digest_file: Path) -> list[str]:
+    return ["buildah", "push", f"--digestfile={digest_file}", plan.reference, f"docker://{plan.reference}"]
+
+
+class BuildahImage:
+    """Images of a registry, or of this machine's container storage."""
+
+    def __init__(self, config: Buildah) -> None:
+        self._config = config
+
+    def reference(self, tag: str) -> str:
+        return f"{self._config.repository or 'localhost/seatrial'}/{self._config.name}:{tag}"
+
+    def exists(self, reference: str) -> Stored | None:
+        if not reference.startswith("localhost/"):  # buildah's own name for what is only here
+            return look_up(reference)
+        shown = ask("buildah", "inspect", "--type=image", f"--format={_SHOWN}", reference)
+        return Stored(shown.split()[0], tuple(shown.split()[1:])) if shown else None
+
+    def build(self, plan: Plan, log_file: Path) -> Built:
+        need(
+            "buildah",
+            "apt-get install buildah (it needs root or user namespaces), or use builder docker or cloud-build",
+        )
+        run_build(argv(plan), plan.reference, log_file, plan.config.timeout_s)
+        digest = self._push(plan, log_file) if self._config.repository else self._stored(plan)
+        return Built(plan.reference, digest, tuple(name.split("/")[1] for name in plan.platforms), fresh=True)
+
+    def _push(self, plan: Plan, log_file: Path) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            digest_file = Path(folder) / "digest"
+            run_build(push_argv(plan, digest_file), plan.reference, log_file, plan.config.timeout_s)
+            return digest_file.read_text().strip()
+
+    def _stored(self, plan: Plan) -> str:
+        stored = self.exists(plan.reference)
+        if stored is None:
+            raise LaunchError(f"image {plan.reference}: buildah built it and does not have it; look at its storage")
+        return stored.digest
+
+    def render(self, plan: Plan) -> str:
+        commands = [argv(plan), *([push_argv(plan, Path("digest"))] if self._config.repository else [])]
+        return "".join(f"{shlex.join(command)}\n" for command in commands)
+
+
+def builder(config: Buildah) -> BuildahImage:
+    return BuildahImage(config)

@@ -1,0 +1,64 @@
+"""The build context as Cloud Build takes it: a tar archive in a bucket, where `gcloud builds submit` puts it."""
+
+import re
+import tarfile
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+from seatrial.builders.config import CloudBuild
+from seatrial.builders.plan import Plan
+from seatrial.errors import MissingError
+
+if TYPE_CHECKING:
+    from google.cloud.storage import Bucket, Client
+
+
+def default_bucket(project: str) -> str:
+    """As gcloud names it; Google's own name is not allowed in a bucket's."""
+    return re.sub(r"[:.]", "_", project).replace("google", "elgoog") + "_cloudbuild"
+
+
+def upload(client: "Client", plan: Plan, config: CloudBuild) -> dict[str, str]:
+    """Put the context's files there; returns the build's storageSource."""
+    bucket = _bucket(client, config)
+    blob = bucket.blob(f"source/{time.time():.6f}-{uuid.uuid4().hex}.tgz")
+    with archive(plan) as file:
+        blob.upload_from_file(file, rewind=True, content_type="application/gzip", timeout=120)
+    return {"bucket": bucket.name, "object": blob.name, "generation": str(blob.generation)}
+
+
+@contextmanager
+def archive(plan: Plan) -> Iterator[IO[bytes]]:
+    """The files of the context with what their hash says: nothing of who owns them, and of the mode only one bit."""
+    context = plan.config.context
+    with tempfile.TemporaryFile() as file:
+        with tarfile.open(fileobj=file, mode="w:gz") as tar:
+            for name in plan.files:
+                tar.add(context / name, name, recursive=False, filter=_anonymous)
+        yield file
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    if member.isfile():
+        member.mode = 0o755 if member.mode & 0o111 else 0o644
+    return member
+
+
+def _bucket(client: "Client", config: CloudBuild) -> "Bucket":
+    """The bucket for sources, made when it is not there.
+
+    Anybody may take a name that can be guessed, so the default one must be the project's own.
+    """
+    name = config.bucket or default_bucket(config.own_project)
+    found = client.lookup_bucket(name, timeout=30)
+    if found is None:
+        return client.create_bucket(name, timeout=60)
+    if not config.bucket and name not in {own.name for own in client.list_buckets(prefix=name, timeout=30)}:
+        raise MissingError(f"bucket {name} belongs to another project than {config.own_project}; set image.bucket")
+    return found

@@ -1,0 +1,73 @@
+"""Builder `docker`: docker buildx; pushed where the cluster file names a repository, else loaded into docker here."""
+
+import json
+import shlex
+import tempfile
+from pathlib import Path
+
+from seatrial.builders import Built, Stored
+from seatrial.builders.config import Docker
+from seatrial.builders.plan import Plan
+from seatrial.builders.process import ask, need, run_build
+from seatrial.builders.registry import look_up
+from seatrial.errors import LaunchError, MissingError
+
+
+def argv(plan: Plan, metadata: Path) -> list[str]:
+    """The command line. BuildKit finds Dockerfile.dockerignore by itself."""
+    config = plan.config
+    return [
+        *("docker", "buildx", "build", "--progress=plain"),
+        f"--platform={','.join(plan.platforms)}",
+        f"--file={config.context / config.dockerfile}",
+        f"--tag={plan.reference}",
+        *(["--no-cache"] if plan.anew else []),
+        *plan.build_args,
+        "--push" if config.repository else "--load",
+        f"--metadata-file={metadata}",
+        str(config.context),
+    ]
+
+
+class DockerImage:
+    """Images of a registry, or of this machine's docker."""
+
+    def __init__(self, config: Docker) -> None:
+        self._config = config
+
+    def reference(self, tag: str) -> str:
+        return f"{self._config.repository or 'seatrial'}/{self._config.name}:{tag}"
+
+    def exists(self, reference: str) -> Stored | None:
+        if self._config.repository or not reference.startswith("seatrial/"):
+            return look_up(reference)
+        shown = ask("docker", "image", "inspect", "--format", "{{.Id}} {{.Architecture}}", reference)
+        return Stored(shown.split()[0], tuple(shown.split()[1:])) if shown else None
+
+    def build(self, plan: Plan, log_file: Path) -> Built:
+        need("docker", "install Docker with its buildx plugin, or use builder buildah or cloud-build")
+        if ask("docker", "buildx", "version") is None:
+            raise MissingError("docker buildx is not installed: install Docker's buildx plugin (docker-buildx-plugin)")
+        with tempfile.TemporaryDirectory() as folder:
+            metadata = Path(folder) / "metadata.json"
+            run_build(argv(plan, metadata), plan.reference, log_file, plan.config.timeout_s)
+            digest = _digest(metadata)
+        if not digest:
+            raise LaunchError(f"image {plan.reference}: docker buildx told no digest ({log_file})")
+        return Built(plan.reference, digest, tuple(name.split("/")[1] for name in plan.platforms), fresh=True)
+
+    def render(self, plan: Plan) -> str:
+        return shlex.join(argv(plan, Path("metadata.json"))) + "\n"
+
+
+def _digest(metadata: Path) -> str | None:
+    """The pushed manifest's digest; of an image that was only loaded, its id."""
+    try:
+        told: dict[str, str] = json.loads(metadata.read_text())
+    except (OSError, ValueError):
+        return None
+    return told.get("containerimage.digest") or told.get("containerimage.config.digest")
+
+
+def builder(config: Docker) -> DockerImage:
+    return DockerImage(config)

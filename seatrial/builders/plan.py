@@ -1,0 +1,103 @@
+"""What a build is made of, and the tag that follows from it: same inputs, same tag. Reads files, changes nothing."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.builders.config import Recipe, hashed_settings
+from seatrial.builders.dockerfile import bases
+
+HASH_LENGTH = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One build: `reference` names what comes out, `files` are the context's, `platforms` such as linux/amd64.
+
+    `anew`: without what earlier builds left in a cache.
+    """
+
+    config: Recipe
+    tag: str
+    reference: str
+    platforms: tuple[str, ...]
+    files: tuple[str, ...]
+    anew: bool = False
+
+    @property
+    def build_args(self) -> list[str]:
+        """The build arguments as docker and buildah take them."""
+        return [f"--build-arg={name}={value}" for name, value in sorted(self.config.args.items())]
+
+
+def bases_of(config: Recipe) -> list[str]:
+    """The images that the build starts from; the last FROM's own comes last."""
+    return bases((config.folder / "Dockerfile").read_text(), config.args)
+
+
+def make_plan(
+    config: Recipe,
+    platforms: tuple[str, ...],
+    digests: Mapping[str, str | None],
+    name: Callable[[str], str],
+) -> Plan:
+    """The plan, with the digest of each base where it is known; `name` makes a tag a reference."""
+    files = context_files(config)
+    inputs = {"platforms": platforms, "bases": dict(digests), **hashed_settings(config)}
+    tag = tag_for(list(digests), context_hash(config.context, files, inputs))
+    return Plan(config, tag, name(tag), platforms, files)
+
+
+def tag_for(used: list[str], digest: str) -> str:
+    """The last base's own tag, to be read, and a hash, to be trusted."""
+    _, colon, own = used[-1].rpartition("/")[2].partition("@")[0].partition(":") if used else ("", "", "")
+    readable = re.sub(r"[^\w.-]", "-", own)[:100].lstrip(".-") if colon else ""
+    return f"{readable}-{digest}" if readable else digest
+
+
+def context_hash(context: Path, files: tuple[str, ...], inputs: Mapping[str, object]) -> str:
+    """Over the files' paths, modes and contents, and over `inputs`.
+
+    Of a mode only "may be executed" counts: the rest is the umask of whoever checked the files out.
+    """
+    digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode())
+    for name in files:
+        path = context / name
+        kind = "link" if path.is_symlink() else f"{file_mode(path):o}"
+        content = str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
+        digest.update(f"\0{name}\0{kind}\0{hashlib.sha256(content).hexdigest()}".encode())
+    return digest.hexdigest()[:HASH_LENGTH]
+
+
+def file_mode(path: Path) -> int:
+    return 0o755 if path.stat().st_mode & 0o111 else 0o644
+
+
+def ignore_file(config: Recipe) -> Path | None:
+    """What the context leaves out, as BuildKit finds it: Dockerfile.dockerignore, else the context's .dockerignore."""
+    for path in (config.folder / "Dockerfile.dockerignore", config.context / ".dockerignore"):
+        if path.is_file():
+            return path
+    return None
+
+
+def context_files(config: Recipe) -> tuple[str, ...]:
+    """The files of the context, without what its ignore file leaves out."""
+    from docker.utils.build import exclude_paths
+
+    ignore = ignore_file(config)
+    lines = ignore.read_text().splitlines() if ignore else []
+    patterns = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    kept = exclude_paths(str(config.context), patterns, dockerfile=config.dockerfile)
+    return tuple(sorted(name for name in map(_posix, kept) if _counts(config.context / name)))
+
+
+def _posix(name: str) -> str:
+    return Path(name).as_posix()
+
+
+def _counts(path: Path) -> bool:
+    return (path.is_file() or path.is_symlink()) and not path.name.endswith(".dockerignore")

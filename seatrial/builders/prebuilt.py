@@ -1,0 +1,37 @@
+"""Builder `prebuilt`: builds nothing, checks that the reference exists."""
+
+from pathlib import Path
+from typing import NoReturn
+
+from seatrial.builders import Stored
+from seatrial.builders.config import Prebuilt
+from seatrial.builders.plan import Plan
+from seatrial.builders.registry import look_up
+from seatrial.errors import MissingError
+
+
+class PrebuiltImage:
+    """An image that someone else has made."""
+
+    def reference(self, tag: str) -> str:
+        return tag
+
+    def exists(self, reference: str) -> Stored:
+        """Raises MissingError when its registry says that there is no such image."""
+        stored = look_up(reference)
+        if stored is None:
+            raise MissingError(
+                f"image {reference} does not exist: its registry has no such name or tag; push it, or correct image"
+                " in the cluster file"
+            )
+        return stored
+
+    def build(self, plan: Plan, log_file: Path) -> NoReturn:
+        raise MissingError(f"image {plan.reference} is prebuilt; there is nothing to build it from")
+
+    def render(self, plan: Plan) -> str:
+        return ""
+
+
+def builder(config: Prebuilt) -> PrebuiltImage:
+    return PrebuiltImage()

@@ -1,0 +1,93 @@
+"""Run a build as a child: its output into the log, and no build left behind whatever happens."""
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from seatrial.builders.failures import explain
+from seatrial.errors import LaunchError, MissingError
+
+log = logging.getLogger("seatrial.image")
+
+_GRACE_S = 10  # from TERM to KILL
+
+
+def need(program: str, next_step: str) -> None:
+    """Raises MissingError when the program is not installed."""
+    if not shutil.which(program):
+        raise MissingError(f"{program} is not installed: {next_step}")
+
+
+def ask(*argv: str, timeout_s: float = 30) -> str | None:
+    """What a short command printed; None when it failed."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout_s)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def run_build(argv: Sequence[str], reference: str, log_file: Path, timeout_s: float) -> None:
+    """Run it to its end. Raises LaunchError with the cause when it fails or takes longer than `timeout_s`."""
+    start = log_file.stat().st_size if log_file.exists() else 0
+    with log_file.open("a") as out:
+        out.write(f"+ {' '.join(argv)}\n")
+        out.flush()
+        child = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            errors="replace", start_new_session=True,
+        )  # fmt: skip
+        late = threading.Event()
+        timer = threading.Timer(timeout_s, _end_late, (child, late))
+        timer.start()
+        try:
+            _copy(child, out)
+            status = child.wait(_GRACE_S)
+        finally:
+            timer.cancel()
+            _end(child)
+    if late.is_set():
+        raise LaunchError(
+            f"image {reference}: timeout: the build took longer than {timeout_s:g} s and was ended; next: raise"
+            f" image.timeout_s ({log_file})"
+        )
+    if status:
+        with log_file.open() as said:
+            said.seek(start)
+            raise LaunchError(f"image {reference}: the build failed: {explain(said.read())} ({log_file})")
+
+
+def _end_late(child: "subprocess.Popen[str]", late: threading.Event) -> None:
+    late.set()
+    _signal(child, signal.SIGTERM)
+
+
+def _copy(child: "subprocess.Popen[str]", out: IO[str]) -> None:
+    assert child.stdout is not None
+    for line in child.stdout:
+        out.write(line)
+        out.flush()
+        log.debug("%s", line.rstrip())
+
+
+def _end(child: "subprocess.Popen[str]") -> None:
+    """End it and what it started: the child leads a group of its own."""
+    _signal(child, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(_GRACE_S)
+    _signal(child, signal.SIGKILL)
+    child.wait()
+    if child.stdout:
+        child.stdout.close()
+
+
+def _signal(child: "subprocess.Popen[str]", number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, number)

@@ -1,0 +1,167 @@
+"""Ask a registry for an image: the OCI distribution API, with the credentials of docker login.
+
+Spec: https://github.com/opencontainers/distribution-spec/blob/main/spec.md; tokens:
+https://distribution.github.io/distribution/spec/auth/token/.
+"""
+
+import hashlib
+import ipaddress
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+from requests.utils import parse_dict_header
+
+from seatrial.builders import Stored, UnreachableError
+
+TIMEOUT_S = 10
+_INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
+_MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
+_DOCKER_HUB = "registry-1.docker.io"
+
+Credentials = tuple[str, str]  # user name, password; "<token>" for a refresh token
+FindCredentials = Callable[[str], Credentials | None]  # by the registry's host
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """Where an image lies: `registry` as credentials know it, `host` to ask, `path`, and a tag or digest."""
+
+    registry: str
+    host: str
+    path: str
+    tag: str
+
+    @property
+    def url(self) -> str:
+        return f"{'http' if _is_loopback(self.host) else 'https'}://{self.host}/v2/{self.path}"
+
+
+def read_name(reference: str) -> Name:
+    """Split a reference as docker does: no host is Docker Hub, no tag is latest."""
+    from docker.auth import resolve_repository_name
+    from docker.utils import parse_repository_tag
+
+    bare, at, digest = reference.partition("@")
+    repository, tag = parse_repository_tag(bare)
+    registry, path = resolve_repository_name(repository)
+    if registry != "docker.io":
+        return Name(registry, registry, path, digest if at else tag or "latest")
+    return Name(registry, _DOCKER_HUB, path if "/" in path else f"library/{path}", digest if at else tag or "latest")
+
+
+def _is_loopback(host: str) -> bool:
+    """Docker talks plain HTTP to registries on this machine, and to no others."""
+    bare = host.rpartition(":")[0] or host
+    try:
+        return bare == "localhost" or ipaddress.ip_address(bare.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def docker_credentials(registry: str) -> Credentials | None:
+    """What docker login or a credential helper knows (~/.docker/config.json)."""
+    from docker.auth import load_config
+    from docker.errors import DockerException
+
+    try:
+        found = load_config().resolve_authconfig(registry)
+    except DockerException as error:
+        raise UnreachableError(f"the credential helper for {registry} failed: {error}") from error
+    if not found:
+        return None
+    if token := found.get("IdentityToken") or found.get("identitytoken"):
+        return "<token>", token
+    user, password = found.get("Username") or found.get("username"), found.get("Password") or found.get("password")
+    return (user, password) if user and password else None
+
+
+def look_up(reference: str, credentials: FindCredentials = docker_credentials) -> Stored | None:
+    """The image's digest and architectures; None when the registry has no such image.
+
+    Raises UnreachableError when the registry does not answer or does not let this machine see.
+    """
+    name = read_name(reference)
+    try:
+        with requests.Session() as session:
+            return _ask(session, name, credentials)
+    except (requests.RequestException, ValueError, KeyError, TypeError) as error:
+        raise UnreachableError(f"registry {name.host} cannot be asked: {_short(error)}") from error
+
+
+def _ask(session: requests.Session, name: Name, credentials: FindCredentials) -> Stored | None:
+    answer = _get(session, f"{name.url}/manifests/{name.tag}", name, credentials)
+    if answer.status_code == 404:
+        return None
+    if answer.status_code in (401, 403):
+        raise UnreachableError(f"registry {name.host} does not let this machine see it: docker login {name.registry}")
+    answer.raise_for_status()
+    return Stored(_digest(answer), _architectures(session, name, answer.json(), credentials))
+
+
+def _digest(answer: requests.Response) -> str:
+    told = answer.headers.get("Docker-Content-Digest")
+    return told or f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
+
+
+def _get(session: requests.Session, url: str, name: Name, credentials: FindCredentials) -> requests.Response:
+    headers = {"Accept": ", ".join(_INDEXES + _MANIFESTS)}
+    answer = session.get(url, headers=headers, timeout=TIMEOUT_S)
+    if answer.status_code != 401:
+        return answer
+    session.headers["Authorization"] = _authorization(answer.headers.get("WWW-Authenticate", ""), name, credentials)
+    return session.get(url, headers=headers, timeout=TIMEOUT_S)
+
+
+def _authorization(challenge: str, name: Name, credentials: FindCredentials) -> str:
+    """The header that answers the registry's challenge."""
+    known = credentials(name.registry)
+    scheme, _, rest = challenge.partition(" ")
+    if scheme.lower() == "bearer":
+        return f"Bearer {_token(_fields(rest), name, known)}"
+    if known is None:
+        raise UnreachableError(f"registry {name.host} wants a login: docker login {name.registry}")
+    return str(requests.Request("GET", name.url, auth=known).prepare().headers["Authorization"])
+
+
+def _fields(challenge: str) -> dict[str, str | None]:
+    fields: dict[str, str | None] = parse_dict_header(challenge)  # type: ignore[no-untyped-call]
+    return fields
+
+
+def _token(challenge: Mapping[str, str | None], name: Name, known: Credentials | None) -> str:
+    realm = challenge.get("realm") or ""
+    if not realm.startswith("https://") and not _is_loopback(name.host):
+        raise UnreachableError(f"registry {name.host} wants its token fetched from {realm!r}, which is not safe")
+    query = {"service": challenge.get("service") or name.host, "scope": f"repository:{name.path}:pull"}
+    if known and known[0] == "<token>":
+        form = {"grant_type": "refresh_token", "refresh_token": known[1], "client_id": "seatrial", **query}
+        answer = requests.post(realm, data=form, timeout=TIMEOUT_S)
+    else:
+        answer = requests.get(realm, params=query, auth=known, timeout=TIMEOUT_S)
+    if answer.status_code in (401, 403):
+        raise UnreachableError(f"registry {name.host} does not accept the login: docker login {name.registry}")
+    answer.raise_for_status()
+    document = answer.json()
+    return str(document.get("token") or document["access_token"])
+
+
+def _architectures(
+    session: requests.Session, name: Name, manifest: Mapping[str, Any], credentials: FindCredentials
+) -> tuple[str, ...]:
+    """What the image runs on: of an index its members', else its configuration's."""
+    if "manifests" in manifest:
+        told = {entry.get("platform", {}).get("architecture", "unknown") for entry in manifest["manifests"]}
+    else:
+        answer = _get(session, f"{name.url}/blobs/{manifest['config']['digest']}", name, credentials)
+        told = {answer.json().get("architecture", "unknown")} if answer.ok else set()
+    return tuple(sorted(told - {"unknown"}))  # attestations are entries of no architecture
+
+
+def _short(error: Exception) -> str:
+    reason: Any = error.args[0] if error.args else error
+    while getattr(reason, "reason", None) is not None:  # requests wraps urllib3, which wraps the cause
+        reason = reason.reason
+    text = " ".join(str(reason or error).split())
+    return text.rpartition(">: ")[2] or text

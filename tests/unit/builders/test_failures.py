@@ -1,0 +1,61 @@
+"""What builders say when they fail, in their own words, and what is made of it."""
+
+import pytest
+
+from seatrial.builders.failures import explain
+
+SAID = {
+    "permission": [
+        "denied: Permission \"artifactregistry.repositories.uploadArtifacts\" denied on resource",
+        "PERMISSION_DENIED 403 POST https://cloudbuild.googleapis.com/v1/...: The caller does not have permission",
+        "ERROR: failed to push r.example.com/x: unexpected status: 403 Forbidden",
+        "403 me@example.com does not have storage.buckets.create access to the Google Cloud project.",
+        "Error: pushing image: writing blob: unauthorized: authentication required",
+        "ERROR: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
+    ],
+    "base image access": [
+        "ERROR: failed to solve: nvcr.io/nvidia/pytorch:26.01-py3: failed to resolve source metadata: unauthorized",
+        "pull access denied for foo/bar, repository does not exist or may require 'docker login': denied",
+        "Error response from daemon: manifest for debian:nope not found: manifest unknown",
+        "Error: creating build container: initializing source docker://nvcr.io/x: reading manifest 1 in nvcr.io/x",
+        "Error: error creating build container: initializing source docker://r.io/a: pinging registry",
+    ],
+    "quota": [
+        "write /var/lib/docker/x: no space left on device",
+        "toomanyrequests: You have reached your pull rate limit",
+        "RESOURCE_EXHAUSTED Quota exceeded for quota metric 'Build requests'",
+        "FAILED_PRECONDITION: due to quota restrictions, Cloud Build cannot run builds in this region",
+    ],
+    "timeout": ["status: TIMEOUT", "DEADLINE_EXCEEDED: context deadline exceeded"],
+    "wrong platform": [
+        "exec /bin/sh: exec format error",
+        "no match for platform in manifest: not found",
+        "no matching manifest for linux/arm64 in the manifest list entries",
+        "choosing an image from manifest list: no image found in manifest list for architecture arm64, OS linux",
+        "WARNING: image platform (linux/amd64) does not match the expected platform (linux/arm64)",
+        "ERROR: Multiple platforms feature is currently not supported for docker driver.",
+    ],
+    "network": [
+        "dial tcp: lookup registry.example.com: no such host",
+        "E: Failed to fetch http://deb.debian.org/debian/x.deb",
+        "Temporary failure resolving 'deb.debian.org'",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("cause", "line"), [(cause, line) for cause, lines in SAID.items() for line in lines])
+def test_the_cause_is_named_with_its_line_and_the_next_step(cause: str, line: str) -> None:
+    told = explain(f"Step 1/9 : FROM x\n ---> {line}\nERROR\n")
+    assert told.startswith(f"{cause}: ")
+    assert line[:40] in told
+    assert "; next: " in told
+    assert "\n" not in told
+
+
+def test_what_is_not_known_is_the_last_line() -> None:
+    assert explain("Step 1\n\nmake: *** [all] Error 2\n\n") == "make: *** [all] Error 2"
+    assert explain("") == "it said nothing"
+
+
+def test_a_line_has_an_end() -> None:
+    assert len(explain("x" * 10_000)) == 300
