@@ -1,0 +1,263 @@
+"""Images of a registry on loopback: found, missing, out of reach; and docker builds that end up in it."""
+
+import base64
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.builders import Built, ensure_image
+from seatrial.builders.config import Docker, Prebuilt
+from seatrial.builders.registry import read_name
+from seatrial.cluster import Cluster
+from seatrial.errors import LaunchError, MissingError
+from seatrial.run import Run
+from seatrial.suite import load_suite
+from tasks.image import image
+from tests.integration.registry import INDEX, Registry, serving
+
+LOGIN = ("me", "secret")
+
+# Stands in for docker: says what it was called with, and pushes an image of its own.
+DOCKER = """#!{python}
+import json, os, sys, time, urllib.request
+words = sys.argv[1:]
+if words[:2] == ["buildx", "version"]:
+    sys.exit(0)
+with open(os.environ["CALLS"], "a") as calls:
+    calls.write(json.dumps(words) + "\\n")
+print("#1 [1/3] FROM x", flush=True)
+if "FAIL" in os.environ:
+    sys.exit(os.environ["FAIL"])
+if "HANG" in os.environ:
+    open(os.environ["HANG"], "w").write(str(os.getpid()))
+    time.sleep(60)
+option = lambda name: next(word.split("=", 1)[1] for word in words if word.startswith(name + "="))
+host, path = option("--tag").split("/", 1)
+path, tag = path.rsplit(":", 1)
+body = json.dumps({{"config": {{"digest": "sha256:0"}}, "calls": len(open(os.environ["CALLS"]).readlines())}}).encode()
+kind = {{"Content-Type": "application/vnd.oci.image.manifest.v1+json"}}
+url = f"http://{{host}}/v2/{{path}}/manifests/{{tag}}"
+answer = urllib.request.urlopen(urllib.request.Request(url, body, kind, method="PUT"))
+digest = answer.headers["Docker-Content-Digest"]
+with open(option("--metadata-file"), "w") as file:
+    json.dump({{"containerimage.digest": digest}}, file)
+print("pushed", digest)
+"""
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    with serving(Registry()) as registry:
+        yield registry
+
+
+@pytest.fixture(autouse=True)
+def docker_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An own ~/.docker, without logins."""
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    (tmp_path / "docker").mkdir()
+    return tmp_path / "docker" / "config.json"
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The stand-in for docker, first on PATH; the file lists its calls."""
+    program = tmp_path / "bin" / "docker"
+    program.parent.mkdir()
+    program.write_text(DOCKER.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    return tmp_path / "calls"
+
+
+def find(reference: str) -> Built:
+    return ensure_image(Prebuilt(builder="prebuilt", reference=reference), None, Path("/nonexistent"))
+
+
+@pytest.mark.parametrize(
+    ("reference", "host", "path", "tag"),
+    [
+        ("debian", "registry-1.docker.io", "library/debian", "latest"),
+        ("me/x:1", "registry-1.docker.io", "me/x", "1"),
+        ("nvcr.io/nvidia/pytorch:26.01-py3", "nvcr.io", "nvidia/pytorch", "26.01-py3"),
+        ("127.0.0.1:5000/a/b@sha256:00", "127.0.0.1:5000", "a/b", "sha256:00"),
+        ("localhost:5000/a:t@sha256:00", "localhost:5000", "a", "sha256:00"),
+    ],
+)
+def test_a_reference_is_read_as_docker_does(reference: str, host: str, path: str, tag: str) -> None:
+    name = read_name(reference)
+    assert (name.host, name.path, name.tag) == (host, path, tag)
+    assert name.url.startswith("http://" if "5000" in host else "https://")
+
+
+def test_an_image_that_exists_is_pinned(registry: Registry) -> None:
+    digest = registry.add("team/testbed", "1.2", "arm64")
+    found = find(f"{registry.host}/team/testbed:1.2")
+    assert found == Built(f"{registry.host}/team/testbed:1.2", digest, ("arm64",))
+    assert found.pinned == f"{registry.host}/team/testbed:1.2@{digest}"
+    assert find(found.pinned).pinned == found.pinned
+
+
+def test_an_index_tells_every_architecture(registry: Registry) -> None:
+    members = [{"platform": {"architecture": name}} for name in ("amd64", "arm64", "unknown")]
+    digest = registry.put("x", "1", INDEX, {"manifests": members})
+    assert find(f"{registry.host}/x:1") == Built(f"{registry.host}/x:1", digest, ("amd64", "arm64"))
+
+
+def test_an_image_that_does_not_exist_is_named(registry: Registry) -> None:
+    registry.add("x", "1")
+    with pytest.raises(MissingError, match=rf"image {registry.host}/x:2 does not exist"):
+        find(f"{registry.host}/x:2")
+
+
+def test_a_registry_out_of_reach_is_no_reason_to_stop(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
+    with serving(Registry()) as gone:
+        pass
+    assert find(f"{gone.host}/x:1") == Built(f"{gone.host}/x:1")
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert f"registry {gone.host} cannot be asked: " in record.getMessage()
+    assert "Connection refused" in record.getMessage()
+
+
+def test_docker_login_is_honoured(registry: Registry, docker_config: Path, caplog: pytest.LogCaptureFixture) -> None:
+    registry.login = LOGIN
+    digest = registry.add("x", "1")
+    assert find(f"{registry.host}/x:1").digest is None
+    assert f"docker login {registry.host}" in caplog.text
+    login = base64.b64encode(":".join(LOGIN).encode()).decode()
+    docker_config.write_text(json.dumps({"auths": {registry.host: {"auth": login}}}))
+    assert find(f"{registry.host}/x:1").digest == digest
+    assert "/token?service=test&scope=repository%3Ax%3Apull" in "\n".join(registry.asked)
+
+
+def test_credential_helpers_are_asked(registry: Registry, docker_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.login = LOGIN
+    digest = registry.add("x", "1")
+    helper = docker_config.parent / "docker-credential-test"
+    helper.write_text(f"#!/bin/sh\ncat >/dev/null\necho '{json.dumps({'Username': 'me', 'Secret': 'secret'})}'\n")
+    helper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{helper.parent}:{os.environ['PATH']}")
+    docker_config.write_text(json.dumps({"credHelpers": {registry.host: "test"}}))
+    assert find(f"{registry.host}/x:1").digest == digest
+
+
+def recipe(registry: Registry, folder: Path, **settings: Any) -> dict[str, Any]:
+    (folder / "mine").mkdir(exist_ok=True)
+    (folder / "mine" / "Dockerfile").write_text(f"FROM {registry.host}/base:1\nCOPY a /\n")
+    (folder / "mine" / "a").write_text("a")
+    return {"build": str(folder / "mine"), "builder": "docker", "repository": f"{registry.host}/team"} | settings
+
+
+def build(registry: Registry, folder: Path, *, rebuild: bool = False, **settings: Any) -> Built:
+    config = Docker.model_validate(recipe(registry, folder, **settings))
+    return ensure_image(config, "amd64", folder / "logs" / "image-build.log", rebuild=rebuild)
+
+
+def test_an_unchanged_image_is_not_built_again(registry: Registry, tmp_path: Path, calls: Path) -> None:
+    registry.add("base", "1")
+    first = build(registry, tmp_path)
+    assert first.fresh
+    assert first.reference.startswith(f"{registry.host}/team/mine:1-")
+    assert registry.manifests["team/mine", first.digest or ""]
+    started = time.monotonic()
+    second = build(registry, tmp_path)
+    assert time.monotonic() - started < 2
+    assert (second.pinned, second.fresh) == (first.pinned, False)
+    assert len(calls.read_text().splitlines()) == 1
+    forced = build(registry, tmp_path, rebuild=True)
+    assert forced.fresh
+    assert forced.digest != first.digest
+    assert "--no-cache" in json.loads(calls.read_text().splitlines()[1])
+    log = (tmp_path / "logs" / "image-build.log").read_text()
+    assert log.startswith("+ docker buildx build ")
+    assert f"pushed {first.digest}" in log
+
+
+def test_a_new_base_under_the_same_tag_is_built_on(registry: Registry, tmp_path: Path, calls: Path) -> None:
+    registry.add("base", "1")
+    first = build(registry, tmp_path)
+    registry.add("base", "1")
+    assert build(registry, tmp_path).reference != first.reference
+
+
+def test_a_failed_build_says_why(
+    registry: Registry, tmp_path: Path, calls: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIL", "ERROR: failed to push: unexpected status: 403 Forbidden")
+    with pytest.raises(LaunchError, match=r"the build failed: permission: .*403 Forbidden; next: .*image-build\.log"):
+        build(registry, tmp_path)
+    assert "FROM x" in (tmp_path / "logs" / "image-build.log").read_text()
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_a_build_that_takes_too_long_is_ended(
+    registry: Registry, tmp_path: Path, calls: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANG", str(tmp_path / "pid"))
+    with pytest.raises(LaunchError, match=r"timeout: the build took longer than 2 s and was ended; next: raise image"):
+        build(registry, tmp_path, timeout_s=2)
+    assert is_gone(int((tmp_path / "pid").read_text()))
+
+
+def test_an_interrupted_build_is_ended(
+    registry: Registry, tmp_path: Path, calls: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = tmp_path / "pid"
+    monkeypatch.setenv("HANG", str(pid))
+
+    def interrupt() -> None:
+        while not pid.exists() or not pid.read_text():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            build(registry, tmp_path)
+    finally:
+        thread.join()
+    assert is_gone(int(pid.read_text()))
+
+
+def run(folder: Path, hardware: str, wanted: object) -> Run:
+    gpus = 0 if hardware == "cpu" else 4
+    fields = {"nodes": 2, "hardware": hardware, "gpus_per_node": gpus, "platform": {"kind": "docker"}, "image": wanted}
+    return Run("r", Cluster.model_validate({"name": "c", **fields}), load_suite("quick"), folder)
+
+
+def test_the_step_records_the_digest(registry: Registry, tmp_path: Path, calls: Path) -> None:
+    registry.add("base", "1")
+    done = image(run(tmp_path, "H100-SXM", recipe(registry, tmp_path)))
+    assert done.reference
+    assert "@sha256:" in done.reference
+    assert done.fingerprint == {"image": done.reference}
+    assert "--platform=linux/amd64" in json.loads(calls.read_text())
+    assert (tmp_path / "logs" / "image-build.log").exists()
+
+
+def test_what_cannot_run_on_the_nodes_is_not_launched(registry: Registry, tmp_path: Path, calls: Path) -> None:
+    registry.add("x", "1", "amd64")
+    with pytest.raises(MissingError, match=r"/x:1 is for amd64, the nodes \(GB200-NVL72\) are arm64"):
+        image(run(tmp_path, "GB200-NVL72", f"{registry.host}/x:1"))
+    with pytest.raises(MissingError, match=r"image mine is for amd64, the nodes \(GB200-NVL72\) are arm64"):
+        image(run(tmp_path, "GB200-NVL72", recipe(registry, tmp_path, platforms=["linux/amd64"])))
+    assert not calls.exists()
