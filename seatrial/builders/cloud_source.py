@@ -1,5 +1,6 @@
 """The build context as Cloud Build takes it: a tar archive in a bucket, where `gcloud builds submit` puts it."""
 
+import os
 import re
 import tarfile
 import tempfile
@@ -27,7 +28,8 @@ def upload(client: "Client", plan: Plan, config: CloudBuild) -> dict[str, str]:
     bucket = _bucket(client, config)
     blob = bucket.blob(f"source/{time.time():.6f}-{uuid.uuid4().hex}.tgz")
     with archive(plan) as file:
-        blob.upload_from_file(file, rewind=True, content_type="application/gzip", timeout=120)
+        size = file.seek(0, os.SEEK_END)  # told, a small archive goes up in one request
+        blob.upload_from_file(file, rewind=True, size=size, content_type="application/gzip", timeout=120)
     return {"bucket": bucket.name, "object": blob.name, "generation": str(blob.generation)}
 
 

@@ -11,6 +11,7 @@ from seatrial.yamlfile import Strict
 
 IMAGES = Path(__file__).parents[2] / "images"
 Platform = Literal["linux/amd64", "linux/arm64"]
+Machine = Literal["E2_MEDIUM", "E2_HIGHCPU_8", "E2_HIGHCPU_32", "N1_HIGHCPU_8", "N1_HIGHCPU_32"]
 
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _PATH = rf"(?:[A-Za-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*"
@@ -159,7 +160,7 @@ class CloudBuild(Recipe):
     repository: Repository
     project: str | None = Field(None, min_length=1, description="the repository's, when unset")
     region: str | None = Field(None, min_length=1, description="the repository's, when unset")
-    machine: str | None = Field(None, min_length=1, description="E2_HIGHCPU_32 unless cloudbuild.yaml says otherwise")
+    machine: Machine | None = Field(None, description="E2_HIGHCPU_32 unless cloudbuild.yaml says otherwise")
     timeout_s: int = Field(7200, ge=1, le=86_400)
     bucket: str | None = Field(None, min_length=3, description="for the source; PROJECT_cloudbuild when unset")
     substitutions: Annotated[dict[str, str], AfterValidator(_legal_substitutions)] = Field(default_factory=dict)
