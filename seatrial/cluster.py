@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 
 from seatrial.baselines.catalog import known_hardware
 from seatrial.builders.config import ImageField
+from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.yamlfile import Strict, load_yaml
 
 DEFAULT_PORT = 222
@@ -131,18 +132,6 @@ class LocalPlatform(Strict):
     """Network namespaces on this machine, each with its own real sshd."""
 
     kind: Literal["local"]
-
-
-class KubernetesPlatform(Strict):
-    """A Kubernetes cluster; `launcher` says what the nodes are submitted as."""
-
-    kind: Literal["kubernetes"]
-    context: str | None = Field(None, description="kubeconfig context; the current one when unset")
-    namespace: Name = "default"
-    launcher: Literal["job", "jobset", "pytorchjob", "trainjob", "mpijob"] = "job"
-    machine: Literal["a3-mega", "a3-ultra", "a4", "a4x", "a4x-max", "generic"] = "generic"
-    queue: Name | None = Field(None, description="Kueue LocalQueue")
-    node_selector: dict[str, str] = Field(default_factory=dict)
 
 
 class SlurmPlatform(Strict):

@@ -4,14 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from seatrial.cluster import Cluster
 from seatrial.errors import InputError
-from seatrial.run import Run
-from seatrial.testbed import Testbed
 
-_MODULES = {"local": "seatrial.platforms.local"}  # imported on first use: their SDKs are heavy
+if TYPE_CHECKING:  # a cluster file's model is made of the platforms' settings
+    from seatrial.cluster import Cluster
+    from seatrial.run import Run
+    from seatrial.testbed import Testbed
+
+# Imported on first use: their SDKs are heavy. Each has a function `platform(cluster)`.
+_MODULES = {"local": "seatrial.platforms.local", "kubernetes": "seatrial.platforms.kubernetes.platform"}
+_WITHOUT_SETTINGS = ("local",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +37,10 @@ class Leftover:
 class Platform(Protocol):
     """The contract that every platform fulfils; `tests/contract` holds each to it."""
 
-    def render(self, run: Run) -> Rendered:
+    def render(self, run: "Run") -> Rendered:
         """What `launch` would submit. Pure."""
 
-    def launch(self, run: Run) -> Testbed:
+    def launch(self, run: "Run") -> "Testbed":
         """Bring the nodes up. Returns when they answer, or raises LaunchError naming the cause."""
 
     def teardown(self, run_id: str) -> None:
@@ -49,16 +53,16 @@ class Platform(Protocol):
         """What this machine lacks for the platform, each with the next step; empty when all is there."""
 
 
-def platform_for(cluster: Cluster, file: Path | None = None) -> Platform:
+def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
     """The platform that `cluster` (read from `file`) names. Raises InputError when it is not written yet."""
     kind = cluster.platform.kind
     if kind not in _MODULES:
         where = file or f"cluster {cluster.name}"
         raise InputError(f"{where}: platform.kind: {kind} cannot be run by this version; legal: {', '.join(_MODULES)}")
-    platform: Platform = import_module(_MODULES[kind]).PLATFORM
+    platform: Platform = import_module(_MODULES[kind]).platform(cluster)
     return platform
 
 
 def platforms() -> dict[str, Platform]:
-    """Every platform that can be run, by kind."""
-    return {kind: import_module(module).PLATFORM for kind, module in _MODULES.items()}
+    """The platforms that can be run without a cluster file's settings, by kind."""
+    return {kind: import_module(_MODULES[kind]).platform() for kind in _WITHOUT_SETTINGS}

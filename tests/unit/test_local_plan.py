@@ -7,7 +7,7 @@ import pytest
 from seatrial.cluster import Cluster
 from seatrial.platforms.local import plan
 from seatrial.platforms.local.plan import Account
-from seatrial.platforms.local.state import Process, is_abandoned, make_folder, process, this_process, write_owner
+from seatrial.platforms.state import Process, is_abandoned, make_folder, process, this_process, write_owner
 
 ROOT = Account("root", 0, 0)
 USER = Account("jo", 1000, 1000)
@@ -84,7 +84,7 @@ def test_a_process_is_not_taken_for_a_later_one_with_its_id() -> None:
 
 
 def test_a_folder_is_abandoned_when_its_owner_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.platforms.local.state.root_folder", lambda: tmp_path / "state")
+    monkeypatch.setattr("seatrial.platforms.state.root_folder", lambda platform: tmp_path / "state")
     folder = make_folder("r1")
     assert not is_abandoned(folder)
     write_owner(folder, "owner", Process(this_process().pid, 1))

@@ -17,8 +17,8 @@ from seatrial.cluster import Cluster, NodeFault
 from seatrial.errors import LaunchError, MissingError
 from seatrial.keys import KeyPair, new_key_pair
 from seatrial.platforms import Leftover, Rendered
+from seatrial.platforms import state as states
 from seatrial.platforms.local import plan as planning
-from seatrial.platforms.local import state as states
 from seatrial.platforms.local.needs import missing
 from seatrial.platforms.local.plan import PREFIX, Account, Layout, LocalNode
 from seatrial.run import Run

@@ -1,4 +1,4 @@
-"""The folder of a local run, its owner, and how to tell that the owner is gone."""
+"""The folder that a run has on this machine, its owner, and how to tell that the owner is gone."""
 
 import json
 import os
@@ -45,14 +45,18 @@ def _start_ticks(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
-def root_folder() -> Path:
-    """Where runs of this user keep their state: /run/seatrial for root, else a folder in the temporary directory."""
-    return Path("/run/seatrial") if os.geteuid() == 0 else Path(tempfile.gettempdir()) / f"seatrial-{os.geteuid()}"
+def root_folder(platform: str = "") -> Path:
+    """Where runs of this user keep their state: /run/seatrial for root, else a folder in the temporary directory.
+
+    Platforms that look there for leftovers of their own have a folder of their own.
+    """
+    name = f"seatrial-{platform}" if platform else "seatrial"
+    return Path("/run") / name if os.geteuid() == 0 else Path(tempfile.gettempdir()) / f"{name}-{os.geteuid()}"
 
 
-def make_folder(run_id: str) -> Path:
+def make_folder(run_id: str, platform: str = "") -> Path:
     """A run's own folder, readable by its user alone. Raises LaunchError when somebody else owns the place."""
-    root = root_folder()
+    root = root_folder(platform)
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = root.lstat()
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077 or not stat.S_ISDIR(found.st_mode):

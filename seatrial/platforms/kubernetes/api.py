@@ -1,0 +1,232 @@
+"""The only place that talks to the API server. Objects are dicts, as in YAML; errors are told in our own words."""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from seatrial.errors import LaunchError, MissingError, SeatrialError
+from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.launchers import Kind
+from seatrial.platforms.kubernetes.plan import Object
+
+log = logging.getLogger("seatrial.kubernetes")
+
+POD, NODE, SECRET = Kind("v1", "Pod"), Kind("v1", "Node"), Kind("v1", "Secret")
+SERVICE, EVENT = Kind("v1", "Service"), Kind("v1", "Event")
+
+TIMEOUT_S = 30  # of one request
+_WATCH_S = 300  # the API server ends watches by itself; they are begun anew
+_PAUSE_S = 1.0  # before a watch that broke is begun anew
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One line of a watch; `change` is ADDED, MODIFIED, DELETED, or RESET where a watch begins (again)."""
+
+    kind: str
+    change: str
+    object: Object
+
+
+class Api:
+    """One cluster's API server, in one namespace."""
+
+    def __init__(self, settings: KubernetesPlatform) -> None:
+        self._settings = settings
+        self.namespace = settings.namespace
+
+    @cached_property
+    def client(self) -> Any:
+        """The API client of the kubeconfig's context, or of the pod that this runs in. Raises MissingError."""
+        from kubernetes import client, config
+
+        try:
+            try:
+                return config.new_client_from_config(context=self._settings.context)
+            except config.ConfigException:
+                if self._settings.context:
+                    raise
+                config.load_incluster_config()
+                return client.ApiClient()
+        except (config.ConfigException, OSError) as error:
+            wanted = f"context {self._settings.context!r}" if self._settings.context else "a current context"
+            raise MissingError(f"no cluster to talk to: {wanted} is not in the kubeconfig ({_short(error)})") from error
+
+    @cached_property
+    def _dynamic(self) -> Any:
+        from kubernetes.dynamic import DynamicClient
+
+        return DynamicClient(self.client)
+
+    def _resource(self, kind: Kind) -> Any:
+        from kubernetes.dynamic.exceptions import ResourceNotFoundError
+
+        with self._explained(f"find {kind.kind}"):
+            try:
+                return self._dynamic.resources.get(api_version=kind.api_version, kind=kind.kind)
+            except ResourceNotFoundError:
+                install = f": install {kind.needs}" if kind.needs else ""
+                raise MissingError(f"the cluster does not know {kind.kind} ({kind.api_version}){install}") from None
+
+    def create(self, thing: Object) -> Object:
+        """Submit an object; a field that the API server does not know is an error, not a night of waiting."""
+        kind = Kind(thing["apiVersion"], thing["kind"])
+        name = f"{kind.kind} {thing['metadata']['name']}"
+        resource = self._resource(kind)
+        with self._explained(f"create {name}"):
+            made = resource.create(
+                body=thing, namespace=self.namespace, query_params=[("fieldValidation", "Strict")], **_LIMIT
+            )
+            return _plain(made)
+
+    def own(self, thing: Object, parent: Object) -> None:
+        """Make `parent` the owner of `thing`, so that it goes when the parent goes."""
+        metadata = parent["metadata"]
+        owner = {"apiVersion": parent["apiVersion"], "kind": parent["kind"], "name": metadata["name"]}
+        patch = {"metadata": {"ownerReferences": [{**owner, "uid": metadata["uid"]}]}}
+        resource = self._resource(Kind(thing["apiVersion"], thing["kind"]))
+        with self._explained(f"set the owner of {thing['kind']} {thing['metadata']['name']}"):
+            resource.patch(
+                body=patch,
+                name=thing["metadata"]["name"],
+                namespace=self.namespace,
+                content_type="application/merge-patch+json",
+                **_LIMIT,
+            )
+
+    def delete_all(self, kind: Kind, selector: str) -> None:
+        """Delete what the label selector finds, and what it owns; of a kind that the cluster lacks there is nothing."""
+        with suppress(MissingError):
+            resource = self._resource(kind)
+            with self._explained(f"delete {kind.kind}"):
+                resource.delete(
+                    namespace=self.namespace,
+                    label_selector=selector,
+                    body={"propagationPolicy": "Background"},
+                    **_LIMIT,
+                )
+
+    def list(self, kind: Kind, selector: str | None = None) -> list[Object]:
+        """The objects that the label selector finds."""
+        resource = self._resource(kind)
+        with self._explained(f"list {kind.kind}"):
+            scope = {"namespace": self.namespace} if resource.namespaced else {}
+            found = resource.get(label_selector=selector, **scope, **_LIMIT)
+            return list(_plain(found)["items"])
+
+    def last_words(self, pod: str, lines: int = 5) -> str:
+        """The last lines of a pod's log, on one line; empty where there is none."""
+        from kubernetes import client
+
+        with suppress(Exception):  # only ever an addition to an error that is being told
+            core = client.CoreV1Api(self.client)
+            text = core.read_namespaced_pod_log(pod, self.namespace, tail_lines=lines, _request_timeout=10)
+            return " | ".join(line.strip() for line in text.splitlines() if line.strip())
+        return ""
+
+    @contextmanager
+    def _explained(self, doing: str) -> Iterator[None]:
+        """Turn the client's errors into ours: what was tried, why it failed, what to do."""
+        from kubernetes.client.exceptions import ApiException
+        from urllib3.exceptions import HTTPError
+
+        try:
+            yield
+        except SeatrialError:
+            raise
+        except ApiException as error:
+            raise self._refused(doing, error) from error
+        except (HTTPError, OSError) as error:
+            host = self.client.configuration.host
+            raise LaunchError(f"cannot {doing}: the API server {host} does not answer: {_short(error)}") from error
+
+    def _refused(self, doing: str, error: Any) -> SeatrialError:
+        message = _message(error)
+        match error.status:
+            case 401:
+                return MissingError(f"cannot {doing}: the API server does not know us: log in again ({message})")
+            case 403:
+                return MissingError(f"may not {doing} in namespace {self.namespace}: {message}")
+            case 404 if "namespaces" in message:
+                return MissingError(f"cannot {doing}: {message}: kubectl create namespace {self.namespace}")
+            case _:
+                return LaunchError(f"cannot {doing}: {message}")
+
+
+_LIMIT = {"_request_timeout": TIMEOUT_S}
+
+
+def _plain(instance: Any) -> Object:
+    plain: Object = instance.to_dict()
+    return plain
+
+
+def _message(error: Any) -> str:
+    """What the API server said, else the status."""
+    import json
+
+    with suppress(ValueError, TypeError, AttributeError):
+        return _short(json.loads(error.body)["message"])
+    return f"{error.status} {error.reason}"
+
+
+def _short(error: object) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) < 400 else f"{text[:400]}..."
+
+
+class Watches:
+    """Several watches into one queue. Use as a context; watches that break are begun anew until the end."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._changes: queue.SimpleQueue[Change] = queue.SimpleQueue()
+        self._watchers: list[Any] = []
+        self._over = threading.Event()
+
+    def __enter__(self) -> "Watches":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._over.set()
+        for watcher in self._watchers:
+            watcher.stop()
+
+    def add(self, kind: Kind, **selectors: str) -> None:
+        """Watch the objects of a kind that `label_selector` or `field_selector` finds."""
+        resource = self._api._resource(kind)
+        threading.Thread(target=self._follow, args=(kind.kind, resource, selectors), daemon=True).start()
+
+    def next(self, timeout_s: float) -> Change | None:
+        """The next change; None when there is none in time."""
+        try:
+            return self._changes.get(timeout=max(timeout_s, 0.001))
+        except queue.Empty:
+            return None
+
+    def _follow(self, kind: str, resource: Any, selectors: dict[str, str]) -> None:
+        from kubernetes.watch import Watch
+
+        while not self._over.is_set():
+            watcher = Watch()
+            self._watchers.append(watcher)
+            try:
+                self._changes.put(Change(kind, "RESET", {}))
+                for event in resource.watch(
+                    namespace=self._api.namespace, timeout=_WATCH_S, watcher=watcher, **selectors
+                ):
+                    self._changes.put(Change(kind, event["type"], event["raw_object"]))
+                    if self._over.is_set():
+                        return
+            except Exception as error:  # the API server restarts, a proxy cuts silent connections
+                if not self._over.is_set():
+                    log.debug("the watch of %s broke: %s", kind, _short(error))
+                    time.sleep(_PAUSE_S)
+            finally:
+                self._watchers.remove(watcher)

@@ -1,0 +1,97 @@
+"""What a cluster file says about a Kubernetes cluster."""
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from seatrial.yamlfile import Strict
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+
+
+def _dns_label(value: str) -> str:
+    if not _DNS_LABEL.fullmatch(value):
+        raise ValueError(f"{value!r} is no Kubernetes name: 1 to 63 of a-z, 0-9 and '-', no '-' at the ends")
+    return value
+
+
+def _label_key(value: str) -> str:
+    if not _LABEL_KEY.fullmatch(value):
+        raise ValueError(f"{value!r} is no label key, such as cloud.google.com/gce-topology-block")
+    return value
+
+
+DnsLabel = Annotated[str, AfterValidator(_dns_label)]
+LabelKey = Annotated[str, AfterValidator(_label_key)]
+Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
+
+
+class Toleration(Strict):
+    """As in a pod's spec."""
+
+    key: str | None = None
+    operator: Literal["Exists", "Equal"] = "Exists"
+    value: str | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+
+
+class SecretVariable(Strict):
+    """An environment variable of every node whose value stays in a Secret of the namespace, such as HF_TOKEN."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+    secret: str
+    key: str
+
+
+class Topology(Strict):
+    """Kueue's topology aware scheduling: how close the nodes must be, by the label of a topology level."""
+
+    required: LabelKey | None = Field(None, description="all nodes in one domain of this level, or none")
+    preferred: LabelKey | None = Field(None, description="as close as this level where that is possible")
+    unconstrained: bool = Field(False, description="anywhere, but on whole nodes that are free")
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if sum(map(bool, (self.required, self.preferred, self.unconstrained))) != 1:
+            raise ValueError("topology: needs exactly one of required, preferred, unconstrained")
+        return self
+
+
+class KubernetesPlatform(Strict):
+    """A Kubernetes cluster; `launcher` says what the nodes are submitted as."""
+
+    kind: Literal["kubernetes"]
+    context: str | None = Field(None, description="kubeconfig context; the current one when unset")
+    namespace: DnsLabel = "default"
+    launcher: Literal["job", "jobset", "pytorchjob", "trainjob", "mpijob"] = "job"
+    machine: Literal["a3-mega", "a3-ultra", "a4", "a4x", "a4x-max", "generic"] = "generic"
+    queue: DnsLabel | None = Field(None, description="Kueue LocalQueue")
+    topology: Topology | None = Field(None, description="for Kueue; needs queue")
+    priority_class: str | None = None
+    node_selector: dict[LabelKey, str] = Field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    target_nodes: tuple[str, ...] = Field((), description="kubernetes.io/hostname of the only nodes to use")
+    avoid_nodes: tuple[str, ...] = Field((), description="kubernetes.io/hostname of nodes to leave alone")
+    image_pull_secrets: tuple[str, ...] = ()
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
+    service_account: str | None = None
+    host_network: bool = False
+    shared_memory: Annotated[str, Field(pattern=r"^[1-9]\d*[KMGT]i$")] | None = Field(
+        None, description="size of /dev/shm; the machine's own when unset"
+    )
+    secret_env: tuple[SecretVariable, ...] = ()
+    queue_timeout_s: Seconds = Field(3600, description="from submission until every pod has its node")
+    start_timeout_s: Seconds = Field(900, description="from then until every node answers")
+    deadline_s: Seconds = Field(
+        4 * 3600, description="Kubernetes itself ends the nodes after so long, whatever happens"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.topology and not self.queue:
+            raise ValueError("topology: is Kueue's, so it needs queue")
+        if both := sorted(set(self.target_nodes) & set(self.avoid_nodes)):
+            raise ValueError(f"avoid_nodes: {both[0]} is among target_nodes too")
+        return self

@@ -1,0 +1,47 @@
+"""What the nodes are submitted as. A launcher is one small module: what it submits, and what its status says."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol
+
+from seatrial.platforms.kubernetes.plan import Object, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object, as the API server knows it; `needs` is what has to be installed for it, if anything."""
+
+    api_version: str
+    kind: str
+    needs: str | None = None
+
+
+class Launcher(Protocol):
+    """The contract of every launcher."""
+
+    kind: Kind
+
+    def objects(self, plan: Plan) -> list[Object]:
+        """What it submits; the last makes the pods and owns everything else. Pure."""
+
+
+_NAMES = ("job", "jobset", "pytorchjob", "trainjob", "mpijob")
+
+
+def launcher_for(name: str) -> Launcher:
+    """The launcher of that name."""
+    launcher: Launcher = import_module(f"{__name__}.{name}").LAUNCHER
+    return launcher
+
+
+def launchers() -> list[Launcher]:
+    """Every launcher there is: what a run's objects may be."""
+    return [launcher_for(name) for name in _NAMES]
+
+
+def failed(parent: Object) -> str | None:
+    """What the condition Failed of an object says, as every launcher's has it; None while it does not hold."""
+    for condition in parent.get("status", {}).get("conditions", ()):
+        if condition["type"] == "Failed" and condition["status"] == "True":
+            return f"the {parent['kind']} failed ({condition.get('reason')}): {condition.get('message')}"
+    return None

@@ -1,0 +1,36 @@
+"""A plain Indexed Job: every Kubernetes has it, nothing has to be installed."""
+
+from seatrial.platforms.kubernetes.launchers import Kind
+from seatrial.platforms.kubernetes.plan import Object, Plan
+from seatrial.platforms.kubernetes.pod import node_template
+
+
+class Job:
+    """`batch/v1` Job with one index per node; Kueue knows it as it is."""
+
+    kind = Kind("batch/v1", "Job")
+
+    def objects(self, plan: Plan) -> list[Object]:
+        parent = {
+            "apiVersion": self.kind.api_version,
+            "kind": self.kind.kind,
+            "metadata": plan.parent_metadata(),
+            "spec": {**job_spec(plan), **({"suspend": True} if plan.settings.queue else {})},
+        }
+        return [parent]
+
+
+def job_spec(plan: Plan, container: str = "node") -> Object:
+    """The spec of a Job of all nodes. A pod that dies is a finding, so nothing is started in its place."""
+    return {
+        "completionMode": "Indexed",
+        "completions": plan.nodes,
+        "parallelism": plan.nodes,
+        "backoffLimit": 0,
+        "activeDeadlineSeconds": int(plan.settings.deadline_s),
+        "ttlSecondsAfterFinished": 600,
+        "template": node_template(plan, container),
+    }
+
+
+LAUNCHER = Job()

@@ -1,0 +1,43 @@
+"""A JobSet (jobset.x-k8s.io): what the GKE recipes use, and what Kueue places by topology.
+
+Its webhook would set several defaults; they are all set here, so that a cluster whose webhook is down does the same.
+"""
+
+from seatrial.platforms.kubernetes.launchers import Kind
+from seatrial.platforms.kubernetes.launchers.job import job_spec
+from seatrial.platforms.kubernetes.plan import Object, Plan
+
+_REPLICATED_JOB = "node"
+
+
+class JobSet:
+    """One replicated Job of all nodes."""
+
+    kind = Kind("jobset.x-k8s.io/v1alpha2", "JobSet", needs="JobSet (github.com/kubernetes-sigs/jobset)")
+
+    def objects(self, plan: Plan) -> list[Object]:
+        job = job_spec(plan)
+        job.pop("ttlSecondsAfterFinished")  # the JobSet's own covers its Jobs
+        parent = {
+            "apiVersion": self.kind.api_version,
+            "kind": self.kind.kind,
+            "metadata": plan.parent_metadata(),
+            "spec": {
+                "suspend": bool(plan.settings.queue),
+                "network": {"enableDNSHostnames": True, "subdomain": plan.name, "publishNotReadyAddresses": True},
+                "successPolicy": {"operator": "All"},
+                "failurePolicy": {"maxRestarts": 0},
+                "ttlSecondsAfterFinished": 600,
+                "replicatedJobs": [
+                    {"name": _REPLICATED_JOB, "replicas": 1, "template": {"metadata": _labels(plan), "spec": job}}
+                ],
+            },
+        }
+        return [parent]
+
+
+def _labels(plan: Plan) -> Object:
+    return {"labels": plan.labels}
+
+
+LAUNCHER = JobSet()

@@ -1,0 +1,20 @@
+"""What Kubeflow's older operators, PyTorchJob and MPIJob, have in common."""
+
+from seatrial.platforms.kubernetes.plan import Object, Plan
+
+
+def run_policy(plan: Plan) -> Object:
+    """Nothing is tried again; the operator ends and removes what nobody tends."""
+    return {
+        "cleanPodPolicy": "All",
+        "backoffLimit": 0,
+        "activeDeadlineSeconds": int(plan.settings.deadline_s),
+        "ttlSecondsAfterFinished": 600,
+        "suspend": bool(plan.settings.queue),
+    }
+
+
+def replicas(count: int, template: Object) -> Object:
+    """One entry of the replica specs; the operator sets the pods' restart policy from the entry's."""
+    spec = {key: value for key, value in template["spec"].items() if key != "restartPolicy"}
+    return {"replicas": count, "restartPolicy": "Never", "template": {**template, "spec": spec}}

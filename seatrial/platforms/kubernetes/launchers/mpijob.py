@@ -1,0 +1,57 @@
+"""An MPIJob (kubeflow.org/v2beta1) of the Kubeflow MPI operator. Its workers are the nodes.
+
+The operator wants a launcher pod as well; it only waits there, because commands come from outside, over SSH.
+"""
+
+from seatrial.platforms.kubernetes.launchers import Kind
+from seatrial.platforms.kubernetes.launchers.kubeflow import replicas, run_policy
+from seatrial.platforms.kubernetes.plan import Object, Plan
+from seatrial.platforms.kubernetes.pod import ROLE, node_template
+
+# The operator gives workers without a command its own sshd, and mounts its own keys over ~/.ssh; both are ours to make.
+_ENTRY_POINT = ["/usr/bin/tini", "-s", "--", "seatrial-node"]
+_OPERATORS_KEYS = "/etc/mpi-operator-ssh"
+
+
+class MPIJob:
+    """One launcher pod that waits, and a worker per node."""
+
+    kind = Kind("kubeflow.org/v2beta1", "MPIJob", needs="the Kubeflow MPI operator")
+
+    def objects(self, plan: Plan) -> list[Object]:
+        workers = node_template(plan)
+        workers["spec"]["containers"][0]["command"] = _ENTRY_POINT
+        parent = {
+            "apiVersion": self.kind.api_version,
+            "kind": self.kind.kind,
+            "metadata": plan.parent_metadata(),
+            "spec": {
+                "slotsPerWorker": plan.run.cluster.slots,
+                "sshAuthMountPath": _OPERATORS_KEYS,
+                "runPolicy": run_policy(plan),
+                "mpiReplicaSpecs": {
+                    "Launcher": replicas(1, _waiting_pod(plan)),
+                    "Worker": replicas(plan.nodes, workers),
+                },
+            },
+        }
+        return [parent]
+
+
+def _waiting_pod(plan: Plan) -> Object:
+    node = node_template(plan)
+    spec, container = node["spec"], node["spec"]["containers"][0]
+    waits = {
+        "name": "launcher",
+        "image": container["image"],
+        "command": ["sleep", str(int(plan.settings.deadline_s))],
+        **({"imagePullPolicy": container["imagePullPolicy"]} if "imagePullPolicy" in container else {}),
+    }
+    kept = ("imagePullSecrets", "tolerations", "nodeSelector", "serviceAccountName", "terminationGracePeriodSeconds")
+    return {
+        "metadata": {"labels": {**plan.labels, ROLE: "launcher"}},
+        "spec": {**{key: spec[key] for key in kept if key in spec}, "containers": [waits]},
+    }
+
+
+LAUNCHER = MPIJob()

@@ -1,0 +1,194 @@
+"""What pods need on each family of machines. Facts with their sources; pure.
+
+Sources: AI-Hypercomputer/gpu-recipes (src/helm-charts/{a3mega,a3ultra,a4}/jobset, training/a4x), GoogleCloudPlatform/
+cluster-toolkit (examples/gke-{a3-ultragpu,a4,a4x,a4x-max-bm}/nccl-jobset-example.yaml) and
+GoogleCloudPlatform/container-engine-accelerators (gpudirect-rdma, gpudirect-tcpxo).
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from seatrial.errors import InputError
+from seatrial.platforms.kubernetes.config import KubernetesPlatform
+
+if TYPE_CHECKING:
+    from seatrial.cluster import Cluster
+
+GIB = "/usr/local/gib"
+GIB_INSTALLER = "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-diagnostic:v1.0.6"
+GIB_INSTALLER_ARM64 = "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-diagnostic-arm64:v1.0.6"
+TCPXO_DAEMON = "us-docker.pkg.dev/gce-ai-infra/gpudirect-tcpxo/tcpgpudmarxd-dev:v1.0.19"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a pod gets on such a machine besides what every pod gets.
+
+    `networks` are (interface, network) pairs for GKE's multi-networking; `source` is a script in the pod that sets
+    NCCL's environment; `gpus` per node, 0 where the cluster file says. `compute_domain`: NVLink spans nodes, by
+    NVIDIA's ComputeDomain; `rdma_claims`: RDMA interfaces come by claims instead of annotations.
+    """
+
+    gpus: int = 0
+    arch: str = "amd64"
+    accelerator: str | None = None
+    networks: tuple[tuple[str, str], ...] = ()
+    shared_memory: str = "64Gi"
+    source: str | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    volumes: tuple[dict[str, Any], ...] = ()
+    mounts: tuple[dict[str, Any], ...] = ()
+    init_containers: tuple[dict[str, Any], ...] = ()
+    compute_domain: bool = False
+    rdma_claims: int = 0
+    host_ipc: bool = False
+
+    @property
+    def node_selector(self) -> dict[str, str]:
+        return {"cloud.google.com/gke-accelerator": self.accelerator} if self.accelerator else {}
+
+    @property
+    def network_annotations(self) -> dict[str, str]:
+        """GKE's: which networks the pod's interfaces are on."""
+        if not self.networks:
+            return {}
+        interfaces = [{"interfaceName": name, "network": network} for name, network in self.networks]
+        return {
+            "networking.gke.io/default-interface": "eth0",
+            "networking.gke.io/interfaces": json.dumps(interfaces),
+        }
+
+
+def machine(name: str) -> Machine:
+    """The profile of a machine family; `generic` is any node that offers nvidia.com/gpu."""
+    return _MACHINES[name]
+
+
+def check(cluster: "Cluster", settings: KubernetesPlatform) -> None:
+    """Raises InputError where the cluster file asks for what such a machine is not."""
+    profile = machine(settings.machine)
+    if profile.gpus and cluster.nodes > 1 and cluster.gpus != profile.gpus:
+        raise InputError(
+            f"cluster {cluster.name}: gpus_per_node: machine {settings.machine} has {profile.gpus} a node, and more than"
+            f" one node is used whole, is {cluster.gpus}"
+        )
+    if profile.gpus and cluster.gpus > profile.gpus:
+        raise InputError(
+            f"cluster {cluster.name}: gpus_per_node: machine {settings.machine} has {profile.gpus}, is {cluster.gpus}"
+        )
+
+
+def _rdma(count: int, first: int = 2) -> tuple[tuple[str, str], ...]:
+    return tuple((f"eth{first + i}", f"rdma-{i}") for i in range(count))
+
+
+def _gib_installer(image: str) -> dict[str, Any]:
+    """Copies Google's gIB plugin from its image to a folder that the node's container shares."""
+    script = f"/scripts/container_entry.sh install --install-nccl && cp -R /var/lib/gib/. {GIB}/"
+    mounts = [{"name": "gib", "mountPath": GIB}]
+    return {"name": "nccl-plugin-installer", "image": image, "command": ["sh", "-c", script], "volumeMounts": mounts}
+
+
+def _gib(tuner: str, image: str = GIB_INSTALLER) -> dict[str, Any]:
+    return {
+        "source": f"{GIB}/scripts/set_nccl_env.sh",
+        "env": {
+            "NCCL_NET": "gIB",
+            "NCCL_SOCKET_IFNAME": "eth0,eth1",
+            "NCCL_TUNER_CONFIG_PATH": f"{GIB}/configs/{tuner}",
+            "LD_LIBRARY_PATH": f"{GIB}/lib64:/usr/local/nvidia/lib64",
+        },
+        "volumes": ({"name": "gib", "emptyDir": {}},),
+        "mounts": ({"name": "gib", "mountPath": GIB},),
+        "init_containers": (_gib_installer(image),),
+    }
+
+
+_GOOGLE_RDMA = (("eth0", "default"), ("eth1", "gvnic-1"), *_rdma(8))
+
+_TCPXO_DEVICES = [
+    *(f"/dev/nvidia{i}" for i in range(8)),
+    "/dev/nvidiactl",
+    "/dev/nvidia-uvm",
+    "/dev/dmabuf_import_helper",
+]
+
+_TCPXO_SIDECAR = {  # a native sidecar: it lives as long as the pod, and holds no Job open
+    "name": "tcpxo-daemon",
+    "image": TCPXO_DAEMON,
+    "restartPolicy": "Always",
+    "command": ["/bin/sh", "-c"],
+    "args": [
+        "set -e; chmod 755 /fts/entrypoint_rxdm_container.sh;"
+        " /fts/entrypoint_rxdm_container.sh --num_hops=2 --num_nics=8 --uid= --alsologtostderr"
+    ],
+    "securityContext": {"capabilities": {"add": ["NET_ADMIN", "NET_BIND_SERVICE"]}},
+    "env": [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}],
+    "volumeMounts": [
+        {"name": "nvidia", "mountPath": "/usr/local/nvidia"},
+        {"name": "sys", "mountPath": "/hostsysfs"},
+        {"name": "proc-sys", "mountPath": "/hostprocsysfs"},
+    ],
+}
+
+_MACHINES = {
+    "generic": Machine(),
+    "a3-mega": Machine(
+        gpus=8,
+        accelerator="nvidia-h100-mega-80gb",
+        networks=(("eth0", "default"), *((f"eth{i}", f"vpc{i}") for i in range(1, 9))),
+        shared_memory="250Gi",
+        source="/usr/local/nvidia/lib64/nccl-env-profile.sh",
+        env={
+            "LD_LIBRARY_PATH": "/usr/local/nvidia/lib64",
+            "NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY": "/dev/aperture_devices",
+        },
+        annotations={"devices.gke.io/container.tcpxo-daemon": "".join(f"- path: {path}\n" for path in _TCPXO_DEVICES)},
+        volumes=(
+            {"name": "nvidia", "hostPath": {"path": "/home/kubernetes/bin/nvidia"}},
+            {"name": "sys", "hostPath": {"path": "/sys"}},
+            {"name": "proc-sys", "hostPath": {"path": "/proc/sys"}},
+            {"name": "aperture-devices", "hostPath": {"path": "/dev/aperture_devices"}},
+        ),
+        mounts=(
+            {"name": "nvidia", "mountPath": "/usr/local/nvidia"},
+            {"name": "aperture-devices", "mountPath": "/dev/aperture_devices"},
+        ),
+        init_containers=(_TCPXO_SIDECAR,),
+    ),
+    "a3-ultra": Machine(
+        gpus=8,
+        accelerator="nvidia-h200-141gb",
+        networks=_GOOGLE_RDMA,
+        shared_memory="500Gi",
+        **_gib("tuner_config_a3u.txtpb"),
+    ),
+    "a4": Machine(
+        gpus=8,
+        accelerator="nvidia-b200",
+        networks=_GOOGLE_RDMA,
+        shared_memory="250Gi",
+        **_gib("tuner_config_a4.txtpb"),
+    ),
+    "a4x": Machine(
+        gpus=4,
+        arch="arm64",
+        accelerator="nvidia-gb200",
+        networks=(("eth0", "default"), ("eth1", "gvnic-1"), *_rdma(4)),
+        shared_memory="250Gi",
+        compute_domain=True,
+        **_gib("tuner_config_a3u.txtpb", GIB_INSTALLER_ARM64),
+    ),
+    "a4x-max": Machine(
+        gpus=4,
+        arch="arm64",
+        accelerator="nvidia-gb300",
+        shared_memory="250Gi",
+        compute_domain=True,
+        rdma_claims=8,
+        host_ipc=True,
+        **_gib("tuner_config_a3u.txtpb", GIB_INSTALLER_ARM64),
+    ),
+}

@@ -1,0 +1,80 @@
+"""Everything a run submits, in the order it is submitted. Pure: the keys come from outside."""
+
+import base64
+
+from seatrial.keys import KeyPair
+from seatrial.platforms.kubernetes.launchers import launcher_for
+from seatrial.platforms.kubernetes.machines import machine
+from seatrial.platforms.kubernetes.plan import RUN_ID, Object, Plan
+from seatrial.platforms.kubernetes.pod import CHANNEL, NODE, RDMA, ROLE
+
+
+def objects(plan: Plan, keys: dict[str, str]) -> list[Object]:
+    """Secret, Service, claims and what the launcher submits; the last one owns the others. `keys` by file name."""
+    return [secret(plan, keys), service(plan), *claims(plan), *launcher_for(plan.settings.launcher).objects(plan)]
+
+
+def claims(plan: Plan) -> list[Object]:
+    """What the machine family's pods claim of the nodes: a domain of NVLinks between them, their RDMA interfaces."""
+    profile = machine(plan.settings.machine)
+    made: list[Object] = []
+    if profile.compute_domain:
+        channel = {"resourceClaimTemplate": {"name": f"{plan.name}-{CHANNEL}"}}
+        made.append(
+            {
+                "apiVersion": "resource.nvidia.com/v1beta1",
+                "kind": "ComputeDomain",
+                "metadata": plan.metadata(),
+                "spec": {"numNodes": plan.nodes, "channel": channel},
+            }
+        )
+    if profile.rdma_claims:
+        exactly = {
+            "deviceClassName": "mrdma.google.com",
+            "allocationMode": "ExactCount",
+            "count": profile.rdma_claims,
+        }
+        made.append(
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaimTemplate",
+                "metadata": plan.metadata(name=f"{plan.name}-{RDMA}"),
+                "spec": {"spec": {"devices": {"requests": [{"name": RDMA, "exactly": exactly}]}}},
+            }
+        )
+    return made
+
+
+def key_files(run_key: KeyPair, host_key: KeyPair) -> dict[str, str]:
+    """The files that the image's entry point wants.
+
+    All nodes of a run answer with the same host key: their addresses are not known when the Secret is made, and whoever
+    has one node's Secret has every node's.
+    """
+    return {
+        "authorized_keys": f"{run_key.public}\n",
+        "id_ed25519": run_key.private,
+        "ssh_host_ed25519_key": host_key.private,
+        "known_hosts": f"* {host_key.public}\n",
+    }
+
+
+def secret(plan: Plan, keys: dict[str, str]) -> Object:
+    """The run's own keys."""
+    data = {name: base64.b64encode(text.encode()).decode() for name, text in keys.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": plan.metadata(), "type": "Opaque", "data": data}
+
+
+def service(plan: Plan) -> Object:
+    """Headless: it gives every pod a name, also before it is ready."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": plan.metadata(),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {RUN_ID: plan.run.run_id, ROLE: NODE},
+            "ports": [{"name": "ssh", "port": plan.run.cluster.ssh_port}],
+        },
+    }

@@ -1,0 +1,229 @@
+"""The Kubernetes platform: launch, teardown and leftovers of testbeds made of pods."""
+
+import logging
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from seatrial.errors import LaunchError, MissingError, SeatrialError
+from seatrial.keys import new_key_pair
+from seatrial.platforms import Leftover, Rendered
+from seatrial.platforms import state as states
+from seatrial.platforms.kubernetes import waiting
+from seatrial.platforms.kubernetes.api import EVENT, NODE, POD, SECRET, SERVICE, Api, Change, Watches
+from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.forward import dial_pod
+from seatrial.platforms.kubernetes.launchers import failed, launcher_for, launchers
+from seatrial.platforms.kubernetes.machines import check
+from seatrial.platforms.kubernetes.objects import key_files, objects
+from seatrial.platforms.kubernetes.plan import OWNER, RUN_ID, Object, Plan, plan, selector
+from seatrial.platforms.kubernetes.pod import NODE as NODE_ROLE
+from seatrial.platforms.kubernetes.pod import ROLE
+from seatrial.platforms.kubernetes.topology import place
+from seatrial.run import Run
+from seatrial.testbed import Node, Testbed
+
+if TYPE_CHECKING:
+    from seatrial.cluster import Cluster
+
+log = logging.getLogger("seatrial.launch")
+
+_FOLDER = "kubernetes"
+_WORKDIR = "/tmp/seatrial"  # on the nodes
+_GONE_S = 25.0  # for the pods to end at teardown; the entry point leaves at once on TERM
+_INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+class Kubernetes:
+    """Nodes as pods of one cluster, in one namespace."""
+
+    def __init__(self, settings: KubernetesPlatform) -> None:
+        self._settings = settings
+        self._api = Api(settings)
+
+    def render(self, run: Run) -> Rendered:
+        made = {"<file>": "<made for each run>"}
+        submitted = objects(plan(run, owner="<host of the run>"), made)
+        return Rendered({f"{thing['kind'].lower()}.yaml": _yaml(thing) for thing in submitted})
+
+    def launch(self, run: Run) -> Testbed:
+        if not run.cluster.image:
+            raise MissingError("image: is required on Kubernetes; the nodes run its sshd, Open MPI and torch")
+        folder = states.make_folder(run.run_id, _FOLDER)
+        run_key, host_key = new_key_pair(), new_key_pair()
+        key_file = folder / "id_ed25519"
+        key_file.touch(mode=0o600)
+        key_file.write_text(run_key.private)
+        planned = plan(run, owner=socket.gethostname())
+        *owned, parent = objects(planned, key_files(run_key, host_key))
+        for thing in owned:
+            self._api.create(thing)
+        made = self._api.create(parent)
+        for thing in owned:
+            self._api.own(thing, {**made, "apiVersion": parent["apiVersion"], "kind": parent["kind"]})
+        pods = self._wait(planned)
+        return self._testbed(planned, pods, host_key.public, key_file)
+
+    def _wait(self, planned: Plan) -> list[Object]:
+        """The pods, once every sshd answers. Raises LaunchError naming what they wait for when time is up."""
+        launcher = launcher_for(self._settings.launcher)
+        seen, said = waiting.Seen(), ""
+        begun = placed_at = time.monotonic()
+        with Watches(self._api) as watches:
+            watches.add(POD, label_selector=f"{selector(planned.run.run_id)},{ROLE}={NODE_ROLE}")
+            watches.add(launcher.kind, field_selector=f"metadata.name={planned.name}")
+            watches.add(EVENT, field_selector=f"involvedObject.name={planned.name}")
+            while True:
+                if change := watches.next(1.0):
+                    _take(seen, change)
+                pods = list(seen.pods.values())
+                if len(waiting.ready(pods)) >= planned.nodes:
+                    return pods
+                self._give_up_if_hopeless(seen, failed(seen.parent) if seen.parent else None)
+                story = waiting.story(pods, planned.nodes, seen.parent)
+                if story != said:
+                    said = story
+                    log.info("%s", story)
+                if len(waiting.placed(pods)) < planned.nodes:
+                    placed_at = time.monotonic()
+                    self._check_time(begun, self._settings.queue_timeout_s, "queue_timeout_s", story)
+                else:
+                    self._check_time(placed_at, self._settings.start_timeout_s, "start_timeout_s", story)
+
+    def _give_up_if_hopeless(self, seen: waiting.Seen, parents: str | None) -> None:
+        found = waiting.problem(seen.pods.values())
+        if found:
+            pod = found.split(":")[0].removeprefix("pod ").split(" on ")[0]
+            words = self._api.last_words(pod)
+            raise LaunchError(f"{found}{f'; its last words: {words}' if words else ''}")
+        if parents or (seen.complaint and not seen.pods):
+            raise LaunchError(str(parents or seen.complaint))
+
+    def _check_time(self, since: float, limit_s: float, setting: str, story: str) -> None:
+        if time.monotonic() - since > limit_s:
+            raise LaunchError(f"not up within {limit_s:g} s ({setting}): {story}")
+
+    def _testbed(self, planned: Plan, pods: Sequence[Object], host_key: str, key_file: Path) -> Testbed:
+        cluster, places = planned.run.cluster, self._places()
+        ordered = sorted(pods, key=lambda pod: (place(places.get(pod["spec"]["nodeName"], {})), _index(pod)))
+        names = _names(ordered)
+        nodes = tuple(
+            Node(name, pod["status"]["podIP"], cluster.ssh_port, cluster.slots, host_key, cluster.gpus)
+            for name, pod in zip(names, ordered, strict=True)
+        )
+        pod_of = {name: pod["metadata"]["name"] for name, pod in zip(names, ordered, strict=True)}
+
+        def dial(node: Node, timeout_s: float) -> socket.socket:
+            return dial_pod(self._api, pod_of[node.name], node.port, timeout_s)
+
+        interface = cluster.mpi.interface or (None if self._settings.host_network else "eth0")
+        return Testbed(
+            run_id=planned.run.run_id,
+            nodes=nodes,
+            user="root",
+            key_file=key_file,
+            dial=dial,
+            workdir=f"{_WORKDIR}/{planned.run.run_id}",
+            mpirun=cluster.mpi.mpirun,
+            mpirun_args=cluster.mpi.args,
+            network=interface,
+            env=tuple(cluster.env.items()),
+        )
+
+    def _places(self) -> dict[str, Mapping[str, str]]:
+        """The labels of every node; without the right to look, hosts stay in the order of the pods."""
+        try:
+            return {node["metadata"]["name"]: node["metadata"].get("labels", {}) for node in self._api.list(NODE)}
+        except SeatrialError as error:
+            log.warning("the hostfile is not in topology order: %s", error)
+            return {}
+
+    def teardown(self, run_id: str) -> None:
+        for kind in (*(launcher.kind for launcher in launchers()), POD, SERVICE, SECRET):
+            self._api.delete_all(kind, selector(run_id))
+        states.remove_folder(states.root_folder(_FOLDER) / run_id)
+        deadline = time.monotonic() + _GONE_S
+        with Watches(self._api) as watches:
+            watches.add(POD, label_selector=selector(run_id))
+            left = {pod["metadata"]["name"] for pod in self._api.list(POD, selector(run_id))}
+            while left and time.monotonic() < deadline:
+                change = watches.next(0.5)
+                if change and change.change == "DELETED":
+                    left.discard(change.object["metadata"]["name"])
+        if left:
+            log.warning("%d pods of %s are still ending: %s", len(left), run_id, ", ".join(sorted(left)[:4]))
+
+    def leftovers(self) -> list[Leftover]:
+        found: dict[str, Object] = {}
+        for kind in (*(launcher.kind for launcher in launchers()), SECRET):
+            try:
+                for thing in self._api.list(kind, selector()):
+                    found.setdefault(thing["metadata"]["labels"][RUN_ID], thing)
+            except MissingError:
+                continue
+        return [
+            Leftover(run_id, _age_s(thing), f"objects in namespace {self._settings.namespace}")
+            for run_id, thing in found.items()
+            if self._is_abandoned(run_id, thing)
+        ]
+
+    def _is_abandoned(self, run_id: str, thing: Object) -> bool:
+        """Whether nobody tends it: its process is gone from this host, or it is past any host's deadline."""
+        if thing["metadata"].get("annotations", {}).get(OWNER) == socket.gethostname():
+            folder = states.root_folder(_FOLDER) / run_id
+            return not folder.exists() or states.is_abandoned(folder)
+        return _age_s(thing) > self._settings.queue_timeout_s + self._settings.deadline_s
+
+    def missing(self) -> list[str]:
+        try:
+            self._api.list(POD, selector("nobody"))
+        except SeatrialError as error:
+            return [str(error)]
+        return []
+
+
+def platform(cluster: "Cluster") -> Kubernetes:
+    """The platform that the cluster file describes. Raises InputError where its parts do not fit together."""
+    assert isinstance(cluster.platform, KubernetesPlatform)
+    check(cluster, cluster.platform)
+    return Kubernetes(cluster.platform)
+
+
+def _take(seen: waiting.Seen, change: Change) -> None:
+    match change.kind, change.change:
+        case "Pod", "RESET":
+            seen.clear_pods()
+        case "Pod", _:
+            seen.take_pod(change.change, change.object)
+        case "Event", "ADDED" | "MODIFIED":
+            seen.take_event(change.object)
+        case _, "ADDED" | "MODIFIED" | "DELETED":
+            seen.take_parent(change.change, change.object)
+
+
+def _names(pods: Sequence[Object]) -> list[str]:
+    """Nodes are called as Kubernetes calls them, because that is whom one cordons; pods that share one, as the pod."""
+    hosts = [pod["spec"]["nodeName"] for pod in pods]
+    shared = len(set(hosts)) < len(hosts)
+    return [pod["metadata"]["name"] for pod in pods] if shared else hosts
+
+
+def _index(pod: Object) -> tuple[bool, int]:
+    """A Job's index, or a Kubeflow replica's: the master, then the workers."""
+    labels = pod["metadata"].get("labels", {})
+    worker = labels.get("training.kubeflow.org/replica-type") == "worker"
+    return worker, int(labels.get(_INDEX) or labels.get("training.kubeflow.org/replica-index") or 0)
+
+
+def _age_s(thing: Object) -> float:
+    made = datetime.fromisoformat(thing["metadata"]["creationTimestamp"])
+    return (datetime.now(UTC) - made).total_seconds()
+
+
+def _yaml(thing: Object) -> str:
+    return yaml.safe_dump(thing, sort_keys=False, width=120)

@@ -1,0 +1,177 @@
+"""The pod that is one node: the image's own entry point, the run's keys, GPUs, what the machine needs. Pure."""
+
+from typing import Any
+
+from seatrial.platforms.kubernetes.config import KubernetesPlatform, SecretVariable, Toleration
+from seatrial.platforms.kubernetes.machines import Machine, machine
+from seatrial.platforms.kubernetes.plan import RUN_ID, Object, Plan
+
+KEYS = "/etc/seatrial"  # where the image's entry point looks for the run's keys
+ROLE = "seatrial/role"
+NODE = "node"
+CHANNEL, RDMA = "compute-domain-channel", "rdma"  # claims
+_GPU = "nvidia.com/gpu"
+_TAS = "kueue.x-k8s.io/podset"
+_TOLERATED = (  # GPU nodes are tainted so that nothing else lands there; GKE's says that maintenance is near
+    {"key": _GPU, "operator": "Exists"},
+    {"key": "cloud.google.com/impending-node-termination", "operator": "Exists"},
+)
+
+
+def node_template(plan: Plan, container: str = "node") -> Object:
+    """The template of every node's pod. `container` is the name that the launcher wants its container to have."""
+    profile = machine(plan.settings.machine)
+    return {
+        "metadata": {
+            "labels": {**plan.labels, ROLE: NODE},
+            "annotations": _annotations(plan, profile, container),
+        },
+        "spec": _spec(plan, profile, container),
+    }
+
+
+def _annotations(plan: Plan, profile: Machine, container: str) -> dict[str, str]:
+    networks = {} if plan.settings.host_network else profile.network_annotations
+    return {
+        "kubectl.kubernetes.io/default-container": container,
+        **profile.annotations,
+        **networks,
+        **_topology(plan.settings),
+    }
+
+
+def _topology(settings: KubernetesPlatform) -> dict[str, str]:
+    topology = settings.topology
+    if topology is None:
+        return {}
+    if topology.unconstrained:
+        return {f"{_TAS}-unconstrained-topology": "true"}
+    if topology.required:
+        return {f"{_TAS}-required-topology": topology.required}
+    return {f"{_TAS}-preferred-topology": str(topology.preferred)}
+
+
+def _spec(plan: Plan, profile: Machine, container: str) -> Object:
+    settings = plan.settings
+    spec: Object = {
+        "restartPolicy": "Never",
+        "subdomain": plan.name,
+        "terminationGracePeriodSeconds": 5,  # the entry point leaves at once on TERM
+        "automountServiceAccountToken": False,
+        "containers": [_container(plan, profile, container)],
+        "volumes": _volumes(plan, profile),
+        "affinity": _affinity(plan),
+        "tolerations": [*_TOLERATED, *_arch_toleration(profile), *map(_toleration, settings.tolerations)],
+        "nodeSelector": {**_architecture(profile), **profile.node_selector, **settings.node_selector},
+        "resourceClaims": _claims(plan, profile),
+        "initContainers": list(profile.init_containers),
+        "imagePullSecrets": [{"name": name} for name in settings.image_pull_secrets],
+        "priorityClassName": settings.priority_class,
+        "serviceAccountName": settings.service_account,
+    }
+    if profile.host_ipc:
+        spec["hostIPC"] = True
+    if settings.host_network:
+        spec |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    return {key: value for key, value in spec.items() if value not in (None, [], {})}
+
+
+def _container(plan: Plan, profile: Machine, name: str) -> Object:
+    cluster = plan.run.cluster
+    container: Object = {
+        "name": name,
+        "image": plan.image,
+        "imagePullPolicy": plan.settings.image_pull_policy,
+        "env": _env(plan, profile),
+        "ports": [{"name": "ssh", "containerPort": cluster.ssh_port}],
+        # A node is ready when its sshd answers with the run's own host key, looked at every second until it does.
+        "startupProbe": {
+            "exec": {"command": ["seatrial-ready"]},
+            "periodSeconds": 1,
+            "timeoutSeconds": 5,
+            "failureThreshold": int(plan.settings.start_timeout_s) + 60,
+        },
+        "resources": _resources(plan, profile),
+        # RDMA pins memory, which the default limit of a container forbids.
+        "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}} if cluster.gpus else {},
+        "volumeMounts": [
+            {"name": "keys", "mountPath": KEYS, "readOnly": True},
+            {"name": "shared-memory", "mountPath": "/dev/shm"},
+            *profile.mounts,
+        ],
+    }
+    return {key: value for key, value in container.items() if value not in (None, [], {})}
+
+
+def _resources(plan: Plan, profile: Machine) -> Object:
+    gpus = plan.run.cluster.gpus
+    claimed = [{"name": claim["name"]} for claim in _claims(plan, profile)]
+    resources: Object = {"limits": {_GPU: str(gpus)} if gpus else {}, "claims": claimed}
+    return {key: value for key, value in resources.items() if value}
+
+
+def _claims(plan: Plan, profile: Machine) -> list[Object]:
+    """What `objects.claims` makes templates of."""
+    names = [CHANNEL] * profile.compute_domain + [RDMA] * bool(profile.rdma_claims)
+    return [{"name": name, "resourceClaimTemplateName": f"{plan.name}-{name}"} for name in names]
+
+
+def _env(plan: Plan, profile: Machine) -> list[Object]:
+    """What the cluster file says wins over the machine family's."""
+    values = {
+        "SEATRIAL_SSH_PORT": str(plan.run.cluster.ssh_port),
+        "SEATRIAL_MAX_SECONDS": str(int(plan.settings.deadline_s)),
+        **({"SEATRIAL_SOURCE": profile.source} if profile.source else {}),
+        **profile.env,
+        **plan.run.cluster.env,
+    }
+    return [{"name": name, "value": value} for name, value in values.items()] + [
+        _secret_variable(variable) for variable in plan.settings.secret_env
+    ]
+
+
+def _secret_variable(variable: SecretVariable) -> Object:
+    reference = {"name": variable.secret, "key": variable.key}
+    return {"name": variable.name, "valueFrom": {"secretKeyRef": reference}}
+
+
+def _volumes(plan: Plan, profile: Machine) -> list[Object]:
+    size = plan.settings.shared_memory or (profile.shared_memory if plan.run.cluster.gpus else "1Gi")
+    return [
+        {"name": "keys", "secret": {"secretName": plan.name, "defaultMode": 0o400}},
+        {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": size}},
+        *profile.volumes,
+    ]
+
+
+def _affinity(plan: Plan) -> Object:
+    """One pod per node, on the nodes that were asked for."""
+    apart = {"labelSelector": {"matchLabels": {RUN_ID: plan.run.run_id, ROLE: NODE}}, "topologyKey": _HOSTNAME}
+    affinity: Object = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    wanted = [
+        {"key": _HOSTNAME, "operator": operator, "values": list(names)}
+        for operator, names in (("In", plan.settings.target_nodes), ("NotIn", plan.settings.avoid_nodes))
+        if names
+    ]
+    if wanted:
+        terms = [{"matchExpressions": wanted}]
+        affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return affinity
+
+
+_HOSTNAME = "kubernetes.io/hostname"
+
+
+def _architecture(profile: Machine) -> dict[str, str]:
+    return {"kubernetes.io/arch": profile.arch} if profile.accelerator else {}
+
+
+def _arch_toleration(profile: Machine) -> list[dict[str, Any]]:
+    """GKE taints its arm64 nodes."""
+    if profile.arch == "amd64":
+        return []
+    return [{"key": "kubernetes.io/arch", "operator": "Equal", "value": profile.arch, "effect": "NoSchedule"}]
+
+
+def _toleration(toleration: Toleration) -> Object:
+    return toleration.model_dump(exclude_none=True)

@@ -1,0 +1,128 @@
+"""Why the pods are not there yet, or never will be. Pure: objects as the API server shows them in, words out."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from seatrial.platforms.kubernetes.plan import Object
+
+# What a container waits for that does not come by itself: the kubelet tries for ever.
+_NEVER = {
+    "ImagePullBackOff": "the image cannot be pulled",
+    "ErrImageNeverPull": "the image is not on the node, and image_pull_policy is Never",
+    "InvalidImageName": "the image's name is not legal",
+    "ImageInspectError": "the image cannot be read",
+    "CreateContainerConfigError": "the container's configuration cannot be made",
+    "CreateContainerError": "the container cannot be created",
+    "RunContainerError": "the container cannot be started",
+    "CrashLoopBackOff": "the container ends again and again",
+}
+_NOT_ANOTHER_TRY = "FailedCreate"  # the event of a Job whose pods the API server does not admit
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was seen of a run so far: its pods by name, its parent, and what events complain of."""
+
+    pods: dict[str, Object] = field(default_factory=dict)
+    parent: Object | None = None
+    complaint: str | None = None
+
+    def clear_pods(self) -> None:
+        self.pods.clear()
+
+    def take_pod(self, change: str, pod: Object) -> None:
+        name = pod["metadata"]["name"]
+        if change == "DELETED":
+            self.pods.pop(name, None)
+        else:
+            self.pods[name] = pod
+
+    def take_parent(self, change: str, parent: Object) -> None:
+        self.parent = None if change == "DELETED" else parent
+
+    def take_event(self, event: Object) -> None:
+        if event.get("reason") == _NOT_ANOTHER_TRY:
+            self.complaint = f"its pods are not admitted: {event.get('message', '')}"
+
+
+def ready(pods: Iterable[Object]) -> list[Object]:
+    """The pods whose sshd answers."""
+    return [pod for pod in pods if _condition(pod, "Ready") == "True"]
+
+
+def placed(pods: Iterable[Object]) -> list[Object]:
+    """The pods that have a node."""
+    return [pod for pod in pods if pod["spec"].get("nodeName")]
+
+
+def problem(pods: Iterable[Object]) -> str | None:
+    """What keeps a pod from ever being ready, with the pod and its node; None while there is hope."""
+    return next((found for pod in pods if (found := _pod_problem(pod))), None)
+
+
+def _pod_problem(pod: Object) -> str | None:
+    where = f"pod {pod['metadata']['name']}{_on(pod)}"
+    status = pod.get("status", {})
+    for container in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
+        state = container.get("state", {})
+        waiting, ended = state.get("waiting") or {}, state.get("terminated")
+        if waiting.get("reason") in _NEVER:
+            return f"{where}: {_NEVER[waiting['reason']]} ({waiting['reason']}): {_first_line(waiting.get('message'))}"
+        if ended and (ended.get("exitCode") or status.get("phase") == "Failed"):
+            return f"{where}: container {container['name']} ended with status {ended.get('exitCode')}{_why(ended)}"
+    if status.get("phase") == "Failed":
+        return f"{where}: {status.get('reason') or 'failed'}: {_first_line(status.get('message'))}"
+    return None
+
+
+def story(pods: Iterable[Object], wanted: int, parent: Object | None = None) -> str:
+    """How far it has come, in one line, with what most of the others wait for."""
+    pods = list(pods)
+    if not pods and parent is not None and parent.get("spec", {}).get("suspend"):
+        return "queued: Kueue has not admitted it"
+    if len(placed(pods)) < wanted:
+        waits = _most(_unschedulable(pod) for pod in pods)
+        return f"{len(placed(pods))} of {wanted} pods have a node{waits}"
+    waits = _most(_starting(pod) for pod in pods)
+    return f"{len(ready(pods))} of {wanted} nodes answer{waits}"
+
+
+def _most(reasons: Iterable[str | None]) -> str:
+    counted = Counter(reason for reason in reasons if reason).most_common(1)
+    return f"; waiting: {counted[0][0]}" if counted else ""
+
+
+def _unschedulable(pod: Object) -> str | None:
+    for condition in pod.get("status", {}).get("conditions", ()):
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return _first_line(condition.get("message")) or condition.get("reason")
+    return None
+
+
+def _starting(pod: Object) -> str | None:
+    if _condition(pod, "Ready") == "True":
+        return None
+    for container in pod.get("status", {}).get("containerStatuses", ()):
+        if waiting := container.get("state", {}).get("waiting"):
+            return ": ".join(filter(None, (waiting.get("reason"), _first_line(waiting.get("message")))))
+    return "sshd does not answer yet"
+
+
+def _condition(pod: Object, kind: str) -> str | None:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return next((condition["status"] for condition in conditions if condition["type"] == kind), None)
+
+
+def _on(pod: Object) -> str:
+    node = pod["spec"].get("nodeName")
+    return f" on {node}" if node else ""
+
+
+def _why(ended: Object) -> str:
+    said = ended.get("message") or ended.get("reason")
+    return f": {_first_line(said)}" if said and said != "Error" else ""
+
+
+def _first_line(text: str | None) -> str:
+    return next((line.strip() for line in (text or "").splitlines() if line.strip()), "")

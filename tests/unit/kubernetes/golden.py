@@ -1,0 +1,66 @@
+"""The cluster files behind tests/golden/kubernetes, and how to write those files anew: python -m tests.unit.kubernetes.golden."""
+
+from pathlib import Path
+from typing import Any
+
+from seatrial.cluster import Cluster
+from seatrial.platforms import platform_for
+from seatrial.run import Run
+from seatrial.suite import load_suite
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "kubernetes"
+_IMAGE = "registry.example.com/testbed:1"
+
+
+def _cluster(launcher: str = "job", machine: str = "generic", gpus: int = 8, **more: Any) -> dict[str, Any]:
+    settings = more.pop("platform", {})
+    return {
+        "name": "golden",
+        "nodes": 2,
+        "gpus_per_node": gpus,
+        "hardware": {"name": "test"},
+        "image": _IMAGE,
+        "platform": {"kind": "kubernetes", "launcher": launcher, "machine": machine, **settings},
+        **more,
+    }
+
+
+CLUSTERS: dict[str, dict[str, Any]] = {
+    **{launcher: _cluster(launcher) for launcher in ("job", "jobset", "pytorchjob", "trainjob", "mpijob")},
+    **{machine: _cluster(machine=machine) for machine in ("a3-mega", "a3-ultra", "a4")},
+    **{machine: _cluster(machine=machine, gpus=4) for machine in ("a4x", "a4x-max")},
+    "everything": _cluster(
+        "jobset",
+        env={"NCCL_DEBUG": "INFO"},
+        ssh_port=2222,
+        platform={
+            "namespace": "trials",
+            "queue": "night",
+            "topology": {"required": "cloud.google.com/gce-topology-block"},
+            "priority_class": "low",
+            "node_selector": {"pool": "gpu"},
+            "tolerations": [{"key": "team", "operator": "Equal", "value": "ml", "effect": "NoSchedule"}],
+            "target_nodes": ["a", "b", "c"],
+            "avoid_nodes": ["d"],
+            "image_pull_secrets": ["pull"],
+            "image_pull_policy": "Always",
+            "service_account": "trial",
+            "host_network": True,
+            "shared_memory": "16Gi",
+            "secret_env": [{"name": "HF_TOKEN", "secret": "hugging-face", "key": "token"}],
+        },
+    ),
+}
+
+
+def rendered(name: str) -> str:
+    """Everything that would be submitted, as one YAML document after the other."""
+    cluster = Cluster.model_validate(CLUSTERS[name])
+    run = Run("20260101-0000-abcde", cluster, load_suite("quick"), Path("out"))
+    return "---\n".join(platform_for(cluster).render(run).files.values())
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(parents=True, exist_ok=True)
+    for each in CLUSTERS:
+        (GOLDEN / f"{each}.yaml").write_text(rendered(each))

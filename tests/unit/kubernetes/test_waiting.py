@@ -1,0 +1,105 @@
+"""Why pods are not there yet: the words for what the API server shows."""
+
+from typing import Any
+
+import pytest
+
+from seatrial.platforms.kubernetes.waiting import Seen, placed, problem, ready, story
+
+
+def pod(name: str = "p-0", node: str | None = "n-0", **status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"nodeName": node} if node else {}, "status": status}
+
+
+def condition(kind: str, status: str, message: str = "") -> dict[str, str]:
+    return {"type": kind, "status": status, "message": message}
+
+
+READY = pod(conditions=[condition("Ready", "True")])
+UNSCHEDULABLE = pod(
+    "p-1",
+    None,
+    conditions=[condition("PodScheduled", "False", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")],
+)
+
+
+def waits(reason: str, message: str = "") -> dict[str, Any]:
+    return pod(containerStatuses=[{"name": "node", "state": {"waiting": {"reason": reason, "message": message}}}])
+
+
+def test_pods_are_counted_as_they_come() -> None:
+    assert story([], 2) == "0 of 2 pods have a node"
+    assert story([UNSCHEDULABLE, pod()], 2) == (
+        "1 of 2 pods have a node; waiting: 0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+    )
+    assert story([READY, pod("p-1")], 2) == "1 of 2 nodes answer; waiting: sshd does not answer yet"
+    assert story([waits("ContainerCreating")], 1) == "0 of 1 nodes answer; waiting: ContainerCreating"
+    assert story([READY], 1) == "1 of 1 nodes answer"
+    assert len(ready([READY, pod(), UNSCHEDULABLE])) == 1
+    assert len(placed([READY, pod(), UNSCHEDULABLE])) == 2
+
+
+def test_what_is_suspended_is_queued() -> None:
+    assert story([], 2, {"spec": {"suspend": True}}) == "queued: Kueue has not admitted it"
+    assert story([], 2, {"spec": {}}) == "0 of 2 pods have a node"
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (
+            waits("ImagePullBackOff", "Back-off pulling image\nmore"),
+            "pod p-0 on n-0: the image cannot be pulled (ImagePullBackOff): Back-off pulling image",
+        ),
+        (waits("ErrImageNeverPull"), "the image is not on the node"),
+        (waits("CreateContainerConfigError", 'secret "x" not found'), 'secret "x" not found'),
+        (
+            pod(containerStatuses=[{"name": "node", "state": {"terminated": {"exitCode": 2, "reason": "Error"}}}]),
+            "pod p-0 on n-0: container node ended with status 2",
+        ),
+        (
+            pod(
+                containerStatuses=[{"name": "node", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]
+            ),
+            "ended with status 137: OOMKilled",
+        ),
+        (
+            pod(initContainerStatuses=[{"name": "plugin", "state": {"terminated": {"exitCode": 1}}}]),
+            "container plugin ended with status 1",
+        ),
+        (pod(phase="Failed", reason="Evicted", message="low on disk"), "pod p-0 on n-0: Evicted: low on disk"),
+    ],
+)
+def test_what_never_comes_right_is_said_at_once(broken: dict[str, Any], why: str) -> None:
+    assert why in str(problem([READY, broken]))
+
+
+@pytest.mark.parametrize(
+    "patient",
+    [
+        READY,
+        UNSCHEDULABLE,
+        waits("ContainerCreating"),
+        waits("ErrImagePull"),  # it is tried again; ImagePullBackOff follows where that fails too
+        pod(initContainerStatuses=[{"name": "plugin", "state": {"terminated": {"exitCode": 0}}}]),
+    ],
+)
+def test_what_may_come_right_is_waited_for(patient: dict[str, Any]) -> None:
+    assert problem([patient]) is None
+
+
+def test_pods_come_and_go() -> None:
+    seen = Seen()
+    seen.take_pod("ADDED", READY)
+    seen.take_pod("MODIFIED", pod())
+    assert list(seen.pods) == ["p-0"]
+    seen.take_pod("DELETED", READY)
+    assert not seen.pods
+
+
+def test_pods_that_are_not_admitted_are_a_complaint() -> None:
+    seen = Seen()
+    seen.take_event({"reason": "SuccessfulCreate", "message": "Created pod: x"})
+    assert seen.complaint is None
+    seen.take_event({"reason": "FailedCreate", "message": 'pods "x" is forbidden: exceeded quota'})
+    assert seen.complaint == 'its pods are not admitted: pods "x" is forbidden: exceeded quota'
