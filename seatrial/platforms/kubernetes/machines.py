@@ -71,8 +71,8 @@ def check(cluster: "Cluster", settings: KubernetesPlatform) -> None:
     profile = machine(settings.machine)
     if profile.gpus and cluster.nodes > 1 and cluster.gpus != profile.gpus:
         raise InputError(
-            f"cluster {cluster.name}: gpus_per_node: machine {settings.machine} has {profile.gpus} a node, and more than"
-            f" one node is used whole, is {cluster.gpus}"
+            f"cluster {cluster.name}: gpus_per_node: machine {settings.machine} has {profile.gpus} a node, all of which"
+            f" are used where there are several, is {cluster.gpus}"
         )
     if profile.gpus and cluster.gpus > profile.gpus:
         raise InputError(

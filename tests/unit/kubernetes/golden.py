@@ -1,4 +1,4 @@
-"""The cluster files behind tests/golden/kubernetes, and how to write those files anew: python -m tests.unit.kubernetes.golden."""
+"""The cluster files behind tests/golden/kubernetes; `python -m tests.unit.kubernetes.golden` writes those anew."""
 
 from pathlib import Path
 from typing import Any

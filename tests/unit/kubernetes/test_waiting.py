@@ -16,11 +16,8 @@ def condition(kind: str, status: str, message: str = "") -> dict[str, str]:
 
 
 READY = pod(conditions=[condition("Ready", "True")])
-UNSCHEDULABLE = pod(
-    "p-1",
-    None,
-    conditions=[condition("PodScheduled", "False", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")],
-)
+NO_GPUS = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+UNSCHEDULABLE = pod("p-1", None, conditions=[condition("PodScheduled", "False", NO_GPUS)])
 
 
 def waits(reason: str, message: str = "") -> dict[str, Any]:
@@ -29,9 +26,7 @@ def waits(reason: str, message: str = "") -> dict[str, Any]:
 
 def test_pods_are_counted_as_they_come() -> None:
     assert story([], 2) == "0 of 2 pods have a node"
-    assert story([UNSCHEDULABLE, pod()], 2) == (
-        "1 of 2 pods have a node; waiting: 0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
-    )
+    assert story([UNSCHEDULABLE, pod()], 2) == f"1 of 2 pods have a node; waiting: {NO_GPUS}"
     assert story([READY, pod("p-1")], 2) == "1 of 2 nodes answer; waiting: sshd does not answer yet"
     assert story([waits("ContainerCreating")], 1) == "0 of 1 nodes answer; waiting: ContainerCreating"
     assert story([READY], 1) == "1 of 1 nodes answer"
@@ -44,6 +39,11 @@ def test_what_is_suspended_is_queued() -> None:
     assert story([], 2, {"spec": {}}) == "0 of 2 pods have a node"
 
 
+def ended(status: int, reason: str) -> dict[str, Any]:
+    state = {"terminated": {"exitCode": status, "reason": reason}}
+    return pod(containerStatuses=[{"name": "node", "state": state}])
+
+
 @pytest.mark.parametrize(
     ("broken", "why"),
     [
@@ -54,7 +54,7 @@ def test_what_is_suspended_is_queued() -> None:
         (waits("ErrImageNeverPull"), "the image is not on the node"),
         (waits("CreateContainerConfigError", 'secret "x" not found'), 'secret "x" not found'),
         (
-            pod(containerStatuses=[{"name": "node", "state": {"terminated": {"exitCode": 2, "reason": "Error"}}}]),
+            ended(2, "Error"),
             "pod p-0 on n-0: container node ended with status 2",
         ),
         (
