@@ -5,16 +5,54 @@ import hashlib
 import json
 import re
 import secrets
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
+
+# Stands in for docker: says what it was called with, and pushes an image of its own.
+_DOCKER = """#!{python}
+import json, os, sys, time, urllib.request
+words = sys.argv[1:]
+if words[:2] == ["buildx", "version"]:
+    sys.exit(0)
+with open(os.environ["CALLS"], "a") as calls:
+    calls.write(json.dumps(words) + "\\n")
+print("#1 [1/3] FROM x", flush=True)
+if "FAIL" in os.environ:
+    sys.exit(os.environ["FAIL"])
+if "HANG" in os.environ:
+    open(os.environ["HANG"], "w").write(str(os.getpid()))
+    time.sleep(60)
+option = lambda name: next(word.split("=", 1)[1] for word in words if word.startswith(name + "="))
+host, path = option("--tag").split("/", 1)
+path, tag = path.rsplit(":", 1)
+body = json.dumps({{"config": {{"digest": "sha256:0"}}, "calls": len(open(os.environ["CALLS"]).readlines())}}).encode()
+kind = {{"Content-Type": "application/vnd.oci.image.manifest.v1+json"}}
+url = f"http://{{host}}/v2/{{path}}/manifests/{{tag}}"
+answer = urllib.request.urlopen(urllib.request.Request(url, body, kind, method="PUT"))
+digest = answer.headers["Docker-Content-Digest"]
+with open(option("--metadata-file"), "w") as file:
+    json.dump({{"containerimage.digest": digest}}, file)
+print("pushed", digest)
+"""
+
+
+def stand_in_for_docker(folder: Path) -> Path:
+    """Where it lies, for PATH. It adds its calls to the file that CALLS names; FAIL and HANG make it do that."""
+    program = folder / "bin" / "docker"
+    program.parent.mkdir()
+    program.write_text(_DOCKER.format(python=sys.executable))
+    program.chmod(0o755)
+    return program.parent
 
 
 @dataclass

@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,36 +21,9 @@ from seatrial.errors import LaunchError, MissingError
 from seatrial.run import Run
 from seatrial.suite import load_suite
 from tasks.image import image
-from tests.integration.registry import INDEX, Registry, serving
+from tests.integration.registry import INDEX, Registry, serving, stand_in_for_docker
 
 LOGIN = ("me", "secret")
-
-# Stands in for docker: says what it was called with, and pushes an image of its own.
-DOCKER = """#!{python}
-import json, os, sys, time, urllib.request
-words = sys.argv[1:]
-if words[:2] == ["buildx", "version"]:
-    sys.exit(0)
-with open(os.environ["CALLS"], "a") as calls:
-    calls.write(json.dumps(words) + "\\n")
-print("#1 [1/3] FROM x", flush=True)
-if "FAIL" in os.environ:
-    sys.exit(os.environ["FAIL"])
-if "HANG" in os.environ:
-    open(os.environ["HANG"], "w").write(str(os.getpid()))
-    time.sleep(60)
-option = lambda name: next(word.split("=", 1)[1] for word in words if word.startswith(name + "="))
-host, path = option("--tag").split("/", 1)
-path, tag = path.rsplit(":", 1)
-body = json.dumps({{"config": {{"digest": "sha256:0"}}, "calls": len(open(os.environ["CALLS"]).readlines())}}).encode()
-kind = {{"Content-Type": "application/vnd.oci.image.manifest.v1+json"}}
-url = f"http://{{host}}/v2/{{path}}/manifests/{{tag}}"
-answer = urllib.request.urlopen(urllib.request.Request(url, body, kind, method="PUT"))
-digest = answer.headers["Docker-Content-Digest"]
-with open(option("--metadata-file"), "w") as file:
-    json.dump({{"containerimage.digest": digest}}, file)
-print("pushed", digest)
-"""
 
 
 @pytest.fixture
@@ -71,11 +43,7 @@ def docker_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The stand-in for docker, first on PATH; the file lists its calls."""
-    program = tmp_path / "bin" / "docker"
-    program.parent.mkdir()
-    program.write_text(DOCKER.format(python=sys.executable))
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{stand_in_for_docker(tmp_path)}:{os.environ['PATH']}")
     monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
     return tmp_path / "calls"
 
