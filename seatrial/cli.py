@@ -183,13 +183,17 @@ def main() -> NoReturn:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them among all packages takes a while
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # its causes come to us as exceptions
     try:
-        app()
-        sys.exit(0)
+        sys.exit(app.main(standalone_mode=False) or 0)
+    except click.ClickException as error:  # an unknown option, a missing argument
+        error.show()
+        sys.exit(2)
+    except click.Abort:  # Ctrl-C where nothing is up
+        sys.exit(130)
     except InputError as error:
         sys.exit(_complain(error, 2))
     except SeatrialError as error:  # not the cluster's fault, so not 1
         sys.exit(_complain(error, 3))
-    except OSError as error:  # a full disk, a terminal that has gone
+    except OSError as error:  # a full disk, a terminal or the end of a pipe that has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered cannot be written at exit either
         sys.exit(_complain(error, 3))
 

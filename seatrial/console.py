@@ -54,10 +54,18 @@ def _check_folder(out: Path | None) -> None:
         raise InputError(f"--out {folder}: is not writable; give another")
 
 
+class Terminal(Console):
+    """A terminal that may go away: the run goes on without it, and its exit status stays its verdict."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if self.stderr else 1)  # what is buffered is written at exit
+
+
 @contextmanager
 def _progress(verbose: bool) -> Iterator[Console]:
     """Show what the logger `seatrial` says on standard error, and keep Prefect's own console quiet."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     handler = TerminalHandler(console)
     logger = logging.getLogger("seatrial")
     logger.setLevel(logging.DEBUG if verbose else logging.INFO)
@@ -74,7 +82,7 @@ def _show(result: RunResult, folder: Path, as_json: bool) -> None:
     """The summary; with `as_json` it goes to standard error and run.json alone to standard output."""
     from seatrial.report.terminal import closing_line, summary
 
-    console = Console(stderr=as_json)
+    console = Terminal(stderr=as_json)
     console.print()
     console.print(summary(result))
     console.print(f"\nreport: {folder / 'report.html'}", markup=False, highlight=False, soft_wrap=True)

@@ -155,7 +155,19 @@ def test_a_link_that_goes_down_in_the_middle_of_a_sweep_ends_within_its_timeout(
     assert not console.left()
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_reader_that_goes_away_does_not_change_the_verdict(console: Console) -> None:
+    process = console.start("run", console.cluster(2), "--suite", console.suite(), "--out", console.folder / "out")
+    assert process.stdout
+    assert process.stderr
+    process.stderr.readline()  # as `2>&1 | head -1` does
+    process.stderr.close()
+    process.stdout.close()
+    assert process.wait(timeout=120) == 0
+    process.stdout, process.stderr = None, None
+    assert json.loads((console.folder / "out" / "run.json").read_text())["verdict"] == "pass"
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
 def test_interrupted_runs_take_everything_down(console: Console, number: signal.Signals, status: int) -> None:
     out = console.folder / "out"
     process = console.start("run", console.cluster(), "--suite", console.suite(), "--out", out)
