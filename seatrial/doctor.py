@@ -33,13 +33,14 @@ def _findings(cluster: Cluster, file: Path | None) -> Iterator[Finding]:
     kind = cluster.platform.kind
     lacking: list[str | None] = [*platform_for(cluster, file).missing()]
     yield from ((f"platform {kind}", problem) for problem in lacking or [None])
-    yield (
-        "mpirun",
-        None
-        if shutil.which(cluster.mpi.mpirun)
-        else "install Open MPI (openmpi-bin), or set mpi.mpirun in the cluster file",
-    )
-    yield "torch", None if find_spec("torch") else f"{sys.executable} -m pip install torch"
+    if kind == "local":  # elsewhere the nodes' image has them
+        yield (
+            "mpirun",
+            None
+            if shutil.which(cluster.mpi.mpirun)
+            else "install Open MPI (openmpi-bin), or set mpi.mpirun in the cluster file",
+        )
+        yield "torch", None if find_spec("torch") else f"{sys.executable} -m pip install torch"
     yield _history()
     yield _slack()
 

@@ -14,6 +14,7 @@ from seatrial.errors import LaunchError, MissingError, SeatrialError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.launchers import Kind
 from seatrial.platforms.kubernetes.plan import Object
+from seatrial.platforms.kubernetes.rights import Right
 
 log = logging.getLogger("seatrial.kubernetes")
 
@@ -119,6 +120,34 @@ class Api:
             scope = {"namespace": self.namespace} if resource.namespaced else {}
             found = resource.get(label_selector=selector, **scope, **_LIMIT)
             return list(_plain(found)["items"])
+
+    def version(self) -> str:
+        """The API server's version. Raises MissingError or LaunchError where it cannot be reached."""
+        with self._explained("ask for the version"):
+            from kubernetes import client
+
+            return str(client.VersionApi(self.client).get_code(**_LIMIT).git_version)
+
+    def knows(self, kind: Kind) -> None:
+        """Raises MissingError where the cluster does not know the kind, with what to install."""
+        self._resource(kind)
+
+    def may(self, verb: str, right: Right) -> bool:
+        """Whether whoever this is has one verb of a right."""
+        from kubernetes import client
+
+        resource, _, sub = right.resource.partition("/")
+        asked = client.V1ResourceAttributes(
+            namespace=None if right.cluster_wide else self.namespace,
+            verb=verb,
+            group=right.group,
+            resource=resource,
+            subresource=sub or None,
+        )
+        review = client.V1SelfSubjectAccessReview(spec=client.V1SelfSubjectAccessReviewSpec(resource_attributes=asked))
+        with self._explained("ask for permissions"):
+            api = client.AuthorizationV1Api(self.client)
+            return bool(api.create_self_subject_access_review(review, **_LIMIT).status.allowed)
 
     def last_words(self, pod: str, lines: int = 5) -> str:
         """The last lines of a pod's log, on one line; empty where there is none."""

@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from seatrial.errors import LaunchError, MissingError, SeatrialError
+from seatrial.errors import MissingError, SeatrialError
 from seatrial.keys import new_key_pair
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
-from seatrial.platforms.kubernetes import waiting
-from seatrial.platforms.kubernetes.api import EVENT, NODE, POD, SECRET, SERVICE, Api, Change, Watches
+from seatrial.platforms.kubernetes.api import NODE, POD, SECRET, SERVICE, Api, Watches
+from seatrial.platforms.kubernetes.bringup import BringUp
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.doctor import ailments
 from seatrial.platforms.kubernetes.forward import dial_pod
-from seatrial.platforms.kubernetes.launchers import failed, launcher_for, launchers
+from seatrial.platforms.kubernetes.launchers import launcher_for
 from seatrial.platforms.kubernetes.machines import check
 from seatrial.platforms.kubernetes.objects import key_files, objects
 from seatrial.platforms.kubernetes.plan import OWNER, RUN_ID, Object, Plan, plan, selector
-from seatrial.platforms.kubernetes.pod import NODE as NODE_ROLE
-from seatrial.platforms.kubernetes.pod import ROLE
 from seatrial.platforms.kubernetes.topology import place
 from seatrial.run import Run
 from seatrial.testbed import Node, Testbed
@@ -42,9 +41,11 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 class Kubernetes:
     """Nodes as pods of one cluster, in one namespace."""
 
-    def __init__(self, settings: KubernetesPlatform) -> None:
+    def __init__(self, cluster: "Cluster", settings: KubernetesPlatform) -> None:
+        self._cluster = cluster
         self._settings = settings
         self._api = Api(settings)
+        self._launcher = launcher_for(settings.launcher)
 
     def render(self, run: Run) -> Rendered:
         made = {"<file>": "<made for each run>"}
@@ -66,47 +67,8 @@ class Kubernetes:
         made = self._api.create(parent)
         for thing in owned:
             self._api.own(thing, {**made, "apiVersion": parent["apiVersion"], "kind": parent["kind"]})
-        pods = self._wait(planned)
+        pods = BringUp(self._api, planned, self._launcher, made).wait()
         return self._testbed(planned, pods, host_key.public, key_file)
-
-    def _wait(self, planned: Plan) -> list[Object]:
-        """The pods, once every sshd answers. Raises LaunchError naming what they wait for when time is up."""
-        launcher = launcher_for(self._settings.launcher)
-        seen, said = waiting.Seen(), ""
-        begun = placed_at = time.monotonic()
-        with Watches(self._api) as watches:
-            watches.add(POD, label_selector=f"{selector(planned.run.run_id)},{ROLE}={NODE_ROLE}")
-            watches.add(launcher.kind, field_selector=f"metadata.name={planned.name}")
-            watches.add(EVENT, field_selector=f"involvedObject.name={planned.name}")
-            while True:
-                if change := watches.next(1.0):
-                    _take(seen, change)
-                pods = list(seen.pods.values())
-                if len(waiting.ready(pods)) >= planned.nodes:
-                    return pods
-                self._give_up_if_hopeless(seen, failed(seen.parent) if seen.parent else None)
-                story = waiting.story(pods, planned.nodes, seen.parent)
-                if story != said:
-                    said = story
-                    log.info("%s", story)
-                if len(waiting.placed(pods)) < planned.nodes:
-                    placed_at = time.monotonic()
-                    self._check_time(begun, self._settings.queue_timeout_s, "queue_timeout_s", story)
-                else:
-                    self._check_time(placed_at, self._settings.start_timeout_s, "start_timeout_s", story)
-
-    def _give_up_if_hopeless(self, seen: waiting.Seen, parents: str | None) -> None:
-        found = waiting.problem(seen.pods.values())
-        if found:
-            pod = found.split(":")[0].removeprefix("pod ").split(" on ")[0]
-            words = self._api.last_words(pod)
-            raise LaunchError(f"{found}{f'; its last words: {words}' if words else ''}")
-        if parents or (seen.complaint and not seen.pods):
-            raise LaunchError(str(parents or seen.complaint))
-
-    def _check_time(self, since: float, limit_s: float, setting: str, story: str) -> None:
-        if time.monotonic() - since > limit_s:
-            raise LaunchError(f"not up within {limit_s:g} s ({setting}): {story}")
 
     def _testbed(self, planned: Plan, pods: Sequence[Object], host_key: str, key_file: Path) -> Testbed:
         cluster, places = planned.run.cluster, self._places()
@@ -144,7 +106,7 @@ class Kubernetes:
             return {}
 
     def teardown(self, run_id: str) -> None:
-        for kind in (*(launcher.kind for launcher in launchers()), POD, SERVICE, SECRET):
+        for kind in (self._launcher.kind, POD, SERVICE, SECRET):
             self._api.delete_all(kind, selector(run_id))
         states.remove_folder(states.root_folder(_FOLDER) / run_id)
         deadline = time.monotonic() + _GONE_S
@@ -160,7 +122,7 @@ class Kubernetes:
 
     def leftovers(self) -> list[Leftover]:
         found: dict[str, Object] = {}
-        for kind in (*(launcher.kind for launcher in launchers()), SECRET):
+        for kind in (self._launcher.kind, SECRET):
             try:
                 for thing in self._api.list(kind, selector()):
                     found.setdefault(thing["metadata"]["labels"][RUN_ID], thing)
@@ -180,30 +142,14 @@ class Kubernetes:
         return _age_s(thing) > self._settings.queue_timeout_s + self._settings.deadline_s
 
     def missing(self) -> list[str]:
-        try:
-            self._api.list(POD, selector("nobody"))
-        except SeatrialError as error:
-            return [str(error)]
-        return []
+        return ailments(self._api, self._cluster, self._settings)
 
 
 def platform(cluster: "Cluster") -> Kubernetes:
     """The platform that the cluster file describes. Raises InputError where its parts do not fit together."""
     assert isinstance(cluster.platform, KubernetesPlatform)
     check(cluster, cluster.platform)
-    return Kubernetes(cluster.platform)
-
-
-def _take(seen: waiting.Seen, change: Change) -> None:
-    match change.kind, change.change:
-        case "Pod", "RESET":
-            seen.clear_pods()
-        case "Pod", _:
-            seen.take_pod(change.change, change.object)
-        case "Event", "ADDED" | "MODIFIED":
-            seen.take_event(change.object)
-        case _, "ADDED" | "MODIFIED" | "DELETED":
-            seen.take_parent(change.change, change.object)
+    return Kubernetes(cluster, cluster.platform)
 
 
 def _names(pods: Sequence[Object]) -> list[str]:

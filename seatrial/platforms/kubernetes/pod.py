@@ -1,8 +1,6 @@
 """The pod that is one node: the image's own entry point, the run's keys, GPUs, what the machine needs. Pure."""
 
-from typing import Any
-
-from seatrial.platforms.kubernetes.config import KubernetesPlatform, SecretVariable, Toleration
+from seatrial.platforms.kubernetes.config import KubernetesPlatform, SecretVariable
 from seatrial.platforms.kubernetes.machines import Machine, machine
 from seatrial.platforms.kubernetes.plan import RUN_ID, Object, Plan
 
@@ -61,7 +59,7 @@ def _spec(plan: Plan, profile: Machine, container: str) -> Object:
         "containers": [_container(plan, profile, container)],
         "volumes": _volumes(plan, profile),
         "affinity": _affinity(plan),
-        "tolerations": [*_TOLERATED, *_arch_toleration(profile), *map(_toleration, settings.tolerations)],
+        "tolerations": tolerations(settings),
         "nodeSelector": {**_architecture(profile), **profile.node_selector, **settings.node_selector},
         "resourceClaims": _claims(plan, profile),
         "initContainers": list(profile.init_containers),
@@ -166,12 +164,10 @@ def _architecture(profile: Machine) -> dict[str, str]:
     return {"kubernetes.io/arch": profile.arch} if profile.accelerator else {}
 
 
-def _arch_toleration(profile: Machine) -> list[dict[str, Any]]:
-    """GKE taints its arm64 nodes."""
-    if profile.arch == "amd64":
-        return []
-    return [{"key": "kubernetes.io/arch", "operator": "Equal", "value": profile.arch, "effect": "NoSchedule"}]
-
-
-def _toleration(toleration: Toleration) -> Object:
-    return toleration.model_dump(exclude_none=True)
+def tolerations(settings: KubernetesPlatform) -> list[Object]:
+    """The taints that pods of the run put up with."""
+    arch = machine(settings.machine).arch
+    # GKE taints its arm64 nodes.
+    other_arch = {"key": "kubernetes.io/arch", "operator": "Equal", "value": arch, "effect": "NoSchedule"}
+    asked = [toleration.model_dump(exclude_none=True) for toleration in settings.tolerations]
+    return [*_TOLERATED, *([] if arch == "amd64" else [other_arch]), *asked]

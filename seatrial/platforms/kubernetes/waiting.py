@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from seatrial.platforms.kubernetes.plan import Object
+from seatrial.platforms.kubernetes.queue import Queued
 
 # What a container waits for that does not come by itself: the kubelet tries for ever.
 _NEVER = {
@@ -22,11 +23,12 @@ _NOT_ANOTHER_TRY = "FailedCreate"  # the event of a Job whose pods the API serve
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen of a run so far: its pods by name, its parent, and what events complain of."""
+    """What was seen of a run so far: its pods by name, its parent, and what events complain of, Kueue's Workload."""
 
     pods: dict[str, Object] = field(default_factory=dict)
     parent: Object | None = None
     complaint: str | None = None
+    workload: Object | None = None
 
     def clear_pods(self) -> None:
         self.pods.clear()
@@ -40,6 +42,9 @@ class Seen:
 
     def take_parent(self, change: str, parent: Object) -> None:
         self.parent = None if change == "DELETED" else parent
+
+    def take_workload(self, change: str, workload: Object) -> None:
+        self.workload = None if change == "DELETED" else workload
 
     def take_event(self, event: Object) -> None:
         if event.get("reason") == _NOT_ANOTHER_TRY:
@@ -56,31 +61,42 @@ def placed(pods: Iterable[Object]) -> list[Object]:
     return [pod for pod in pods if pod["spec"].get("nodeName")]
 
 
-def problem(pods: Iterable[Object]) -> str | None:
-    """What keeps a pod from ever being ready, with the pod and its node; None while there is hope."""
-    return next((found for pod in pods if (found := _pod_problem(pod))), None)
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What keeps a pod from ever being ready; `reason` names pod and node."""
+
+    pod: str
+    reason: str
+
+
+def problem(pods: Iterable[Object]) -> Problem | None:
+    """The first pod that will never be ready, and why; None while there is hope."""
+    for pod in pods:
+        if found := _pod_problem(pod):
+            name = pod["metadata"]["name"]
+            return Problem(name, f"pod {name}{_on(pod)}: {found}")
+    return None
 
 
 def _pod_problem(pod: Object) -> str | None:
-    where = f"pod {pod['metadata']['name']}{_on(pod)}"
     status = pod.get("status", {})
     for container in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
         state = container.get("state", {})
         waiting, ended = state.get("waiting") or {}, state.get("terminated")
         if waiting.get("reason") in _NEVER:
-            return f"{where}: {_NEVER[waiting['reason']]} ({waiting['reason']}): {_first_line(waiting.get('message'))}"
+            return f"{_NEVER[waiting['reason']]} ({waiting['reason']}): {_first_line(waiting.get('message'))}"
         if ended and (ended.get("exitCode") or status.get("phase") == "Failed"):
-            return f"{where}: container {container['name']} ended with status {ended.get('exitCode')}{_why(ended)}"
+            return f"container {container['name']} ended with status {ended.get('exitCode')}{_why(ended)}"
     if status.get("phase") == "Failed":
-        return f"{where}: {status.get('reason') or 'failed'}: {_first_line(status.get('message'))}"
+        return f"{status.get('reason') or 'failed'}: {_first_line(status.get('message'))}"
     return None
 
 
-def story(pods: Iterable[Object], wanted: int, parent: Object | None = None) -> str:
+def story(pods: Iterable[Object], wanted: int, queued: Queued | None = None) -> str:
     """How far it has come, in one line, with what most of the others wait for."""
     pods = list(pods)
-    if not pods and parent is not None and parent.get("spec", {}).get("suspend"):
-        return "queued: Kueue has not admitted it"
+    if queued and not placed(pods):
+        return queued.reason
     if len(placed(pods)) < wanted:
         waits = _most(_unschedulable(pod) for pod in pods)
         return f"{len(placed(pods))} of {wanted} pods have a node{waits}"

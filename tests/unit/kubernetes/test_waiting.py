@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from seatrial.platforms.kubernetes.queue import Queued
 from seatrial.platforms.kubernetes.waiting import Seen, placed, problem, ready, story
 
 
@@ -35,8 +36,8 @@ def test_pods_are_counted_as_they_come() -> None:
 
 
 def test_what_is_suspended_is_queued() -> None:
-    assert story([], 2, {"spec": {"suspend": True}}) == "queued: Kueue has not admitted it"
-    assert story([], 2, {"spec": {}}) == "0 of 2 pods have a node"
+    assert story([], 2, Queued("queued: 8 more")) == "queued: 8 more"
+    assert story([pod()], 2, Queued("queued: 8 more")) == "1 of 2 pods have a node"
 
 
 def ended(status: int, reason: str) -> dict[str, Any]:
@@ -71,7 +72,10 @@ def ended(status: int, reason: str) -> dict[str, Any]:
     ],
 )
 def test_what_never_comes_right_is_said_at_once(broken: dict[str, Any], why: str) -> None:
-    assert why in str(problem([READY, broken]))
+    found = problem([READY, broken])
+    assert found
+    assert found.pod == "p-0"
+    assert why in found.reason
 
 
 @pytest.mark.parametrize(

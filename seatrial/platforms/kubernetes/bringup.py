@@ -1,0 +1,94 @@
+"""Follow what was submitted until every node answers: by watches, with a word whenever something changes."""
+
+import logging
+import time
+
+from seatrial.errors import LaunchError
+from seatrial.platforms.kubernetes import queue, waiting
+from seatrial.platforms.kubernetes.api import EVENT, POD, Api, Change, Watches
+from seatrial.platforms.kubernetes.launchers import Launcher, failed
+from seatrial.platforms.kubernetes.plan import Object, Plan, selector
+from seatrial.platforms.kubernetes.pod import NODE, ROLE
+
+log = logging.getLogger("seatrial.launch")
+
+
+class BringUp:
+    """One run's pods on their way up. `parent` is the launcher's object as the API server made it."""
+
+    def __init__(self, api: Api, plan: Plan, launcher: Launcher, parent: Object) -> None:
+        self._api, self._plan, self._launcher, self._parent = api, plan, launcher, parent
+        self._seen = waiting.Seen()
+        self._begun = self._placed = time.monotonic()
+        self._said = ""
+
+    def wait(self) -> list[Object]:
+        """The pods, once every sshd answers. Raises LaunchError when that will never be, or time is up."""
+        with Watches(self._api) as watches:
+            self._watch(watches)
+            while len(waiting.ready(self._seen.pods.values())) < self._plan.nodes:
+                if change := watches.next(1.0):
+                    self._take(change)
+                self._give_up_if_hopeless()
+                self._say_and_check_time()
+        return list(self._seen.pods.values())
+
+    def _watch(self, watches: Watches) -> None:
+        watches.add(POD, label_selector=f"{selector(self._plan.run.run_id)},{ROLE}={NODE}")
+        watches.add(self._launcher.kind, field_selector=f"metadata.name={self._plan.name}")
+        watches.add(EVENT, field_selector=f"involvedObject.name={self._plan.name}")
+        if self._plan.settings.queue:
+            watches.add(queue.WORKLOAD, label_selector=f"{queue.JOB_UID}={self._parent['metadata']['uid']}")
+
+    def _take(self, change: Change) -> None:
+        match change.kind, change.change:
+            case "Pod", "RESET":
+                self._seen.pods.clear()
+            case "Pod", _:
+                self._seen.take_pod(change.change, change.object)
+            case "Event", "ADDED" | "MODIFIED":
+                self._seen.take_event(change.object)
+            case "Workload", "ADDED" | "MODIFIED" | "DELETED":
+                self._seen.take_workload(change.change, change.object)
+            case _, "ADDED" | "MODIFIED" | "DELETED":
+                self._seen.take_parent(change.change, change.object)
+
+    def _give_up_if_hopeless(self) -> None:
+        if found := waiting.problem(self._seen.pods.values()):
+            words = self._api.last_words(found.pod)
+            raise LaunchError(f"{found.reason}{f'; its last words: {words}' if words else ''}")
+        parent, queued = self._seen.parent, self._queued()
+        if parent and (why := failed(parent)):
+            raise LaunchError(why)
+        if self._seen.complaint and not self._seen.pods:
+            raise LaunchError(self._seen.complaint)
+        if queued and queued.hopeless:
+            raise LaunchError(queued.reason)
+
+    def _queued(self) -> queue.Queued | None:
+        """What Kueue says, where there is a queue."""
+        if not self._plan.settings.queue:
+            return None
+        if self._seen.workload:
+            return queue.waits_for(self._seen.workload)
+        unmanaged = time.monotonic() - self._begun > queue.UNMANAGED_S and not self._seen.pods
+        return (
+            queue.unmanaged(self._launcher.kind.kind)
+            if unmanaged
+            else queue.Queued("queued: Kueue has not seen it yet")
+        )
+
+    def _say_and_check_time(self) -> None:
+        pods, settings = self._seen.pods.values(), self._plan.settings
+        story = waiting.story(pods, self._plan.nodes, self._queued())
+        if story != self._said:
+            self._said = story
+            log.info("%s", story)
+        now = time.monotonic()
+        if len(waiting.placed(pods)) < self._plan.nodes:
+            self._placed = now
+            since, limit_s, setting = self._begun, settings.queue_timeout_s, "queue_timeout_s"
+        else:
+            since, limit_s, setting = self._placed, settings.start_timeout_s, "start_timeout_s"
+        if now - since > limit_s:
+            raise LaunchError(f"not up within {limit_s:g} s (platform.{setting}): {story}")

@@ -1,0 +1,111 @@
+"""What stands between a cluster file and a run on its Kubernetes cluster, each with the next step."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from seatrial.errors import SeatrialError
+from seatrial.platforms.kubernetes.api import NODE, Api
+from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.launchers import launcher_for
+from seatrial.platforms.kubernetes.machines import machine
+from seatrial.platforms.kubernetes.plan import Object
+from seatrial.platforms.kubernetes.pod import tolerations
+from seatrial.platforms.kubernetes.queue import LOCAL_QUEUE
+from seatrial.platforms.kubernetes.rights import Right, rights
+
+if TYPE_CHECKING:
+    from seatrial.cluster import Cluster
+
+_GPU = "nvidia.com/gpu"
+
+
+def ailments(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list[str]:
+    """Everything that would keep a run from starting; empty when nothing would."""
+    launcher = launcher_for(settings.launcher)
+    try:
+        api.version()
+    except SeatrialError as error:
+        return [str(error)]
+    found = list(_forbidden(api, rights(launcher, bool(settings.queue), machine(settings.machine)), settings.namespace))
+    try:
+        api.knows(launcher.kind)
+    except SeatrialError as error:
+        found.append(f"{error}, or choose another launcher")
+    if settings.queue:
+        found += _queue(api, settings)
+    with suppress(SeatrialError):  # told above, where it is a right that is missing
+        found += nodes_that_fit(api.list(NODE), cluster, settings)
+    return found
+
+
+def _forbidden(api: Api, needed: list[Right], namespace: str) -> Iterator[str]:
+    for right in needed:
+        denied = [verb for verb in right.verbs if not api.may(verb, right)]
+        if denied:
+            resource = f"{right.resource}.{right.group}" if right.group else right.resource
+            where = "cluster-wide" if right.cluster_wide else f"in namespace {namespace}"
+            step = "ask for deployments/kubernetes/role.yaml"
+            yield f"may not {', '.join(denied)} {resource} {where}, needed to {right.why}: {step}"
+
+
+def _queue(api: Api, settings: KubernetesPlatform) -> list[str]:
+    try:
+        queues = {queue["metadata"]["name"]: queue for queue in api.list(LOCAL_QUEUE)}
+    except SeatrialError as error:
+        return [str(error)]
+    queue = queues.get(str(settings.queue))
+    if queue is None:
+        there = f"there are: {', '.join(sorted(queues))}" if queues else "there is none"
+        return [f"queue {settings.queue}: no such LocalQueue in namespace {settings.namespace}; {there}"]
+    for condition in queue.get("status", {}).get("conditions", ()):
+        if condition["type"] == "Active" and condition["status"] != "True":
+            return [f"queue {settings.queue}: is not active ({condition.get('reason')}): {condition.get('message')}"]
+    return []
+
+
+def nodes_that_fit(nodes: list[Object], cluster: "Cluster", settings: KubernetesPlatform) -> list[str]:
+    """Whether enough nodes can take a pod; those that nearly can are named with what they lack. Pure."""
+    wanted = {**machine(settings.machine).node_selector, **settings.node_selector}
+    chosen = [node for node in nodes if _is_meant(node, wanted, settings)]
+    lacks = {node["metadata"]["name"]: lack for node in chosen if (lack := _lack(node, cluster.gpus, settings))}
+    fit = len(chosen) - len(lacks)
+    if fit >= cluster.nodes:
+        return []
+    selector = ", ".join(f"{key}={value}" for key, value in wanted.items())
+    meant = f"{len(chosen)} of {len(nodes)} nodes are meant" + (f" ({selector})" if selector else "")
+    told = "".join(f"; {name}: {lack}" for name, lack in list(lacks.items())[:8])
+    return [f"{cluster.nodes} nodes are asked for, {fit} can take one now: {meant}{told}"]
+
+
+def _is_meant(node: Object, wanted: Mapping[str, str], settings: KubernetesPlatform) -> bool:
+    labels = node["metadata"].get("labels", {})
+    host = labels.get("kubernetes.io/hostname", node["metadata"]["name"])
+    if (settings.target_nodes and host not in settings.target_nodes) or host in settings.avoid_nodes:
+        return False
+    return all(labels.get(key) == value for key, value in wanted.items())
+
+
+def _lack(node: Object, gpus: int, settings: KubernetesPlatform) -> str | None:
+    """What keeps a pod from this node."""
+    ready: Object = next((c for c in node["status"].get("conditions", ()) if c["type"] == "Ready"), {})
+    if ready.get("status") != "True":
+        return f"is not ready: {ready.get('message') or 'the kubelet is silent'}"
+    if node["spec"].get("unschedulable"):
+        return "is cordoned"
+    tolerated = tolerations(settings)
+    for taint in node["spec"].get("taints", ()):
+        if taint.get("effect") != "PreferNoSchedule" and not any(_tolerates(one, taint) for one in tolerated):
+            value = f"={taint['value']}" if taint.get("value") else ""
+            return f"taint {taint['key']}{value}:{taint['effect']} is not in platform.tolerations"
+    offered = int(node["status"].get("allocatable", {}).get(_GPU, 0))
+    if offered < gpus:
+        hint = ": is the device plugin running?" if not offered else ""
+        return f"offers {offered} of {gpus} {_GPU}{hint}"
+    return None
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    if toleration.get("effect") not in (None, taint["effect"]) or toleration.get("key") not in (None, taint["key"]):
+        return False
+    return toleration.get("operator") == "Exists" or toleration.get("value") == taint.get("value")

@@ -1,0 +1,53 @@
+"""What a run must be allowed to do; deployments/kubernetes/role.yaml grants exactly this."""
+
+from dataclasses import dataclass
+
+from seatrial.platforms.kubernetes.launchers import Launcher
+from seatrial.platforms.kubernetes.machines import Machine
+
+_MADE = ("create", "patch", "list", "deletecollection")
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """Some verbs on a resource; `why` is what goes without it. Cluster-wide where the resource has no namespace."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    why: str
+    cluster_wide: bool = False
+    optional: bool = False
+
+
+def rights(launcher: Launcher, queue: bool, profile: Machine) -> list[Right]:
+    """Every right that a run needs with this launcher on such machines."""
+    group, plural = _plural(launcher)
+    needed = [
+        Right(group, plural, ("create", "list", "watch", "deletecollection"), "submit, follow and remove the nodes"),
+        Right("", "secrets", _MADE, "give the nodes the run's keys, and take them away"),
+        Right("", "services", _MADE, "give the nodes names"),
+        Right("", "pods", ("list", "watch", "deletecollection"), "see the nodes come up, and remove them"),
+        # A WebSocket is opened with GET; since Kubernetes 1.35 the API server wants create for it as well.
+        Right("", "pods/portforward", ("get", "create"), "reach the nodes' sshd"),
+        Right("", "pods/log", ("get",), "show the last words of a node that does not come up"),
+        Right("", "events", ("list", "watch"), "say why pods are not admitted"),
+        Right("", "nodes", ("list",), "order the hosts by topology, check the GPUs", cluster_wide=True, optional=True),
+    ]
+    if launcher.kind.kind == "TrainJob":
+        needed.append(Right(group, "trainingruntimes", ("create", "patch"), "bring the run's own runtime"))
+    if profile.compute_domain:
+        domains = Right("resource.nvidia.com", "computedomains", ("create", "patch"), "join the nodes' NVLinks")
+        needed.append(domains)
+    if profile.rdma_claims:
+        claims = Right("resource.k8s.io", "resourceclaimtemplates", ("create", "patch"), "claim RDMA interfaces")
+        needed.append(claims)
+    if queue:
+        needed.append(Right("kueue.x-k8s.io", "workloads", ("list", "watch"), "say what the queue waits for"))
+        needed.append(Right("kueue.x-k8s.io", "localqueues", ("list",), "see whether the queue is there"))
+    return needed
+
+
+def _plural(launcher: Launcher) -> tuple[str, str]:
+    group = launcher.kind.api_version.rpartition("/")[0]
+    return group, f"{launcher.kind.kind.lower()}s"

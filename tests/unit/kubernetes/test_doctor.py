@@ -1,0 +1,92 @@
+"""Which nodes can take a pod, and what the others lack."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seatrial.cluster import Cluster
+from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.doctor import nodes_that_fit
+from seatrial.platforms.kubernetes.launchers import launchers
+from seatrial.platforms.kubernetes.machines import machine
+from seatrial.platforms.kubernetes.rights import rights
+from tests.unit.kubernetes.golden import CLUSTERS
+
+ROLE = Path(__file__).parents[3] / "deployments" / "kubernetes" / "role.yaml"
+
+
+def node(name: str, gpus: int = 8, ready: str = "True", **more: Any) -> dict[str, Any]:
+    labels = {
+        "kubernetes.io/hostname": name,
+        "cloud.google.com/gke-accelerator": "nvidia-b200",
+        "kubernetes.io/arch": "amd64",
+    }
+    return {
+        "metadata": {"name": name, "labels": labels | more.pop("labels", {})},
+        "spec": more,
+        "status": {
+            "allocatable": {"nvidia.com/gpu": str(gpus)},
+            "conditions": [{"type": "Ready", "status": ready, "message": "kubelet stopped posting node status"}],
+        },
+    }
+
+
+def told(*nodes: dict[str, Any], **settings: Any) -> str:
+    asked = {**CLUSTERS["a4"], "platform": {**CLUSTERS["a4"]["platform"], **settings}}
+    cluster = Cluster.model_validate(asked)
+    assert isinstance(cluster.platform, KubernetesPlatform)
+    return " | ".join(nodes_that_fit(list(nodes), cluster, cluster.platform))
+
+
+def test_enough_nodes_are_no_problem() -> None:
+    assert not told(node("a"), node("b"), node("c", gpus=0))
+
+
+def test_a_gpu_that_is_missing_is_named() -> None:
+    assert told(node("a"), node("b", gpus=7)) == (
+        "2 nodes are asked for, 1 can take one now: 2 of 2 nodes are meant"
+        " (cloud.google.com/gke-accelerator=nvidia-b200); b: offers 7 of 8 nvidia.com/gpu"
+    )
+    assert "b: offers 0 of 8 nvidia.com/gpu: is the device plugin running?" in told(node("a"), node("b", gpus=0))
+
+
+def test_what_keeps_pods_away_is_named() -> None:
+    assert "b: is not ready: kubelet stopped posting" in told(node("a"), node("b", ready="Unknown"))
+    assert "b: is cordoned" in told(node("a"), node("b", unschedulable=True))
+    taint = {"key": "team", "value": "ml", "effect": "NoSchedule"}
+    assert "b: taint team=ml:NoSchedule is not in platform.tolerations" in told(node("a"), node("b", taints=[taint]))
+
+
+def test_taints_that_are_tolerated_are_none() -> None:
+    taint = {"key": "team", "value": "ml", "effect": "NoSchedule"}
+    gpu = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    soft = {"key": "x", "effect": "PreferNoSchedule"}
+    tolerated = [{"key": "team", "operator": "Equal", "value": "ml"}]
+    assert not told(node("a", taints=[gpu, soft]), node("b", taints=[taint]), tolerations=tolerated)
+
+
+def test_other_nodes_are_not_meant() -> None:
+    other = node("b", labels={"cloud.google.com/gke-accelerator": "nvidia-l4"})
+    assert "1 of 2 nodes are meant" in told(node("a"), other)
+    assert "1 of 2 nodes are meant" in told(node("a"), node("b"), avoid_nodes=["b"])
+    assert "1 of 3 nodes are meant" in told(node("a"), node("b"), node("c"), target_nodes=["a"])
+
+
+def test_the_role_that_ships_grants_what_is_needed_and_no_more() -> None:
+    granted = set()
+    for document in yaml.safe_load_all(ROLE.read_text()):
+        for rule in document.get("rules", ()):
+            granted |= {
+                (document["kind"], group, resource, verb)
+                for group in rule["apiGroups"]
+                for resource in rule["resources"]
+                for verb in rule["verbs"]
+            }
+    needed = {
+        ("ClusterRole" if right.cluster_wide else "Role", right.group, right.resource, verb)
+        for launcher in launchers()
+        for right in rights(launcher, queue=True, profile=machine("a4x-max"))
+        for verb in right.verbs
+    }
+    assert granted == needed
