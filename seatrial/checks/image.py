@@ -5,7 +5,6 @@ from typing import Any
 
 from seatrial.baselines.catalog import known_hardware
 from seatrial.cluster import Cluster
-from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.suite import Suite
 
 _GRACE = ("GB200", "GB300", "GH200")  # NVIDIA's own CPU, which is arm64

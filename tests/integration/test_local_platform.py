@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from seatrial.errors import LaunchError, RemoteError
-from seatrial.platforms.local import PLATFORM
 from seatrial.platforms import state as states
+from seatrial.platforms.local import PLATFORM
 from seatrial.ssh import HostKeyError, connected, on_each, run_command
 from seatrial.testbed import Node, Testbed
 from tests.conftest import leftovers

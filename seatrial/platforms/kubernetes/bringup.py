@@ -71,12 +71,9 @@ class BringUp:
             return None
         if self._seen.workload:
             return queue.waits_for(self._seen.workload)
-        unmanaged = time.monotonic() - self._begun > queue.UNMANAGED_S and not self._seen.pods
-        return (
-            queue.unmanaged(self._launcher.kind.kind)
-            if unmanaged
-            else queue.Queued("queued: Kueue has not seen it yet")
-        )
+        if time.monotonic() - self._begun > queue.UNMANAGED_S and not self._seen.pods:
+            return queue.unmanaged(self._launcher.kind.kind)
+        return queue.Queued("queued: Kueue has not seen it yet")
 
     def _say_and_check_time(self) -> None:
         pods, settings = self._seen.pods.values(), self._plan.settings
