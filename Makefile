@@ -23,7 +23,8 @@ lint: setup
 unit: setup
 	$(BIN)/pytest tests/unit
 
-test-images: setup   # builds images/cpu for real and runs it; minutes the first time
+test-images: setup   # builds images/cpu for real and runs it; minutes the first time, skipped where the tools cannot be had
+	@scripts/image-packages || true
 	$(BIN)/pytest tests/images
 
 bench: setup

@@ -83,7 +83,7 @@ def keys(tmp_path: Path) -> Keys:
 @pytest.fixture
 def network(_lane: None) -> str:
     name = lane.PREFIX + "net"
-    lane.podman("network", "create", "--internal", name)
+    lane.podman("network", "create", name)  # --internal would leave this machine without an address in it
     return name
 
 

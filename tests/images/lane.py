@@ -10,22 +10,18 @@ import os
 import shutil
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 IMAGES = Path(__file__).parents[2] / "images"
+MAKE_BASE = IMAGES / "cpu" / "base" / "make-base"
+MIRROR = "http://deb.debian.org/debian/dists/bookworm/Release"
+PACKAGES = IMAGES.parent / "scripts" / "image-packages"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seatrial" / "images"
 STORE = ("--root", str(CACHE / "storage"), "--runroot", "/run/seatrial-images")  # nobody else's images and containers
-PROGRAMS = {
-    "buildah": "buildah",
-    "podman": "podman",
-    "runc": "runc",
-    "debootstrap": "debootstrap",
-    "iptables": "iptables",
-    "ssh": "openssh-client",
-}
 # Machines that take CAP_SYS_RESOURCE away from root refuse podman's own limits.
 LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096")
 PREFIX = "seatrial-test-"
@@ -36,17 +32,20 @@ def lacking() -> str | None:
     if os.geteuid() != 0:
         return "building and running images needs root"
     os.environ["PATH"] += ":/usr/sbin:/sbin"
-    packages = sorted({package for program, package in PROGRAMS.items() if not shutil.which(program)})
-    if packages:
-        if not shutil.which("apt-get"):
-            return f"missing and no apt-get to install it: {' '.join(packages)}"
-        apt = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages, "containernetworking-plugins"]
-        done = subprocess.run(
-            apt, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            return f"{' '.join(packages)} cannot be installed: {done.stderr.strip()[-300:]}"
+    done = subprocess.run([str(PACKAGES)], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        return done.stdout.strip()
+    if not exists(_base_name()) and not _answers(MIRROR):
+        return f"{MIRROR} does not answer, and there is no base from an earlier time"
     return None
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=20):
+            return True
+    except OSError:
+        return False
 
 
 @contextmanager
@@ -80,14 +79,17 @@ def leftovers() -> list[str]:
 
 def base() -> str:
     """The image to build from: Debian by debootstrap."""
-    maker = IMAGES / "cpu" / "base" / "make-base"
-    name = f"localhost/seatrial/debian:{_hash(maker)}"
+    name = _base_name()
     if not exists(name):
         folder = CACHE / "base"
-        _run([str(maker), str(folder)])
+        _run([str(MAKE_BASE), str(folder)])
         _run(["buildah", *STORE, "bud", "--isolation", "chroot", "--tag", name, str(folder)])
         shutil.rmtree(folder)
     return name
+
+
+def _base_name() -> str:
+    return f"localhost/seatrial/debian:{_hash(MAKE_BASE)}"
 
 
 def build(image: str, *arguments: str, start_from: str | None = None) -> str:
