@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit test-images bench format clean
+.PHONY: setup system run test lint unit test-images test-kubernetes bench format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
@@ -26,6 +26,9 @@ unit: setup
 test-images: setup   # builds images/cpu for real and runs it; minutes the first time, skipped where the tools cannot be had
 	@scripts/image-packages || true
 	$(BIN)/pytest tests/images
+
+test-kubernetes: setup   # a real cluster of two nodes; the first time builds Kubernetes (7 minutes) and images/cpu
+	$(BIN)/pytest tests/e2e/kubernetes
 
 bench: setup
 	$(BIN)/python benchmarks/launch.py

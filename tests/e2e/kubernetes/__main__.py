@@ -1,0 +1,46 @@
+"""`python -m tests.e2e.kubernetes up|down|status`: a cluster for people, which stays until it is taken down."""
+
+import sys
+
+from tests.e2e.kubernetes import build, cluster
+from tests.e2e.kubernetes.machine import Machine
+
+
+def main(arguments: list[str]) -> int:
+    """Its exit status: 0, 2 when asked for something else, 3 when there is no cluster or can be none."""
+    commands = {"up": _up, "down": _down, "status": _status}
+    if len(arguments) != 1 or arguments[0] not in commands:
+        print(f"usage: python -m tests.e2e.kubernetes {'|'.join(commands)}", file=sys.stderr)
+        return 2
+    return commands[arguments[0]]()
+
+
+def _up() -> int:
+    machine = Machine()
+    try:
+        with build.exclusive(machine.lock):
+            found = cluster.running(machine) or cluster.start(machine, keep=True)
+    except cluster.Unavailable as error:
+        print(error, file=sys.stderr)
+        return 3
+    print(f"export KUBECONFIG={found.kubeconfig}")
+    return 0
+
+
+def _down() -> int:
+    Machine().stop()  # without the lock: whoever holds it loses the cluster, as was asked for
+    return 0
+
+
+def _status() -> int:
+    found = cluster.running(Machine())
+    if not found:
+        print("no cluster is up", file=sys.stderr)
+        return 3
+    print(found.kubectl("get", "nodes"), end="")
+    print(f"export KUBECONFIG={found.kubeconfig}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,152 @@
+"""A real Kubernetes cluster: `with up() as cluster` brings it up and leaves nothing behind."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.kubernetes import build, cgroups, control, images, nodes
+from tests.e2e.kubernetes.build import Unavailable
+from tests.e2e.kubernetes.machine import Machine
+
+NODES = ("node-0", "node-1")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster that is up. `kubeconfig` is an administrator's."""
+
+    kubeconfig: Path
+    nodes: tuple[str, ...]
+    tools: Path
+    machine: Machine | None = None  # None: somebody else's cluster, whose machines cannot be touched
+    image: str = images.CPU
+
+    def kubectl(self, *arguments: str, stdin: str = "", kubeconfig: Path | None = None, timeout_s: float = 120) -> str:
+        """Run kubectl; its standard output. AssertionError with what it said when it fails."""
+        command = [str(self.tools / "kubectl"), "--kubeconfig", str(kubeconfig or self.kubeconfig), *arguments]
+        environment = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, check=False, timeout=timeout_s, env=environment
+        )
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def get(self, *what: str) -> dict[str, object]:
+        """`kubectl get` as data."""
+        found: dict[str, object] = json.loads(self.kubectl("get", *what, "--output", "json"))
+        return found
+
+    def apply(self, *objects: object) -> None:
+        document = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        self.kubectl("apply", "--filename", "-", stdin=json.dumps(document))
+
+    @property
+    def own(self) -> Machine:
+        """The machine under it, for what only the owner of a cluster can do."""
+        assert self.machine, "this cluster is not ours to break"
+        return self.machine
+
+    def stop_kubelet(self, node: str) -> None:
+        """Make the node fall silent; it is NotReady 20 s later. Its containers live on."""
+        self.own.signal(f"kubelet-{node}", signal.SIGSTOP)
+
+    def resume_kubelet(self, node: str) -> None:
+        self.own.signal(f"kubelet-{node}", signal.SIGCONT)
+
+    def restart_apiserver(self) -> None:
+        """As a crash would: every connection breaks. Returns when it answers again."""
+        control.restart_apiserver(self.own)
+
+    def on_node(self, node: str, *command: str) -> str:
+        """Run a command in the node's namespaces, such as tc or ctr; its standard output."""
+        return self.own.run(*command, node=node)
+
+    def host_veth_of(self, pod: str, namespace: str = "default") -> tuple[str, str]:
+        """Node and link: `cluster.on_node(node, "tc", "qdisc", "add", "dev", link, "root", "tbf", ...)`."""
+        found = json.loads(self.kubectl("get", "pod", pod, "--namespace", namespace, "--output", "json"))
+        node, address = found["spec"]["nodeName"], found["status"]["podIP"]
+        entry = self.on_node(node, "ip", "neighbour", "show", address, "dev", "pods0").split()
+        hardware = entry[entry.index("lladdr") + 1]
+        table = self.on_node(node, "bridge", "fdb", "show", "br", "pods0").splitlines()
+        return node, next(line.split()[2] for line in table if line.startswith(hardware))
+
+    @property
+    def kubeconfig_without_rights(self) -> Path:
+        """Of a user who may log in and do nothing else."""
+        return control.kubeconfig(self.own, "nobody")
+
+    def token_without_rights(self) -> str:
+        return control.token(self.own, "nobody")
+
+
+@contextmanager
+def up(number: int = 0, node_names: tuple[str, ...] = NODES, *, with_image: bool = True) -> Iterator[Cluster]:
+    """A cluster that ends with the block, and with this process however that ends.
+
+    Raises:
+        Unavailable: this machine cannot have one.
+    """
+    with build.exclusive(Machine(number).lock):
+        try:
+            yield start(Machine(number), node_names, with_image=with_image, keep=False)
+        finally:
+            Machine(number).stop()
+
+
+def start(machine: Machine, names: tuple[str, ...] = NODES, *, with_image: bool = True, keep: bool) -> Cluster:
+    """Bring a cluster up in place of what the last one of this number has left.
+
+    Raises:
+        Unavailable: this machine cannot have one.
+    """
+    build.require_system()
+    tools = build.programs()
+    cpu = images.archive() if with_image else None
+    machine.stop()
+    machine.start(tools, keep=keep)
+    control.prepare(machine, names)
+    control.start(machine)
+    nodes.start(machine, names)
+    images.load(machine, names, cpu, tools / "pause")
+    cluster = Cluster(control.kubeconfig(machine, "admin"), names, tools, machine)
+    for name in names:
+        wait_for_node(cluster, name)
+    (machine.state / "nodes.json").write_text(json.dumps(names))
+    return cluster
+
+
+def running(machine: Machine) -> Cluster | None:
+    """The cluster that somebody has brought up and kept."""
+    names = machine.state / "nodes.json"
+    if not machine.pid or not names.exists():
+        return None
+    return Cluster(
+        control.kubeconfig(machine, "admin"), tuple(json.loads(names.read_text())), build.programs(), machine
+    )
+
+
+def wait_for_node(cluster: Cluster, node: str, timeout_s: float = 120) -> None:
+    """Give the node its GPUs and wait until it is Ready."""
+    deadline = time.monotonic() + timeout_s
+    while node not in cluster.kubectl("get", "nodes", "--output", "name"):
+        assert time.monotonic() < deadline, cluster.own.log(f"kubelet-{node}")
+        time.sleep(0.2)
+    cluster.kubectl("patch", "node", node, "--subresource", "status", "--patch", nodes.gpus())
+    cluster.kubectl("wait", "--for", "condition=Ready", f"node/{node}", f"--timeout={timeout_s:.0f}s")
+
+
+def leftovers(machine: Machine) -> list[str]:
+    """What a cluster has on this machine outside its own namespaces."""
+    links = [machine.link] if Path("/sys/class/net", machine.link).exists() else []
+    folders = [str(machine.state)] if machine.state.exists() else []
+    mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if str(machine.state) in line]
+    return links + folders + mounts + [str(group) for group in cgroups.left(machine.cgroup)]
+
+
+__all__ = ["Cluster", "Unavailable", "leftovers", "running", "start", "up", "wait_for_node"]
