@@ -7,12 +7,14 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from seatrial.baselines.catalog import known_hardware
-from seatrial.builders.config import ImageField
+from seatrial.builders.config import ImageField, Recipe
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.yamlfile import Strict, load_yaml
 
 DEFAULT_PORT = 222
 MAX_LOCAL_NODES = 512  # a Linux bridge takes 1023 ports; past this one machine shows nothing that fewer nodes do not
+
+_PULLING = ("kubernetes", "slurm", "runai")  # platforms whose nodes take their image from a registry
 
 # The strictest of the platforms' rules (a Kubernetes label, less room for suffixes), so one name serves everywhere.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
@@ -216,6 +218,10 @@ class Cluster(Strict):
             raise ValueError(f"nodes: {self.nodes} does not match the {len(self.platform.hosts)} hosts of the platform")
         if isinstance(self.platform, LocalPlatform) and self.nodes > MAX_LOCAL_NODES:
             raise ValueError(f"nodes: the local platform takes at most {MAX_LOCAL_NODES}, is {self.nodes}")
+        if isinstance(self.image, Recipe) and not self.image.repository and self.platform.kind in _PULLING:
+            raise ValueError(
+                f"image: needs a repository, from which the nodes of platform {self.platform.kind} pull it"
+            )
         if self.faults and self.platform.kind != "local":
             raise ValueError("faults: are only for platform local; nobody's real cluster is broken on purpose")
         self._check_fault_nodes()

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from flows.by_hand import by_hand
+from seatrial.builders import check_recipe
 from seatrial.cluster import load_cluster
 from seatrial.errors import InputError
 from seatrial.platforms import platform_for
@@ -26,7 +27,9 @@ def run_by_hand(
 
     Raises InputError before anything is started when cluster, suite or folder are not what they should be.
     """
-    platform_for(load_cluster(cluster), cluster)
+    wanted = load_cluster(cluster)
+    platform_for(wanted, cluster)
+    check_recipe(wanted.image)
     load_suite(suite)
     _check_folder(out)
     with _progress(verbose) as console:

@@ -11,7 +11,7 @@ from seatrial.suite import Suite
 class Run:
     """What one run was asked to do.
 
-    `image` is what its nodes run, with the digest, once the step `image` has built or found it.
+    `image` is what its nodes run, once the step `image` has built or found it: with its digest where they pull it.
     """
 
     run_id: str

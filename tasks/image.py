@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.builders import ensure_image, platforms_of
+from seatrial.builders import Built, ensure_image, platforms_of
+from seatrial.builders.config import Image as Configured
 from seatrial.builders.config import Recipe
 from seatrial.checks.image import Facts, foreign_nodes, lacking, node_architecture, wrong_architecture
 from seatrial.cluster import Cluster
@@ -25,7 +26,11 @@ log = logging.getLogger("seatrial.image")
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What the nodes run: `reference` with its digest, None without an image; `fingerprint` is version by package."""
+    """What the nodes run: `reference` is None without an image; `fingerprint` is version by package.
+
+    The fingerprint always has the digest, the reference where it comes from a registry: what was only loaded here is
+    found by its tag alone, which carries the hash of what it is made of.
+    """
 
     reference: str | None = None
     fingerprint: dict[str, str] = field(default_factory=dict)
@@ -36,8 +41,11 @@ def image(run: Run, *, rebuild: bool = False) -> Image:
 
     Raises MissingError when there is no such image or it cannot run on the nodes, LaunchError when a build fails.
     """
-    reference = _image_for(run, rebuild) if run.cluster.image else None
-    fingerprint = {"image": reference} if reference else {}
+    config = run.cluster.image
+    built = _image_for(run, config, rebuild) if config else None
+    fingerprint = {"image": built.pinned} if built else {}
+    pulled = not isinstance(config, Recipe) or config.repository
+    reference = (built.pinned if pulled else built.reference) if built else None
     if run.cluster.platform.kind != "local":
         return Image(reference, fingerprint)
     if reference:
@@ -45,17 +53,16 @@ def image(run: Run, *, rebuild: bool = False) -> Image:
     return Image(reference, fingerprint | _versions_here(run.cluster.mpi.mpirun))
 
 
-def _image_for(run: Run, rebuild: bool) -> str:
-    """The reference, digest included. What is for another architecture is not even launched."""
-    cluster, config = run.cluster, run.cluster.image
-    assert config is not None
+def _image_for(run: Run, config: Configured, rebuild: bool) -> Built:
+    """The image, found or built. What is for another architecture is not even launched."""
+    cluster = run.cluster
     nodes = node_architecture(cluster, platform.machine())
     if isinstance(config, Recipe):
         _refuse_foreign(config.name, [name.split("/")[1] for name in platforms_of(config, nodes)], cluster)
     built = ensure_image(config, nodes, run.logs / "image-build.log", rebuild=rebuild)
     _refuse_foreign(built.reference, built.architectures, cluster)
     log.info("image: %s", built.pinned)
-    return built.pinned
+    return built
 
 
 def _refuse_foreign(reference: str, architectures: Sequence[str], cluster: Cluster) -> None:

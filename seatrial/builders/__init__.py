@@ -97,6 +97,14 @@ def ensure_image(config: "Image", architecture: str | None, log_file: Path, *, r
     return builder.build(replace(plan, anew=rebuild), log_file)
 
 
+def check_recipe(config: "Image | None") -> None:
+    """Raises InputError when what the builder reads beside the cluster file, such as cloudbuild.yaml, is wrong."""
+    from seatrial.builders.config import Recipe
+
+    if isinstance(config, Recipe):
+        builder_for(config).reference("TAG")
+
+
 def render_image(config: "Image", architecture: str | None) -> dict[str, str]:
     """What would be built, by file name. Pure: the hash, which needs the bases' digests, is left open."""
     from seatrial.builders.config import Prebuilt

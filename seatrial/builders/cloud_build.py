@@ -1,39 +1,30 @@
-"""Builder `cloud-build`: Google Cloud Build by Google's own client.
-
-The log is read from the object that the build writes to its log bucket, as gcloud does. Where that may not be read
-(another project's bucket, VPC-SC, logging CLOUD_LOGGING_ONLY) the kept log holds the link to it instead.
-"""
+"""Builder `cloud-build`: Google Cloud Build by Google's own client: submit, copy the log, wait, cancel."""
 
 import json
 import logging
-import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seatrial.builders import Built, Stored
+from seatrial.builders.cloud_clients import GoogleClients
+from seatrial.builders.cloud_log import LogCopy
 from seatrial.builders.cloud_request import reference, request
 from seatrial.builders.cloud_source import upload
 from seatrial.builders.config import CloudBuild
 from seatrial.builders.failures import explain
 from seatrial.builders.plan import Plan
-from seatrial.builders.registry import Credentials, docker_credentials, look_up
+from seatrial.builders.registry import look_up
 from seatrial.errors import InputError, LaunchError, MissingError
 
 if TYPE_CHECKING:
-    from google.auth.credentials import Credentials as GoogleCredentials
-    from google.cloud.devtools.cloudbuild_v1 import Build, CloudBuildClient
-    from google.cloud.storage import Client
+    from google.cloud.devtools.cloudbuild_v1 import Build
 
 log = logging.getLogger("seatrial.image")
 
 POLL_S = 1.0
 PATIENCE_S = 120  # how long Google may be out of reach before a build that runs there is given up
-_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBUILD"  # as gcloud reads it: https://HOST/, or http:// to a stand-in
-_HOST = "https://cloudbuild.googleapis.com/"
 
 
 class CloudBuildImage:
@@ -41,6 +32,7 @@ class CloudBuildImage:
 
     def __init__(self, config: CloudBuild) -> None:
         self._config = config
+        self._google = GoogleClients(config.own_project)
 
     def reference(self, tag: str) -> str:
         return reference(self._config, tag)
@@ -50,7 +42,7 @@ class CloudBuildImage:
         return json.dumps(submitted, indent=2) + "\n"
 
     def exists(self, reference: str) -> Stored | None:
-        return look_up(reference, self._registry_login)
+        return look_up(reference, self._google.registry_login)
 
     def build(self, plan: Plan, log_file: Path) -> Built:
         from google.api_core.exceptions import GoogleAPIError
@@ -69,8 +61,8 @@ class CloudBuildImage:
 
         deadline = time.monotonic() + self._config.timeout_s
         wanted = _message(request(self._config, plan.tag), self._config)
-        wanted.source = Source(storage_source=StorageSource(**upload(self._storage, plan, self._config)))
-        submitted = self._client.create_build(
+        wanted.source = Source(storage_source=StorageSource(**upload(self._google.storage, plan, self._config)))
+        submitted = self._google.builds.create_build(
             request={"parent": self._parent, "build": wanted}, retry=None, timeout=60
         ).metadata.build
         name = f"{self._parent}/builds/{submitted.id}"
@@ -87,9 +79,9 @@ class CloudBuildImage:
         from google.cloud.devtools.cloudbuild_v1 import Build
 
         running = {Build.Status.STATUS_UNKNOWN, Build.Status.PENDING, Build.Status.QUEUED, Build.Status.WORKING}
-        reader = _Log(self._storage, log_file)
+        reader = LogCopy(self._google.storage, log_file)
         while True:
-            found = self._patiently(lambda: self._client.get_build(request={"name": name}, timeout=30))
+            found = self._patiently(lambda: self._google.builds.get_build(request={"name": name}, timeout=30))
             reader.copy(found)
             if found.status not in running:
                 return found
@@ -118,7 +110,7 @@ class CloudBuildImage:
 
     def _cancel(self, name: str) -> None:
         try:
-            self._client.cancel_build(request={"name": name}, retry=None, timeout=15)
+            self._google.builds.cancel_build(request={"name": name}, retry=None, timeout=15)
             log.warning("Cloud Build %s: cancelled", name)
         except Exception as error:
             log.error("Cloud Build %s may still run: it cannot be cancelled: %s", name, error)
@@ -141,81 +133,6 @@ class CloudBuildImage:
     @property
     def _parent(self) -> str:
         return f"projects/{self._config.own_project}/locations/{self._config.own_region}"
-
-    @cached_property
-    def _client(self) -> "CloudBuildClient":
-        from google.cloud.devtools.cloudbuild_v1 import CloudBuildClient
-        from google.cloud.devtools.cloudbuild_v1.services.cloud_build.transports import CloudBuildRestTransport
-
-        scheme, _, host = (os.environ.get(_ENDPOINT) or _HOST).rstrip("/").partition("://")
-        return CloudBuildClient(
-            transport=CloudBuildRestTransport(host=host, url_scheme=scheme, credentials=self._credentials)
-        )
-
-    @cached_property
-    def _storage(self) -> "Client":
-        from google.cloud.storage import Client
-
-        return Client(project=self._config.own_project, credentials=self._credentials)
-
-    @cached_property
-    def _credentials(self) -> "GoogleCredentials":
-        """Application default credentials; none to a stand-in without TLS, where a token would be read by anyone."""
-        import google.auth
-        from google.auth.credentials import AnonymousCredentials
-
-        if os.environ.get(_ENDPOINT, "").startswith("http://"):
-            return AnonymousCredentials()
-        found, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
-        return found
-
-    def _registry_login(self, registry: str) -> Credentials | None:
-        """What docker knows; of Google's registries else the account that builds."""
-        from google.auth.exceptions import GoogleAuthError
-        from google.auth.transport.requests import Request
-
-        known = docker_credentials(registry)
-        if known or not registry.endswith((".pkg.dev", "gcr.io")):
-            return known
-        with suppress(GoogleAuthError):
-            self._credentials.refresh(Request())
-            return "oauth2accesstoken", self._credentials.token
-        return None
-
-
-class _Log:
-    """The build's log, copied to a file as far as it has been written."""
-
-    def __init__(self, client: "Client", log_file: Path) -> None:
-        self._client = client
-        self._file = log_file
-        self._read = 0
-        self._readable = True
-
-    def copy(self, build: "Build") -> None:
-        from google.api_core.exceptions import GoogleAPICallError, NotFound
-        from google.api_core.exceptions import RequestRangeNotSatisfiable as NothingNew
-        from requests import RequestException
-
-        bucket, _, folder = build.logs_bucket.removeprefix("gs://").partition("/")
-        if not self._readable or not bucket:
-            return
-        blob = self._client.bucket(bucket).blob(f"{folder}/log-{build.id}.txt".lstrip("/"))
-        try:
-            self._add(blob.download_as_bytes(start=self._read, raw_download=True, checksum=None, timeout=30))
-        except (NotFound, NothingNew, RequestException):
-            return
-        except GoogleAPICallError as error:
-            self._readable = error.code is not None and error.code >= 500
-            if not self._readable:
-                self._add(f"The log cannot be read from here; it is at {build.log_url}\n".encode())
-
-    def _add(self, text: bytes) -> None:
-        self._read += len(text)
-        with self._file.open("ab") as file:
-            file.write(text)
-        for line in text.decode(errors="replace").splitlines():
-            log.debug("%s", line)
 
 
 def _message(wanted: dict[str, Any], config: CloudBuild) -> "Build":

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -195,8 +195,3 @@ def _read_image(value: object) -> object:
 
 Image = Prebuilt | CloudBuild | Docker | Buildah
 ImageField = Annotated[Annotated[Image, Field(discriminator="builder")] | None, BeforeValidator(_read_image)]
-
-
-def hashed_settings(config: Recipe) -> dict[str, Any]:
-    """What besides the files decides what comes out of a build."""
-    return config.model_dump(include={"args", "substitutions"})

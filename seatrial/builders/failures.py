@@ -16,7 +16,7 @@ class Cause:
 
 
 def _cause(name: str, next_step: str, *said: str) -> Cause:
-    return Cause(name, next_step, re.compile("|".join(said), re.IGNORECASE))
+    return Cause(name, next_step, re.compile("|".join(said), re.IGNORECASE | re.MULTILINE))
 
 
 # In this order: what comes first also explains what comes later ("denied" of a base is about the base).
@@ -47,13 +47,12 @@ CAUSES = (
         "log in to its registry (docker login; NGC for nvcr.io), correct BASE, or mirror it and set BASE to the copy",
         r"pull access denied",
         r"failed to resolve source metadata",
-        r"failed to (do request|authorize|solve)[^\n]*(manifest|/v2/|token)",
+        r"^(?!.*push).*failed to (do request|authorize|solve).*(manifest|/v2/|token)",
         r"(error|failed) (creating build container|pulling image|initializing source)",
         r"initializing source docker://",
         r"error initializing source",
         r"reading manifest \S+ in ",
         r"manifest (for \S+ not found|unknown)",
-        r"creating build container:[^\n]*",
     ),
     _cause(
         "permission",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.builders.config import Recipe, hashed_settings
+from seatrial.builders.config import Recipe
 from seatrial.builders.dockerfile import bases
 
 HASH_LENGTH = 12
@@ -46,7 +46,8 @@ def make_plan(
 ) -> Plan:
     """The plan, with the digest of each base where it is known; `name` makes a tag a reference."""
     files = context_files(config)
-    inputs = {"platforms": platforms, "bases": dict(digests), **hashed_settings(config)}
+    settings = config.model_dump(include={"args", "substitutions"})
+    inputs = {"platforms": platforms, "bases": dict(digests), **settings}
     tag = tag_for(list(digests), context_hash(config.context, files, inputs))
     return Plan(config, tag, name(tag), platforms, files)
 

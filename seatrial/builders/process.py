@@ -49,10 +49,12 @@ def run_build(argv: Sequence[str], reference: str, log_file: Path, timeout_s: fl
         timer.start()
         try:
             _copy(child, out)
-            status = child.wait(_GRACE_S)
+            status = child.wait()
         finally:
             timer.cancel()
             _end(child)
+            assert child.stdout is not None
+            child.stdout.close()
     if late.is_set():
         raise LaunchError(
             f"image {reference}: timeout: the build took longer than {timeout_s:g} s and was ended; next: raise"
@@ -66,7 +68,7 @@ def run_build(argv: Sequence[str], reference: str, log_file: Path, timeout_s: fl
 
 def _end_late(child: "subprocess.Popen[str]", late: threading.Event) -> None:
     late.set()
-    _signal(child, signal.SIGTERM)
+    _end(child)
 
 
 def _copy(child: "subprocess.Popen[str]", out: IO[str]) -> None:
@@ -84,8 +86,6 @@ def _end(child: "subprocess.Popen[str]") -> None:
         child.wait(_GRACE_S)
     _signal(child, signal.SIGKILL)
     child.wait()
-    if child.stdout:
-        child.stdout.close()
 
 
 def _signal(child: "subprocess.Popen[str]", number: int) -> None:

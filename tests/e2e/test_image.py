@@ -1,11 +1,12 @@
 """The step `image` in a whole run: what the cluster file asks for is found or built, and recorded."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Console, Finished
+from tests.e2e.conftest import Console, Finished, until
 from tests.integration.registry import Registry, serving, stand_in_for_docker
 
 
@@ -67,3 +68,33 @@ def test_a_build_that_fails_is_inconclusive(console: Console, calls: Path) -> No
     assert done.status == 3, done.said
     assert done.check("image")["verdict"] == "inconclusive"
     assert "quota: ERROR: no space left on device; next: free some" in done.check("image")["reason"]
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_run_that_is_cut_off_ends_its_build(console: Console, calls: Path, number: int, status: int) -> None:
+    pid = console.folder / "pid"
+    console.environment["HANG"] = str(pid)
+    with serving(Registry()) as registry:
+        folder = console.folder / "own"
+        folder.mkdir()
+        (folder / "Dockerfile").write_text("FROM scratch\n")
+        cluster = console.cluster(
+            2, image={"build": str(folder), "builder": "docker", "repository": f"{registry.host}/t"}
+        )
+        process = console.start("run", cluster, "--suite", console.suite(), "--out", console.folder / "out")
+        until(lambda: pid.exists() and bool(pid.read_text()))
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    assert process.returncode == status
+    assert not Path(f"/proc/{pid.read_text()}").exists()
+
+
+def test_a_recipe_of_cloud_build_that_is_none_is_bad_input(console: Console) -> None:
+    folder = console.folder / "own"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text("FROM scratch\n")
+    (folder / "cloudbuild.yaml").write_text("steps: []\nimages: ['x:1']\n")
+    recipe = {"build": str(folder), "builder": "cloud-build", "repository": "us-docker.pkg.dev/p/r"}
+    done = run(console, recipe, "out")
+    assert done.status == 2, done.said
+    assert "cloudbuild.yaml: images: the first must end in :${_TAG}" in done.err

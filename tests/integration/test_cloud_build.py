@@ -86,7 +86,6 @@ def test_the_request_is_what_gcloud_sends(cloud: GoogleCloud, tmp_path: Path) ->
     assert tag.startswith(wanted["substitutions"]["_TAG"])  # the recipe's own, and the hash
     wanted["substitutions"]["_TAG"] = tag
     assert sent == wanted
-    assert list(sent["substitutions"]) == sorted(sent["substitutions"])
     assert source["bucket"] == "my-project_cloudbuild"
     assert re.fullmatch(r"source/\d+\.\d+-[0-9a-f]{32}\.tgz", source["object"])
     assert source["generation"] == "1700000000000001"

@@ -121,5 +121,14 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, image: object, said: 
     assert str(error.value).startswith(f"{tmp_path}/c.yaml: image")
 
 
+def test_nodes_elsewhere_need_a_repository(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(yaml.safe_dump({"nodes": 2, "platform": {"kind": "kubernetes"}, "image": DOCKER}))
+    with pytest.raises(
+        InputError, match="image: needs a repository, from which the nodes of platform kubernetes pull it"
+    ):
+        load_cluster(file)
+
+
 def test_arguments_that_every_builder_knows_need_no_arg(tmp_path: Path) -> None:
     assert recipe(tmp_path, **DOCKER, args={"HTTPS_PROXY": "http://proxy:3128"}).args

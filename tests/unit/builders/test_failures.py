@@ -9,11 +9,13 @@ SAID = {
         "denied: Permission \"artifactregistry.repositories.uploadArtifacts\" denied on resource",
         "PERMISSION_DENIED 403 POST https://cloudbuild.googleapis.com/v1/...: The caller does not have permission",
         "ERROR: failed to push r.example.com/x: unexpected status: 403 Forbidden",
+        "#9 ERROR: failed to push r.example.com/x: failed to authorize: failed to fetch oauth token: 401 Unauthorized",
         "403 me@example.com does not have storage.buckets.create access to the Google Cloud project.",
         "Error: pushing image: writing blob: unauthorized: authentication required",
         "ERROR: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
     ],
     "base image access": [
+        "#3 ERROR: failed to authorize: failed to fetch anonymous token: unexpected status: 401 Unauthorized",
         "ERROR: failed to solve: nvcr.io/nvidia/pytorch:26.01-py3: failed to resolve source metadata: unauthorized",
         "pull access denied for foo/bar, repository does not exist or may require 'docker login': denied",
         "Error response from daemon: manifest for debian:nope not found: manifest unknown",

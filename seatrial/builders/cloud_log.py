@@ -1,0 +1,49 @@
+"""The log of a Cloud Build, read from the object that the build writes to its log bucket, as gcloud does.
+
+Where that may not be read (VPC-SC, logging CLOUD_LOGGING_ONLY) the kept log holds the link to it instead.
+"""
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from google.cloud.devtools.cloudbuild_v1 import Build
+    from google.cloud.storage import Client
+
+log = logging.getLogger("seatrial.image")
+
+
+class LogCopy:
+    """The build's log, copied to a file as far as it has been written."""
+
+    def __init__(self, client: "Client", log_file: Path) -> None:
+        self._client = client
+        self._file = log_file
+        self._read = 0
+        self._readable = True
+
+    def copy(self, build: "Build") -> None:
+        from google.api_core.exceptions import GoogleAPICallError, NotFound
+        from google.api_core.exceptions import RequestRangeNotSatisfiable as NothingNew
+        from requests import RequestException
+
+        bucket, _, folder = build.logs_bucket.removeprefix("gs://").partition("/")
+        if not self._readable or not bucket:
+            return
+        blob = self._client.bucket(bucket).blob(f"{folder}/log-{build.id}.txt".lstrip("/"))
+        try:
+            self._add(blob.download_as_bytes(start=self._read, raw_download=True, checksum=None, timeout=30))
+        except (NotFound, NothingNew, RequestException):
+            return
+        except GoogleAPICallError as error:
+            self._readable = error.code is not None and error.code >= 500
+            if not self._readable:
+                self._add(f"The log cannot be read from here; it is at {build.log_url}\n".encode())
+
+    def _add(self, text: bytes) -> None:
+        self._read += len(text)
+        with self._file.open("ab") as file:
+            file.write(text)
+        for line in text.decode(errors="replace").splitlines():
+            log.debug("%s", line)
