@@ -126,7 +126,12 @@ def conclude(checks: Sequence[Check]) -> tuple[Verdict, str]:
     verdict = worst(check.verdict for check in checks)
     if verdict is Verdict.PASS:
         return verdict, f"{', '.join(check.name for check in checks)}: all pass"
-    reasons = [f"{check.name}: {check.reason}" for check in checks if check.verdict is verdict]
+    told: dict[str, str] = {}
+    for check in checks:
+        # A step that could not be tried for the same cause, or that quotes it, says nothing new.
+        if check.verdict is verdict and not any(reason in check.reason for reason in told.values()):
+            told[check.name] = check.reason
+    reasons = [f"{name}: {reason}" for name, reason in told.items()]
     return verdict, "; ".join(reasons[:2]) or "nothing was measured"
 
 

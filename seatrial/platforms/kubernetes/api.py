@@ -56,8 +56,7 @@ class Api:
                 config.load_incluster_config()
                 return client.ApiClient()
         except (config.ConfigException, OSError) as error:
-            wanted = f"context {self._settings.context!r}" if self._settings.context else "a current context"
-            raise MissingError(f"no cluster to talk to: {wanted} is not in the kubeconfig ({_short(error)})") from error
+            raise MissingError(f"no cluster to talk to: {_lacking(self._settings.context)}") from error
 
     @cached_property
     def _dynamic(self) -> Any:
@@ -186,6 +185,20 @@ class Api:
                 return MissingError(f"cannot {doing}: {message}: kubectl create namespace {self.namespace}")
             case _:
                 return LaunchError(f"cannot {doing}: {message}")
+
+
+def _lacking(context: str | None) -> str:
+    """What the kubeconfig lacks, and what it has."""
+    from kubernetes import config
+
+    try:
+        contexts, _ = config.list_kube_config_contexts()
+    except (config.ConfigException, OSError):
+        return "there is no kubeconfig (KUBECONFIG, ~/.kube/config), and this is no pod"
+    known = f"known: {', '.join(sorted(each['name'] for each in contexts))}"
+    return (
+        f"platform.context {context!r} is not in the kubeconfig; {known}" if context else f"no current context; {known}"
+    )
 
 
 _LIMIT = {"_request_timeout": TIMEOUT_S}

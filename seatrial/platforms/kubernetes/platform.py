@@ -55,6 +55,7 @@ class Kubernetes:
     def launch(self, run: Run) -> Testbed:
         if not run.cluster.image:
             raise MissingError("image: is required on Kubernetes; the nodes run its sshd, Open MPI and torch")
+        self._api.knows(self._launcher.kind)  # before anything is made
         folder = states.make_folder(run.run_id, _FOLDER)
         run_key, host_key = new_key_pair(), new_key_pair()
         key_file = folder / "id_ed25519"

@@ -112,7 +112,8 @@ def _most(reasons: Iterable[str | None]) -> str:
 def _unschedulable(pod: Object) -> str | None:
     for condition in pod.get("status", {}).get("conditions", ()):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return _first_line(condition.get("message")) or condition.get("reason")
+            # What the scheduler thinks of preemption comes behind, and helps nobody.
+            return _first_line(condition.get("message")).split(" preemption:")[0] or condition.get("reason")
     return None
 
 
