@@ -1,12 +1,17 @@
 """Does an image suit the nodes and the suite?"""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seatrial.checks.image import foreign_nodes, lacking, node_architecture, wrong_architecture
 from seatrial.cluster import Cluster
+from seatrial.errors import MissingError
+from seatrial.run import Run
 from seatrial.suite import load_suite
+from seatrial.testbed import Node, Testbed, dial_tcp
+from tasks.image import demand, what_nodes_lack
 
 QUICK = load_suite("quick")
 
@@ -79,3 +84,20 @@ def test_what_is_lacking_is_named_for_the_step_that_needs_it(told: Any, gpus: bo
 def test_where_only_some_nodes_lack_it_they_are_named() -> None:
     facts = {"node-0": fact(), "node-1": fact(nccl_tests="")}
     assert lacking(facts, QUICK, gpus=True, image=None)["collectives"].startswith("nccl-tests is missing on node-1: ")
+
+
+def test_a_step_that_lacks_something_is_not_run(tmp_path: Path) -> None:
+    wanted = cluster("H100-SXM")
+    nodes = tuple(Node(f"node-{i}", "10.0.0.1", 222, 4, "key", gpus=4) for i in range(2))
+    testbed = Testbed("r", nodes, "root", Path("key"), dial_tcp, "/tmp/probes")
+    run = Run("r", wanted, QUICK, tmp_path, image="r/x:1@sha256:00")
+    facts = {node.name: fact(nccl_tests="") for node in nodes} | {"node-2": fact(versions={"torch": ""})}  # taken out
+    lacks = what_nodes_lack(run, testbed, facts)
+    demand("training", lacks)
+    with pytest.raises(
+        MissingError, match=r"nccl-tests is missing in image r/x:1@sha256:00: put all_reduce_perf on PATH"
+    ):
+        demand("collectives", lacks)
+    emulated = what_nodes_lack(run, testbed, {node.name: fact(architecture="aarch64") for node in nodes})
+    with pytest.raises(MissingError, match=r"node-0, node-1 run as arm64, and H100-SXM is amd64"):
+        demand("training", emulated)
