@@ -108,14 +108,14 @@ def check_recipe(config: "Image | None") -> None:
 def render_image(config: "Image", architecture: str | None) -> dict[str, str]:
     """What would be built, by file name. Pure: the hash, which needs the bases' digests, is left open."""
     from seatrial.builders.config import Prebuilt
-    from seatrial.builders.plan import Plan, bases_of, context_files, tag_for
+    from seatrial.builders.plan import Plan, bases_of, tag_for
 
     if isinstance(config, Prebuilt):
         return {}
     builder = builder_for(config)
     tag = tag_for(bases_of(config), "HASH")
     platforms = platforms_of(config, architecture)
-    plan = Plan(config, tag, builder.reference(tag), platforms, context_files(config))
+    plan = Plan(config, tag, builder.reference(tag), platforms, ())
     return {"image": f"{plan.reference} for {', '.join(platforms)}\n", "image-build": builder.render(plan)}
 
 

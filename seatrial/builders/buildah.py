@@ -8,7 +8,6 @@ from seatrial.builders import Built, Stored
 from seatrial.builders.config import Buildah
 from seatrial.builders.plan import Plan, ignore_file
 from seatrial.builders.process import ask, need, run_build
-from seatrial.builders.registry import look_up
 from seatrial.errors import LaunchError
 
 _SHOWN = "{{.FromImageDigest}} {{.OCIv1.Architecture}}"
@@ -44,6 +43,8 @@ class BuildahImage:
         return f"{self._config.repository or 'localhost/seatrial'}/{self._config.name}:{tag}"
 
     def exists(self, reference: str) -> Stored | None:
+        from seatrial.builders.registry import look_up
+
         if not reference.startswith("localhost/"):  # buildah's own name for what is only here
             return look_up(reference)
         shown = ask("buildah", "inspect", "--type=image", f"--format={_SHOWN}", reference)

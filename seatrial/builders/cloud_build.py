@@ -15,7 +15,6 @@ from seatrial.builders.cloud_source import upload
 from seatrial.builders.config import CloudBuild
 from seatrial.builders.failures import explain
 from seatrial.builders.plan import Plan
-from seatrial.builders.registry import look_up
 from seatrial.errors import InputError, LaunchError, MissingError
 
 if TYPE_CHECKING:
@@ -42,6 +41,8 @@ class CloudBuildImage:
         return json.dumps(submitted, indent=2) + "\n"
 
     def exists(self, reference: str) -> Stored | None:
+        from seatrial.builders.registry import look_up
+
         return look_up(reference, self._google.registry_login)
 
     def build(self, plan: Plan, log_file: Path) -> Built:

@@ -5,12 +5,12 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from seatrial.builders.registry import Credentials, docker_credentials
-
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials as GoogleCredentials
     from google.cloud.devtools.cloudbuild_v1 import CloudBuildClient
     from google.cloud.storage import Client
+
+    from seatrial.builders.registry import Credentials
 
 _ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBUILD"  # https://HOST/, or http:// to a stand-in
 _HOST = "https://cloudbuild.googleapis.com/"
@@ -49,10 +49,12 @@ class GoogleClients:
         found, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
         return found
 
-    def registry_login(self, registry: str) -> Credentials | None:
+    def registry_login(self, registry: str) -> "Credentials | None":
         """What docker knows; of Google's registries else the account that builds."""
         from google.auth.exceptions import GoogleAuthError
         from google.auth.transport.requests import Request
+
+        from seatrial.builders.registry import docker_credentials
 
         known = docker_credentials(registry)
         if known or not registry.endswith((".pkg.dev", "gcr.io")):

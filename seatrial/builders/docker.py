@@ -9,7 +9,6 @@ from seatrial.builders import Built, Stored
 from seatrial.builders.config import Docker
 from seatrial.builders.plan import Plan
 from seatrial.builders.process import ask, need, run_build
-from seatrial.builders.registry import look_up
 from seatrial.errors import LaunchError, MissingError
 
 
@@ -39,6 +38,8 @@ class DockerImage:
         return f"{self._config.repository or 'seatrial'}/{self._config.name}:{tag}"
 
     def exists(self, reference: str) -> Stored | None:
+        from seatrial.builders.registry import look_up
+
         if self._config.repository or not reference.startswith("seatrial/"):
             return look_up(reference)
         shown = ask("docker", "image", "inspect", "--format", "{{.Id}} {{.Architecture}}", reference)

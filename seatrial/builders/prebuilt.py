@@ -6,7 +6,6 @@ from typing import NoReturn
 from seatrial.builders import Stored
 from seatrial.builders.config import Prebuilt
 from seatrial.builders.plan import Plan
-from seatrial.builders.registry import look_up
 from seatrial.errors import MissingError
 
 
@@ -18,6 +17,8 @@ class PrebuiltImage:
 
     def exists(self, reference: str) -> Stored:
         """Raises MissingError when its registry says that there is no such image."""
+        from seatrial.builders.registry import look_up
+
         stored = look_up(reference)
         if stored is None:
             raise MissingError(

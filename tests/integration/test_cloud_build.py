@@ -74,7 +74,7 @@ def test_it_submits_waits_and_tells_the_digest(cloud: GoogleCloud, tmp_path: Pat
 def test_the_request_is_what_gcloud_sends(cloud: GoogleCloud, tmp_path: Path) -> None:
     """The recipe as it stands: no arguments, and the base where the recipe has it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cloud_build, "look_up", lambda reference, login: None)
+        patch.setattr("seatrial.builders.registry.look_up", lambda reference, login: None)
         built = build(cloud, tmp_path, args={})
     ((path, sent),) = cloud.submitted
     assert path == BUILDS
