@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.kubernetes import build, cgroups, control, images, nodes
+from tests.e2e.kubernetes import build, cgroups, control, images, nodes, store
 from tests.e2e.kubernetes.build import Unavailable
 from tests.e2e.kubernetes.machine import Machine
 
@@ -69,12 +69,14 @@ class Cluster:
 
     def host_veth_of(self, pod: str, namespace: str = "default") -> tuple[str, str]:
         """Node and link: `cluster.on_node(node, "tc", "qdisc", "add", "dev", link, "root", "tbf", ...)`."""
-        found = json.loads(self.kubectl("get", "pod", pod, "--namespace", namespace, "--output", "json"))
-        node, address = found["spec"]["nodeName"], found["status"]["podIP"]
-        entry = self.on_node(node, "ip", "neighbour", "show", address, "dev", "pods0").split()
-        hardware = entry[entry.index("lladdr") + 1]
-        table = self.on_node(node, "bridge", "fdb", "show", "br", "pods0").splitlines()
-        return node, next(line.split()[2] for line in table if line.startswith(hardware))
+        node = self.kubectl("get", "pod", pod, "--namespace", namespace, "--output", "jsonpath={.spec.nodeName}")
+        wanted = [["K8S_POD_NAMESPACE", namespace], ["K8S_POD_NAME", pod]]
+        for file in (self.own.state / node / "lib" / "cni" / "results").glob("pods-*"):
+            made = json.loads(file.read_text())
+            if all(pair in made["cniArgs"] for pair in wanted):
+                links = (link["name"] for link in made["result"]["interfaces"] if "sandbox" not in link)
+                return node, next(name for name in links if name.startswith("veth"))
+        raise LookupError(f"pod {pod} has no link on {node}")
 
     @property
     def kubeconfig_without_rights(self) -> Path:
@@ -107,17 +109,21 @@ def start(machine: Machine, names: tuple[str, ...] = NODES, *, with_image: bool 
     """
     build.require_system()
     tools = build.programs()
-    cpu = images.archive() if with_image else None
+    loaded = store.prepared(tools / "pause", with_cpu=with_image)
     machine.stop()
     machine.start(tools, keep=keep)
-    control.prepare(machine, names)
-    control.start(machine)
-    nodes.start(machine, names)
-    images.load(machine, names, cpu, tools / "pause")
-    cluster = Cluster(control.kubeconfig(machine, "admin"), names, tools, machine)
-    for name in names:
-        wait_for_node(cluster, name)
-    (machine.state / "nodes.json").write_text(json.dumps(names))
+    try:
+        control.prepare(machine, names)
+        control.start(machine)
+        nodes.start(machine, names, loaded)
+        cluster = Cluster(control.kubeconfig(machine, "admin"), names, tools, machine)
+        cluster.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s")
+        for name in names:
+            wait_for_node(cluster, name)
+        (machine.state / "nodes.json").write_text(json.dumps(names))
+    except BaseException:
+        machine.stop()
+        raise
     return cluster
 
 

@@ -12,7 +12,7 @@ from tests.e2e.kubernetes import cgroups
 from tests.e2e.kubernetes.build import CACHE, HERE
 
 NAMESPACES = ("--mount", "--net", "--pid", "--ipc", "--uts")
-START = 'echo $$ >"/run/cluster/pids/$0"; exec "$@"'
+START = '"$@" </dev/null >>"/run/cluster/logs/$0.log" 2>&1 & echo $! >"/run/cluster/pids/$0"'
 # A node's processes are in its cgroup; the namespace alone would only rename what they see.
 START_IN_NODE = f"""
 if [ -e /sys/fs/cgroup/init ]; then echo 0 >/sys/fs/cgroup/init/cgroup.procs
@@ -65,16 +65,17 @@ class Machine:
         for folder in ("pids", "logs"):
             (self.state / folder).mkdir(parents=True)
         reading, writing = os.pipe()
-        script = ["bash", "-c", (HERE / "machine.sh").read_text(), "machine.sh"]
-        arguments = [str(self.state), str(tools), self.address(1)]
+        for script in ("machine.sh", "node.sh"):
+            shutil.copy(HERE / script, self.state)
+        command = ["bash", str(self.state / "machine.sh"), str(self.state), str(tools), self.address(1)]
         with (self.state / "logs" / "machine.log").open("wb") as log:
-            subprocess.Popen(
-                ["unshare", *NAMESPACES, "--fork", "--propagation", "private", *script, *arguments],
+            subprocess.run(
+                ["setsid", "--fork", "unshare", *NAMESPACES, "--fork", "--propagation", "private", *command],
                 stdin=reading,
                 stdout=log,
                 stderr=log,
                 pass_fds=[writing] if keep else [],  # who holds this end keeps it alive: itself, or this process
-                start_new_session=True,
+                check=True,
             )
         os.close(reading)
         if keep:
@@ -95,22 +96,21 @@ class Machine:
         """Run a command inside, in a node if one is named; its standard output."""
         with stdin.open("rb") as file:
             whole = [*self._enter(node), *command]
-            done = subprocess.run(whole, stdin=file, capture_output=True, text=True, errors="replace", check=False)
+            done = subprocess.run(
+                whole,
+                stdin=file,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                start_new_session=True,  # what is started here shall not hear of an interrupt at the terminal
+            )
         assert not check or done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
         return done.stdout
 
     def spawn(self, name: str, *command: str, node: str | None = None) -> None:
         """Start a server inside; its output goes to logs/NAME.log."""
-        script = START_IN_NODE if node else START
-        with (self.state / "logs" / f"{name}.log").open("ab") as log:
-            subprocess.Popen(
-                [*self._enter(node), "bash", "-c", script, name, *command],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self.wait_for(self.state / "pids" / name)
+        self.run("bash", "-c", START_IN_NODE if node else START, name, *command, node=node)
 
     def signal(self, name: str, which: signal.Signals) -> None:
         """Send a signal to a server or a node's holder."""

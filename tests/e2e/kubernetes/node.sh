@@ -11,9 +11,8 @@ if [ -z "$inside" ]; then
     else
         for hierarchy in /sys/fs/cgroup/*/"$cgroup"; do echo 0 >"$hierarchy/cgroup.procs"; done
     fi
-    echo $$ >"/run/cluster/pids/$name"
     exec unshare --mount --net --uts --cgroup --propagation private -- \
-        bash -c "$BASH_EXECUTION_STRING" node.sh "$name" "$cgroup" "$address" "$gateway" inside
+        bash "$0" "$name" "$cgroup" "$address" "$gateway" inside
 fi
 
 hostname "$name"

@@ -2,9 +2,10 @@
 
 import json
 import time
+from pathlib import Path
 
-from tests.e2e.kubernetes import cgroups, control
-from tests.e2e.kubernetes.build import CNI, HERE
+from tests.e2e.kubernetes import cgroups, control, store
+from tests.e2e.kubernetes.build import CNI
 from tests.e2e.kubernetes.images import PAUSE
 from tests.e2e.kubernetes.machine import Machine
 
@@ -20,14 +21,15 @@ version = 2
 """
 
 
-def start(machine: Machine, nodes: tuple[str, ...]) -> None:
-    """Start all nodes; returns when their containerds take images. The kubelets come up meanwhile."""
+def start(machine: Machine, nodes: tuple[str, ...], images: Path) -> None:
+    """Start all nodes, each with the images of that folder; the kubelets register a little later."""
     for index, node in enumerate(nodes):
         (machine.state / node / "cni").mkdir(parents=True)
         cgroups.make(f"{machine.cgroup}/{node}")
         _hold(machine, node, machine.address(10 + index))
         machine.run("ip", "route", "add", _pods(machine, index), "via", machine.address(10 + index))
         _write_configuration(machine, node, index)
+        store.copy(images, machine.state / node / "lib" / "containerd")
         config = f"/run/cluster/{node}/containerd.toml"
         machine.spawn(f"containerd-{node}", "containerd", "--config", config, node=node)
     (machine.state / "resolv.conf").touch()  # what is outside is nobody's business
@@ -68,9 +70,8 @@ def gpus(count: int = GPUS) -> str:
 
 def _hold(machine: Machine, node: str, address: str) -> None:
     """Start what holds the node's namespaces, and connect it."""
-    script = (HERE / "node.sh").read_text()
     arguments = [node, f"{machine.cgroup}/{node}", address, machine.address(1)]
-    machine.spawn(f"{node}", "bash", "-c", script, "node.sh", *arguments)
+    machine.spawn(node, "bash", "/run/cluster/node.sh", *arguments)
     ready = machine.state / node / "ready"
     machine.wait_for(ready, node)
     number = (machine.state / "pids" / node).read_text().strip()
