@@ -31,7 +31,8 @@ class MpiResult:
 
     `exit_status` is None when it had to be ended or did not start; `lines` are stdout and stderr in order, without the
     middle where there are very many. `timed_out`: it ran past its time. `reaped`: it had printed everything, then hung,
-    and was ended; its output counts. `not_started`: which program the head could not start, and why.
+    and was ended; its output counts. `not_started`: which program the head could not start, and why. `lost`: the
+    connection to the head broke, so nobody knows what became of it.
     """
 
     exit_status: int | None
@@ -40,6 +41,7 @@ class MpiResult:
     timed_out: bool = False
     reaped: bool = False
     not_started: str | None = None
+    lost: bool = False
 
     @property
     def ok(self) -> bool:
@@ -174,7 +176,7 @@ class _Follower:
             for line in batch:
                 self._take(line)
             if time.monotonic() > self._deadline:
-                return self._result(None)
+                return self._result(None, past_deadline=True)
             if self._settled_at and time.monotonic() > self._settled_at and not self._asked_to_end:
                 self._ask_to_end()
         return self._result(self._process.exit_status())
@@ -197,11 +199,11 @@ class _Follower:
         self._process.close_stdin()
         self._deadline = time.monotonic() + SUPERVISOR_GRACE_S
 
-    def _result(self, status: int | None) -> MpiResult:
+    def _result(self, status: int | None, *, past_deadline: bool = False) -> MpiResult:
         seconds = time.monotonic() - self._started
         said = self._supervisor or ""
         not_started = said.removeprefix(_CANNOT_START) if said.startswith(_CANNOT_START) else None
-        ended = not_started is None and (status is None or bool(said))
+        ended = not_started is None and (past_deadline or bool(said))
         return MpiResult(
             exit_status=None if said else status,
             lines=self._lines.kept(),
@@ -209,6 +211,7 @@ class _Follower:
             timed_out=ended and not self._asked_to_end,
             reaped=ended and self._asked_to_end,
             not_started=not_started,
+            lost=status is None and not said and not past_deadline,
         )
 
 

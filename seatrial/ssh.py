@@ -94,7 +94,7 @@ def _handshake(transport: "paramiko.Transport", testbed: Testbed, node: Node, wh
     except paramiko.AuthenticationException as error:
         raise RemoteError(f"{where}: does not accept this run's key for user {testbed.user}") from error
     except (paramiko.SSHException, EOFError, OSError) as error:
-        raise RemoteError(f"{where}: SSH did not come up: {error or type(error).__name__}") from error
+        raise RemoteError(f"{where}: SSH did not come up: {str(error) or type(error).__name__}") from error
 
 
 def _dial_problem(error: OSError) -> str:
@@ -178,7 +178,7 @@ def run_command(
             lines += batch
         return CommandResult(None, "\n".join(lines), time.monotonic() - started, timed_out=True)
     except (EOFError, OSError) as error:
-        raise RemoteError(f"the connection broke: {error or type(error).__name__}") from error
+        raise RemoteError(f"the connection broke: {str(error) or type(error).__name__}") from error
     finally:
         process.close()
 
@@ -190,7 +190,7 @@ def start_process(transport: "paramiko.Transport", command: str) -> RemoteProces
     try:
         return RemoteProcess(transport, command)
     except (paramiko.SSHException, EOFError, OSError) as error:
-        raise RemoteError(f"no session: {error or type(error).__name__}") from error
+        raise RemoteError(f"no session: {str(error) or type(error).__name__}") from error
 
 
 def on_each(nodes: Sequence[Node], function: Callable[[Node], T]) -> dict[str, T | RemoteError]:

@@ -87,7 +87,7 @@ def _all(run: Run, testbed: Testbed, wanted: Collectives) -> tuple[list[Outcome]
             outcomes.append(Outcome(operation, Verdict.NOT_RUN, f"{operation} was not tried: {reason}"))
             continue
         outcome = _one(run, present.testbed, wanted, operation, writes_json, verbose=not outcomes)
-        if outcome.fabric_gone or outcome.verdict is Verdict.FAIL:
+        if outcome.fabric_gone or outcome.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
             outcome, present = _missed(run, present, outcome)
         outcomes.append(outcome)
         log.log(_level(outcome), "%s", outcome.reason)

@@ -45,14 +45,16 @@ def training(run: Run, testbed: Testbed) -> Check | None:
     except RemoteError as error:
         return _with_missing(run, testbed, Check("training", Verdict.FAIL, str(error), time.monotonic() - started))
     check = conclude(run, testbed, wanted, result)
-    return _with_missing(run, testbed, check) if check.verdict is Verdict.FAIL else check
+    return _with_missing(run, testbed, check) if check.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE) else check
 
 
 def _with_missing(run: Run, testbed: Testbed, check: Check) -> Check:
     """The failed check with the nodes that are not there any more, if that is why."""
     now = roll_call(run, testbed)
+    if not now.suspects:
+        return check
     reason = "; ".join((check.reason, *now.problems))
-    return replace(check, reason=reason, suspects=(*check.suspects, *now.suspects))
+    return replace(check, verdict=Verdict.FAIL, reason=reason, suspects=(*check.suspects, *now.suspects))
 
 
 def training_argv(run: Run, testbed: Testbed, wanted: Training) -> list[str]:

@@ -77,6 +77,9 @@ def _fault(result: MpiResult, findings: Sequence[Finding], told: str | None, *, 
     cause = _cause(findings, complaints) or told
     if cause and complaints:
         return Verdict.FAIL, cause
+    if result.lost:  # what became of it nobody knows; whether the head is still there is asked next
+        why = f"; before that: {cause}" if cause else ""
+        return Verdict.INCONCLUSIVE, f"the connection to the head node broke after {result.seconds:.0f} s{why}"
     if result.timed_out:
         said = bool(began or cause)
         why = f"; {cause}" if cause else "" if began else "; the ranks never met"

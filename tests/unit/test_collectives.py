@@ -407,6 +407,12 @@ def test_a_suite_without_collectives_has_no_check(tmp_path: Path) -> None:
     assert step.collectives(quiet, make_testbed()).check is None
 
 
+def test_a_connection_that_broke_is_no_fault_of_the_cluster(check: Callable[..., Check]) -> None:
+    done = check(result(table(footer=False), None, lost=True), operations=["all_reduce"])
+    assert done.verdict is Verdict.INCONCLUSIVE
+    assert "all_reduce: the connection to the head node broke after 1 s (after 3 sizes)" in done.reason
+
+
 def test_a_node_that_died_is_named_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     died = Suspect("node", "node-2", 1.0, "no route to host")
     lost = "collective probe: node-0 rank 0: all_reduce: timed out"

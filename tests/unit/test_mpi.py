@@ -121,6 +121,13 @@ def test_the_supervisors_word_is_no_line_of_the_output(play: Play, half: str) ->
     assert absent.cause == "the head node cannot start mpirun: No such file or directory"
 
 
+def test_a_connection_that_breaks_is_neither_a_timeout_nor_a_status(play: Play) -> None:
+    found, *_ = play(iter([["n0"]]), None)
+    assert (found.lost, found.timed_out, found.exit_status, found.ok) == (True, False, None, False)
+    ended, *_ = play(iter([["n0", "seatrial-supervisor: time is up"]]), None)
+    assert (ended.lost, ended.timed_out) == (False, True)
+
+
 def test_a_cause_names_its_host() -> None:
     lines = ("ssh: connect to host node-731 port 222: Connection refused",)
     assert MpiResult(255, lines, 1.0).cause == "ssh connection refused on node-731"

@@ -40,7 +40,15 @@ def dial_pod(api: Api, pod: str, port: int, timeout_s: float) -> socket.socket:
         raise OSError(f"the API server opens no stream to pod {pod}: {_why(error)}") from error
     stream = _Stream(forward, port)
     stream.settimeout(timeout_s)
+    # What the kubelet has to say against it comes when the stream is used. An SSH server speaks first.
+    if not stream.recv(1, socket.MSG_PEEK):
+        stream.close()
+        raise OSError(f"pod {pod} does not answer: {_first_line(forward.error(port)) or 'the stream was closed'}")
     return cast(socket.socket, stream)
+
+
+def _first_line(text: str | None) -> str:
+    return next((line.strip() for line in (text or "").splitlines() if line.strip()), "")
 
 
 def _why(error: Any) -> str:
