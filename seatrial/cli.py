@@ -1,5 +1,6 @@
 """The command `seatrial`. Everything heavy is imported inside the command that needs it."""
 
+import gc
 import json
 import logging
 import os
@@ -181,6 +182,7 @@ def _print_json(document: Any) -> None:
 def main() -> NoReturn:
     """Run the command line; every error that is meant for people is one line on standard error."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them among all packages takes a while
+    gc.set_threshold(50_000)  # importing makes many objects and no garbage; looking for some takes a tenth of the start
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # its causes come to us as exceptions
     try:
         sys.exit(app.main(standalone_mode=False) or 0)
