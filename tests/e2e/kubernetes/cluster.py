@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.kubernetes import build, cgroups, control, images, nodes, store
+from tests.e2e.kubernetes import addons, build, cgroups, control, dns, images, nodes, store
 from tests.e2e.kubernetes.build import Unavailable
 from tests.e2e.kubernetes.machine import Machine
 
@@ -109,12 +109,14 @@ def start(machine: Machine, names: tuple[str, ...] = NODES, *, with_image: bool 
     """
     build.require_system()
     tools = build.programs()
+    addons.folder(addons.COREDNS)
     loaded = store.prepared(tools / "pause", with_cpu=with_image)
     machine.stop()
     machine.start(tools, keep=keep)
     try:
         control.prepare(machine, names)
         control.start(machine)
+        dns.start(machine)
         nodes.start(machine, names, loaded)
         cluster = Cluster(control.kubeconfig(machine, "admin"), names, tools, machine)
         cluster.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s")

@@ -3,16 +3,21 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
-from tests.e2e.kubernetes import build
+from tests.e2e.kubernetes import addons, build, kwok, training
 from tests.e2e.kubernetes.cluster import Cluster, Unavailable, leftovers, running, up
 from tests.e2e.kubernetes.images import CPU
 from tests.e2e.kubernetes.machine import Machine
 
+T = TypeVar("T")
 HERE = "tests/e2e/kubernetes"
 # Of somebody else's cluster, and the image that its nodes can pull; read before a test clears its environment.
 GIVEN = os.environ.get("SEATRIAL_TEST_KUBECONFIG")
@@ -61,8 +66,58 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]
     cluster.kubectl("create", "namespace", name)
     cluster.kubectl("wait", "-n", name, "--for=create", "serviceaccount/default", "--timeout=60s")
     yield name
-    cluster.kubectl("delete", "--namespace", name, "jobs,pods", "--all", "--now")  # the namespace's own way takes 10 s
+    # All pods by one request, and before the namespace: its own way waits for 10 s, kubectl's goes one by one.
+    cluster.kubectl("delete", "--namespace", name, "jobs", "--all", "--wait=false")
+    cluster.kubectl("delete", "--raw", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=1")
+    until(lambda: not cluster.kubectl("get", "pods", "--namespace", name, "--output", "name"), 120)
     cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="session")
+def fake_nodes(cluster: Cluster) -> Iterator[tuple[str, ...]]:
+    """512 nodes with eight GPUs each that only the API server believes in; see kwok.py."""
+    yield from _addon(cluster, kwok.fake_nodes)
+
+
+@pytest.fixture(scope="session")
+def training_operator(cluster: Cluster) -> Iterator[None]:
+    """Kubeflow's training operator, for PyTorchJobs."""
+    yield from _addon(cluster, training.training_operator)
+
+
+@pytest.fixture(scope="session")
+def helm(cluster: Cluster) -> Callable[..., str]:
+    """`helm("list", "-A")` against the cluster; its standard output."""
+    try:
+        program = addons.folder(addons.HELM) / "helm"
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+    def run(*arguments: str) -> str:
+        command = [str(program), "--kubeconfig", str(cluster.kubeconfig), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    return run
+
+
+def _addon(cluster: Cluster, start: Callable[[Cluster], AbstractContextManager[T]]) -> Iterator[T]:
+    if not cluster.machine:
+        pytest.skip("nothing is added to a cluster that is somebody else's")
+    try:
+        with start(cluster) as added:
+            yield added
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def until(true: Callable[[], bool], timeout_s: float = 60) -> None:
+    """Wait for something that the cluster does."""
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.2)
 
 
 def _given(kubeconfig: Path) -> Cluster:

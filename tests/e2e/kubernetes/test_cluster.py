@@ -6,24 +6,18 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.kubernetes import testbed
 from tests.e2e.kubernetes.cluster import Cluster, leftovers, up
+from tests.e2e.kubernetes.conftest import until
 from tests.e2e.kubernetes.images import PAUSE
 from tests.e2e.kubernetes.machine import Machine
 
 SECOND = Machine(1)  # besides the one that all tests share
-
-
-def until(true: Callable[[], bool], timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.2)
 
 
 def is_ready(cluster: Cluster, node: str) -> bool:
@@ -45,7 +39,7 @@ def test_two_nodes_are_ready_with_eight_gpus_each(cluster: Cluster) -> None:
 def test_a_job_gets_one_pod_a_node_and_mpi_goes_across(cluster: Cluster, namespace: str) -> None:
     keys = testbed.new_keys()
     started = time.monotonic()
-    cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=listing(testbed.objects(cluster.image, 2, keys)))
+    testbed.apply(cluster, namespace, testbed.objects(cluster.image, 2, keys))
     pods = testbed.wait_for_pods(cluster, namespace, 2)
     print(f"applied to ready: {time.monotonic() - started:.1f} s")
     assert {pod["spec"]["nodeName"] for pod in pods} == set(cluster.nodes)
@@ -127,10 +121,6 @@ with up(1, ("node-0",), with_image=False):
     print("up", flush=True)
     time.sleep(600)
 """
-
-
-def listing(objects: list[dict[str, object]]) -> str:
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
 
 
 def this_machine() -> dict[str, object]:

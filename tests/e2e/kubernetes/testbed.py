@@ -39,7 +39,7 @@ def new_keys() -> Keys:
 
 
 def objects(image: str, nodes: int, keys: Keys, gpus: int = 8) -> list[dict[str, Any]]:
-    """For `cluster.apply`: pods "bed-0-...", "bed-1-..." of a Job, each with all GPUs of its node."""
+    """For `apply`: pods "bed-0-...", "bed-1-..." of a Job, each with all GPUs of its node."""
     container = {
         "name": "node",
         "image": image,
@@ -72,6 +72,11 @@ def objects(image: str, nodes: int, keys: Keys, gpus: int = 8) -> list[dict[str,
     ]
 
 
+def apply(cluster: Cluster, namespace: str, objects: list[dict[str, Any]]) -> None:
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    cluster.kubectl("apply", "--namespace", namespace, "--filename", "-", stdin=text)
+
+
 def wait_for_pods(cluster: Cluster, namespace: str, nodes: int, timeout_s: float = 60) -> list[dict[str, Any]]:
     """The pods by index, once all of them are Ready."""
     deadline = time.monotonic() + timeout_s
@@ -79,9 +84,13 @@ def wait_for_pods(cluster: Cluster, namespace: str, nodes: int, timeout_s: float
         found = json.loads(cluster.kubectl("-n", namespace, "get", "pods", "--selector", "bed", "--output", "json"))
         pods: list[dict[str, Any]] = found["items"]
         if len(pods) == nodes and all(_is_ready(pod) for pod in pods):
-            return sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
+            return sorted(pods, key=_index)
         assert time.monotonic() < deadline, cluster.kubectl("-n", namespace, "describe", "pods")
         time.sleep(0.2)
+
+
+def _index(pod: dict[str, Any]) -> int:
+    return int(pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"])
 
 
 def _is_ready(pod: dict[str, Any]) -> bool:

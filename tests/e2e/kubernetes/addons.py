@@ -1,0 +1,86 @@
+"""What can be added to a cluster: each a Go module of its own, so that the versions of one do not move another's."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.kubernetes.build import CACHE, HERE, Unavailable, exclusive, go_build, require_go
+from tests.e2e.kubernetes.machine import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Addon:
+    """A program, and files that its module has beside the source."""
+
+    name: str
+    package: str
+    module: str = ""
+    files: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> Path:
+        return HERE / "addons" / self.name
+
+
+KWOK = Addon(
+    "kwok",
+    "sigs.k8s.io/kwok/cmd/kwok",
+    "sigs.k8s.io/kwok",
+    (
+        "kustomize/stage/node/fast/node-initialize.yaml",
+        "kustomize/stage/pod/fast/pod-ready.yaml",
+        "kustomize/stage/pod/fast/pod-delete.yaml",
+    ),
+)
+COREDNS = Addon("coredns", ".")
+TRAINING_OPERATOR = Addon(
+    "training-operator",
+    "github.com/kubeflow/training-operator/cmd/training-operator.v1",
+    "github.com/kubeflow/training-operator",
+    tuple(
+        f"manifests/base/crds/kubeflow.org_{kind}jobs.yaml"
+        for kind in ("mpi", "mx", "paddle", "pytorch", "tf", "xgboost")
+    ),
+)
+HELM = Addon("helm", "helm.sh/helm/v4/cmd/helm")
+
+
+def folder(addon: Addon) -> Path:
+    """Where the program and its files lie, built when the cache has none of this go.mod.
+
+    Raises:
+        Unavailable: it cannot be built here.
+    """
+    digest = hashlib.sha256(repr(addon).encode())
+    for file in sorted(addon.source.iterdir()):
+        digest.update(file.name.encode() + file.read_bytes())
+    target = CACHE / "addons" / f"{addon.name}-{digest.hexdigest()[:16]}"
+    with exclusive(CACHE / f"addon-{addon.name}.lock"):
+        if not target.exists():
+            require_go()
+            partial = target.with_suffix(".partial")
+            go_build(addon.source, addon.package, partial / addon.name)
+            _take_files(addon, partial)
+            partial.rename(target)
+    return target
+
+
+def _take_files(addon: Addon, target: Path) -> None:
+    if addon.files:
+        where = ["go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", addon.module]
+        done = subprocess.run(where, cwd=addon.source, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Unavailable(f"{addon.module}: {done.stderr.strip()[-500:]}")
+        for file in addon.files:
+            (target / Path(file).name).write_bytes(Path(done.stdout.strip(), file).read_bytes())
+
+
+def bring_in(machine: Machine, addon: Addon) -> str:
+    """Put the folder where the machine sees it; its path inside."""
+    source, target = folder(addon), machine.state / addon.name
+    if not target.exists():
+        shutil.copytree(source, target, copy_function=os.link)
+    return f"/run/cluster/{addon.name}"
