@@ -50,14 +50,14 @@ class GoogleClients:
         return found
 
     def registry_login(self, registry: str) -> "Credentials | None":
-        """What docker knows; of Google's registries else the account that builds."""
+        """What docker knows; of Google's registries, and of no others, else the account that builds."""
         from google.auth.exceptions import GoogleAuthError
         from google.auth.transport.requests import Request
 
         from seatrial.builders.registry import docker_credentials
 
         known = docker_credentials(registry)
-        if known or not registry.endswith((".pkg.dev", "gcr.io")):
+        if known or not (registry == "gcr.io" or registry.endswith((".gcr.io", ".pkg.dev"))):
             return known
         with suppress(GoogleAuthError):
             self._credentials.refresh(Request())
