@@ -20,6 +20,7 @@ _ARTIFACT_REGISTRY = re.compile(r"([a-z0-9-]+)-docker\.pkg\.dev/([^/]+)/[^/]+")
 _SECRET = re.compile(
     r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH|_KEY$|_DSN$|WEBHOOK", re.IGNORECASE
 )
+_LOGIN = re.compile(r"https?://[^/\s@]+@|//[^/\s@]*:[^/\s@]*@", re.IGNORECASE)
 _SUBSTITUTION = re.compile(r"_[A-Z0-9_]+")
 # Docker and buildah take these without an ARG in the Dockerfile, and leave them out of the image.
 _PREDEFINED = frozenset(f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "FTP", "NO", "ALL"))
@@ -61,6 +62,11 @@ def _no_secrets(value: dict[str, str]) -> dict[str, str]:
         if _SECRET.search(name) or "PRIVATE KEY" in text:
             raise ValueError(
                 f"the name or value of {name} looks like a secret, which anyone could read in the image; leave it out"
+            )
+        if _LOGIN.search(text) or (name.upper() in _PREDEFINED and "@" in text):
+            raise ValueError(
+                f"the value of {name} has a login in its address, which anyone could read in the log; legal: an address"
+                " without one, such as http://proxy:3128"
             )
         if "\0" in text:
             raise ValueError(f"the value of {name} must be text")

@@ -84,6 +84,7 @@ def test_it_is_built_for_what_the_nodes_are(tmp_path: Path) -> None:
 
 CLOUD = {"build": "cpu", "builder": "cloud-build", "repository": PKG_DEV}
 DOCKER = {"build": "cpu", "builder": "docker"}
+LOGIN = r"(args|substitutions): the value of \w+ has a login in its address, .*; legal: an address without one"
 BOTH = ["linux/amd64", "linux/arm64"]
 
 
@@ -100,6 +101,10 @@ BOTH = ["linux/amd64", "linux/arm64"]
         (DOCKER | {"args": {"HF_TOKEN": "x"}}, r"args: the name or value of HF_TOKEN looks like a secret"),
         (DOCKER | {"args": {"REGISTRY_KEY": "x"}}, r"REGISTRY_KEY looks like a secret"),
         (DOCKER | {"args": {"SITE_KEYS": "-----BEGIN PRIVATE KEY-----"}}, r"SITE_KEYS looks like a secret"),
+        (DOCKER | {"args": {"HTTPS_PROXY": "http://u:hunter2@proxy"}}, LOGIN),
+        (DOCKER | {"args": {"https_proxy": "u:hunter2@proxy:3128"}}, LOGIN),
+        (DOCKER | {"args": {"EXTRA_PIP": "-i HTTPS://hunter2@pypi.example.com/simple x"}}, LOGIN),
+        (CLOUD | {"substitutions": {"_PROXY": "socks5://:hunter2@proxy"}}, LOGIN),
         (DOCKER | {"args": {"FOO": "x"}}, r"args: the Dockerfile has no ARG FOO; legal: BASE, EXTRA_DEB, EXTRA_PIP"),
         (DOCKER | {"args": {"EXTRA_DEB": 1}}, r"args\.EXTRA_DEB: must be text, is 1: quote it"),
         (DOCKER | {"platforms": ["linux/riscv64"]}, r"platforms\.0: .*'linux/arm64', is 'linux/riscv64'"),
@@ -118,6 +123,7 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, image: object, said: 
     with pytest.raises(InputError, match=said) as error:
         read(tmp_path, image)
     assert "\n" not in str(error.value)
+    assert "hunter2" not in str(error.value)
     assert str(error.value).startswith(f"{tmp_path}/c.yaml: image")
 
 
@@ -132,3 +138,11 @@ def test_nodes_elsewhere_need_a_repository(tmp_path: Path) -> None:
 
 def test_arguments_that_every_builder_knows_need_no_arg(tmp_path: Path) -> None:
     assert recipe(tmp_path, **DOCKER, args={"HTTPS_PROXY": "http://proxy:3128"}).args
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["git+https://example.com/x@v1", "git+ssh://git@example.com/x", "x @ https://example.com:8443/x.whl", "a@b"],
+)
+def test_an_at_sign_alone_is_no_login(tmp_path: Path, value: str) -> None:
+    assert recipe(tmp_path, **DOCKER, args={"EXTRA_PIP": value}).args
