@@ -26,7 +26,7 @@ from prefect.cache_policies import NO_CACHE
 
 from seatrial.checks.broken import gave_up
 from seatrial.checks.sweep import Outcome, Setting, conclude
-from seatrial.errors import InputError, RemoteError
+from seatrial.errors import InputError, LaunchError, RemoteError
 from seatrial.mpi import mpirun
 from seatrial.nccl import Row, Sweep, SweepReader, TransportReader, parse_text
 from seatrial.result import Check
@@ -81,7 +81,7 @@ def _all(run: Run, testbed: Testbed, wanted: Collectives) -> tuple[list[Outcome]
     """What every operation came to, and who is left in the end."""
     writes_json = testbed.has_gpus and _writes_json(testbed, wanted.operations[0])
     outcomes: list[Outcome] = []
-    present = Present(testbed, (), ())
+    present = Present(testbed)
     for operation in wanted.operations:
         if reason := _pointless(run, present.testbed, outcomes):
             outcomes.append(Outcome(operation, Verdict.NOT_RUN, f"{operation} was not tried: {reason}"))
@@ -104,11 +104,13 @@ def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[Outcome]) -> str |
 def _missed(run: Run, before: Present, outcome: Outcome) -> tuple[Outcome, Present]:
     """Who is not there any more after `outcome`. Without them the rest may well work."""
     now = roll_call(run, before.testbed)
-    if not now.suspects:
+    if not now.problems:
         return outcome, before
+    # Nodes that were taken away on purpose are no failure of the cluster, and nothing was measured either.
+    verdict = Verdict.FAIL if now.suspects else Verdict.INCONCLUSIVE
     reason = f"{outcome.reason}; {'; '.join(now.problems)}"
-    blamed = replace(outcome, verdict=Verdict.FAIL, reason=reason, fabric_gone=False)
-    return blamed, replace(now, suspects=(*before.suspects, *now.suspects))
+    gone = replace(outcome, verdict=verdict, reason=reason, fabric_gone=False)
+    return gone, replace(now, suspects=(*before.suspects, *now.suspects))
 
 
 def _level(outcome: Outcome) -> int:
@@ -135,6 +137,8 @@ def _one(
         )
     except RemoteError as error:
         return Outcome(operation, Verdict.FAIL, f"{operation}: {error}", fabric_gone=True)
+    except LaunchError as error:  # the way to the head, not the head
+        return Outcome(operation, Verdict.INCONCLUSIVE, f"{operation}: {error}", fabric_gone=True)
     finally:
         exact = _take_json(testbed, json_file, run.logs / f"{operation}.json") if json_file else None
     sizes = tuple(_sizes(testbed, wanted).sizes())

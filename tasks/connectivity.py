@@ -16,7 +16,7 @@ from seatrial.checks.reachability import blame, pairs_to_try
 from seatrial.checks.throughput import explore, measurements, summary
 from seatrial.checks.versions import odd_ones
 from seatrial.contact import Contact, greet, reach_peers, try_streams
-from seatrial.errors import MissingError, RemoteError
+from seatrial.errors import LaunchError, MissingError, RemoteError
 from seatrial.measurement import Measurement, Subject
 from seatrial.result import Check, Suspect
 from seatrial.run import Run
@@ -97,25 +97,45 @@ def connectivity(run: Run, testbed: Testbed) -> Connected:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """Who still answers and reaches the others: the testbed without those that do not, and who is to blame."""
+    """Who still answers and reaches the others: the testbed without those that do not.
+
+    `suspects` are to blame; of the others the platform itself says why they went (preempted, deleted). `problems` names
+    all of them.
+    """
 
     testbed: Testbed
-    suspects: tuple[Suspect, ...]
-    problems: tuple[str, ...]
+    suspects: tuple[Suspect, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 def roll_call(run: Run, testbed: Testbed) -> Present:
     """Ask every node once more, after something broke: a node or a link may have died since connectivity was tried."""
     found = _Findings(testbed)
     timeout_s = run.suite.connectivity.timeout_s
-    contacts = _answering(found, timeout_s)
+    contacts: dict[str, Contact] = {}
     try:
+        contacts = _answering(found, timeout_s)
         if len(found.testbed.nodes) > 1:
             _try_pairs(found, contacts, timeout_s)
+    except LaunchError as error:
+        log.warning("nobody can be asked whether they are still there: %s", error)
+        return Present(testbed)
     finally:
         for contact in contacts.values():
             contact.transport.close()
-    return Present(found.testbed, tuple(found.suspects), tuple(found.problems))
+    return _excused(testbed, found)
+
+
+def _excused(testbed: Testbed, found: _Findings) -> Present:
+    by_name = {node.name: node for node in testbed.nodes}
+    excuses = {
+        suspect.name: excuse
+        for suspect in found.suspects
+        if suspect.name in by_name and (excuse := testbed.excuse(by_name[suspect.name]))
+    }
+    blamed = tuple(suspect for suspect in found.suspects if suspect.name not in excuses)
+    problems = [problem for problem in found.problems if problem.partition(":")[0] not in excuses]
+    return Present(found.testbed, blamed, (*problems, *(f"{name}: {why}" for name, why in excuses.items())))
 
 
 def _answering(found: _Findings, timeout_s: float) -> dict[str, Contact]:

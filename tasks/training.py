@@ -49,12 +49,13 @@ def training(run: Run, testbed: Testbed) -> Check | None:
 
 
 def _with_missing(run: Run, testbed: Testbed, check: Check) -> Check:
-    """The failed check with the nodes that are not there any more, if that is why."""
+    """The check with the nodes that are not there any more, if that is why."""
     now = roll_call(run, testbed)
-    if not now.suspects:
+    if not now.problems:
         return check
+    verdict = Verdict.FAIL if now.suspects else Verdict.INCONCLUSIVE
     reason = "; ".join((check.reason, *now.problems))
-    return replace(check, verdict=Verdict.FAIL, reason=reason, suspects=(*check.suspects, *now.suspects))
+    return replace(check, verdict=verdict, reason=reason, suspects=(*check.suspects, *now.suspects))
 
 
 def training_argv(run: Run, testbed: Testbed, wanted: Training) -> list[str]:

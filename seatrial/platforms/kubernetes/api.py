@@ -1,6 +1,7 @@
 """The only place that talks to the API server. Objects are dicts, as in YAML; errors are told in our own words."""
 
 import logging
+import os
 import queue
 import threading
 import time
@@ -9,6 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from yaml import YAMLError
 
 from seatrial.errors import LaunchError, MissingError, SeatrialError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
@@ -28,11 +31,15 @@ _PAUSE_S = 1.0  # before a watch that broke is begun anew
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One line of a watch; `change` is ADDED, MODIFIED, DELETED, or RESET where a watch begins (again)."""
+    """One line of a watch: ADDED, MODIFIED, DELETED; or LISTED, where it begins (again), with all in `items`."""
 
     kind: str
     change: str
     object: Object
+
+
+class UnknownKindError(MissingError):
+    """The cluster does not know a kind of object."""
 
 
 class Api:
@@ -47,16 +54,18 @@ class Api:
         """The API client of the kubeconfig's context, or of the pod that this runs in. Raises MissingError."""
         from kubernetes import client, config
 
+        configuration = client.Configuration()
+        configuration.retries = False  # ours say what they wait for
         try:
-            try:
-                return config.new_client_from_config(context=self._settings.context)
-            except config.ConfigException:
-                if self._settings.context:
-                    raise
-                config.load_incluster_config()
-                return client.ApiClient()
+            if not self._settings.context and config.incluster_config.SERVICE_HOST_ENV_NAME in os.environ:
+                config.load_incluster_config(client_configuration=configuration)
+            else:
+                config.load_kube_config(context=self._settings.context, client_configuration=configuration)
         except (config.ConfigException, OSError) as error:
             raise MissingError(f"no cluster to talk to: {_lacking(self._settings.context)}") from error
+        except (ValueError, TypeError, KeyError, AttributeError, YAMLError) as error:
+            raise MissingError(f"no cluster to talk to: the kubeconfig cannot be read: {_short(error)}") from error
+        return client.ApiClient(configuration)
 
     @cached_property
     def _dynamic(self) -> Any:
@@ -64,22 +73,22 @@ class Api:
 
         return DynamicClient(self.client)
 
-    def _resource(self, kind: Kind) -> Any:
+    def resource(self, kind: Kind) -> Any:
         from kubernetes.dynamic.exceptions import ResourceNotFoundError
 
-        with self._explained(f"find {kind.kind}"):
+        with self.explained(f"find {kind.kind}"):
             try:
                 return self._dynamic.resources.get(api_version=kind.api_version, kind=kind.kind)
             except ResourceNotFoundError:
                 install = f": install {kind.needs}" if kind.needs else ""
-                raise MissingError(f"the cluster does not know {kind.kind} ({kind.api_version}){install}") from None
+                raise UnknownKindError(f"the cluster does not know {kind.kind} ({kind.api_version}){install}") from None
 
     def create(self, thing: Object) -> Object:
         """Submit an object; a field that the API server does not know is an error, not a night of waiting."""
         kind = Kind(thing["apiVersion"], thing["kind"])
         name = f"{kind.kind} {thing['metadata']['name']}"
-        resource = self._resource(kind)
-        with self._explained(f"create {name}"):
+        resource = self.resource(kind)
+        with self.explained(f"create {name}"):
             made = resource.create(
                 body=thing, namespace=self.namespace, query_params=[("fieldValidation", "Strict")], **_LIMIT
             )
@@ -90,8 +99,8 @@ class Api:
         metadata = parent["metadata"]
         owner = {"apiVersion": parent["apiVersion"], "kind": parent["kind"], "name": metadata["name"]}
         patch = {"metadata": {"ownerReferences": [{**owner, "uid": metadata["uid"]}]}}
-        resource = self._resource(Kind(thing["apiVersion"], thing["kind"]))
-        with self._explained(f"set the owner of {thing['kind']} {thing['metadata']['name']}"):
+        resource = self.resource(Kind(thing["apiVersion"], thing["kind"]))
+        with self.explained(f"set the owner of {thing['kind']} {thing['metadata']['name']}"):
             resource.patch(
                 body=patch,
                 name=thing["metadata"]["name"],
@@ -102,34 +111,41 @@ class Api:
 
     def delete_all(self, kind: Kind, selector: str) -> None:
         """Delete what the label selector finds, and what it owns; of a kind that the cluster lacks there is nothing."""
-        with suppress(MissingError):
-            resource = self._resource(kind)
-            with self._explained(f"delete {kind.kind}"):
-                resource.delete(
-                    namespace=self.namespace,
-                    label_selector=selector,
-                    body={"propagationPolicy": "Background"},
-                    **_LIMIT,
-                )
+        try:
+            resource = self.resource(kind)
+        except UnknownKindError:
+            return
+        with self.explained(f"delete {kind.kind}"):
+            resource.delete(
+                namespace=self.namespace, label_selector=selector, body={"propagationPolicy": "Background"}, **_LIMIT
+            )
+
+    def find(self, kind: Kind, name: str) -> Object | None:
+        """One object by name; None when there is none."""
+        resource = self.resource(kind)
+        with self.explained(f"list {kind.kind}"):
+            field = f"metadata.name={name}"
+            found = _plain(resource.get(namespace=self.namespace, field_selector=field, **_LIMIT))
+            return next(iter(found["items"]), None)
 
     def list(self, kind: Kind, selector: str | None = None) -> list[Object]:
         """The objects that the label selector finds."""
-        resource = self._resource(kind)
-        with self._explained(f"list {kind.kind}"):
+        resource = self.resource(kind)
+        with self.explained(f"list {kind.kind}"):
             scope = {"namespace": self.namespace} if resource.namespaced else {}
             found = resource.get(label_selector=selector, **scope, **_LIMIT)
             return list(_plain(found)["items"])
 
     def version(self) -> str:
         """The API server's version. Raises MissingError or LaunchError where it cannot be reached."""
-        with self._explained("ask for the version"):
+        with self.explained("ask for the version"):
             from kubernetes import client
 
             return str(client.VersionApi(self.client).get_code(**_LIMIT).git_version)
 
     def knows(self, kind: Kind) -> None:
         """Raises MissingError where the cluster does not know the kind, with what to install."""
-        self._resource(kind)
+        self.resource(kind)
 
     def may(self, verb: str, right: Right) -> bool:
         """Whether whoever this is has one verb of a right."""
@@ -144,7 +160,7 @@ class Api:
             subresource=sub or None,
         )
         review = client.V1SelfSubjectAccessReview(spec=client.V1SelfSubjectAccessReviewSpec(resource_attributes=asked))
-        with self._explained("ask for permissions"):
+        with self.explained("ask for permissions"):
             api = client.AuthorizationV1Api(self.client)
             return bool(api.create_self_subject_access_review(review, **_LIMIT).status.allowed)
 
@@ -159,7 +175,7 @@ class Api:
         return ""
 
     @contextmanager
-    def _explained(self, doing: str) -> Iterator[None]:
+    def explained(self, doing: str) -> Iterator[None]:
         """Turn the client's errors into ours: what was tried, why it failed, what to do."""
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
@@ -172,7 +188,8 @@ class Api:
             raise self._refused(doing, error) from error
         except (HTTPError, OSError) as error:
             host = self.client.configuration.host
-            raise LaunchError(f"cannot {doing}: the API server {host} does not answer: {_short(error)}") from error
+            why = f"the API server {host} does not answer ({_short(error)})"
+            raise LaunchError(f"cannot {doing}: {why}: is it up, and may this host reach it?") from error
 
     def _refused(self, doing: str, error: Any) -> SeatrialError:
         message = _message(error)
@@ -193,12 +210,10 @@ def _lacking(context: str | None) -> str:
 
     try:
         contexts, _ = config.list_kube_config_contexts()
-    except (config.ConfigException, OSError):
-        return "there is no kubeconfig (KUBECONFIG, ~/.kube/config), and this is no pod"
+    except config.ConfigException as error:
+        return f"{_short(error)} (KUBECONFIG, ~/.kube/config), and this is no pod"
     known = f"known: {', '.join(sorted(each['name'] for each in contexts))}"
-    return (
-        f"platform.context {context!r} is not in the kubeconfig; {known}" if context else f"no current context; {known}"
-    )
+    return f"platform.context {context!r} is not in the kubeconfig; {known}" if context else f"no context; {known}"
 
 
 _LIMIT = {"_request_timeout": TIMEOUT_S}
@@ -228,7 +243,7 @@ class Watches:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._changes: queue.SimpleQueue[Change] = queue.SimpleQueue()
+        self._changes: queue.SimpleQueue[Change | SeatrialError] = queue.SimpleQueue()
         self._watchers: list[Any] = []
         self._over = threading.Event()
 
@@ -242,31 +257,45 @@ class Watches:
 
     def add(self, kind: Kind, **selectors: str) -> None:
         """Watch the objects of a kind that `label_selector` or `field_selector` finds."""
-        resource = self._api._resource(kind)
+        resource = self._api.resource(kind)
         threading.Thread(target=self._follow, args=(kind.kind, resource, selectors), daemon=True).start()
 
     def next(self, timeout_s: float) -> Change | None:
-        """The next change; None when there is none in time."""
+        """The next change; None when there is none in time. Raises MissingError where something may not be watched."""
         try:
-            return self._changes.get(timeout=max(timeout_s, 0.001))
+            change = self._changes.get(timeout=max(timeout_s, 0.001))
         except queue.Empty:
             return None
+        if isinstance(change, SeatrialError):
+            raise change
+        return change
 
     def _follow(self, kind: str, resource: Any, selectors: dict[str, str]) -> None:
         from kubernetes.watch import Watch
 
+        scope = {"namespace": self._api.namespace, **selectors}
         while not self._over.is_set():
             watcher = Watch()
             self._watchers.append(watcher)
             try:
-                self._changes.put(Change(kind, "RESET", {}))
-                for event in resource.watch(
-                    namespace=self._api.namespace, timeout=_WATCH_S, watcher=watcher, **selectors
-                ):
-                    self._changes.put(Change(kind, event["type"], event["raw_object"]))
-                    if self._over.is_set():
-                        return
-            except Exception as error:  # the API server restarts, a proxy cuts silent connections
+                with self._api.explained(f"watch {kind}"):
+                    listed = _plain(resource.get(**scope, **_LIMIT))
+                    self._changes.put(Change(kind, "LISTED", listed))
+                    for event in watcher.stream(
+                        resource.get,
+                        **scope,
+                        serialize=False,
+                        resource_version=listed["metadata"]["resourceVersion"],
+                        timeout_seconds=_WATCH_S,
+                        _request_timeout=(TIMEOUT_S, _WATCH_S + TIMEOUT_S),
+                    ):
+                        self._changes.put(Change(kind, event["type"], event["raw_object"]))
+                        if self._over.is_set():
+                            return
+            except MissingError as error:  # it will be no other the next time
+                self._changes.put(error)
+                return
+            except Exception as error:  # the API server restarts, a proxy cuts connections, a version is too old
                 if not self._over.is_set():
                     log.debug("the watch of %s broke: %s", kind, _short(error))
                     time.sleep(_PAUSE_S)

@@ -12,6 +12,8 @@ from seatrial.platforms.kubernetes.pod import NODE, ROLE
 
 log = logging.getLogger("seatrial.launch")
 
+_ADMISSION_S = 30.0  # pods that a quota or a policy keeps out are tried again; after so long it is no accident
+
 
 class BringUp:
     """One run's pods on their way up. `parent` is the launcher's object as the API server made it."""
@@ -19,7 +21,8 @@ class BringUp:
     def __init__(self, api: Api, plan: Plan, launcher: Launcher, parent: Object) -> None:
         self._api, self._plan, self._launcher, self._parent = api, plan, launcher, parent
         self._seen = waiting.Seen()
-        self._begun = self._placed = time.monotonic()
+        self._begun = time.monotonic()
+        self._placed: float | None = None  # when every pod had its node
         self._said = ""
 
     def wait(self) -> list[Object]:
@@ -31,26 +34,30 @@ class BringUp:
                     self._take(change)
                 self._give_up_if_hopeless()
                 self._say_and_check_time()
-        return list(self._seen.pods.values())
+        return waiting.ready(self._seen.pods.values())
 
     def _watch(self, watches: Watches) -> None:
         watches.add(POD, label_selector=f"{selector(self._plan.run.run_id)},{ROLE}={NODE}")
         watches.add(self._launcher.kind, field_selector=f"metadata.name={self._plan.name}")
-        watches.add(EVENT, field_selector=f"involvedObject.name={self._plan.name}")
+        watches.add(EVENT, field_selector="type=Warning")  # a JobSet's Job, whose event it is, has a longer name
         if self._plan.settings.queue:
             watches.add(queue.WORKLOAD, label_selector=f"{queue.JOB_UID}={self._parent['metadata']['uid']}")
 
     def _take(self, change: Change) -> None:
         match change.kind, change.change:
-            case "Pod", "RESET":
-                self._seen.pods.clear()
+            case "Pod", "LISTED":
+                self._seen.pods = {pod["metadata"]["name"]: pod for pod in change.object["items"]}
+            case _, "LISTED":
+                for thing in change.object["items"]:
+                    self._take(Change(change.kind, "ADDED", thing))
             case "Pod", _:
                 self._seen.take_pod(change.change, change.object)
-            case "Event", "ADDED" | "MODIFIED":
-                self._seen.take_event(change.object)
-            case "Workload", "ADDED" | "MODIFIED" | "DELETED":
+            case "Event", _:
+                if change.object["involvedObject"]["name"].startswith(self._plan.name):
+                    self._seen.take_event(change.object)
+            case "Workload", _:
                 self._seen.take_workload(change.change, change.object)
-            case _, "ADDED" | "MODIFIED" | "DELETED":
+            case _:
                 self._seen.take_parent(change.change, change.object)
 
     def _give_up_if_hopeless(self) -> None:
@@ -60,7 +67,9 @@ class BringUp:
         parent, queued = self._seen.parent, self._queued()
         if parent and (why := failed(parent)):
             raise LaunchError(why)
-        if self._seen.complaint and not self._seen.pods:
+        if self._seen.deleted:
+            raise LaunchError(f"somebody deleted the {self._launcher.kind.kind} {self._plan.name} while it came up")
+        if self._seen.complaint and not self._seen.pods and time.monotonic() - self._begun > _ADMISSION_S:
             raise LaunchError(self._seen.complaint)
         if queued and queued.hopeless:
             raise LaunchError(queued.reason)
@@ -78,14 +87,16 @@ class BringUp:
     def _say_and_check_time(self) -> None:
         pods, settings = self._seen.pods.values(), self._plan.settings
         story = waiting.story(pods, self._plan.nodes, self._queued())
+        if self._seen.complaint and not pods:
+            story = self._seen.complaint
         if story != self._said:
             self._said = story
             log.info("%s", story)
         now = time.monotonic()
-        if len(waiting.placed(pods)) < self._plan.nodes:
+        if self._placed is None and len(waiting.placed(pods)) >= self._plan.nodes:
             self._placed = now
-            since, limit_s, setting = self._begun, settings.queue_timeout_s, "queue_timeout_s"
-        else:
+        since, limit_s, setting = self._begun, settings.queue_timeout_s, "queue_timeout_s"
+        if self._placed is not None:
             since, limit_s, setting = self._placed, settings.start_timeout_s, "start_timeout_s"
         if now - since > limit_s:
             raise LaunchError(f"not up within {limit_s:g} s (platform.{setting}): {story}")

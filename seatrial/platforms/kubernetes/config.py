@@ -23,6 +23,24 @@ def _label_key(value: str) -> str:
     return value
 
 
+_DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+
+
+def _dns_name(value: str) -> str:
+    if not _DNS_NAME.fullmatch(value):
+        raise ValueError(f"{value!r} is no name of a Kubernetes object: a-z, 0-9, '-' and '.'")
+    return value
+
+
+def _label_value(value: str) -> str:
+    if not _LABEL_VALUE.fullmatch(value):
+        raise ValueError(f"{value!r} is no label value: up to 63 of letters, digits, '-', '_' and '.'")
+    return value
+
+
+DnsName = Annotated[str, AfterValidator(_dns_name)]
+LabelValue = Annotated[str, AfterValidator(_label_value)]
 DnsLabel = Annotated[str, AfterValidator(_dns_label)]
 LabelKey = Annotated[str, AfterValidator(_label_key)]
 Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
@@ -32,16 +50,24 @@ class Toleration(Strict):
     """As in a pod's spec."""
 
     key: str | None = None
-    operator: Literal["Exists", "Equal"] = "Exists"
+    operator: Literal["Exists", "Equal"] = "Equal"
     value: str | None = None
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        if self.operator == "Exists" and self.value is not None:
+            raise ValueError("operator: Exists takes no value; leave one of them out")
+        if self.operator == "Equal" and (self.key is None or self.value is None):
+            raise ValueError("operator: Equal, which is the default, needs key and value; Exists needs neither")
+        return self
 
 
 class SecretVariable(Strict):
     """An environment variable of every node whose value stays in a Secret of the namespace, such as HF_TOKEN."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-    secret: str
+    secret: DnsName
     key: str
 
 
@@ -50,7 +76,7 @@ class Topology(Strict):
 
     required: LabelKey | None = Field(None, description="all nodes in one domain of this level, or none")
     preferred: LabelKey | None = Field(None, description="as close as this level where that is possible")
-    unconstrained: bool = Field(False, description="anywhere, but on whole nodes that are free")
+    unconstrained: bool = Field(False, description="wherever there is room, by Kueue's choice")
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Self:
@@ -69,14 +95,14 @@ class KubernetesPlatform(Strict):
     machine: Literal["a3-mega", "a3-ultra", "a4", "a4x", "a4x-max", "generic"] = "generic"
     queue: DnsLabel | None = Field(None, description="Kueue LocalQueue")
     topology: Topology | None = Field(None, description="for Kueue; needs queue")
-    priority_class: str | None = None
-    node_selector: dict[LabelKey, str] = Field(default_factory=dict)
+    priority_class: DnsName | None = None
+    node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
-    target_nodes: tuple[str, ...] = Field((), description="kubernetes.io/hostname of the only nodes to use")
-    avoid_nodes: tuple[str, ...] = Field((), description="kubernetes.io/hostname of nodes to leave alone")
-    image_pull_secrets: tuple[str, ...] = ()
+    target_nodes: tuple[LabelValue, ...] = Field((), description="kubernetes.io/hostname of the only nodes to use")
+    avoid_nodes: tuple[LabelValue, ...] = Field((), description="kubernetes.io/hostname of nodes to leave alone")
+    image_pull_secrets: tuple[DnsName, ...] = ()
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
-    service_account: str | None = None
+    service_account: DnsName | None = None
     host_network: bool = False
     shared_memory: Annotated[str, Field(pattern=r"^[1-9]\d*[KMGT]i$")] | None = Field(
         None, description="size of /dev/shm; the machine's own when unset"
@@ -84,7 +110,7 @@ class KubernetesPlatform(Strict):
     secret_env: tuple[SecretVariable, ...] = ()
     queue_timeout_s: Seconds = Field(3600, description="from submission until every pod has its node")
     start_timeout_s: Seconds = Field(900, description="from then until every node answers")
-    deadline_s: Seconds = Field(
+    deadline_s: Annotated[float, Field(ge=60, le=7 * 86400)] = Field(
         4 * 3600, description="Kubernetes itself ends the nodes after so long, whatever happens"
     )
 

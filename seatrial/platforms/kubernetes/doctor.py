@@ -8,7 +8,7 @@ from seatrial.errors import SeatrialError
 from seatrial.platforms.kubernetes.api import NODE, Api
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.launchers import launcher_for
-from seatrial.platforms.kubernetes.machines import machine
+from seatrial.platforms.kubernetes.machines import gpu_resource, machine
 from seatrial.platforms.kubernetes.plan import Object
 from seatrial.platforms.kubernetes.pod import tolerations
 from seatrial.platforms.kubernetes.queue import LOCAL_QUEUE
@@ -16,8 +16,6 @@ from seatrial.platforms.kubernetes.rights import Right, rights
 
 if TYPE_CHECKING:
     from seatrial.cluster import Cluster
-
-_GPU = "nvidia.com/gpu"
 
 
 def ailments(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list[str]:
@@ -68,14 +66,14 @@ def nodes_that_fit(nodes: list[Object], cluster: "Cluster", settings: Kubernetes
     """Whether enough nodes can take a pod; those that nearly can are named with what they lack. Pure."""
     wanted = {**machine(settings.machine).node_selector, **settings.node_selector}
     chosen = [node for node in nodes if _is_meant(node, wanted, settings)]
-    lacks = {node["metadata"]["name"]: lack for node in chosen if (lack := _lack(node, cluster.gpus, settings))}
+    lacks = {node["metadata"]["name"]: lack for node in chosen if (lack := _lack(node, cluster, settings))}
     fit = len(chosen) - len(lacks)
     if fit >= cluster.nodes:
         return []
     selector = ", ".join(f"{key}={value}" for key, value in wanted.items())
     meant = f"{len(chosen)} of {len(nodes)} nodes are meant" + (f" ({selector})" if selector else "")
     told = "".join(f"; {name}: {lack}" for name, lack in list(lacks.items())[:8])
-    return [f"{cluster.nodes} nodes are asked for, {fit} can take one now: {meant}{told}"]
+    return [f"{cluster.nodes} nodes are asked for, {fit} could take one if idle: {meant}{told}"]
 
 
 def _is_meant(node: Object, wanted: Mapping[str, str], settings: KubernetesPlatform) -> bool:
@@ -86,7 +84,7 @@ def _is_meant(node: Object, wanted: Mapping[str, str], settings: KubernetesPlatf
     return all(labels.get(key) == value for key, value in wanted.items())
 
 
-def _lack(node: Object, gpus: int, settings: KubernetesPlatform) -> str | None:
+def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
     """What keeps a pod from this node."""
     ready: Object = next((c for c in node["status"].get("conditions", ()) if c["type"] == "Ready"), {})
     if ready.get("status") != "True":
@@ -98,10 +96,11 @@ def _lack(node: Object, gpus: int, settings: KubernetesPlatform) -> str | None:
         if taint.get("effect") != "PreferNoSchedule" and not any(_tolerates(one, taint) for one in tolerated):
             value = f"={taint['value']}" if taint.get("value") else ""
             return f"taint {taint['key']}{value}:{taint['effect']} is not in platform.tolerations"
-    offered = int(node["status"].get("allocatable", {}).get(_GPU, 0))
-    if offered < gpus:
+    resource = gpu_resource(cluster)
+    offered = int(node["status"].get("allocatable", {}).get(resource, 0))
+    if offered < cluster.gpus:
         hint = ": is the device plugin running?" if not offered else ""
-        return f"offers {offered} of {gpus} {_GPU}{hint}"
+        return f"offers {offered} of {cluster.gpus} {resource}{hint}"
     return None
 
 

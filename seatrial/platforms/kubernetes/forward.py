@@ -1,9 +1,22 @@
-"""Reach a pod's sshd through the API server, by a port-forward stream that looks like a socket. No route needed."""
+"""Reach a pod's sshd through the API server, by a port-forward stream that looks like a socket. No route needed.
 
+What goes wrong on the way is told apart. A pod that is gone, a kubelet or sshd that does not answer are the cluster's
+(OSError, as connecting a socket raises it); an API server that refuses or is silent is not (LaunchError).
+"""
+
+import copy
+import re
 import socket
+import time
 from typing import Any, cast
 
+from seatrial.errors import LaunchError
 from seatrial.platforms.kubernetes.api import Api
+
+_TRIES = 4  # an API server that restarts is back after some seconds
+_PAUSE_S = 2.0
+_STATUS = re.compile(r"Handshake status (\d{3})")
+_KUBELET = "error dialing backend"  # how the API server says that the node's kubelet does not answer
 
 
 class _Stream:
@@ -28,30 +41,42 @@ class _Stream:
 
 
 def dial_pod(api: Api, pod: str, port: int, timeout_s: float) -> socket.socket:
-    """A stream to `port` of `pod`. Raises OSError, as connecting a socket does."""
+    """A stream to `port` of `pod`. Raises OSError where the cluster is to blame, LaunchError where the way to it is."""
+    forward = _open(api, pod, port)
+    stream = _Stream(forward, port)
+    try:
+        stream.settimeout(timeout_s)
+        # What the kubelet has to say against it comes when the stream is used. An SSH server speaks first.
+        if not stream.recv(1, socket.MSG_PEEK):
+            raise OSError(f"pod {pod}: {_first_line(forward.error(port)) or 'the stream was closed'}")
+    except BaseException:
+        stream.close()
+        raise
+    return cast(socket.socket, stream)
+
+
+def _open(api: Api, pod: str, port: int) -> Any:
     from kubernetes import client
     from kubernetes.client.exceptions import ApiException
     from kubernetes.stream import portforward
 
-    try:
-        core = client.CoreV1Api(api.client)
-        forward = portforward(core.connect_get_namespaced_pod_portforward, pod, api.namespace, ports=str(port))
-    except ApiException as error:
-        raise OSError(f"the API server opens no stream to pod {pod}: {_why(error)}") from error
-    stream = _Stream(forward, port)
-    stream.settimeout(timeout_s)
-    # What the kubelet has to say against it comes when the stream is used. An SSH server speaks first.
-    if not stream.recv(1, socket.MSG_PEEK):
-        stream.close()
-        raise OSError(f"pod {pod} does not answer: {_first_line(forward.error(port)) or 'the stream was closed'}")
-    return cast(socket.socket, stream)
+    for attempt in range(1, _TRIES + 1):
+        # A client of its own: the library changes the one it is given while it dials, and many dial at once.
+        core = client.CoreV1Api(copy.copy(api.client))
+        try:
+            return portforward(core.connect_get_namespaced_pod_portforward, pod, api.namespace, ports=str(port))
+        except ApiException as error:
+            text = " ".join(str(error.reason or error).split())
+            status = int(found[1]) if (found := _STATUS.search(text)) else 0
+            if status == 404:
+                raise OSError(f"pod {pod} is gone") from error
+            if _KUBELET in text:
+                raise OSError(f"pod {pod}: the kubelet of its node does not answer") from error
+            if status in (401, 403) or attempt == _TRIES:
+                raise LaunchError(f"the API server opens no stream to pod {pod}: {text[:300]}") from error
+        time.sleep(_PAUSE_S)
+    raise AssertionError("unreachable: the last attempt returns or raises")
 
 
 def _first_line(text: str | None) -> str:
     return next((line.strip() for line in (text or "").splitlines() if line.strip()), "")
-
-
-def _why(error: Any) -> str:
-    """The WebSocket's handshake has the status in its text: 404 where the pod is gone."""
-    text = " ".join(str(error.reason or error).split())
-    return "the pod is gone" if "404" in text else text[:300]

@@ -6,9 +6,12 @@ GoogleCloudPlatform/container-engine-accelerators (gpudirect-rdma, gpudirect-tcp
 """
 
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from seatrial.baselines.catalog import known_hardware
 from seatrial.errors import InputError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 
@@ -31,6 +34,7 @@ class Machine:
     """
 
     gpus: int = 0
+    hardware: str | None = None
     arch: str = "amd64"
     accelerator: str | None = None
     networks: tuple[tuple[str, str], ...] = ()
@@ -67,17 +71,52 @@ def machine(name: str) -> Machine:
 
 
 def check(cluster: "Cluster", settings: KubernetesPlatform) -> None:
-    """Raises InputError where the cluster file asks for what such a machine is not."""
-    profile = machine(settings.machine)
-    if profile.gpus and cluster.nodes > 1 and cluster.gpus != profile.gpus:
-        raise InputError(
-            f"cluster {cluster.name}: gpus_per_node: machine {settings.machine} has {profile.gpus} a node, all of which"
-            f" are used where there are several, is {cluster.gpus}"
-        )
+    """Raises InputError where the cluster file asks for what such a machine is not, or for what cannot work."""
+    for where, problem in _problems(cluster, settings):
+        raise InputError(f"cluster {cluster.name}: {where}: {problem}")
+
+
+def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tuple[str, str]]:
+    profile, name = machine(settings.machine), settings.machine
+    if cluster.image is None:
+        yield "image", "is required on Kubernetes; the nodes run its sshd, Open MPI and torch"
     if profile.gpus and cluster.gpus > profile.gpus:
-        raise InputError(
-            f"cluster {cluster.name}: gpus_per_node: machine {settings.machine} has {profile.gpus}, is {cluster.gpus}"
+        yield "gpus_per_node", f"machine {name} has {profile.gpus}, is {cluster.gpus}"
+    if profile.gpus and cluster.nodes > 1 and cluster.gpus != profile.gpus:
+        yield "gpus_per_node", f"machine {name} has {profile.gpus}, all used where nodes are several, is {cluster.gpus}"
+    if profile.hardware and cluster.hardware.name in known_hardware() and cluster.hardware.name != profile.hardware:
+        yield "hardware", f"machine {name} is {profile.hardware}, is {cluster.hardware.name}"
+    if settings.host_network and cluster.ssh_port == 22:
+        yield "ssh_port", "is taken by the host's own sshd with platform.host_network; choose another"
+    if settings.host_network and profile.networks:
+        yield (
+            "platform.host_network",
+            f"must be false on machine {name}, whose fabric comes by networks of the pod's own",
         )
+    for variable in cluster.env:
+        if _SECRET.search(variable):
+            yield "env", f"{variable} looks like a secret and would stand in the manifest; use platform.secret_env"
+    for variable in (*cluster.env, *(each.name for each in settings.secret_env)):
+        if variable.startswith(_OURS):
+            yield "env", f"{variable} is set by seatrial or by the launcher; leave it out"
+    for variable in (each.name for each in settings.secret_env if each.name in cluster.env):
+        yield "platform.secret_env", f"{variable} is in env as well"
+
+
+_OURS = ("SEATRIAL_", "PET_", "JOB_COMPLETION_INDEX")
+_SECRET = re.compile(
+    r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH|_KEY$|_DSN$|WEBHOOK", re.IGNORECASE
+)
+
+
+def nccl_env(settings: KubernetesPlatform) -> dict[str, str]:
+    """What every rank gets on such machines: the script that nodes source at their start is not the last word."""
+    return {name: value for name, value in machine(settings.machine).env.items() if name.startswith("NCCL_")}
+
+
+def gpu_resource(cluster: "Cluster") -> str:
+    """What a node's GPUs are called where pods ask for them."""
+    return "amd.com/gpu" if cluster.hardware.name.startswith("MI") else "nvidia.com/gpu"
 
 
 def _rdma(count: int, first: int = 2) -> tuple[tuple[str, str], ...]:
@@ -137,6 +176,7 @@ _MACHINES = {
     "generic": Machine(),
     "a3-mega": Machine(
         gpus=8,
+        hardware="H100-SXM",
         accelerator="nvidia-h100-mega-80gb",
         networks=(("eth0", "default"), *((f"eth{i}", f"vpc{i}") for i in range(1, 9))),
         shared_memory="250Gi",
@@ -160,6 +200,7 @@ _MACHINES = {
     ),
     "a3-ultra": Machine(
         gpus=8,
+        hardware="H200-SXM",
         accelerator="nvidia-h200-141gb",
         networks=_GOOGLE_RDMA,
         shared_memory="500Gi",
@@ -167,6 +208,7 @@ _MACHINES = {
     ),
     "a4": Machine(
         gpus=8,
+        hardware="B200-SXM",
         accelerator="nvidia-b200",
         networks=_GOOGLE_RDMA,
         shared_memory="250Gi",
@@ -174,6 +216,7 @@ _MACHINES = {
     ),
     "a4x": Machine(
         gpus=4,
+        hardware="GB200-NVL72",
         arch="arm64",
         accelerator="nvidia-gb200",
         networks=(("eth0", "default"), ("eth1", "gvnic-1"), *_rdma(4)),
@@ -183,12 +226,15 @@ _MACHINES = {
     ),
     "a4x-max": Machine(
         gpus=4,
+        hardware="GB300-NVL72",
         arch="arm64",
         accelerator="nvidia-gb300",
         shared_memory="250Gi",
         compute_domain=True,
         rdma_claims=8,
         host_ipc=True,
-        **_gib("tuner_config_a3u.txtpb", GIB_INSTALLER_ARM64),
+        # Its gIB is in the image (nccl-gib-a4x-max-arm64), not installed beside it.
+        source=f"{GIB}/scripts/set_nccl_env.sh",
+        env={"NCCL_NET": "gIB", "NCCL_SOCKET_IFNAME": "eth0,eth1"},
     ),
 }

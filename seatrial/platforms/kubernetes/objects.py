@@ -3,7 +3,7 @@
 import base64
 
 from seatrial.keys import KeyPair
-from seatrial.platforms.kubernetes.launchers import launcher_for
+from seatrial.platforms.kubernetes.launchers import Kind, launcher_for, launchers
 from seatrial.platforms.kubernetes.machines import machine
 from seatrial.platforms.kubernetes.plan import RUN_ID, Object, Plan
 from seatrial.platforms.kubernetes.pod import CHANNEL, NODE, RDMA, ROLE
@@ -11,7 +11,9 @@ from seatrial.platforms.kubernetes.pod import CHANNEL, NODE, RDMA, ROLE
 
 def objects(plan: Plan, keys: dict[str, str]) -> list[Object]:
     """Secret, Service, claims and what the launcher submits; the last one owns the others. `keys` by file name."""
-    return [secret(plan, keys), service(plan), *claims(plan), *launcher_for(plan.settings.launcher).objects(plan)]
+    launcher = launcher_for(plan.settings.launcher)
+    services = [service(plan)] if launcher.service else []
+    return [secret(plan, keys), *services, *claims(plan), *launcher.objects(plan)]
 
 
 def claims(plan: Plan) -> list[Object]:
@@ -45,18 +47,29 @@ def claims(plan: Plan) -> list[Object]:
     return made
 
 
+EXTRAS = (  # what some runs make besides Secret, Service and the launcher's object
+    Kind("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", needs="Kubeflow Trainer"),
+    Kind("resource.nvidia.com/v1beta1", "ComputeDomain", needs="NVIDIA's DRA driver (k8s-dra-driver-gpu)"),
+    Kind("resource.k8s.io/v1", "ResourceClaimTemplate", needs="a Kubernetes with dynamic resource allocation"),
+)
+KEY_FILES = ("authorized_keys", "id_ed25519", "ssh_host_ed25519_key", "known_hosts")
+
+
 def key_files(run_key: KeyPair, host_key: KeyPair) -> dict[str, str]:
     """The files that the image's entry point wants.
 
     All nodes of a run answer with the same host key: their addresses are not known when the Secret is made, and whoever
     has one node's Secret has every node's.
     """
-    return {
-        "authorized_keys": f"{run_key.public}\n",
-        "id_ed25519": run_key.private,
-        "ssh_host_ed25519_key": host_key.private,
-        "known_hosts": f"* {host_key.public}\n",
-    }
+    texts = (f"{run_key.public}\n", run_key.private, host_key.private, f"* {host_key.public}\n")
+    return dict(zip(KEY_FILES, texts, strict=True))
+
+
+def kind_of(thing: Object) -> Kind:
+    """The kind of an object, with what to install where the cluster does not know it."""
+    found = Kind(thing["apiVersion"], thing["kind"])
+    known = (*EXTRAS, *(launcher.kind for launcher in launchers()))
+    return next((kind for kind in known if (kind.api_version, kind.kind) == (found.api_version, found.kind)), found)
 
 
 def secret(plan: Plan, keys: dict[str, str]) -> Object:

@@ -1,6 +1,7 @@
 """The names and labels of one run's objects, and what a launcher gets to work with. Pure."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from seatrial.builders.config import Prebuilt
@@ -10,7 +11,8 @@ from seatrial.run import Run
 
 RUN_ID = "seatrial/run-id"  # label of everything that a run makes
 CLUSTER = "seatrial/cluster"
-OWNER = "seatrial/owner"  # annotation: host of the process that made it
+OWNER = "seatrial/owner"  # annotation: whose it is, and the only one who can tell whether its run still lives
+EXPIRES = "seatrial/expires"  # annotation: when anybody may take it for abandoned
 MANAGED_BY = {"app.kubernetes.io/managed-by": "seatrial"}
 
 Object = dict[str, Any]
@@ -22,7 +24,8 @@ class Plan:
 
     run: Run
     settings: KubernetesPlatform
-    owner: str = ""
+    owner: str = "<this host>"
+    made: datetime | None = None
 
     @property
     def name(self) -> str:
@@ -46,23 +49,31 @@ class Plan:
 
     def metadata(self, **more: Any) -> Object:
         """The metadata of an object of the run."""
-        annotations = {"annotations": {OWNER: self.owner}} if self.owner else {}
-        return {"name": self.name, "namespace": self.settings.namespace, "labels": self.labels, **annotations, **more}
+        lives = timedelta(seconds=self.settings.queue_timeout_s + self.settings.deadline_s)
+        expires = (self.made + lives).isoformat(timespec="seconds") if self.made else "<submission and its timeouts>"
+        return {
+            "name": self.name,
+            "namespace": self.settings.namespace,
+            "labels": self.labels,
+            "annotations": {OWNER: self.owner, EXPIRES: expires},
+            **more,
+        }
 
     def parent_metadata(self) -> Object:
-        """The metadata of what is submitted: Kueue reads the queue and its priority there."""
+        """The metadata of what is submitted: Kueue reads the queue there, and takes the pods' own priority class."""
         queue = {"kueue.x-k8s.io/queue-name": self.settings.queue} if self.settings.queue else {}
-        priority = self.settings.queue and self.settings.priority_class
-        more = {"kueue.x-k8s.io/priority-class": priority} if priority else {}
-        return self.metadata(labels={**self.labels, **queue, **more})
+        return self.metadata(labels={**self.labels, **queue})
 
 
-def plan(run: Run, owner: str = "") -> Plan:
-    """Raises InputError where a run of this cluster cannot be submitted."""
+_LONGEST_NAME = 45  # a JobSet makes pods NAME-node-0-4095-abcde of it, and 63 characters are legal
+
+
+def plan(run: Run, owner: str | None = None) -> Plan:
+    """The plan of a run; with an `owner`, of one that is submitted now. Raises InputError where names get too long."""
     settings = run.cluster.platform
     assert isinstance(settings, KubernetesPlatform)
-    made = Plan(run, settings, owner)
-    if len(made.name) > 52:  # pods get up to eleven more: "-0-4095-abcde" of a JobSet, a Job's own suffix
+    made = Plan(run, settings, owner, datetime.now(UTC)) if owner else Plan(run, settings)
+    if len(made.name) > _LONGEST_NAME:
         raise InputError(f"run id {run.run_id!r}: is too long for the names of Kubernetes objects")
     return made
 

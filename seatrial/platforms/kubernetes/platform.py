@@ -4,25 +4,26 @@ import logging
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
 
-from seatrial.errors import MissingError, SeatrialError
+from seatrial.errors import LaunchError, MissingError, SeatrialError
 from seatrial.keys import new_key_pair
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
-from seatrial.platforms.kubernetes.api import NODE, POD, SECRET, SERVICE, Api, Watches
+from seatrial.platforms.kubernetes import ownership
+from seatrial.platforms.kubernetes.api import NODE, POD, SECRET, SERVICE, Api, UnknownKindError, Watches
 from seatrial.platforms.kubernetes.bringup import BringUp
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.doctor import ailments
+from seatrial.platforms.kubernetes.excuse import excuse
 from seatrial.platforms.kubernetes.forward import dial_pod
-from seatrial.platforms.kubernetes.launchers import launcher_for
-from seatrial.platforms.kubernetes.machines import check
-from seatrial.platforms.kubernetes.objects import key_files, objects
-from seatrial.platforms.kubernetes.plan import OWNER, RUN_ID, Object, Plan, plan, selector
+from seatrial.platforms.kubernetes.launchers import Kind, launcher_for, launchers
+from seatrial.platforms.kubernetes.machines import check, nccl_env
+from seatrial.platforms.kubernetes.objects import EXTRAS, KEY_FILES, key_files, kind_of, objects
+from seatrial.platforms.kubernetes.plan import RUN_ID, Object, Plan, plan, selector
 from seatrial.platforms.kubernetes.topology import place
 from seatrial.run import Run
 from seatrial.testbed import Node, Testbed
@@ -38,6 +39,10 @@ _GONE_S = 25.0  # for the pods to end at teardown; the entry point leaves at onc
 _INDEX = "batch.kubernetes.io/job-completion-index"
 
 
+# All that a run may have made, whatever the cluster file says today.
+_KINDS = (*(launcher.kind for launcher in launchers()), *EXTRAS, POD, SERVICE, SECRET)
+
+
 class Kubernetes:
     """Nodes as pods of one cluster, in one namespace."""
 
@@ -48,26 +53,24 @@ class Kubernetes:
         self._launcher = launcher_for(settings.launcher)
 
     def render(self, run: Run) -> Rendered:
-        made = {"<file>": "<made for each run>"}
-        submitted = objects(plan(run, owner="<host of the run>"), made)
+        submitted = objects(plan(run), dict.fromkeys(KEY_FILES, "<made for each run>"))
         return Rendered({f"{thing['kind'].lower()}.yaml": _yaml(thing) for thing in submitted})
 
     def launch(self, run: Run) -> Testbed:
-        if not run.cluster.image:
-            raise MissingError("image: is required on Kubernetes; the nodes run its sshd, Open MPI and torch")
-        self._api.knows(self._launcher.kind)  # before anything is made
-        folder = states.make_folder(run.run_id, _FOLDER)
         run_key, host_key = new_key_pair(), new_key_pair()
+        planned = plan(run, owner=ownership.this_one(_FOLDER))
+        *owned, parent = submitted = objects(planned, key_files(run_key, host_key))
+        for thing in submitted:  # before anything is made
+            self._api.knows(kind_of(thing))
+        folder = states.make_folder(run.run_id, _FOLDER)
         key_file = folder / "id_ed25519"
         key_file.touch(mode=0o600)
         key_file.write_text(run_key.private)
-        planned = plan(run, owner=socket.gethostname())
-        *owned, parent = objects(planned, key_files(run_key, host_key))
         for thing in owned:
             self._api.create(thing)
         made = self._api.create(parent)
         for thing in owned:
-            self._api.own(thing, {**made, "apiVersion": parent["apiVersion"], "kind": parent["kind"]})
+            self._api.own(thing, made)
         pods = BringUp(self._api, planned, self._launcher, made).wait()
         return self._testbed(planned, pods, host_key.public, key_file)
 
@@ -95,7 +98,8 @@ class Kubernetes:
             mpirun=cluster.mpi.mpirun,
             mpirun_args=cluster.mpi.args,
             network=interface,
-            env=tuple(cluster.env.items()),
+            env=tuple({**nccl_env(self._settings), **cluster.env}.items()),
+            excuse=lambda node: excuse(self._api, planned, self._launcher, pod_of[node.name], node.name),
         )
 
     def _places(self) -> dict[str, Mapping[str, str]]:
@@ -107,40 +111,63 @@ class Kubernetes:
             return {}
 
     def teardown(self, run_id: str) -> None:
-        for kind in (self._launcher.kind, POD, SERVICE, SECRET):
-            self._api.delete_all(kind, selector(run_id))
+        refused: list[SeatrialError] = []
+        for kind in _KINDS:
+            try:
+                self._api.delete_all(kind, selector(run_id))
+            except MissingError as error:
+                if self._is_ours(kind):  # what other launchers make need not be allowed
+                    refused.append(error)
+            except SeatrialError as error:
+                refused.append(error)
         states.remove_folder(states.root_folder(_FOLDER) / run_id)
+        if refused:
+            raise refused[0]
+        if left := self._wait_until_gone(run_id):
+            pods = f"{len(left)} pods of {run_id} are still ending"
+            raise LaunchError(f"{pods} after {_GONE_S:g} s: {', '.join(sorted(left)[:4])}; is the kubelet alive?")
+
+    def _is_ours(self, kind: Kind) -> bool:
+        return kind in (self._launcher.kind, POD, SERVICE, SECRET)
+
+    def _wait_until_gone(self, run_id: str) -> set[str]:
+        """The names of the pods that are still there when time is up."""
         deadline = time.monotonic() + _GONE_S
+        left: set[str] | None = None
         with Watches(self._api) as watches:
             watches.add(POD, label_selector=selector(run_id))
-            left = {pod["metadata"]["name"] for pod in self._api.list(POD, selector(run_id))}
-            while left and time.monotonic() < deadline:
+            while (left is None or left) and time.monotonic() < deadline:
                 change = watches.next(0.5)
-                if change and change.change == "DELETED":
+                if change and change.change == "LISTED":
+                    left = {pod["metadata"]["name"] for pod in change.object["items"]}
+                elif change and change.change == "DELETED" and left:
                     left.discard(change.object["metadata"]["name"])
-        if left:
-            log.warning("%d pods of %s are still ending: %s", len(left), run_id, ", ".join(sorted(left)[:4]))
+        return left or set()
 
     def leftovers(self) -> list[Leftover]:
         found: dict[str, Object] = {}
-        for kind in (self._launcher.kind, SECRET):
+        for kind in _KINDS:
             try:
-                for thing in self._api.list(kind, selector()):
-                    found.setdefault(thing["metadata"]["labels"][RUN_ID], thing)
+                things = self._api.list(kind, selector())
             except MissingError:
+                if self._is_ours(kind) and not self._launcher_is_missing(kind):
+                    raise
                 continue
+            for thing in things:
+                found.setdefault(thing["metadata"]["labels"][RUN_ID], thing)
         return [
-            Leftover(run_id, _age_s(thing), f"objects in namespace {self._settings.namespace}")
+            Leftover(run_id, ownership.age_s(thing), f"objects in namespace {self._settings.namespace}")
             for run_id, thing in found.items()
-            if self._is_abandoned(run_id, thing)
+            if ownership.is_abandoned(thing, run_id, _FOLDER)
         ]
 
-    def _is_abandoned(self, run_id: str, thing: Object) -> bool:
-        """Whether nobody tends it: its process is gone from this host, or it is past any host's deadline."""
-        if thing["metadata"].get("annotations", {}).get(OWNER) == socket.gethostname():
-            folder = states.root_folder(_FOLDER) / run_id
-            return not folder.exists() or states.is_abandoned(folder)
-        return _age_s(thing) > self._settings.queue_timeout_s + self._settings.deadline_s
+    def _launcher_is_missing(self, kind: Kind) -> bool:
+        """Whether the cluster does not know the launcher's kind, so that there can be nothing of it."""
+        try:
+            self._api.knows(kind)
+        except UnknownKindError:
+            return True
+        return False
 
     def missing(self) -> list[str]:
         return ailments(self._api, self._cluster, self._settings)
@@ -167,10 +194,12 @@ def _index(pod: Object) -> tuple[bool, int]:
     return worker, int(labels.get(_INDEX) or labels.get("training.kubeflow.org/replica-index") or 0)
 
 
-def _age_s(thing: Object) -> float:
-    made = datetime.fromisoformat(thing["metadata"]["creationTimestamp"])
-    return (datetime.now(UTC) - made).total_seconds()
-
-
 def _yaml(thing: Object) -> str:
-    return yaml.safe_dump(thing, sort_keys=False, width=120)
+    return yaml.dump(thing, Dumper=_Plain, sort_keys=False, width=120)
+
+
+class _Plain(yaml.SafeDumper):
+    """Without anchors and aliases: what is said twice is written twice."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True

@@ -1,17 +1,17 @@
 """The pod that is one node: the image's own entry point, the run's keys, GPUs, what the machine needs. Pure."""
 
 from seatrial.platforms.kubernetes.config import KubernetesPlatform, SecretVariable
-from seatrial.platforms.kubernetes.machines import Machine, machine
+from seatrial.platforms.kubernetes.machines import Machine, gpu_resource, machine
 from seatrial.platforms.kubernetes.plan import RUN_ID, Object, Plan
 
 KEYS = "/etc/seatrial"  # where the image's entry point looks for the run's keys
 ROLE = "seatrial/role"
 NODE = "node"
 CHANNEL, RDMA = "compute-domain-channel", "rdma"  # claims
-_GPU = "nvidia.com/gpu"
 _TAS = "kueue.x-k8s.io/podset"
 _TOLERATED = (  # GPU nodes are tainted so that nothing else lands there; GKE's says that maintenance is near
-    {"key": _GPU, "operator": "Exists"},
+    {"key": "nvidia.com/gpu", "operator": "Exists"},
+    {"key": "amd.com/gpu", "operator": "Exists"},
     {"key": "cloud.google.com/impending-node-termination", "operator": "Exists"},
 )
 
@@ -53,7 +53,6 @@ def _spec(plan: Plan, profile: Machine, container: str) -> Object:
     settings = plan.settings
     spec: Object = {
         "restartPolicy": "Never",
-        "subdomain": plan.name,
         "terminationGracePeriodSeconds": 5,  # the entry point leaves at once on TERM
         "automountServiceAccountToken": False,
         "containers": [_container(plan, profile, container)],
@@ -102,9 +101,12 @@ def _container(plan: Plan, profile: Machine, name: str) -> Object:
 
 
 def _resources(plan: Plan, profile: Machine) -> Object:
-    gpus = plan.run.cluster.gpus
+    cluster = plan.run.cluster
     claimed = [{"name": claim["name"]} for claim in _claims(plan, profile)]
-    resources: Object = {"limits": {_GPU: str(gpus)} if gpus else {}, "claims": claimed}
+    resources: Object = {
+        "limits": {gpu_resource(cluster): str(cluster.gpus)} if cluster.gpus else {},
+        "claims": claimed,
+    }
     return {key: value for key, value in resources.items() if value}
 
 
@@ -123,6 +125,10 @@ def _env(plan: Plan, profile: Machine) -> list[Object]:
         **profile.env,
         **plan.run.cluster.env,
     }
+    if (
+        secret := plan.settings.secret_env
+    ):  # the image keeps what looks like a secret out of SSH sessions, and so of ranks
+        values["SEATRIAL_PASS_ENV"] = " ".join(variable.name for variable in secret)
     return [{"name": name, "value": value} for name, value in values.items()] + [
         _secret_variable(variable) for variable in plan.settings.secret_env
     ]

@@ -47,11 +47,12 @@ def waits_for(workload: Object) -> Queued | None:
 
 def _unreserved(condition: Object) -> Queued:
     message = " ".join(str(condition.get("message", "")).split())
-    if _TOO_MUCH.search(message) or _NO_QUEUE.search(message) or condition.get("reason") in _NEVER:
-        return Queued(f"will never be admitted: {message}", hopeless=True)
+    # The reasons of all flavors stand in one message: one that has only to wait is enough.
     if more := _MORE_NEEDED.search(message):
         resource, flavor, count = more.groups()
         return Queued(f"queued: {count} more {resource} needed in flavor {flavor}")
+    if _TOO_MUCH.search(message) or _NO_QUEUE.search(message) or condition.get("reason") in _NEVER:
+        return Queued(f"will never be admitted: {message}", hopeless=True)
     return Queued(f"queued: {message}" if message else "queued: Kueue has not looked at it yet")
 
 

@@ -35,12 +35,12 @@ def rights(launcher: Launcher, queue: bool, profile: Machine) -> list[Right]:
         Right("", "nodes", ("list",), "order the hosts by topology, check the GPUs", cluster_wide=True, optional=True),
     ]
     if launcher.kind.kind == "TrainJob":
-        needed.append(Right(group, "trainingruntimes", ("create", "patch"), "bring the run's own runtime"))
+        needed.append(Right(group, "trainingruntimes", _MADE, "bring the run's own runtime"))
     if profile.compute_domain:
-        domains = Right("resource.nvidia.com", "computedomains", ("create", "patch"), "join the nodes' NVLinks")
+        domains = Right("resource.nvidia.com", "computedomains", _MADE, "join the nodes' NVLinks")
         needed.append(domains)
     if profile.rdma_claims:
-        claims = Right("resource.k8s.io", "resourceclaimtemplates", ("create", "patch"), "claim RDMA interfaces")
+        claims = Right("resource.k8s.io", "resourceclaimtemplates", _MADE, "claim RDMA interfaces")
         needed.append(claims)
     if queue:
         needed.append(Right("kueue.x-k8s.io", "workloads", ("list", "watch"), "say what the queue waits for"))

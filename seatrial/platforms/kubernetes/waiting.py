@@ -18,7 +18,7 @@ _NEVER = {
     "RunContainerError": "the container cannot be started",
     "CrashLoopBackOff": "the container ends again and again",
 }
-_NOT_ANOTHER_TRY = "FailedCreate"  # the event of a Job whose pods the API server does not admit
+_NOT_ADMITTED = ("FailedCreate", "FailedCreatePod")  # events of a Job, of Kubeflow's operators; they try again
 
 
 @dataclass(slots=True)
@@ -29,9 +29,7 @@ class Seen:
     parent: Object | None = None
     complaint: str | None = None
     workload: Object | None = None
-
-    def clear_pods(self) -> None:
-        self.pods.clear()
+    deleted: bool = False
 
     def take_pod(self, change: str, pod: Object) -> None:
         name = pod["metadata"]["name"]
@@ -41,19 +39,20 @@ class Seen:
             self.pods[name] = pod
 
     def take_parent(self, change: str, parent: Object) -> None:
-        self.parent = None if change == "DELETED" else parent
+        self.parent = parent
+        self.deleted = change == "DELETED"
 
     def take_workload(self, change: str, workload: Object) -> None:
         self.workload = None if change == "DELETED" else workload
 
     def take_event(self, event: Object) -> None:
-        if event.get("reason") == _NOT_ANOTHER_TRY:
+        if event.get("reason") in _NOT_ADMITTED:
             self.complaint = f"its pods are not admitted: {event.get('message', '')}"
 
 
 def ready(pods: Iterable[Object]) -> list[Object]:
-    """The pods whose sshd answers."""
-    return [pod for pod in pods if _condition(pod, "Ready") == "True"]
+    """The pods whose sshd answers, and that are here to stay."""
+    return [pod for pod in pods if _condition(pod, "Ready") == "True" and not pod["metadata"].get("deletionTimestamp")]
 
 
 def placed(pods: Iterable[Object]) -> list[Object]:
@@ -80,13 +79,15 @@ def problem(pods: Iterable[Object]) -> Problem | None:
 
 def _pod_problem(pod: Object) -> str | None:
     status = pod.get("status", {})
-    for container in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
+    own = status.get("containerStatuses", ())
+    for container in (*status.get("initContainerStatuses", ()), *own):
         state = container.get("state", {})
         waiting, ended = state.get("waiting") or {}, state.get("terminated")
         if waiting.get("reason") in _NEVER:
             return f"{_NEVER[waiting['reason']]} ({waiting['reason']}): {_first_line(waiting.get('message'))}"
-        if ended and (ended.get("exitCode") or status.get("phase") == "Failed"):
-            return f"container {container['name']} ended with status {ended.get('exitCode')}{_why(ended)}"
+        if ended and (ended.get("exitCode") or container in own):
+            hint = "" if ended.get("exitCode") else ": has the image the entry point of images/common?"
+            return f"container {container['name']} ended with status {ended.get('exitCode')}{_why(ended)}{hint}"
     if status.get("phase") == "Failed":
         return f"{status.get('reason') or 'failed'}: {_first_line(status.get('message'))}"
     return None
@@ -138,7 +139,7 @@ def _on(pod: Object) -> str:
 
 def _why(ended: Object) -> str:
     said = ended.get("message") or ended.get("reason")
-    return f": {_first_line(said)}" if said and said != "Error" else ""
+    return f": {_first_line(said)}" if said and said not in ("Error", "Completed") else ""
 
 
 def _first_line(text: str | None) -> str:

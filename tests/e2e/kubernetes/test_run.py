@@ -151,7 +151,7 @@ def finish(console: Console, process: Any) -> tuple[int, dict[str, Any]]:
     return process.returncode, document
 
 
-def test_a_pod_deleted_in_the_middle_of_a_sweep_is_named(
+def test_a_pod_deleted_in_the_middle_of_a_sweep_is_nobodys_fault(
     console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str
 ) -> None:
     process = middle_of_the_sweep(console, trial)
@@ -160,8 +160,9 @@ def test_a_pod_deleted_in_the_middle_of_a_sweep_is_named(
     second = next(pod for pod in pods if pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1")
     cluster.kubectl("delete", "pod", second["metadata"]["name"], "-n", namespace, "--wait=false")
     status, document = finish(console, process)
-    assert (status, document["verdict"]) == (1, "fail")
-    assert [suspect["name"] for suspect in document["suspects"]] == [second["spec"]["nodeName"]]
+    assert (status, document["verdict"]) == (3, "inconclusive")  # whoever deleted it, the node did not break
+    assert f"pod {second['metadata']['name']} was deleted while the run used it" in document["reason"]
+    assert not document["suspects"]
     assert left(cluster, namespace) == ""
 
 

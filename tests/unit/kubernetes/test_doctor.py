@@ -45,7 +45,7 @@ def test_enough_nodes_are_no_problem() -> None:
 
 def test_a_gpu_that_is_missing_is_named() -> None:
     assert told(node("a"), node("b", gpus=7)) == (
-        "2 nodes are asked for, 1 can take one now: 2 of 2 nodes are meant"
+        "2 nodes are asked for, 1 could take one if idle: 2 of 2 nodes are meant"
         " (cloud.google.com/gke-accelerator=nvidia-b200); b: offers 7 of 8 nvidia.com/gpu"
     )
     assert "b: offers 0 of 8 nvidia.com/gpu: is the device plugin running?" in told(node("a"), node("b", gpus=0))

@@ -24,6 +24,11 @@ def pending(message: str, reason: str = "Pending") -> dict[str, Any]:
             " 24 more needed",
             "queued: 24 more nvidia.com/gpu needed in flavor a4",
         ),
+        (
+            "couldn't assign flavors to pod set node: insufficient quota for nvidia.com/gpu in flavor spot, request >"
+            " maximum capacity (8), insufficient unused quota for nvidia.com/gpu in flavor reserved, 8 more needed",
+            "queued: 8 more nvidia.com/gpu needed in flavor reserved",
+        ),
         ("ClusterQueue gpus is inactive", "queued: ClusterQueue gpus is inactive"),
         (
             'couldn\'t assign flavors to pod set node: topology "rack" allows to fit only 1 out of 2 pod(s)',

@@ -44,15 +44,26 @@ def test_every_object_carries_the_run(name: str) -> None:
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_one_port_feeds_pod_service_and_entry_point(name: str) -> None:
     port = CLUSTERS[name].get("ssh_port", 222)
-    service = next(thing for thing in objects(name) if thing["kind"] == "Service")
-    assert [entry["port"] for entry in service["spec"]["ports"]] == [port]
+    services = [thing for thing in objects(name) if thing["kind"] == "Service"]
+    assert all([entry["port"] for entry in service["spec"]["ports"]] == [port] for service in services)
     nodes = [spec for spec in pod_specs(objects(name)) if spec["containers"][0].get("ports")]
     assert nodes
     for spec in nodes:
         container = spec["containers"][0]
         assert [entry["containerPort"] for entry in container["ports"]] == [port]
         assert {"name": "SEATRIAL_SSH_PORT", "value": str(port)} in container["env"]
-        assert not spec.get("automountServiceAccountToken", False)
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_no_pod_gets_a_token_of_the_api_server(name: str) -> None:
+    specs = pod_specs(objects(name))
+    assert specs
+    assert all(spec["automountServiceAccountToken"] is False for spec in specs)
+
+
+def test_nothing_is_called_as_an_operators_own_objects() -> None:
+    """The MPI operator stops at a Service of the job's name that it did not make."""
+    assert "Service" not in {thing["kind"] for thing in objects("mpijob")}
 
 
 def test_no_key_is_shown() -> None:
@@ -61,7 +72,7 @@ def test_no_key_is_shown() -> None:
 
 @pytest.mark.parametrize(
     ("machine", "gpus", "nodes", "legal"),
-    [("a4", 4, 2, "has 8 a node"), ("a4x", 8, 2, "has 4 a node"), ("a4", 12, 1, "has 8, is 12")],
+    [("a4", 4, 2, "has 8, all used"), ("a4x", 8, 2, "has 4, is 8"), ("a4", 12, 1, "has 8, is 12")],
 )
 def test_gpus_that_a_machine_has_not_are_refused(machine: str, gpus: int, nodes: int, legal: str) -> None:
     asked = {**CLUSTERS["a4"], "gpus_per_node": gpus, "nodes": nodes}
@@ -73,3 +84,38 @@ def test_gpus_that_a_machine_has_not_are_refused(machine: str, gpus: int, nodes:
 def test_part_of_one_node_is_legal() -> None:
     asked = {**CLUSTERS["a4"], "gpus_per_node": 4, "nodes": 1}
     assert platform_for(Cluster.model_validate(asked))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"image": None}, "image: is required on Kubernetes"),
+        ({"hardware": "H100-SXM"}, "hardware: machine a4 is B200-SXM, is H100-SXM"),
+        ({"env": {"HF_TOKEN": "hf_abc"}}, "env: HF_TOKEN looks like a secret .* use platform.secret_env"),
+        ({"env": {"SEATRIAL_SSH_PORT": "22"}}, "env: SEATRIAL_SSH_PORT is set by seatrial"),
+        ({"platform": {"host_network": True}}, "platform.host_network: must be false on machine a4"),
+        ({"platform": {"host_network": True, "machine": "generic"}, "ssh_port": 22}, "ssh_port: is taken by the host"),
+    ],
+)
+def test_what_cannot_work_is_refused(change: dict[str, Any], said: str) -> None:
+    asked = {**CLUSTERS["a4"], **change, "platform": {**CLUSTERS["a4"]["platform"], **change.get("platform", {})}}
+    with pytest.raises(InputError, match=said):
+        platform_for(Cluster.model_validate(asked))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"tolerations": [{"key": "team", "operator": "Exists", "value": "x"}]}, "Exists takes no value"),
+        ({"tolerations": [{"key": "team"}]}, "needs key and value"),
+        ({"deadline_s": 0.5}, "greater than or equal to 60"),
+        ({"priority_class": "Bad Name"}, "no name of a Kubernetes object"),
+        ({"node_selector": {"a": "b c!"}}, "no label value"),
+        ({"topology": {"unconstrained": True}}, "needs queue"),
+        ({"queue": "q", "topology": {"unconstrained": True, "required": "a"}}, "exactly one of"),
+        ({"target_nodes": ["a"], "avoid_nodes": ["a"]}, "among target_nodes too"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Cluster.model_validate({**CLUSTERS["a4"], "platform": {**CLUSTERS["a4"]["platform"], **settings}})

@@ -17,9 +17,10 @@ class Kind:
 
 
 class Launcher(Protocol):
-    """The contract of every launcher."""
+    """The contract of every launcher. `service`: it needs our headless Service; others make their own of that name."""
 
     kind: Kind
+    service: bool
 
     def objects(self, plan: Plan) -> list[Object]:
         """What it submits; the last makes the pods and owns everything else. Pure."""

@@ -9,14 +9,16 @@ class Job:
     """`batch/v1` Job with one index per node; Kueue knows it as it is."""
 
     kind = Kind("batch/v1", "Job")
+    service = True
 
     def objects(self, plan: Plan) -> list[Object]:
-        parent = {
+        parent: Object = {
             "apiVersion": self.kind.api_version,
             "kind": self.kind.kind,
             "metadata": plan.parent_metadata(),
             "spec": {**job_spec(plan), **({"suspend": True} if plan.settings.queue else {})},
         }
+        parent["spec"]["template"]["spec"]["subdomain"] = plan.name
         return [parent]
 
 

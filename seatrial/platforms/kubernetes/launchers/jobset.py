@@ -14,6 +14,7 @@ class JobSet:
     """One replicated Job of all nodes."""
 
     kind = Kind("jobset.x-k8s.io/v1alpha2", "JobSet", needs="JobSet (github.com/kubernetes-sigs/jobset)")
+    service = True
 
     def objects(self, plan: Plan) -> list[Object]:
         job = job_spec(plan)

@@ -17,6 +17,7 @@ class MPIJob:
     """One launcher pod that waits, and a worker per node."""
 
     kind = Kind("kubeflow.org/v2beta1", "MPIJob", needs="the Kubeflow MPI operator")
+    service = False
 
     def objects(self, plan: Plan) -> list[Object]:
         workers = node_template(plan)
@@ -47,7 +48,14 @@ def _waiting_pod(plan: Plan) -> Object:
         "command": ["sleep", str(int(plan.settings.deadline_s))],
         **({"imagePullPolicy": container["imagePullPolicy"]} if "imagePullPolicy" in container else {}),
     }
-    kept = ("imagePullSecrets", "tolerations", "nodeSelector", "serviceAccountName", "terminationGracePeriodSeconds")
+    kept = (
+        "automountServiceAccountToken",
+        "imagePullSecrets",
+        "nodeSelector",
+        "serviceAccountName",
+        "terminationGracePeriodSeconds",
+        "tolerations",
+    )
     return {
         "metadata": {"labels": {**plan.labels, ROLE: "launcher"}},
         "spec": {**{key: spec[key] for key in kept if key in spec}, "containers": [waits]},

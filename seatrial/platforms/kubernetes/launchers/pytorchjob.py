@@ -12,6 +12,7 @@ class PyTorchJob:
     """The operator sets PET_*, MASTER_ADDR and RANK in every container, as it would for training."""
 
     kind = Kind("kubeflow.org/v1", "PyTorchJob", needs="the Kubeflow training operator")
+    service = False
 
     def objects(self, plan: Plan) -> list[Object]:
         template = node_template(plan, _CONTAINER)

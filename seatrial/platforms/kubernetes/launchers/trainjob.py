@@ -16,6 +16,7 @@ class TrainJob:
     """The Trainer sets PET_* in every container, as it would for training."""
 
     kind = Kind("trainer.kubeflow.org/v1alpha1", "TrainJob", needs="Kubeflow Trainer")
+    service = False
 
     def objects(self, plan: Plan) -> list[Object]:
         slots = plan.run.cluster.slots
@@ -43,7 +44,7 @@ def _runtime(plan: Plan) -> Object:
         "kind": "TrainingRuntime",
         "metadata": plan.metadata(),
         "spec": {
-            "mlPolicy": {"numNodes": plan.nodes, "torch": {"numProcPerNode": plan.run.cluster.slots}},
+            "mlPolicy": {"numNodes": plan.nodes, "torch": {}},
             "template": {
                 "spec": {
                     "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},

@@ -1,0 +1,53 @@
+"""Whose run an object belongs to, and whether anybody still tends it.
+
+Only the owner can tell whether a run's process lives: the same user in the same process tree of the same machine. For
+everybody else a run is abandoned once the time that it gave itself is over.
+"""
+
+import hashlib
+import os
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+
+from seatrial.platforms import state as states
+from seatrial.platforms.kubernetes.plan import EXPIRES, OWNER, Object
+
+
+def this_one(folder: str) -> str:
+    """This owner: the host's name for people, and what tells it from another of that name."""
+    told_apart = (_machine_id(), _process_tree(), os.geteuid(), states.root_folder(folder))
+    return f"{socket.gethostname()}/{hashlib.sha256(repr(told_apart).encode()).hexdigest()[:12]}"
+
+
+def is_abandoned(thing: Object, run_id: str, folder: str) -> bool:
+    """Whether nobody tends the run that made `thing`."""
+    annotations = thing["metadata"].get("annotations") or {}
+    if annotations.get(OWNER) == this_one(folder):
+        own = states.root_folder(folder) / run_id
+        return states.is_abandoned(own) if own.exists() else age_s(thing) > 60
+    try:
+        return datetime.now(UTC) > datetime.fromisoformat(annotations[EXPIRES])
+    except (KeyError, ValueError):
+        return False  # not by us, or by a version that says it otherwise
+
+
+def age_s(thing: Object) -> float:
+    """Seconds since the API server made it."""
+    made = datetime.fromisoformat(thing["metadata"]["creationTimestamp"])
+    return (datetime.now(UTC) - made).total_seconds()
+
+
+def _machine_id() -> str:
+    try:
+        return Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _process_tree() -> str:
+    """Containers of one machine may share its id and a host name; their processes do not see each other."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""

@@ -1,0 +1,36 @@
+"""Which nodes that went are not to blame."""
+
+from typing import Any
+
+import pytest
+
+from seatrial.platforms.kubernetes.excuse import _excuse
+
+JOB = {"kind": "Job", "status": {}}
+POD: dict[str, Any] = {"metadata": {"name": "p"}, "status": {}}
+EVICTED = {"status": {"conditions": [{"type": "Evicted", "status": "True", "reason": "Preempted", "message": "room"}]}}
+
+
+def with_condition(kind: str, reason: str, **metadata: str) -> dict[str, Any]:
+    condition = {"type": kind, "status": "True", "reason": reason, "message": "so it is"}
+    return {"metadata": {"name": "p", **metadata}, "status": {"conditions": [condition]}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "parent", "workload", "said"),
+    [
+        (None, JOB, None, "pod p was deleted while the run used it"),
+        (None, None, None, "pod p was deleted while the run used it, with what the run had submitted"),
+        ({"metadata": {"deletionTimestamp": "now"}}, JOB, None, "pod p was deleted while the run used it"),
+        (with_condition("DisruptionTarget", "EvictionByEvictionAPI"), JOB, None, "EvictionByEvictionAPI: so it is"),
+        (None, with_condition("Failed", "DeadlineExceeded"), None, "over its time: DeadlineExceeded: so it is"),
+        (None, JOB, EVICTED, "Kueue evicted it: Preempted: room"),
+    ],
+)
+def test_what_was_taken_away_is_excused(pod: Any, parent: Any, workload: Any, said: str) -> None:
+    assert said in str(_excuse(pod, "p", parent, workload, node_is_well=True))
+
+
+@pytest.mark.parametrize(("pod", "well"), [(POD, True), (None, False), (POD, False)])
+def test_what_went_by_itself_is_blamed(pod: Any, well: bool) -> None:
+    assert _excuse(pod, "p", JOB, None, node_is_well=well) is None
