@@ -92,7 +92,7 @@ def ensure_image(config: "Image", architecture: str | None, log_file: Path, *, r
     if not rebuild and (found := _found(builder, plan.reference)):
         log.info("%s is there: nothing that it is made of has changed", plan.reference)
         return found
-    log.info("building %s with %s, at most %d s (%s)", plan.reference, config.builder, config.timeout_s, log_file)
+    log.info("building %s with %s (%s)", plan.reference, config.builder, log_file)
     log_file.parent.mkdir(parents=True, exist_ok=True)
     return builder.build(replace(plan, anew=rebuild), log_file)
 

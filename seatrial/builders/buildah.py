@@ -55,14 +55,14 @@ class BuildahImage:
             "buildah",
             "apt-get install buildah (it needs root or user namespaces), or use builder docker or cloud-build",
         )
-        run_build(argv(plan), plan.reference, log_file, plan.config.timeout_s)
+        run_build(argv(plan), plan, log_file)
         digest = self._push(plan, log_file) if self._config.repository else self._stored(plan)
         return Built(plan.reference, digest, tuple(name.split("/")[1] for name in plan.platforms), fresh=True)
 
     def _push(self, plan: Plan, log_file: Path) -> str:
         with tempfile.TemporaryDirectory() as folder:
             digest_file = Path(folder) / "digest"
-            run_build(push_argv(plan, digest_file), plan.reference, log_file, plan.config.timeout_s)
+            run_build(push_argv(plan, digest_file), plan, log_file)
             return digest_file.read_text().strip()
 
     def _stored(self, plan: Plan) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from seatrial.builders import Built, Stored
 from seatrial.builders.cloud_clients import GoogleClients
 from seatrial.builders.cloud_log import LogCopy
-from seatrial.builders.cloud_request import reference, request
+from seatrial.builders.cloud_request import reference, request, timeout_s
 from seatrial.builders.cloud_source import upload
 from seatrial.builders.config import CloudBuild
 from seatrial.builders.failures import explain
@@ -60,14 +60,15 @@ class CloudBuildImage:
     def _build(self, plan: Plan, log_file: Path) -> Built:
         from google.cloud.devtools.cloudbuild_v1 import Source, StorageSource
 
-        deadline = time.monotonic() + self._config.timeout_s
+        limit_s = timeout_s(self._config)
+        deadline = time.monotonic() + limit_s
         wanted = _message(request(self._config, plan.tag), self._config)
         wanted.source = Source(storage_source=StorageSource(**upload(self._google.storage, plan, self._config)))
         submitted = self._google.builds.create_build(
             request={"parent": self._parent, "build": wanted}, retry=None, timeout=60
         ).metadata.build
         name = f"{self._parent}/builds/{submitted.id}"
-        log.info("Cloud Build %s: %s", submitted.id, submitted.log_url or name)
+        log.info("Cloud Build %s, at most %d s: %s", submitted.id, limit_s, submitted.log_url or name)
         try:
             done = self._wait(plan, name, log_file, deadline)
         except BaseException:
@@ -87,10 +88,10 @@ class CloudBuildImage:
             if found.status not in running:
                 return found
             if time.monotonic() > deadline:
-                limit = self._config.timeout_s
                 raise LaunchError(
-                    f"image {plan.reference}: timeout: not built within {limit} s ({found.status.name}), so the build"
-                    f" was cancelled; next: raise image.timeout_s, or take a larger machine ({log_file})"
+                    f"image {plan.reference}: timeout: not built within {timeout_s(self._config)} s"
+                    f" ({found.status.name}), so the build was cancelled; next: raise image.timeout_s, or take a larger"
+                    f" machine ({log_file})"
                 )
             time.sleep(POLL_S)
 

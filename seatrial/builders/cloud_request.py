@@ -5,11 +5,11 @@ from typing import Any
 
 import yaml
 
-from seatrial.builders.config import CloudBuild
+from seatrial.builders.config import TIMEOUT_S, CloudBuild
 from seatrial.errors import InputError
 
 MACHINE = "E2_HIGHCPU_32"
-_VARIABLE = re.compile(r"\$\{(_[A-Z0-9_]+)\}|\$(_[A-Z0-9_]+)")
+_VARIABLE = re.compile(r"\$(?:\{([A-Z0-9_]+)\}|([A-Z0-9_]+))")
 
 Request = dict[str, Any]  # the Build resource, in JSON's names
 
@@ -20,53 +20,90 @@ def recipe(config: CloudBuild) -> Request:
     if not file.is_file():
         return _plain(config)
     try:
-        found = yaml.safe_load(file.read_text())
-        images = found["images"]
-    except (OSError, yaml.YAMLError, TypeError, KeyError) as error:
+        found = dict(yaml.safe_load(file.read_text()))
+        steps, images = [dict(step) for step in found["steps"]], list(found["images"])
+    except (OSError, yaml.YAMLError, TypeError, ValueError, KeyError) as error:
         raise InputError(f"{file}: needs steps and images, as gcloud builds submit reads them ({error!r})") from error
     if not images or "${_TAG}" not in str(images[0]):
         raise InputError(f"{file}: images: the first must end in :${{_TAG}}, where the build's hash goes")
-    return dict(found)
+    if config.args and not any(map(_takes_arguments, steps)):
+        raise InputError(
+            f"image.args: {file} has no docker step that begins with `build`, which would take them; legal: such a"
+            " step, or substitutions in place of args"
+        )
+    if config.machine and _in_a_pool(found):
+        raise InputError(f"image.machine: {file} builds in a pool, which has machines of its own; leave it out")
+    if not re.fullmatch(r"\d+(\.\d+)?s", str(found.setdefault("timeout", f"{TIMEOUT_S}s"))):
+        raise InputError(f"{file}: timeout: must be seconds, such as 7200s, is {found['timeout']!r}")
+    return found
 
 
 def _plain(config: CloudBuild) -> Request:
     image = f"${{_ARTIFACT_REGISTRY}}/{config.name}:${{_TAG}}"
     arguments = ["build", f"--file={config.dockerfile}", f"--tag={image}", "."]
     step = {"name": "gcr.io/cloud-builders/docker", "args": arguments}
-    return {"steps": [step], "images": [image], "options": {"automapSubstitutions": True}}
+    options = {"automapSubstitutions": True}
+    return {"steps": [step], "images": [image], "timeout": f"{TIMEOUT_S}s", "options": options}
 
 
 def reference(config: CloudBuild, tag: str) -> str:
-    """The first image of the recipe, its variables filled in."""
-    values = _substitutions(config, recipe(config), tag)
-    return _VARIABLE.sub(lambda match: values.get(match[1] or match[2], ""), str(recipe(config)["images"][0]))
+    """The first image of the recipe, filled in with its variables and with what Cloud Build itself fills in.
+
+    Raises InputError where one is unknown before the build, and with it the name to look for.
+    """
+    found = recipe(config)
+    values = {"PROJECT_ID": config.own_project, "LOCATION": config.own_region, **_substitutions(config, found, tag)}
+    named = str(found["images"][0])
+    filled = _VARIABLE.sub(lambda match: str(values.get(match[1] or match[2], match[0])), named)
+    if "$" in filled:
+        raise InputError(
+            f"{config.folder / 'cloudbuild.yaml'}: images: {named}: {filled} is not known before the build; legal:"
+            f" {', '.join(sorted(values))}"
+        )
+    return filled
+
+
+def timeout_s(config: CloudBuild) -> int:
+    """How long the build may take: what the cluster file says, else the recipe."""
+    return config.timeout_s or round(float(recipe(config)["timeout"].rstrip("s")))
 
 
 def request(config: CloudBuild, tag: str) -> Request:
     """The build without its source, which has no name before it is uploaded."""
     found = recipe(config)
-    options = dict(found.get("options", {}))
+    options = found.get("options") or {}
+    machine = {} if _in_a_pool(found) else {"machineType": config.machine or options.get("machineType", MACHINE)}
     return {
         **found,
         "steps": [_with_arguments(step, config) for step in found["steps"]],
         "substitutions": _substitutions(config, found, tag),
-        "timeout": found.get("timeout", "7200s") if config.timeout_s == 7200 else f"{config.timeout_s}s",
-        "options": {**options, "machineType": config.machine or options.get("machineType", MACHINE)},
+        "timeout": f"{timeout_s(config)}s",
+        "options": {**options, **machine},
     }
 
 
 def _substitutions(config: CloudBuild, found: Request, tag: str) -> dict[str, str]:
     """The recipe's own, ours and the cluster file's, sorted as gcloud does. One that nothing uses is refused there."""
     ours = {"_ARTIFACT_REGISTRY": config.repository, "_TAG": tag}
-    used = str(found["steps"]) + str(found["images"])
-    given = {name: value for name, value in ours.items() if f"${{{name}}}" in used}
-    return dict(sorted({**found.get("substitutions", {}), **given, **config.substitutions}.items()))
+    used = {match[1] or match[2] for match in _VARIABLE.finditer(str(found))}
+    given = {name: value for name, value in ours.items() if name in used}
+    return dict(sorted({**(found.get("substitutions") or {}), **given, **config.substitutions}.items()))
+
+
+def _in_a_pool(found: Request) -> bool:
+    """A private pool has machines of its own and refuses a build that names another kind."""
+    return not {"pool", "workerPool"}.isdisjoint(found.get("options") or {})
+
+
+def _takes_arguments(step: Request) -> bool:
+    """Whether it is a docker build."""
+    program = str(step.get("name")).rpartition("/")[2].partition(":")[0]
+    return program == "docker" and "entrypoint" not in step and (step.get("args") or [])[:1] == ["build"]
 
 
 def _with_arguments(step: Request, config: CloudBuild) -> Request:
-    """The step; a docker build gets the cluster file's build arguments, before the context that ends its command."""
-    words = step.get("args", [])
-    if not config.args or words[:1] != ["build"] or "docker" not in step.get("name", ""):
+    """The step; a docker build gets the cluster file's build arguments."""
+    if not config.args or not _takes_arguments(step):
         return step
     given = [f"--build-arg={name}={value.replace('$', '$$')}" for name, value in sorted(config.args.items())]
-    return {**step, "args": [*words[:-1], *given, words[-1]]}
+    return {**step, "args": ["build", *given, *step["args"][1:]]}

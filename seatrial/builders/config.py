@@ -10,6 +10,7 @@ from seatrial.builders.dockerfile import arguments
 from seatrial.yamlfile import Strict
 
 IMAGES = Path(__file__).parents[2] / "images"
+TIMEOUT_S = 7200  # where neither the cluster file nor a recipe says how long a build may take
 Platform = Literal["linux/amd64", "linux/arm64"]
 Machine = Literal["E2_MEDIUM", "E2_HIGHCPU_8", "E2_HIGHCPU_32", "N1_HIGHCPU_8", "N1_HIGHCPU_32"]
 
@@ -101,7 +102,7 @@ class Recipe(Strict):
     repository: Repository | None = Field(None, description="where it is pushed to; kept on this machine when unset")
     platforms: tuple[Platform, ...] = Field((), description="what the nodes are, when unset")
     args: Texts = Field(default_factory=dict, description="build arguments, such as EXTRA_DEB")
-    timeout_s: int = Field(7200, ge=1, le=86_400)
+    timeout_s: int | None = Field(None, ge=1, le=86_400, description=f"{TIMEOUT_S}, or cloudbuild.yaml's, when unset")
 
     @model_validator(mode="after")
     def _knows_its_arguments(self) -> Self:
@@ -167,7 +168,6 @@ class CloudBuild(Recipe):
     project: str | None = Field(None, min_length=1, description="the repository's, when unset")
     region: str | None = Field(None, min_length=1, description="the repository's, when unset")
     machine: Machine | None = Field(None, description="E2_HIGHCPU_32 unless cloudbuild.yaml says otherwise")
-    timeout_s: int = Field(7200, ge=1, le=86_400)
     bucket: str | None = Field(None, min_length=3, description="for the source; PROJECT_cloudbuild when unset")
     substitutions: Annotated[dict[str, str], AfterValidator(_legal_substitutions)] = Field(default_factory=dict)
 

@@ -51,7 +51,7 @@ class DockerImage:
             raise MissingError("docker buildx is not installed: install Docker's buildx plugin (docker-buildx-plugin)")
         with tempfile.TemporaryDirectory() as folder:
             metadata = Path(folder) / "metadata.json"
-            run_build(argv(plan, metadata), plan.reference, log_file, plan.config.timeout_s)
+            run_build(argv(plan, metadata), plan, log_file)
             digest = _digest(metadata)
         if not digest:
             raise LaunchError(f"image {plan.reference}: docker buildx told no digest ({log_file})")

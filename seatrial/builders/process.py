@@ -11,7 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from seatrial.builders.config import TIMEOUT_S
 from seatrial.builders.failures import explain
+from seatrial.builders.plan import Plan
 from seatrial.errors import LaunchError, MissingError
 
 log = logging.getLogger("seatrial.image")
@@ -34,8 +36,9 @@ def ask(*argv: str, timeout_s: float = 30) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def run_build(argv: Sequence[str], reference: str, log_file: Path, timeout_s: float) -> None:
-    """Run it to its end. Raises LaunchError with the cause when it fails or takes longer than `timeout_s`."""
+def run_build(argv: Sequence[str], plan: Plan, log_file: Path) -> None:
+    """Run it to its end. Raises LaunchError with the cause when it fails or takes longer than it may."""
+    timeout_s = plan.config.timeout_s or TIMEOUT_S
     start = log_file.stat().st_size if log_file.exists() else 0
     with log_file.open("a") as out:
         out.write(f"+ {' '.join(argv)}\n")
@@ -57,13 +60,13 @@ def run_build(argv: Sequence[str], reference: str, log_file: Path, timeout_s: fl
             child.stdout.close()
     if late.is_set():
         raise LaunchError(
-            f"image {reference}: timeout: the build took longer than {timeout_s:g} s and was ended; next: raise"
+            f"image {plan.reference}: timeout: the build took longer than {timeout_s} s and was ended; next: raise"
             f" image.timeout_s ({log_file})"
         )
     if status:
         with log_file.open() as said:
             said.seek(start)
-            raise LaunchError(f"image {reference}: the build failed: {explain(said.read())} ({log_file})")
+            raise LaunchError(f"image {plan.reference}: the build failed: {explain(said.read())} ({log_file})")
 
 
 def _end_late(child: "subprocess.Popen[str]", late: threading.Event) -> None:

@@ -115,9 +115,12 @@ def test_what_the_cluster_file_says_goes_in(cloud: GoogleCloud, tmp_path: Path) 
     }
     build(cloud, tmp_path, bucket="my-bucket", **more)
     sent = cloud.submitted[0][1]
-    assert sent["steps"][0]["args"][3:] == [
+    assert sent["steps"][0]["args"] == [
+        "build",
         f"--build-arg=BASE={arguments['BASE']}",
         "--build-arg=EXTRA_DEB=vim $$HOME",
+        "--file=testbed-a4/Dockerfile",
+        "--tag=${_ARTIFACT_REGISTRY}/testbed:${_TAG}",
         ".",
     ]
     assert sent["options"] == {"machineType": "E2_HIGHCPU_8", "automapSubstitutions": True}
@@ -130,7 +133,11 @@ def test_a_folder_without_cloudbuild_yaml_is_one_docker_build(cloud: GoogleCloud
     built = build(cloud, tmp_path, build="cpu")
     assert built.reference.startswith(f"{cloud.registry.host}/repo/cpu:nemo25.04-gib1.0.6-A4-")
     sent = cloud.submitted[0][1]
-    assert sent["steps"][0]["args"][:2] == ["build", "--file=cpu/Dockerfile"]
+    assert sent["steps"][0]["args"][2:] == [
+        "--file=cpu/Dockerfile",
+        "--tag=${_ARTIFACT_REGISTRY}/cpu:${_TAG}",
+        ".",
+    ]
     assert sent["options"]["machineType"] == "E2_HIGHCPU_32"
     assert sent["timeout"] == "7200s"
 
