@@ -47,15 +47,15 @@ class CloudBuildImage:
 
     def build(self, plan: Plan, log_file: Path) -> Built:
         from google.api_core.exceptions import GoogleAPIError
-        from google.auth.exceptions import GoogleAuthError
+        from google.auth.exceptions import GoogleAuthError, TransportError
         from requests import RequestException
 
         try:
             return self._build(plan, log_file)
+        except (GoogleAPIError, RequestException, TransportError) as error:
+            raise LaunchError(f"image {plan.reference}: Cloud Build: {explain(_told(error))}") from error
         except GoogleAuthError as error:
             raise MissingError(f"Google's login is missing: {error}; gcloud auth application-default login") from error
-        except (GoogleAPIError, RequestException) as error:
-            raise LaunchError(f"image {plan.reference}: Cloud Build: {explain(_told(error))}") from error
 
     def _build(self, plan: Plan, log_file: Path) -> Built:
         from google.cloud.devtools.cloudbuild_v1 import Source, StorageSource
@@ -96,16 +96,16 @@ class CloudBuildImage:
             time.sleep(POLL_S)
 
     def _patiently(self, ask: "Callable[[], Build]") -> "Build":
-        """The answer; a lost connection is no lost build."""
-        from google.api_core.exceptions import ServerError
-        from requests import ConnectionError as NotConnected
-        from requests import Timeout
+        """The answer; a lost connection is no lost build, nor is a token that cannot be refreshed for a moment."""
+        from google.api_core.exceptions import ServerError, TooManyRequests
+        from google.auth.exceptions import GoogleAuthError
+        from requests import RequestException
 
         since = time.monotonic()
         while True:
             try:
                 return ask()
-            except (ServerError, NotConnected, Timeout):
+            except (ServerError, TooManyRequests, RequestException, GoogleAuthError):
                 if time.monotonic() - since > PATIENCE_S:
                     raise
                 time.sleep(POLL_S)

@@ -24,8 +24,8 @@ class LogCopy:
         self._readable = True
 
     def copy(self, build: "Build") -> None:
-        from google.api_core.exceptions import GoogleAPICallError, NotFound
-        from google.api_core.exceptions import RequestRangeNotSatisfiable as NothingNew
+        from google.api_core.exceptions import Forbidden, GoogleAPIError, Unauthorized
+        from google.auth.exceptions import GoogleAuthError
         from requests import RequestException
 
         bucket, _, folder = build.logs_bucket.removeprefix("gs://").partition("/")
@@ -34,12 +34,11 @@ class LogCopy:
         blob = self._client.bucket(bucket).blob(f"{folder}/log-{build.id}.txt".lstrip("/"))
         try:
             self._add(blob.download_as_bytes(start=self._read, raw_download=True, checksum=None, timeout=30))
-        except (NotFound, NothingNew, RequestException):
-            return
-        except GoogleAPICallError as error:
-            self._readable = error.code is not None and error.code >= 500
-            if not self._readable:
-                self._add(f"The log cannot be read from here; it is at {build.log_url}\n".encode())
+        except (Forbidden, Unauthorized):
+            self._readable = False
+            self._add(f"The log cannot be read from here; it is at {build.log_url}\n".encode())
+        except (GoogleAPIError, GoogleAuthError, RequestException):
+            return  # nothing there, nothing new, or out of reach for a moment; the build tells which
 
     def _add(self, text: bytes) -> None:
         self._read += len(text)

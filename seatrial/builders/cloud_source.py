@@ -24,12 +24,25 @@ def default_bucket(project: str) -> str:
 
 
 def upload(client: "Client", plan: Plan, config: CloudBuild) -> dict[str, str]:
-    """Put the context's files there; returns the build's storageSource."""
-    bucket = _bucket(client, config)
-    blob = bucket.blob(f"source/{time.time():.6f}-{uuid.uuid4().hex}.tgz")
+    """Put the context's files into the bucket, made when it is not there; returns the build's storageSource.
+
+    A bucket that the cluster file names is not asked about first: who may write objects there may not always look.
+    """
+    from google.api_core.exceptions import NotFound
+
     with archive(plan) as file:
-        size = file.seek(0, os.SEEK_END)  # told, a small archive goes up in one request
-        blob.upload_from_file(file, rewind=True, size=size, content_type="application/gzip", timeout=120)
+        if not config.bucket:
+            return _put(_default(client, config.own_project), file)
+        try:
+            return _put(client.bucket(config.bucket), file)
+        except NotFound:
+            return _put(client.create_bucket(config.bucket, timeout=60), file)
+
+
+def _put(bucket: "Bucket", file: IO[bytes]) -> dict[str, str]:
+    blob = bucket.blob(f"source/{time.time():.6f}-{uuid.uuid4().hex}.tgz")
+    size = file.seek(0, os.SEEK_END)  # told, a small archive goes up in one request
+    blob.upload_from_file(file, rewind=True, size=size, content_type="application/gzip", timeout=120)
     return {"bucket": bucket.name, "object": blob.name, "generation": str(blob.generation)}
 
 
@@ -52,15 +65,12 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
-def _bucket(client: "Client", config: CloudBuild) -> "Bucket":
-    """The bucket for sources, made when it is not there.
-
-    Anybody may take a name that can be guessed, so the default one must be the project's own.
-    """
-    name = config.bucket or default_bucket(config.own_project)
+def _default(client: "Client", project: str) -> "Bucket":
+    """The project's own default bucket, which must be the project's: anybody may take a name that can be guessed."""
+    name = default_bucket(project)
     found = client.lookup_bucket(name, timeout=30)
     if found is None:
         return client.create_bucket(name, timeout=60)
-    if not config.bucket and name not in {own.name for own in client.list_buckets(prefix=name, timeout=30)}:
-        raise MissingError(f"bucket {name} belongs to another project than {config.own_project}; set image.bucket")
+    if name not in {own.name for own in client.list_buckets(prefix=name, timeout=30)}:
+        raise MissingError(f"bucket {name} belongs to another project than {project}; set image.bucket")
     return found

@@ -117,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _storage(self, path: str, query: dict[str, str], body: bytes) -> None:
         buckets, objects = self.cloud.buckets, self.cloud.objects
-        if found := re.fullmatch(r"/upload/storage/v1/b/([^/]+)/o", path):
+        if (found := re.fullmatch(r"/upload/storage/v1/b/([^/]+)/o", path)) and found[1] in buckets:
             metadata, content = _multipart(self.headers["Content-Type"], body)
             objects[found[1], metadata["name"]] = content
             self._send(200, {"bucket": found[1], "name": metadata["name"], "generation": "1700000000000001"})

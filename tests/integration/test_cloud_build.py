@@ -13,9 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 import yaml
+from google.api_core.exceptions import TooManyRequests
+from google.auth.credentials import AnonymousCredentials
+from google.auth.exceptions import RefreshError, TransportError
 
 from seatrial.builders import Built, cloud_build, ensure_image
+from seatrial.builders.cloud_clients import GoogleClients
 from seatrial.builders.config import IMAGES, CloudBuild
 from seatrial.errors import InputError, LaunchError, MissingError
 from tests.integration.google_cloud import GoogleCloud, serving_google
@@ -239,6 +244,60 @@ def test_a_service_out_of_reach_for_a_moment_loses_no_build(
     assert build(cloud, tmp_path).fresh
     timer.join()
     assert cloud.cancelled == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        TransportError("the token's server does not answer"),
+        RefreshError("the metadata server does not answer"),  # what it makes of a TransportError
+        requests.exceptions.ChunkedEncodingError("cut off"),
+        TooManyRequests("slow down"),
+    ],
+    ids=lambda fault: type(fault).__name__,
+)
+def test_a_fault_of_the_network_loses_no_build(
+    cloud: GoogleCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    """Once the build runs, its state and its log can each be asked for only the second time."""
+    failed = set()
+
+    class Account(AnonymousCredentials):  # type: ignore[misc]
+        def before_request(self, request: object, method: str, url: str, headers: object) -> None:
+            place = re.search(r"/builds/|/download/", url)
+            if cloud.submitted and place and place[0] not in failed:
+                failed.add(place[0])
+                raise fault
+
+    monkeypatch.setattr(GoogleClients, "_credentials", Account())
+    assert build(cloud, tmp_path).fresh
+    assert failed == {"/builds/", "/download/"}
+    assert (tmp_path / "image-build.log").read_text() == "Step 1\nStep 2\nDONE\n"
+    assert cloud.cancelled == []
+
+
+def test_a_network_that_is_down_is_no_missing_login(
+    cloud: GoogleCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Account(AnonymousCredentials):  # type: ignore[misc]
+        def before_request(self, *_: object) -> None:
+            raise TransportError("[Errno 111] Connection refused")
+
+    monkeypatch.setattr(GoogleClients, "_credentials", Account())
+    with pytest.raises(LaunchError, match=r"Cloud Build: network: .*Connection refused; next: "):
+        build(cloud, tmp_path, bucket="my-bucket")
+
+
+def test_a_bucket_that_is_named_needs_the_right_to_write_only(cloud: GoogleCloud, tmp_path: Path) -> None:
+    cloud.buckets["my-bucket"] = "another"
+    cloud.refuses = {f"{verb} /storage/v1/b": (403, "no storage.buckets access") for verb in ("GET", "POST")}
+    assert build(cloud, tmp_path, bucket="my-bucket").fresh
+
+
+def test_a_bucket_that_is_named_is_made_when_it_is_not_there(cloud: GoogleCloud, tmp_path: Path) -> None:
+    assert build(cloud, tmp_path, bucket="my-bucket").fresh
+    assert cloud.buckets == {"my-bucket": "my-project"}
+    assert cloud.objects["my-bucket", cloud.submitted[0][1]["source"]["storageSource"]["object"]]
 
 
 def test_a_bucket_of_somebody_elses_is_not_used(cloud: GoogleCloud, tmp_path: Path) -> None:
