@@ -1,9 +1,9 @@
-"""Why a build failed, and what to do: one line from its log. Pure."""
+"""Why a build failed, and what to do: one line from the end of its log. Pure."""
 
 import re
 from dataclasses import dataclass
 
-_TAIL = 200_000  # characters; the cause stands near the end
+_LAST = 30  # lines; what stands further up did not end the build
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +16,10 @@ class Cause:
 
 
 def _cause(name: str, next_step: str, *said: str) -> Cause:
-    return Cause(name, next_step, re.compile("|".join(said), re.IGNORECASE | re.MULTILINE))
+    return Cause(name, next_step, re.compile("|".join(said), re.IGNORECASE))
 
 
-# In this order: what comes first also explains what comes later ("denied" of a base is about the base).
+# In this order within one line: what comes first also explains what comes later ("denied" of a base is about the base).
 CAUSES = (
     _cause(
         "wrong platform",
@@ -38,8 +38,8 @@ CAUSES = (
         r"toomanyrequests",
         r"too many requests",
         r"rate limit",
-        r"quota[^\n]{0,60}(exceed|exhaust|restriction)",
-        r"(exceed|exhaust)[^\n]{0,60}quota",
+        r"quota.{0,60}(exceed|exhaust|restriction)",
+        r"(exceed|exhaust).{0,60}quota",
         r"RESOURCE_EXHAUSTED",
     ),
     _cause(
@@ -55,27 +55,11 @@ CAUSES = (
         r"manifest (for \S+ not found|unknown)",
     ),
     _cause(
-        "permission",
-        "give the account that builds the right to build, to read the source and to write to the repository",
-        r"PERMISSION_DENIED",
-        r"permission[ '\"][^\n]*denied",
-        r"denied: [^\n]*(permission|requested access)",
-        r"unauthorized",
-        r"403 Forbidden",
-        r"does not have \S+ access",
-        r"authentication required",
-        r"caller does not have permission",
-        r"PUSH_NOT_AUTHORIZED",
-        r"operation not permitted",
-        r"cannot connect to the docker daemon[^\n]*|permission denied[^\n]*docker\.sock",
-    ),
-    _cause(
-        "timeout",
-        "raise image.timeout_s, or take a larger machine",
-        r"DEADLINE_EXCEEDED",
-        r"context deadline exceeded",
-        r"status\W+TIMEOUT",
-        r"timed out",
+        "docker daemon",
+        "start Docker and let this account use it (group docker), or use builder buildah or cloud-build",
+        r"cannot connect to the docker daemon",
+        r"permission denied.*docker (daemon|api)",
+        r"docker\.sock.*permission denied",
     ),
     _cause(
         "network",
@@ -83,26 +67,51 @@ CAUSES = (
         r"no such host",
         r"(temporary failure|could not|cannot) resol",
         r"connection refused",
-        r"network is unreachable",
-        r"failed to fetch",
+        r"(network is|is) unreachable",
+        r"\bE: failed to fetch",
+        r"failed to connect to ",
+        r"(connection|connect|operation|read) timed out",
+        r"(i/o|tls handshake|connect) timeout",
+        r"timeout (was reached|exceeded while awaiting headers)",
+        r"request canceled while waiting for connection",
+    ),
+    _cause(
+        "permission",
+        "give the account that builds the right to build, to read the source and to write to the repository",
+        r"PERMISSION_DENIED",
+        r"permission ['\"].*denied",
+        r"denied: .*(permission|requested access)",
+        r"unauthorized",
+        r"403 Forbidden",
+        r"does not have \S+ access",
+        r"authentication required",
+        r"caller does not have permission",
+        r"PUSH_NOT_AUTHORIZED",
+        r"operation not permitted",
+    ),
+    _cause(
+        "file mode",
+        "let the build's user run or read it: chmod before the build or in the Dockerfile, or another USER",
+        r": permission denied",
+    ),
+    _cause(
+        "timeout",
+        "raise image.timeout_s, or take a larger machine",
+        r"DEADLINE_EXCEEDED",
+        r"context deadline exceeded",
+        r"status\W+TIMEOUT",
     ),
 )
 
 
 def explain(text: str) -> str:
-    """The cause by name with the line that says it and the next step; the last line where none is known."""
-    tail = text[-_TAIL:]
-    for cause in CAUSES:
-        if found := cause.pattern.search(tail):
-            return f"{cause.name}: {_line_at(tail, found.start())}; next: {cause.next_step}"
-    last = next((line.strip() for line in reversed(tail.splitlines()) if line.strip()), "it said nothing")
-    return _clip(last)
-
-
-def _line_at(text: str, position: int) -> str:
-    start = text.rfind("\n", 0, position) + 1
-    end = text.find("\n", position)
-    return _clip(text[start : end if end >= 0 else None].strip())
+    """The last line whose cause is known, with that and the next step; where none is, the last line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()][: -_LAST - 1 : -1]
+    for line in lines:
+        for cause in CAUSES:
+            if cause.pattern.search(line):
+                return f"{cause.name}: {_clip(line)}; next: {cause.next_step}"
+    return _clip(lines[0] if lines else "it said nothing")
 
 
 def _clip(line: str) -> str:

@@ -12,7 +12,16 @@ SAID = {
         "#9 ERROR: failed to push r.example.com/x: failed to authorize: failed to fetch oauth token: 401 Unauthorized",
         "403 me@example.com does not have storage.buckets.create access to the Google Cloud project.",
         "Error: pushing image: writing blob: unauthorized: authentication required",
+    ],
+    "docker daemon": [
         "ERROR: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
+        "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock",
+        "dial unix /var/run/docker.sock: connect: permission denied",
+    ],
+    "file mode": [
+        "./run: Permission denied",
+        "/bin/sh: 1: ./run: Permission denied",
+        'OCI runtime create failed: exec: "./run": permission denied: unknown',
     ],
     "base image access": [
         "#3 ERROR: failed to authorize: failed to fetch anonymous token: unexpected status: 401 Unauthorized",
@@ -41,6 +50,14 @@ SAID = {
         "dial tcp: lookup registry.example.com: no such host",
         "E: Failed to fetch http://deb.debian.org/debian/x.deb",
         "Temporary failure resolving 'deb.debian.org'",
+        "E: Failed to fetch http://deb.debian.org/debian/x.deb  403  Forbidden [IP: 10.0.0.1 3128]",
+        "  Could not connect to deb.debian.org:80 (151.101.2.132), connection timed out",
+        "curl: (28) Connection timed out after 300002 milliseconds",
+        "curl: (7) Failed to connect to github.com port 443: Connection refused",
+        "ReadTimeoutError: HTTPSConnectionPool(host='pypi.org', port=443): Read timed out. (read timeout=15)",
+        "dial tcp 151.101.2.132:443: i/o timeout",
+        "net/http: TLS handshake timeout",
+        "context deadline exceeded (Client.Timeout exceeded while awaiting headers)",
     ],
 }  # fmt: skip
 
@@ -57,6 +74,12 @@ def test_the_cause_is_named_with_its_line_and_the_next_step(cause: str, line: st
 def test_what_is_not_known_is_the_last_line() -> None:
     assert explain("Step 1\n\nmake: *** [all] Error 2\n\n") == "make: *** [all] Error 2"
     assert explain("") == "it said nothing"
+
+
+def test_the_last_cause_counts() -> None:
+    said = "Err:1 http://mirror 403 Forbidden\nGet:2 http://deb.debian.org\n" + 40 * "Setting up\n"
+    assert explain(f"{said}write /x: no space left on device\nexit code: 1\n").startswith("quota: write /x: no space")
+    assert explain(f"{said}make: *** [all] Error 2\n") == "make: *** [all] Error 2"
 
 
 def test_a_line_has_an_end() -> None:
