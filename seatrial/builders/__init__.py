@@ -83,15 +83,21 @@ def ensure_image(config: "Image", architecture: str | None, log_file: Path, *, r
     that should exist does not, or a tool is not there, LaunchError when a build fails.
     """
     from seatrial.builders.config import Prebuilt
+    from seatrial.builders.last_seen import with_last_seen
     from seatrial.builders.plan import make_plan
 
     builder = builder_for(config)
     if isinstance(config, Prebuilt):
         return _found(builder, config.reference) or Built(config.reference)
-    plan = make_plan(config, platforms_of(config, architecture), _digests(builder, config), builder.reference)
-    if not rebuild and (found := _found(builder, plan.reference)):
-        log.info("%s is there: nothing that it is made of has changed", plan.reference)
-        return found
+    platforms, digests = platforms_of(config, architecture), _digests(builder, config)
+    plan = make_plan(config, platforms, digests, builder.reference)
+    # Found, but never built, by what a base last was: it may have moved, and a tag must not claim that it has not.
+    known = with_last_seen(digests)
+    earlier = plan if known == digests else make_plan(config, platforms, known, builder.reference)
+    for reference in () if rebuild else dict.fromkeys((earlier.reference, plan.reference)):
+        if found := _found(builder, reference):
+            log.info("%s is there: nothing that it is made of is known to have changed", reference)
+            return found
     log.info("building %s with %s (%s)", plan.reference, config.builder, log_file)
     log_file.parent.mkdir(parents=True, exist_ok=True)
     return builder.build(replace(plan, anew=rebuild), log_file)
@@ -129,16 +135,20 @@ def platforms_of(config: "Recipe", architecture: str | None) -> tuple[str, ...]:
 
 
 def _digests(builder: Builder, config: "Recipe") -> dict[str, str | None]:
-    """The digest of every base, None where it cannot be told: then a base that changes under its tag goes unnoticed."""
+    """The digest of every base, None where it cannot be told."""
     from seatrial.builders.plan import bases_of
 
     digests: dict[str, str | None] = {}
     for base in bases_of(config):
+        if "@" in base:  # named by its digest, for which nobody need be asked
+            digests[base] = base.partition("@")[2]
+            continue
         try:
-            stored = builder.exists(base)
+            stored, problem = builder.exists(base), "there is no such image"
         except UnreachableError as error:
-            log.warning("base %s: %s; a change of it goes unnoticed", base, error)
-            stored = None
+            stored, problem = None, str(error)
+        if stored is None:
+            log.warning("base %s: %s; a change of it goes unnoticed", base, problem)
         digests[base] = stored.digest if stored else None
     return digests
 

@@ -128,7 +128,11 @@ def recipe(registry: Registry, folder: Path, **settings: Any) -> dict[str, Any]:
 
 
 def build(registry: Registry, folder: Path, *, rebuild: bool = False, **settings: Any) -> Built:
-    config = Docker.model_validate(recipe(registry, folder, **settings))
+    return ensure(recipe(registry, folder, **settings), folder, rebuild=rebuild)
+
+
+def ensure(settings: dict[str, Any], folder: Path, *, rebuild: bool = False) -> Built:
+    config = Docker.model_validate(settings)
     return ensure_image(config, "amd64", folder / "logs" / "image-build.log", rebuild=rebuild)
 
 
@@ -157,6 +161,26 @@ def test_a_new_base_under_the_same_tag_is_built_on(registry: Registry, tmp_path:
     first = build(registry, tmp_path)
     registry.add("base", "1")
     assert build(registry, tmp_path).reference != first.reference
+
+
+def test_a_base_that_does_not_answer_causes_no_build(
+    registry: Registry, tmp_path: Path, calls: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = recipe(registry, tmp_path)
+    with serving(Registry()) as bases:
+        digest = bases.add("base", "1")
+        (tmp_path / "mine" / "Dockerfile").write_text(f"ARG BASE={bases.host}/base:1\nFROM $BASE\nCOPY a /\n")
+        first = ensure(settings, tmp_path)
+    again = ensure(settings, tmp_path)
+    assert (again.pinned, again.fresh) == (first.pinned, False)
+    assert f"base {bases.host}/base:1: registry {bases.host} cannot be asked: " in caplog.text
+    (tmp_path / "mine" / "a").write_text("b")  # what must be built now may be of another base than was last seen
+    unknown = ensure(settings, tmp_path)
+    assert (unknown.fresh, ensure(settings, tmp_path).pinned) == (True, unknown.pinned)
+    with_digest = settings | {"args": {"BASE": f"{bases.host}/base@{digest}"}}
+    caplog.clear()
+    assert ensure(with_digest, tmp_path).pinned == ensure(with_digest, tmp_path).pinned
+    assert not caplog.records
 
 
 def test_a_failed_build_says_why(
