@@ -1,7 +1,9 @@
 """The lane that runs against a real Kubernetes: minutes the first time, so only when it is asked for by its path."""
 
+import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -18,6 +20,7 @@ from tests.e2e.kubernetes.images import CPU
 from tests.e2e.kubernetes.machine import Machine
 
 T = TypeVar("T")
+NUMBERS = itertools.count()
 HERE = "tests/e2e/kubernetes"
 # Of somebody else's cluster, and the image that its nodes can pull; read before a test clears its environment.
 GIVEN = os.environ.get("SEATRIAL_TEST_KUBECONFIG")
@@ -62,7 +65,8 @@ def own_cluster(cluster: Cluster) -> Cluster:
 @pytest.fixture
 def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     """An empty namespace of one test; everything in it goes with it."""
-    name = f"test-{os.getpid()}-{request.node.name.replace('_', '-').lower()[:40].strip('-')}"
+    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:30].strip("-")
+    name = f"test-{os.getpid()}-{next(NUMBERS)}-{words}"
     cluster.kubectl("create", "namespace", name)
     cluster.kubectl("wait", "-n", name, "--for=create", "serviceaccount/default", "--timeout=60s")
     yield name
@@ -73,13 +77,13 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]
     cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def fake_nodes(cluster: Cluster) -> Iterator[tuple[str, ...]]:
     """512 nodes with eight GPUs each that only the API server believes in; see kwok.py."""
     yield from _addon(cluster, kwok.fake_nodes)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def training_operator(cluster: Cluster) -> Iterator[None]:
     """Kubeflow's training operator, for PyTorchJobs."""
     yield from _addon(cluster, training.training_operator)

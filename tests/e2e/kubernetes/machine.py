@@ -117,9 +117,9 @@ class Machine:
         self.run("kill", f"-{which.value}", (self.state / "pids" / name).read_text().strip())
 
     def kill(self, name: str) -> None:
-        """End a server at once and wait until it is gone."""
+        """End a server at once, if it has not ended by itself, and wait until it is gone."""
         number = (self.state / "pids" / name).read_text().strip()
-        self.run("kill", "-KILL", number)
+        self.run("kill", "-KILL", number, check=False)
         while self.run("sh", "-c", f"[ ! -e /proc/{number} ] || echo there"):
             time.sleep(0.02)
         (self.state / "pids" / name).unlink()
