@@ -57,7 +57,7 @@ class BuildahImage:
         )
         run_build(argv(plan), plan, log_file)
         digest = self._push(plan, log_file) if self._config.repository else self._stored(plan)
-        return Built(plan.reference, digest, tuple(name.split("/")[1] for name in plan.platforms), fresh=True)
+        return Built(plan.reference, digest, plan.architectures, fresh=True)
 
     def _push(self, plan: Plan, log_file: Path) -> str:
         with tempfile.TemporaryDirectory() as folder:

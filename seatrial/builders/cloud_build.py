@@ -130,7 +130,7 @@ class CloudBuildImage:
             raise LaunchError(
                 f"image {plan.reference}: Cloud Build succeeded and told no digest of it; is it in images?"
             )
-        return Built(plan.reference, digest, ("amd64",), fresh=True)
+        return Built(plan.reference, digest, plan.architectures, fresh=True)
 
     @property
     def _parent(self) -> str:

@@ -58,7 +58,7 @@ def _folder(build: str) -> Path:
     return Path(build).expanduser() if "/" in build or build in (".", "..") else IMAGES / build
 
 
-def _no_secrets(value: dict[str, str]) -> dict[str, str]:
+def _nothing_private(value: dict[str, str]) -> dict[str, str]:
     for name, text in value.items():
         if _SECRET.search(name) or "PRIVATE KEY" in text:
             raise ValueError(
@@ -75,7 +75,7 @@ def _no_secrets(value: dict[str, str]) -> dict[str, str]:
 
 
 def _legal_substitutions(value: dict[str, str]) -> dict[str, str]:
-    for name in _no_secrets(value):
+    for name in _nothing_private(value):
         if not _SUBSTITUTION.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a substitution: _ and then A-Z, 0-9 and _ are legal")
         if name == "_TAG":
@@ -84,7 +84,7 @@ def _legal_substitutions(value: dict[str, str]) -> dict[str, str]:
 
 
 Repository = Annotated[str, AfterValidator(_legal_repository)]
-Texts = Annotated[dict[str, str], AfterValidator(_no_secrets)]
+Texts = Annotated[dict[str, str], AfterValidator(_nothing_private)]
 
 
 class Prebuilt(Strict):

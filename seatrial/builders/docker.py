@@ -55,7 +55,7 @@ class DockerImage:
             digest = _digest(metadata)
         if not digest:
             raise LaunchError(f"image {plan.reference}: docker buildx told no digest ({log_file})")
-        return Built(plan.reference, digest, tuple(name.split("/")[1] for name in plan.platforms), fresh=True)
+        return Built(plan.reference, digest, plan.architectures, fresh=True)
 
     def render(self, plan: Plan) -> str:
         return shlex.join(argv(plan, Path("metadata.json"))) + "\n"

@@ -50,7 +50,6 @@ CAUSES = (
         r"^(?!.*push).*failed to (do request|authorize|solve).*(manifest|/v2/|token)",
         r"(error|failed) (creating build container|pulling image|initializing source)",
         r"initializing source docker://",
-        r"error initializing source",
         r"reading manifest \S+ in ",
         r"manifest (for \S+ not found|unknown)",
     ),

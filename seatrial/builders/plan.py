@@ -32,6 +32,11 @@ class Plan:
         """The build arguments as docker and buildah take them."""
         return [f"--build-arg={name}={value}" for name, value in sorted(self.config.args.items())]
 
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        """What comes out runs on these, such as amd64."""
+        return tuple(name.split("/")[1] for name in self.platforms)
+
 
 def bases_of(config: Recipe) -> list[str]:
     """The images that the build starts from; the last FROM's own comes last."""
@@ -67,13 +72,13 @@ def context_hash(context: Path, files: tuple[str, ...], inputs: Mapping[str, obj
     digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode())
     for name in files:
         path = context / name
-        kind = "link" if path.is_symlink() else f"{file_mode(path):o}"
+        kind = "link" if path.is_symlink() else f"{_file_mode(path):o}"
         content = str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
         digest.update(f"\0{name}\0{kind}\0{hashlib.sha256(content).hexdigest()}".encode())
     return digest.hexdigest()[:HASH_LENGTH]
 
 
-def file_mode(path: Path) -> int:
+def _file_mode(path: Path) -> int:
     return 0o755 if path.stat().st_mode & 0o111 else 0o644
 
 
@@ -93,11 +98,7 @@ def context_files(config: Recipe) -> tuple[str, ...]:
     lines = ignore.read_text().splitlines() if ignore else []
     patterns = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     kept = exclude_paths(str(config.context), patterns, dockerfile=config.dockerfile)
-    return tuple(sorted(name for name in map(_posix, kept) if _counts(config.context / name)))
-
-
-def _posix(name: str) -> str:
-    return Path(name).as_posix()
+    return tuple(sorted(name for name in kept if _counts(config.context / name)))
 
 
 def _counts(path: Path) -> bool:
