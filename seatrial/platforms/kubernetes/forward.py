@@ -8,6 +8,7 @@ import copy
 import re
 import socket
 import time
+from contextlib import suppress
 from typing import Any, cast
 
 from seatrial.errors import LaunchError
@@ -15,6 +16,7 @@ from seatrial.platforms.kubernetes.api import Api
 
 _TRIES = 4  # an API server that restarts is back after some seconds
 _PAUSE_S = 2.0
+_FAREWELL_S = 1.0
 _STATUS = re.compile(r"Handshake status (\d{3})")
 _KUBELET = "error dialing backend"  # how the API server says that the node's kubelet does not answer
 
@@ -34,6 +36,12 @@ class _Stream:
         self.close()
 
     def close(self) -> None:
+        """Say that no more is sent, and wait for the other side to end: its thread breaks on a socket closed unread."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+            self._socket.settimeout(_FAREWELL_S)
+            while self._socket.recv(65536):
+                pass
         self._forward.close()
 
     def __getattr__(self, name: str) -> Any:

@@ -1,0 +1,122 @@
+"""Whose fault it is when a pod cannot be reached: the pod's, or the way to it. What the API server says is played back."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from kubernetes.client.exceptions import ApiException
+
+from seatrial.errors import LaunchError
+from seatrial.platforms.kubernetes import forward
+from seatrial.platforms.kubernetes.api import Api
+
+API = cast(Api, SimpleNamespace(client=SimpleNamespace(), namespace="trials"))
+
+
+class Forward:
+    """What the library returns: one end of a socket pair, and what the kubelet said against the stream."""
+
+    def __init__(self, first: bytes, error: str | None = None) -> None:
+        self.near, self.far = socket.socketpair()
+        self.said = error
+        self.far.sendall(first)
+        if not first:
+            self.far.close()
+
+    def socket(self, port: int) -> socket.socket:
+        return self.near
+
+    def error(self, port: int) -> str | None:
+        return self.said
+
+    def close(self) -> None:
+        self.near.close()
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[str]]]:
+    """Plays back what opening a stream comes to, the last one again and again; returns the pods that were dialled."""
+    opened: list[Forward] = []
+
+    def play(*outcomes: Exception | Forward) -> list[str]:
+        left, dialled = list(outcomes), []
+
+        def portforward(method: Any, pod: str, namespace: str, ports: str) -> Forward:
+            dialled.append(pod)
+            outcome = left.pop(0) if len(left) > 1 else left[0]
+            if isinstance(outcome, Exception):
+                raise outcome
+            opened.append(outcome)
+            return outcome
+
+        monkeypatch.setattr("kubernetes.stream.portforward", portforward)
+        monkeypatch.setattr("time.sleep", lambda seconds: None)
+        return dialled
+
+    yield play
+    for each in opened:
+        each.near.close()
+        each.far.close()
+
+
+def refused(text: str) -> ApiException:
+    return ApiException(status=0, reason=text)
+
+
+def test_an_ssh_server_is_reached_and_nothing_of_it_is_lost(answers: Callable[..., list[str]]) -> None:
+    answers(stream := Forward(b"SSH-2.0-OpenSSH"))
+    with forward.dial_pod(API, "p", 222, 1) as sock:
+        assert sock.recv(100) == b"SSH-2.0-OpenSSH"
+        threading.Timer(0.1, stream.far.close).start()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        (refused("Handshake status 404 Not Found -+-+- {}"), "pod p is gone"),
+        (refused("Handshake status 500 -+-+- error dialing backend: dial tcp: no route"), "the kubelet of its node"),
+        (Forward(b"", "error forwarding port 222: connection refused"), "connection refused"),
+        (Forward(b""), "the stream was closed"),
+    ],
+)
+def test_what_the_cluster_is_to_blame_for(
+    answers: Callable[..., list[str]], outcome: Exception | Forward, said: str
+) -> None:
+    answers(outcome)
+    with pytest.raises(OSError, match=said):
+        forward.dial_pod(API, "p", 222, 1)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "tries"),
+    [
+        (refused("Handshake status 401 Unauthorized"), 1),
+        (refused("Handshake status 403 Forbidden, pod seatrial-20260404-1"), 1),
+        (refused("[Errno 111] Connection refused"), 4),
+        (refused("Handshake status 503 Service Unavailable"), 4),
+    ],
+)
+def test_what_the_way_to_it_is_to_blame_for(answers: Callable[..., list[str]], outcome: Exception, tries: int) -> None:
+    dialled = answers(outcome)
+    with pytest.raises(LaunchError, match="the API server opens no stream to pod p"):
+        forward.dial_pod(API, "p", 222, 1)
+    assert len(dialled) == tries
+
+
+def test_an_api_server_that_is_back_is_used(answers: Callable[..., list[str]]) -> None:
+    answers(refused("[Errno 111] Connection refused"), stream := Forward(b"SSH-"))
+    with forward.dial_pod(API, "p", 222, 1) as sock:
+        assert sock.recv(4) == b"SSH-"
+        stream.far.close()
+
+
+def test_a_server_that_says_nothing_leaves_no_stream_open(answers: Callable[..., list[str]]) -> None:
+    stream = Forward(b"x")
+    stream.near.recv(1)
+    answers(stream)
+    with pytest.raises(TimeoutError):
+        forward.dial_pod(API, "p", 222, 0.05)
+    assert stream.near.fileno() == -1
