@@ -1,4 +1,4 @@
-"""Whose fault it is when a pod cannot be reached: the pod's, or the way to it. What the API server says is played back."""
+"""Whose fault it is when a pod cannot be reached: the pod's, or the way to it. Answers are played back."""
 
 import socket
 import threading

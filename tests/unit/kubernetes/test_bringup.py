@@ -1,0 +1,153 @@
+"""Following pods on their way up: what the watches bring is played back, and time passes as the test says."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from seatrial.cluster import Cluster
+from seatrial.errors import LaunchError
+from seatrial.platforms.kubernetes import bringup
+from seatrial.platforms.kubernetes.api import Api, Change
+from seatrial.platforms.kubernetes.bringup import BringUp
+from seatrial.platforms.kubernetes.launchers import launcher_for
+from seatrial.platforms.kubernetes.plan import plan
+from seatrial.run import Run
+from seatrial.suite import load_suite
+from tests.unit.kubernetes.golden import CLUSTERS
+
+NAME = "seatrial-20260101-0000-abcde"
+Step = Change | float  # what a watch brings, or seconds in which it brings nothing
+
+
+class QuietApi:
+    """No pod has anything to say."""
+
+    def last_words(self, pod: str) -> str:
+        return ""
+
+
+class Played:
+    """Stands where the watches do."""
+
+    def __init__(self, steps: list[Step], clock: list[float]) -> None:
+        self.steps, self.clock, self.asked = steps, clock, [dict[str, str]()]
+
+    def __call__(self, api: Api) -> "Played":
+        return self
+
+    def __enter__(self) -> "Played":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def add(self, kind: Any, **selectors: str) -> None:
+        self.asked.append({"kind": kind.kind, **selectors})
+
+    def next(self, timeout_s: float) -> Change | None:
+        step = self.steps.pop(0) if self.steps else 10.0
+        if isinstance(step, float):
+            self.clock[0] += step
+            return None
+        return step
+
+
+Follow = Callable[..., tuple[list[dict[str, Any]], Played]]
+
+
+@pytest.fixture
+def follow(monkeypatch: pytest.MonkeyPatch) -> Follow:
+    def run(*steps: Step, **platform: Any) -> tuple[list[dict[str, Any]], Played]:
+        clock = [0.0]
+        played = Played(list(steps), clock)
+        monkeypatch.setattr(bringup, "Watches", played)
+        monkeypatch.setattr("time.monotonic", lambda: clock[0])
+        asked = {**CLUSTERS["job"], "platform": {**CLUSTERS["job"]["platform"], **platform}}
+        planned = plan(Run("20260101-0000-abcde", Cluster.model_validate(asked), load_suite("quick"), Path("out")))
+        launcher = launcher_for(planned.settings.launcher)
+        parent = {"metadata": {"uid": "u"}}
+        return BringUp(cast(Api, QuietApi()), planned, launcher, parent).wait(), played
+
+    return run
+
+
+def pod(index: int, *, node: str | None = "n", ready: bool = False, **more: Any) -> dict[str, Any]:
+    status = {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}], **more}
+    return {"metadata": {"name": f"p-{index}"}, "spec": {"nodeName": node} if node else {}, "status": status}
+
+
+def listed(*pods: dict[str, Any]) -> Change:
+    return Change("Pod", "LISTED", {"items": list(pods)})
+
+
+def changed(thing: dict[str, Any], change: str = "MODIFIED", kind: str = "Pod") -> Change:
+    return Change(kind, change, thing)
+
+
+def complaint(name: str = NAME) -> Change:
+    event = {"reason": "FailedCreate", "message": "exceeded quota: none", "involvedObject": {"name": name}}
+    return Change("Event", "ADDED", event)
+
+
+def test_pods_are_there_once_each_answers(follow: Follow) -> None:
+    pods, played = follow(listed(), changed(pod(0, ready=True)), changed(pod(1)), changed(pod(1, ready=True)))
+    assert [each["metadata"]["name"] for each in pods] == ["p-0", "p-1"]
+    assert [each["kind"] for each in played.asked[1:]] == ["Pod", "Job", "Event"]  # watches, and no more calls
+
+
+def test_pods_that_a_renewed_watch_lists_keep_their_clocks(follow: Follow) -> None:
+    """A watch ends every few minutes. The wait for a node is over by then, and the wait for sshd goes on."""
+    both = (pod(0), pod(1))
+    with pytest.raises(LaunchError, match=r"not up within 900 s \(platform.start_timeout_s\): 0 of 2 nodes answer"):
+        follow(listed(*both), 300.0, listed(*both), 300.0, listed(*both), 301.0, queue_timeout_s=5)
+
+
+def test_the_wait_for_a_node_ends(follow: Follow) -> None:
+    with pytest.raises(LaunchError, match=r"not up within 5 s \(platform.queue_timeout_s\): 1 of 2 pods have a node"):
+        follow(listed(pod(0), pod(1, node=None)), 6.0, queue_timeout_s=5)
+
+
+def test_pods_that_are_not_admitted_are_waited_for_a_while(follow: Follow) -> None:
+    pods, _ = follow(listed(), complaint(), 5.0, changed(pod(0, ready=True)), changed(pod(1, ready=True)))
+    assert len(pods) == 2
+    for name in (NAME, f"{NAME}-node-0"):  # a Job's own, and that of a JobSet's Job
+        with pytest.raises(LaunchError, match="its pods are not admitted: exceeded quota: none"):
+            follow(listed(), complaint(name), 60.0)
+    with pytest.raises(LaunchError, match="queue_timeout_s"):
+        follow(listed(), complaint("somebody-elses"), 60.0, queue_timeout_s=20)
+
+
+def test_a_pod_that_ends_is_no_node(follow: Follow) -> None:
+    ended = pod(
+        0, containerStatuses=[{"name": "node", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}]
+    )
+    with pytest.raises(LaunchError, match="ended with status 0: has the image the entry point of images/common"):
+        follow(listed(ended, pod(1)))
+
+
+def test_what_somebody_deletes_is_not_waited_for(follow: Follow) -> None:
+    with pytest.raises(LaunchError, match=f"somebody deleted the Job {NAME} while it came up"):
+        follow(listed(), changed({"kind": "Job", "status": {}}, "DELETED", "Job"))
+
+
+def test_pods_on_their_way_out_do_not_count(follow: Follow) -> None:
+    leaving = pod(0, ready=True)
+    leaving["metadata"]["deletionTimestamp"] = "now"
+    fresh = pod(2, ready=True)
+    pods, _ = follow(listed(leaving, pod(1, ready=True)), changed(fresh))
+    assert [each["metadata"]["name"] for each in pods] == ["p-1", "p-2"]
+
+
+def test_a_queue_that_will_never_admit_it_ends_the_wait(follow: Follow) -> None:
+    message = "insufficient quota for nvidia.com/gpu in flavor a4, request > maximum capacity (8)"
+    condition = {"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": message}
+    workload = {"spec": {}, "status": {"conditions": [condition]}}
+    with pytest.raises(LaunchError, match="will never be admitted: insufficient quota"):
+        follow(listed(), changed(workload, "ADDED", "Workload"), queue="night")
+
+
+def test_a_queue_that_does_not_see_it_ends_the_wait(follow: Follow) -> None:
+    with pytest.raises(LaunchError, match="Kueue made no Workload of the Job within 30 s"):
+        follow(listed(), 31.0, queue="night")
