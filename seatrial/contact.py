@@ -84,13 +84,14 @@ def greet(testbed: Testbed, node: Node, timeout_s: float) -> Contact:
 
 
 def _connect_patiently(testbed: Testbed, node: Node, timeout_s: float) -> "paramiko.Transport":
+    started = time.monotonic()
     for attempt in range(_ATTEMPTS):
         try:
             return connect(testbed, node, timeout_s)
         except HostKeyError:
             raise
         except RemoteError:
-            if attempt == _ATTEMPTS - 1:
+            if attempt == _ATTEMPTS - 1 or time.monotonic() - started >= timeout_s:  # dropped is not silent
                 raise
             time.sleep(_PAUSE_S)
     raise AssertionError("unreachable: the last attempt returns or raises")

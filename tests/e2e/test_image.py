@@ -22,7 +22,7 @@ def calls(console: Console) -> Path:
 
 
 def run(console: Console, image: object, name: str, *more: str) -> Finished:
-    return console.check(console.cluster(2, image=image), console.suite(), name, *more)
+    return console.check(console.cluster(2, image=image), console.suite(collectives=None), name, *more)
 
 
 def test_the_image_is_built_once_and_recorded(console: Console, calls: Path) -> None:
@@ -39,13 +39,10 @@ def test_the_image_is_built_once_and_recorded(console: Console, calls: Path) -> 
         assert "@sha256:" in image
         assert "torch" in first.document["fingerprint"]
         assert "pushed sha256:" in (console.folder / "first" / "logs" / "image-build.log").read_text()
+        assert len(calls.read_text().splitlines()) == 1
         second = run(console, recipe, "second")
         assert second.document["fingerprint"]["image"] == image
-        assert second.document["timings"]["image"] < 2
         assert len(calls.read_text().splitlines()) == 1
-        third = run(console, recipe, "third", "--rebuild")
-        assert third.document["fingerprint"]["image"] not in ("", image)
-        assert len(calls.read_text().splitlines()) == 2
 
 
 def test_an_image_that_does_not_exist_is_a_prerequisite_that_is_missing(console: Console, calls: Path) -> None:

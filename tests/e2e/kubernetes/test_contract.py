@@ -1,0 +1,58 @@
+"""What every platform promises, on Kubernetes: the tests of tests/contract, on pods."""
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seatrial.cluster import Cluster as ClusterFile
+from seatrial.platforms import Platform, platform_for
+from seatrial.run import Run
+from seatrial.suite import load_suite
+from seatrial.testbed import Testbed
+from tests.conftest import RUN_PREFIX
+from tests.contract.test_platforms import (
+    test_a_launched_testbed_answers,
+    test_a_living_run_is_no_leftover,
+    test_nodes_reach_each_other_by_address,
+    test_rendering_changes_nothing_and_says_the_same_twice,
+    test_teardown_needs_nothing_in_memory_and_may_come_twice,
+    test_teardown_of_a_run_that_never_was,
+)
+from tests.e2e.kubernetes.cluster import Cluster
+
+__all__ = [
+    "test_a_launched_testbed_answers",
+    "test_a_living_run_is_no_leftover",
+    "test_nodes_reach_each_other_by_address",
+    "test_rendering_changes_nothing_and_says_the_same_twice",
+    "test_teardown_needs_nothing_in_memory_and_may_come_twice",
+    "test_teardown_of_a_run_that_never_was",
+]
+
+
+@pytest.fixture
+def run(cluster: Cluster, namespace: str, tmp_path: Path) -> Run:
+    settings = {"kind": "kubernetes", "namespace": namespace, "image_pull_policy": "IfNotPresent"}
+    asked = ClusterFile.model_validate({"name": "test", "nodes": 2, "image": cluster.image, "platform": settings})
+    return Run(f"{RUN_PREFIX}{secrets.token_hex(4)}", asked, load_suite("quick"), tmp_path)
+
+
+@pytest.fixture
+def platform(cluster: Cluster, run: Run, monkeypatch: pytest.MonkeyPatch) -> Platform:
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    return platform_for(run.cluster)
+
+
+@pytest.fixture
+def stranger(platform: Platform, run: Run) -> Platform:
+    return platform_for(run.cluster)
+
+
+@pytest.fixture
+def testbed(platform: Platform, run: Run) -> Iterator[Testbed]:
+    try:
+        yield platform.launch(run)
+    finally:
+        platform.teardown(run.run_id)
