@@ -8,6 +8,11 @@ from pydantic import BaseModel, ConfigDict, Tag, ValidationError
 
 from seatrial.errors import InputError
 
+try:
+    from yaml import CSafeLoader as Loader  # libyaml's is many times faster
+except ImportError:  # PyYAML was built without it
+    from yaml import SafeLoader as Loader  # type: ignore[assignment]
+
 MAX_BYTES = 1_000_000
 _EXAMPLES = {"kind": "{kind: local}", "builder": "{builder: docker, build: cpu}"}
 
@@ -56,7 +61,7 @@ def _read_mapping(path: Path) -> dict[str, Any]:
     return {str(key): value for key, value in content.items()}
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
+class _UniqueKeyLoader(Loader):
     """YAML silently keeps the last of two equal keys; a cluster file that says `nodes` twice is a mistake."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:

@@ -15,10 +15,7 @@ from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes import ownership
 from seatrial.platforms.kubernetes.api import NODE, POD, SECRET, SERVICE, Api, UnknownKindError, Watches
-from seatrial.platforms.kubernetes.bringup import BringUp
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
-from seatrial.platforms.kubernetes.doctor import ailments
-from seatrial.platforms.kubernetes.excuse import excuse
 from seatrial.platforms.kubernetes.forward import dial_pod
 from seatrial.platforms.kubernetes.launchers import Kind, launcher_for, launchers
 from seatrial.platforms.kubernetes.machines import check, nccl_env
@@ -27,6 +24,11 @@ from seatrial.platforms.kubernetes.plan import RUN_ID, Object, Plan, plan, selec
 from seatrial.platforms.kubernetes.topology import place
 from seatrial.run import Run
 from seatrial.testbed import Node, Testbed
+
+try:
+    from yaml import CSafeDumper as Dumper  # libyaml's is many times faster
+except ImportError:  # PyYAML was built without it
+    from yaml import SafeDumper as Dumper  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from seatrial.cluster import Cluster
@@ -57,6 +59,8 @@ class Kubernetes:
         return Rendered({f"{thing['kind'].lower()}.yaml": _yaml(thing) for thing in submitted})
 
     def launch(self, run: Run) -> Testbed:
+        from seatrial.platforms.kubernetes.bringup import BringUp
+
         run_key, host_key = new_key_pair(), new_key_pair()
         planned = plan(run, owner=ownership.this_one(_FOLDER))
         *owned, parent = submitted = objects(planned, key_files(run_key, host_key))
@@ -83,6 +87,8 @@ class Kubernetes:
             for name, pod in zip(names, ordered, strict=True)
         )
         pod_of = {name: pod["metadata"]["name"] for name, pod in zip(names, ordered, strict=True)}
+
+        from seatrial.platforms.kubernetes.excuse import excuse
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
             return dial_pod(self._api, pod_of[node.name], node.port, timeout_s)
@@ -170,6 +176,8 @@ class Kubernetes:
         return False
 
     def missing(self) -> list[str]:
+        from seatrial.platforms.kubernetes.doctor import ailments  # only here: rendering starts in no time
+
         return ailments(self._api, self._cluster, self._settings)
 
 
@@ -198,7 +206,7 @@ def _yaml(thing: Object) -> str:
     return yaml.dump(thing, Dumper=_Plain, sort_keys=False, width=120)
 
 
-class _Plain(yaml.SafeDumper):
+class _Plain(Dumper):
     """Without anchors and aliases: what is said twice is written twice."""
 
     def ignore_aliases(self, data: object) -> bool:
