@@ -195,7 +195,7 @@ class Cluster(Strict):
     nodes: Nodes
     gpus_per_node: Gpus = 0
     slots_per_node: Slots | None = Field(None, description="MPI ranks per node; one per GPU when unset, else 1")
-    hardware: Annotated[Hardware, BeforeValidator(_read_hardware)] = Hardware(name="cpu")
+    hardware: Annotated[Hardware, BeforeValidator(_read_hardware)] = Hardware.model_construct(name="cpu")
     fabric: str | None = Field(
         None, description="as in the catalog: NVLink, IB-8x400G, EFA-3200G, GPUDirect-TCPXO, ..."
     )
@@ -204,7 +204,7 @@ class Cluster(Strict):
         None, description="a reference, or what to build (docs/images.md); local and bare metal run without one"
     )
     ssh_port: Port = DEFAULT_PORT
-    mpi: Mpi = Mpi()
+    mpi: Mpi = Mpi.model_construct()
     env: Environment = Field(default_factory=dict, description="environment of every rank, such as NCCL settings")
     faults: tuple[Fault, ...] = ()
 

@@ -1,6 +1,5 @@
 """A suite: which checks run and how hard. `quick`, `nightly` and `acceptance` ship with the package."""
 
-from importlib.resources import files
 from pathlib import Path
 from typing import Literal, Self
 
@@ -86,7 +85,7 @@ class Suite(Strict):
 def load_suite(name_or_path: str) -> Suite:
     """The shipped suite of that name, or the YAML file at that path. Raises InputError."""
     if name_or_path in SHIPPED:
-        return load_yaml(Path(str(files("seatrial") / "suites" / f"{name_or_path}.yaml")), Suite)
+        return load_yaml(Path(__file__).parent / "suites" / f"{name_or_path}.yaml", Suite)
     path = Path(name_or_path)
     if path.suffix not in (".yaml", ".yml") and not path.exists():
         raise InputError(f"suite {name_or_path!r}: unknown; legal: {', '.join(SHIPPED)}, or the path of a YAML file")

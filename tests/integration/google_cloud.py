@@ -2,16 +2,16 @@
 
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from google.cloud.devtools.cloudbuild_v1 import Build
 
+from tests.integration.loopback import web_server
 from tests.integration.registry import Registry
 
 _AS_SENT = {"always_print_fields_with_no_presence": False}
@@ -71,15 +71,8 @@ class GoogleCloud:
 @contextmanager
 def serving_google(cloud: GoogleCloud) -> Iterator[GoogleCloud]:
     handler = type("Handler", (_Handler,), {"cloud": cloud})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        cloud.port = server.server_port
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield cloud
-        finally:
-            server.shutdown()
-            thread.join()
+    with web_server(handler) as cloud.port:
+        yield cloud
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -6,14 +6,15 @@ import json
 import re
 import secrets
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
+
+from tests.integration.loopback import web_server
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -93,15 +94,8 @@ def digest_of(content: bytes) -> str:
 @contextmanager
 def serving(registry: Registry) -> Iterator[Registry]:
     handler = type("Handler", (_Handler,), {"registry": registry})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        registry.port = server.server_port
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield registry
-        finally:
-            server.shutdown()
-            thread.join()
+    with web_server(handler) as registry.port:
+        yield registry
 
 
 class _Handler(BaseHTTPRequestHandler):

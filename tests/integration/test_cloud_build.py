@@ -1,9 +1,7 @@
 """Builder `cloud-build` against a server on loopback that speaks the REST surface of Cloud Build and Cloud Storage."""
 
 import io
-import os
 import re
-import signal
 import tarfile
 import threading
 import time
@@ -24,6 +22,7 @@ from seatrial.builders.cloud_clients import GoogleClients
 from seatrial.builders.config import IMAGES, CloudBuild
 from seatrial.errors import InputError, LaunchError, MissingError
 from tests.integration.google_cloud import GoogleCloud, serving_google
+from tests.integration.interrupt import interrupted_when
 from tests.integration.registry import Registry, serving
 
 GOES_WELL = [("QUEUED", ""), ("WORKING", "Step 1\n"), ("WORKING", ""), ("WORKING", "Step 2\n"), ("SUCCESS", "DONE\n")]
@@ -200,18 +199,8 @@ def test_a_build_that_takes_too_long_is_cancelled(cloud: GoogleCloud, tmp_path: 
 def test_an_interrupted_build_is_cancelled(cloud: GoogleCloud, tmp_path: Path) -> None:
     cloud.script = [("WORKING", "Step 1\n")]
 
-    def interrupt() -> None:
-        while cloud.polls < 3:
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            build(cloud, tmp_path)
-    finally:
-        thread.join()
+    with interrupted_when(lambda: cloud.polls >= 3), pytest.raises(KeyboardInterrupt):
+        build(cloud, tmp_path)
     assert cloud.cancelled == [f"{BUILDS}/build-1:cancel"]
 
 

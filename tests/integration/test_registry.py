@@ -4,8 +4,6 @@ import base64
 import json
 import logging
 import os
-import signal
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +19,7 @@ from seatrial.errors import LaunchError, MissingError
 from seatrial.run import Run
 from seatrial.suite import load_suite
 from tasks.image import image
+from tests.integration.interrupt import interrupted_when
 from tests.integration.registry import INDEX, Registry, serving, stand_in_for_docker
 
 LOGIN = ("me", "secret")
@@ -215,18 +214,8 @@ def test_an_interrupted_build_is_ended(
     pid = tmp_path / "pid"
     monkeypatch.setenv("HANG", str(pid))
 
-    def interrupt() -> None:
-        while not pid.exists() or not pid.read_text():
-            time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            build(registry, tmp_path)
-    finally:
-        thread.join()
+    with interrupted_when(lambda: pid.exists() and bool(pid.read_text())), pytest.raises(KeyboardInterrupt):
+        build(registry, tmp_path)
     assert is_gone(int(pid.read_text()))
 
 

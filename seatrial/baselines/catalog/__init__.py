@@ -3,7 +3,9 @@
 import csv
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Reference:
 @cache
 def references() -> tuple[Reference, ...]:
     """Every collective reference that ships with the package."""
-    with files(__package__).joinpath("collectives.csv").open(encoding="utf-8") as rows:
+    with (_FOLDER / "collectives.csv").open(encoding="utf-8") as rows:
         return tuple(
             Reference(
                 row["hardware"],
@@ -50,6 +52,6 @@ def references() -> tuple[Reference, ...]:
 @cache
 def known_hardware() -> tuple[str, ...]:
     """The hardware names that a cluster file may use, `cpu` first."""
-    with files(__package__).joinpath("devices.csv").open(encoding="utf-8") as rows:
+    with (_FOLDER / "devices.csv").open(encoding="utf-8") as rows:
         devices = {row["hardware"] for row in csv.DictReader(rows)}
     return ("cpu", *sorted(devices | {r.hardware for r in references()}))

@@ -1,13 +1,8 @@
 """The only place that talks to the API server. Objects are dicts, as in YAML; errors are told in our own words."""
 
-import logging
 import os
-import queue
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,23 +14,10 @@ from seatrial.platforms.kubernetes.launchers import Kind
 from seatrial.platforms.kubernetes.plan import Object
 from seatrial.platforms.kubernetes.rights import Right
 
-log = logging.getLogger("seatrial.kubernetes")
-
 POD, NODE, SECRET = Kind("v1", "Pod"), Kind("v1", "Node"), Kind("v1", "Secret")
 SERVICE, EVENT = Kind("v1", "Service"), Kind("v1", "Event")
 
 TIMEOUT_S = 30  # of one request
-_WATCH_S = 300  # the API server ends watches by itself; they are begun anew
-_PAUSE_S = 1.0  # before a watch that broke is begun anew
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One line of a watch: ADDED, MODIFIED, DELETED; or LISTED, where it begins (again), with all in `items`."""
-
-    kind: str
-    change: str
-    object: Object
 
 
 class UnknownKindError(MissingError):
@@ -64,7 +46,7 @@ class Api:
         except (config.ConfigException, OSError) as error:
             raise MissingError(f"no cluster to talk to: {_lacking(self._settings.context)}") from error
         except (ValueError, TypeError, KeyError, AttributeError, YAMLError) as error:
-            raise MissingError(f"no cluster to talk to: the kubeconfig cannot be read: {_short(error)}") from error
+            raise MissingError(f"no cluster to talk to: the kubeconfig cannot be read: {short(error)}") from error
         return client.ApiClient(configuration)
 
     @cached_property
@@ -90,9 +72,9 @@ class Api:
         resource = self.resource(kind)
         with self.explained(f"create {name}"):
             made = resource.create(
-                body=thing, namespace=self.namespace, query_params=[("fieldValidation", "Strict")], **_LIMIT
+                body=thing, namespace=self.namespace, query_params=[("fieldValidation", "Strict")], **LIMIT
             )
-            return _plain(made)
+            return plain(made)
 
     def own(self, thing: Object, parent: Object) -> None:
         """Make `parent` the owner of `thing`, so that it goes when the parent goes."""
@@ -106,7 +88,7 @@ class Api:
                 name=thing["metadata"]["name"],
                 namespace=self.namespace,
                 content_type="application/merge-patch+json",
-                **_LIMIT,
+                **LIMIT,
             )
 
     def delete_all(self, kind: Kind, selector: str) -> None:
@@ -117,7 +99,7 @@ class Api:
             return
         with self.explained(f"delete {kind.kind}"):
             resource.delete(
-                namespace=self.namespace, label_selector=selector, body={"propagationPolicy": "Background"}, **_LIMIT
+                namespace=self.namespace, label_selector=selector, body={"propagationPolicy": "Background"}, **LIMIT
             )
 
     def find(self, kind: Kind, name: str) -> Object | None:
@@ -125,7 +107,7 @@ class Api:
         resource = self.resource(kind)
         with self.explained(f"list {kind.kind}"):
             field = f"metadata.name={name}"
-            found = _plain(resource.get(namespace=self.namespace, field_selector=field, **_LIMIT))
+            found = plain(resource.get(namespace=self.namespace, field_selector=field, **LIMIT))
             return next(iter(found["items"]), None)
 
     def list(self, kind: Kind, selector: str | None = None) -> list[Object]:
@@ -133,15 +115,15 @@ class Api:
         resource = self.resource(kind)
         with self.explained(f"list {kind.kind}"):
             scope = {"namespace": self.namespace} if resource.namespaced else {}
-            found = resource.get(label_selector=selector, **scope, **_LIMIT)
-            return list(_plain(found)["items"])
+            found = resource.get(label_selector=selector, **scope, **LIMIT)
+            return list(plain(found)["items"])
 
     def version(self) -> str:
         """The API server's version. Raises MissingError or LaunchError where it cannot be reached."""
         with self.explained("ask for the version"):
             from kubernetes import client
 
-            return str(client.VersionApi(self.client).get_code(**_LIMIT).git_version)
+            return str(client.VersionApi(self.client).get_code(**LIMIT).git_version)
 
     def knows(self, kind: Kind) -> None:
         """Raises MissingError where the cluster does not know the kind, with what to install."""
@@ -162,7 +144,7 @@ class Api:
         review = client.V1SelfSubjectAccessReview(spec=client.V1SelfSubjectAccessReviewSpec(resource_attributes=asked))
         with self.explained("ask for permissions"):
             api = client.AuthorizationV1Api(self.client)
-            return bool(api.create_self_subject_access_review(review, **_LIMIT).status.allowed)
+            return bool(api.create_self_subject_access_review(review, **LIMIT).status.allowed)
 
     def last_words(self, pod: str, lines: int = 5) -> str:
         """The last lines of a pod's log, on one line; empty where there is none."""
@@ -188,7 +170,7 @@ class Api:
             raise self._refused(doing, error) from error
         except (HTTPError, OSError) as error:
             host = self.client.configuration.host
-            why = f"the API server {host} does not answer ({_short(error)})"
+            why = f"the API server {host} does not answer ({short(error)})"
             raise LaunchError(f"cannot {doing}: {why}: is it up, and may this host reach it?") from error
 
     def _refused(self, doing: str, error: Any) -> SeatrialError:
@@ -211,15 +193,15 @@ def _lacking(context: str | None) -> str:
     try:
         contexts, _ = config.list_kube_config_contexts()
     except config.ConfigException as error:
-        return f"{_short(error)} (KUBECONFIG, ~/.kube/config), and this is no pod"
+        return f"{short(error)} (KUBECONFIG, ~/.kube/config), and this is no pod"
     known = f"known: {', '.join(sorted(each['name'] for each in contexts))}"
     return f"platform.context {context!r} is not in the kubeconfig; {known}" if context else f"no context; {known}"
 
 
-_LIMIT = {"_request_timeout": TIMEOUT_S}
+LIMIT = {"_request_timeout": TIMEOUT_S}
 
 
-def _plain(instance: Any) -> Object:
+def plain(instance: Any) -> Object:
     plain: Object = instance.to_dict()
     return plain
 
@@ -229,75 +211,10 @@ def _message(error: Any) -> str:
     import json
 
     with suppress(ValueError, TypeError, AttributeError):
-        return _short(json.loads(error.body)["message"])
+        return short(json.loads(error.body)["message"])
     return f"{error.status} {error.reason}"
 
 
-def _short(error: object) -> str:
+def short(error: object) -> str:
     text = " ".join(str(error).split())
     return text if len(text) < 400 else f"{text[:400]}..."
-
-
-class Watches:
-    """Several watches into one queue. Use as a context; watches that break are begun anew until the end."""
-
-    def __init__(self, api: Api) -> None:
-        self._api = api
-        self._changes: queue.SimpleQueue[Change | SeatrialError] = queue.SimpleQueue()
-        self._watchers: list[Any] = []
-        self._over = threading.Event()
-
-    def __enter__(self) -> "Watches":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._over.set()
-        for watcher in self._watchers:
-            watcher.stop()
-
-    def add(self, kind: Kind, **selectors: str) -> None:
-        """Watch the objects of a kind that `label_selector` or `field_selector` finds."""
-        resource = self._api.resource(kind)
-        threading.Thread(target=self._follow, args=(kind.kind, resource, selectors), daemon=True).start()
-
-    def next(self, timeout_s: float) -> Change | None:
-        """The next change; None when there is none in time. Raises MissingError where something may not be watched."""
-        try:
-            change = self._changes.get(timeout=max(timeout_s, 0.001))
-        except queue.Empty:
-            return None
-        if isinstance(change, SeatrialError):
-            raise change
-        return change
-
-    def _follow(self, kind: str, resource: Any, selectors: dict[str, str]) -> None:
-        from kubernetes.watch import Watch
-
-        scope = {"namespace": self._api.namespace, **selectors}
-        while not self._over.is_set():
-            watcher = Watch()
-            self._watchers.append(watcher)
-            try:
-                with self._api.explained(f"watch {kind}"):
-                    listed = _plain(resource.get(**scope, **_LIMIT))
-                    self._changes.put(Change(kind, "LISTED", listed))
-                    for event in watcher.stream(
-                        resource.get,
-                        **scope,
-                        serialize=False,
-                        resource_version=listed["metadata"]["resourceVersion"],
-                        timeout_seconds=_WATCH_S,
-                        _request_timeout=(TIMEOUT_S, _WATCH_S + TIMEOUT_S),
-                    ):
-                        self._changes.put(Change(kind, event["type"], event["raw_object"]))
-                        if self._over.is_set():
-                            return
-            except MissingError as error:  # it will be no other the next time
-                self._changes.put(error)
-                return
-            except Exception as error:  # the API server restarts, a proxy cuts connections, a version is too old
-                if not self._over.is_set():
-                    log.debug("the watch of %s broke: %s", kind, _short(error))
-                    time.sleep(_PAUSE_S)
-            finally:
-                self._watchers.remove(watcher)

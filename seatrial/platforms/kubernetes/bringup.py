@@ -5,10 +5,11 @@ import time
 
 from seatrial.errors import LaunchError
 from seatrial.platforms.kubernetes import queue, waiting
-from seatrial.platforms.kubernetes.api import EVENT, POD, Api, Change, Watches
+from seatrial.platforms.kubernetes.api import EVENT, POD, Api
 from seatrial.platforms.kubernetes.launchers import Launcher, failed
 from seatrial.platforms.kubernetes.plan import Object, Plan, selector
 from seatrial.platforms.kubernetes.pod import NODE, ROLE
+from seatrial.platforms.kubernetes.watches import Change, Watches
 
 log = logging.getLogger("seatrial.launch")
 

@@ -7,42 +7,32 @@ from pydantic import AfterValidator, Field, model_validator
 
 from seatrial.yamlfile import Strict
 
-_DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+
+def _text(pattern: str, legal: str) -> AfterValidator:
+    """A text of that pattern; `legal` ends the sentence "VALUE is no ..."."""
+    compiled = re.compile(pattern)
+
+    def check(value: str) -> str:
+        if not compiled.fullmatch(value):
+            raise ValueError(f"{value!r} is no {legal}")
+        return value
+
+    return AfterValidator(check)
 
 
-def _dns_label(value: str) -> str:
-    if not _DNS_LABEL.fullmatch(value):
-        raise ValueError(f"{value!r} is no Kubernetes name: 1 to 63 of a-z, 0-9 and '-', no '-' at the ends")
-    return value
+_LABEL = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 
-
-def _label_key(value: str) -> str:
-    if not _LABEL_KEY.fullmatch(value):
-        raise ValueError(f"{value!r} is no label key, such as cloud.google.com/gce-topology-block")
-    return value
-
-
-_DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
-
-
-def _dns_name(value: str) -> str:
-    if not _DNS_NAME.fullmatch(value):
-        raise ValueError(f"{value!r} is no name of a Kubernetes object: a-z, 0-9, '-' and '.'")
-    return value
-
-
-def _label_value(value: str) -> str:
-    if not _LABEL_VALUE.fullmatch(value):
-        raise ValueError(f"{value!r} is no label value: up to 63 of letters, digits, '-', '_' and '.'")
-    return value
-
-
-DnsName = Annotated[str, AfterValidator(_dns_name)]
-LabelValue = Annotated[str, AfterValidator(_label_value)]
-DnsLabel = Annotated[str, AfterValidator(_dns_label)]
-LabelKey = Annotated[str, AfterValidator(_label_key)]
+DnsLabel = Annotated[
+    str,
+    _text(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "Kubernetes name: 1 to 63 of a-z, 0-9 and '-', no '-' at the ends"),
+]
+DnsName = Annotated[
+    str, _text(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "name of a Kubernetes object: a-z, 0-9, '-' and '.'")
+]
+LabelKey = Annotated[
+    str, _text(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL}", "label key, such as topology.kubernetes.io/zone")
+]
+LabelValue = Annotated[str, _text(rf"({_LABEL})?", "label value: up to 63 of letters, digits, '-', '_' and '.'")]
 Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 
 

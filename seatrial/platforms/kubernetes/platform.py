@@ -14,7 +14,7 @@ from seatrial.keys import new_key_pair
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes import ownership
-from seatrial.platforms.kubernetes.api import NODE, POD, SECRET, SERVICE, Api, UnknownKindError, Watches
+from seatrial.platforms.kubernetes.api import NODE, POD, SECRET, SERVICE, Api, UnknownKindError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.forward import dial_pod
 from seatrial.platforms.kubernetes.launchers import Kind, launcher_for, launchers
@@ -138,6 +138,8 @@ class Kubernetes:
 
     def _wait_until_gone(self, run_id: str) -> set[str]:
         """The names of the pods that are still there when time is up."""
+        from seatrial.platforms.kubernetes.watches import Watches
+
         deadline = time.monotonic() + _GONE_S
         left: set[str] | None = None
         with Watches(self._api) as watches:

@@ -76,6 +76,7 @@ def test_everything_lives_through_a_restart_of_the_api_server(own_cluster: Clust
     own_cluster.restart_apiserver()
     own_cluster.kubectl("run", "after", "-n", namespace, "--image", PAUSE, "--image-pull-policy", "Never")
     own_cluster.kubectl("wait", "-n", namespace, "--for", "condition=Ready", "pod/after", "--timeout=60s")
+    assert all(is_ready(own_cluster, node) for node in own_cluster.nodes)
 
 
 def test_a_user_without_rights_is_known_and_refused(own_cluster: Cluster) -> None:

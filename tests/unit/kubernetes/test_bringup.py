@@ -9,10 +9,11 @@ import pytest
 from seatrial.cluster import Cluster
 from seatrial.errors import LaunchError
 from seatrial.platforms.kubernetes import bringup
-from seatrial.platforms.kubernetes.api import Api, Change
+from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.bringup import BringUp
 from seatrial.platforms.kubernetes.launchers import launcher_for
 from seatrial.platforms.kubernetes.plan import plan
+from seatrial.platforms.kubernetes.watches import Change
 from seatrial.run import Run
 from seatrial.suite import load_suite
 from tests.unit.kubernetes.golden import CLUSTERS
