@@ -32,6 +32,7 @@ test-kubernetes: setup   # a real cluster of two nodes; the first time builds Ku
 
 bench: setup
 	$(BIN)/python benchmarks/launch.py
+	$(BIN)/python benchmarks/start.py
 
 format: setup
 	$(BIN)/ruff format .

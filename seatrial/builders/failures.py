@@ -12,11 +12,11 @@ class Cause:
 
     name: str
     next_step: str
-    pattern: re.Pattern[str]
+    pattern: str
 
 
 def _cause(name: str, next_step: str, *said: str) -> Cause:
-    return Cause(name, next_step, re.compile("|".join(said), re.IGNORECASE))
+    return Cause(name, next_step, "|".join(said))
 
 
 # In this order within one line: what comes first also explains what comes later ("denied" of a base is about the base).
@@ -108,7 +108,7 @@ def explain(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()][: -_LAST - 1 : -1]
     for line in lines:
         for cause in CAUSES:
-            if cause.pattern.search(line):
+            if re.search(cause.pattern, line, re.IGNORECASE):
                 return f"{cause.name}: {_clip(line)}; next: {cause.next_step}"
     return _clip(lines[0] if lines else "it said nothing")
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from yaml import YAMLError
 
@@ -12,7 +12,9 @@ from seatrial.errors import LaunchError, MissingError, SeatrialError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.launchers import Kind
 from seatrial.platforms.kubernetes.plan import Object
-from seatrial.platforms.kubernetes.rights import Right
+
+if TYPE_CHECKING:
+    from seatrial.platforms.kubernetes.rights import Right
 
 POD, NODE, SECRET = Kind("v1", "Pod"), Kind("v1", "Node"), Kind("v1", "Secret")
 SERVICE, EVENT = Kind("v1", "Service"), Kind("v1", "Event")
@@ -129,7 +131,7 @@ class Api:
         """Raises MissingError where the cluster does not know the kind, with what to install."""
         self.resource(kind)
 
-    def may(self, verb: str, right: Right) -> bool:
+    def may(self, verb: str, right: "Right") -> bool:
         """Whether whoever this is has one verb of a right."""
         from kubernetes import client
 

@@ -41,8 +41,9 @@ _GONE_S = 25.0  # for the pods to end at teardown; the entry point leaves at onc
 _INDEX = "batch.kubernetes.io/job-completion-index"
 
 
-# All that a run may have made, whatever the cluster file says today.
-_KINDS = (*(launcher.kind for launcher in launchers()), *EXTRAS, POD, SERVICE, SECRET)
+def _kinds() -> tuple[Kind, ...]:
+    """All that a run may have made, whatever the cluster file says today."""
+    return (*(launcher.kind for launcher in launchers()), *EXTRAS, POD, SERVICE, SECRET)
 
 
 class Kubernetes:
@@ -118,7 +119,7 @@ class Kubernetes:
 
     def teardown(self, run_id: str) -> None:
         refused: list[SeatrialError] = []
-        for kind in _KINDS:
+        for kind in _kinds():
             try:
                 self._api.delete_all(kind, selector(run_id))
             except MissingError as error:
@@ -154,7 +155,7 @@ class Kubernetes:
 
     def leftovers(self) -> list[Leftover]:
         found: dict[str, Object] = {}
-        for kind in _KINDS:
+        for kind in _kinds():
             try:
                 things = self._api.list(kind, selector())
             except MissingError:
