@@ -1,6 +1,6 @@
 """Whether a node that does not answer was taken away on purpose: then it is not the node's fault."""
 
-from seatrial.errors import SeatrialError
+from seatrial.errors import MissingError, SeatrialError
 from seatrial.platforms.kubernetes import queue
 from seatrial.platforms.kubernetes.api import NODE, POD, Api
 from seatrial.platforms.kubernetes.launchers import Launcher
@@ -21,13 +21,15 @@ def _excuse(
     pod: Object | None, name: str, parent: Object | None, workload: Object | None, *, node_is_well: bool
 ) -> str | None:
     """As `excuse`. Pure."""
-    if workload and (evicted := queue.preempted(workload)):
-        return evicted
     if deadline := _condition(parent, "Failed", "DeadlineExceeded"):
         return f"the run was over its time: {deadline}"
+    if not node_is_well:  # Kubernetes and Kueue take pods away from nodes that fail, too
+        return None
+    if workload and (evicted := queue.preempted(workload)):
+        return evicted
     if disrupted := _condition(pod, "DisruptionTarget"):
         return f"pod {name} was taken away: {disrupted}"
-    if node_is_well and (pod is None or pod["metadata"].get("deletionTimestamp")):
+    if pod is None or pod["metadata"].get("deletionTimestamp"):
         return f"pod {name} was deleted while the run used it{'' if parent else ', with what the run had submitted'}"
     return None
 
@@ -46,7 +48,11 @@ def _workload(api: Api, plan: Plan, parent: Object) -> Object | None:
 
 
 def _is_well(api: Api, node: str) -> bool:
-    """Whether the node is there and Ready."""
-    found = next((each for each in api.list(NODE) if each["metadata"]["name"] == node), None)
+    """Whether the node is there and Ready. Who may not look at nodes does not blame one for a pod that was deleted."""
+    try:
+        nodes = api.list(NODE)
+    except MissingError:
+        return True
+    found = next((each for each in nodes if each["metadata"]["name"] == node), None)
     conditions = found["status"].get("conditions", ()) if found else ()
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

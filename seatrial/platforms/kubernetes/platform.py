@@ -80,6 +80,8 @@ class Kubernetes:
         return self._testbed(planned, pods, host_key.public, key_file)
 
     def _testbed(self, planned: Plan, pods: Sequence[Object], host_key: str, key_file: Path) -> Testbed:
+        from seatrial.platforms.kubernetes.excuse import excuse
+
         cluster, places = planned.run.cluster, self._places()
         ordered = sorted(pods, key=lambda pod: (place(places.get(pod["spec"]["nodeName"], {})), _index(pod)))
         names = _names(ordered)
@@ -88,8 +90,6 @@ class Kubernetes:
             for name, pod in zip(names, ordered, strict=True)
         )
         pod_of = {name: pod["metadata"]["name"] for name, pod in zip(names, ordered, strict=True)}
-
-        from seatrial.platforms.kubernetes.excuse import excuse
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
             return dial_pod(self._api, pod_of[node.name], node.port, timeout_s)
@@ -151,7 +151,9 @@ class Kubernetes:
                     left = {pod["metadata"]["name"] for pod in change.object["items"]}
                 elif change and change.change == "DELETED" and left:
                     left.discard(change.object["metadata"]["name"])
-        return left or set()
+        if left is None:
+            raise LaunchError(f"whether the pods of {run_id} are gone cannot be told: the API server does not answer")
+        return left
 
     def leftovers(self) -> list[Leftover]:
         found: dict[str, Object] = {}

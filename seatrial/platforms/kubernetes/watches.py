@@ -41,7 +41,7 @@ class Watches:
 
     def __exit__(self, *exception: object) -> None:
         self._over.set()
-        for watcher in self._watchers:
+        for watcher in list(self._watchers):  # their threads take them off as they end
             watcher.stop()
 
     def add(self, kind: Kind, **selectors: str) -> None:

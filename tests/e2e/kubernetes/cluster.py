@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.e2e.kubernetes import addons, build, cgroups, control, dns, images, nodes, store
 from tests.e2e.kubernetes.build import Unavailable
@@ -37,9 +38,9 @@ class Cluster:
         assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def get(self, *what: str) -> dict[str, object]:
+    def get(self, *what: str) -> dict[str, Any]:
         """`kubectl get` as data."""
-        found: dict[str, object] = json.loads(self.kubectl("get", *what, "--output", "json"))
+        found: dict[str, Any] = json.loads(self.kubectl("get", *what, "--output", "json"))
         return found
 
     def apply(self, *objects: object) -> None:

@@ -31,6 +31,15 @@ def test_what_was_taken_away_is_excused(pod: Any, parent: Any, workload: Any, sa
     assert said in str(_excuse(pod, "p", parent, workload, node_is_well=True))
 
 
-@pytest.mark.parametrize(("pod", "well"), [(POD, True), (None, False), (POD, False)])
-def test_what_went_by_itself_is_blamed(pod: Any, well: bool) -> None:
-    assert _excuse(pod, "p", JOB, None, node_is_well=well) is None
+@pytest.mark.parametrize(
+    ("pod", "workload", "well"),
+    [
+        (POD, None, True),
+        (None, None, False),
+        (POD, None, False),
+        (with_condition("DisruptionTarget", "DeletionByTaintManager"), None, False),  # as of a node that is silent
+        (None, EVICTED, False),
+    ],
+)
+def test_what_went_by_itself_is_blamed(pod: Any, workload: Any, well: bool) -> None:
+    assert _excuse(pod, "p", JOB, workload, node_is_well=well) is None
