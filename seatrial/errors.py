@@ -1,5 +1,7 @@
 """The errors that seatrial raises on purpose; each message names the thing, the place and the next step."""
 
+from collections.abc import Mapping
+
 
 class SeatrialError(Exception):
     """Base of every error that seatrial raises on purpose."""
@@ -23,3 +25,11 @@ class MissingError(SeatrialError):
 
 class RemoteError(SeatrialError):
     """A command on a node could not be started or its connection broke."""
+
+
+class NodesError(SeatrialError):
+    """Nodes are to blame; `evidence` is a sentence by node name."""
+
+    def __init__(self, evidence: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{node}: {why}" for node, why in evidence.items()))
+        self.evidence = dict(evidence)

@@ -9,9 +9,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from seatrial.errors import LaunchError, MissingError, RemoteError, SeatrialError
+from seatrial.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
 from seatrial.progress import step
-from seatrial.result import Check, RunResult, conclude, merge_suspects, now
+from seatrial.result import Check, RunResult, Suspect, conclude, merge_suspects, now
 from seatrial.run import Run
 from seatrial.testbed import Testbed
 from seatrial.verdict import Verdict
@@ -43,7 +43,8 @@ class Trial:
             except Exception as error:
                 verdict, reason = _explain(error)
                 log.error("%s: %s", name, reason, exc_info=None if isinstance(error, SeatrialError) else error)
-                self.checks.append(Check(name, verdict, reason, seconds=time.monotonic() - started))
+                seconds = time.monotonic() - started
+                self.checks.append(Check(name, verdict, reason, seconds, suspects=_blamed(error)))
 
     def can(self, name: str, after: str) -> bool:
         """Whether step `name` can be tried, which needs step `after` to have worked; when not, a check says why."""
@@ -109,7 +110,7 @@ def _explain(error: Exception) -> tuple[Verdict, str]:
     match error:
         case MissingError():
             return Verdict.NOT_RUN, str(error)
-        case RemoteError():
+        case RemoteError() | NodesError():
             return Verdict.FAIL, str(error)
         case LaunchError() | SeatrialError():
             return Verdict.INCONCLUSIVE, str(error)
@@ -118,6 +119,12 @@ def _explain(error: Exception) -> tuple[Verdict, str]:
                 Verdict.INCONCLUSIVE,
                 f"seatrial itself failed ({type(error).__name__}: {error}); logs/run.log has the trace",
             )
+
+
+def _blamed(error: Exception) -> tuple[Suspect, ...]:
+    if not isinstance(error, NodesError):
+        return ()
+    return tuple(Suspect("node", node, 1.0, why) for node, why in error.evidence.items())
 
 
 def process_age_s() -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.cluster import Cluster
-from seatrial.errors import LaunchError, MissingError, RemoteError, SeatrialError
+from seatrial.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
 from seatrial.result import Check
 from seatrial.run import Run
 from seatrial.suite import load_suite
@@ -29,6 +29,7 @@ def failing(error: Exception) -> None:
     [
         (MissingError("no mpirun"), Verdict.NOT_RUN),
         (RemoteError("refused"), Verdict.FAIL),
+        (NodesError({"node-1": "NotReady"}), Verdict.FAIL),
         (LaunchError("no quota"), Verdict.INCONCLUSIVE),
         (SeatrialError("locked"), Verdict.INCONCLUSIVE),
         (ZeroDivisionError("oops"), Verdict.INCONCLUSIVE),
@@ -42,6 +43,17 @@ def test_an_error_in_a_step_becomes_a_check(trial: Trial, error: Exception, verd
     assert str(error) in check.reason
     assert "launch" in trial.timings
     assert trial.result().verdict is verdict
+
+
+def test_nodes_that_a_step_finds_broken_are_suspects(trial: Trial) -> None:
+    with trial.attempt("teardown"):
+        failing(NodesError({"node-1": "NotReady: silent", "node-3": "NotReady: gone"}))
+    found = trial.result()
+    assert found.reason == "teardown: node-1: NotReady: silent; node-3: NotReady: gone"
+    assert [(suspect.kind, suspect.name, suspect.evidence) for suspect in found.suspects] == [
+        ("node", "node-1", "NotReady: silent"),
+        ("node", "node-3", "NotReady: gone"),
+    ]
 
 
 def test_an_interrupt_is_no_finding(trial: Trial) -> None:

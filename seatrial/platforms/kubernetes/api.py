@@ -93,15 +93,24 @@ class Api:
                 **LIMIT,
             )
 
-    def delete_all(self, kind: Kind, selector: str) -> None:
-        """Delete what the label selector finds, and what it owns; of a kind that the cluster lacks there is nothing."""
+    def delete_all(
+        self, kind: Kind, selector: str, field_selector: str | None = None, grace_s: int | None = None
+    ) -> None:
+        """Delete what the selectors find, and what it owns; of a kind that the cluster lacks there is nothing.
+
+        `grace_s` 0 removes pods whatever their node says.
+        """
         try:
             resource = self.resource(kind)
         except UnknownKindError:
             return
         with self.explained(f"delete {kind.kind}"):
             resource.delete(
-                namespace=self.namespace, label_selector=selector, body={"propagationPolicy": "Background"}, **LIMIT
+                namespace=self.namespace,
+                label_selector=selector,
+                field_selector=field_selector,
+                body={"propagationPolicy": "Background", "gracePeriodSeconds": grace_s},
+                **LIMIT,
             )
 
     def find(self, kind: Kind, name: str) -> Object | None:

@@ -2,7 +2,8 @@
 
 from seatrial.errors import MissingError, SeatrialError
 from seatrial.platforms.kubernetes import queue
-from seatrial.platforms.kubernetes.api import NODE, POD, Api
+from seatrial.platforms.kubernetes.api import POD, Api
+from seatrial.platforms.kubernetes.health import health
 from seatrial.platforms.kubernetes.launchers import Launcher
 from seatrial.platforms.kubernetes.plan import Object, Plan
 
@@ -50,9 +51,6 @@ def _workload(api: Api, plan: Plan, parent: Object) -> Object | None:
 def _is_well(api: Api, node: str) -> bool:
     """Whether the node is there and Ready. Who may not look at nodes does not blame one for a pod that was deleted."""
     try:
-        nodes = api.list(NODE)
+        return health(api).get(node, "it is gone") is None
     except MissingError:
         return True
-    found = next((each for each in nodes if each["metadata"]["name"] == node), None)
-    conditions = found["status"].get("conditions", ()) if found else ()
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

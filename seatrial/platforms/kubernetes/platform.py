@@ -2,14 +2,13 @@
 
 import logging
 import socket
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
 
-from seatrial.errors import LaunchError, MissingError, SeatrialError
+from seatrial.errors import MissingError, SeatrialError
 from seatrial.keys import new_key_pair
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
@@ -37,7 +36,6 @@ log = logging.getLogger("seatrial.launch")
 
 _FOLDER = "kubernetes"
 _WORKDIR = "/tmp/seatrial"  # on the nodes
-_GONE_S = 25.0  # for the pods to end at teardown; the entry point leaves at once on TERM
 _INDEX = "batch.kubernetes.io/job-completion-index"
 
 
@@ -118,6 +116,8 @@ class Kubernetes:
             return {}
 
     def teardown(self, run_id: str) -> None:
+        from seatrial.platforms.kubernetes.ending import see_off
+
         refused: list[SeatrialError] = []
         for kind in _kinds():
             try:
@@ -130,30 +130,10 @@ class Kubernetes:
         states.remove_folder(states.root_folder(_FOLDER) / run_id)
         if refused:
             raise refused[0]
-        if left := self._wait_until_gone(run_id):
-            pods = f"{len(left)} pods of {run_id} are still ending"
-            raise LaunchError(f"{pods} after {_GONE_S:g} s: {', '.join(sorted(left)[:4])}; is the kubelet alive?")
+        see_off(self._api, run_id)
 
     def _is_ours(self, kind: Kind) -> bool:
         return kind in (self._launcher.kind, POD, SERVICE, SECRET)
-
-    def _wait_until_gone(self, run_id: str) -> set[str]:
-        """The names of the pods that are still there when time is up."""
-        from seatrial.platforms.kubernetes.watches import Watches
-
-        deadline = time.monotonic() + _GONE_S
-        left: set[str] | None = None
-        with Watches(self._api) as watches:
-            watches.add(POD, label_selector=selector(run_id))
-            while (left is None or left) and time.monotonic() < deadline:
-                change = watches.next(0.5)
-                if change and change.change == "LISTED":
-                    left = {pod["metadata"]["name"] for pod in change.object["items"]}
-                elif change and change.change == "DELETED" and left:
-                    left.discard(change.object["metadata"]["name"])
-        if left is None:
-            raise LaunchError(f"whether the pods of {run_id} are gone cannot be told: the API server does not answer")
-        return left
 
     def leftovers(self) -> list[Leftover]:
         found: dict[str, Object] = {}

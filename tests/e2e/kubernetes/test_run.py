@@ -177,6 +177,22 @@ def test_an_api_server_that_restarts_is_no_failure_of_the_cluster(
     assert left(own_cluster, namespace) == ""
 
 
+def test_a_node_that_falls_silent_in_the_middle_of_a_sweep_is_named(
+    console: Console, trial: Callable[..., Path], own_cluster: Cluster, namespace: str
+) -> None:
+    process = middle_of_the_sweep(console, trial)
+    own_cluster.stop_kubelet("node-1")  # its containers live on, so that everything can be measured
+    try:
+        status, document = finish(console, process)
+        assert (status, document["verdict"]) == (1, "fail"), document["reason"]
+        assert "node-1: NotReady since" in document["reason"]
+        assert [suspect["name"] for suspect in document["suspects"]] == ["node-1"]
+        assert left(own_cluster, namespace) == ""  # also what the silent kubelet has not ended yet
+    finally:
+        own_cluster.resume_kubelet("node-1")
+        own_cluster.kubectl("wait", "--for", "condition=Ready", "node/node-1", "--timeout=60s")
+
+
 def test_a_slow_link_is_judged_against_healthy_runs(
     console: Console, trial: Callable[..., Path], own_cluster: Cluster, namespace: str
 ) -> None:

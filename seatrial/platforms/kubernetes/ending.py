@@ -1,0 +1,57 @@
+"""The end of a run's pods: wait until they are gone, and name the nodes that do not let go of theirs."""
+
+import time
+
+from seatrial.errors import LaunchError, MissingError, NodesError
+from seatrial.platforms.kubernetes.api import POD, Api
+from seatrial.platforms.kubernetes.health import health
+from seatrial.platforms.kubernetes.plan import Object, selector
+from seatrial.platforms.kubernetes.watches import Watches
+
+GONE_S = 25.0  # for the pods to end; the entry point leaves at once on TERM
+
+
+def see_off(api: Api, run_id: str) -> None:
+    """Wait until the pods of a run, which are deleted already, are gone.
+
+    What a node that is not Ready still has is removed by force: nothing is scheduled there, and its kubelet ends the
+    containers when it is back.
+
+    Raises:
+        NodesError: nodes have fallen silent; their pods are removed.
+        LaunchError: pods are still ending although their nodes are well, or nobody can tell.
+    """
+    left = _wait_until_gone(api, run_id)
+    try:
+        ill = {node: why for node, why in health(api).items() if why and node in left.values()} if left else {}
+    except MissingError:  # who may not look at nodes
+        ill = {}
+    for node in ill:
+        api.delete_all(POD, selector(run_id), field_selector=f"spec.nodeName={node}", grace_s=0)
+    if stuck := sorted(name for name, node in left.items() if node not in ill):
+        where = ", ".join(sorted({left[name] for name in stuck}))
+        pods = f"{len(stuck)} pods of {run_id} are still ending after {GONE_S:g} s: {', '.join(stuck[:4])}"
+        raise LaunchError(f"{pods} on {where}; are the kubelets alive?")
+    if ill:
+        raise NodesError(ill)
+
+
+def _wait_until_gone(api: Api, run_id: str) -> dict[str, str]:
+    """The pods that are still there when time is up, each with its node."""
+    deadline = time.monotonic() + GONE_S
+    left: dict[str, str] | None = None
+    with Watches(api) as watches:
+        watches.add(POD, label_selector=selector(run_id))
+        while (left is None or left) and time.monotonic() < deadline:
+            change = watches.next(0.5)
+            if change and change.change == "LISTED":
+                left = {_name(pod): pod["spec"].get("nodeName") or "no node" for pod in change.object["items"]}
+            elif change and change.change == "DELETED" and left:
+                left.pop(_name(change.object), None)
+    if left is None:
+        raise LaunchError(f"whether the pods of {run_id} are gone cannot be told: the API server does not answer")
+    return left
+
+
+def _name(pod: Object) -> str:
+    return str(pod["metadata"]["name"])
