@@ -27,7 +27,7 @@ test-images: setup   # builds images/cpu for real and runs it; minutes the first
 	@scripts/image-packages || true
 	$(BIN)/pytest tests/images
 
-test-kubernetes: setup   # a real cluster of two nodes; the first time builds Kubernetes (7 minutes) and images/cpu
+test-kubernetes: setup   # a real cluster of two nodes; the first time builds Kubernetes (20 minutes on two cores) and images/cpu
 	$(BIN)/pytest tests/e2e/kubernetes
 
 bench: setup
