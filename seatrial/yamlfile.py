@@ -14,7 +14,7 @@ except ImportError:  # PyYAML was built without it
     from yaml import SafeLoader as Loader  # type: ignore[assignment]
 
 MAX_BYTES = 1_000_000
-_EXAMPLES = {"kind": "{kind: local}", "builder": "{builder: docker, build: cpu}"}
+_EXAMPLES = {"builder": "{builder: docker, build: cpu}"}  # where the field alone would be no example
 
 
 class Strict(BaseModel):
@@ -105,7 +105,8 @@ def _explain(problem: Any, model: type[Strict]) -> str:
         return "is required"
     if problem["type"] == "union_tag_not_found":
         name = str(problem["ctx"]["discriminator"]).strip("'")
-        return f"needs a field {name}, such as {_EXAMPLES.get(name, name)}"
+        first = next(iter(_models_in(_at(model, problem["loc"]))), name)
+        return f"needs a field {name}, such as {_EXAMPLES.get(name, f'{{{name}: {first}}}')}"
     if problem["type"] == "string_type" and not isinstance(problem["input"], list | dict):
         return f"must be text, is {problem['input']!r}: quote it"
     message = str(problem["msg"]).removeprefix("Value error, ")
@@ -117,11 +118,16 @@ def _explain(problem: Any, model: type[Strict]) -> str:
 
 def _fields_at(model: type[Strict], location: tuple[str | int, ...]) -> list[str]:
     """The field names that are legal at `location`; none where the annotations do not tell."""
+    return sorted(getattr(_at(model, location), "model_fields", {}))
+
+
+def _at(model: type[Strict], location: tuple[str | int, ...]) -> Any:
+    """The model that `location` leads to, or the members of a union by their tags."""
     at: Any = model
     for part in location:
         if isinstance(part, str) and part not in _own_tags(at):
             at = _models_in(at).get(part)
-    return sorted(getattr(at, "model_fields", {}))
+    return at
 
 
 def _models_in(at: Any) -> dict[str, Any]:

@@ -87,7 +87,7 @@ class BringUp:
 
     def _say_and_check_time(self) -> None:
         pods, settings = self._seen.pods.values(), self._plan.settings
-        story = waiting.story(pods, self._plan.nodes, self._queued())
+        story = waiting.story(pods, self._plan.nodes, self._queued(), self._seen.unmounted)
         if self._seen.complaint and not pods:
             story = self._seen.complaint
         if story != self._said:

@@ -1,38 +1,13 @@
 """What a cluster file says about a Kubernetes cluster."""
 
-import re
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
+from seatrial.platforms.kubernetes.names import DnsLabel, DnsName, LabelKey, LabelValue
+from seatrial.platforms.kubernetes.volumes import Volumes
 from seatrial.yamlfile import Strict
 
-
-def _text(pattern: str, legal: str) -> AfterValidator:
-    """A text of that pattern; `legal` ends the sentence "VALUE is no ..."."""
-    compiled = re.compile(pattern)
-
-    def check(value: str) -> str:
-        if not compiled.fullmatch(value):
-            raise ValueError(f"{value!r} is no {legal}")
-        return value
-
-    return AfterValidator(check)
-
-
-_LABEL = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-
-DnsLabel = Annotated[
-    str,
-    _text(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "Kubernetes name: 1 to 63 of a-z, 0-9 and '-', no '-' at the ends"),
-]
-DnsName = Annotated[
-    str, _text(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "name of a Kubernetes object: a-z, 0-9, '-' and '.'")
-]
-LabelKey = Annotated[
-    str, _text(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL}", "label key, such as topology.kubernetes.io/zone")
-]
-LabelValue = Annotated[str, _text(rf"({_LABEL})?", "label value: up to 63 of letters, digits, '-', '_' and '.'")]
 Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 
 
@@ -97,6 +72,7 @@ class KubernetesPlatform(Strict):
     shared_memory: Annotated[str, Field(pattern=r"^[1-9]\d*[KMGT]i$")] | None = Field(
         None, description="size of /dev/shm; the machine's own when unset"
     )
+    volumes: Volumes = Field((), description="of every node: gcs, nfs, pvc, local-ssd")
     secret_env: tuple[SecretVariable, ...] = ()
     queue_timeout_s: Seconds = Field(3600, description="from submission until every pod has its node")
     start_timeout_s: Seconds = Field(900, description="from then until every node answers")

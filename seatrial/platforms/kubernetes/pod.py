@@ -1,5 +1,6 @@
 """The pod that is one node: the image's own entry point, the run's keys, GPUs, what the machine needs. Pure."""
 
+from seatrial.platforms.kubernetes import volumes
 from seatrial.platforms.kubernetes.config import KubernetesPlatform, SecretVariable
 from seatrial.platforms.kubernetes.machines import Machine, gpu_resource, machine
 from seatrial.platforms.kubernetes.plan import RUN_ID, Object, Plan
@@ -34,6 +35,7 @@ def _annotations(plan: Plan, profile: Machine, container: str) -> dict[str, str]
         "kubectl.kubernetes.io/default-container": container,
         **profile.annotations,
         **networks,
+        **volumes.annotations(plan.settings.volumes),
         **_topology(plan.settings),
     }
 
@@ -95,6 +97,7 @@ def _container(plan: Plan, profile: Machine, name: str) -> Object:
             {"name": "keys", "mountPath": KEYS, "readOnly": True},
             {"name": "shared-memory", "mountPath": "/dev/shm"},
             *profile.mounts,
+            *volumes.mounts(plan.settings.volumes),
         ],
     }
     return {key: value for key, value in container.items() if value not in (None, [], {})}
@@ -145,6 +148,7 @@ def _volumes(plan: Plan, profile: Machine) -> list[Object]:
         {"name": "keys", "secret": {"secretName": plan.name, "defaultMode": 0o400}},
         {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": size}},
         *profile.volumes,
+        *volumes.sources(plan.settings.volumes, host_network=plan.settings.host_network),
     ]
 
 

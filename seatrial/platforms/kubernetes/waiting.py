@@ -1,7 +1,7 @@
 """Why the pods are not there yet, or never will be. Pure: objects as the API server shows them in, words out."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from seatrial.platforms.kubernetes.plan import Object
@@ -19,13 +19,18 @@ _NEVER = {
     "CrashLoopBackOff": "the container ends again and again",
 }
 _NOT_ADMITTED = ("FailedCreate", "FailedCreatePod")  # events of a Job, of Kubeflow's operators; they try again
+_NOT_MOUNTED = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")  # events of a pod; the kubelet tries again
 
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen of a run so far: its pods by name, its parent, and what events complain of, Kueue's Workload."""
+    """What was seen of a run so far: its pods by name, its parent, and what events complain of, Kueue's Workload.
+
+    `unmounted`: by pod, why a volume is not there yet.
+    """
 
     pods: dict[str, Object] = field(default_factory=dict)
+    unmounted: dict[str, str] = field(default_factory=dict)
     parent: Object | None = None
     complaint: str | None = None
     workload: Object | None = None
@@ -48,6 +53,8 @@ class Seen:
     def take_event(self, event: Object) -> None:
         if event.get("reason") in _NOT_ADMITTED:
             self.complaint = f"its pods are not admitted: {event.get('message', '')}"
+        elif event.get("reason") in _NOT_MOUNTED:
+            self.unmounted[event["involvedObject"]["name"]] = " ".join(str(event.get("message", "")).split())
 
 
 def ready(pods: Iterable[Object]) -> list[Object]:
@@ -93,15 +100,17 @@ def _pod_problem(pod: Object) -> str | None:
     return None
 
 
-def story(pods: Iterable[Object], wanted: int, queued: Queued | None = None) -> str:
-    """How far it has come, in one line, with what most of the others wait for."""
+def story(
+    pods: Iterable[Object], wanted: int, queued: Queued | None = None, unmounted: Mapping[str, str] | None = None
+) -> str:
+    """How far it has come, in one line, with what most of the others wait for; `unmounted` as in `Seen`."""
     pods = list(pods)
     if queued and not placed(pods):
         return queued.reason
     if len(placed(pods)) < wanted:
         waits = _most(_unschedulable(pod) for pod in pods)
         return f"{len(placed(pods))} of {wanted} pods have a node{waits}"
-    waits = _most(_starting(pod) for pod in pods)
+    waits = _most(_starting(pod, unmounted or {}) for pod in pods)
     return f"{len(ready(pods))} of {wanted} nodes answer{waits}"
 
 
@@ -118,11 +127,13 @@ def _unschedulable(pod: Object) -> str | None:
     return None
 
 
-def _starting(pod: Object) -> str | None:
+def _starting(pod: Object, unmounted: Mapping[str, str]) -> str | None:
     if _condition(pod, "Ready") == "True":
         return None
     for container in pod.get("status", {}).get("containerStatuses", ()):
         if waiting := container.get("state", {}).get("waiting"):
+            if why := unmounted.get(pod["metadata"]["name"]):
+                return why
             return ": ".join(filter(None, (waiting.get("reason"), _first_line(waiting.get("message")))))
     return "sshd does not answer yet"
 

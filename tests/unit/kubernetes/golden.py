@@ -50,6 +50,24 @@ CLUSTERS: dict[str, dict[str, Any]] = {
             "secret_env": [{"name": "HF_TOKEN", "secret": "hugging-face", "key": "token"}],
         },
     ),
+    "volumes": _cluster(
+        "jobset",
+        platform={
+            "service_account": "trial",
+            "volumes": [
+                {
+                    "kind": "gcs",
+                    "mount": "/data",
+                    "bucket": "tokens",
+                    "mount_options": "implicit-dirs",
+                    "read_only": True,
+                },
+                {"kind": "nfs", "mount": "/share", "server": "10.0.0.2", "path": "/vol1"},
+                {"kind": "pvc", "mount": "/scratch", "claim": "scratch"},
+                {"kind": "local-ssd", "mount": "/ssd"},
+            ],
+        },
+    ),
 }
 
 

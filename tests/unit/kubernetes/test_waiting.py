@@ -107,3 +107,14 @@ def test_pods_that_are_not_admitted_are_a_complaint() -> None:
     assert seen.complaint is None
     seen.take_event({"reason": "FailedCreate", "message": 'pods "x" is forbidden: exceeded quota'})
     assert seen.complaint == 'its pods are not admitted: pods "x" is forbidden: exceeded quota'
+
+
+def test_a_volume_that_cannot_be_mounted_is_what_is_waited_for() -> None:
+    seen = Seen()
+    why = 'MountVolume.SetUp failed for volume "volume-0" : rpc error: desc = storage: bucket doesn\'t exist'
+    seen.take_event({"reason": "FailedMount", "message": f"{why}\n", "involvedObject": {"name": "p-0"}})
+    assert story([waits("ContainerCreating")], 1, unmounted=seen.unmounted) == f"0 of 1 nodes answer; waiting: {why}"
+    assert story([READY], 1, unmounted=seen.unmounted) == "1 of 1 nodes answer"  # it has been mounted since
+    running = pod(containerStatuses=[{"name": "node", "state": {"running": {}}}])
+    assert "sshd does not answer yet" in story([running], 1, unmounted=seen.unmounted)
+    assert seen.complaint is None

@@ -1,0 +1,98 @@
+"""Volumes of the cluster file: what a pod gets for them, and what is refused before anything is submitted."""
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+
+from seatrial.cluster import Cluster, load_cluster
+from seatrial.errors import InputError
+from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.machines import machine
+from seatrial.platforms.kubernetes.pod import KEYS
+from seatrial.platforms.kubernetes.volumes import annotations, mounts, sources
+from tests.unit.kubernetes.golden import CLUSTERS
+
+GCS = {"kind": "gcs", "mount": "/data", "bucket": "b-1"}
+NFS = {"kind": "nfs", "mount": "/share", "server": "10.0.0.2", "path": "/vol1"}
+PVC = {"kind": "pvc", "mount": "/scratch", "claim": "scratch"}
+SSD = {"kind": "local-ssd", "mount": "/ssd"}
+
+
+def read(*volumes: dict[str, Any]) -> Any:
+    asked = {**CLUSTERS["a4"], "platform": {**CLUSTERS["a4"]["platform"], "volumes": list(volumes)}}
+    platform = Cluster.model_validate(asked).platform
+    assert isinstance(platform, KubernetesPlatform)
+    return platform.volumes
+
+
+def test_every_volume_is_mounted_under_its_own_name() -> None:
+    volumes = read(GCS, NFS, PVC, SSD)
+    named = {volume["name"]: set(volume) - {"name"} for volume in sources(volumes, host_network=False)}
+    assert list(named.values()) == [{"csi"}, {"nfs"}, {"persistentVolumeClaim"}, {"hostPath"}]
+    assert [mount["name"] for mount in mounts(volumes)] == list(named)
+    assert [mount["mountPath"] for mount in mounts(volumes)] == ["/data", "/share", "/scratch", "/ssd"]
+
+
+def test_what_is_read_only_is_so_at_the_source_too() -> None:
+    volumes = read(*({**volume, "read_only": True} for volume in (GCS, NFS, PVC)))
+    csi, nfs, claim = sources(volumes, host_network=False)
+    assert csi["csi"]["readOnly"] and nfs["nfs"]["readOnly"] and claim["persistentVolumeClaim"]["readOnly"]
+    assert all(mount["readOnly"] for mount in mounts(volumes))
+    assert not any("readOnly" in mount for mount in mounts(read(GCS, NFS, PVC, SSD)))
+
+
+def test_only_a_bucket_brings_the_sidecar() -> None:
+    assert annotations(read(NFS, PVC, SSD)) == {}
+    assert annotations(read(GCS))["gke-gcsfuse/volumes"] == "true"
+
+
+def test_a_bucket_is_read_as_the_pods_account_on_the_hosts_network_too() -> None:
+    (volume,) = sources(read({**GCS, "mount_options": "implicit-dirs"}), host_network=True)
+    assert volume["csi"]["volumeAttributes"] == {
+        "bucketName": "b-1",
+        "mountOptions": "implicit-dirs",
+        "hostNetworkPodKSA": "true",
+    }
+    (volume,) = sources(read(GCS), host_network=False)
+    assert volume["csi"]["volumeAttributes"] == {"bucketName": "b-1"}
+
+
+def test_nothing_is_mounted_where_the_pod_has_something() -> None:
+    """Whatever a machine family mounts, now or later: a volume of the cluster file cannot be there."""
+    families = get_args(KubernetesPlatform.model_fields["machine"].annotation)
+    taken = {KEYS, "/dev/shm"} | {mount["mountPath"] for name in families for mount in machine(name).mounts}
+    assert "/usr/local/gib" in taken
+    for mount in taken:
+        with pytest.raises(ValueError, match="which the node needs; choose another"):
+            read({**SSD, "mount": mount})
+
+
+@pytest.mark.parametrize(
+    ("volumes", "said"),
+    [
+        ([{"mount": "/data"}], r"volumes\.0: needs a field kind, such as \{kind: gcs\}"),
+        ([{**SSD, "kind": "disk"}], r"volumes\.0: .*'disk'.* 'gcs', 'nfs', 'pvc', 'local-ssd'"),
+        ([{**GCS, "mount": "data"}], r"volumes\.0\.gcs\.mount: 'data' is no absolute path, such as /data"),
+        ([{**GCS, "mount": "/a/../etc"}], "is no absolute path"),
+        ([{**GCS, "mount": "/a:b"}], "is no absolute path"),
+        ([{**GCS, "mount": "/"}], "'/' is over or in /bin, which the node needs"),
+        ([{**GCS, "mount": "/root"}], r"is over or in /root/\.ssh"),
+        ([{**GCS, "mount": "/tmp"}], r"is over or in /tmp/seatrial"),
+        ([{**GCS, "mount": "/etc/seatrial/x"}], "is over or in /etc"),
+        ([{**GCS, "bucket": "gs://b"}], r"gcs\.bucket: 'gs://b' is no name of a bucket \(without gs://\)"),
+        ([{**NFS, "path": "share"}], r"nfs\.path: 'share' is no absolute path"),
+        ([{**PVC, "claim": "A b"}], r"pvc\.claim: 'A b' is no name of a Kubernetes object"),
+        ([{**SSD, "read_only": True}], r"local-ssd\.read_only: unknown field; legal: kind, mount"),
+        ([GCS, {**PVC, "mount": "/data"}], r"volumes: mount /data appears twice"),
+    ],
+)
+def test_a_volume_that_cannot_be_is_one_line(tmp_path: Path, volumes: list[dict[str, Any]], said: str) -> None:
+    file = tmp_path / "c.yaml"
+    asked = {**CLUSTERS["a4"], "platform": {**CLUSTERS["a4"]["platform"], "volumes": volumes}}
+    file.write_text(yaml.safe_dump(asked))
+    with pytest.raises(InputError, match=said) as refused:
+        load_cluster(file)
+    assert str(refused.value).startswith(f"{file}: platform.kubernetes.volumes")
+    assert "\n" not in str(refused.value)
