@@ -54,12 +54,17 @@ class Platform(Protocol):
 
 
 def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
-    """The platform that `cluster` (read from `file`) names. Raises InputError when it is not written yet."""
-    kind = cluster.platform.kind
+    """The platform that `cluster` (read from `file`) names.
+
+    Raises InputError when it is not written yet, or the parts of the cluster file do not fit together on it.
+    """
+    kind, where = cluster.platform.kind, file or f"cluster {cluster.name}"
     if kind not in _MODULES:
-        where = file or f"cluster {cluster.name}"
         raise InputError(f"{where}: platform.kind: {kind} cannot be run by this version; legal: {', '.join(_MODULES)}")
-    platform: Platform = import_module(_MODULES[kind]).platform(cluster)
+    try:
+        platform: Platform = import_module(_MODULES[kind]).platform(cluster)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
     return platform
 
 

@@ -46,7 +46,7 @@ class Topology(Strict):
     @model_validator(mode="after")
     def _one_of_them(self) -> Self:
         if sum(map(bool, (self.required, self.preferred, self.unconstrained))) != 1:
-            raise ValueError("topology: needs exactly one of required, preferred, unconstrained")
+            raise ValueError("needs exactly one of required: LEVEL, preferred: LEVEL, unconstrained: true")
         return self
 
 

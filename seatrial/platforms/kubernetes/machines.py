@@ -6,13 +6,9 @@ GoogleCloudPlatform/container-engine-accelerators (gpudirect-rdma, gpudirect-tcp
 """
 
 import json
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from seatrial.baselines.catalog import known_hardware
-from seatrial.errors import InputError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 
 if TYPE_CHECKING:
@@ -68,45 +64,6 @@ class Machine:
 def machine(name: str) -> Machine:
     """The profile of a machine family; `generic` is any node that offers nvidia.com/gpu."""
     return _MACHINES[name]
-
-
-def check(cluster: "Cluster", settings: KubernetesPlatform) -> None:
-    """Raises InputError where the cluster file asks for what such a machine is not, or for what cannot work."""
-    for where, problem in _problems(cluster, settings):
-        raise InputError(f"cluster {cluster.name}: {where}: {problem}")
-
-
-def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tuple[str, str]]:
-    profile, name = machine(settings.machine), settings.machine
-    if cluster.image is None:
-        yield "image", "is required on Kubernetes; the nodes run its sshd, Open MPI and torch"
-    if profile.gpus and cluster.gpus > profile.gpus:
-        yield "gpus_per_node", f"machine {name} has {profile.gpus}, is {cluster.gpus}"
-    if profile.gpus and cluster.nodes > 1 and cluster.gpus != profile.gpus:
-        yield "gpus_per_node", f"machine {name} has {profile.gpus}, all used where nodes are several, is {cluster.gpus}"
-    if profile.hardware and cluster.hardware.name in known_hardware() and cluster.hardware.name != profile.hardware:
-        yield "hardware", f"machine {name} is {profile.hardware}, is {cluster.hardware.name}"
-    if settings.host_network and cluster.ssh_port == 22:
-        yield "ssh_port", "is taken by the host's own sshd with platform.host_network; choose another"
-    if settings.host_network and profile.networks:
-        yield (
-            "platform.host_network",
-            f"must be false on machine {name}, whose fabric comes by networks of the pod's own",
-        )
-    for variable in cluster.env:
-        if _SECRET.search(variable):
-            yield "env", f"{variable} looks like a secret and would stand in the manifest; use platform.secret_env"
-    for variable in (*cluster.env, *(each.name for each in settings.secret_env)):
-        if variable.startswith(_OURS):
-            yield "env", f"{variable} is set by seatrial or by the launcher; leave it out"
-    for variable in (each.name for each in settings.secret_env if each.name in cluster.env):
-        yield "platform.secret_env", f"{variable} is in env as well"
-
-
-_OURS = ("SEATRIAL_", "PET_", "JOB_COMPLETION_INDEX")
-_SECRET = re.compile(
-    r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH|_KEY$|_DSN$|WEBHOOK", re.IGNORECASE
-)
 
 
 def nccl_env(settings: KubernetesPlatform) -> dict[str, str]:

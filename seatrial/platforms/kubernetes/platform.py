@@ -14,10 +14,11 @@ from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes import ownership
 from seatrial.platforms.kubernetes.api import NODE, POD, SECRET, SERVICE, Api, UnknownKindError
+from seatrial.platforms.kubernetes.check import check
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.forward import dial_pod
 from seatrial.platforms.kubernetes.launchers import Kind, launcher_for, launchers
-from seatrial.platforms.kubernetes.machines import check, nccl_env
+from seatrial.platforms.kubernetes.machines import nccl_env
 from seatrial.platforms.kubernetes.objects import EXTRAS, KEY_FILES, key_files, kind_of, objects
 from seatrial.platforms.kubernetes.plan import RUN_ID, Object, Plan, plan, selector
 from seatrial.platforms.kubernetes.topology import place

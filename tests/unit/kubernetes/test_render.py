@@ -46,9 +46,7 @@ def test_one_port_feeds_pod_service_and_entry_point(name: str) -> None:
     port = CLUSTERS[name].get("ssh_port", 222)
     services = [thing for thing in objects(name) if thing["kind"] == "Service"]
     assert all([entry["port"] for entry in service["spec"]["ports"]] == [port] for service in services)
-    nodes = [spec for spec in pod_specs(objects(name)) if spec["containers"][0].get("ports")]
-    assert nodes
-    for spec in nodes:
+    for spec in node_specs(name):
         container = spec["containers"][0]
         assert [entry["containerPort"] for entry in container["ports"]] == [port]
         assert {"name": "SEATRIAL_SSH_PORT", "value": str(port)} in container["env"]
@@ -59,6 +57,49 @@ def test_no_pod_gets_a_token_of_the_api_server(name: str) -> None:
     specs = pod_specs(objects(name))
     assert specs
     assert all(spec["automountServiceAccountToken"] is False for spec in specs)
+
+
+def node_specs(name: str) -> list[dict[str, Any]]:
+    """The pods that are nodes; the MPI operator's launcher, which only waits, is none."""
+    nodes = [spec for spec in pod_specs(objects(name)) if spec["containers"][0].get("ports")]
+    assert nodes
+    return nodes
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_the_host_is_shared_only_where_that_is_asked_for(name: str) -> None:
+    asked = CLUSTERS[name]["platform"].get("host_network", False)
+    for spec in pod_specs(objects(name)):
+        assert spec.get("hostNetwork", False) is asked
+        assert spec.get("dnsPolicy") == ("ClusterFirstWithHostNet" if asked else None)
+        assert not any("privileged" in each.get("securityContext", {}) for each in spec["containers"])
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_every_node_runs_the_images_entry_point_until_its_time_is_over(name: str) -> None:
+    for spec in node_specs(name):
+        container = spec["containers"][0]
+        assert container.get("command", ["/usr/bin/tini", "-s", "--", "seatrial-node"])[-1] == "seatrial-node"
+        assert {"name": "SEATRIAL_MAX_SECONDS", "value": "14400"} in container["env"]
+    assert "activeDeadlineSeconds: 14400" in rendered(name)
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_ranks_share_and_pin_memory(name: str) -> None:
+    for spec in node_specs(name):
+        shared = {mount["mountPath"]: mount["name"] for mount in spec["containers"][0]["volumeMounts"]}["/dev/shm"]
+        (volume,) = (volume for volume in spec["volumes"] if volume["name"] == shared)
+        assert volume["emptyDir"]["medium"] == "Memory"
+        assert spec["containers"][0]["securityContext"] == {"capabilities": {"add": ["IPC_LOCK"]}}
+
+
+def test_nodes_to_take_and_nodes_to_leave_stand_in_one_term() -> None:
+    """Of several terms any one would do."""
+    (spec,) = node_specs("everything")
+    wanted = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert [[(each["operator"], each["values"]) for each in term["matchExpressions"]] for term in wanted] == [
+        [("In", ["a", "b", "c"]), ("NotIn", ["d"])]
+    ]
 
 
 def test_nothing_is_called_as_an_operators_own_objects() -> None:

@@ -1,0 +1,112 @@
+"""What a pod gives its ranks on a real kubelet: memory to pin and to share, volumes; what is said of one missing."""
+
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.cluster import Cluster as ClusterFile
+from seatrial.errors import LaunchError
+from seatrial.platforms import platform_for
+from seatrial.run import Run
+from seatrial.ssh import connected, run_command
+from seatrial.suite import load_suite
+from seatrial.testbed import Testbed
+from tests.conftest import RUN_PREFIX
+from tests.e2e.kubernetes.cluster import Cluster
+
+Launch = Callable[..., AbstractContextManager[Testbed]]
+
+# 64 MiB, with the limit of this process at a sixteenth of that: only the capability lets it be pinned.
+PIN = """
+import ctypes, mmap, resource
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (4 << 20, 4 << 20))
+size = 64 << 20
+memory = mmap.mmap(-1, size)
+at = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+print(ctypes.CDLL(None, use_errno=True).mlock(ctypes.c_void_p(at), ctypes.c_size_t(size)))
+"""
+
+
+@pytest.fixture
+def launched(cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launch:
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+
+    @contextmanager
+    def launch(**fields: Any) -> Iterator[Testbed]:
+        more = fields.pop("platform", {})
+        settings = {"kind": "kubernetes", "namespace": namespace, "image_pull_policy": "IfNotPresent", **more}
+        asked = ClusterFile.model_validate(
+            {"name": "test", "nodes": 1, "image": cluster.image, "platform": settings, **fields}
+        )
+        platform = platform_for(asked)
+        run = Run(f"{RUN_PREFIX}{secrets.token_hex(4)}", asked, load_suite("quick"), tmp_path)
+        try:
+            yield platform.launch(run)
+        finally:
+            platform.teardown(run.run_id)
+
+    return launch
+
+
+def said(testbed: Testbed, command: str) -> str:
+    with connected(testbed, testbed.head, 30) as head:
+        done = run_command(head, command, timeout_s=60)
+    assert done.exit_status == 0, done.output
+    return done.output
+
+
+def test_ranks_may_pin_memory_beyond_the_limit_and_share_it(launched: Launch) -> None:
+    with launched(gpus_per_node=8, hardware={"name": "test"}) as testbed:
+        assert said(testbed, f"python3 -c '{PIN}'").split() == ["0"]
+        kilobytes = int(said(testbed, "df --output=size /dev/shm | tail -n 1"))
+    assert kilobytes > 1 << 20  # what a container has without a volume there is 64 MiB
+    with launched() as testbed:  # without GPUs there is nothing to pin for
+        assert said(testbed, f"python3 -c '{PIN}'").split() == ["-1"]
+
+
+def test_what_is_on_a_claim_is_there(launched: Launch, own_cluster: Cluster, namespace: str) -> None:
+    common = {"accessModes": ["ReadOnlyMany"], "storageClassName": ""}
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": namespace},
+        "spec": {
+            **common,
+            "capacity": {"storage": "1Mi"},
+            "hostPath": {"path": "/usr/share"},
+            "claimRef": {"namespace": namespace, "name": "shared"},
+        },
+    }
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "shared", "namespace": namespace},
+        "spec": {**common, "volumeName": namespace, "resources": {"requests": {"storage": "1Mi"}}},
+    }
+    objects = {"apiVersion": "v1", "kind": "List", "items": [volume, claim]}
+    own_cluster.kubectl("create", "--filename", "-", stdin=json.dumps(objects))
+    try:
+        wanted = {"kind": "pvc", "mount": "/data", "claim": "shared", "read_only": True}
+        with launched(platform={"volumes": [wanted]}) as testbed:
+            assert said(testbed, "ls -d /data/doc; touch /data/x 2>&1 || true").splitlines() == [
+                "/data/doc",
+                "touch: cannot touch '/data/x': Read-only file system",
+            ]
+    finally:
+        own_cluster.kubectl("delete", "persistentvolume", namespace, "--wait=false")
+
+
+def test_a_volume_that_is_not_there_is_the_reason(launched: Launch, own_cluster: Cluster) -> None:
+    disks = {"kind": "local-ssd", "mount": "/ssd"}
+    with (
+        pytest.raises(
+            LaunchError, match=r"start_timeout_s\): 0 of 1 nodes answer; waiting: MountVolume.* is not a dir"
+        ),
+        launched(platform={"volumes": [disks], "start_timeout_s": 10}),
+    ):
+        pass
