@@ -24,9 +24,10 @@ TCPXO_DAEMON = "us-docker.pkg.dev/gce-ai-infra/gpudirect-tcpxo/tcpgpudmarxd-dev:
 class Machine:
     """What a pod gets on such a machine besides what every pod gets.
 
-    `networks` are (interface, network) pairs for GKE's multi-networking; `source` is a script in the pod that sets
-    NCCL's environment; `gpus` per node, 0 where the cluster file says. `compute_domain`: NVLink spans nodes, by
-    NVIDIA's ComputeDomain; `rdma_claims`: RDMA interfaces come by claims instead of annotations.
+    `networks` are (interface, network) pairs for GKE's multi-networking; `gpus` per node, 0 where the cluster file
+    says. `source` is a script in the pod that sets NCCL's environment, over `defaults` and, in every rank, under the
+    NCCL_* of `env`. `compute_domain`: NVLink spans nodes, by NVIDIA's ComputeDomain; `rdma_claims`: RDMA interfaces
+    come by claims instead of annotations.
     """
 
     gpus: int = 0
@@ -36,6 +37,7 @@ class Machine:
     networks: tuple[tuple[str, str], ...] = ()
     shared_memory: str = "64Gi"
     source: str | None = None
+    defaults: dict[str, str] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
     volumes: tuple[dict[str, Any], ...] = ()
@@ -67,7 +69,7 @@ def machine(name: str) -> Machine:
 
 
 def nccl_env(settings: KubernetesPlatform) -> dict[str, str]:
-    """What every rank gets on such machines: the script that nodes source at their start is not the last word."""
+    """What every rank gets on such machines, over what the script says that nodes source at their start."""
     return {name: value for name, value in machine(settings.machine).env.items() if name.startswith("NCCL_")}
 
 
@@ -101,6 +103,20 @@ def _gib(tuner: str, image: str = GIB_INSTALLER) -> dict[str, Any]:
         "init_containers": (_gib_installer(image),),
     }
 
+
+# What the A4 recipe sets for gIB; NCCL_NET=gIB comes with the plugin. Google's advice is to source the script and copy
+# no values, so they hold only where it is not there or says nothing.
+_A4_RECIPE = {
+    "NCCL_CROSS_NIC": "0",
+    "NCCL_NET_GDR_LEVEL": "PIX",
+    "NCCL_P2P_NET_CHUNKSIZE": "131072",
+    "NCCL_NVLS_CHUNKSIZE": "524288",
+    "NCCL_IB_ADAPTIVE_ROUTING": "1",
+    "NCCL_IB_QPS_PER_CONNECTION": "4",
+    "NCCL_IB_TC": "52",
+    "NCCL_IB_FIFO_TC": "84",
+    "NCCL_MIN_NCHANNELS": "32",
+}
 
 _GOOGLE_RDMA = (("eth0", "default"), ("eth1", "gvnic-1"), *_rdma(8))
 
@@ -169,6 +185,7 @@ _MACHINES = {
         accelerator="nvidia-b200",
         networks=_GOOGLE_RDMA,
         shared_memory="250Gi",
+        defaults=_A4_RECIPE,
         **_gib("tuner_config_a4.txtpb"),
     ),
     "a4x": Machine(

@@ -125,6 +125,7 @@ def _env(plan: Plan, profile: Machine) -> list[Object]:
         "SEATRIAL_SSH_PORT": str(plan.run.cluster.ssh_port),
         "SEATRIAL_MAX_SECONDS": str(int(plan.settings.deadline_s)),
         **({"SEATRIAL_SOURCE": profile.source} if profile.source else {}),
+        **profile.defaults,
         **profile.env,
         **plan.run.cluster.env,
     }

@@ -11,7 +11,9 @@ import pytest
 
 from seatrial.cluster import Cluster as ClusterFile
 from seatrial.errors import LaunchError
+from seatrial.mpi import variables
 from seatrial.platforms import platform_for
+from seatrial.platforms.kubernetes.machines import _MACHINES, Machine
 from seatrial.run import Run
 from seatrial.ssh import connected, run_command
 from seatrial.suite import load_suite
@@ -67,6 +69,18 @@ def test_ranks_may_pin_memory_beyond_the_limit_and_share_it(launched: Launch) ->
     assert kilobytes > 1 << 20  # what a container has without a volume there is 64 MiB
     with launched() as testbed:  # without GPUs there is nothing to pin for
         assert said(testbed, f"python3 -c '{PIN}'").split() == ["-1"]
+
+
+def test_who_has_the_last_word_on_a_setting(launched: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster file, then the machine family, then the script that it names, then what holds without that."""
+    settings = {"VERSION_ID": "default", "NCCL_CROSS_NIC": "0"}
+    profile = Machine(source="/etc/os-release", defaults=settings, env={"NCCL_NET": "Socket"})
+    monkeypatch.setitem(_MACHINES, "generic", profile)
+    with launched(env={"ID": "mine"}) as testbed:
+        words = [line.partition("=") for line in said(testbed, "env").splitlines()]
+    ranks = {name: value for name, _, value in words} | variables(testbed, {})
+    assert (ranks["ID"], ranks["NCCL_NET"], ranks["NCCL_CROSS_NIC"]) == ("mine", "Socket", "0")
+    assert ranks["VERSION_ID"] == "12"  # the script's, of Debian 12
 
 
 def test_what_is_on_a_claim_is_there(launched: Launch, own_cluster: Cluster, namespace: str) -> None:

@@ -73,7 +73,10 @@ CLUSTERS: dict[str, dict[str, Any]] = {
 
 def rendered(name: str) -> str:
     """Everything that would be submitted, as one YAML document after the other."""
-    cluster = Cluster.model_validate(CLUSTERS[name])
+    return rendered_of(Cluster.model_validate(CLUSTERS[name]))
+
+
+def rendered_of(cluster: Cluster) -> str:
     run = Run("20260101-0000-abcde", cluster, load_suite("quick"), Path("out"))
     return "---\n".join(platform_for(cluster).render(run).files.values())
 

@@ -8,7 +8,20 @@ import yaml
 from seatrial.cluster import Cluster
 from seatrial.errors import InputError
 from seatrial.platforms import platform_for
-from tests.unit.kubernetes.golden import CLUSTERS, GOLDEN, rendered
+from tests.unit.kubernetes.golden import CLUSTERS, GOLDEN, rendered, rendered_of
+
+RECIPE = {  # of A4, as its README has it
+    "NCCL_NET": "gIB",
+    "NCCL_CROSS_NIC": "0",
+    "NCCL_NET_GDR_LEVEL": "PIX",
+    "NCCL_P2P_NET_CHUNKSIZE": "131072",
+    "NCCL_NVLS_CHUNKSIZE": "524288",
+    "NCCL_IB_ADAPTIVE_ROUTING": "1",
+    "NCCL_IB_QPS_PER_CONNECTION": "4",
+    "NCCL_IB_TC": "52",
+    "NCCL_IB_FIFO_TC": "84",
+    "NCCL_MIN_NCHANNELS": "32",
+}
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
@@ -160,3 +173,15 @@ def test_what_cannot_work_is_refused(change: dict[str, Any], said: str) -> None:
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Cluster.model_validate({**CLUSTERS["a4"], "platform": {**CLUSTERS["a4"]["platform"], **settings}})
+
+
+def test_machine_a4_brings_the_recipes_values_and_the_cluster_files_word_stands() -> None:
+    def environment(**asked: str) -> dict[str, str]:
+        cluster = Cluster.model_validate({**CLUSTERS["a4"], "env": asked})
+        (template,) = pod_specs(list(yaml.safe_load_all(rendered_of(cluster))))
+        return {each["name"]: each["value"] for each in template["containers"][0]["env"] if "value" in each}
+
+    assert RECIPE.items() <= environment().items()
+    assert environment()["SEATRIAL_SOURCE"] == "/usr/local/gib/scripts/set_nccl_env.sh"
+    assert environment(NCCL_IB_TC="41", NCCL_NET="IB") | RECIPE == environment()
+    assert environment(NCCL_IB_TC="41")["NCCL_IB_TC"] == "41"
