@@ -67,15 +67,17 @@ class Api:
                 install = f": install {kind.needs}" if kind.needs else ""
                 raise UnknownKindError(f"the cluster does not know {kind.kind} ({kind.api_version}){install}") from None
 
-    def create(self, thing: Object) -> Object:
-        """Submit an object; a field that the API server does not know is an error, not a night of waiting."""
+    def create(self, thing: Object, *, dry_run: bool = False) -> Object:
+        """Submit an object; a field that the API server does not know is an error, not a night of waiting.
+
+        `dry_run`: everything but keeping it.
+        """
         kind = Kind(thing["apiVersion"], thing["kind"])
         name = f"{kind.kind} {thing['metadata']['name']}"
         resource = self.resource(kind)
         with self.explained(f"create {name}"):
-            made = resource.create(
-                body=thing, namespace=self.namespace, query_params=[("fieldValidation", "Strict")], **LIMIT
-            )
+            query = [("fieldValidation", "Strict"), *([("dryRun", "All")] if dry_run else [])]
+            made = resource.create(body=thing, namespace=self.namespace, query_params=query, **LIMIT)
             return plain(made)
 
     def own(self, thing: Object, parent: Object) -> None:
@@ -137,8 +139,21 @@ class Api:
             return str(client.VersionApi(self.client).get_code(**LIMIT).git_version)
 
     def knows(self, kind: Kind) -> None:
-        """Raises MissingError where the cluster does not know the kind, with what to install."""
-        self.resource(kind)
+        """Raises MissingError where the cluster does not know the kind in our version, with what to install."""
+        try:
+            self.resource(kind)
+        except UnknownKindError as error:
+            if versions := self._versions(kind):
+                other = f"the cluster has {kind.kind} as {', '.join(versions)}, and we speak {kind.api_version}"
+                raise UnknownKindError(f"{other}: install a release that serves it") from error
+            raise
+
+    def _versions(self, kind: Kind) -> tuple[str, ...]:
+        """The versions of a kind that the cluster serves."""
+        group = kind.api_version.rpartition("/")[0]
+        with self.explained(f"find {kind.kind}"):
+            found = self._dynamic.resources.search(group=group, kind=kind.kind) if group else []
+        return tuple(sorted({each.group_version for each in found}))
 
     def may(self, verb: str, right: "Right") -> bool:
         """Whether whoever this is has one verb of a right."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seatrial.errors import SeatrialError
@@ -9,10 +10,14 @@ from seatrial.platforms.kubernetes.api import NODE, Api
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.launchers import launcher_for
 from seatrial.platforms.kubernetes.machines import gpu_resource, machine
-from seatrial.platforms.kubernetes.plan import Object
+from seatrial.platforms.kubernetes.objects import KEY_FILES, objects
+from seatrial.platforms.kubernetes.plan import Object, plan
 from seatrial.platforms.kubernetes.pod import tolerations
+from seatrial.platforms.kubernetes.prerequisites import prerequisites
 from seatrial.platforms.kubernetes.queue import LOCAL_QUEUE
 from seatrial.platforms.kubernetes.rights import Right, rights
+from seatrial.run import Run
+from seatrial.suite import load_suite
 
 if TYPE_CHECKING:
     from seatrial.cluster import Cluster
@@ -32,6 +37,9 @@ def ailments(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
         found.append(f"{error}, or choose another launcher")
     if settings.queue:
         found += _queue(api, settings)
+    found += prerequisites(api, cluster, settings)
+    if not found:
+        found += _refused(api, cluster)
     with suppress(SeatrialError):  # told above, where it is a right that is missing
         found += nodes_that_fit(api.list(NODE), cluster, settings)
     return found
@@ -45,6 +53,17 @@ def _forbidden(api: Api, needed: list[Right], namespace: str) -> Iterator[str]:
             where = "cluster-wide" if right.cluster_wide else f"in namespace {namespace}"
             step = "ask for deployments/kubernetes/role.yaml"
             yield f"may not {', '.join(denied)} {resource} {where}, needed to {right.why}: {step}"
+
+
+def _refused(api: Api, cluster: "Cluster") -> list[str]:
+    """What the API server, its policies and webhooks have against what would be submitted; nothing is kept."""
+    run = Run("doctor", cluster, load_suite("quick"), Path())
+    for thing in objects(plan(run), dict.fromkeys(KEY_FILES, "made for each run")):
+        try:
+            api.create(thing, dry_run=True)
+        except SeatrialError as error:
+            return [] if "dry run" in str(error) else [str(error)]  # some webhooks cannot
+    return []
 
 
 def _queue(api: Api, settings: KubernetesPlatform) -> list[str]:
@@ -72,8 +91,20 @@ def nodes_that_fit(nodes: list[Object], cluster: "Cluster", settings: Kubernetes
         return []
     selector = ", ".join(f"{key}={value}" for key, value in wanted.items())
     meant = f"{len(chosen)} of {len(nodes)} nodes are meant" + (f" ({selector})" if selector else "")
-    told = "".join(f"; {name}: {lack}" for name, lack in list(lacks.items())[:8])
-    return [f"{cluster.nodes} nodes are asked for, {fit} could take one if idle: {meant}{told}"]
+    return [f"{cluster.nodes} nodes are asked for, {fit} could take one if idle: {meant}{_told(lacks)}"]
+
+
+def _told(lacks: Mapping[str, str]) -> str:
+    """What is lacking where, the same said once; nodes that are nowhere near it come last."""
+    by_lack: dict[str, list[str]] = {}
+    for name, lack in lacks.items():
+        by_lack.setdefault(lack, []).append(name)
+    nearest = sorted(by_lack, key=lambda lack: lack.startswith("offers 0 "))
+    return "".join(f"; {_some(by_lack[lack])}: {lack}" for lack in nearest[:8])
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _is_meant(node: Object, wanted: Mapping[str, str], settings: KubernetesPlatform) -> bool:
@@ -96,11 +127,23 @@ def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> str
         if taint.get("effect") != "PreferNoSchedule" and not any(_tolerates(one, taint) for one in tolerated):
             value = f"={taint['value']}" if taint.get("value") else ""
             return f"taint {taint['key']}{value}:{taint['effect']} is not in platform.tolerations"
+    return _too_small(node["status"].get("allocatable", {}), cluster, settings)
+
+
+def _too_small(offered: Mapping[str, str], cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
+    """What a node of that size has too little of."""
+    from kubernetes.utils.quantity import parse_quantity
+
     resource = gpu_resource(cluster)
-    offered = int(node["status"].get("allocatable", {}).get(resource, 0))
-    if offered < cluster.gpus:
-        hint = ": is the device plugin running?" if not offered else ""
-        return f"offers {offered} of {cluster.gpus} {resource}{hint}"
+    gpus = int(offered.get(resource, 0))
+    if gpus < cluster.gpus:
+        hint = ": is the device plugin running?" if not gpus else ""
+        return f"offers {gpus} of {cluster.gpus} {resource}{hint}"
+    if "cpu" in offered and parse_quantity(offered["cpu"]) < cluster.gpus:
+        return f"offers {offered['cpu']} CPUs for {cluster.gpus} GPUs; each rank needs one of its own"
+    shared = settings.shared_memory
+    if "memory" in offered and shared and parse_quantity(offered["memory"]) < parse_quantity(shared):
+        return f"offers {offered['memory']} of memory, less than the {shared} of /dev/shm: lower platform.shared_memory"
     return None
 
 

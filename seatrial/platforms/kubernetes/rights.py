@@ -20,6 +20,15 @@ class Right:
     optional: bool = False
 
 
+LOOKUPS = (  # of `seatrial doctor` alone, which says nothing of what it may not see
+    Right("", "persistentvolumeclaims", ("list",), "see whether volumes are there"),
+    Right("", "serviceaccounts", ("list",), "see whether the nodes' account is there"),
+    Right("scheduling.k8s.io", "priorityclasses", ("list",), "see whether the class is there", cluster_wide=True),
+    Right("storage.k8s.io", "storageclasses", ("list",), "tell a claim that waits for pods", cluster_wide=True),
+    Right("storage.k8s.io", "csidrivers", ("list",), "see whether buckets can be mounted", cluster_wide=True),
+)
+
+
 def rights(launcher: Launcher, queue: bool, profile: Machine) -> list[Right]:
     """Every right that a run needs with this launcher on such machines."""
     group, plural = _plural(launcher)

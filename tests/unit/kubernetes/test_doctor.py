@@ -10,13 +10,15 @@ from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.doctor import nodes_that_fit
 from seatrial.platforms.kubernetes.launchers import launchers
 from seatrial.platforms.kubernetes.machines import machine
-from seatrial.platforms.kubernetes.rights import rights
+from seatrial.platforms.kubernetes.rights import LOOKUPS, rights
 from tests.unit.kubernetes.golden import CLUSTERS
 
 ROLE = Path(__file__).parents[3] / "deployments" / "kubernetes" / "role.yaml"
 
 
-def node(name: str, gpus: int = 8, ready: str = "True", **more: Any) -> dict[str, Any]:
+def node(
+    name: str, gpus: int = 8, ready: str = "True", cpu: str = "224", memory: str = "4Ti", **more: Any
+) -> dict[str, Any]:
     labels = {
         "kubernetes.io/hostname": name,
         "cloud.google.com/gke-accelerator": "nvidia-b200",
@@ -26,7 +28,7 @@ def node(name: str, gpus: int = 8, ready: str = "True", **more: Any) -> dict[str
         "metadata": {"name": name, "labels": labels | more.pop("labels", {})},
         "spec": more,
         "status": {
-            "allocatable": {"nvidia.com/gpu": str(gpus)},
+            "allocatable": {"nvidia.com/gpu": str(gpus), "cpu": cpu, "memory": memory},
             "conditions": [{"type": "Ready", "status": ready, "message": "kubelet stopped posting node status"}],
         },
     }
@@ -73,6 +75,23 @@ def test_other_nodes_are_not_meant() -> None:
     assert "1 of 3 nodes are meant" in told(node("a"), node("b"), node("c"), target_nodes=["a"])
 
 
+def test_a_node_that_is_too_small_is_named() -> None:
+    assert "b: offers 4 CPUs for 8 GPUs; each rank needs one of its own" in told(node("a"), node("b", cpu="4"))
+    assert "b: offers 7900m CPUs for 8 GPUs" in told(node("a"), node("b", cpu="7900m"))
+    small = node("b", memory="200000000Ki")
+    assert not told(node("a"), small)
+    assert "b: offers 200000000Ki of memory, less than the 250Gi of /dev/shm: lower platform.shared_memory" in told(
+        node("a"), small, shared_memory="250Gi"
+    )
+
+
+def test_nodes_without_gpus_beside_them_are_no_problem_and_come_last_where_there_is_one() -> None:
+    others = [node(f"cpu-{i}", gpus=0) for i in range(9)]
+    assert not told(*others, node("a"), node("b"))
+    said = told(*others, node("a"), node("b", gpus=7))
+    assert "; b: offers 7 of 8 nvidia.com/gpu; cpu-0, cpu-1, cpu-2, cpu-3 and 5 more: offers 0 of 8" in said
+
+
 def test_the_role_that_ships_grants_what_is_needed_and_no_more() -> None:
     granted = set()
     for document in yaml.safe_load_all(ROLE.read_text()):
@@ -86,7 +105,7 @@ def test_the_role_that_ships_grants_what_is_needed_and_no_more() -> None:
     needed = {
         ("ClusterRole" if right.cluster_wide else "Role", right.group, right.resource, verb)
         for launcher in launchers()
-        for right in rights(launcher, queue=True, profile=machine("a4x-max"))
+        for right in (*rights(launcher, queue=True, profile=machine("a4x-max")), *LOOKUPS)
         for verb in right.verbs
     }
     assert granted == needed

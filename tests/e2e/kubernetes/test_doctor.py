@@ -1,0 +1,128 @@
+"""`seatrial doctor CLUSTER` on a real cluster, with the role that ships and no more."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import Console
+from tests.e2e.kubernetes.cluster import Cluster
+from tests.e2e.kubernetes.test_run import account
+
+Ask = Callable[..., list[str]]
+
+
+@pytest.fixture
+def ask(console: Console, cluster: Cluster, namespace: str) -> Ask:
+    """What doctor says of a cluster file for the test's namespace: the lines that name something missing."""
+    console.environment["KUBECONFIG"] = str(account(cluster, namespace, console.folder))
+
+    def missing(nodes: int = 2, image: str = cluster.image, **platform: Any) -> list[str]:
+        fields = platform.pop("fields", {})
+        settings = {"kind": "kubernetes", "namespace": namespace, "image_pull_policy": "Never", **platform}
+        said = console.run("doctor", console.cluster(nodes, platform=settings, image=image, **fields))
+        found = [line.split(maxsplit=1)[1] for line in said.out.splitlines() if line.startswith("missing")]
+        assert said.status == (1 if found else 0), said.said
+        return found
+
+    return missing
+
+
+@pytest.fixture
+def claims(own_cluster: Cluster, namespace: str) -> Iterator[None]:
+    """`late` waits for its first pod, `never` for a class that is not there."""
+    late = {"metadata": {"name": namespace}, "provisioner": "example.com/none"}
+    storage = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "volumeBindingMode": "WaitForFirstConsumer"}
+
+    def claim(name: str, storage_class: str) -> dict[str, Any]:
+        spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Mi"}}}
+        return {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {**spec, "storageClassName": storage_class},
+        }
+
+    own_cluster.apply({**storage, **late}, claim("late", namespace), claim("never", "no-such-class"))
+    yield
+    own_cluster.kubectl("delete", "storageclass", namespace)
+
+
+def test_what_is_not_there_is_named_all_at_once(ask: Ask, cluster: Cluster, namespace: str) -> None:
+    cluster.kubectl("create", "secret", "generic", "plain", "--from-literal=key=x", "-n", namespace)
+    found = ask(
+        image_pull_secrets=["plain", "absent"],
+        secret_env=[{"name": "HF_TOKEN", "secret": "plain", "key": "token"}],
+        service_account="nobody",
+        priority_class="no-such-class",
+        volumes=[
+            {"kind": "pvc", "mount": "/data", "claim": "tokens"},
+            {"kind": "gcs", "mount": "/bucket", "bucket": "tokens"},
+        ],
+    )
+    assert [line.removeprefix("platform kubernetes: ").partition(": ")[0] for line in found] == [
+        "platform.image_pull_secrets",
+        "platform.image_pull_secrets",
+        "platform.secret_env",
+        "platform.service_account",
+        "platform.priority_class",
+        "platform.volumes",
+        "platform.volumes",
+    ]
+    for said in ("Secret plain is Opaque", "no Secret absent", "no key token; it has: key", "there is no nobody"):
+        assert said in "\n".join(found)
+    assert "it has: system-cluster-critical" in "\n".join(found)
+
+
+def test_what_is_there_is_no_problem(ask: Ask, cluster: Cluster, namespace: str, claims: None) -> None:
+    cluster.kubectl("create", "secret", "generic", "plain", "--from-literal=token=x", "-n", namespace)
+    assert not ask(
+        secret_env=[{"name": "HF_TOKEN", "secret": "plain", "key": "token"}],
+        service_account="seatrial",
+        volumes=[{"kind": "pvc", "mount": "/data", "claim": "late"}],
+    )
+    (found,) = ask(volumes=[{"kind": "pvc", "mount": "/data", "claim": "never"}])
+    assert "claim never is Pending, so no pod can have it" in found
+
+
+def test_a_namespace_that_is_not_there_is_told(ask: Ask, cluster: Cluster, console: Console) -> None:
+    console.environment["KUBECONFIG"] = str(cluster.kubeconfig)  # whose rights are everywhere
+    (found,) = ask(namespace="no-such-namespace")
+    assert "kubectl create namespace no-such-namespace" in found
+
+
+def test_nodes_with_fewer_cores_than_gpus_are_named(ask: Ask, own_cluster: Cluster) -> None:
+    (found,) = ask(fields={"gpus_per_node": 8, "hardware": {"name": "test"}})
+    assert "2 nodes are asked for, 0 could take one if idle" in found
+    assert "CPUs for 8 GPUs; each rank needs one of its own" in found
+
+
+def test_a_kind_in_another_version_is_named(ask: Ask, own_cluster: Cluster) -> None:
+    """As a cluster has it whose Kubeflow Trainer is of a release to come."""
+    name = "trainjobs.trainer.kubeflow.org"
+    if name in own_cluster.kubectl("get", "crd", "--output", "name"):
+        pytest.skip("the cluster has Kubeflow Trainer")
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": name, "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"}},
+        "spec": {
+            "group": "trainer.kubeflow.org",
+            "names": {"kind": "TrainJob", "plural": "trainjobs"},
+            "scope": "Namespaced",
+            "versions": [{"name": "v1beta9", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+    own_cluster.kubectl("create", "--filename", "-", stdin=json.dumps(definition))
+    try:
+        own_cluster.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s")
+        (found,) = ask(launcher="trainjob")
+        assert (
+            "the cluster has TrainJob as trainer.kubeflow.org/v1beta9, and we speak trainer.kubeflow.org/v1alpha1"
+            in found
+        )
+        assert "install a release that serves it, or choose another launcher" in found
+    finally:
+        own_cluster.kubectl("delete", "crd", name)

@@ -1,0 +1,154 @@
+"""What a cluster file names and the cluster lacks: objects are played back as the API server would show them."""
+
+from typing import Any, cast
+
+import pytest
+
+from seatrial.builders import Stored, UnreachableError
+from seatrial.cluster import Cluster
+from seatrial.errors import MissingError
+from seatrial.platforms.kubernetes.api import Api
+from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.launchers import Kind
+from seatrial.platforms.kubernetes.prerequisites import prerequisites
+from tests.unit.kubernetes.golden import CLUSTERS
+
+CLAIM: dict[str, Any] = {"volumes": [{"kind": "pvc", "mount": "/data", "claim": "tokens"}]}
+BUCKET: dict[str, Any] = {"volumes": [{"kind": "gcs", "mount": "/data", "bucket": "tokens"}]}
+TOKEN: dict[str, Any] = {"secret_env": [{"name": "HF_TOKEN", "secret": "hugging-face", "key": "token"}]}
+
+
+class There:
+    """A cluster in which these things are, by kind; what is forbidden may not be looked at."""
+
+    namespace = "trials"
+
+    def __init__(self, *things: dict[str, Any], forbidden: tuple[str, ...] = ()) -> None:
+        self.things, self.forbidden = things, forbidden
+
+    def list(self, kind: Kind, selector: str | None = None) -> Any:
+        if kind.kind in self.forbidden:
+            raise MissingError(f"may not list {kind.kind}")
+        return [thing for thing in self.things if thing["kind"] == kind.kind]
+
+    def find(self, kind: Kind, name: str) -> Any:
+        return next((thing for thing in self.list(kind) if thing["metadata"]["name"] == name), None)
+
+
+@pytest.fixture(autouse=True)
+def registry(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the registry answers; it is silent unless a test says otherwise."""
+    answers: dict[str, Any] = {"it": UnreachableError("registry registry.example.com cannot be asked")}
+
+    def look_up(reference: str) -> Stored | None:
+        if isinstance(answers["it"], Exception):
+            raise answers["it"]
+        return cast(Stored | None, answers["it"])
+
+    monkeypatch.setattr("seatrial.builders.registry.look_up", look_up)
+    return answers
+
+
+def thing(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"kind": kind, "metadata": {"name": name}, **more}
+
+
+def told(there: There, machine: str = "a4", **settings: Any) -> list[str]:
+    asked = {**CLUSTERS[machine], "platform": {**CLUSTERS[machine]["platform"], **settings}}
+    cluster = Cluster.model_validate(asked)
+    assert isinstance(cluster.platform, KubernetesPlatform)
+    return list(prerequisites(cast(Api, there), cluster, cluster.platform))
+
+
+def claim(phase: str = "Bound", *modes: str) -> dict[str, Any]:
+    spec = {"accessModes": modes or ["ReadWriteMany"], "storageClassName": "late"}
+    return thing("PersistentVolumeClaim", "tokens", spec=spec, status={"phase": phase})
+
+
+LATE = thing("StorageClass", "late", volumeBindingMode="WaitForFirstConsumer")
+AT_ONCE = thing("StorageClass", "late", volumeBindingMode="Immediate")
+PULL = thing("Secret", "pull", type="kubernetes.io/dockerconfigjson")
+
+
+@pytest.mark.parametrize(
+    ("settings", "things", "said"),
+    [
+        (
+            {"image_pull_secrets": ["pull"]},
+            [],
+            "no Secret pull in namespace trials: kubectl -n trials create secret dock",
+        ),
+        (
+            {"image_pull_secrets": ["pull"]},
+            [thing("Secret", "pull", type="Opaque")],
+            "Secret pull is Opaque, with which",
+        ),
+        (
+            TOKEN,
+            [],
+            "secret_env: HF_TOKEN: no Secret hugging-face in namespace trials: kubectl -n trials create secret",
+        ),
+        (TOKEN, [thing("Secret", "hugging-face", data={"tok": ""})], "hugging-face has no key token; it has: tok"),
+        (
+            {"service_account": "trial"},
+            [thing("ServiceAccount", "default")],
+            "there is no trial in namespace trials: kub",
+        ),
+        ({"priority_class": "low"}, [thing("PriorityClass", "high")], "the cluster has no low; it has: high"),
+        (CLAIM, [], "claim tokens is not in namespace trials: create it"),
+        (CLAIM, [claim("Lost")], "claim tokens is Lost, so no pod can have it: kubectl -n trials describe pvc tokens"),
+        (CLAIM, [claim("Pending"), AT_ONCE], "claim tokens is Pending, so no pod can have it"),
+        (CLAIM, [claim("Bound", "ReadWriteOnce")], "is ReadWriteOnce, for one node; 2 need one that is ReadWriteMany"),
+        (CLAIM, [claim("Bound", "ReadOnlyMany")], "is ReadOnlyMany: say read_only: true"),
+        (
+            BUCKET,
+            [thing("CSIDriver", "nfs.csi")],
+            "gcs needs Cloud Storage FUSE, which the cluster does not have: gcloud",
+        ),
+    ],
+)
+def test_what_is_missing_is_named_with_the_next_step(
+    settings: dict[str, Any], things: list[dict[str, Any]], said: str
+) -> None:
+    (found,) = told(There(*things), **settings)
+    assert said in found
+    assert found.startswith(f"platform.{next(iter(settings))}: ")
+
+
+@pytest.mark.parametrize(
+    ("settings", "things"),
+    [
+        ({"image_pull_secrets": ["pull"]}, [PULL]),
+        (TOKEN, [thing("Secret", "hugging-face", data={"token": ""})]),
+        ({"service_account": "trial"}, [thing("ServiceAccount", "trial")]),
+        ({"priority_class": "low"}, [thing("PriorityClass", "low")]),
+        (CLAIM, [claim()]),
+        (CLAIM, [claim("Pending"), LATE]),
+        (BUCKET, [thing("CSIDriver", "gcsfuse.csi.storage.gke.io")]),
+        ({}, []),
+    ],
+)
+def test_what_is_there_is_no_problem(settings: dict[str, Any], things: list[dict[str, Any]]) -> None:
+    assert told(There(*things), **settings) == []
+
+
+def test_nothing_is_said_of_what_may_not_be_seen() -> None:
+    kinds = ("Secret", "ServiceAccount", "PriorityClass", "PersistentVolumeClaim", "CSIDriver")
+    both = [*CLAIM["volumes"], {**BUCKET["volumes"][0], "mount": "/b"}]
+    asked = {"image_pull_secrets": ["p"], "service_account": "s", "priority_class": "c", "volumes": both, **TOKEN}
+    assert told(There(forbidden=kinds), **asked) == []
+    assert told(There(claim("Pending"), forbidden=("StorageClass",)), **CLAIM) == []
+
+
+def test_an_image_that_its_registry_does_not_have_is_named(registry: dict[str, Any]) -> None:
+    registry["it"] = None
+    (found,) = told(There())
+    assert found.startswith("image: registry.example.com/testbed:1: its registry has no such name or tag")
+    assert told(There(), image_pull_policy="Never") == []  # then nobody pulls it
+
+
+def test_an_image_of_another_architecture_is_named(registry: dict[str, Any]) -> None:
+    registry["it"] = Stored("sha256:1", ("amd64",))
+    (found,) = told(There(), "a4x")
+    assert "is for amd64, the nodes (test) are arm64: build it for linux/arm64" in found
+    assert told(There(), "a4") == []
