@@ -1,0 +1,140 @@
+"""What stand-ins for controllers share: objects seen by watches go in, what is to be done with the cluster comes out.
+
+A stand-in is a module with three names:
+
+    FOLLOWS = (JOB, SERVICE)                # kinds whose objects it looks at or makes
+    TENDS = (JOBSET,)                       # kinds, followed as well, whose every object is given to `reconcile`
+    def reconcile(thing, world): ...        # pure: yields what is to be done so that the cluster is as `thing` wants it
+
+After every change, and every second, `reconcile` gets each object that it tends. It looks at how things are and not at
+what has changed, so it may be asked any number of times, and asks for nothing where all is well.
+"""
+
+import logging
+import os
+import queue
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from kubernetes import config
+from kubernetes.client.exceptions import ApiException
+from kubernetes.dynamic import DynamicClient
+from kubernetes.dynamic.exceptions import ResourceNotFoundError
+from kubernetes.watch import Watch
+from urllib3.exceptions import HTTPError
+
+from tests.e2e.kubernetes.standins.world import Action, Create, Delete, Kind, Object, Patch, World
+
+Changes: TypeAlias = "queue.SimpleQueue[tuple[str, Kind, list[Object]]]"
+log = logging.getLogger("standin")
+
+_TICK_S = 1.0  # for what happens by the clock
+_SETTLE_S = 0.05  # changes come in swarms
+_TIMEOUTS_S = (10, 330)  # to connect, and of a watch without events
+
+
+class Standin(Protocol):
+    """What the module of a stand-in has."""
+
+    FOLLOWS: tuple[Kind, ...]
+    TENDS: tuple[Kind, ...]
+    reconcile: Callable[[Object, World], Iterable[Action]]
+
+
+def run(standin: Standin, kubeconfig: Path) -> None:
+    """Tend the cluster until standard input ends, which it does when whoever started this ends, however he ends."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with tempfile.TemporaryDirectory() as folder:  # the client's own cache of kinds outlives the kinds
+        api = DynamicClient(config.new_client_from_config(str(kubeconfig)), cache_file=f"{folder}/kinds.json")
+    changes: Changes = queue.SimpleQueue()
+    kinds = [kind for kind in dict.fromkeys((*standin.TENDS, *standin.FOLLOWS)) if _known(api, kind)]
+    for kind in kinds:
+        resource = api.resources.get(api_version=kind.api_version, kind=kind.kind)
+        threading.Thread(target=_follow, args=(resource, kind, changes), daemon=True).start()
+    world = World()
+    while True:
+        _take_changes(world, changes)
+        if len(world.objects) >= len(kinds):  # every kind was listed once
+            world.now = datetime.now(UTC)
+            for action in list(_wanted(standin, world)):
+                _carry_out(api, action, world)
+
+
+def _wanted(standin: Standin, world: World) -> Iterator[Action]:
+    for kind in standin.TENDS:
+        for thing in world.all(kind):
+            if "deletionTimestamp" not in thing["metadata"]:
+                yield from standin.reconcile(thing, world)
+
+
+def _carry_out(api: DynamicClient, action: Action, world: World) -> None:
+    thing = action.thing
+    name, namespace = thing["metadata"]["name"], thing["metadata"].get("namespace")
+    what = f"{type(action).__name__} {thing['kind']} {namespace}/{name}"
+    resource = api.resources.get(api_version=thing["apiVersion"], kind=thing["kind"])
+    where = {"name": name, "namespace": namespace}
+    try:
+        match action:
+            case Create():
+                world.take(resource.create(body=thing, namespace=namespace).to_dict())
+            case Patch(_, body, subresource):
+                part = getattr(resource, subresource) if subresource else resource
+                world.take(part.patch(body=body, content_type="application/merge-patch+json", **where).to_dict())
+            case Delete():
+                resource.delete(body={"propagationPolicy": "Background"}, **where)
+                world.drop(thing)
+        log.info("%s", what)
+    except ApiException as error:  # it changed or went meanwhile, or is not allowed: the next pass sees how it is then
+        log.warning("%s: %s %s", what, error.status, error.body)
+    except HTTPError as error:
+        log.warning("%s: %s", what, error)
+
+
+def _take_changes(world: World, changes: Changes) -> None:
+    """Wait for a change or a second, then for the swarm."""
+    timeout_s = _TICK_S
+    while True:
+        try:
+            change, kind, things = changes.get(timeout=timeout_s)
+        except queue.Empty:
+            return
+        timeout_s = _SETTLE_S
+        if change == "LISTED":
+            world.objects[kind] = {}
+        for thing in things:
+            (world.drop if change == "DELETED" else world.take)(thing)
+
+
+def _follow(resource: Any, kind: Kind, changes: Changes) -> None:
+    while True:
+        try:
+            listed = resource.get(_request_timeout=_TIMEOUTS_S).to_dict()
+            # What is listed does not say of what kind it is.
+            things = [{"apiVersion": kind.api_version, "kind": kind.kind, **thing} for thing in listed["items"]]
+            changes.put(("LISTED", kind, things))
+            begin = {"resource_version": listed["metadata"]["resourceVersion"], "timeout_seconds": 300}
+            for event in Watch().stream(resource.get, serialize=False, _request_timeout=_TIMEOUTS_S, **begin):
+                changes.put((event["type"], kind, [event["raw_object"]]))
+        except (ApiException, HTTPError) as error:  # the API server restarts, or a version is too old
+            log.warning("the watch of %s broke: %s", kind.kind, error)
+            time.sleep(1)
+
+
+def _known(api: DynamicClient, kind: Kind) -> bool:
+    try:
+        api.resources.get(api_version=kind.api_version, kind=kind.kind)
+    except ResourceNotFoundError:
+        log.warning("the cluster does not know %s: not followed", kind.kind)
+        return False
+    return True
+
+
+def _end_with_parent() -> None:
+    sys.stdin.buffer.read()
+    os._exit(0)

@@ -1,0 +1,138 @@
+"""What stand-ins think with, all of it pure: kinds, what is known of the cluster, what is to be done, conditions."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+Object = dict[str, Any]
+
+
+class Kind(NamedTuple):
+    """A kind of object, as the API server knows it."""
+
+    api_version: str
+    kind: str
+
+
+JOB, POD, NODE = Kind("batch/v1", "Job"), Kind("v1", "Pod"), Kind("v1", "Node")
+SECRET, CONFIG_MAP, SERVICE = Kind("v1", "Secret"), Kind("v1", "ConfigMap"), Kind("v1", "Service")
+
+
+class Create(NamedTuple):
+    """Make an object; one that is there already is left as it is."""
+
+    thing: Object
+
+
+class Patch(NamedTuple):
+    """A merge patch (lists are replaced as a whole, None removes) of an object, or of its subresource "status"."""
+
+    thing: Object
+    body: Object
+    subresource: str | None = None
+
+
+class Delete(NamedTuple):
+    """Delete an object, and by the garbage collector what it owns."""
+
+    thing: Object
+
+
+Action = Create | Patch | Delete
+
+
+@dataclass
+class World:
+    """What the watches have shown so far; `now` is the time of the pass."""
+
+    objects: dict[Kind, dict[tuple[str | None, str], Object]] = field(default_factory=dict)
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def take(self, thing: Object) -> None:
+        """An older state than the one that is known is no news."""
+        known = self.objects.setdefault(kind_of(thing), {}).get(_place(thing))
+        if known is None or _version(thing) >= _version(known):
+            self.objects[kind_of(thing)][_place(thing)] = thing
+
+    def drop(self, thing: Object) -> None:
+        self.objects.setdefault(kind_of(thing), {}).pop(_place(thing), None)
+
+    def all(self, kind: Kind, namespace: str | None = None) -> list[Object]:
+        """All of a kind, in one namespace or everywhere, by name."""
+        found = self.objects.get(kind, {})
+        places = sorted((place for place in found if namespace in (None, place[0])), key=_spelt)
+        return [found[place] for place in places]
+
+    def get(self, kind: Kind, namespace: str | None, name: str) -> Object | None:
+        """One object; None when there is none. Nodes and the like are in no namespace (None)."""
+        return self.objects.get(kind, {}).get((namespace, name))
+
+    def owned(self, owner: Object, kind: Kind) -> list[Object]:
+        """What `owner` controls, of a kind, by name."""
+        uid, namespace = owner["metadata"]["uid"], owner["metadata"].get("namespace")
+        return [thing for thing in self.all(kind, namespace) if uid in _controllers(thing)]
+
+
+def kind_of(thing: Object) -> Kind:
+    return Kind(thing["apiVersion"], thing["kind"])
+
+
+def controlled_by(owner: Object) -> list[Object]:
+    """The ownerReferences of what `owner` makes."""
+    identity = {"apiVersion": owner["apiVersion"], "kind": owner["kind"]}
+    identity |= {key: owner["metadata"][key] for key in ("name", "uid")}
+    return [{**identity, "controller": True, "blockOwnerDeletion": True}]
+
+
+def conditions(thing: Object) -> list[Object]:
+    """Of an object's status; each holds or does not."""
+    return list(thing.get("status", {}).get("conditions") or ())
+
+
+def holds(thing: Object, kind: str) -> bool:
+    """Whether a condition of an object's status is True."""
+    return any(each["type"] == kind and each["status"] == "True" for each in conditions(thing))
+
+
+def with_condition(old: list[Object], now: datetime, kind: str, true: bool, reason: str, message: str) -> list[Object]:
+    """The conditions with this one in place of what was of its type; the time stays where the status stays."""
+    status = "True" if true else "False"
+    same = [each for each in old if each["type"] == kind and each["status"] == status]
+    since = same[0]["lastTransitionTime"] if same else stamp(now)
+    new = {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}
+    if not any(each["type"] == kind for each in old):
+        return [*old, new]
+    return [new if each["type"] == kind else each for each in old]
+
+
+def set_status(thing: Object, **fields: Any) -> Iterator[Action]:
+    """Set fields of the object's status where they are not so already."""
+    if changed := {key: value for key, value in fields.items() if thing.get("status", {}).get(key) != value}:
+        yield Patch(thing, {"status": changed}, "status")
+
+
+def stamp(now: datetime) -> str:
+    """A time as the API server writes it."""
+    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def seconds_since(text: str, now: datetime) -> float:
+    return (now - datetime.fromisoformat(text)).total_seconds()
+
+
+def _place(thing: Object) -> tuple[str | None, str]:
+    return thing["metadata"].get("namespace"), thing["metadata"]["name"]
+
+
+def _spelt(place: tuple[str | None, str]) -> tuple[str, str]:
+    return place[0] or "", place[1]
+
+
+def _version(thing: Object) -> int:
+    """Since Kubernetes 1.35 versions of one kind may be compared."""
+    return int(thing["metadata"].get("resourceVersion", 0))
+
+
+def _controllers(thing: Object) -> list[str]:
+    return [owner["uid"] for owner in thing["metadata"].get("ownerReferences", ()) if owner.get("controller")]
