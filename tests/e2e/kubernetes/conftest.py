@@ -10,18 +10,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
+from tests.e2e.conftest import Console
 from tests.e2e.kubernetes import addons, build, kwok, training
 from tests.e2e.kubernetes.cluster import Cluster, Unavailable, leftovers, running, up
 from tests.e2e.kubernetes.images import CPU
 from tests.e2e.kubernetes.machine import Machine
+from tests.e2e.kubernetes.standins import standin
 
 T = TypeVar("T")
 NUMBERS = itertools.count()
 HERE = "tests/e2e/kubernetes"
+OURS = "app.kubernetes.io/managed-by=seatrial"
 # Of somebody else's cluster, and the image that its nodes can pull; read before a test clears its environment.
 GIVEN = os.environ.get("SEATRIAL_TEST_KUBECONFIG")
 GIVEN_IMAGE = os.environ.get("SEATRIAL_TEST_IMAGE", CPU)
@@ -77,6 +80,19 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]
     cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
+@pytest.fixture
+def trial(console: Console, cluster: Cluster, namespace: str) -> Callable[..., Path]:
+    """Writes a cluster file for the test's namespace."""
+    console.environment["KUBECONFIG"] = str(cluster.kubeconfig)
+
+    def write(nodes: int = 2, image: str = cluster.image, **platform: Any) -> Path:
+        policy = {} if os.environ.get("SEATRIAL_TEST_IMAGE") else {"image_pull_policy": "Never"}
+        settings = {"kind": "kubernetes", "namespace": namespace, **policy, **platform}
+        return console.cluster(nodes, platform=settings, image=image, slots_per_node=2)
+
+    return write
+
+
 @pytest.fixture(scope="module")
 def fake_nodes(cluster: Cluster) -> Iterator[tuple[str, ...]]:
     """512 nodes with eight GPUs each that only the API server believes in; see kwok.py."""
@@ -87,6 +103,24 @@ def fake_nodes(cluster: Cluster) -> Iterator[tuple[str, ...]]:
 def training_operator(cluster: Cluster) -> Iterator[None]:
     """Kubeflow's training operator, for PyTorchJobs."""
     yield from _addon(cluster, training.training_operator)
+
+
+@pytest.fixture(scope="module")
+def jobset(cluster: Cluster) -> Iterator[None]:
+    """JobSet: the given cluster's, or a stand-in."""
+    yield from _controller(cluster, "jobset", "jobsets.jobset.x-k8s.io")
+
+
+@pytest.fixture(scope="module")
+def mpi_operator(cluster: Cluster) -> Iterator[None]:
+    """Kubeflow's MPI operator: the given cluster's, or a stand-in."""
+    yield from _controller(cluster, "mpijob", "mpijobs.kubeflow.org")
+
+
+@pytest.fixture(scope="module")
+def trainer(cluster: Cluster, jobset: None) -> Iterator[None]:
+    """Kubeflow Trainer with JobSet: the given cluster's, or stand-ins."""
+    yield from _controller(cluster, "trainjob", "trainjobs.trainer.kubeflow.org")
 
 
 @pytest.fixture(scope="session")
@@ -114,6 +148,22 @@ def _addon(cluster: Cluster, start: Callable[[Cluster], AbstractContextManager[T
             yield added
     except Unavailable as reason:
         pytest.skip(str(reason))
+
+
+def _controller(cluster: Cluster, name: str, definition: str) -> Iterator[None]:
+    if cluster.machine:
+        with standin(cluster, name):
+            yield
+    elif cluster.kubectl("get", "crd", definition, "--ignore-not-found"):
+        yield
+    else:
+        pytest.skip(f"the given cluster does not know {definition}")
+
+
+def left(cluster: Cluster, namespace: str) -> str:
+    """What seatrial's runs have left in the namespace."""
+    kinds = "jobs,pods,secrets,services"
+    return cluster.kubectl("get", kinds, "-n", namespace, "-l", OURS, "--no-headers", "--output", "name")
 
 
 def until(true: Callable[[], bool], timeout_s: float = 60) -> None:

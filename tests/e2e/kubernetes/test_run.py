@@ -1,7 +1,6 @@
 """`seatrial run` on a real Kubernetes: from pods to verdict, healthy and broken; nothing is left behind."""
 
 import json
-import os
 import shlex
 import time
 from collections.abc import Callable
@@ -13,33 +12,15 @@ import yaml
 
 from tests.e2e.conftest import Console, until
 from tests.e2e.kubernetes.cluster import Cluster
+from tests.e2e.kubernetes.conftest import OURS, left
 
 ROOT = Path(__file__).parents[3]
-OURS = "app.kubernetes.io/managed-by=seatrial"
-KINDS = "jobs,pods,secrets,services"
 LONG = {  # about twenty seconds, so that there is a middle to break
     "operations": ["all_reduce", "broadcast"],
     "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
     "cpu": {"min_bytes": "1M", "max_bytes": "4M", "step_factor": 4, "warmup_iterations": 1, "iterations": 200},
     "timeout_s": 60,
 }
-
-
-@pytest.fixture
-def trial(console: Console, cluster: Cluster, namespace: str) -> Callable[..., Path]:
-    """Writes a cluster file for the test's namespace; at the end no object of any run is left there."""
-    console.environment["KUBECONFIG"] = str(cluster.kubeconfig)
-
-    def write(nodes: int = 2, image: str = cluster.image, **platform: Any) -> Path:
-        policy = {} if os.environ.get("SEATRIAL_TEST_IMAGE") else {"image_pull_policy": "Never"}
-        settings = {"kind": "kubernetes", "namespace": namespace, **policy, **platform}
-        return console.cluster(nodes, platform=settings, image=image, slots_per_node=2)
-
-    return write
-
-
-def left(cluster: Cluster, namespace: str) -> str:
-    return cluster.kubectl("get", KINDS, "-n", namespace, "-l", OURS, "--no-headers", "--output", "name")
 
 
 def account(cluster: Cluster, namespace: str, folder: Path) -> Path:

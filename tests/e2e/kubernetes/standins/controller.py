@@ -10,6 +10,7 @@ After every change, and every second, `reconcile` gets each object that it tends
 what has changed, so it may be asked any number of times, and asks for nothing where all is well.
 """
 
+import json
 import logging
 import os
 import queue
@@ -29,7 +30,7 @@ from kubernetes.dynamic.exceptions import ResourceNotFoundError
 from kubernetes.watch import Watch
 from urllib3.exceptions import HTTPError
 
-from tests.e2e.kubernetes.standins.world import Action, Create, Delete, Kind, Object, Patch, World
+from tests.e2e.kubernetes.standins.world import Action, Create, Delete, Kind, Object, Patch, World, warning
 
 Changes: TypeAlias = "queue.SimpleQueue[tuple[str, Kind, list[Object]]]"
 log = logging.getLogger("standin")
@@ -92,6 +93,9 @@ def _carry_out(api: DynamicClient, action: Action, world: World) -> None:
         log.info("%s", what)
     except ApiException as error:  # it changed or went meanwhile, or is not allowed: the next pass sees how it is then
         log.warning("%s: %s %s", what, error.status, error.body)
+        if isinstance(action, Create) and action.refused and error.status == 403:
+            said = json.loads(error.body)["message"]
+            _carry_out(api, Create(warning(action.refused, said, world.now)), world)
     except HTTPError as error:
         log.warning("%s: %s", what, error)
 

@@ -10,6 +10,7 @@ from tests.e2e.kubernetes.standins.world import (
     JOB,
     SERVICE,
     Action,
+    Complaint,
     Create,
     Delete,
     Kind,
@@ -46,7 +47,8 @@ def reconcile(jobset: Object, world: World) -> Iterator[Action]:
     for wanted in desired_jobs(jobset):
         found = there.get(wanted["metadata"]["name"])
         if found is None:
-            yield Create(wanted)
+            text = f'job "{wanted["metadata"]["name"]}" creation failed with error: {{}}'
+            yield Create(wanted, refused=Complaint(jobset, "JobCreationFailed", text))
         elif not _ended(found) and found["spec"].get("suspend", False) != _suspended(jobset):
             yield from _suspend(found) if _suspended(jobset) else _resume(found, wanted)
 

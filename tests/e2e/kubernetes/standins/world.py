@@ -1,5 +1,6 @@
 """What stand-ins think with, all of it pure: kinds, what is known of the cluster, what is to be done, conditions."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,10 +20,19 @@ JOB, POD, NODE = Kind("batch/v1", "Job"), Kind("v1", "Pod"), Kind("v1", "Node")
 SECRET, CONFIG_MAP, SERVICE = Kind("v1", "Secret"), Kind("v1", "ConfigMap"), Kind("v1", "Service")
 
 
+class Complaint(NamedTuple):
+    """A Warning event about an object; `text` has a place {} for what the API server says."""
+
+    about: Object
+    reason: str
+    text: str
+
+
 class Create(NamedTuple):
-    """Make an object; one that is there already is left as it is."""
+    """Make an object; one that is there already is left as it is. `refused`: how it is told that it may not be."""
 
     thing: Object
+    refused: Complaint | None = None
 
 
 class Patch(NamedTuple):
@@ -110,6 +120,25 @@ def set_status(thing: Object, **fields: Any) -> Iterator[Action]:
     """Set fields of the object's status where they are not so already."""
     if changed := {key: value for key, value in fields.items() if thing.get("status", {}).get(key) != value}:
         yield Patch(thing, {"status": changed}, "status")
+
+
+def warning(complaint: Complaint, said: str, now: datetime) -> Object:
+    """The event. What is said again is the same event."""
+    metadata, message = complaint.about["metadata"], complaint.text.format(said)
+    of = {"apiVersion": complaint.about["apiVersion"], "kind": complaint.about["kind"]}
+    digest = hashlib.sha256(f"{metadata['uid']} {complaint.reason} {message}".encode()).hexdigest()[:16]
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{metadata['name']}.{digest}", "namespace": metadata["namespace"]},
+        "involvedObject": {**of, **{key: metadata[key] for key in ("name", "namespace", "uid")}},
+        "type": "Warning",
+        "reason": complaint.reason,
+        "message": message,
+        "source": {"component": "standin"},
+        "firstTimestamp": stamp(now),
+        "lastTimestamp": stamp(now),
+    }
 
 
 def stamp(now: datetime) -> str:
