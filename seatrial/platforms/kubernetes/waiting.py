@@ -18,8 +18,15 @@ _NEVER = {
     "RunContainerError": "the container cannot be started",
     "CrashLoopBackOff": "the container ends again and again",
 }
-_NOT_ADMITTED = ("FailedCreate", "FailedCreatePod")  # events of a Job, of Kubeflow's operators; they try again
 _NOT_MOUNTED = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")  # events of a pod; the kubelet tries again
+# Events of whoever makes pods, or what makes them, when the API server refuses it; they all try again.
+_NOT_ADMITTED = {
+    "FailedCreate",  # a Job
+    "FailedCreatePod",  # Kubeflow's training operator
+    "JobCreationFailed",  # JobSet
+    "MPIJobFailed",  # Kubeflow's MPI operator
+    "TrainJobResourcesCreationFailed",  # Kubeflow Trainer
+}
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""`seatrial run` under every launcher whose controller is no part of Kubernetes: pods of its making, verdict, nothing left."""
+"""`seatrial run` on pods that JobSet, the MPI operator and Kubeflow Trainer make, real or stood in for."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ def _things(cluster: Cluster, namespace: str) -> set[str]:
 def passes(
     console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str, untouched: None
 ) -> Callable[..., list[dict[str, str]]]:
-    """A whole run with that launcher that passes; the environment that every node gives to its ranks, by node's rank."""
+    """A whole run with that launcher that passes; the environment that each node gives to its ranks, in order."""
 
     def run(launcher: str, **suite: Any) -> list[dict[str, str]]:
         out = console.folder / "out"
@@ -54,7 +54,9 @@ def passes(
 
 def _index(pod: dict[str, Any]) -> int:
     labels = pod["metadata"]["labels"]
-    return int(labels.get("batch.kubernetes.io/job-completion-index", labels.get("training.kubeflow.org/replica-index")))
+    return int(
+        labels.get("batch.kubernetes.io/job-completion-index", labels.get("training.kubeflow.org/replica-index"))
+    )
 
 
 def _environment(cluster: Cluster, pod: dict[str, Any]) -> dict[str, str]:
@@ -68,3 +70,54 @@ def _environment(cluster: Cluster, pod: dict[str, Any]) -> dict[str, str]:
 def test_a_jobset(jobset: None, passes: Callable[..., list[dict[str, str]]]) -> None:
     nodes = passes("jobset")
     assert [node["JOB_COMPLETION_INDEX"] for node in nodes] == ["0", "1"]
+
+
+def test_an_mpijob(mpi_operator: None, passes: Callable[..., list[dict[str, str]]]) -> None:
+    nodes = passes("mpijob")
+    assert [node["K_MPI_JOB_ROLE"] for node in nodes] == ["worker", "worker"]
+
+
+def test_a_trainjob(trainer: None, passes: Callable[..., list[dict[str, str]]], namespace: str) -> None:
+    """Also the training step: torch reads PET_* where torchrun starts it."""
+    nodes = passes("trainjob", training={"steps": 8, "batch_per_rank": 4, "min_loss_drop": 0.05})
+    assert [node["PET_NODE_RANK"] for node in nodes] == ["0", "1"]
+    assert [node["JOB_COMPLETION_INDEX"] for node in nodes] == ["0", "1"]
+    for node in nodes:
+        assert (node["PET_NNODES"], node["PET_NPROC_PER_NODE"], node["PET_MASTER_PORT"]) == ("2", "2", "29500")
+        job, _, service = node["PET_MASTER_ADDR"].partition(".")
+        assert job == f"{service}-node-0-0"
+
+
+@pytest.mark.parametrize(("launcher", "kind"), [("jobset", "JobSet"), ("trainjob", "TrainJob")])
+def test_a_job_that_fails_fails_all_above_it_and_is_named(
+    console: Console,
+    trial: Callable[..., Path],
+    cluster: Cluster,
+    namespace: str,
+    trainer: None,
+    untouched: None,
+    launcher: str,
+    kind: str,
+) -> None:
+    """Its pods never get a node, and its time is over."""
+    out, nowhere = console.folder / "out", {"pool": "none"}
+    process = console.start(
+        "run", trial(launcher=launcher, node_selector=nowhere), "--suite", console.suite(), "--out", out
+    )
+    until(lambda: cluster.get("jobs", "-n", namespace)["items"] != [])
+    (job,) = (job["metadata"]["name"] for job in cluster.get("jobs", "-n", namespace)["items"])
+    cluster.kubectl("patch", "job", job, "-n", namespace, "--patch", '{"spec": {"activeDeadlineSeconds": 1}}')
+    said = process.communicate(timeout=120)
+    assert process.returncode == 3, said
+    why = f"jobset failed due to one or more job failures (first failed job: {job})"
+    assert json.loads((out / "run.json").read_text())["reason"] == f"launch: the {kind} failed (FailedJobs): {why}"
+
+
+def test_workers_that_the_mpi_operator_may_not_make_are_the_reason(
+    console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str, mpi_operator: None, untouched: None
+) -> None:
+    cluster.kubectl("create", "quota", "none", "--hard=pods=0", "-n", namespace)
+    run = console.check(trial(launcher="mpijob"), console.suite())
+    assert run.status == 3, run.said
+    assert "its pods are not admitted: worker pod created failed: " in run.document["reason"]
+    assert "exceeded quota: none" in run.document["reason"]

@@ -27,7 +27,6 @@ class JobSet:
                 "suspend": bool(plan.settings.queue),
                 "network": {"enableDNSHostnames": True, "subdomain": plan.name, "publishNotReadyAddresses": True},
                 "successPolicy": {"operator": "All"},
-                "failurePolicy": {"maxRestarts": 0},
                 "ttlSecondsAfterFinished": 600,
                 "replicatedJobs": [
                     {"name": _REPLICATED_JOB, "replicas": 1, "template": {"metadata": _labels(plan), "spec": job}}

@@ -49,7 +49,6 @@ def _runtime(plan: Plan) -> Object:
                 "spec": {
                     "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
                     "successPolicy": {"operator": "All"},
-                    "failurePolicy": {"maxRestarts": 0},
                     "replicatedJobs": [{"name": _NAME, "replicas": 1, "template": job}],
                 }
             },

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -63,41 +63,47 @@ def run(standin: Standin, kubeconfig: Path) -> None:
         _take_changes(world, changes)
         if len(world.objects) >= len(kinds):  # every kind was listed once
             world.now = datetime.now(UTC)
-            for action in list(_wanted(standin, world)):
-                _carry_out(api, action, world)
+            for thing in [thing for kind in standin.TENDS for thing in world.all(kind)]:
+                if "deletionTimestamp" not in thing["metadata"]:
+                    _bring_about(api, list(standin.reconcile(thing, world)), world)
 
 
-def _wanted(standin: Standin, world: World) -> Iterator[Action]:
-    for kind in standin.TENDS:
-        for thing in world.all(kind):
-            if "deletionTimestamp" not in thing["metadata"]:
-                yield from standin.reconcile(thing, world)
+def _bring_about(api: DynamicClient, actions: list[Action], world: World) -> None:
+    """One action after the other, up to the first that is refused: the next pass sees how things are then."""
+    for action in actions:
+        what = f"{type(action).__name__} {action.thing['kind']} {action.thing['metadata']['name']}"
+        try:
+            _carry_out(api, action, world)
+        except (ApiException, HTTPError) as error:  # the object changed or went meanwhile, it is not allowed
+            said = _said(error)
+            log.warning("%s: %s", what, said)
+            if isinstance(action, Create) and action.refused and getattr(error, "status", None) == 403:
+                _bring_about(api, [Create(warning(action.refused, said, world.now))], world)
+            return
+        log.info("%s", what)
 
 
 def _carry_out(api: DynamicClient, action: Action, world: World) -> None:
     thing = action.thing
-    name, namespace = thing["metadata"]["name"], thing["metadata"].get("namespace")
-    what = f"{type(action).__name__} {thing['kind']} {namespace}/{name}"
+    where = {"name": thing["metadata"]["name"], "namespace": thing["metadata"].get("namespace")}
     resource = api.resources.get(api_version=thing["apiVersion"], kind=thing["kind"])
-    where = {"name": name, "namespace": namespace}
+    match action:
+        case Create():
+            world.take(resource.create(body=thing, namespace=where["namespace"]).to_dict())
+        case Patch(_, body, subresource):
+            part = getattr(resource, subresource) if subresource else resource
+            world.take(part.patch(body=body, content_type="application/merge-patch+json", **where).to_dict())
+        case Delete():
+            resource.delete(body={"propagationPolicy": "Background"}, **where)
+            world.drop(thing)
+
+
+def _said(error: Exception) -> str:
+    """What the API server says of it, in one line."""
     try:
-        match action:
-            case Create():
-                world.take(resource.create(body=thing, namespace=namespace).to_dict())
-            case Patch(_, body, subresource):
-                part = getattr(resource, subresource) if subresource else resource
-                world.take(part.patch(body=body, content_type="application/merge-patch+json", **where).to_dict())
-            case Delete():
-                resource.delete(body={"propagationPolicy": "Background"}, **where)
-                world.drop(thing)
-        log.info("%s", what)
-    except ApiException as error:  # it changed or went meanwhile, or is not allowed: the next pass sees how it is then
-        log.warning("%s: %s %s", what, error.status, error.body)
-        if isinstance(action, Create) and action.refused and error.status == 403:
-            said = json.loads(error.body)["message"]
-            _carry_out(api, Create(warning(action.refused, said, world.now)), world)
-    except HTTPError as error:
-        log.warning("%s: %s", what, error)
+        return str(json.loads(getattr(error, "body", ""))["message"])
+    except (ValueError, TypeError, KeyError):
+        return " ".join(str(error).split())[:300]
 
 
 def _take_changes(world: World, changes: Changes) -> None:

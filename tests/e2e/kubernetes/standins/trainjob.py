@@ -35,7 +35,7 @@ def reconcile(trainjob: Object, world: World) -> Iterator[Action]:
     """The JobSet of a TrainJob that is under way, resumed and suspended as the TrainJob is."""
     found = next(iter(world.owned(trainjob, JOBSET)), None)
     yield from set_status(trainjob, **status(trainjob, found, world))
-    if holds(trainjob, "Complete") or holds(trainjob, "Failed"):
+    if holds(trainjob, "Complete", "Failed"):
         return
     if _is_late(trainjob, world):
         yield from (Delete(jobset) for jobset in [found] if jobset)
@@ -117,17 +117,16 @@ def _upserted(env: list[Object], more: list[Object]) -> list[Object]:
 
 def status(trainjob: Object, found: Object | None, world: World) -> Object:
     """What the status of a TrainJob with this JobSet is to say: mostly what the JobSet's says."""
-    if holds(trainjob, "Complete") or holds(trainjob, "Failed"):
+    if holds(trainjob, "Complete", "Failed"):
         return {}
     now = conditions(trainjob)
     if trainjob["spec"].get("suspend", False):
         now = with_condition(now, world.now, "Suspended", True, "Suspended", "TrainJob is suspended")
     elif holds(trainjob, "Suspended"):
         now = with_condition(now, world.now, "Suspended", False, "Resumed", "TrainJob is resumed")
-    for each in conditions(found or {}):
-        if each["type"] in ("Completed", "Failed") and each["status"] == "True":
-            kind = "Complete" if each["type"] == "Completed" else "Failed"
-            now = with_condition(now, world.now, kind, True, each["reason"], each["message"])
+    if found and (ended := holds(found, "Completed", "Failed")):
+        kind = "Complete" if ended["type"] == "Completed" else "Failed"
+        now = with_condition(now, world.now, kind, True, ended["reason"], ended["message"])
     if _is_late(trainjob, world):
         now = with_condition(
             now, world.now, "Failed", True, "DeadlineExceeded", "TrainJob exceeded its active deadline"

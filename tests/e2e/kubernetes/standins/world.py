@@ -100,26 +100,42 @@ def conditions(thing: Object) -> list[Object]:
     return list(thing.get("status", {}).get("conditions") or ())
 
 
-def holds(thing: Object, kind: str) -> bool:
-    """Whether a condition of an object's status is True."""
-    return any(each["type"] == kind and each["status"] == "True" for each in conditions(thing))
+def holds(thing: Object, *kinds: str) -> Object | None:
+    """The first of these conditions that is True; None when none of them is."""
+    return next((each for each in conditions(thing) if each["type"] in kinds and each["status"] == "True"), None)
 
 
 def with_condition(old: list[Object], now: datetime, kind: str, true: bool, reason: str, message: str) -> list[Object]:
     """The conditions with this one in place of what was of its type; the time stays where the status stays."""
-    status = "True" if true else "False"
-    same = [each for each in old if each["type"] == kind and each["status"] == status]
-    since = same[0]["lastTransitionTime"] if same else stamp(now)
-    new = {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}
-    if not any(each["type"] == kind for each in old):
-        return [*old, new]
-    return [new if each["type"] == kind else each for each in old]
+    new = {"type": kind, "status": "True" if true else "False", "reason": reason, "message": message}
+    before = next((each for each in old if each["type"] == kind), None)
+    if before is None:
+        return [*old, {**new, "lastTransitionTime": stamp(now)}]
+    since = before["lastTransitionTime"] if before["status"] == new["status"] else stamp(now)
+    return [{**each, **new, "lastTransitionTime": since} if each is before else each for each in old]
 
 
 def set_status(thing: Object, **fields: Any) -> Iterator[Action]:
     """Set fields of the object's status where they are not so already."""
     if changed := {key: value for key, value in fields.items() if thing.get("status", {}).get(key) != value}:
         yield Patch(thing, {"status": changed}, "status")
+
+
+def suspend(job: Object) -> Iterator[Action]:
+    """Take a Job's pods away."""
+    yield Patch(job, {"spec": {"suspend": True}})
+
+
+def resume(job: Object, wanted: Object) -> Iterator[Action]:
+    """Let a Job have its pods, where `wanted` has them go: whoever suspended it may have decided that meanwhile."""
+    if "startTime" in job.get("status", {}):  # or its template cannot be changed
+        yield Patch(job, {"status": {"startTime": None}}, "status")
+    pod = wanted["spec"]["template"]
+    placing = {key: pod["spec"][key] for key in _PLACING if key in pod["spec"]}
+    yield Patch(job, {"spec": {"suspend": False, "template": {"metadata": pod["metadata"], "spec": placing}}})
+
+
+_PLACING = ("nodeSelector", "tolerations", "schedulingGates")
 
 
 def warning(complaint: Complaint, said: str, now: datetime) -> Object:
