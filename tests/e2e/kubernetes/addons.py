@@ -40,10 +40,7 @@ TRAINING_OPERATOR = Addon(
     "training-operator",
     "github.com/kubeflow/training-operator/cmd/training-operator.v1",
     "github.com/kubeflow/training-operator",
-    tuple(
-        f"manifests/base/crds/kubeflow.org_{kind}jobs.yaml"
-        for kind in ("mpi", "mx", "paddle", "pytorch", "tf", "xgboost")
-    ),
+    ("manifests/base/crds/kubeflow.org_pytorchjobs.yaml",),  # its MPIJob is another than that of the MPI operator
 )
 HELM = Addon("helm", "helm.sh/helm/v4/cmd/helm")
 

@@ -47,6 +47,14 @@ class Cluster:
         document = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
         self.kubectl("apply", "--filename", "-", stdin=json.dumps(document))
 
+    def define(self, file: Path, timeout_s: float = 60) -> None:
+        """Make the CRDs of a file known; objects of theirs can be made once this returns."""
+        self.kubectl("apply", "--server-side", f"--filename={file}")
+        deadline = time.monotonic() + timeout_s
+        while not _all_established(self.get(f"--filename={file}")):  # kubectl's own wait breaks on null
+            assert time.monotonic() < deadline, f"the API server does not take {file.name}"
+            time.sleep(0.2)
+
     @property
     def own(self) -> Machine:
         """The machine under it, for what only the owner of a cluster can do."""
@@ -86,6 +94,13 @@ class Cluster:
 
     def token_without_rights(self) -> str:
         return control.token(self.own, "nobody")
+
+
+def _all_established(found: dict[str, Any]) -> bool:
+    """Whether these CRDs, or this one, can be used."""
+    ready = {"type": "Established", "status": "True"}.items()
+    statuses = [thing.get("status", {}) for thing in found.get("items", [found])]
+    return all(any(ready <= each.items() for each in status.get("conditions") or ()) for status in statuses)
 
 
 @contextmanager

@@ -34,8 +34,7 @@ def training_operator(cluster: Cluster) -> Iterator[None]:
     """
     machine = cluster.own
     folder = addons.bring_in(machine, addons.TRAINING_OPERATOR)
-    definitions = machine.state / NAME
-    cluster.kubectl("apply", "--server-side", *(f"--filename={file}" for file in sorted(definitions.glob("*.yaml"))))
+    define(cluster)
     cluster.apply(*_objects())
     try:
         _start(machine, folder, cluster.image)
@@ -45,6 +44,15 @@ def training_operator(cluster: Cluster) -> Iterator[None]:
         machine.kill(NAME)
         cluster.kubectl("delete", "validatingwebhookconfiguration", WEBHOOKS)
         cluster.kubectl("delete", "namespace", "kubeflow", "--wait=false")
+
+
+def define(cluster: Cluster) -> None:
+    """Make PyTorchJobs known to the cluster.
+
+    Raises:
+        Unavailable: the operator cannot be built here.
+    """
+    cluster.define(addons.folder(addons.TRAINING_OPERATOR) / "kubeflow.org_pytorchjobs.yaml")
 
 
 def _objects() -> list[dict[str, object]]:

@@ -36,11 +36,10 @@ def standin(cluster: Cluster, name: str) -> Iterator[None]:
 @contextmanager
 def definitions(cluster: Cluster, name: str) -> Iterator[None]:
     """The CRDs of crds/NAME.yaml, one user at a time; at the end they go, and every object of theirs."""
-    file = f"--filename={HERE / 'crds' / name}.yaml"
+    file = HERE / "crds" / f"{name}.yaml"
     with exclusive(cluster.own.state / f"standin-{name}.lock"):
         try:
-            cluster.kubectl("apply", "--server-side", file)
-            cluster.kubectl("wait", "--for=condition=Established", file, "--timeout=60s")
+            cluster.define(file)
             yield
         finally:
-            cluster.kubectl("delete", "--ignore-not-found", "--timeout=60s", file)
+            cluster.kubectl("delete", "--ignore-not-found", "--timeout=60s", f"--filename={file}")

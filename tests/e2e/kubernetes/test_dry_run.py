@@ -1,0 +1,104 @@
+"""Every golden manifest before a real API server, which refuses fields that it does not know: nothing is made."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes import config
+from kubernetes.client.exceptions import ApiException
+from kubernetes.dynamic import DynamicClient
+
+from tests.e2e.kubernetes import standins, training
+from tests.e2e.kubernetes.cluster import Cluster, Unavailable
+from tests.e2e.kubernetes.standins import jobset_objects, mpijob_objects, trainjob
+from tests.e2e.kubernetes.standins.world import Object
+from tests.unit.kubernetes.golden import CLUSTERS, GOLDEN
+
+DryRun = Callable[..., None]
+
+
+@pytest.fixture(scope="module")
+def definitions(cluster: Cluster) -> Iterator[None]:
+    """All kinds that seatrial submits: PyTorchJob as its operator has it, the others as they are documented."""
+    if not cluster.machine:
+        pytest.skip("nothing is added to a cluster that is somebody else's")
+    try:
+        training.define(cluster)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    with ExitStack() as stack:
+        for name in ("jobset", "mpijob", "trainjob", "compute-domain"):
+            stack.enter_context(standins.definitions(cluster, name))
+        yield
+
+
+@pytest.fixture
+def dry_run(cluster: Cluster, definitions: None, tmp_path: Path) -> DryRun:
+    """Submit objects without effect, as seatrial submits them. ApiException where one is refused."""
+    client = config.new_client_from_config(str(cluster.kubeconfig))
+    api = DynamicClient(client, cache_file=str(tmp_path / "kinds.json"))
+
+    def submit(*things: Object) -> None:
+        for thing in things:
+            placed = {**thing, "metadata": {**thing["metadata"], "namespace": "default"}}
+            resource = api.resources.get(api_version=thing["apiVersion"], kind=thing["kind"])
+            query = [("dryRun", "All"), ("fieldValidation", "Strict")]
+            resource.create(body=placed, namespace="default", query_params=query)
+
+    return submit
+
+
+def golden(name: str) -> list[Object]:
+    return list(yaml.safe_load_all((GOLDEN / f"{name}.yaml").read_text()))
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_every_object_is_accepted(dry_run: DryRun, name: str) -> None:
+    dry_run(*golden(name))
+
+
+@pytest.mark.parametrize("name", ["jobset", "everything", "mpijob", "trainjob"])
+def test_so_are_the_jobs_and_pods_that_become_of_it(dry_run: DryRun, name: str) -> None:
+    """The stand-ins' CRDs do not look at pods' specs."""
+    *others, thing = golden(name)
+    thing["metadata"]["uid"] = "0"
+    match thing["kind"]:
+        case "JobSet":
+            dry_run(jobset_objects.service(thing), *jobset_objects.desired_jobs(thing))
+        case "MPIJob":
+            dry_run(*mpijob_objects.around(thing), mpijob_objects.worker(thing, 0), mpijob_objects.launcher(thing))
+        case "TrainJob":
+            made = trainjob.jobset(thing, others[-1])
+            dry_run(made)
+            made["metadata"]["uid"] = "1"
+            dry_run(*jobset_objects.desired_jobs(made))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "path"),
+    [
+        ("job", "Job", "spec.template.spec.containers.0.prob"),
+        ("jobset", "JobSet", "spec.network.subdomains"),
+        ("jobset", "JobSet", "spec.replicatedJobs.0.template.spec.mode"),
+        ("pytorchjob", "PyTorchJob", "spec.runPolicy.deadline"),
+        ("mpijob", "MPIJob", "spec.runPolicy.deadline"),
+        ("trainjob", "TrainJob", "spec.trainer.nodes"),
+        ("trainjob", "TrainingRuntime", "spec.template.spec.network.subdomains"),
+        ("a4x", "ComputeDomain", "spec.channel.template"),
+    ],
+)
+def test_a_field_that_is_not_known_is_refused(dry_run: DryRun, name: str, kind: str, path: str) -> None:
+    thing = next(each for each in golden(name) if each["kind"] == kind)
+    place: Any = thing
+    *steps, field = path.split(".")
+    for step in steps:
+        place = place[int(step) if step.isdigit() else step]
+    place[field] = "x"
+    with pytest.raises(ApiException) as refused:
+        dry_run(thing)
+    where = path.replace(".0.", "[0].")
+    assert f'unknown field "{where}"' in json.loads(refused.value.body)["message"]
