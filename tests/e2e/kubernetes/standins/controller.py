@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -43,9 +43,13 @@ _TIMEOUTS_S = (10, 330)  # to connect, and of a watch without events
 class Standin(Protocol):
     """What the module of a stand-in has."""
 
-    FOLLOWS: tuple[Kind, ...]
-    TENDS: tuple[Kind, ...]
-    reconcile: Callable[[Object, World], Iterable[Action]]
+    @property
+    def FOLLOWS(self) -> tuple[Kind, ...]: ...
+
+    @property
+    def TENDS(self) -> tuple[Kind, ...]: ...
+
+    def reconcile(self, thing: Object, world: World, /) -> Iterable[Action]: ...
 
 
 def run(standin: Standin, kubeconfig: Path) -> None:
@@ -107,9 +111,9 @@ def _said(error: Exception) -> str:
 
 
 def _take_changes(world: World, changes: Changes) -> None:
-    """Wait for a change or a second, then for the swarm."""
-    timeout_s = _TICK_S
-    while True:
+    """Wait for a change, then for the swarm; a second at most."""
+    deadline, timeout_s = time.monotonic() + _TICK_S, _TICK_S
+    while time.monotonic() < deadline:
         try:
             change, kind, things = changes.get(timeout=timeout_s)
         except queue.Empty:
