@@ -53,9 +53,13 @@ class Api:
 
     @cached_property
     def _dynamic(self) -> Any:
+        from tempfile import TemporaryDirectory
+
         from kubernetes.dynamic import DynamicClient
 
-        return DynamicClient(self.client)
+        # Its own cache, a file in /tmp for everybody, would remember kinds that are gone.
+        with TemporaryDirectory() as folder:
+            return DynamicClient(self.client, cache_file=f"{folder}/kinds.json")
 
     def resource(self, kind: Kind) -> Any:
         from kubernetes.dynamic.exceptions import ResourceNotFoundError

@@ -13,6 +13,7 @@ import yaml
 from tests.e2e.conftest import Console, until
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.conftest import OURS, left
+from tests.e2e.kubernetes.standins import definitions
 
 ROOT = Path(__file__).parents[3]
 LONG = {  # about twenty seconds, so that there is a middle to break
@@ -92,6 +93,17 @@ def test_what_keeps_nodes_from_coming_up_is_the_reason(
     assert run.document["reason"].startswith("launch: ")
     assert reason in run.document["reason"]
     assert left(cluster, namespace) == ""
+
+
+def test_a_kind_that_went_is_not_remembered(
+    console: Console, trial: Callable[..., Path], own_cluster: Cluster, namespace: str
+) -> None:
+    with definitions(own_cluster, "jobset"):
+        doctor = console.run("doctor", trial(launcher="jobset"))
+        assert doctor.status == 0, doctor.said
+    doctor = console.run("doctor", trial(launcher="jobset"))
+    assert doctor.status == 1
+    assert "the cluster does not know JobSet" in doctor.out
 
 
 def test_a_quota_that_forbids_pods_is_the_reason(

@@ -1,6 +1,8 @@
 """A JobSet (jobset.x-k8s.io): what the GKE recipes use, and what Kueue places by topology.
 
 Its webhook would set several defaults; they are all set here, so that a cluster whose webhook is down does the same.
+There is no failurePolicy: then the first Job that fails fails the JobSet, and is named as the reason; with one of no
+restarts it would be the number of restarts.
 """
 
 from seatrial.platforms.kubernetes.launchers import Kind

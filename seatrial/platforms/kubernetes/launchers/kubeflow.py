@@ -4,7 +4,7 @@ from seatrial.platforms.kubernetes.plan import Object, Plan
 
 
 def run_policy(plan: Plan) -> Object:
-    """Nothing is tried again; the operator ends and removes what nobody tends."""
+    """Nothing is tried again; the operator ends what nobody tends, and removes its pods."""
     return {
         "cleanPodPolicy": "All",
         "backoffLimit": 0,

@@ -1,6 +1,7 @@
 """An MPIJob (kubeflow.org/v2beta1) of the Kubeflow MPI operator. Its workers are the nodes.
 
-The operator wants a launcher pod as well; it only waits there, because commands come from outside, over SSH.
+The operator wants a launcher pod as well; it only waits there, because commands come from outside, over SSH. When its
+time is over the workers go with it; the MPIJob itself stays until somebody deletes it (`seatrial reap`).
 """
 
 from seatrial.platforms.kubernetes.launchers import Kind
