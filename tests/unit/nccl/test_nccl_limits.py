@@ -71,12 +71,12 @@ def test_endless_rows_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sweep.errors == ("200 more rows were not kept",)
 
 
-def test_a_log_of_10_000_lines_takes_less_than_a_second() -> None:
+def test_a_log_of_10_000_lines_takes_less_than_a_second_of_processor_time() -> None:
     lines = (LOGS / "wh8_h100_g2_nvls_nccl_info.log").read_text().splitlines()
     many = (lines * 13)[:10_000]
-    start = time.perf_counter()
+    start = time.process_time()  # ours alone: other work on the machine is no reason to fail
     sweeps = parse_lines(many)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert [len(sweep.rows) for sweep in sweeps[:12]] == [6] * 12
 
 
