@@ -124,15 +124,20 @@ def trainer(cluster: Cluster, jobset: None) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def helm(cluster: Cluster) -> Callable[..., str]:
-    """`helm("list", "-A")` against the cluster; its standard output."""
+def helm_program() -> Path:
+    """Helm itself, for what needs no cluster."""
     try:
-        program = addons.folder(addons.HELM) / "helm"
+        return addons.folder(addons.HELM) / "helm"
     except Unavailable as reason:
         pytest.skip(str(reason))
 
+
+@pytest.fixture(scope="session")
+def helm(cluster: Cluster, helm_program: Path) -> Callable[..., str]:
+    """`helm("list", "-A")` against the cluster; its standard output."""
+
     def run(*arguments: str) -> str:
-        command = [str(program), "--kubeconfig", str(cluster.kubeconfig), *arguments]
+        command = [str(helm_program), "--kubeconfig", str(cluster.kubeconfig), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
         return done.stdout

@@ -1,0 +1,45 @@
+{{/* What the machine family has, from facts.yaml, which is written from seatrial's own code. */}}
+{{- define "testbed.machine" -}}
+{{ index (.Files.Get "facts.yaml" | fromYaml).machines .Values.machine | toYaml }}
+{{- end -}}
+
+{{- define "testbed.nodes" -}}
+{{- $has := (include "testbed.machine" . | fromYaml).gpus | int -}}
+{{- if $has }}{{ max 1 (div (int .Values.workload.gpus) $has) }}{{ else }}{{ int .Values.workload.nodes | max 1 }}{{ end -}}
+{{- end -}}
+
+{{- define "testbed.gpusPerNode" -}}
+{{ div (int .Values.workload.gpus) (include "testbed.nodes" . | int) }}
+{{- end -}}
+
+{{/* What tells this release from others. Not seatrial/run-id: `seatrial reap` removes what has that and no owner. */}}
+{{- define "testbed.selector" -}}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+seatrial/role: node
+{{- end -}}
+
+{{- define "testbed.labels" -}}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end -}}
+
+{{/* Of every object: its name when it is called as the release. */}}
+{{- define "testbed.metadata" -}}
+name: {{ .Release.Name | quote }}
+namespace: {{ .Release.Namespace | quote }}
+labels:
+  {{- include "testbed.labels" . | nindent 2 }}
+{{- end -}}
+
+{{/* The name of each node without its index, as Service and subdomain have it; JobSet puts its own words between. */}}
+{{- define "testbed.hostPrefix" -}}
+{{ .Release.Name }}-{{ if eq .Values.launcher "jobset" }}node-0-{{ end }}
+{{- end -}}
+
+{{- define "testbed.hostfile" -}}
+{{- $slots := max 1 (include "testbed.gpusPerNode" . | int) -}}
+{{- range $index := until (include "testbed.nodes" . | int) -}}
+{{ include "testbed.hostPrefix" $ }}{{ $index }}.{{ $.Release.Name }} slots={{ $slots }} port={{ int $.Values.network.sshPort }}
+{{ end -}}
+{{- end -}}

@@ -1,0 +1,402 @@
+"""The Helm chart, by a real Helm: the same objects as seatrial's own, and a testbed that people can use."""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from seatrial.cluster import Cluster as ClusterFile
+from seatrial.keys import KeyPair
+from seatrial.platforms import platform_for
+from seatrial.platforms.kubernetes.config import KubernetesPlatform, Topology
+from seatrial.platforms.kubernetes.machines import gpu_resource
+from seatrial.run import Run
+from seatrial.suite import load_suite
+from tests.e2e.conftest import Console
+from tests.e2e.kubernetes import testbed
+from tests.e2e.kubernetes.cluster import Cluster
+from tests.e2e.kubernetes.conftest import until
+from tests.unit.kubernetes.chart import CHART
+from tests.unit.kubernetes.golden import CLUSTERS
+
+Values = dict[str, Any]
+Object = dict[str, Any]
+RUN, RELEASE = "20260101-0000-abcde", "bed"
+NOT_SHOWN = "<made for each run>"  # what `seatrial render` has in place of keys
+KEYS = dict.fromkeys(("authorized_keys", "id_ed25519", "ssh_host_ed25519_key", "known_hosts"), NOT_SHOWN)
+SELECT = f"app.kubernetes.io/instance={RELEASE}"
+HEAD = f"{SELECT},batch.kubernetes.io/job-completion-index=0"
+KINDS = "jobs,pods,secrets,services,configmaps"
+
+
+def _changed(name: str, platform: Values | None = None, **more: Any) -> Values:
+    return {**CLUSTERS[name], **more, "platform": {**CLUSTERS[name]["platform"], **(platform or {})}}
+
+
+QUEUED = {"launcher": "jobset", "queue": "a4-high"}
+BLOCK = "cloud.google.com/gce-topology-block"
+HELD_AGAINST = {
+    **{name: file for name, file in CLUSTERS.items() if file["platform"]["launcher"] in ("job", "jobset")},
+    "queued job": _changed("job", {"queue": "night"}),
+    "preferred topology": _changed("a4", {**QUEUED, "topology": {"preferred": BLOCK}}),
+    "unconstrained topology": _changed("a4", {**QUEUED, "topology": {"unconstrained": True}}),
+    "part of one node": _changed("a4", nodes=1, gpus_per_node=2),
+    "many nodes": _changed("a4x-max", {"launcher": "jobset"}, nodes=18),
+    "without GPUs": _changed("job", gpus_per_node=0, hardware="cpu", nodes=3),
+    "AMD": _changed("job", hardware="MI300X"),
+    "settings over the machine's": _changed("a4", env={"NCCL_SOCKET_IFNAME": "eth0", "NCCL_IB_TC": "52"}),
+    "bucket on the host's network": _changed(
+        "job", {"host_network": True, "volumes": [{"kind": "gcs", "mount": "/gcs", "bucket": "tokens"}]}
+    ),
+    "only avoided nodes": _changed("a3-ultra", {"avoid_nodes": ["node-7"]}),
+    "another port and less time": _changed("jobset", {"deadline_s": 600}, ssh_port=2222),
+}
+
+
+def values_for(file: Values) -> Values:
+    """What somebody with that cluster file says to the chart."""
+    cluster = ClusterFile.model_validate(file)
+    settings = cluster.platform
+    assert isinstance(settings, KubernetesPlatform)
+    return {
+        "launcher": settings.launcher,
+        "machine": settings.machine,
+        "deadlineSeconds": int(settings.deadline_s),
+        "queue": settings.queue,
+        "tasSettings": {"topologyRequest": _topology(settings.topology)},
+        "targetNodes": list(settings.target_nodes),
+        "avoidNodes": list(settings.avoid_nodes),
+        "nodeSelector": settings.node_selector,
+        "tolerations": [each.model_dump(exclude_none=True) for each in settings.tolerations],
+        "priorityClassName": settings.priority_class or "",
+        "serviceAccountName": settings.service_account or "",
+        "workload": {
+            "image": str(file["image"]),
+            "imagePullPolicy": settings.image_pull_policy or "",
+            "imagePullSecrets": list(settings.image_pull_secrets),
+            "gpus": cluster.nodes * cluster.gpus,
+            "nodes": cluster.nodes if settings.machine == "generic" else None,
+            "gpuResource": gpu_resource(cluster),
+            "sharedMemory": settings.shared_memory or "",
+            "envs": [{"name": name, "value": value} for name, value in cluster.env.items()]
+            + [
+                {"name": each.name, "valueFrom": {"secretKeyRef": {"name": each.secret, "key": each.key}}}
+                for each in settings.secret_env
+            ],
+        },
+        "network": {"sshPort": cluster.ssh_port, "hostNetwork": settings.host_network},
+        "volumes": _volumes(settings),
+        "keys": KEYS,
+    }
+
+
+def _topology(asked: Topology | None) -> dict[str, str]:
+    if asked is None:
+        return {}
+    [(kind, level)] = asked.model_dump(exclude_defaults=True).items()
+    return {f"kueue.x-k8s.io/podset-{kind}-topology": level if isinstance(level, str) else "true"}
+
+
+def _volumes(settings: KubernetesPlatform) -> Values:
+    """By kind, as the recipes have them; in each cluster file here they come in that order."""
+    words = {"mount": "mountPath", "bucket": "bucketName", "mount_options": "mountOptions", "claim": "claimName"}
+    lists: dict[str, list[Values]] = {"gcs": [], "nfs": [], "pvc": [], "local-ssd": []}
+    for volume in settings.volumes:
+        said = volume.model_dump(exclude_defaults=True)
+        lists[said.pop("kind")].append(
+            {words.get(key, {"read_only": "readOnly"}.get(key, key)): said[key] for key in said}
+        )
+    ssd = [volume["mountPath"] for volume in lists.pop("local-ssd")]
+    return {**{f"{kind}Mounts": mounts for kind, mounts in lists.items()}, "ssdMountPath": "".join(ssd)}
+
+
+def submitted(file: Values) -> list[Object]:
+    """What `seatrial render` shows, with the names and labels of a release in place of a run's."""
+    cluster = ClusterFile.model_validate(file)
+    run = Run(RUN, cluster, load_suite("quick"), Path("out"))
+    things = [yaml.safe_load(text) for text in platform_for(cluster).render(run).files.values()]
+    for thing in things:  # who tends a run, and until when: a release is Helm's
+        assert set(thing["metadata"].pop("annotations")) == {"seatrial/owner", "seatrial/expires"}
+    return in_order(as_released(things))
+
+
+LABELS = {
+    ("app.kubernetes.io/managed-by", "seatrial"): ("app.kubernetes.io/managed-by", "Helm"),
+    ("seatrial/run-id", RUN): ("app.kubernetes.io/instance", RELEASE),
+    ("seatrial/cluster", "golden"): ("app.kubernetes.io/name", "testbed"),
+}
+
+
+def as_released(part: Any) -> Any:
+    if isinstance(part, dict):
+        entries = (
+            LABELS.get((key, value), (key, value)) if isinstance(value, str) else (key, value)
+            for key, value in part.items()
+        )
+        return {key: as_released(value) for key, value in entries}
+    if isinstance(part, list):
+        return [as_released(each) for each in part]
+    return part.replace(f"seatrial-{RUN}", RELEASE) if isinstance(part, str) else part
+
+
+def in_order(things: list[Object]) -> list[Object]:
+    return sorted(things, key=lambda thing: (thing["kind"], thing["metadata"]["name"]))
+
+
+@pytest.fixture
+def template(helm_program: Path, tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """`helm template` of the chart with those values; further arguments as they are."""
+
+    def run(values: Values, *arguments: str, namespace: str = "default") -> "subprocess.CompletedProcess[str]":
+        file = tmp_path / "values.json"
+        file.write_text(json.dumps(values))
+        command = [helm_program, "template", RELEASE, CHART, "--namespace", namespace, "--values", file, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    return run
+
+
+Template = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def rendered(template: Template, values: Values, *arguments: str, namespace: str = "default") -> list[Object]:
+    done = template(values, *arguments, namespace=namespace)
+    assert done.returncode == 0, done.stderr
+    return in_order([thing for thing in yaml.safe_load_all(done.stdout) if thing])
+
+
+@pytest.mark.parametrize("name", HELD_AGAINST)
+def test_the_same_objects_as_seatrial_render(template: Template, name: str) -> None:
+    file = HELD_AGAINST[name]
+    namespace = file["platform"].get("namespace", "default")
+    assert rendered(template, values_for(file), namespace=namespace) == submitted(file)
+
+
+@pytest.mark.parametrize("launcher", ["job", "jobset"])
+def test_what_a_launcher_adds(template: Template, tmp_path: Path, launcher: str) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text('#!/bin/bash\nmpirun --hostfile "$HOSTFILE" hostname\n')
+    values = values_for(_changed("a4", {"launcher": launcher}))
+    plain = rendered(template, values)
+    *_, config, parent, _, _ = given = rendered(template, values, "--set-file", f"workload_launcher={script}")
+    given.remove(config)
+    assert config["kind"] == "ConfigMap"
+    assert config["metadata"]["name"] == "bed-launcher"
+    first = {"job": "bed-", "jobset": "bed-node-0-"}[launcher]
+    assert config["data"] == {
+        "launch-workload.sh": script.read_text(),
+        "start-workload": (CHART / "files" / "start-workload").read_text(),
+        "hostfile": f"{first}0.bed slots=8 port=222\n{first}1.bed slots=8 port=222\n",
+    }
+    added = deepcopy(next(thing for thing in plain if thing["kind"] == parent["kind"]))
+    job = added["spec"] if launcher == "job" else added["spec"]["replicatedJobs"][0]["template"]["spec"]
+    job["successPolicy"] = {"rules": [{"succeededIndexes": "0"}]}
+    added["spec"]["ttlSecondsAfterFinished"] = 43200
+    pod = job["template"]["spec"]
+    pod["volumes"].append({"name": "launcher", "configMap": {"name": "bed-launcher"}})
+    node = pod["containers"][0]
+    node["args"] = ["sh", "/workload/launcher/start-workload"]
+    node["volumeMounts"].append({"name": "launcher", "mountPath": "/workload/launcher", "readOnly": True})
+    node["env"] += [
+        {"name": "HOSTFILE", "value": "/workload/launcher/hostfile"},
+        {"name": "NNODES", "value": "2"},
+        {"name": "GPUS_PER_NODE", "value": "8"},
+        {"name": "WORLD_SIZE", "value": "16"},
+        {"name": "MASTER_ADDR", "value": f"{first}0.bed"},
+        {"name": "MASTER_PORT", "value": "6002"},
+    ]
+    assert given == [added if thing["kind"] == added["kind"] else thing for thing in plain]
+
+
+def test_somebody_elses_secret_is_taken_as_it_is(template: Template) -> None:
+    file = CLUSTERS["job"]
+    given = rendered(template, {**values_for(file), "keys": {"existingSecret": "team-keys"}})
+    wanted = [thing for thing in submitted(file) if thing["kind"] != "Secret"]
+    wanted[0]["spec"]["template"]["spec"]["volumes"][0]["secret"]["secretName"] = "team-keys"
+    assert given == wanted
+
+
+GOOD: Values = {"workload": {"image": "registry.example.com/testbed:1"}, "keys": KEYS}
+
+
+def test_the_defaults_are_two_a4_nodes_and_the_same_twice(template: Template) -> None:
+    first, second = template(GOOD), template(GOOD)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == second.stdout
+    parent = next(thing for thing in yaml.safe_load_all(first.stdout) if thing["kind"] == "JobSet")
+    job = parent["spec"]["replicatedJobs"][0]["template"]["spec"]
+    assert job["completions"] == 2
+    assert job["template"]["spec"]["nodeSelector"]["cloud.google.com/gke-accelerator"] == "nvidia-b200"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("workload.gpus=12", "workload.gpus: machine a4 has 8 per node, so 1 to 8 or a multiple of 8 is legal, is 12"),
+        ("machine=a4x,workload.gpus=6", "machine a4x has 4 per node, so 1 to 4 or a multiple of 4 is legal, is 6"),
+        ("workload.gpus=0", "workload.gpus: machine a4 has 8 per node"),
+        ("workload.gpus=sixteen", "at '/workload/gpus': got string, want integer"),
+        ("workload.nodes=2", "workload.nodes: follows from workload.gpus on machine a4"),
+        ("machine=generic", "workload.nodes: is required with machine generic"),
+        ("machine=generic,workload.nodes=3", "workload.gpus: 3 nodes cannot have the same number each, is 16"),
+        ("machine=a5", "at '/machine': value must be one of 'a3-mega', 'a3-ultra', 'a4', 'a4x', 'a4x-max', 'generic'"),
+        ("launcher=mpijob", "at '/launcher': value must be one of 'jobset', 'job'"),
+        ("workload.image=", "workload.image: is required"),
+        ("workload.colour=red", "at '/workload': additional properties 'colour' not allowed"),
+        ("network.sshPort=70000", "at '/network/sshPort': maximum: got 70,000, want 65,535"),
+        ("network.hostNetwork=true", "network.hostNetwork: must be false on machine a4"),
+        ("machine=generic,workload.nodes=2,network.hostNetwork=true,network.sshPort=22", "network.sshPort: is taken"),
+        ("tasSettings.topologyRequest.kueue\\.x-k8s\\.io/podset-required-topology=a", "so it needs queue"),
+        ("targetNodes={a,b},avoidNodes={b}", "avoidNodes: b is among targetNodes too"),
+        ("workload.envs[0].name=HF_TOKEN,workload.envs[0].value=hf_1", "HF_TOKEN looks like a secret"),
+        ("workload.envs[0].name=SEATRIAL_SSH_PORT,workload.envs[0].value=a", "is set by the chart"),
+        ("workload.envs[0].name=A,workload.envs[0].value=1", "at '/workload/envs/0/value': got number, want string"),
+        ("volumes.ssdMountPath=/usr/local", 'volumes: "/usr/local" is over or in /usr, which the node needs'),
+        ("volumes.ssdMountPath=/", "is over or in /bin, which the node needs"),
+        ("volumes.ssdMountPath=ssd/", 'volumes: "ssd/" is no absolute path, such as /data'),
+        ("volumes.ssdMountPath=/gcs,volumes.gcsMounts[0].bucketName=tokens", "volumes: mount /gcs appears twice"),
+        ("keys.id_ed25519=", "keys.id_ed25519: is missing; every testbed has keys of its own"),
+        ("keys.existingSecret=mine", "keys.authorized_keys: keys.existingSecret is given too"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_line(template: Template, change: str, said: str) -> None:
+    done = template(GOOD, "--set", change)
+    assert done.returncode != 0
+    assert len([line for line in done.stderr.splitlines() if said in line]) == 1, done.stderr
+
+
+def test_a_name_that_pods_cannot_have_is_refused(helm_program: Path) -> None:
+    command = [helm_program, "template", "x" * 46, CHART]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert f"release name \"{'x' * 46}\": 1 to 45 of a-z, 0-9 and '-' are legal" in done.stderr
+
+
+def test_lint_has_nothing_to_say(helm_program: Path) -> None:
+    keys = [f"--set=keys.{name}=key" for name in KEYS]
+    command = [helm_program, "lint", "--strict", "--quiet", CHART, "--set=workload.image=image", *keys]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.fixture
+def install(cluster: Cluster, helm: Callable[..., str], namespace: str, tmp_path: Path) -> Iterator[Callable[..., str]]:
+    """Installs the release with keys of its own on two nodes of images/cpu; what Helm says. At the end nothing is left."""
+    keys = subprocess.run([CHART / "new-keys"], capture_output=True, text=True, check=True, timeout=60).stdout
+    (tmp_path / "keys.yaml").write_text(keys)
+    policy = "Never" if cluster.machine else "IfNotPresent"
+    workload = {"image": cluster.image, "imagePullPolicy": policy, "gpus": 4, "nodes": 2}
+    (tmp_path / "values.json").write_text(json.dumps({"launcher": "job", "machine": "generic", "workload": workload}))
+    files = [f"--values={tmp_path / name}" for name in ("keys.yaml", "values.json")]
+
+    def run(*arguments: str) -> str:
+        return helm("install", RELEASE, str(CHART), "--namespace", namespace, *files, *arguments)
+
+    try:
+        yield run
+    finally:
+        with suppress(AssertionError):  # the test may have uninstalled it
+            helm("uninstall", RELEASE, "--namespace", namespace)
+
+
+def pods(cluster: Cluster, namespace: str) -> list[Object]:
+    """Of the release, by index."""
+    found = json.loads(cluster.kubectl("-n", namespace, "get", "pods", "--selector", SELECT, "--output", "json"))
+    by_index: list[Object] = sorted(found["items"], key=lambda pod: str(pod["metadata"]["name"]))
+    return by_index
+
+
+def wait_until_ready(cluster: Cluster, namespace: str) -> list[Object]:
+    until(lambda: len(pods(cluster, namespace)) == 2)
+    cluster.kubectl("-n", namespace, "wait", "--for=condition=Ready", "pod", "--selector", SELECT, "--timeout=90s")
+    return pods(cluster, namespace)
+
+
+def left(cluster: Cluster, namespace: str) -> set[str]:
+    found = cluster.kubectl("get", KINDS, "-n", namespace, "--output", "name").split()
+    return set(found) - {"configmap/kube-root-ca.crt"}
+
+
+def commands(notes: str, after: str) -> str:
+    """The indented lines that follow that line of NOTES.txt."""
+    lines = notes.partition(f"{after}\n\n")[2].splitlines()
+    return "\n".join(line for line in lines[: lines.index("")])
+
+
+def test_a_testbed_by_helm(
+    install: Callable[..., str],
+    helm: Callable[..., str],
+    cluster: Cluster,
+    namespace: str,
+    console: Console,
+    tmp_path: Path,
+) -> None:
+    notes = install()
+    head, other = wait_until_ready(cluster, namespace)
+    assert head["spec"]["nodeName"] != other["spec"]["nodeName"]
+
+    keys = yaml.safe_load((tmp_path / "keys.yaml").read_text())["keys"]
+    host = KeyPair(keys["ssh_host_ed25519_key"], keys["known_hosts"].removeprefix("* ").strip())
+    own = testbed.Keys(KeyPair(keys["id_ed25519"], keys["authorized_keys"].strip()), host)
+    for pod in (head, other):  # port 222, from outside
+        said = testbed.ssh(cluster, namespace, pod["metadata"]["name"], own, "hostname; ssh bed-1.bed hostname")
+        assert said == f"{pod['spec']['hostname']}\nbed-1\n"
+
+    script = commands(notes, "In there, a hostfile, and mpirun over all nodes:")
+    name = head["metadata"]["name"]
+    said = cluster.kubectl("-n", namespace, "exec", "-i", name, "--", "ssh", "localhost", stdin=script)
+    assert sorted(said.split()) == ["bed-0", "bed-0", "bed-1", "bed-1"]
+
+    console.environment["KUBECONFIG"] = str(cluster.kubeconfig)
+    file = console.cluster(2, platform={"kind": "kubernetes", "namespace": namespace}, image=cluster.image)
+    reap = console.run("reap", file)
+    assert reap.status == 0, reap.said
+    assert pods(cluster, namespace) == [head, other]
+
+    helm("uninstall", RELEASE, "--namespace", namespace, "--wait", "--timeout", "60s")
+    until(lambda: not left(cluster, namespace))
+
+
+def run_launcher(install: Callable[..., str], folder: Path, script: str) -> str:
+    (folder / "run.sh").write_text(script)
+    return install("--set-file", f"workload_launcher={folder / 'run.sh'}")
+
+
+def job_ends(cluster: Cluster, namespace: str, condition: str) -> Object:
+    cluster.kubectl("-n", namespace, "wait", f"--for=condition={condition}", f"job/{RELEASE}", "--timeout=90s")
+    until(lambda: all(pod["status"]["phase"] in ("Succeeded", "Failed") for pod in pods(cluster, namespace)))
+    status: Object = json.loads(cluster.kubectl("-n", namespace, "get", "job", RELEASE, "--output", "json"))["status"]
+    return status
+
+
+LAUNCHER = """#!/bin/bash
+set -euo pipefail
+mpirun --hostfile "$HOSTFILE" --map-by ppr:1:node --bind-to none --mca orte_keep_fqdn_hostnames 1 \\
+    bash -c 'echo "index $JOB_COMPLETION_INDEX of $NNODES on $(hostname), world of $WORLD_SIZE at $MASTER_ADDR"'
+"""
+
+
+def test_a_launcher_runs_once_all_nodes_answer_and_the_testbed_ends_with_it(
+    install: Callable[..., str], helm: Callable[..., str], cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    run_launcher(install, tmp_path, LAUNCHER)
+    assert job_ends(cluster, namespace, "Complete")["completedIndexes"] == "0"
+    log = cluster.kubectl("-n", namespace, "logs", "--selector", HEAD, "--tail=-1")
+    assert sorted(line for line in log.splitlines() if line.startswith("index")) == [
+        f"index {index} of 2 on bed-{index}, world of 4 at bed-0.bed" for index in range(2)
+    ]
+    helm("uninstall", RELEASE, "--namespace", namespace, "--wait", "--timeout", "60s")
+    until(lambda: not left(cluster, namespace))
+
+
+def test_a_launcher_that_fails_fails_the_job_and_frees_every_node(
+    install: Callable[..., str], cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    run_launcher(install, tmp_path, "#!/bin/bash\necho broken >&2\nexit 3\n")
+    assert job_ends(cluster, namespace, "Failed")["failed"] >= 1
+    assert "broken" in cluster.kubectl("-n", namespace, "logs", "--selector", HEAD, "--tail=-1")

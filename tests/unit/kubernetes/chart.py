@@ -1,0 +1,49 @@
+"""What the Helm chart knows from seatrial; `python -m tests.unit.kubernetes.chart` writes its facts.yaml anew."""
+
+from pathlib import Path
+from typing import Any, get_args
+
+from seatrial.platforms.kubernetes import machines, pod, volumes
+from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.platform import _yaml
+
+CHART = Path(__file__).parents[3] / "deployments" / "helm" / "testbed"
+FACTS = CHART / "facts.yaml"
+MACHINES: tuple[str, ...] = get_args(KubernetesPlatform.model_fields["machine"].annotation)
+_HEAD = "# Written by `python -m tests.unit.kubernetes.chart` from seatrial/platforms/kubernetes; a test compares.\n"
+
+
+def facts() -> str:
+    """The machine families, and what no value may be."""
+    known = {
+        "secret_names": f"(?i){machines._SECRET.pattern}",
+        "own_names": list(machines._OURS),
+        "taken_paths": list(volumes._TAKEN),
+        "machines": {name: _machine(name) for name in MACHINES},
+    }
+    return _HEAD + _yaml(known)
+
+
+def _machine(name: str) -> dict[str, Any]:
+    """What a pod gets on such machines, in the words of a pod's spec where it has some."""
+    profile = machines.machine(name)
+    env = {**({"SEATRIAL_SOURCE": profile.source} if profile.source else {}), **profile.env}
+    return {
+        "gpus": profile.gpus,
+        "annotations": profile.annotations,
+        "network_annotations": profile.network_annotations,
+        "node_selector": {**pod._architecture(profile), **profile.node_selector},
+        "tolerations": pod.tolerations(KubernetesPlatform.model_validate({"kind": "kubernetes", "machine": name})),
+        "env": [{"name": variable, "value": value} for variable, value in env.items()],
+        "shared_memory": profile.shared_memory,
+        "volumes": list(profile.volumes),
+        "mounts": list(profile.mounts),
+        "init_containers": list(profile.init_containers),
+        "compute_domain": profile.compute_domain,
+        "rdma_claims": profile.rdma_claims,
+        "host_ipc": profile.host_ipc,
+    }
+
+
+if __name__ == "__main__":
+    FACTS.write_text(facts())

@@ -1,0 +1,48 @@
+"""What the Helm chart says of machines, names and paths is what seatrial says; tests/e2e/kubernetes renders it."""
+
+import json
+from typing import Any, get_args
+
+import pytest
+
+from seatrial.platforms.kubernetes.config import KubernetesPlatform, Toleration
+from tests.unit.kubernetes.chart import CHART, FACTS, MACHINES, facts
+
+SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+
+
+def test_the_charts_facts_are_seatrials() -> None:
+    assert FACTS.read_text() == facts(), "if this is meant: python -m tests.unit.kubernetes.chart"
+
+
+def test_the_same_machines_launchers_and_times_are_legal() -> None:
+    legal = SCHEMA["properties"]
+    assert set(legal["machine"]["enum"]) == set(MACHINES)
+    assert set(legal["launcher"]["enum"]) <= set(get_args(KubernetesPlatform.model_fields["launcher"].annotation))
+    deadline = KubernetesPlatform.model_json_schema()["properties"]["deadline_s"]
+    assert legal["deadlineSeconds"]["minimum"] == deadline["minimum"]
+    assert legal["deadlineSeconds"]["maximum"] == deadline["maximum"]
+    assert set(legal["tolerations"]["items"]["properties"]) == set(Toleration.model_fields)
+
+
+@pytest.mark.parametrize("word", ["now", "randAlphaNum", "uuidv4", "genPrivateKey", "lookup", "default.svc"])
+def test_the_same_values_render_the_same_everywhere(word: str) -> None:
+    templates = list((CHART / "templates").iterdir())
+    assert templates
+    assert not [file.name for file in templates if word in file.read_text().split()]
+
+
+def _objects(schema: Any) -> list[dict[str, Any]]:
+    """Every part of a schema that describes an object."""
+    if isinstance(schema, list):
+        return [found for part in schema for found in _objects(part)]
+    if not isinstance(schema, dict):
+        return []
+    own = [schema] if schema.get("type") == "object" else []
+    return own + [found for part in schema.values() for found in _objects(part)]
+
+
+def test_unknown_values_are_refused_everywhere() -> None:
+    objects = [each for each in _objects(SCHEMA) if each != {"type": "object"}]  # which is `global`, Helm's own
+    assert len(objects) > 10
+    assert all("additionalProperties" in each for each in objects)
