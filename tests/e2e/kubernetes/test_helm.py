@@ -6,147 +6,32 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from seatrial.cluster import Cluster as ClusterFile
 from seatrial.keys import KeyPair
-from seatrial.platforms import platform_for
-from seatrial.platforms.kubernetes.config import KubernetesPlatform, Topology
-from seatrial.platforms.kubernetes.machines import gpu_resource
-from seatrial.run import Run
-from seatrial.suite import load_suite
 from tests.e2e.conftest import Console
 from tests.e2e.kubernetes import testbed
+from tests.e2e.kubernetes.chart import (
+    HELD_AGAINST,
+    KEYS,
+    RELEASE,
+    Object,
+    Values,
+    changed,
+    in_order,
+    submitted,
+    values_for,
+)
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.conftest import until
 from tests.unit.kubernetes.chart import CHART
 from tests.unit.kubernetes.golden import CLUSTERS
 
-Values = dict[str, Any]
-Object = dict[str, Any]
-RUN, RELEASE = "20260101-0000-abcde", "bed"
-NOT_SHOWN = "<made for each run>"  # what `seatrial render` has in place of keys
-KEYS = dict.fromkeys(("authorized_keys", "id_ed25519", "ssh_host_ed25519_key", "known_hosts"), NOT_SHOWN)
 SELECT = f"app.kubernetes.io/instance={RELEASE}"
 HEAD = f"{SELECT},batch.kubernetes.io/job-completion-index=0"
 KINDS = "jobs,pods,secrets,services,configmaps"
-
-
-def _changed(name: str, platform: Values | None = None, **more: Any) -> Values:
-    return {**CLUSTERS[name], **more, "platform": {**CLUSTERS[name]["platform"], **(platform or {})}}
-
-
-QUEUED = {"launcher": "jobset", "queue": "a4-high"}
-BLOCK = "cloud.google.com/gce-topology-block"
-HELD_AGAINST = {
-    **{name: file for name, file in CLUSTERS.items() if file["platform"]["launcher"] in ("job", "jobset")},
-    "queued job": _changed("job", {"queue": "night"}),
-    "preferred topology": _changed("a4", {**QUEUED, "topology": {"preferred": BLOCK}}),
-    "unconstrained topology": _changed("a4", {**QUEUED, "topology": {"unconstrained": True}}),
-    "part of one node": _changed("a4", nodes=1, gpus_per_node=2),
-    "many nodes": _changed("a4x-max", {"launcher": "jobset"}, nodes=18),
-    "without GPUs": _changed("job", gpus_per_node=0, hardware="cpu", nodes=3),
-    "AMD": _changed("job", hardware="MI300X"),
-    "settings over the machine's": _changed("a4", env={"NCCL_SOCKET_IFNAME": "eth0", "NCCL_IB_TC": "52"}),
-    "bucket on the host's network": _changed(
-        "job", {"host_network": True, "volumes": [{"kind": "gcs", "mount": "/gcs", "bucket": "tokens"}]}
-    ),
-    "only avoided nodes": _changed("a3-ultra", {"avoid_nodes": ["node-7"]}),
-    "another port and less time": _changed("jobset", {"deadline_s": 600}, ssh_port=2222),
-}
-
-
-def values_for(file: Values) -> Values:
-    """What somebody with that cluster file says to the chart."""
-    cluster = ClusterFile.model_validate(file)
-    settings = cluster.platform
-    assert isinstance(settings, KubernetesPlatform)
-    return {
-        "launcher": settings.launcher,
-        "machine": settings.machine,
-        "deadlineSeconds": int(settings.deadline_s),
-        "queue": settings.queue,
-        "tasSettings": {"topologyRequest": _topology(settings.topology)},
-        "targetNodes": list(settings.target_nodes),
-        "avoidNodes": list(settings.avoid_nodes),
-        "nodeSelector": settings.node_selector,
-        "tolerations": [each.model_dump(exclude_none=True) for each in settings.tolerations],
-        "priorityClassName": settings.priority_class or "",
-        "serviceAccountName": settings.service_account or "",
-        "workload": {
-            "image": str(file["image"]),
-            "imagePullPolicy": settings.image_pull_policy or "",
-            "imagePullSecrets": list(settings.image_pull_secrets),
-            "gpus": cluster.nodes * cluster.gpus,
-            "nodes": cluster.nodes if settings.machine == "generic" else None,
-            "gpuResource": gpu_resource(cluster),
-            "sharedMemory": settings.shared_memory or "",
-            "envs": [{"name": name, "value": value} for name, value in cluster.env.items()]
-            + [
-                {"name": each.name, "valueFrom": {"secretKeyRef": {"name": each.secret, "key": each.key}}}
-                for each in settings.secret_env
-            ],
-        },
-        "network": {"sshPort": cluster.ssh_port, "hostNetwork": settings.host_network},
-        "volumes": _volumes(settings),
-        "keys": KEYS,
-    }
-
-
-def _topology(asked: Topology | None) -> dict[str, str]:
-    if asked is None:
-        return {}
-    [(kind, level)] = asked.model_dump(exclude_defaults=True).items()
-    return {f"kueue.x-k8s.io/podset-{kind}-topology": level if isinstance(level, str) else "true"}
-
-
-def _volumes(settings: KubernetesPlatform) -> Values:
-    """By kind, as the recipes have them; in each cluster file here they come in that order."""
-    words = {"mount": "mountPath", "bucket": "bucketName", "mount_options": "mountOptions", "claim": "claimName"}
-    lists: dict[str, list[Values]] = {"gcs": [], "nfs": [], "pvc": [], "local-ssd": []}
-    for volume in settings.volumes:
-        said = volume.model_dump(exclude_defaults=True)
-        lists[said.pop("kind")].append(
-            {words.get(key, {"read_only": "readOnly"}.get(key, key)): said[key] for key in said}
-        )
-    ssd = [volume["mountPath"] for volume in lists.pop("local-ssd")]
-    return {**{f"{kind}Mounts": mounts for kind, mounts in lists.items()}, "ssdMountPath": "".join(ssd)}
-
-
-def submitted(file: Values) -> list[Object]:
-    """What `seatrial render` shows, with the names and labels of a release in place of a run's."""
-    cluster = ClusterFile.model_validate(file)
-    run = Run(RUN, cluster, load_suite("quick"), Path("out"))
-    things = [yaml.safe_load(text) for text in platform_for(cluster).render(run).files.values()]
-    for thing in things:  # who tends a run, and until when: a release is Helm's
-        assert set(thing["metadata"].pop("annotations")) == {"seatrial/owner", "seatrial/expires"}
-    return in_order(as_released(things))
-
-
-LABELS = {
-    ("app.kubernetes.io/managed-by", "seatrial"): ("app.kubernetes.io/managed-by", "Helm"),
-    ("seatrial/run-id", RUN): ("app.kubernetes.io/instance", RELEASE),
-    ("seatrial/cluster", "golden"): ("app.kubernetes.io/name", "testbed"),
-}
-
-
-def as_released(part: Any) -> Any:
-    if isinstance(part, dict):
-        entries = (
-            LABELS.get((key, value), (key, value)) if isinstance(value, str) else (key, value)
-            for key, value in part.items()
-        )
-        return {key: as_released(value) for key, value in entries}
-    if isinstance(part, list):
-        return [as_released(each) for each in part]
-    return part.replace(f"seatrial-{RUN}", RELEASE) if isinstance(part, str) else part
-
-
-def in_order(things: list[Object]) -> list[Object]:
-    return sorted(things, key=lambda thing: (thing["kind"], thing["metadata"]["name"]))
 
 
 @pytest.fixture
@@ -156,7 +41,17 @@ def template(helm_program: Path, tmp_path: Path) -> Callable[..., "subprocess.Co
     def run(values: Values, *arguments: str, namespace: str = "default") -> "subprocess.CompletedProcess[str]":
         file = tmp_path / "values.json"
         file.write_text(json.dumps(values))
-        command = [helm_program, "template", RELEASE, CHART, "--namespace", namespace, "--values", file, *arguments]
+        command: list[str | Path] = [
+            helm_program,
+            "template",
+            RELEASE,
+            CHART,
+            "--namespace",
+            namespace,
+            "--values",
+            file,
+            *arguments,
+        ]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
     return run
@@ -182,7 +77,7 @@ def test_the_same_objects_as_seatrial_render(template: Template, name: str) -> N
 def test_what_a_launcher_adds(template: Template, tmp_path: Path, launcher: str) -> None:
     script = tmp_path / "run.sh"
     script.write_text('#!/bin/bash\nmpirun --hostfile "$HOSTFILE" hostname\n')
-    values = values_for(_changed("a4", {"launcher": launcher}))
+    values = values_for(changed("a4", {"launcher": launcher}))
     plain = rendered(template, values)
     *_, config, parent, _, _ = given = rendered(template, values, "--set-file", f"workload_launcher={script}")
     given.remove(config)
@@ -272,21 +167,29 @@ def test_what_cannot_work_is_refused_in_one_line(template: Template, change: str
 
 
 def test_a_name_that_pods_cannot_have_is_refused(helm_program: Path) -> None:
-    command = [helm_program, "template", "x" * 46, CHART]
+    command: list[str | Path] = [helm_program, "template", "x" * 46, CHART]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert f"release name \"{'x' * 46}\": 1 to 45 of a-z, 0-9 and '-' are legal" in done.stderr
 
 
 def test_lint_has_nothing_to_say(helm_program: Path) -> None:
     keys = [f"--set=keys.{name}=key" for name in KEYS]
-    command = [helm_program, "lint", "--strict", "--quiet", CHART, "--set=workload.image=image", *keys]
+    command: list[str | Path] = [
+        helm_program,
+        "lint",
+        "--strict",
+        "--quiet",
+        CHART,
+        "--set=workload.image=image",
+        *keys,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.fixture
 def install(cluster: Cluster, helm: Callable[..., str], namespace: str, tmp_path: Path) -> Iterator[Callable[..., str]]:
-    """Installs the release with keys of its own on two nodes of images/cpu; what Helm says. At the end nothing is left."""
+    """Installs the release on two nodes of images/cpu, with keys of its own, and uninstalls it; what Helm says."""
     keys = subprocess.run([CHART / "new-keys"], capture_output=True, text=True, check=True, timeout=60).stdout
     (tmp_path / "keys.yaml").write_text(keys)
     policy = "Never" if cluster.machine else "IfNotPresent"

@@ -37,9 +37,33 @@ labels:
 {{ .Release.Name }}-{{ if eq .Values.launcher "jobset" }}node-0-{{ end }}
 {{- end -}}
 
+{{/* What stands behind the name of each node in a hostfile. */}}
+{{- define "testbed.slots" -}}
+slots={{ max 1 (include "testbed.gpusPerNode" . | int) }} port={{ int .Values.network.sshPort }}
+{{- end -}}
+
 {{- define "testbed.hostfile" -}}
-{{- $slots := max 1 (include "testbed.gpusPerNode" . | int) -}}
 {{- range $index := until (include "testbed.nodes" . | int) -}}
-{{ include "testbed.hostPrefix" $ }}{{ $index }}.{{ $.Release.Name }} slots={{ $slots }} port={{ int $.Values.network.sshPort }}
+{{ include "testbed.hostPrefix" $ }}{{ $index }}.{{ $.Release.Name }} {{ include "testbed.slots" $ }}
 {{ end -}}
+{{- end -}}
+
+{{/* The command that prints the same. */}}
+{{- define "testbed.seq" -}}
+{{- $host := printf "%s%%.0f.%s" (include "testbed.hostPrefix" .) .Release.Name -}}
+seq -f '{{ $host }} {{ include "testbed.slots" . }}' 0 {{ sub (include "testbed.nodes" . | int) 1 }}
+{{- end -}}
+
+{{/* With NCCL's settings on the command line: the script of a machine family may set others after the pod's. */}}
+{{- define "testbed.mpirun" -}}
+mpirun --hostfile /tmp/hostfile --bind-to none --mca orte_keep_fqdn_hostnames 1 \
+{{- if not .Values.network.hostNetwork }}
+    --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 \
+{{- end }}
+{{- range include "testbed.env" . | fromYamlArray }}
+{{- if and (hasPrefix "NCCL_" .name) (hasKey . "value") }}
+    -x '{{ .name }}={{ .value }}' \
+{{- end }}
+{{- end }}
+    hostname
 {{- end -}}

@@ -1,0 +1,153 @@
+"""Cluster files, what somebody with such a file says to the Helm chart, and the objects that must come of it."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seatrial.cluster import Cluster
+from seatrial.platforms import platform_for
+from seatrial.platforms.kubernetes.config import KubernetesPlatform, Topology
+from seatrial.platforms.kubernetes.machines import gpu_resource
+from seatrial.platforms.kubernetes.objects import KEY_FILES
+from seatrial.run import Run
+from seatrial.suite import load_suite
+from tests.unit.kubernetes.golden import CLUSTERS
+
+Values = dict[str, Any]
+Object = dict[str, Any]
+ROOT = Path(__file__).parents[3]
+RUN, RELEASE = "20260101-0000-abcde", "bed"
+KEYS = dict.fromkeys(KEY_FILES, "<made for each run>")  # as `seatrial render` shows them
+LABELS = {
+    ("app.kubernetes.io/managed-by", "seatrial"): ("app.kubernetes.io/managed-by", "Helm"),
+    ("seatrial/run-id", RUN): ("app.kubernetes.io/instance", RELEASE),
+    ("seatrial/cluster", "golden"): ("app.kubernetes.io/name", "testbed"),
+}
+
+
+def changed(name: str, platform: Values | None = None, **more: Any) -> Values:
+    return {**CLUSTERS[name], **more, "platform": {**CLUSTERS[name]["platform"], **(platform or {})}}
+
+
+def shipped(name: str) -> Values:
+    """A cluster file of deployments/clusters, with an image that need not be built."""
+    file = yaml.safe_load((ROOT / "deployments" / "clusters" / name).read_text())
+    return {**file, "name": "golden", "image": "registry.example.com/testbed:1"}
+
+
+QUEUED = {"launcher": "jobset", "queue": "a4-high"}
+BLOCK = "cloud.google.com/gce-topology-block"
+HELD_AGAINST = {
+    **{name: file for name, file in CLUSTERS.items() if file["platform"]["launcher"] in ("job", "jobset")},
+    "deployments/clusters/a4-gke.yaml": shipped("a4-gke.yaml"),
+    "queued job": changed("job", {"queue": "night"}),
+    "preferred topology": changed("a4", {**QUEUED, "topology": {"preferred": BLOCK}}),
+    "unconstrained topology": changed("a4", {**QUEUED, "topology": {"unconstrained": True}}),
+    "part of one node": changed("a4", nodes=1, gpus_per_node=2),
+    "many nodes": changed("a4x-max", {"launcher": "jobset"}, nodes=18),
+    "without GPUs": changed("job", gpus_per_node=0, hardware="cpu", nodes=3),
+    "AMD": changed("job", hardware="MI300X"),
+    "settings over the machine's": changed("a4", env={"NCCL_SOCKET_IFNAME": "eth0", "NCCL_IB_TC": "52"}),
+    "bucket on the host's network": changed(
+        "job", {"host_network": True, "volumes": [{"kind": "gcs", "mount": "/gcs", "bucket": "tokens"}]}
+    ),
+    "only avoided nodes": changed("a3-ultra", {"avoid_nodes": ["node-7"]}),
+    "another port and less time": changed("jobset", {"deadline_s": 600}, ssh_port=2222),
+}
+
+
+def values_for(file: Values) -> Values:
+    """What somebody with that cluster file says to the chart."""
+    cluster = Cluster.model_validate(file)
+    settings = cluster.platform
+    assert isinstance(settings, KubernetesPlatform)
+    return {
+        "launcher": settings.launcher,
+        "machine": settings.machine,
+        "deadlineSeconds": int(settings.deadline_s),
+        "queue": settings.queue,
+        "tasSettings": {"topologyRequest": _topology(settings.topology)},
+        "targetNodes": list(settings.target_nodes),
+        "avoidNodes": list(settings.avoid_nodes),
+        "nodeSelector": settings.node_selector,
+        "tolerations": [each.model_dump(exclude_none=True) for each in settings.tolerations],
+        "priorityClassName": settings.priority_class or "",
+        "serviceAccountName": settings.service_account or "",
+        "workload": {
+            "image": str(file["image"]),
+            "imagePullPolicy": settings.image_pull_policy or "",
+            "imagePullSecrets": list(settings.image_pull_secrets),
+            "gpus": cluster.nodes * cluster.gpus,
+            "nodes": cluster.nodes if settings.machine == "generic" else None,
+            "gpuResource": gpu_resource(cluster),
+            "sharedMemory": settings.shared_memory or "",
+            "envs": [{"name": name, "value": value} for name, value in cluster.env.items()]
+            + [
+                {"name": each.name, "valueFrom": {"secretKeyRef": {"name": each.secret, "key": each.key}}}
+                for each in settings.secret_env
+            ],
+        },
+        "network": {"sshPort": cluster.ssh_port, "hostNetwork": settings.host_network},
+        "volumes": _volumes(settings),
+        "keys": KEYS,
+    }
+
+
+def _topology(asked: Topology | None) -> dict[str, str]:
+    if asked is None:
+        return {}
+    [(kind, level)] = asked.model_dump(exclude_defaults=True).items()
+    return {f"kueue.x-k8s.io/podset-{kind}-topology": level if isinstance(level, str) else "true"}
+
+
+def _volumes(settings: KubernetesPlatform) -> Values:
+    """By kind, as the recipes have them; every cluster file here has them in the chart's order."""
+    said = [volume.model_dump(exclude_defaults=True) for volume in settings.volumes]
+    kinds = {
+        kind: [
+            {_WORDS.get(key, key): each[key] for key in each if key != "kind"} for each in said if each["kind"] == kind
+        ]
+        for kind in ("gcs", "nfs", "pvc", "local-ssd")
+    }
+    ssd = kinds.pop("local-ssd")
+    mount = {"ssdMountPath": ssd[0]["mountPath"]} if ssd else {}
+    return {**{f"{kind}Mounts": mounts for kind, mounts in kinds.items()}, **mount}
+
+
+_WORDS = {
+    "mount": "mountPath",
+    "read_only": "readOnly",
+    "bucket": "bucketName",
+    "mount_options": "mountOptions",
+    "claim": "claimName",
+}
+
+
+def submitted(file: Values) -> list[Object]:
+    """What `seatrial render` shows, with the names and labels of a release in place of a run's."""
+    cluster = Cluster.model_validate(file)
+    run = Run(RUN, cluster, load_suite("quick"), Path("out"))
+    things = [yaml.safe_load(text) for text in platform_for(cluster).render(run).files.values()]
+    for thing in things:  # who tends a run, and until when: a release is Helm's
+        assert set(thing["metadata"].pop("annotations")) == {"seatrial/owner", "seatrial/expires"}
+    return in_order(as_released(things))
+
+
+def as_released(part: Any) -> Any:
+    """With the names and labels of the release in place of the run's, wherever they stand."""
+    if isinstance(part, dict):
+        return dict(_entry_as_released(key, value) for key, value in part.items())
+    if isinstance(part, list):
+        return [as_released(each) for each in part]
+    return part.replace(f"seatrial-{RUN}", RELEASE) if isinstance(part, str) else part
+
+
+def _entry_as_released(key: str, value: Any) -> tuple[str, Any]:
+    known = LABELS.get((key, value)) if isinstance(value, str) else None
+    return known or (key, as_released(value))
+
+
+def in_order(things: Iterable[Object]) -> list[Object]:
+    return sorted(things, key=lambda thing: (thing["kind"], thing["metadata"]["name"]))
