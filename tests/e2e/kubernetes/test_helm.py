@@ -73,11 +73,17 @@ def test_the_same_objects_as_seatrial_render(template: Template, name: str) -> N
     assert rendered(template, values_for(file), namespace=namespace) == submitted(file)
 
 
+EXPORTS = (  # the machine's, with the value's own in its place, and no defaults
+    "-x NCCL_IB_TC=53 -x NCCL_NET=gIB -x NCCL_SOCKET_IFNAME=eth0,eth1"
+    " -x NCCL_TUNER_CONFIG_PATH=/usr/local/gib/configs/tuner_config_a4.txtpb"
+)
+
+
 @pytest.mark.parametrize("launcher", ["job", "jobset"])
 def test_what_a_launcher_adds(template: Template, tmp_path: Path, launcher: str) -> None:
     script = tmp_path / "run.sh"
     script.write_text('#!/bin/bash\nmpirun --hostfile "$HOSTFILE" hostname\n')
-    values = values_for(changed("a4", {"launcher": launcher}))
+    values = values_for(changed("a4", {"launcher": launcher}, env={"NCCL_IB_TC": "53"}))
     plain = rendered(template, values)
     *_, config, parent, _, _ = given = rendered(template, values, "--set-file", f"workload_launcher={script}")
     given.remove(config)
@@ -105,6 +111,7 @@ def test_what_a_launcher_adds(template: Template, tmp_path: Path, launcher: str)
         {"name": "WORLD_SIZE", "value": "16"},
         {"name": "MASTER_ADDR", "value": f"{first}0.bed"},
         {"name": "MASTER_PORT", "value": "6002"},
+        {"name": "MPI_EXPORTS", "value": EXPORTS},
     ]
     assert given == [added if thing["kind"] == added["kind"] else thing for thing in plain]
 
@@ -267,7 +274,8 @@ def test_a_testbed_by_helm(
 
 def run_launcher(install: Callable[..., str], folder: Path, script: str) -> str:
     (folder / "run.sh").write_text(script)
-    return install("--set-file", f"workload_launcher={folder / 'run.sh'}")
+    setting = "network.ncclSettings[0].name=NCCL_IB_TC,network.ncclSettings[0].value=53"
+    return install("--set-file", f"workload_launcher={folder / 'run.sh'}", "--set-string", setting)
 
 
 def job_ends(cluster: Cluster, namespace: str, condition: str) -> Object:
@@ -279,8 +287,9 @@ def job_ends(cluster: Cluster, namespace: str, condition: str) -> Object:
 
 LAUNCHER = """#!/bin/bash
 set -euo pipefail
-mpirun --hostfile "$HOSTFILE" --map-by ppr:1:node --bind-to none --mca orte_keep_fqdn_hostnames 1 \\
-    bash -c 'echo "index $JOB_COMPLETION_INDEX of $NNODES on $(hostname), world of $WORLD_SIZE at $MASTER_ADDR"'
+mpirun --hostfile "$HOSTFILE" --map-by ppr:1:node --bind-to none --mca orte_keep_fqdn_hostnames 1 $MPI_EXPORTS \\
+    bash -c 'echo "index $JOB_COMPLETION_INDEX of $NNODES on $(hostname)," \\
+        "world of $WORLD_SIZE at $MASTER_ADDR, traffic class $NCCL_IB_TC"'
 """
 
 
@@ -291,7 +300,7 @@ def test_a_launcher_runs_once_all_nodes_answer_and_the_testbed_ends_with_it(
     assert job_ends(cluster, namespace, "Complete")["completedIndexes"] == "0"
     log = cluster.kubectl("-n", namespace, "logs", "--selector", HEAD, "--tail=-1")
     assert sorted(line for line in log.splitlines() if line.startswith("index")) == [
-        f"index {index} of 2 on bed-{index}, world of 4 at bed-0.bed" for index in range(2)
+        f"index {index} of 2 on bed-{index}, world of 4 at bed-0.bed, traffic class 53" for index in range(2)
     ]
     helm("uninstall", RELEASE, "--namespace", namespace, "--wait", "--timeout", "60s")
     until(lambda: not left(cluster, namespace))

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, get_args
 
-from seatrial.platforms.kubernetes import machines, pod, volumes
+from seatrial.platforms.kubernetes import check, machines, pod, volumes
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.platform import _yaml
 
@@ -16,8 +16,8 @@ _HEAD = "# Written by `python -m tests.unit.kubernetes.chart` from seatrial/plat
 def facts() -> str:
     """The machine families, and what no value may be."""
     known = {
-        "secret_names": f"(?i){machines._SECRET.pattern}",
-        "own_names": list(machines._OURS),
+        "secret_names": f"(?i){check._SECRET.pattern}",
+        "own_names": list(check._OURS),
         "taken_paths": list(volumes._TAKEN),
         "machines": {name: _machine(name) for name in MACHINES},
     }
@@ -27,14 +27,15 @@ def facts() -> str:
 def _machine(name: str) -> dict[str, Any]:
     """What a pod gets on such machines, in the words of a pod's spec where it has some."""
     profile = machines.machine(name)
-    env = {**({"SEATRIAL_SOURCE": profile.source} if profile.source else {}), **profile.env}
+    source = {"SEATRIAL_SOURCE": profile.source} if profile.source else {}
     return {
         "gpus": profile.gpus,
         "annotations": profile.annotations,
         "network_annotations": profile.network_annotations,
         "node_selector": {**pod._architecture(profile), **profile.node_selector},
         "tolerations": pod.tolerations(KubernetesPlatform.model_validate({"kind": "kubernetes", "machine": name})),
-        "env": [{"name": variable, "value": value} for variable, value in env.items()],
+        "defaults": _variables({**source, **profile.defaults}),
+        "env": _variables(profile.env),
         "shared_memory": profile.shared_memory,
         "volumes": list(profile.volumes),
         "mounts": list(profile.mounts),
@@ -43,6 +44,10 @@ def _machine(name: str) -> dict[str, Any]:
         "rdma_claims": profile.rdma_claims,
         "host_ipc": profile.host_ipc,
     }
+
+
+def _variables(values: dict[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "value": value} for name, value in values.items()]
 
 
 if __name__ == "__main__":

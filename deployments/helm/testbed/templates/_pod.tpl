@@ -127,7 +127,8 @@ spec:
   value: {{ int .Values.network.sshPort | quote }}
 - name: SEATRIAL_MAX_SECONDS
   value: {{ int .Values.deadlineSeconds | quote }}
-{{- range concat (include "testbed.machine" . | fromYaml).env (include "testbed.launcherEnv" . | fromYamlArray) }}
+{{- $machine := include "testbed.machine" . | fromYaml }}
+{{- range concat $machine.defaults $machine.env (include "testbed.launcherEnv" . | fromYamlArray) }}
 - name: {{ .name }}
   value: {{ hasKey $plain .name | ternary (get $plain .name) .value | quote }}
 {{- $names = without $names .name -}}
@@ -143,6 +144,17 @@ spec:
 {{- end }}
 {{- end -}}
 
+{{/* What every rank must get over what the machine family's script says: NAME=VALUE, the values' in the machine's place. */}}
+{{- define "testbed.exports" -}}
+{{- $values := dict -}}
+{{- range concat (include "testbed.machine" . | fromYaml).env .Values.network.ncclSettings .Values.workload.envs -}}
+{{- if and (hasPrefix "NCCL_" .name) (hasKey . "value") }}{{ $_ := set $values .name .value }}{{ end -}}
+{{- end -}}
+{{- range $name, $value := $values }}
+- {{ printf "%s=%s" $name $value | quote }}
+{{- end }}
+{{- end -}}
+
 {{/* What a launcher goes by, in the recipes' words; only there, because torch reads some of them too. */}}
 {{- define "testbed.launcherEnv" -}}
 {{- if .Values.workload_launcher -}}
@@ -154,6 +166,7 @@ spec:
 - {name: WORLD_SIZE, value: {{ mul $nodes (max 1 $gpus) | quote }}}
 - {name: MASTER_ADDR, value: {{ include "testbed.hostPrefix" . }}0.{{ .Release.Name }}}
 - {name: MASTER_PORT, value: "6002"}
+- {name: MPI_EXPORTS, value: {{ include "testbed.exports" . | fromYamlArray | join " -x " | printf "-x %s" | trimSuffix "-x " | quote }}}
 {{- end -}}
 {{- end -}}
 

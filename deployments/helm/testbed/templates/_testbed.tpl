@@ -54,16 +54,14 @@ slots={{ max 1 (include "testbed.gpusPerNode" . | int) }} port={{ int .Values.ne
 seq -f '{{ $host }} {{ include "testbed.slots" . }}' 0 {{ sub (include "testbed.nodes" . | int) 1 }}
 {{- end -}}
 
-{{/* With NCCL's settings on the command line: the script of a machine family may set others after the pod's. */}}
+{{/* NCCL's settings are on the command line: the script of a machine family may have set others after the pod's. */}}
 {{- define "testbed.mpirun" -}}
 mpirun --hostfile /tmp/hostfile --bind-to none --mca orte_keep_fqdn_hostnames 1 \
 {{- if not .Values.network.hostNetwork }}
     --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 \
 {{- end }}
-{{- range include "testbed.env" . | fromYamlArray }}
-{{- if and (hasPrefix "NCCL_" .name) (hasKey . "value") }}
-    -x '{{ .name }}={{ .value }}' \
-{{- end }}
+{{- range include "testbed.exports" . | fromYamlArray }}
+    -x '{{ . }}' \
 {{- end }}
     hostname
 {{- end -}}
