@@ -272,10 +272,10 @@ def test_a_testbed_by_helm(
     until(lambda: not left(cluster, namespace))
 
 
-def run_launcher(install: Callable[..., str], folder: Path, script: str) -> str:
+def run_launcher(install: Callable[..., str], folder: Path, script: str, *more: str) -> str:
     (folder / "run.sh").write_text(script)
     setting = "network.ncclSettings[0].name=NCCL_IB_TC,network.ncclSettings[0].value=53"
-    return install("--set-file", f"workload_launcher={folder / 'run.sh'}", "--set-string", setting)
+    return install("--set-file", f"workload_launcher={folder / 'run.sh'}", "--set-string", setting, *more)
 
 
 def job_ends(cluster: Cluster, namespace: str, condition: str) -> Object:
@@ -304,6 +304,18 @@ def test_a_launcher_runs_once_all_nodes_answer_and_the_testbed_ends_with_it(
     ]
     helm("uninstall", RELEASE, "--namespace", namespace, "--wait", "--timeout", "60s")
     until(lambda: not left(cluster, namespace))
+
+
+def test_a_jobset_ends_with_its_launcher(
+    install: Callable[..., str], jobset: None, cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    run_launcher(install, tmp_path, LAUNCHER, "--set=launcher=jobset")
+    cluster.kubectl("-n", namespace, "wait", "--for=condition=Completed", f"jobset/{RELEASE}", "--timeout=90s")
+    log = cluster.kubectl("-n", namespace, "logs", "--selector", HEAD, "--tail=-1")
+    world = "world of 4 at bed-node-0-0.bed, traffic class 53"
+    assert sorted(line for line in log.splitlines() if line.startswith("index")) == [
+        f"index {index} of 2 on bed-node-0-{index}, {world}" for index in range(2)
+    ]
 
 
 def test_a_launcher_that_fails_fails_the_job_and_frees_every_node(
