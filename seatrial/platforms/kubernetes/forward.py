@@ -8,7 +8,10 @@ import copy
 import re
 import socket
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import cache
 from typing import Any, cast
 
 from seatrial.errors import LaunchError
@@ -50,7 +53,7 @@ class _Stream:
 
 def dial_pod(api: Api, pod: str, port: int, timeout_s: float) -> socket.socket:
     """A stream to `port` of `pod`. Raises OSError where the cluster is to blame, LaunchError where the way to it is."""
-    forward = _open(api, pod, port)
+    forward = _open(api, pod, port, timeout_s)
     stream = _Stream(forward, port)
     try:
         stream.settimeout(timeout_s)
@@ -63,7 +66,7 @@ def dial_pod(api: Api, pod: str, port: int, timeout_s: float) -> socket.socket:
     return cast(socket.socket, stream)
 
 
-def _open(api: Api, pod: str, port: int) -> Any:
+def _open(api: Api, pod: str, port: int, timeout_s: float) -> Any:
     from kubernetes import client
     from kubernetes.client.exceptions import ApiException
     from kubernetes.stream import portforward
@@ -71,9 +74,13 @@ def _open(api: Api, pod: str, port: int) -> Any:
     for attempt in range(1, _TRIES + 1):
         # A client of its own: the library changes the one it is given while it dials, and many dial at once.
         core = client.CoreV1Api(copy.copy(api.client))
+        begun = time.monotonic()
         try:
-            return portforward(core.connect_get_namespaced_pod_portforward, pod, api.namespace, ports=str(port))
+            with _handshakes_within(timeout_s):
+                return portforward(core.connect_get_namespaced_pod_portforward, pod, api.namespace, ports=str(port))
         except ApiException as error:
+            if time.monotonic() - begun >= timeout_s:
+                raise _silence(api, pod, timeout_s) from error
             text = " ".join(str(error.reason or error).split())
             status = int(found[1]) if (found := _STATUS.search(text)) else 0
             if status == 404:
@@ -84,6 +91,40 @@ def _open(api: Api, pod: str, port: int) -> Any:
                 raise LaunchError(f"the API server opens no stream to pod {pod}: {text[:300]}") from error
         time.sleep(_PAUSE_S)
     raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _silence(api: Api, pod: str, timeout_s: float) -> OSError:
+    """The API server asks the kubelet before it answers. Raises LaunchError where it does not answer anything."""
+    api.version()
+    return OSError(f"pod {pod}: no stream within {timeout_s:g} s: the kubelet of its node does not answer")
+
+
+_limit_s: ContextVar[float | None] = ContextVar("limit of a handshake", default=None)
+
+
+@contextmanager
+def _handshakes_within(timeout_s: float) -> Iterator[None]:
+    """The library gives a WebSocket's handshake no limit, and no way to ask for one."""
+    _limit_handshakes()
+    before = _limit_s.set(timeout_s)
+    try:
+        yield
+    finally:
+        _limit_s.reset(before)
+
+
+@cache
+def _limit_handshakes() -> None:
+    from kubernetes.stream import ws_client
+
+    class Limited(ws_client.WebSocket):  # type: ignore[misc]
+        """Its limit holds until it is open; what comes then has its own."""
+
+        def connect(self, url: str, **options: Any) -> None:
+            super().connect(url, timeout=_limit_s.get(), **options)
+            self.settimeout(None)
+
+    ws_client.WebSocket = Limited
 
 
 def _first_line(text: str | None) -> str:
