@@ -10,6 +10,7 @@ from yaml import YAMLError
 
 from seatrial.errors import LaunchError, MissingError, SeatrialError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.discovery import Discovery
 from seatrial.platforms.kubernetes.launchers import Kind
 from seatrial.platforms.kubernetes.plan import Object
 
@@ -44,7 +45,8 @@ class Api:
             if not self._settings.context and config.incluster_config.SERVICE_HOST_ENV_NAME in os.environ:
                 config.load_incluster_config(client_configuration=configuration)
             else:
-                config.load_kube_config(context=self._settings.context, client_configuration=configuration)
+                context = self._settings.context
+                config.load_kube_config(_kubeconfig(), context=context, client_configuration=configuration)
         except (config.ConfigException, OSError) as error:
             raise MissingError(f"no cluster to talk to: {_lacking(self._settings.context)}") from error
         except (ValueError, TypeError, KeyError, AttributeError, YAMLError) as error:
@@ -52,24 +54,16 @@ class Api:
         return client.ApiClient(configuration)
 
     @cached_property
-    def _dynamic(self) -> Any:
-        from tempfile import TemporaryDirectory
-
-        from kubernetes.dynamic import DynamicClient
-
-        # Its own cache, a file in /tmp for everybody, would remember kinds that are gone.
-        with TemporaryDirectory() as folder:
-            return DynamicClient(self.client, cache_file=f"{folder}/kinds.json")
+    def _discovery(self) -> Discovery:
+        return Discovery(self.client, TIMEOUT_S)
 
     def resource(self, kind: Kind) -> Any:
-        from kubernetes.dynamic.exceptions import ResourceNotFoundError
-
         with self.explained(f"find {kind.kind}"):
-            try:
-                return self._dynamic.resources.get(api_version=kind.api_version, kind=kind.kind)
-            except ResourceNotFoundError:
-                install = f": install {kind.needs}" if kind.needs else ""
-                raise UnknownKindError(f"the cluster does not know {kind.kind} ({kind.api_version}){install}") from None
+            found = self._discovery.resource(kind)
+        if found is None:
+            install = f": install {kind.needs}" if kind.needs else ""
+            raise UnknownKindError(f"the cluster does not know {kind.kind} ({kind.api_version}){install}")
+        return found
 
     def create(self, thing: Object, *, dry_run: bool = False) -> Object:
         """Submit an object; a field that the API server does not know is an error, not a night of waiting.
@@ -147,17 +141,12 @@ class Api:
         try:
             self.resource(kind)
         except UnknownKindError as error:
-            if versions := self._versions(kind):
-                other = f"the cluster has {kind.kind} as {', '.join(versions)}, and we speak {kind.api_version}"
-                raise UnknownKindError(f"{other}: install a release that serves it") from error
-            raise
-
-    def _versions(self, kind: Kind) -> tuple[str, ...]:
-        """The versions of a kind that the cluster serves."""
-        group = kind.api_version.rpartition("/")[0]
-        with self.explained(f"find {kind.kind}"):
-            found = self._dynamic.resources.search(group=group, kind=kind.kind) if group else []
-        return tuple(sorted({each.group_version for each in found}))
+            with self.explained(f"find {kind.kind}"):
+                versions = self._discovery.versions(kind)
+            if not versions:
+                raise
+            other = f"the cluster has {kind.kind} as {', '.join(versions)}, and we speak {kind.api_version}"
+            raise UnknownKindError(f"{other}: install a release that serves it") from error
 
     def may(self, verb: str, right: "Right") -> bool:
         """Whether whoever this is has one verb of a right."""
@@ -216,12 +205,17 @@ class Api:
                 return LaunchError(f"cannot {doing}: {message}")
 
 
+def _kubeconfig() -> str:
+    """One path or several; the library itself looks at the variable once, when it is imported."""
+    return os.environ.get("KUBECONFIG") or "~/.kube/config"
+
+
 def _lacking(context: str | None) -> str:
     """What the kubeconfig lacks, and what it has."""
     from kubernetes import config
 
     try:
-        contexts, _ = config.list_kube_config_contexts()
+        contexts, _ = config.list_kube_config_contexts(_kubeconfig())
     except config.ConfigException as error:
         return f"{short(error)} (KUBECONFIG, ~/.kube/config), and this is no pod"
     known = f"known: {', '.join(sorted(each['name'] for each in contexts))}"

@@ -8,6 +8,17 @@ from contextlib import contextmanager
 from tests.e2e.kubernetes import addons
 from tests.e2e.kubernetes.cluster import Cluster
 
+# On a machine that is busy, four at a time come too late to renew 512 leases, and nodes are taken for dead.
+PARALLEL = """\
+apiVersion: config.kwok.x-k8s.io/v1alpha1
+kind: KwokConfiguration
+options:  # what is left out is zero, not the default
+  nodeLeaseParallelism: 32
+  nodePlayStageParallelism: 4
+  podPlayStageParallelism: 4
+  enablePodsOnNodeSyncStreamWatch: true
+  cidr: 10.0.0.0/24
+"""
 LABEL = "kwok.x-k8s.io/node"
 TAINT = {"key": LABEL, "value": "fake", "effect": "NoSchedule"}
 TOLERATION = {"key": LABEL, "operator": "Equal", "value": "fake", "effect": "NoSchedule"}
@@ -22,7 +33,9 @@ def fake_nodes(cluster: Cluster, count: int = 512, gpus: int = 8) -> Iterator[tu
     """
     machine = cluster.own
     folder = addons.bring_in(machine, addons.KWOK)
-    stages = [f"--config={folder}/{name}" for name in ("node-initialize.yaml", "pod-ready.yaml", "pod-delete.yaml")]
+    (machine.state / addons.KWOK.name / "parallel.yaml").write_text(PARALLEL)
+    files = ("parallel.yaml", "node-initialize.yaml", "pod-ready.yaml", "pod-delete.yaml")
+    stages = [f"--config={folder}/{name}" for name in files]
     ours = f"--manage-nodes-with-annotation-selector={LABEL}=fake"
     flags = [
         "--kubeconfig=/run/cluster/kubeconfig-admin",

@@ -1,5 +1,6 @@
 """What is submitted to Kubernetes, by launcher and machine family: golden files, and the rules that hold for all."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,9 @@ import yaml
 from seatrial.cluster import Cluster
 from seatrial.errors import InputError
 from seatrial.platforms import platform_for
+from seatrial.platforms.kubernetes.plan import plan
+from seatrial.run import Run
+from seatrial.suite import load_suite
 from tests.unit.kubernetes.golden import CLUSTERS, GOLDEN, rendered, rendered_of
 
 RECIPE = {  # of A4, as its README has it
@@ -185,3 +189,12 @@ def test_machine_a4_brings_the_recipes_values_and_the_cluster_files_word_stands(
     assert environment()["SEATRIAL_SOURCE"] == "/usr/local/gib/scripts/set_nccl_env.sh"
     assert environment(NCCL_IB_TC="41", NCCL_NET="IB") | RECIPE == environment()
     assert environment(NCCL_IB_TC="41")["NCCL_IB_TC"] == "41"
+
+
+def test_names_of_pods_have_room_under_63_characters() -> None:
+    """A JobSet's are the longest: NAME-node-0-9999-abcde, with the most nodes that a cluster file may have."""
+    cluster = Cluster.model_validate(CLUSTERS["jobset"])
+    longest = plan(Run("r" * 36, cluster, load_suite("quick"), Path("out"))).name
+    assert len(f"{longest}-node-0-9999-abcde") == 63
+    with pytest.raises(InputError, match="is too long for the names of Kubernetes objects"):
+        plan(Run("r" * 37, cluster, load_suite("quick"), Path("out")))
