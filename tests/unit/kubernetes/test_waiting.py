@@ -101,11 +101,15 @@ def test_pods_come_and_go() -> None:
     assert not seen.pods
 
 
-def test_pods_that_are_not_admitted_are_a_complaint() -> None:
+@pytest.mark.parametrize(
+    "reason",
+    ["FailedCreate", "FailedCreatePod", "JobCreationFailed", "MPIJobFailed", "TrainJobResourcesCreationFailed"],
+)
+def test_pods_that_are_not_admitted_are_a_complaint(reason: str) -> None:
     seen = Seen()
     seen.take_event({"reason": "SuccessfulCreate", "message": "Created pod: x"})
     assert seen.complaint is None
-    seen.take_event({"reason": "FailedCreate", "message": 'pods "x" is forbidden: exceeded quota'})
+    seen.take_event({"reason": reason, "message": 'pods "x" is forbidden: exceeded quota'})
     assert seen.complaint == 'its pods are not admitted: pods "x" is forbidden: exceeded quota'
 
 
