@@ -25,14 +25,17 @@ from seatrial.run import Run
 from seatrial.suite import load_suite
 from seatrial.trial import Trial, process_age_s
 from seatrial.verdict import Verdict
+from tasks.collect import CUT_TIMEOUT_S, TIMEOUT_S, collect
 from tasks.collectives import collectives_task
 from tasks.compare import compare_task
 from tasks.connectivity import connectivity_task
 from tasks.image import demand, image_task, what_nodes_lack
-from tasks.launch import launch_task, reap, teardown
+from tasks.launch import keep, launch_task, reap, teardown
 from tasks.notify import notify_task
 from tasks.record import record_task, write_run_json
 from tasks.training import training_task
+from tasks.upload import CUT_TIMEOUT_S as CUT_UPLOAD_S
+from tasks.upload import upload, upload_task
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun, State
@@ -82,16 +85,16 @@ def check(
         trial = Trial(run, timings={"startup": process_age_s()})
         _reap(run)
         try:
-            _try_out(trial, rebuild)
+            _try_out(trial, rebuild, store)
         except BaseException as cut:
-            _record_cut(trial, cut)
+            with uninterrupted():
+                _record_cut(trial, cut)
             raise
-        with trial.attempt("compare"):
-            trial.checks = compare_task(trial.checks, run.cluster, store)
-        if store is None:
-            trial.add(_UNREACHABLE)
         with trial.attempt("record"):
             written = record_task(trial.result(), run, store, run.logs / "run.log")
+        if run.cluster.upload:
+            with trial.attempt("upload"):
+                trial.note(upload_task(run, trial.started))
         if notify and "record" in trial.done:
             with trial.attempt("notify"):
                 notify_task(trial.result(), _verdict_before(run, store), written.get("report.html"))
@@ -100,10 +103,11 @@ def check(
     return _state(result)
 
 
-def _try_out(trial: Trial, rebuild: bool) -> None:
-    """Everything that needs the nodes, and their end. What goes wrong becomes a check; what is not tried says why."""
+def _try_out(trial: Trial, rebuild: bool, store: "Store | None") -> None:
+    """What needs the nodes, what it comes to, and their end. What goes wrong or is not tried becomes a check."""
     suite = trial.run.suite
     lacks: Mapping[str, str] = {}
+    through = False
     try:
         with trial.attempt("image"):
             image = image_task(trial.run, rebuild)
@@ -128,9 +132,26 @@ def _try_out(trial: Trial, rebuild: bool) -> None:
             with trial.attempt("training"):
                 demand("training", lacks)
                 trial.add(training_task(trial.run, trial.testbed))
+        with trial.attempt("compare"):
+            trial.checks = compare_task(trial.checks, trial.run.cluster, store)
+        if store is None:
+            trial.add(_UNREACHABLE)
+        through = True
     finally:
-        with uninterrupted(), trial.attempt("teardown"):
-            teardown(trial.run.cluster, trial.run.run_id)
+        with uninterrupted():
+            _leave(trial, through)
+
+
+def _leave(trial: Trial, through: bool) -> None:
+    """Fetch what the nodes can tell and take them down, or keep them; those of a run that was cut off never."""
+    run = trial.run
+    with trial.attempt("collect"):
+        collect(run, trial.nodes_up, TIMEOUT_S if through else CUT_TIMEOUT_S)
+    with trial.attempt("teardown"):
+        kept = keep(run, trial.result().verdict) if through else None
+        trial.note(kept)
+        if not kept:
+            teardown(run.cluster, run.run_id)
 
 
 def _reap(run: Run) -> None:
@@ -142,9 +163,10 @@ def _reap(run: Run) -> None:
 
 
 def _record_cut(trial: Trial, cut: BaseException) -> None:
-    """A run that is interrupted or cancelled leaves a run.json that says so."""
+    """A run that is interrupted or cancelled leaves a run.json that says so; what there is, is uploaded."""
     trial.add(Check("run", Verdict.INCONCLUSIVE, f"cut off by {type(cut).__name__} before it was through"))
     write_run_json(trial.result(), trial.run.out)
+    upload(trial.run, trial.started, CUT_UPLOAD_S)
 
 
 def _verdict_before(run: Run, store: "Store | None") -> Verdict | None:

@@ -123,11 +123,17 @@ def doctor(cluster: Path | None) -> NoReturn:
 
 @app.command()
 @click.argument("cluster", type=FILE, required=False)
-def reap(cluster: Path | None) -> None:
-    """Remove what runs whose process is gone have left behind."""
+@click.option("--run", "kept", metavar="RUN", help="Only this run, also while its nodes are kept: an id or a folder.")
+def reap(cluster: Path | None, kept: str | None) -> None:
+    """Remove what runs whose process is gone, or that were kept for long enough, have left behind."""
     from seatrial.cluster import load_cluster
     from seatrial.platforms import platform_for, platforms
+    from tasks.launch import end
     from tasks.launch import reap as reap_platform
+
+    if kept:
+        print(f"{end(kept, load_cluster(cluster) if cluster else None)}: removed")
+        return
 
     logging.getLogger("seatrial").setLevel(logging.ERROR)  # what is reaped is printed here
     chosen = [platform_for(load_cluster(cluster), cluster)] if cluster else list(platforms().values())
@@ -135,6 +141,32 @@ def reap(cluster: Path | None) -> None:
     for leftover in left:
         print(f"{leftover.run_id}: removed {leftover.what}")
     print(f"{len(left)} run{'' if len(left) == 1 else 's'} reaped")
+
+
+@app.command()
+@click.argument("run_word", metavar="RUN")
+@click.argument("node")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def ssh(run_word: str, node: str, command: tuple[str, ...]) -> None:
+    """Log in to NODE (a name, an index or head) of RUN (an id or a folder), which is up; or run a COMMAND there.
+
+    Exit status: the command's, as ssh has it; 2 where there is no such run or node.
+    """
+    from seatrial.login import log_in
+
+    logging.getLogger("seatrial").setLevel(logging.ERROR)
+    log_in(run_word, node, command)
+
+
+@app.command(hidden=True)
+@click.argument("run_word", metavar="RUN")
+@click.argument("node")
+def dial(run_word: str, node: str) -> None:
+    """Standard input and output as a connection to a node's sshd: what `seatrial ssh` gives to ssh."""
+    from seatrial.login import dial as dial_node
+
+    logging.getLogger("seatrial").setLevel(logging.ERROR)
+    dial_node(run_word, node)
 
 
 @app.command()

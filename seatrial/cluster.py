@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 
 from seatrial.baselines.catalog import known_hardware
 from seatrial.builders.config import ImageField, Recipe
+from seatrial.destination import Address
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.yamlfile import Strict, load_yaml
 
@@ -56,6 +57,7 @@ Port = Annotated[int, BeforeValidator(_no_boolean), Field(ge=1, le=65535)]
 Environment = Annotated[dict[str, str], AfterValidator(_legal_env)]
 Nodes = Annotated[int, BeforeValidator(_no_boolean), Field(ge=1, le=10_000)]
 Gpus = Annotated[int, BeforeValidator(_no_boolean), Field(ge=0, le=1024)]
+KeptSeconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 Slots = Annotated[int, BeforeValidator(_no_boolean), Field(ge=1, le=1024)]
 
 
@@ -207,6 +209,9 @@ class Cluster(Strict):
     mpi: Mpi = Mpi.model_construct()
     env: Environment = Field(default_factory=dict, description="environment of every rank, such as NCCL settings")
     faults: tuple[Fault, ...] = ()
+    upload: Address | None = Field(None, description="URL of a folder, as fsspec knows it; every run makes one in it")
+    keep: Literal["never", "on_failure", "always"] = Field("never", description="leave the nodes up after the run")
+    keep_s: KeptSeconds = Field(2 * 3600, description="for so long")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -13,7 +13,8 @@ from rich.console import Console
 from flows.by_hand import by_hand
 from seatrial.builders import check_recipe
 from seatrial.cluster import load_cluster
-from seatrial.errors import InputError
+from seatrial.destination import missing
+from seatrial.errors import InputError, MissingError
 from seatrial.platforms import platform_for
 from seatrial.progress import TerminalHandler
 from seatrial.result import RunResult
@@ -30,6 +31,8 @@ def run_by_hand(
     wanted = load_cluster(cluster)
     platform_for(wanted, cluster)
     check_recipe(wanted.image)
+    if wanted.upload and (lacking := missing(wanted.upload)):  # a person is here to install it
+        raise MissingError(f"{cluster}: upload: {lacking}")
     load_suite(suite)
     _check_folder(out)
     with _progress(verbose) as console:
@@ -89,6 +92,8 @@ def _show(result: RunResult, folder: Path, as_json: bool) -> None:
     console.print()
     console.print(summary(result))
     console.print(f"\nreport: {folder / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
+    for note in result.notes:
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
     if as_json:
         print(json.dumps(result.to_dict(), indent=2, allow_nan=False))
     print(closing_line(result), file=sys.stderr if as_json else sys.stdout)

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from seatrial.cluster import Cluster, LocalPlatform, load_cluster
+from seatrial.destination import missing
 from seatrial.errors import SeatrialError
 from seatrial.platforms import platform_for
 
@@ -41,6 +42,8 @@ def _findings(cluster: Cluster, file: Path | None) -> Iterator[Finding]:
             else "install Open MPI (openmpi-bin), or set mpi.mpirun in the cluster file",
         )
         yield "torch", None if find_spec("torch") else f"{sys.executable} -m pip install torch"
+    if cluster.upload:
+        yield f"upload {cluster.upload}", missing(cluster.upload)
     yield _history()
     yield _slack()
 

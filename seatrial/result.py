@@ -102,6 +102,7 @@ class RunResult:
     suspects: Sequence[Suspect] = ()
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     timings: Mapping[str, float] = field(default_factory=dict)
+    notes: Sequence[str] = ()  # what people should know besides: where its files are, that its nodes are still up
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -3,6 +3,7 @@
 import base64
 import errno
 import hmac
+import re
 import resource
 import threading
 import time
@@ -223,6 +224,12 @@ def known_hosts(nodes: Iterable[Node]) -> str:
 def _host_pattern(node: Node) -> str:
     names = dict.fromkeys((node.name, node.address))
     return ",".join(name if node.port == 22 else f"[{name}]:{node.port}" for name in names)
+
+
+def pinned_keys(text: str) -> dict[str, str]:
+    """The public key line by name and address, as `known_hosts` wrote them; without brackets and port."""
+    lines = (line.partition(" ") for line in text.splitlines())
+    return {re.sub(r"^\[(.*)\]:\d+$", r"\1", name): key for names, _, key in lines for name in names.split(",")}
 
 
 def answers(testbed: Testbed, node: Node, timeout_s: float) -> bool:

@@ -30,6 +30,7 @@ class Trial:
     timings: dict[str, float] = field(default_factory=dict)
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
     _testbed: Testbed | None = None
 
     @contextmanager
@@ -81,10 +82,20 @@ class Trial:
             raise LaunchError("no testbed is up")
         return self._testbed
 
+    @property
+    def nodes_up(self) -> Testbed | None:
+        """The nodes that are left; None before there are any."""
+        return self._testbed
+
     def add(self, check: Check | None) -> None:
         """Keep what a step found; None when the suite does not ask for it."""
         if check:
             self.checks.append(check)
+
+    def note(self, text: str | None) -> None:
+        """Keep what people should know besides the findings, if there is anything."""
+        if text:
+            self.notes.append(text)
 
     def result(self) -> RunResult:
         """What the run came to, as of now."""
@@ -102,6 +113,7 @@ class Trial:
             suspects=tuple(merge_suspects(self.checks)),
             fingerprint=dict(sorted(self.fingerprint.items())),
             timings=dict(self.timings),
+            notes=tuple(self.notes),
         )
 
 

@@ -1,14 +1,19 @@
 """Steps `launch` and `teardown`: bring the nodes up, and take them down whatever happened in between."""
 
 import logging
+from datetime import UTC, datetime, timedelta
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from seatrial.cluster import Cluster
+from seatrial.errors import InputError, SeatrialError
+from seatrial.login import folder_of
 from seatrial.platforms import Leftover, Platform, platform_for
+from seatrial.platforms import state as states
 from seatrial.run import Run
 from seatrial.testbed import Testbed
+from seatrial.verdict import Verdict
 
 log = logging.getLogger("seatrial.launch")
 
@@ -23,6 +28,41 @@ def launch(run: Run) -> Testbed:
 def teardown(cluster: Cluster, run_id: str) -> None:
     """Remove everything of that run; safe to call again, and for a run that never came up."""
     platform_for(cluster).teardown(run_id)
+
+
+def keep(run: Run, verdict: Verdict) -> str | None:
+    """Leave the nodes up where the cluster file says so; returns how to use and to end them. None: take them down."""
+    wanted = run.cluster.keep
+    if wanted == "never" or (wanted == "on_failure" and verdict is Verdict.PASS):
+        return None
+    try:
+        if not platform_for(run.cluster).keep(run.run_id, run.cluster.keep_s):
+            return None
+    except SeatrialError as error:
+        log.warning("the nodes cannot be kept: %s", error)
+        return None
+    until = datetime.now(UTC) + timedelta(seconds=run.cluster.keep_s)
+    log_in, over = f"seatrial ssh {run.run_id} head", f"seatrial reap --run {run.run_id}"
+    return f"nodes are kept until {until:%Y-%m-%d %H:%M} UTC\n  to log in:     {log_in}\n  to end it now: {over}"
+
+
+def end(run: str, cluster: Cluster | None = None) -> str:
+    """Take down one run that is kept or abandoned, by its id or folder; with a `cluster`, also from another machine.
+
+    Returns its id. Raises InputError where it is not known, or where its process is still at work.
+    """
+    try:
+        run_id, folder = folder_of(run)
+    except InputError:
+        if cluster is None:
+            raise
+        run_id = run
+    else:
+        if states.is_at_work(folder):
+            raise InputError(f"run {run_id}: is at work; interrupt it, and it takes its nodes down")
+        cluster = cluster or states.recall(folder)
+    teardown(cluster, run_id)
+    return run_id
 
 
 def reap(platform: Platform) -> list[Leftover]:

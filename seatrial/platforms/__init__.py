@@ -43,6 +43,15 @@ class Platform(Protocol):
     def launch(self, run: "Run") -> "Testbed":
         """Bring the nodes up. Returns when they answer, or raises LaunchError naming the cause."""
 
+    def attach(self, run_id: str) -> "Testbed":
+        """The testbed of a run that is up, as another process finds it. Raises InputError when it is over."""
+
+    def collect(self, run_id: str, folder: Path, timeout_s: float) -> None:
+        """Write what the platform itself can tell of the run, such as its nodes' logs, into `folder`."""
+
+    def keep(self, run_id: str, seconds: float) -> bool:
+        """Leave the nodes up for so long after this process; False where there is nothing to keep."""
+
     def teardown(self, run_id: str) -> None:
         """Remove everything of that run. Idempotent, needs nothing in memory."""
 

@@ -1,4 +1,4 @@
-"""The folder that a run has on this machine, its owner, and how to tell that the owner is gone."""
+"""The folder that a run has on this machine: its owner, whether it is kept, and how to tell that nobody tends it."""
 
 import json
 import os
@@ -8,8 +8,14 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from seatrial.errors import LaunchError
+from seatrial.errors import InputError, LaunchError
+
+if TYPE_CHECKING:
+    from seatrial.cluster import Cluster
+
+_PLATFORMS = ("", "kubernetes")  # whose runs have a folder, by the name of `root_folder`
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +86,67 @@ def read_owner(folder: Path, name: str) -> Process | None:
         return None
 
 
+def remember(folder: Path, cluster: "Cluster") -> None:
+    """Write down which cluster the run is on, for other processes."""
+    write_private(folder / "cluster.json", cluster.model_dump_json())
+
+
+def recall(folder: Path) -> "Cluster":
+    """Raises InputError where there is none: the run has only begun, or is being taken down."""
+    from seatrial.cluster import Cluster
+
+    try:
+        return Cluster.model_validate_json((folder / "cluster.json").read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"run {folder.name}: is not up, or only just coming up") from error
+
+
+def write_private(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text)
+
+
+def find(run_id: str) -> Path | None:
+    """The folder of a run of this user on this machine; None when there is none."""
+    return next((folder for folder in _folders() if folder.name == run_id), None)
+
+
+def known() -> list[str]:
+    """The ids of all runs of this user that have a folder on this machine."""
+    return sorted(folder.name for folder in _folders())
+
+
+def _folders() -> list[Path]:
+    roots = [root for root in map(root_folder, _PLATFORMS) if root.is_dir() and root.stat().st_uid == os.geteuid()]
+    return [folder for root in roots for folder in root.iterdir() if folder.is_dir()]
+
+
+def keep(folder: Path, seconds: float) -> None:
+    """From now on and for so long the run is not abandoned, whether its process lives or not."""
+    write_private(folder / "kept.json", json.dumps({"until": time.time() + seconds}))
+
+
+def kept_until(folder: Path) -> float | None:
+    """In seconds of the epoch; None when the run is not kept."""
+    try:
+        return float(json.loads((folder / "kept.json").read_text())["until"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def is_at_work(folder: Path) -> bool:
+    """Whether the run's process lives, and has not left its nodes for people to look at."""
+    owner = read_owner(folder, "owner")
+    return bool(owner and owner.alive) and kept_until(folder) is None
+
+
 def is_abandoned(folder: Path) -> bool:
-    """Whether the run's process is gone. A folder without owner is being made right now, unless it is old."""
+    """Whether nobody tends the run: its process is gone, or the time that it was kept for is over.
+
+    A folder without owner is being made right now, unless it is old.
+    """
+    if until := kept_until(folder):
+        return time.time() > until
     owner = read_owner(folder, "owner")
     return not owner.alive if owner else age_s(folder) > 60
 

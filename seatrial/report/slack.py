@@ -103,6 +103,7 @@ def _about(result: RunResult, report: str | None) -> list[str]:
         lines.append(" · ".join(f"{name} {version}" for name, version in result.fingerprint.items()))
     if report:
         lines.append(f"report: {report}")
+    lines += result.notes
     return [_clip(text, 600) for line in lines if (text := _escape(line))]
 
 

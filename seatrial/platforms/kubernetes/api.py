@@ -13,6 +13,7 @@ from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.discovery import Discovery
 from seatrial.platforms.kubernetes.launchers import Kind
 from seatrial.platforms.kubernetes.plan import Object
+from seatrial.tail import last_bytes
 
 if TYPE_CHECKING:
     from seatrial.platforms.kubernetes.rights import Right
@@ -21,6 +22,7 @@ POD, NODE, SECRET = Kind("v1", "Pod"), Kind("v1", "Node"), Kind("v1", "Secret")
 SERVICE, EVENT = Kind("v1", "Service"), Kind("v1", "Event")
 
 TIMEOUT_S = 30  # of one request
+_TAIL_LINES = 20_000
 
 
 class UnknownKindError(MissingError):
@@ -174,6 +176,26 @@ class Api:
             text = core.read_namespaced_pod_log(pod, self.namespace, tail_lines=lines, _request_timeout=10)
             return " | ".join(line.strip() for line in text.splitlines() if line.strip())
         return ""
+
+    def log_tail(self, pod: str, container: str, timeout_s: float) -> bytes:
+        """The end of a container's log, each line with its time."""
+        from kubernetes import client
+
+        core = client.CoreV1Api(self.client)
+        with self.explained(f"read the log of pod {pod}"):
+            stream = core.read_namespaced_pod_log(
+                pod,
+                self.namespace,
+                container=container,
+                timestamps=True,
+                tail_lines=_TAIL_LINES,
+                _preload_content=False,  # a chunk at a time: there is no other bound on what a line holds
+                _request_timeout=timeout_s,
+            )
+            try:
+                return last_bytes(stream.stream(65536))
+            finally:
+                stream.release_conn()
 
     @contextmanager
     def explained(self, doing: str) -> Iterator[None]:

@@ -1,7 +1,6 @@
 """Whether the parts of a cluster file fit together on Kubernetes; what each alone may say is in `config`. Pure."""
 
 import platform
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,14 +11,12 @@ from seatrial.checks.image import node_architecture, wrong_architecture
 from seatrial.errors import InputError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.machines import machine
+from seatrial.redact import looks_secret
 
 if TYPE_CHECKING:
     from seatrial.cluster import Cluster
 
 _OURS = ("SEATRIAL_", "PET_", "JOB_COMPLETION_INDEX")
-_SECRET = re.compile(
-    r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH|_KEY$|_DSN$|WEBHOOK", re.IGNORECASE
-)
 
 
 def check(cluster: "Cluster", settings: KubernetesPlatform) -> None:
@@ -48,7 +45,7 @@ def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tupl
             f"must be false on machine {name}, whose fabric comes by networks of the pod's own",
         )
     for variable in cluster.env:
-        if _SECRET.search(variable):
+        if looks_secret(variable):
             yield "env", f"{variable} looks like a secret and would stand in the manifest; use platform.secret_env"
     for variable in (*cluster.env, *(each.name for each in settings.secret_env)):
         if variable.startswith(_OURS):

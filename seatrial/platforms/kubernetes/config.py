@@ -77,7 +77,7 @@ class KubernetesPlatform(Strict):
     queue_timeout_s: Seconds = Field(3600, description="from submission until every pod has its node")
     start_timeout_s: Seconds = Field(900, description="from then until every node answers")
     deadline_s: Annotated[float, Field(ge=60, le=7 * 86400)] = Field(
-        4 * 3600, description="Kubernetes itself ends the nodes after so long, whatever happens"
+        4 * 3600, description="Kubernetes itself ends the nodes after so long (and keep_s, where they may be kept)"
     )
 
     @model_validator(mode="after")

@@ -47,9 +47,15 @@ class Plan:
     def nodes(self) -> int:
         return self.run.cluster.nodes
 
+    @property
+    def deadline_s(self) -> int:
+        """After which Kubernetes ends the nodes. A run that takes all of its time can still be kept for all of that."""
+        cluster = self.run.cluster
+        return int(self.settings.deadline_s + (0 if cluster.keep == "never" else cluster.keep_s))
+
     def metadata(self, **more: Any) -> Object:
         """The metadata of an object of the run."""
-        lives = timedelta(seconds=self.settings.queue_timeout_s + self.settings.deadline_s)
+        lives = timedelta(seconds=self.settings.queue_timeout_s + self.deadline_s)
         expires = (self.made + lives).isoformat(timespec="seconds") if self.made else "<submission and its timeouts>"
         return {
             "name": self.name,

@@ -2,18 +2,19 @@
 
 import logging
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
 
-from seatrial.errors import MissingError, SeatrialError
+from seatrial.errors import InputError, MissingError, SeatrialError
 from seatrial.keys import new_key_pair
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes import ownership
-from seatrial.platforms.kubernetes.api import NODE, POD, SECRET, SERVICE, Api, UnknownKindError
+from seatrial.platforms.kubernetes.api import EVENT, NODE, POD, SECRET, SERVICE, Api, UnknownKindError
 from seatrial.platforms.kubernetes.check import check
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.forward import dial_pod
@@ -21,8 +22,12 @@ from seatrial.platforms.kubernetes.launchers import Kind, launcher_for, launcher
 from seatrial.platforms.kubernetes.machines import nccl_env
 from seatrial.platforms.kubernetes.objects import EXTRAS, KEY_FILES, key_files, kind_of, objects
 from seatrial.platforms.kubernetes.plan import RUN_ID, Object, Plan, plan, selector
-from seatrial.platforms.kubernetes.topology import place
+from seatrial.platforms.kubernetes.pod import NODE as NODE_ROLE
+from seatrial.platforms.kubernetes.pod import ROLE
+from seatrial.platforms.kubernetes.topology import names, ordered
+from seatrial.platforms.kubernetes.waiting import is_up, placed
 from seatrial.run import Run
+from seatrial.suite import load_suite
 from seatrial.testbed import Node, Testbed
 
 try:
@@ -36,8 +41,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("seatrial.launch")
 
 _FOLDER = "kubernetes"
+_OF_THE_RUN = ("id_ed25519", "known_hosts")  # what whoever logs in needs
 _WORKDIR = "/tmp/seatrial"  # on the nodes
-_INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 def _kinds() -> tuple[Kind, ...]:
@@ -63,32 +68,42 @@ class Kubernetes:
 
         run_key, host_key = new_key_pair(), new_key_pair()
         planned = plan(run, owner=ownership.this_one(_FOLDER))
-        *owned, parent = submitted = objects(planned, key_files(run_key, host_key))
+        files = key_files(run_key, host_key)
+        *owned, parent = submitted = objects(planned, files)
         for thing in submitted:  # before anything is made
             self._api.knows(kind_of(thing))
         folder = states.make_folder(run.run_id, _FOLDER)
-        key_file = folder / "id_ed25519"
-        key_file.touch(mode=0o600)
-        key_file.write_text(run_key.private)
+        states.remember(folder, run.cluster)
+        for name in _OF_THE_RUN:
+            states.write_private(folder / name, files[name])
         for thing in owned:
             self._api.create(thing)
         made = self._api.create(parent)
         for thing in owned:
             self._api.own(thing, made)
         pods = BringUp(self._api, planned, self._launcher, made).wait()
-        return self._testbed(planned, pods, host_key.public, key_file)
+        return self._testbed(planned, pods, host_key.public)
 
-    def _testbed(self, planned: Plan, pods: Sequence[Object], host_key: str, key_file: Path) -> Testbed:
+    def attach(self, run_id: str) -> Testbed:
+        from seatrial.ssh import pinned_keys
+
+        folder = states.root_folder(_FOLDER) / run_id
+        pods = [pod for pod in self._api.list(POD, f"{selector(run_id)},{ROLE}={NODE_ROLE}") if is_up(pod)]
+        if not pods:
+            raise InputError(f"run {run_id}: no node of it is up")
+        run = Run(run_id, self._cluster, load_suite("quick"), folder)  # the testbed is the same with any suite
+        return self._testbed(plan(run), pods, pinned_keys((folder / "known_hosts").read_text())["*"])
+
+    def _testbed(self, planned: Plan, pods: Sequence[Object], host_key: str) -> Testbed:
         from seatrial.platforms.kubernetes.excuse import excuse
 
-        cluster, places = planned.run.cluster, self._places()
-        ordered = sorted(pods, key=lambda pod: (place(places.get(pod["spec"]["nodeName"], {})), _index(pod)))
-        names = _names(ordered)
+        cluster, in_order = planned.run.cluster, ordered(pods, self._places())
+        called = dict(zip(names(in_order), in_order, strict=True))
         nodes = tuple(
             Node(name, pod["status"]["podIP"], cluster.ssh_port, cluster.slots, host_key, cluster.gpus)
-            for name, pod in zip(names, ordered, strict=True)
+            for name, pod in called.items()
         )
-        pod_of = {name: pod["metadata"]["name"] for name, pod in zip(names, ordered, strict=True)}
+        pod_of = {name: pod["metadata"]["name"] for name, pod in called.items()}
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
             return dial_pod(self._api, pod_of[node.name], node.port, timeout_s)
@@ -98,7 +113,7 @@ class Kubernetes:
             run_id=planned.run.run_id,
             nodes=nodes,
             user="root",
-            key_file=key_file,
+            key_file=states.root_folder(_FOLDER) / planned.run.run_id / "id_ed25519",
             dial=dial,
             workdir=f"{_WORKDIR}/{planned.run.run_id}",
             mpirun=cluster.mpi.mpirun,
@@ -115,6 +130,22 @@ class Kubernetes:
         except SeatrialError as error:
             log.warning("the hostfile is not in topology order: %s", error)
             return {}
+
+    def collect(self, run_id: str, folder: Path, timeout_s: float) -> None:
+        from seatrial.platforms.kubernetes.collect import EVENTS, POD_LOGS, events_text, write_pod_logs
+
+        if not (states.root_folder(_FOLDER) / run_id).exists():
+            return  # nothing was submitted
+        deadline = time.monotonic() + timeout_s
+        pods = ordered(self._api.list(POD, selector(run_id)), self._places())
+        (folder / EVENTS).write_text(events_text(self._api.list(EVENT), run_id))
+        write_pod_logs(self._api, pods, folder / POD_LOGS, deadline)
+
+    def keep(self, run_id: str, seconds: float) -> bool:
+        if not placed(self._api.list(POD, selector(run_id))):
+            return False  # pods that wait for a node would start some time, and nobody would look
+        states.keep(states.root_folder(_FOLDER) / run_id, seconds)
+        return True
 
     def teardown(self, run_id: str) -> None:
         from seatrial.platforms.kubernetes.ending import see_off
@@ -172,20 +203,6 @@ def platform(cluster: "Cluster") -> Kubernetes:
     assert isinstance(cluster.platform, KubernetesPlatform)
     check(cluster, cluster.platform)
     return Kubernetes(cluster, cluster.platform)
-
-
-def _names(pods: Sequence[Object]) -> list[str]:
-    """Nodes are called as Kubernetes calls them, because that is whom one cordons; pods that share one, as the pod."""
-    hosts = [pod["spec"]["nodeName"] for pod in pods]
-    shared = len(set(hosts)) < len(hosts)
-    return [pod["metadata"]["name"] for pod in pods] if shared else hosts
-
-
-def _index(pod: Object) -> tuple[bool, int]:
-    """A Job's index, or a Kubeflow replica's: the master, then the workers."""
-    labels = pod["metadata"].get("labels", {})
-    worker = labels.get("training.kubeflow.org/replica-type") == "worker"
-    return worker, int(labels.get(_INDEX) or labels.get("training.kubeflow.org/replica-index") or 0)
 
 
 def _yaml(thing: Object) -> str:

@@ -123,7 +123,7 @@ def _env(plan: Plan, profile: Machine) -> list[Object]:
     """What the cluster file says wins over the machine family's."""
     values = {
         "SEATRIAL_SSH_PORT": str(plan.run.cluster.ssh_port),
-        "SEATRIAL_MAX_SECONDS": str(int(plan.settings.deadline_s)),
+        "SEATRIAL_MAX_SECONDS": str(plan.deadline_s),
         **({"SEATRIAL_SOURCE": profile.source} if profile.source else {}),
         **profile.defaults,
         **profile.env,

@@ -39,8 +39,8 @@ def rights(launcher: Launcher, queue: bool, profile: Machine) -> list[Right]:
         Right("", "pods", ("list", "watch", "deletecollection"), "see the nodes come up, and remove them"),
         # A WebSocket is opened with GET; since Kubernetes 1.35 the API server wants create for it as well.
         Right("", "pods/portforward", ("get", "create"), "reach the nodes' sshd"),
-        Right("", "pods/log", ("get",), "show the last words of a node that does not come up"),
-        Right("", "events", ("list", "watch"), "say why pods are not admitted"),
+        Right("", "pods/log", ("get",), "keep the nodes' logs, show the last words of one that does not come up"),
+        Right("", "events", ("list", "watch"), "say why pods are not admitted, and keep what happened"),
         Right("", "nodes", ("list",), "order the hosts by topology, check the GPUs", cluster_wide=True, optional=True),
     ]
     if launcher.kind.kind == "TrainJob":

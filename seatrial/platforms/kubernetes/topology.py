@@ -1,6 +1,8 @@
 """The order of nodes in the hostfile: neighbours in the network are neighbours in the ring. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+
+from seatrial.platforms.kubernetes.plan import Object
 
 # From the widest to the narrowest; clusters that have none of them keep the order of the pods.
 LEVELS = (
@@ -17,3 +19,25 @@ LEVELS = (
 def place(labels: Mapping[str, str]) -> tuple[str, ...]:
     """Where a node is, as something to sort by."""
     return tuple(labels.get(level, "") for level in LEVELS)
+
+
+def ordered(pods: Iterable[Object], places: Mapping[str, Mapping[str, str]]) -> list[Object]:
+    """The pods as the hostfile has their nodes, the head first. `places` are the labels of every node, by name."""
+    return sorted(pods, key=lambda pod: (place(places.get(pod["spec"].get("nodeName", ""), {})), _index(pod)))
+
+
+def names(pods: Sequence[Object]) -> list[str]:
+    """Nodes are called as Kubernetes calls them, because that is whom one cordons; pods that share one, as the pod."""
+    hosts = [pod["spec"].get("nodeName") for pod in pods]
+    shared = None in hosts or len(set(hosts)) < len(hosts)
+    return [pod["metadata"]["name"] for pod in pods] if shared else [str(host) for host in hosts]
+
+
+_INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+def _index(pod: Object) -> tuple[bool, int]:
+    """A Job's index, or a Kubeflow replica's: the master, then the workers."""
+    labels = pod["metadata"].get("labels", {})
+    worker = labels.get("training.kubeflow.org/replica-type") == "worker"
+    return worker, int(labels.get(_INDEX) or labels.get("training.kubeflow.org/replica-index") or 0)

@@ -69,6 +69,12 @@ def ready(pods: Iterable[Object]) -> list[Object]:
     return [pod for pod in pods if _condition(pod, "Ready") == "True" and not pod["metadata"].get("deletionTimestamp")]
 
 
+def is_up(pod: Object) -> bool:
+    """Whether somebody may log in: it runs and has an address, though its sshd need not answer yet."""
+    status = pod.get("status", {})
+    return bool(status.get("phase") == "Running" and status.get("podIP"))
+
+
 def placed(pods: Iterable[Object]) -> list[Object]:
     """The pods that have a node."""
     return [pod for pod in pods if pod["spec"].get("nodeName")]

@@ -4,7 +4,8 @@
 
 It runs as process 1 of its own PID namespace and in the network namespace that holds the run's bridge. When it ends,
 however it ends, the kernel ends everything below it: node scripts, sshd, sessions, mpirun. It ends when its standard
-input closes, so a run that is killed takes its nodes along. Standard library only.
+input closes, so a run that is killed takes its nodes along; a number of seconds that came before is how long it stays
+even so. Standard library only.
 """
 
 import contextlib
@@ -32,7 +33,8 @@ def main(state: Path) -> None:
     server.listen(256)
     threading.Thread(target=_serve, args=(server,), daemon=True).start()
     print("ready", flush=True)
-    sys.stdin.buffer.read()  # until whoever started this closes it, or dies
+    stay_s = sys.stdin.buffer.read()  # until whoever started this closes it, or dies
+    time.sleep(float(stay_s or 0))
     _clean_up(state, spec, nodes)
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from seatrial.cluster import Cluster
-from seatrial.errors import MissingError
+from seatrial.errors import InputError, MissingError
 from seatrial.keys import new_key_pair
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
@@ -18,6 +18,8 @@ from seatrial.platforms.local import plan as planning
 from seatrial.platforms.local.needs import missing
 from seatrial.platforms.local.plan import PREFIX, Account, Layout, LocalNode
 from seatrial.run import Run
+from seatrial.ssh import pinned_keys
+from seatrial.tail import copy_tail
 from seatrial.testbed import Node, Testbed
 
 NETNS_FOLDER = Path("/run/netns")
@@ -39,6 +41,7 @@ class Local:
         if lacking := missing():
             raise MissingError("; ".join(lacking))
         folder = states.make_folder(run.run_id)
+        states.remember(folder, run.cluster)
         plan, account = planning.layout(run.run_id, run.cluster, folder), _account()
         host_keys = {node.name: new_key_pair() for node in plan.nodes}
         nodes = tuple(_node(plan, node, run.cluster, host_keys[node.name].public) for node in plan.nodes)
@@ -47,6 +50,31 @@ class Local:
         testbed = _testbed(plan, run.cluster, account, nodes)
         bringup.wait_for_sshd(testbed, folder)
         return testbed
+
+    def attach(self, run_id: str) -> Testbed:
+        folder = states.root_folder() / run_id
+        cluster, keeper = states.recall(folder), states.read_owner(folder, "keeper")
+        if not keeper or not keeper.alive:
+            raise InputError(f"run {run_id}: is over")
+        plan = planning.layout(run_id, cluster, folder)
+        pinned = pinned_keys(plan.known_hosts.read_text())
+        nodes = tuple(_node(plan, node, cluster, pinned[node.address]) for node in plan.nodes)
+        return _testbed(plan, cluster, _account(), nodes)
+
+    def collect(self, run_id: str, folder: Path, timeout_s: float) -> None:
+        for log in sorted((states.root_folder() / run_id).glob("nodes/*/node.log")):
+            copy_tail(log, folder / "nodes" / f"{log.parent.name}.log")
+
+    def keep(self, run_id: str, seconds: float) -> bool:
+        keeper = self._keepers.get(run_id)
+        if keeper is None or keeper.poll() is not None:
+            return False
+        states.keep(states.root_folder() / run_id, seconds)
+        assert keeper.stdin is not None
+        keeper.stdin.write(str(seconds).encode())
+        keeper.stdin.close()
+        keeper.stdin = None  # or whoever waits for it would try to close it again
+        return True
 
     def teardown(self, run_id: str) -> None:
         folder = states.root_folder() / run_id

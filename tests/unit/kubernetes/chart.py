@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, get_args
 
+from seatrial import redact
 from seatrial.platforms.kubernetes import check, machines, pod, volumes
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.platform import _yaml
@@ -16,7 +17,7 @@ _HEAD = "# Written by `python -m tests.unit.kubernetes.chart` from seatrial/plat
 def facts() -> str:
     """The machine families, and what no value may be."""
     known = {
-        "secret_names": f"(?i){check._SECRET.pattern}",
+        "secret_names": f"(?i){redact.SECRET_NAME.pattern}",
         "own_names": list(check._OURS),
         "taken_paths": list(volumes._TAKEN),
         "machines": {name: _machine(name) for name in MACHINES},

@@ -29,7 +29,7 @@ def job_spec(plan: Plan, container: str = "node") -> Object:
         "completions": plan.nodes,
         "parallelism": plan.nodes,
         "backoffLimit": 0,
-        "activeDeadlineSeconds": int(plan.settings.deadline_s),
+        "activeDeadlineSeconds": plan.deadline_s,
         "ttlSecondsAfterFinished": 600,
         "template": node_template(plan, container),
     }

@@ -8,7 +8,7 @@ def run_policy(plan: Plan) -> Object:
     return {
         "cleanPodPolicy": "All",
         "backoffLimit": 0,
-        "activeDeadlineSeconds": int(plan.settings.deadline_s),
+        "activeDeadlineSeconds": plan.deadline_s,
         "ttlSecondsAfterFinished": 600,
         "suspend": bool(plan.settings.queue),
     }

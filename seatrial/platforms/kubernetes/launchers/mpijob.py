@@ -46,7 +46,7 @@ def _waiting_pod(plan: Plan) -> Object:
     waits = {
         "name": "launcher",
         "image": container["image"],
-        "command": ["sleep", str(int(plan.settings.deadline_s))],
+        "command": ["sleep", str(plan.deadline_s)],
         **({"imagePullPolicy": container["imagePullPolicy"]} if "imagePullPolicy" in container else {}),
     }
     kept = (

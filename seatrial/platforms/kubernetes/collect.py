@@ -1,0 +1,109 @@
+"""What Kubernetes can tell of a run, as files: the logs of its pods, the events of its objects.
+
+Linear in the number of pods and bounded: the end of each log, some at a time, until time is up. Of a pod only its state
+is told beside the log, never its environment.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.errors import SeatrialError
+from seatrial.platforms.kubernetes.api import Api
+from seatrial.platforms.kubernetes.plan import Object
+from seatrial.platforms.kubernetes.pod import NODE, ROLE
+from seatrial.platforms.kubernetes.topology import names
+
+POD_LOGS, EVENTS = "pod-logs", "events.txt"
+_AT_ONCE = 16  # requests; each is one of the API server's to a kubelet
+_REQUEST_S = 15.0
+_MAX_EVENTS = 10_000  # the last ones
+
+
+@dataclass(frozen=True, slots=True)
+class PodLog:
+    """One container's log: the file that it goes to, and what is said above it."""
+
+    file: str
+    pod: str
+    container: str
+    title: str
+
+
+def write_pod_logs(api: Api, pods: Sequence[Object], folder: Path, deadline: float) -> None:
+    """The end of every container's log into `folder`, until `deadline` (of time.monotonic). The head comes first."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def write(log: PodLog) -> None:
+        text = _read(api, log, deadline)
+        (folder / log.file).write_bytes(f"# {log.title}\n".encode() + text)
+
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="pod-logs") as pool:
+        list(pool.map(write, pod_logs(pods)))
+
+
+def _read(api: Api, log: PodLog, deadline: float) -> bytes:
+    left_s = deadline - time.monotonic()
+    if left_s <= 0:
+        return b"# not read: time is up\n"
+    try:
+        return api.log_tail(log.pod, log.container, min(left_s, _REQUEST_S))
+    except SeatrialError as error:  # it never ran, its kubelet is silent: a state worth keeping too
+        return f"# no log: {error}\n".encode()
+
+
+def pod_logs(pods: Sequence[Object]) -> list[PodLog]:
+    """What there is to read: coordinator.log of the head, worker-NAME.log of the others, sidecars beside them. Pure."""
+    nodes = [pod for pod in pods if pod["metadata"]["labels"].get(ROLE) == NODE]
+    others = [pod for pod in pods if pod not in nodes]  # what an operator runs besides: the MPI operator's launcher
+    called = [f"worker-{name}" for name in names(nodes)]
+    called[:1] = ["coordinator"] if nodes else []
+    called += [pod["metadata"]["name"] for pod in others]
+    return [log for pod, name in zip((*nodes, *others), called, strict=True) for log in _of_pod(pod, name)]
+
+
+def _of_pod(pod: Object, called: str) -> list[PodLog]:
+    spec, status = pod["spec"], pod.get("status", {})
+    states = {
+        each["name"]: _state(each.get("state", {}))
+        for each in (*status.get("containerStatuses", ()), *status.get("initContainerStatuses", ()))
+    }
+    name, where = pod["metadata"]["name"], f" on {spec['nodeName']}" if spec.get("nodeName") else ", on no node"
+    address = f" ({status['podIP']})" if status.get("podIP") else ""
+    first, *beside = [each["name"] for each in (*spec["containers"], *spec.get("initContainers", ()))]
+    files = {first: f"{called}.log", **{container: f"{called}.{container}.log" for container in beside}}
+    title = f"pod {name}{where}{address}, container"
+    return [
+        PodLog(file, name, container, f"{title} {container}: {states.get(container, status.get('phase', 'unknown'))}")
+        for container, file in files.items()
+    ]
+
+
+def _state(state: Object) -> str:
+    for kind, details in state.items():
+        if details is not None:
+            said = (details.get("reason"), details.get("exitCode"), details.get("message"))
+            return " ".join([kind, *(" ".join(str(word).split()) for word in said if word not in (None, ""))])
+    return "no state is told"
+
+
+def events_text(events: Iterable[Object], name: str) -> str:
+    """The events of objects that are called `name` or after it, one line each, the oldest first. Pure."""
+    own = [event for event in events if name in (event["involvedObject"].get("name") or "")]
+    return "".join(f"{_line(event)}\n" for event in sorted(own, key=_time)[-_MAX_EVENTS:])
+
+
+def _time(event: Object) -> str:
+    series: Mapping[str, str] = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return next(filter(None, times), None) or str(event["metadata"].get("creationTimestamp") or "")
+
+
+def _line(event: Object) -> str:
+    about, count = event["involvedObject"], event.get("count") or 1
+    often = f" (x{count})" if count > 1 else ""
+    told = " ".join(str(event.get("message") or "").split())
+    kind, reason = event.get("type") or "Normal", event.get("reason") or ""
+    return f"{_time(event)} {kind:<7} {reason:<20} {about.get('kind')}/{about.get('name')}{often}: {told}"

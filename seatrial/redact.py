@@ -1,0 +1,67 @@
+"""Take secrets out of text before it leaves this machine. Pure.
+
+Known secrets are replaced wherever they stand; others are known by what stands before them (a name and `=` or `:`, a
+login in an address, an Authorization header) or by their shape.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+_HIDDEN = "***"
+_SHORTEST = 8  # characters: a shorter value would be found in harmless text
+SECRET_NAME = re.compile(
+    r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH|_KEY$|_DSN$|WEBHOOK", re.IGNORECASE
+)
+_SHAPES = (
+    # NAME=value, "name": "value"; numbers alone are none (tokens_per_s: 1234.5)
+    (
+        re.compile(
+            r"(?i)((?:token|secret|passw(?:or)?d|credential|api_?key|access_?key|webhook)[\w.-]{0,40}[\"']?\s*[=:]\s*[\"']?)"
+            rf"(?![\d.,]+(?:\s|$))[^\s\"',;&<>]{{{_SHORTEST},}}"
+        ),
+        rf"\1{_HIDDEN}",
+    ),
+    (re.compile(r"(?i)(authorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|token)\s+)?)[^\s\"']+"), rf"\1{_HIDDEN}"),
+    (re.compile(r"(?i)(\bbearer\s+)[\w.~+/=-]{16,}"), rf"\1{_HIDDEN}"),
+    (re.compile(r"(\w://[^/\s:@\"']*:)[^@\s/\"']+@"), rf"\1{_HIDDEN}@"),
+    # Hugging Face, GitHub, Slack, AWS, Google, JSON web tokens
+    (
+        re.compile(
+            r"\b(?:hf_\w{20,}|gh[pousr]_\w{20,}|xox[abeoprs]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|ya29\.[\w-]{20,}"
+            r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+)"
+        ),
+        _HIDDEN,
+    ),
+)
+_KEY_BEGINS, _KEY_ENDS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY"), re.compile(r"-----END [A-Z ]*PRIVATE KEY")
+
+
+def looks_secret(name: str) -> bool:
+    """Whether a variable of that name holds what must not be shown."""
+    return bool(SECRET_NAME.search(name))
+
+
+def secrets_in(environ: Mapping[str, str]) -> list[str]:
+    """The values in an environment that must not be shown, the longest first."""
+    values = {value for name, value in environ.items() if looks_secret(name) and len(value) >= _SHORTEST}
+    return sorted(values, key=len, reverse=True)
+
+
+def redacted(lines: Iterable[str], secrets: Iterable[str] = ()) -> Iterator[str]:
+    """The lines without `secrets`, and without what looks like one."""
+    known, in_key = tuple(secrets), False
+    for line in lines:
+        if in_key or _KEY_BEGINS.search(line):
+            if not in_key:
+                yield f"{_HIDDEN} a private key {_HIDDEN}\n"
+            in_key = not _KEY_ENDS.search(line)
+            continue
+        yield _without(line, known)
+
+
+def _without(line: str, secrets: Iterable[str]) -> str:
+    for secret in secrets:
+        line = line.replace(secret, _HIDDEN)
+    for shape, instead in _SHAPES:
+        line = shape.sub(instead, line)
+    return line

@@ -1,0 +1,65 @@
+"""Step `collect`: before the nodes go, fetch what only they and their platform can tell. It never changes a verdict.
+
+What mpirun prints is in `logs/` already, NCCL's words too. They are elsewhere only where the environment sets
+NCCL_DEBUG_FILE: in files on the nodes, whose ends are fetched.
+"""
+
+import logging
+import re
+import shlex
+import time
+from pathlib import Path
+
+from seatrial.errors import SeatrialError
+from seatrial.platforms import platform_for
+from seatrial.run import Run
+from seatrial.ssh import connected, on_each, run_command
+from seatrial.testbed import Node, Testbed
+
+log = logging.getLogger("seatrial.collect")
+
+TIMEOUT_S = 60.0
+CUT_TIMEOUT_S = 10.0  # for a run that was cut off: somebody waits for its end
+_NODE_S = 15.0
+_FILE_BYTES, _NODE_BYTES = 256 * 1024, 4 * 1024**2  # of each file, of all on a node
+NCCL_LOGS = "nccl-debug"
+
+
+def collect(run: Run, testbed: Testbed | None, timeout_s: float = TIMEOUT_S) -> None:
+    """The platform's logs of the run, and NCCL's from the nodes, into `run.logs`. What cannot be had is a warning.
+
+    `testbed` is None where none came up: why not is what the platform's logs tell.
+    """
+    deadline = time.monotonic() + timeout_s
+    try:
+        platform_for(run.cluster).collect(run.run_id, run.logs, timeout_s)
+        pattern = dict(testbed.env).get("NCCL_DEBUG_FILE") if testbed else None
+        if testbed and pattern:
+            fetch_nccl_logs(testbed, pattern, run.logs / NCCL_LOGS, deadline)
+    except Exception as error:  # whatever it is, the nodes must still be taken down
+        what = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
+        log.warning("not all logs could be collected: %s", what)
+
+
+def fetch_nccl_logs(testbed: Testbed, pattern: str, folder: Path, deadline: float) -> None:
+    """The end of every file that NCCL wrote, one file per node. `pattern` is NCCL_DEBUG_FILE."""
+    show = f'[ -f "$file" ] && {{ echo "# $file"; tail -c {_FILE_BYTES} "$file"; }}'
+    command = f"for file in {as_glob(pattern)}; do {show}; done"
+
+    def fetch(node: Node) -> None:
+        left_s = min(_NODE_S, deadline - time.monotonic())
+        if left_s <= 0:
+            return
+        with connected(testbed, node, left_s) as transport:
+            said = run_command(transport, command, timeout_s=left_s).output
+        if said:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{node.name}.log").write_text(said[:_NODE_BYTES] + "\n", errors="replace")
+
+    on_each(testbed.nodes, fetch)
+
+
+def as_glob(pattern: str) -> str:
+    """The shell's words for the files of one node: NCCL puts the host's name for %h and the process's id for %p."""
+    parts = {"%h": '"$(uname -n | cut -d. -f1)"', "%p": "*", "%%": "%"}
+    return "".join(parts.get(part, shlex.quote(part)) for part in re.split(r"(%[hp%])", pattern) if part)

@@ -1,0 +1,137 @@
+"""Step `upload`: put what the run leaves where others find it. Nothing that goes wrong here ever changes a verdict.
+
+At `<upload>/<run_id>/`: the result and the report, `nccl-test-results.txt` (what every sweep printed),
+`connectivity-test.log`, `pod-logs/`, and everything else below `logs/`. Every file goes through `seatrial.redact`.
+"""
+
+import logging
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import chain
+from pathlib import Path
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from seatrial.errors import SeatrialError
+from seatrial.redact import redacted, secrets_in
+from seatrial.run import Run
+
+log = logging.getLogger("seatrial.upload")
+
+TIMEOUT_S = 300.0
+CUT_TIMEOUT_S = 20.0  # for a run that was cut off: somebody waits for its end
+_RESULT = ("run.json", "measurements.csv", "report.html")
+_AT_THE_TOP = ("pod-logs",)  # folders of `logs/` that lie beside it
+_OF_CONNECTIVITY = re.compile(r"seatrial\.(connectivity|contact): ")
+# Two files that many look for, made of several.
+SWEEPS, CONNECTIVITY = "nccl-test-results.txt", "connectivity-test.log"
+
+
+def upload(run: Run, started: datetime, timeout_s: float = TIMEOUT_S) -> str | None:
+    """Says where the run's files are now; None where the cluster file does not ask for it, or it went wrong.
+
+    What an earlier run left in the same folder, before `started`, stays here. fsspec's file systems try again by
+    themselves what is worth it; what is not through in time is given up.
+    """
+    if run.cluster.upload is None:
+        return None
+    target = f"{run.cluster.upload}/{run.run_id}"
+    secrets = secrets_in({**os.environ, **run.cluster.env})
+    try:
+        with tempfile.TemporaryDirectory(prefix="seatrial-upload-", ignore_cleanup_errors=True) as staging:
+            names = stage(run, started, Path(staging), secrets)
+            _within(timeout_s, Path(staging), names, target)
+    except Exception as error:
+        (said,) = redacted([" ".join(f"{type(error).__name__}: {error}".split())[:300]], secrets)
+        log.warning("nothing or not all is at %s: %s", target, said)
+        return None
+    log.info("%d files", len(names))
+    return f"files: {target}/"
+
+
+def stage(run: Run, started: datetime, folder: Path, secrets: Sequence[str]) -> list[str]:
+    """Write what is to be uploaded below `folder`, without secrets; the names there, the most telling first."""
+    logs = [path for path in sorted(run.logs.rglob("*")) if _is_new(path, started)]
+    made = {
+        SWEEPS: chain.from_iterable(map(_lines, _sweeps(run, logs))),
+        CONNECTIVITY: chain.from_iterable(map(_about_connectivity, logs)),
+    }
+    found = {name: _lines(run.out / name) for name in _RESULT if _is_new(run.out / name, started)}
+    for name, lines in {**found, **made, **{_remote(path, run.logs): _lines(path) for path in logs}}.items():
+        _write(folder / name, redacted(lines, secrets))
+    return [name for name in (*found, *made, *(_remote(path, run.logs) for path in logs)) if (folder / name).exists()]
+
+
+def _remote(path: Path, logs: Path) -> str:
+    within = path.relative_to(logs)
+    return within.as_posix() if within.parts[0] in _AT_THE_TOP else f"logs/{within.as_posix()}"
+
+
+def _is_new(path: Path, started: datetime) -> bool:
+    return path.is_file() and path.stat().st_mtime >= started.timestamp() - 1  # file systems round
+
+
+def _sweeps(run: Run, logs: Sequence[Path]) -> list[Path]:
+    """The logs of the operations, in the suite's order."""
+    operations = run.suite.collectives.operations if run.suite.collectives else ()
+    return [path for name in operations if (path := run.logs / f"{name}.log") in logs]
+
+
+def _about_connectivity(path: Path) -> Iterator[str]:
+    """What the log of the run says of the check connectivity, and what its mpirun printed."""
+    if path.name == "run.log":
+        return (line for line in _lines(path) if _OF_CONNECTIVITY.search(line))
+    return _lines(path) if path.name.startswith("mpirun-hostname") else iter(())
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        yield from file
+
+
+def _write(path: Path, lines: Iterator[str]) -> None:
+    """Nothing where there are no lines."""
+    first = next(lines, None)
+    if first is None:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        file.writelines(chain((first,), lines))
+
+
+def _within(timeout_s: float, folder: Path, names: Sequence[str], target: str) -> None:
+    """Upload in a thread of its own: not every file system has a time limit, and a run must end."""
+    failed: list[Exception] = []
+
+    def work() -> None:
+        try:
+            _put(folder, names, target)
+        except Exception as error:
+            failed.append(error)
+
+    worker = threading.Thread(target=work, name="upload", daemon=True)
+    worker.start()
+    worker.join(timeout_s)
+    if worker.is_alive():
+        raise SeatrialError(f"not through within {timeout_s:g} s")
+    if failed:
+        raise failed[0]
+
+
+def _put(folder: Path, names: Sequence[str], target: str) -> None:
+    """All at once where the file system can. Folders are not made: object stores have none, and would make a bucket."""
+    import fsspec
+
+    options = {"auto_mkdir": True} if target.startswith("file:") else {}
+    system, root = fsspec.core.url_to_fs(target, **options)
+    system.put([str(folder / name) for name in names], [f"{root}/{name}" for name in names])
+
+
+@task(name="upload", cache_policy=NO_CACHE)
+def upload_task(run: Run, started: datetime) -> str | None:
+    return upload(run, started)
