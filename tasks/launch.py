@@ -41,9 +41,10 @@ def keep(run: Run, verdict: Verdict) -> str | None:
     except SeatrialError as error:
         log.warning("the nodes cannot be kept: %s", error)
         return None
-    until = datetime.now(UTC) + timedelta(seconds=run.cluster.keep_s)
+    until = f"{datetime.now(UTC) + timedelta(seconds=run.cluster.keep_s):%Y-%m-%d %H:%M} UTC"
+    log.info("not taken down: kept until %s", until)
     log_in, over = f"seatrial ssh {run.run_id} head", f"seatrial reap --run {run.run_id}"
-    return f"nodes are kept until {until:%Y-%m-%d %H:%M} UTC\n  to log in:     {log_in}\n  to end it now: {over}"
+    return f"nodes are kept until {until}\n  to log in:     {log_in}\n  to end it now: {over}"
 
 
 def end(run: str, cluster: Cluster | None = None) -> str:
