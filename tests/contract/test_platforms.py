@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from seatrial.cluster import Cluster
+from seatrial.errors import InputError
 from seatrial.platforms import Platform, platforms
+from seatrial.platforms import state as states
 from seatrial.run import Run
 from seatrial.ssh import answers, connected, on_each, run_command
 from seatrial.suite import load_suite
@@ -102,3 +104,43 @@ def test_teardown_of_a_run_that_never_was(platform: Platform) -> None:
 def test_a_living_run_is_no_leftover(platform: Platform, run: Run, testbed: Testbed) -> None:
     assert testbed.nodes
     assert run.run_id not in {leftover.run_id for leftover in platform.leftovers()}
+
+
+def test_a_stranger_finds_the_same_testbed(stranger: Platform, run: Run, testbed: Testbed) -> None:
+    found = stranger.attach(run.run_id)
+    assert (found.nodes, found.user, found.key_file) == (testbed.nodes, testbed.user, testbed.key_file)
+    assert on_each(found.nodes, lambda node: host_name(found, node)) == on_each(
+        testbed.nodes, lambda node: host_name(testbed, node)
+    )
+
+
+def test_a_run_that_is_over_is_not_found(stranger: Platform, platform: Platform, run: Run, testbed: Testbed) -> None:
+    platform.teardown(run.run_id)
+    with pytest.raises(InputError, match=run.run_id):
+        stranger.attach(run.run_id)
+
+
+def test_the_log_of_every_nodes_sshd_is_collected(platform: Platform, run: Run, testbed: Testbed) -> None:
+    assert on_each(testbed.nodes, lambda node: host_name(testbed, node))
+    platform.collect(run.run_id, run.logs, 30)
+    logs = [path.read_text() for path in run.logs.rglob("*.log")]
+    assert sum("Accepted publickey for" in log for log in logs) == run.cluster.nodes
+    assert not any("PRIVATE KEY" in log for log in logs)
+
+
+def test_a_kept_run_is_a_leftover_when_its_time_is_over(
+    platform: Platform, stranger: Platform, run: Run, testbed: Testbed
+) -> None:
+    assert platform.keep(run.run_id, 600)
+    assert run.run_id not in {leftover.run_id for leftover in stranger.leftovers()}
+    assert host_name(testbed, testbed.head)
+    folder = states.find(run.run_id)
+    assert folder
+    states.keep(folder, -1)
+    assert run.run_id in {leftover.run_id for leftover in stranger.leftovers()}
+
+
+def test_a_run_that_never_came_up_has_nothing_to_keep_or_collect(platform: Platform, run: Run) -> None:
+    assert not platform.keep(run.run_id, 600)
+    platform.collect(run.run_id, run.logs, 30)
+    assert not run.logs.exists()

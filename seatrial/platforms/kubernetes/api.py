@@ -102,12 +102,8 @@ class Api:
 
         `grace_s` 0 removes pods whatever their node says.
         """
-        try:
-            resource = self.resource(kind)
-        except UnknownKindError:
-            return
-        with self.explained(f"delete {kind.kind}"):
-            resource.delete(
+        with suppress(UnknownKindError), self.explained(f"delete {kind.kind}"):
+            self.resource(kind).delete(
                 namespace=self.namespace,
                 label_selector=selector,
                 field_selector=field_selector,
@@ -221,6 +217,8 @@ class Api:
                 return MissingError(f"cannot {doing}: the API server does not know us: log in again ({message})")
             case 403:
                 return MissingError(f"may not {doing} in namespace {self.namespace}: {message}")
+            case 404 if message.startswith("404"):  # no words of the API server's: nothing is served there any more
+                return UnknownKindError(f"cannot {doing}: the cluster does not know that kind any more")
             case 404 if "namespaces" in message:
                 return MissingError(f"cannot {doing}: {message}: kubectl create namespace {self.namespace}")
             case _:

@@ -1,0 +1,68 @@
+"""What must not leave this machine, and what must stay readable."""
+
+import time
+
+import pytest
+
+from seatrial.redact import looks_secret, redacted, secrets_in
+
+
+def shown(*lines: str, secrets: tuple[str, ...] = ()) -> list[str]:
+    return list(redacted(lines, secrets))
+
+
+@pytest.mark.parametrize(
+    ("line", "left"),
+    [
+        ("export HF_TOKEN=abcdefgh12345678 and on", "export HF_TOKEN=*** and on"),
+        ('{"api_key": "abcdefgh12345678"}', '{"api_key": "***"}'),
+        ("db_password: hunter2hunter2", "db_password: ***"),
+        ("Authorization: Bearer abc.def", "Authorization: Bearer ***"),
+        ("sent with bearer abcdefghijklmnop1234", "sent with bearer ***"),
+        ("clone https://me:s3cret@example.com/x", "clone https://me:***@example.com/x"),
+        ("login with hf_ABCDEFGHIJKLMNOPQRSTUV done", "login with *** done"),
+        ("key AKIAABCDEFGHIJKLMNOP", "key ***"),
+        ("jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0.abc_def", "jwt ***"),
+    ],
+)
+def test_what_looks_like_a_secret_is_hidden(line: str, left: str) -> None:
+    assert shown(line) == [left]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tokens_per_s: 12345678.9 over 8 ranks",
+        "#  out-of-place  in-place",
+        "Accepted publickey for root from 10.0.0.1 port 51234 ssh2: ED25519 SHA256:" + "a" * 43,
+        "2026-11-21 15:44:02,123 INFO seatrial.launch: run 20261121-1544-4b688: 2 nodes, head node-0 (10.77.0.2)",
+        "NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE ; OOB eth0:10.0.0.1<0>",
+        '{"message_bytes": 8388608, "dtype": "float32"}',
+        "gs://bucket/testbed-logs/run/nccl-test-results.txt",
+    ],
+)
+def test_what_tells_what_happened_stays(line: str) -> None:
+    assert shown(line) == [line]
+
+
+def test_known_secrets_go_wherever_they_stand() -> None:
+    secrets = secrets_in({"SLACK_WEBHOOK": "https://hooks/T0/B0/x", "HOME": "/root/elsewhere", "A_TOKEN": "short"})
+    assert secrets == ["https://hooks/T0/B0/x"]  # what is short would be found in harmless text
+    assert shown("post https://hooks/T0/B0/x now", secrets=tuple(secrets)) == ["post *** now"]
+
+
+def test_private_keys_go_as_a_whole() -> None:
+    key = ["-----BEGIN OPENSSH PRIVATE KEY-----\n", "b3BlbnNzaC1rZXk\n", "-----END OPENSSH PRIVATE KEY-----\n"]
+    assert shown("before\n", *key, "after\n") == ["before\n", "*** a private key ***\n", "after\n"]
+
+
+def test_names_of_secrets() -> None:
+    assert all(map(looks_secret, ("HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "wandb_api_key", "SENTRY_DSN")))
+    assert not any(map(looks_secret, ("NCCL_DEBUG", "HOSTNAME", "KEYBOARD", "PATH")))
+
+
+@pytest.mark.parametrize("text", ["a" * 300_000, "token" * 60_000, "x://" * 75_000, "eyJ" * 100_000, "token=" * 50_000])
+def test_one_endless_line_takes_no_endless_time(text: str) -> None:
+    started = time.monotonic()
+    assert shown(text)
+    assert time.monotonic() - started < 5

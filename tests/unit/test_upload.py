@@ -1,0 +1,160 @@
+"""What is uploaded, to where, and what becomes of it when that goes wrong."""
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from seatrial.cluster import Cluster
+from seatrial.nccl import parse_text
+from seatrial.run import Run
+from seatrial.suite import load_suite
+from tasks import upload as step
+from tasks.upload import CONNECTIVITY, SWEEPS, upload
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "nccl-logs"
+SWEEP = (GOLDEN / "rccl_mi300x_8ranks.log").read_text()
+RUN_LOG = """\
+2026-11-21 15:44:00,000 INFO seatrial.launch: run r1: 2 nodes, head node-0 (10.77.0.2)
+2026-11-21 15:44:01,000 INFO seatrial.connectivity: 2 of 2 nodes answer on port 222
+2026-11-21 15:44:02,000 WARNING seatrial.contact: node-0 to node-1: throughput cannot be measured
+2026-11-21 15:44:03,000 INFO seatrial.collectives: all_reduce is done
+"""
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture
+def bucket() -> Iterator[Any]:
+    """The files at memory://, which live as long as the process."""
+    system = fsspec.filesystem("memory")
+    yield system
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+
+
+def a_run(out: Path, url: str | None, **files: str) -> Run:
+    """A run that has left `files`, by path with `__` for `/`."""
+    cluster = {
+        "name": "c",
+        "nodes": 2,
+        "platform": {"kind": "local"},
+        "upload": url,
+        "env": {"MY_TOKEN": "s3cr3t-value"},
+    }
+    for name, text in files.items():
+        path = out / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Run("r1", Cluster.model_validate(cluster), load_suite("nightly"), out)
+
+
+FILES = {
+    "run.json": '{"verdict": "fail"}',
+    "report.html": "<html>",
+    "logs__run.log": RUN_LOG,
+    "logs__mpirun-hostname.log": "$ mpirun hostname\nnode-0\nnode-1\n",
+    "logs__all_reduce.log": f"$ mpirun all_reduce_perf\n{SWEEP}",
+    "logs__all_gather.log": f"$ mpirun all_gather_perf\n{SWEEP}",
+    "logs__pod-logs__coordinator.log": "# pod p-0\nMY_TOKEN is s3cr3t-value\n",
+    "logs__pod-logs__worker-n1.log": "# pod p-1\n",
+    "logs__events.txt": "an event\n",
+}
+
+
+def test_everything_lies_where_people_look_for_it(tmp_path: Path, bucket: Any) -> None:
+    run = a_run(tmp_path, "memory://bucket/testbed-logs", **FILES)
+    assert upload(run, NOW) == "files: memory://bucket/testbed-logs/r1/"
+    there = {
+        path.removeprefix("/bucket/testbed-logs/r1/"): bucket.cat(path).decode() for path in bucket.find("/bucket")
+    }
+    assert set(there) == {
+        "run.json",
+        "report.html",
+        SWEEPS,
+        CONNECTIVITY,
+        "pod-logs/coordinator.log",
+        "pod-logs/worker-n1.log",
+        "logs/run.log",
+        "logs/mpirun-hostname.log",
+        "logs/all_reduce.log",
+        "logs/all_gather.log",
+        "logs/events.txt",
+    }
+    assert there["run.json"] == FILES["run.json"]
+    assert there["pod-logs/coordinator.log"] == "# pod p-0\nMY_TOKEN is ***\n"
+    assert len(parse_text(there[SWEEPS], SWEEPS)) == 2
+    said = there[CONNECTIVITY].splitlines()
+    assert ("seatrial.connectivity: 2 of 2" in there[CONNECTIVITY], "node-1" in said) == (True, True)
+    assert "seatrial.launch" not in there[CONNECTIVITY]
+
+
+def test_to_a_folder_of_this_machine(tmp_path: Path) -> None:
+    run = a_run(tmp_path / "out", f"file://{tmp_path}/new/folder", **FILES)
+    assert upload(run, NOW) == f"files: file://{tmp_path}/new/folder/r1/"
+    assert (tmp_path / "new" / "folder" / "r1" / "pod-logs" / "worker-n1.log").read_text() == "# pod p-1\n"
+
+
+def test_a_run_that_never_came_up_has_little_and_that_is_uploaded(tmp_path: Path, bucket: Any) -> None:
+    run = a_run(tmp_path, "memory://bucket", **{"run.json": "{}", "logs__run.log": "nothing came up\n"})
+    assert upload(run, NOW)
+    assert bucket.find("/bucket") == ["/bucket/r1/logs/run.log", "/bucket/r1/run.json"]
+
+
+def test_what_an_earlier_run_left_in_the_same_folder_stays_here(tmp_path: Path, bucket: Any) -> None:
+    run = a_run(tmp_path, "memory://bucket", **FILES)
+    old = (NOW - timedelta(hours=1)).timestamp()
+    for name in ("report.html", "logs/all_gather.log"):
+        os.utime(tmp_path / name, (old, old))
+    assert upload(run, NOW)
+    assert "/bucket/r1/run.json" in bucket.find("/bucket")
+    assert not {"/bucket/r1/report.html", "/bucket/r1/logs/all_gather.log"} & set(bucket.find("/bucket"))
+
+
+def test_bytes_that_are_no_text_arrive_as_they_are(tmp_path: Path, bucket: Any) -> None:
+    run = a_run(tmp_path, "memory://bucket", **FILES)
+    raw = b"\xff\xfe not UTF-8\r\nand \x00 so on"
+    (run.logs / "training.log").write_bytes(raw)
+    assert upload(run, NOW)
+    assert bucket.cat("/bucket/r1/logs/training.log") == raw
+
+
+def test_nothing_happens_where_nobody_asks(tmp_path: Path) -> None:
+    assert upload(a_run(tmp_path, None, **FILES), NOW) is None
+
+
+def test_what_goes_wrong_is_a_warning_without_secrets(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise PermissionError("403:\nservice account with password=hunter2hunter2 may not write")
+
+    monkeypatch.setattr(step, "_put", refuse)
+    with caplog.at_level(logging.WARNING):
+        assert upload(a_run(tmp_path, "memory://bucket", **FILES), NOW) is None
+    (record,) = caplog.records
+    said = record.getMessage()
+    assert said.startswith("nothing or not all is at memory://bucket/r1: PermissionError: 403: service account")
+    assert "hunter2" not in said
+
+
+def test_a_package_that_is_missing_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert upload(a_run(tmp_path, "hdfs://host/logs", **FILES), NOW) is None
+    assert "hdfs://host/logs/r1" in caplog.text
+
+
+def test_what_hangs_is_given_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step, "_put", lambda *_: time.sleep(3))
+    started = time.monotonic()
+    with caplog.at_level(logging.WARNING):
+        assert upload(a_run(tmp_path, "memory://bucket", **FILES), NOW, timeout_s=0.2) is None
+    assert time.monotonic() - started < 2
+    assert "not through within 0.2 s" in caplog.text
