@@ -16,6 +16,7 @@ from seatrial.platforms import state as states
 from seatrial.platforms.local import PLATFORM
 from seatrial.ssh import HostKeyError, connected, on_each, run_command
 from seatrial.testbed import Node, Testbed
+from tasks.collect import collect
 from tests.conftest import leftovers
 from tests.integration.conftest import LocalTestbed
 
@@ -171,3 +172,17 @@ def _wait_until(true: Callable[[], bool], timeout_s: float = 20) -> None:
     while not true():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.05)
+
+
+def test_what_nccl_wrote_to_files_on_the_nodes_is_fetched(local_testbed: LocalTestbed) -> None:
+    with local_testbed(nodes=2, env={"NCCL_DEBUG_FILE": "/tmp/%h-seatrial-test-%p.log"}) as (run, testbed):
+        for node in testbed.nodes:
+            say(testbed, node, "echo NET/IB on $(hostname) > /tmp/$(hostname)-seatrial-test-7.log")
+        try:
+            collect(run, testbed)
+        finally:
+            for node in testbed.nodes:
+                say(testbed, node, "rm /tmp/$(hostname)-seatrial-test-7.log")
+        logs = {path.name: path.read_text() for path in (run.logs / "nccl-debug").iterdir()}
+    assert set(logs) == {"node-0.log", "node-1.log"}
+    assert logs["node-1.log"].split("\n")[:2] == ["# /tmp/node-1-seatrial-test-7.log", "NET/IB on node-1"]

@@ -1,0 +1,148 @@
+"""What a local run leaves: uploads, nodes that are kept, and a way to log in."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+from tests.e2e.conftest import Console, until
+
+BROKEN = [{"node": "node-1", "sshd": "stopped"}]
+
+
+def kept_run(console: Console, **fields: object) -> str:
+    """The id of a run that failed and whose nodes are kept."""
+    upload = f"file://{console.folder}/bucket"
+    cluster = console.cluster(2, faults=BROKEN, upload=upload, keep="on_failure", **fields)
+    run = console.check(cluster, console.suite())
+    assert run.status == 1, run.said
+    run_id = str(run.document["run_id"])
+    *_, notes, login, end, files, verdict = run.out.splitlines()
+    assert notes.startswith("nodes are kept until ")
+    assert login.split(": ")[1].strip() == f"seatrial ssh {run_id} head"
+    assert end.split(": ")[1].strip() == f"seatrial reap --run {run_id}"
+    assert files == f"files: {upload}/{run_id}/"
+    assert verdict.startswith("fail: ")
+    return run_id
+
+
+def test_a_failed_run_is_kept_until_somebody_ends_it(console: Console) -> None:
+    run_id = kept_run(console)
+    there = console.folder / "bucket" / run_id
+    assert json.loads((there / "run.json").read_text())["verdict"] == "fail"
+    assert "1 of 2 nodes answer on port 222" in (there / "connectivity-test.log").read_text()
+    assert "Accepted publickey" in (there / "logs" / "nodes" / "node-0.log").read_text()
+
+    done = console.run("ssh", run_id, "head", "--", "hostname; exit 7")
+    assert (done.status, done.out) == (7, "node-0\n")
+    assert console.run("ssh", console.folder / "out", "node-1", "true").status == 255  # its sshd is what is broken
+    wrong = console.run("ssh", run_id, "node-2")
+    assert (wrong.status, wrong.err.count("\n")) == (2, 1)
+    assert "has no node 'node-2'; legal: node-0, node-1, head, or 0 to 1" in wrong.err
+
+    assert "0 runs reaped" in console.run("reap").out
+    assert console.left()
+    ended = console.run("reap", "--run", console.folder / "out")
+    assert (ended.status, ended.out) == (0, f"{run_id}: removed\n")
+    assert not console.left()
+    over = console.run("ssh", run_id, "head")
+    assert (over.status, over.err.count("\n")) == (2, 1)
+    assert f"run {run_id}: is over, or not from this machine and user" in over.err
+
+
+def test_a_kept_run_ends_by_itself_when_its_time_is_over(console: Console) -> None:
+    run_id = kept_run(console, keep_s=5)
+    assert any(run_id in left for left in console.left())
+    until(lambda: not console.left(), timeout_s=20)
+
+
+def test_a_login_on_a_terminal_is_one(console: Console) -> None:
+    run_id = kept_run(console)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "seatrial.cli", "ssh", run_id, "head"]
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=console.environment, start_new_session=True
+    ) as shell:
+        os.close(theirs)
+        os.write(ours, b"tty && echo $((6 * 7)) from $(hostname); exit 3\n")
+        said = b""
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            try:
+                said += os.read(ours, 4096)
+            except OSError:  # the other end is closed
+                break
+        os.close(ours)
+        assert shell.wait(10) == 3, said
+    assert b"/dev/pts/" in said
+    assert b"42 from node-0" in said
+    assert console.run("reap", "--run", run_id).status == 0
+
+
+def test_a_pass_is_not_kept_where_only_failures_are(console: Console) -> None:
+    run = console.check(console.cluster(2, keep="on_failure"), console.suite(collectives=None))
+    assert run.status == 0, run.said
+    assert "kept until" not in run.said
+    assert not console.left()
+
+
+def test_a_run_at_work_lets_people_in_and_when_cut_off_is_not_kept(console: Console) -> None:
+    suite = console.suite(
+        collectives={
+            "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
+            "cpu": {"min_bytes": "1M", "max_bytes": "4M", "step_factor": 4, "iterations": 2000},
+            "timeout_s": 120,
+        }
+    )
+    cluster = console.cluster(2, upload=f"file://{console.folder}/bucket", keep="always")
+    out = console.folder / "out"
+    process = console.start("run", cluster, "--suite", suite, "--out", out)
+    log = out / "logs" / "run.log"
+    until(lambda: log.exists() and "all_reduce     1M" in log.read_text())
+    (run_id,) = console.run_ids()
+    assert console.run("ssh", run_id, "1", "hostname").out == "node-1\n"
+    busy = console.run("reap", "--run", run_id)
+    assert (busy.status, "is at work; interrupt it" in busy.err) == (2, True)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert not console.left()
+    there = console.folder / "bucket" / run_id
+    assert "cut off by" in json.loads((there / "run.json").read_text())["reason"]
+    assert "all_reduce" in (there / "nccl-test-results.txt").read_text()
+
+
+def test_an_upload_that_cannot_work_is_said_before_anything_starts(console: Console) -> None:
+    """ossfs is nothing that anybody needs here."""
+    cluster = console.cluster(2, upload="oss://bucket/logs")
+    run = console.check(cluster, console.suite())
+    assert run.status == 3, run.said
+    assert f"{cluster}: upload: ossfs is not installed, which oss:// needs: " in run.err
+    assert run.err.rstrip().endswith("-m pip install ossfs")
+    assert not (console.folder / "out" / "run.json").exists()
+    doctor = console.run("doctor", cluster)
+    assert doctor.status == 1
+    assert "missing upload oss://bucket/logs: ossfs is not installed" in doctor.out
+
+
+def test_an_upload_that_fails_changes_no_verdict(console: Console) -> None:
+    (console.folder / "file").write_text("where a folder should be")
+    cluster = console.cluster(2, upload=f"file://{console.folder}/file")
+    run = console.check(cluster, console.suite(collectives=None))
+    assert run.status == 0, run.said
+    assert "nothing or not all is at file://" in run.err
+    assert "files: " not in run.out
+
+
+def test_what_a_killed_run_had_kept_is_ended_with_it(console: Console) -> None:
+    """Killed before its end, it never came to keep anything."""
+    out = console.folder / "out"
+    process = console.start("run", console.cluster(2, keep="always"), "--suite", console.suite(), "--out", out)
+    until(lambda: bool(console.run_ids()))
+    process.kill()
+    process.communicate()
+    assert console.run("reap").status == 0
+    until(lambda: not console.left(), timeout_s=5)
