@@ -48,7 +48,7 @@ def upload(run: Run, started: datetime, timeout_s: float = TIMEOUT_S) -> str | N
             _within(timeout_s, Path(staging), names, target)
     except Exception as error:
         (said,) = redacted([" ".join(f"{type(error).__name__}: {error}".split())[:300]], secrets)
-        log.warning("nothing or not all is at %s: %s", target, said)
+        log.warning("upload to %s failed: %s", target, said)
         return None
     log.info("%d files", len(names))
     return f"files: {target}/"

@@ -139,7 +139,7 @@ def test_what_goes_wrong_is_a_warning_without_secrets(
         assert upload(a_run(tmp_path, "memory://bucket", **FILES), NOW) is None
     (record,) = caplog.records
     said = record.getMessage()
-    assert said.startswith("nothing or not all is at memory://bucket/r1: PermissionError: 403: service account")
+    assert said.startswith("upload to memory://bucket/r1 failed: PermissionError: 403: service account")
     assert "hunter2" not in said
 
 

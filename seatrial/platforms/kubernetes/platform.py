@@ -138,6 +138,7 @@ class Kubernetes:
             return  # nothing was submitted
         deadline = time.monotonic() + timeout_s
         pods = ordered(self._api.list(POD, selector(run_id)), self._places())
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / EVENTS).write_text(events_text(self._api.list(EVENT), run_id))
         write_pod_logs(self._api, pods, folder / POD_LOGS, deadline)
 

@@ -36,6 +36,7 @@ def results(draw: st.DrawFn) -> RunResult:
         suspects=draw(st.lists(suspect, max_size=3)) * draw(st.sampled_from([1, 400])),
         checks=[Check("c", Verdict.FAIL, "", 1.0, (), (judgement,) * draw(st.sampled_from([0, 1, 500])))],
         fingerprint={draw(texts): draw(texts) for _ in range(3)},
+        notes=(draw(texts),),
     )
 
 
@@ -96,3 +97,11 @@ def test_a_lasting_failure_is_told_from_a_new_one() -> None:
 def test_what_is_missing_leads_to_the_doctor() -> None:
     _, found = blocks(replace(samples.healthy_local(), verdict=Verdict.NOT_RUN, reason="mpirun is missing"), None)
     assert "`seatrial doctor`" in _text(found)
+
+
+def test_where_the_files_are_and_what_is_kept_is_said() -> None:
+    notes = ("nodes are kept until 17:00\n  to log in: seatrial ssh r1 head", "files: gs://bucket/logs/r1/")
+    _, found = blocks(replace(samples.faulty_h100(), notes=notes), None)
+    said = json.dumps(found)
+    assert "seatrial ssh r1 head" in said
+    assert "files: gs://bucket/logs/r1/" in said
