@@ -8,7 +8,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from seatrial.errors import InputError, LaunchError, RemoteError
+from seatrial.errors import InputError, MissingError, RemoteError
 from seatrial.platforms import platform_for
 from seatrial.platforms import state as states
 from seatrial.testbed import Node, Testbed
@@ -78,14 +78,14 @@ def ssh_argv(testbed: Testbed, node: Node, command: tuple[str, ...], *, terminal
 
 
 def log_in(run: str, node: str, command: tuple[str, ...]) -> None:
-    """Become ssh; its exit status is the command's. Raises InputError, or LaunchError where there is no ssh."""
+    """Become ssh; its exit status is the command's. Raises InputError, or MissingError where there is no ssh."""
     testbed = testbed_of(run)
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     argv = ssh_argv(testbed, node_of(testbed, node), command, terminal=on_terminal)
     try:
         os.execvp(argv[0], argv)
     except FileNotFoundError as error:
-        raise LaunchError("ssh is missing: install openssh-client") from error
+        raise MissingError("ssh is missing: install openssh-client") from error
 
 
 def dial(run: str, node: str) -> None:

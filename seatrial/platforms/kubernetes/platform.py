@@ -82,7 +82,7 @@ class Kubernetes:
         for thing in owned:
             self._api.own(thing, made)
         pods = BringUp(self._api, planned, self._launcher, made).wait()
-        return self._testbed(planned, pods, host_key.public)
+        return self._testbed(planned, pods, host_key.public, logging.WARNING)
 
     def attach(self, run_id: str) -> Testbed:
         from seatrial.ssh import pinned_keys
@@ -94,10 +94,10 @@ class Kubernetes:
         run = Run(run_id, self._cluster, load_suite("quick"), folder)  # the testbed is the same with any suite
         return self._testbed(plan(run), pods, pinned_keys((folder / "known_hosts").read_text())["*"])
 
-    def _testbed(self, planned: Plan, pods: Sequence[Object], host_key: str) -> Testbed:
+    def _testbed(self, planned: Plan, pods: Sequence[Object], host_key: str, level: int = logging.DEBUG) -> Testbed:
         from seatrial.platforms.kubernetes.excuse import excuse
 
-        cluster, in_order = planned.run.cluster, ordered(pods, self._places())
+        cluster, in_order = planned.run.cluster, ordered(pods, self._places(level))
         called = dict(zip(names(in_order), in_order, strict=True))
         nodes = tuple(
             Node(name, pod["status"]["podIP"], cluster.ssh_port, cluster.slots, host_key, cluster.gpus)
@@ -123,12 +123,12 @@ class Kubernetes:
             excuse=lambda node: excuse(self._api, planned, self._launcher, pod_of[node.name], node.name),
         )
 
-    def _places(self) -> dict[str, Mapping[str, str]]:
+    def _places(self, level: int = logging.DEBUG) -> dict[str, Mapping[str, str]]:
         """The labels of every node; without the right to look, hosts stay in the order of the pods."""
         try:
             return {node["metadata"]["name"]: node["metadata"].get("labels", {}) for node in self._api.list(NODE)}
         except SeatrialError as error:
-            log.warning("the hostfile is not in topology order: %s", error)
+            log.log(level, "the hostfile is not in topology order: %s", error)
             return {}
 
     def collect(self, run_id: str, folder: Path, timeout_s: float) -> None:

@@ -18,7 +18,6 @@ from seatrial.platforms.local import plan as planning
 from seatrial.platforms.local.needs import missing
 from seatrial.platforms.local.plan import PREFIX, Account, Layout, LocalNode
 from seatrial.run import Run
-from seatrial.ssh import pinned_keys
 from seatrial.tail import copy_tail
 from seatrial.testbed import Node, Testbed
 
@@ -52,6 +51,8 @@ class Local:
         return testbed
 
     def attach(self, run_id: str) -> Testbed:
+        from seatrial.ssh import pinned_keys
+
         folder = states.root_folder() / run_id
         cluster, keeper = states.recall(folder), states.read_owner(folder, "keeper")
         if not keeper or not keeper.alive:
