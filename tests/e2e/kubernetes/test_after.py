@@ -10,9 +10,8 @@ import yaml
 
 from tests.e2e.conftest import Console, Finished, until
 from tests.e2e.kubernetes.cluster import Cluster
-from tests.e2e.kubernetes.test_run import account, left, middle_of_the_sweep, trial
-
-__all__ = ["trial"]
+from tests.e2e.kubernetes.conftest import left
+from tests.e2e.kubernetes.test_run import account, middle_of_the_sweep
 
 
 def with_fields(file: Path, **fields: Any) -> Path:
