@@ -43,7 +43,7 @@ def training_operator(cluster: Cluster) -> Iterator[None]:
     finally:
         machine.kill(NAME)
         cluster.kubectl("delete", "validatingwebhookconfiguration", WEBHOOKS)
-        cluster.kubectl("delete", "namespace", "kubeflow", "--wait=false")
+        cluster.kubectl("delete", "namespace", "kubeflow")
 
 
 def define(cluster: Cluster) -> None:
