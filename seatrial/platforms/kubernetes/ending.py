@@ -8,7 +8,7 @@ from seatrial.platforms.kubernetes.health import health
 from seatrial.platforms.kubernetes.plan import Object, selector
 from seatrial.platforms.kubernetes.watches import Watches
 
-GONE_S = 25.0  # for the pods to end; the entry point leaves at once on TERM
+GONE_S = 25.0  # without any pod going: the entry point leaves at once on TERM, but hundreds go one after the other
 
 
 def see_off(api: Api, run_id: str) -> None:
@@ -30,7 +30,7 @@ def see_off(api: Api, run_id: str) -> None:
         api.delete_all(POD, selector(run_id), field_selector=f"spec.nodeName={node}", grace_s=0)
     if stuck := sorted(name for name, node in left.items() if node not in ill):
         where = ", ".join(sorted({left[name] for name in stuck}))
-        pods = f"{len(stuck)} pods of {run_id} are still ending after {GONE_S:g} s: {', '.join(stuck[:4])}"
+        pods = f"{len(stuck)} pods of {run_id} are still ending, and none went for {GONE_S:g} s: {', '.join(stuck[:4])}"
         raise LaunchError(f"{pods} on {where}; are the kubelets alive?")
     if ill:
         raise NodesError(ill)
@@ -48,6 +48,7 @@ def _wait_until_gone(api: Api, run_id: str) -> dict[str, str]:
                 left = {_name(pod): pod["spec"].get("nodeName") or "no node" for pod in change.object["items"]}
             elif change and change.change == "DELETED" and left:
                 left.pop(_name(change.object), None)
+                deadline = time.monotonic() + GONE_S
     if left is None:
         raise LaunchError(f"whether the pods of {run_id} are gone cannot be told: the API server does not answer")
     return left
