@@ -77,9 +77,8 @@ def in_topology_order(testbed: Testbed) -> bool:
 
 @pytest.fixture(autouse=True)
 def here(own_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cluster that is meant; and two cores that play 512 kubelets may take their time to end pods."""
+    """The cluster that is meant."""
     monkeypatch.setenv("KUBECONFIG", str(own_cluster.kubeconfig))
-    monkeypatch.setattr("seatrial.platforms.kubernetes.ending.GONE_S", 120.0)
 
 
 def test_requests_do_not_grow_with_the_nodes(
