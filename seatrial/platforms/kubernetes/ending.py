@@ -28,12 +28,12 @@ def see_off(api: Api, run_id: str) -> None:
         ill = {}
     for node in ill:
         api.delete_all(POD, selector(run_id), field_selector=f"spec.nodeName={node}", grace_s=0)
-    if stuck := sorted(name for name, node in left.items() if node not in ill):
-        where = ", ".join(sorted({left[name] for name in stuck}))
-        pods = f"{len(stuck)} pods of {run_id} are still ending, and none went for {GONE_S:g} s: {', '.join(stuck[:4])}"
-        raise LaunchError(f"{pods} on {where}; are the kubelets alive?")
     if ill:
         raise NodesError(ill)
+    if left:
+        where, some = ", ".join(sorted(set(left.values()))), ", ".join(sorted(left)[:4])
+        pods = f"{len(left)} pods of {run_id} are still ending, and none went for {GONE_S:g} s: {some}"
+        raise LaunchError(f"{pods} on {where}; are the kubelets alive?")
 
 
 def _wait_until_gone(api: Api, run_id: str) -> dict[str, str]:
