@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -61,11 +62,11 @@ class Api:
 
     def resource(self, kind: Kind) -> Any:
         with self.explained(f"find {kind.kind}"):
-            found = self._discovery.resource(kind)
-        if found is None:
-            install = f": install {kind.needs}" if kind.needs else ""
-            raise UnknownKindError(f"the cluster does not know {kind.kind} ({kind.api_version}){install}")
-        return found
+            for version in filter(None, (kind.api_version, kind.older)):
+                if found := self._discovery.resource(replace(kind, api_version=version)):
+                    return found
+        install = f": install {kind.needs}" if kind.needs else ""
+        raise UnknownKindError(f"the cluster does not know {kind.kind} ({kind.api_version}){install}")
 
     def create(self, thing: Object, *, dry_run: bool = False) -> Object:
         """Submit an object; a field that the API server does not know is an error, not a night of waiting.
@@ -217,7 +218,7 @@ class Api:
                 return MissingError(f"cannot {doing}: the API server does not know us: log in again ({message})")
             case 403:
                 return MissingError(f"may not {doing} in namespace {self.namespace}: {message}")
-            case 404 if message.startswith("404"):  # no words of the API server's: nothing is served there any more
+            case 404 if not _said(error):  # no words of the API server's: nothing is served there any more
                 return UnknownKindError(f"cannot {doing}: the cluster does not know that kind any more")
             case 404 if "namespaces" in message:
                 return MissingError(f"cannot {doing}: {message}: kubectl create namespace {self.namespace}")
@@ -252,11 +253,15 @@ def plain(instance: Any) -> Object:
 
 def _message(error: Any) -> str:
     """What the API server said, else the status."""
+    return _said(error) or f"{error.status} {error.reason}"
+
+
+def _said(error: Any) -> str | None:
     import json
 
-    with suppress(ValueError, TypeError, AttributeError):
+    with suppress(ValueError, TypeError, AttributeError, KeyError):
         return short(json.loads(error.body)["message"])
-    return f"{error.status} {error.reason}"
+    return None
 
 
 def short(error: object) -> str:

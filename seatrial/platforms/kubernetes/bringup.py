@@ -82,19 +82,22 @@ class BringUp:
         if self._seen.workload:
             return queue.waits_for(self._seen.workload)
         if time.monotonic() - self._begun > queue.UNMANAGED_S and not self._seen.pods:
-            return queue.unmanaged(self._launcher.kind.kind)
+            return queue.unmanaged(self._launcher.kind.kind, self._plan.settings.priority)
         return queue.Queued("queued: Kueue has not seen it yet")
 
     def _say_and_check_time(self) -> None:
         pods, settings = self._seen.pods.values(), self._plan.settings
-        story = waiting.story(pods, self._plan.nodes, self._queued(), self._seen.unmounted)
+        queued = self._queued()
+        story = waiting.story(pods, self._plan.nodes, queued, self._seen.unmounted)
         if self._seen.complaint and not pods:
             story = self._seen.complaint
         if story != self._said:
             self._said = story
             log.info("%s", story)
         now = time.monotonic()
-        if self._placed is None and len(waiting.placed(pods)) >= self._plan.nodes:
+        if queued:  # also where Kueue had admitted it and has taken the nodes away again
+            self._placed = None
+        elif self._placed is None and len(waiting.placed(pods)) >= self._plan.nodes:
             self._placed = now
         since, limit_s, setting = self._begun, settings.queue_timeout_s, "queue_timeout_s"
         if self._placed is not None:

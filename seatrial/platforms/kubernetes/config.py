@@ -59,8 +59,13 @@ class KubernetesPlatform(Strict):
     launcher: Literal["job", "jobset", "pytorchjob", "trainjob", "mpijob"] = "job"
     machine: Literal["a3-mega", "a3-ultra", "a4", "a4x", "a4x-max", "generic"] = "generic"
     queue: DnsLabel | None = Field(None, description="Kueue LocalQueue")
+    queue_priority: Annotated[DnsName, Field(max_length=63)] | None = Field(
+        None, description="Kueue WorkloadPriorityClass: who is admitted first, and who has to go; needs queue"
+    )
     topology: Topology | None = Field(None, description="for Kueue; needs queue")
-    priority_class: DnsName | None = None
+    priority_class: DnsName | None = Field(
+        None, description="PriorityClass of the pods; Kueue goes by it too where queue_priority is unset"
+    )
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
     target_nodes: tuple[LabelValue, ...] = Field((), description="kubernetes.io/hostname of the only nodes to use")
@@ -80,10 +85,18 @@ class KubernetesPlatform(Strict):
         4 * 3600, description="Kubernetes itself ends the nodes after so long (and keep_s, where they may be kept)"
     )
 
+    @property
+    def priority(self) -> str | None:
+        """The class that Kueue takes the priority from, with its kind."""
+        if self.queue_priority:
+            return f"WorkloadPriorityClass {self.queue_priority}"
+        return f"PriorityClass {self.priority_class}" if self.priority_class else None
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if self.topology and not self.queue:
-            raise ValueError("topology: is Kueue's, so it needs queue")
+        for name in ("topology", "queue_priority"):
+            if getattr(self, name) and not self.queue:
+                raise ValueError(f"{name}: is Kueue's, so it needs queue")
         if both := sorted(set(self.target_nodes) & set(self.avoid_nodes)):
             raise ValueError(f"avoid_nodes: {both[0]} is among target_nodes too")
         return self

@@ -75,9 +75,12 @@ def _queue(api: Api, settings: KubernetesPlatform) -> list[str]:
     if queue is None:
         there = f"there are: {', '.join(sorted(queues))}" if queues else "there is none"
         return [f"queue {settings.queue}: no such LocalQueue in namespace {settings.namespace}; {there}"]
-    for condition in queue.get("status", {}).get("conditions", ()):
-        if condition["type"] == "Active" and condition["status"] != "True":
-            return [f"queue {settings.queue}: is not active ({condition.get('reason')}): {condition.get('message')}"]
+    conditions = queue.get("status", {}).get("conditions", ())
+    active = next((condition for condition in conditions if condition["type"] == "Active"), None)
+    if active is None:
+        return [f"queue {settings.queue}: Kueue has not looked at it: does its controller run?"]
+    if active["status"] != "True":
+        return [f"queue {settings.queue}: is not active ({active.get('reason')}): {active.get('message')}"]
     return []
 
 

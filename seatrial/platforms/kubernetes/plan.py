@@ -66,9 +66,10 @@ class Plan:
         }
 
     def parent_metadata(self) -> Object:
-        """The metadata of what is submitted: Kueue reads the queue there, and takes the pods' own priority class."""
-        queue = {"kueue.x-k8s.io/queue-name": self.settings.queue} if self.settings.queue else {}
-        return self.metadata(labels={**self.labels, **queue})
+        """The metadata of what is submitted: Kueue reads queue and priority there, else the pods' priority class."""
+        asked = {"queue-name": self.settings.queue, "priority-class": self.settings.queue_priority}
+        kueue = {f"kueue.x-k8s.io/{label}": value for label, value in asked.items() if value}
+        return self.metadata(labels={**self.labels, **kueue})
 
 
 _LONGEST_NAME = 45  # a JobSet makes pods NAME-node-0-4095-abcde of it, and 63 characters are legal

@@ -65,13 +65,15 @@ class Kubernetes:
 
     def launch(self, run: Run) -> Testbed:
         from seatrial.platforms.kubernetes.bringup import BringUp
+        from seatrial.platforms.kubernetes.queue import WORKLOAD
 
         run_key, host_key = new_key_pair(), new_key_pair()
         planned = plan(run, owner=ownership.this_one(_FOLDER))
         files = key_files(run_key, host_key)
         *owned, parent = submitted = objects(planned, files)
-        for thing in submitted:  # before anything is made
-            self._api.knows(kind_of(thing))
+        needed = [kind_of(thing) for thing in submitted] + [WORKLOAD] * bool(self._settings.queue)
+        for kind in needed:  # before anything is made
+            self._api.knows(kind)
         folder = states.make_folder(run.run_id, _FOLDER)
         states.remember(folder, run.cluster)
         for name in _OF_THE_RUN:

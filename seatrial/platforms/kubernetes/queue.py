@@ -1,7 +1,8 @@
 """Why Kueue has not admitted a run yet, or never will. Pure: a Workload as the API server shows it in, words out.
 
-The words of Kueue's conditions are those of release 0.19 (pkg/scheduler, apis/kueue/v1beta2); with its feature gate
-UnadmittedWorkloadsObservability off, which is the default, only the message tells a short wait from one for ever.
+The words of Kueue's conditions are those of release 0.19 (pkg/scheduler, apis/kueue/v1beta2). Its feature gate
+UnadmittedWorkloadsObservability, off in that release and on after it, gives reasons that tell a short wait from one for
+ever; without it only the message does.
 """
 
 import re
@@ -10,15 +11,32 @@ from dataclasses import dataclass
 from seatrial.platforms.kubernetes.launchers import Kind
 from seatrial.platforms.kubernetes.plan import Object
 
-WORKLOAD = Kind("kueue.x-k8s.io/v1beta1", "Workload", needs="Kueue (github.com/kubernetes-sigs/kueue)")
-LOCAL_QUEUE = Kind("kueue.x-k8s.io/v1beta1", "LocalQueue", needs="Kueue (github.com/kubernetes-sigs/kueue)")
+_NEEDS = "Kueue (github.com/kubernetes-sigs/kueue)"
+_V1BETA2, _V1BETA1 = "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"  # before release 0.15 there was only the latter
+WORKLOAD = Kind(_V1BETA2, "Workload", needs=_NEEDS, older=_V1BETA1)
+LOCAL_QUEUE = Kind(_V1BETA2, "LocalQueue", needs=_NEEDS, older=_V1BETA1)
 JOB_UID = "kueue.x-k8s.io/job-uid"  # label of a Workload: whose it is
 UNMANAGED_S = 30.0  # Kueue makes the Workload within a second where it manages the object
 
+_NEVER = ("ExceedsMaxQuota", "NoMatchingFlavor", "Misconfigured", "TopologyPlacementFailed")
+_MAYBE = ("Pending", "Inadmissible", "")  # without the feature gate; every other reason says that it has to wait
+
+_POD_SET = re.compile(r"couldn't assign flavors to pod set \S+: ")
 _MORE_NEEDED = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed")
-_TOO_MUCH = re.compile(r"insufficient quota for (\S+) in flavor (\S+?),? .*maximum capacity")
-_NO_QUEUE = re.compile(r"(?:Local|Cluster)Queue (\S+) doesn't exist")
-_NEVER = ("ExceedsMaxQuota", "NoMatchingFlavor", "Misconfigured")
+_NO_PLACE = re.compile(r'topology "[^"]*" (?:allows|doesn\'t allow) to fit')
+_FLAVOR_LOST = re.compile(  # each names the flavor that is out of the question
+    r"insufficient quota for \S+ in flavor ([^\s,]+),? [^>]*> maximum capacity"
+    r"|untolerated taint .*? in flavor ([^\s,]+)"
+    r"|flavor (\S+) (?:doesn't match node affinity|not found)"
+    r'|Flavor "([^"]+)" (?:does not support|does not contain|supports only)'
+)
+_LOST = re.compile(
+    r"(?:Local|Cluster)Queue \S+ (?:doesn't exist|is terminating or missing|not found)"
+    r"|resource \S+ unavailable in ClusterQueue"
+    r"|no topology domains at level"
+    r"|workload namespace doesn't match ClusterQueue selector"
+    r"|must not exceed its limits|LimitRange"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,28 +50,58 @@ class Queued:
 def waits_for(workload: Object) -> Queued | None:
     """What the Workload waits for; None once it is admitted."""
     status = workload.get("status", {})
-    conditions = {condition["type"]: condition for condition in status.get("conditions", ())}
+    conditions = _conditions(workload)
     if workload["spec"].get("active") is False:
         return Queued(f"Kueue has deactivated it: {_said(conditions.get('Evicted'))}", hopeless=True)
+    if _holds(conditions, "Finished"):
+        return Queued(f"Kueue takes it for finished: {_said(conditions['Finished'])}", hopeless=True)
+    reserved = conditions.get("QuotaReserved", {})
+    if _holds(conditions, "Evicted") and _is_old(reserved, conditions["Evicted"]):
+        return Queued(f"queued again after it was evicted: {_said(conditions['Evicted'])}")
     if _holds(conditions, "Admitted"):
         return None
     if _holds(conditions, "QuotaReserved"):
         return Queued(f"queued: {_checks(status)}")
-    reserved = conditions.get("QuotaReserved", {})
-    if _holds(conditions, "Evicted") and not reserved.get("message"):
-        return Queued(f"queued again after it was evicted: {_said(conditions['Evicted'])}")
     return _unreserved(reserved)
 
 
+def _is_old(reserved: Object, evicted: Object) -> bool:
+    """Whether nothing was said of the quota since the eviction: it is still held, or was just let go."""
+    return reserved.get("status") == "True" or reserved.get("message", "") in ("", evicted.get("message"))
+
+
 def _unreserved(condition: Object) -> Queued:
-    message = " ".join(str(condition.get("message", "")).split())
-    # The reasons of all flavors stand in one message: one that has only to wait is enough.
-    if more := _MORE_NEEDED.search(message):
-        resource, flavor, count = more.groups()
-        return Queued(f"queued: {count} more {resource} needed in flavor {flavor}")
-    if _TOO_MUCH.search(message) or _NO_QUEUE.search(message) or condition.get("reason") in _NEVER:
+    message, reason = " ".join(str(condition.get("message", "")).split()), str(condition.get("reason", ""))
+    # One pod set that has no flavor left is enough to be without hope, one flavor that is only full to have some.
+    lost = reason in _NEVER or (reason in _MAYBE and any(map(_is_lost, _POD_SET.split(message))))
+    if lost:
         return Queued(f"will never be admitted: {message}", hopeless=True)
+    if more := _more_needed(message):
+        return Queued(f"queued: {more}")
     return Queued(f"queued: {message}" if message else "queued: Kueue has not looked at it yet")
+
+
+def _is_lost(of_pod_set: str) -> bool:
+    """Whether what is said of a pod set, or of the whole Workload, leaves no flavor to wait for."""
+    if _LOST.search(of_pod_set):
+        return True
+    lost = _lost_flavors(of_pod_set)
+    full = {flavor for _, flavor, _ in _MORE_NEEDED.findall(of_pod_set)}
+    return bool(lost) and not full - lost and not _NO_PLACE.search(of_pod_set)
+
+
+def _more_needed(message: str) -> str | None:
+    """What is missing in the first flavor that has only to be waited for, with the pod sets before it counted in."""
+    lost = _lost_flavors(message)
+    waits = {(resource, flavor): more for resource, flavor, more in _MORE_NEEDED.findall(message) if flavor not in lost}
+    if not waits:
+        return None
+    (resource, flavor), more = next(iter(waits.items()))
+    return f"{more} more {resource} needed in flavor {flavor}"
+
+
+def _lost_flavors(message: str) -> set[str]:
+    return {flavor for found in _FLAVOR_LOST.findall(message) for flavor in found if flavor}
 
 
 def _checks(status: Object) -> str:
@@ -65,16 +113,21 @@ def _checks(status: Object) -> str:
     return f"quota is reserved; waiting for admission check {', '.join(told)}"
 
 
-def unmanaged(kind: str) -> Queued:
-    """Kueue makes the Workload at once where it manages such objects at all."""
+def unmanaged(kind: str, priority: str | None) -> Queued:
+    """Kueue makes the Workload at once where it manages such objects at all, and knows the class of its priority."""
     why = f"Kueue made no Workload of the {kind} within {UNMANAGED_S:g} s"
-    return Queued(f"{why}: is its integration with {kind} on, and is the namespace managed?", hopeless=True)
+    asked = f"is its integration with {kind} on, is the namespace managed"
+    return Queued(f"{why}: {asked}{f', is there a {priority}' if priority else ''}?", hopeless=True)
 
 
 def preempted(workload: Object) -> str | None:
     """Why Kueue has taken the nodes away again, by its own words; None when it has not."""
-    conditions = {condition["type"]: condition for condition in workload.get("status", {}).get("conditions", ())}
+    conditions = _conditions(workload)
     return f"Kueue evicted it: {_said(conditions['Evicted'])}" if _holds(conditions, "Evicted") else None
+
+
+def _conditions(workload: Object) -> dict[str, Object]:
+    return {condition["type"]: condition for condition in workload.get("status", {}).get("conditions", ())}
 
 
 def _holds(conditions: dict[str, Object], kind: str) -> bool:

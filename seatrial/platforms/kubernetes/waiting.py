@@ -19,13 +19,15 @@ _NEVER = {
     "CrashLoopBackOff": "the container ends again and again",
 }
 _NOT_MOUNTED = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")  # events of a pod; the kubelet tries again
-# Events of whoever makes pods, or what makes them, when the API server refuses it; they all try again.
-_NOT_ADMITTED = {
-    "FailedCreate",  # a Job
-    "FailedCreatePod",  # Kubeflow's training operator
-    "JobCreationFailed",  # JobSet
-    "MPIJobFailed",  # Kubeflow's MPI operator
-    "TrainJobResourcesCreationFailed",  # Kubeflow Trainer
+_NOT_ADMITTED, _NOT_QUEUED = "its pods are not admitted", "Kueue does not queue it"
+# Events of whoever makes pods, or what makes them, when the API server refuses it, and of Kueue; they all try again.
+_COMPLAINTS = {
+    "FailedCreate": _NOT_ADMITTED,  # a Job
+    "FailedCreatePod": _NOT_ADMITTED,  # Kubeflow's training operator
+    "JobCreationFailed": _NOT_ADMITTED,  # JobSet
+    "MPIJobFailed": _NOT_ADMITTED,  # Kubeflow's MPI operator
+    "TrainJobResourcesCreationFailed": _NOT_ADMITTED,  # Kubeflow Trainer
+    "WorkloadPriorityClassNotFound": _NOT_QUEUED,
 }
 
 
@@ -58,15 +60,15 @@ class Seen:
         self.workload = None if change == "DELETED" else workload
 
     def take_event(self, event: Object) -> None:
-        if event.get("reason") in _NOT_ADMITTED:
-            self.complaint = f"its pods are not admitted: {event.get('message', '')}"
+        if found := _COMPLAINTS.get(event.get("reason", "")):
+            self.complaint = f"{found}: {event.get('message', '')}"
         elif event.get("reason") in _NOT_MOUNTED:
             self.unmounted[event["involvedObject"]["name"]] = " ".join(str(event.get("message", "")).split())
 
 
 def ready(pods: Iterable[Object]) -> list[Object]:
     """The pods whose sshd answers, and that are here to stay."""
-    return [pod for pod in pods if _condition(pod, "Ready") == "True" and not pod["metadata"].get("deletionTimestamp")]
+    return [pod for pod in pods if _condition(pod, "Ready") == "True" and not _leaving(pod)]
 
 
 def is_up(pod: Object) -> bool:
@@ -76,8 +78,12 @@ def is_up(pod: Object) -> bool:
 
 
 def placed(pods: Iterable[Object]) -> list[Object]:
-    """The pods that have a node."""
-    return [pod for pod in pods if pod["spec"].get("nodeName")]
+    """The pods that have a node, and are here to stay."""
+    return [pod for pod in pods if pod["spec"].get("nodeName") and not _leaving(pod)]
+
+
+def _leaving(pod: Object) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +95,9 @@ class Problem:
 
 
 def problem(pods: Iterable[Object]) -> Problem | None:
-    """The first pod that will never be ready, and why; None while there is hope."""
+    """The first pod that will never be ready, and why; None while there is hope. Those that leave do not count."""
     for pod in pods:
-        if found := _pod_problem(pod):
+        if not _leaving(pod) and (found := _pod_problem(pod)):
             name = pod["metadata"]["name"]
             return Problem(name, f"pod {name}{_on(pod)}: {found}")
     return None

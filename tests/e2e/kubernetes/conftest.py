@@ -19,6 +19,7 @@ from tests.e2e.kubernetes import addons, build, kwok, training
 from tests.e2e.kubernetes.cluster import Cluster, Unavailable, leftovers, running, up
 from tests.e2e.kubernetes.images import CPU
 from tests.e2e.kubernetes.machine import Machine
+from tests.e2e.kubernetes.queues import Queues
 from tests.e2e.kubernetes.standins import standin
 
 T = TypeVar("T")
@@ -121,6 +122,26 @@ def mpi_operator(cluster: Cluster) -> Iterator[None]:
 def trainer(cluster: Cluster, jobset: None) -> Iterator[None]:
     """Kubeflow Trainer with JobSet: the given cluster's, or stand-ins."""
     yield from _controller(cluster, "trainjob", "trainjobs.trainer.kubeflow.org")
+
+
+@pytest.fixture(scope="module")
+def kueue(cluster: Cluster) -> Iterator[None]:
+    """Kueue: the given cluster's, or a stand-in. It follows the kinds that are there when it starts: name it last."""
+    yield from _controller(cluster, "kueue", "workloads.kueue.x-k8s.io")
+
+
+@pytest.fixture
+def queues(cluster: Cluster, namespace: str, kueue: None) -> Iterator[Queues]:
+    """Makes queues for the namespace, and what stands in them; at the end there is no Workload any more."""
+    made = Queues(cluster, namespace)
+    try:
+        yield made
+        for job in list(made.jobs):
+            made.leave(job)
+        assert left(cluster, namespace) == ""
+        until(lambda: not made.workloads())
+    finally:
+        made.remove()
 
 
 @pytest.fixture(scope="session")

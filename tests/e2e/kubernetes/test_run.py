@@ -71,11 +71,12 @@ def test_a_pytorchjob_under_its_operator(
     [
         ({}, "localhost/nothing:1", "inconclusive", "the image is not on the node"),
         ({"launcher": "jobset"}, None, "not_run", "the cluster does not know JobSet"),
+        ({"queue": "night"}, None, "not_run", "the cluster does not know Workload"),
         ({"namespace": "no-such-namespace"}, None, "not_run", "kubectl create namespace no-such-namespace"),
         ({"node_selector": {"pool": "none"}, "queue_timeout_s": 3}, None, "inconclusive", "0 of 2 pods have a node"),
         ({"context": "elsewhere"}, None, "not_run", "platform.context 'elsewhere' is not in the kubeconfig; known:"),
     ],
-    ids=["image", "crd", "namespace", "selector", "context"],
+    ids=["image", "crd", "kueue", "namespace", "selector", "context"],
 )
 def test_what_keeps_nodes_from_coming_up_is_the_reason(
     console: Console,

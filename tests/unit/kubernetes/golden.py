@@ -36,6 +36,7 @@ CLUSTERS: dict[str, dict[str, Any]] = {
         platform={
             "namespace": "trials",
             "queue": "night",
+            "queue_priority": "trials",
             "topology": {"required": "cloud.google.com/gce-topology-block"},
             "priority_class": "low",
             "node_selector": {"pool": "gpu"},

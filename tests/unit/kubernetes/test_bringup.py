@@ -152,3 +152,41 @@ def test_a_queue_that_will_never_admit_it_ends_the_wait(follow: Follow) -> None:
 def test_a_queue_that_does_not_see_it_ends_the_wait(follow: Follow) -> None:
     with pytest.raises(LaunchError, match="Kueue made no Workload of the Job within 30 s"):
         follow(listed(), 31.0, queue="night")
+
+
+def of_kueue(*conditions: tuple[str, str, str]) -> Change:
+    listed = [{"type": kind, "status": status, "reason": kind, "message": told} for kind, status, told in conditions]
+    return changed({"spec": {}, "status": {"conditions": listed}}, "MODIFIED", "Workload")
+
+
+ADMITTED = of_kueue(("QuotaReserved", "True", ""), ("Admitted", "True", ""))
+EVICTED = of_kueue(("QuotaReserved", "False", "make room"), ("Admitted", "False", ""), ("Evicted", "True", "make room"))
+
+
+def test_pods_that_kueue_takes_back_are_waited_for_anew(follow: Follow) -> None:
+    """Neither is it their failure that they end, nor does the time that they had count against those that come."""
+    leaving = [pod(i, containerStatuses=ended(143)) for i in (0, 1)]
+    for each in leaving:
+        each["metadata"]["deletionTimestamp"] = "now"
+    up = (ADMITTED, listed(pod(0), pod(1)))
+    again = (ADMITTED, listed(pod(2, ready=True), pod(3, ready=True)))
+    pods, _ = follow(*up, 20.0, EVICTED, listed(*leaving), 20.0, *again, queue="night", start_timeout_s=30)
+    assert [each["metadata"]["name"] for each in pods] == ["p-2", "p-3"]
+    with pytest.raises(
+        LaunchError, match=r"not up within 50 s \(platform.queue_timeout_s\): queued again after it was"
+    ):
+        follow(*up, 40.0, EVICTED, listed(*leaving), 20.0, queue="night", queue_timeout_s=50)
+
+
+def ended(status: int) -> list[dict[str, Any]]:
+    return [{"name": "node", "state": {"terminated": {"exitCode": status}}}]
+
+
+def test_a_priority_that_kueue_does_not_know_ends_the_wait(follow: Follow) -> None:
+    about = {"name": NAME}
+    event = {"reason": "WorkloadPriorityClassNotFound", "message": 'WorkloadPriorityClass "x" not found'}
+    told = changed({**event, "involvedObject": about}, "ADDED", "Event")
+    with pytest.raises(LaunchError, match=r'^Kueue does not queue it: WorkloadPriorityClass "x" not found'):
+        follow(listed(), told, 31.0, queue="night", queue_priority="x")
+    with pytest.raises(LaunchError, match="is there a WorkloadPriorityClass x"):  # release 0.19 sends no event
+        follow(listed(), 31.0, queue="night", queue_priority="x")

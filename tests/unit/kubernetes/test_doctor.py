@@ -1,15 +1,18 @@
 """Which nodes can take a pod, and what the others lack."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pytest
 import yaml
 
 from seatrial.cluster import Cluster
+from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
-from seatrial.platforms.kubernetes.doctor import nodes_that_fit
-from seatrial.platforms.kubernetes.launchers import launchers
+from seatrial.platforms.kubernetes.doctor import _queue, nodes_that_fit
+from seatrial.platforms.kubernetes.launchers import Kind, launchers
 from seatrial.platforms.kubernetes.machines import machine
+from seatrial.platforms.kubernetes.queue import LOCAL_QUEUE
 from seatrial.platforms.kubernetes.rights import LOOKUPS, rights
 from tests.unit.kubernetes.golden import CLUSTERS
 
@@ -109,3 +112,37 @@ def test_the_role_that_ships_grants_what_is_needed_and_no_more() -> None:
         for verb in right.verbs
     }
     assert granted == needed
+
+
+class Queues:
+    """An API server that has these LocalQueues."""
+
+    def __init__(self, *queues: dict[str, Any]) -> None:
+        self._queues = queues
+
+    def list(self, kind: Kind, selector: str | None = None) -> list[dict[str, Any]]:
+        assert kind is LOCAL_QUEUE
+        return list(self._queues)
+
+
+def queue(name: str, **active: str) -> dict[str, Any]:
+    conditions = [{"type": "Active", **active}] if active else []
+    return {"metadata": {"name": name}, "status": {"conditions": conditions}}
+
+
+@pytest.mark.parametrize(
+    ("queues", "said"),
+    [
+        ((queue("night", status="True"), queue("day")), []),
+        ((), ["queue night: no such LocalQueue in namespace default; there is none"]),
+        ((queue("week"), queue("day")), ["queue night: no such LocalQueue in namespace default; there are: day, week"]),
+        ((queue("night"),), ["queue night: Kueue has not looked at it: does its controller run?"]),
+        (
+            (queue("night", status="False", reason="Stopped", message="LocalQueue is stopped"),),
+            ["queue night: is not active (Stopped): LocalQueue is stopped"],
+        ),
+    ],
+)
+def test_a_queue_that_admits_nothing_is_named(queues: tuple[dict[str, Any], ...], said: list[str]) -> None:
+    settings = KubernetesPlatform(kind="kubernetes", queue="night")
+    assert _queue(cast(Api, Queues(*queues)), settings) == said

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.platforms.kubernetes.queue import preempted, waits_for
+from seatrial.platforms.kubernetes.queue import preempted, unmanaged, waits_for
 
 
 def workload(*conditions: tuple[str, str, str, str], active: bool = True, **status: Any) -> dict[str, Any]:
@@ -14,6 +14,11 @@ def workload(*conditions: tuple[str, str, str, str], active: bool = True, **stat
 
 def pending(message: str, reason: str = "Pending") -> dict[str, Any]:
     return workload(("QuotaReserved", "False", reason, message))
+
+
+SET = "couldn't assign flavors to pod set"
+UNUSED = "insufficient unused quota for pods in flavor"
+SUMS = "previously considered podsets requests (0) + current podset request (16) > maximum capacity (8)"
 
 
 @pytest.mark.parametrize(
@@ -35,6 +40,20 @@ def pending(message: str, reason: str = "Pending") -> dict[str, Any]:
             'queued: couldn\'t assign flavors to pod set node: topology "rack" allows to fit only 1 out of 2 pod(s)',
         ),
         ("", "queued: Kueue has not looked at it yet"),
+        (
+            f"{SET} master: {UNUSED} f, 1 more needed; {SET} worker: {UNUSED} f, 9 more needed",
+            "queued: 9 more pods needed in flavor f",
+        ),
+        (
+            f"{SET} node: insufficient quota for pods in flavor a, {SUMS},"
+            ' topology "t" doesn\'t allow to fit any of 2 pod(s)',
+            f"queued: {SET} node: insufficient quota for pods in flavor a, {SUMS},"
+            ' topology "t" doesn\'t allow to fit any of 2 pod(s)',
+        ),
+        (
+            f"{SET} node: {UNUSED} f, 2 more needed. Pending the preemption of 1 workload(s)",
+            "queued: 2 more pods needed in flavor f",
+        ),
     ],
 )
 def test_a_wait_that_may_end(message: str, said: str) -> None:
@@ -50,7 +69,23 @@ def test_a_wait_that_may_end(message: str, said: str) -> None:
             "couldn't assign flavors to pod set node: insufficient quota for nvidia.com/gpu in flavor a4,"
             " request > maximum capacity (16)"
         ),
+        pending(f"{SET} node: insufficient quota for pods in flavor a, {SUMS}"),
+        pending(f"{SET} node: insufficient quota for gpu in flavor a, {SUMS}, {UNUSED} a, 1 more needed"),
+        pending(
+            f"{SET} master: {UNUSED} f, 1 more needed; {SET} worker: insufficient quota for pods in flavor f, {SUMS}"
+        ),
+        pending(f"{SET} node: resource cpu unavailable in ClusterQueue"),
+        pending(
+            f"{SET} node: flavor a doesn't match node affinity, untolerated taint {{gpu yes NoSchedule}} in flavor b"
+        ),
+        pending(f'{SET} node: Flavor "a" does not contain the requested level'),
+        pending(f"{SET} node: no topology domains at level: rack"),
+        pending('topology "t" allows to fit only 1 out of 2 pod(s)', "TopologyPlacementFailed"),
+        pending("Bypassed scheduling evaluation because an equivalent workload recently failed", "ExceedsMaxQuota"),
         pending("LocalQueue night doesn't exist", "Inadmissible"),
+        pending("LocalQueue night is terminating or missing", "Inadmissible"),
+        pending("workload namespace doesn't match ClusterQueue selector"),
+        pending("resources validation failed: [...]: requests must not exceed its limits"),
         pending("flavor a4 does not match", "NoMatchingFlavor"),
         workload(active=False),
     ],
@@ -86,3 +121,64 @@ def test_eviction_is_told() -> None:
     assert found
     assert found.reason == "queued again after it was evicted: Preempted: to make room"
     assert preempted(workload(("Admitted", "True", "", ""))) is None
+
+
+def test_a_reason_that_says_wait_outweighs_the_words() -> None:
+    found = waits_for(pending("resource cpu unavailable in ClusterQueue", "WaitingForQuota"))
+    assert found
+    assert not found.hopeless
+
+
+def test_a_workload_that_is_over_is_waited_for_no_more() -> None:
+    found = waits_for(workload(("Admitted", "True", "", ""), ("Finished", "True", "FailedToStart", "no such field")))
+    assert found
+    assert (found.reason, found.hopeless) == ("Kueue takes it for finished: FailedToStart: no such field", True)
+
+
+TO_MAKE_ROOM = ("Evicted", "True", "Preempted", "to make room")
+
+
+@pytest.mark.parametrize(
+    ("reserved", "said"),
+    [
+        (
+            ("QuotaReserved", "True", "QuotaReserved", "in q"),
+            "queued again after it was evicted: Preempted: to make room",
+        ),
+        (
+            ("QuotaReserved", "False", "Pending", "to make room"),
+            "queued again after it was evicted: Preempted: to make room",
+        ),
+        (("QuotaReserved", "False", "Pending", f"{UNUSED} f, 2 more needed"), "queued: 2 more pods needed in flavor f"),
+    ],
+    ids=["still-there", "let-go", "looked-at-again"],
+)
+def test_what_was_evicted_is_queued_again(reserved: tuple[str, str, str, str], said: str) -> None:
+    admitted = ("Admitted", reserved[1], "", "")
+    found = waits_for(workload(reserved, admitted, TO_MAKE_ROOM))
+    assert found
+    assert (found.reason, found.hopeless) == (said, False)
+
+
+def test_what_was_evicted_and_admitted_again_waits_for_nothing() -> None:
+    before = ("Evicted", "False", "QuotaReserved", "Previously: to make room")
+    again = workload(("QuotaReserved", "True", "", ""), ("Admitted", "True", "", ""), before)
+    assert waits_for(again) is None
+    assert preempted(again) is None
+
+
+def test_a_deactivated_workload_says_why() -> None:
+    why = (
+        "Evicted",
+        "True",
+        "DeactivatedDueToRequeuingLimitExceeded",
+        "exceeded the maximum number of re-queuing retries",
+    )
+    found = waits_for(workload(why, active=False))
+    assert found
+    assert found.reason == f"Kueue has deactivated it: {why[2]}: {why[3]}"
+
+
+def test_a_class_that_may_be_missing_is_named() -> None:
+    assert unmanaged("Job", None).reason.endswith("is its integration with Job on, is the namespace managed?")
+    assert unmanaged("Job", "PriorityClass low").reason.endswith("managed, is there a PriorityClass low?")

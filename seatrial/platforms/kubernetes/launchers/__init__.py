@@ -9,11 +9,15 @@ from seatrial.platforms.kubernetes.plan import Object, Plan
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of object, as the API server knows it; `needs` is what has to be installed for it, if anything."""
+    """A kind of object, as the API server knows it; `needs` is what has to be installed for it, if anything.
+
+    `older` is the version to read it by where the cluster does not serve the other one yet.
+    """
 
     api_version: str
     kind: str
     needs: str | None = None
+    older: str | None = None
 
 
 class Launcher(Protocol):

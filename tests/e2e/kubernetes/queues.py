@@ -1,0 +1,127 @@
+"""Kueue's queues for one test, and others who stand in them. What has no namespace is called by the test's."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.e2e.kubernetes.cluster import Cluster
+
+_API = "kueue.x-k8s.io/v1beta2"
+_CLUSTER_WIDE = ("clusterqueues", "resourceflavors", "topologies", "workloadpriorityclasses", "priorityclasses")
+_TEST = "seatrial/test"
+
+
+@dataclass(slots=True)
+class Queues:
+    """Of one namespace."""
+
+    cluster: Cluster
+    namespace: str
+    jobs: list[str] = field(default_factory=list)
+
+    @property
+    def flavor(self) -> str:
+        return f"{self.namespace}-flavor"
+
+    def make(
+        self, name: str = "night", levels: tuple[str, ...] = (), labels: dict[str, str] | None = None, **more: Any
+    ) -> None:
+        """A LocalQueue with a ClusterQueue of its own for two pods, or as `quota` says; of one flavor.
+
+        `levels` are those of its topology, `labels` those of the flavor's nodes; the rest is for the ClusterQueue.
+        """
+        quota = more.pop("quota", {"pods": 2})
+        if levels:
+            labels = {"kubernetes.io/os": "linux"}  # there must be one
+        resources = [{"name": resource, "nominalQuota": amount} for resource, amount in quota.items()]
+        group = {"coveredResources": list(quota), "flavors": [{"name": self.flavor, "resources": resources}]}
+        preemption = {"withinClusterQueue": "LowerPriority"}
+        spec = {"namespaceSelector": {}, "resourceGroups": [group], "preemption": preemption, **more}
+        wanted = [
+            self._object("ResourceFlavor", self.flavor, spec=self._flavor(labels, bool(levels))),
+            self._object("ClusterQueue", self.namespace, spec=spec),
+            self._object("LocalQueue", name, namespace=self.namespace, spec={"clusterQueue": self.namespace}),
+        ]
+        if levels:
+            places = {"levels": [{"nodeLabel": level} for level in levels]}
+            wanted.insert(0, self._object("Topology", self.namespace, spec=places))
+        self.cluster.apply(*wanted)
+
+    def _flavor(self, labels: dict[str, str] | None, has_topology: bool) -> dict[str, Any]:
+        spec = {"nodeLabels": labels, "topologyName": self.namespace if has_topology else None}
+        return {key: value for key, value in spec.items() if value}
+
+    def priority(self, name: str, value: int) -> str:
+        """A WorkloadPriorityClass; its name."""
+        whole = f"{self.namespace}-{name}"[-63:].strip("-")
+        self.cluster.apply(self._object("WorkloadPriorityClass", whole, value=value))
+        return whole
+
+    def pod_priority(self, name: str, value: int) -> str:
+        """A PriorityClass for pods; its name. None of them takes another's node away."""
+        made = self._object("PriorityClass", self.priority(name, value), value=value, preemptionPolicy="Never")
+        self.cluster.apply({**made, "apiVersion": "scheduling.k8s.io/v1"})
+        return str(made["metadata"]["name"])
+
+    def patch(self, kind: str, name: str, patch: dict[str, Any], subresource: str | None = None) -> None:
+        where = [f"--subresource={subresource}"] if subresource else []
+        change = ("--type=merge", "--patch", json.dumps(patch))
+        self.cluster.kubectl("patch", kind, name, "--namespace", self.namespace, *change, *where)
+
+    def occupy(self, queue: str = "night", pods: int = 2, priority: str | None = None) -> str:
+        """Somebody else's Job, which takes its share of the queue's quota and nothing of the nodes; its name."""
+        name = f"other-{len(self.jobs)}"
+        pod = {
+            "restartPolicy": "Never",
+            "nodeSelector": {_TEST: "nowhere"},
+            "containers": [{"name": "idle", "image": self.cluster.image}],
+        }
+        labels = {"kueue.x-k8s.io/queue-name": queue}
+        if priority:
+            labels["kueue.x-k8s.io/priority-class"] = priority
+        job = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name, "namespace": self.namespace, "labels": labels},
+            "spec": {"suspend": True, "parallelism": pods, "completions": pods, "template": {"spec": pod}},
+        }
+        self.cluster.apply(job)
+        self.jobs.append(name)
+        return name
+
+    def leave(self, job: str) -> None:
+        """Somebody else is done."""
+        self.cluster.kubectl("delete", "job", job, "--namespace", self.namespace, "--wait=false")
+        self.jobs.remove(job)
+
+    def workloads(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.cluster.get("workloads", "--namespace", self.namespace)["items"]
+        return found
+
+    def workload_of(self, job: str) -> str:
+        """The name of the Workload of the one job whose name begins so."""
+        owners = {each["metadata"]["name"]: each["metadata"]["ownerReferences"][0]["name"] for each in self.workloads()}
+        (found,) = (name for name, owner in owners.items() if owner.startswith(job))
+        return str(found)
+
+    def admitted(self) -> list[str]:
+        """Whose Workloads are admitted."""
+        return [
+            workload["metadata"]["ownerReferences"][0]["name"]
+            for workload in self.workloads()
+            for condition in workload.get("status", {}).get("conditions", ())
+            if (condition["type"], condition["status"]) == ("Admitted", "True")
+        ]
+
+    def remove(self) -> None:
+        """Everything that this made and that the namespace's end would not take along."""
+        for kind in _CLUSTER_WIDE:
+            self.cluster.kubectl("delete", kind, "--selector", f"{_TEST}={self._mark}", "--wait=false")
+
+    @property
+    def _mark(self) -> str:
+        return self.namespace[:63].strip("-")
+
+    def _object(self, kind: str, name: str, namespace: str | None = None, **more: Any) -> dict[str, Any]:
+        metadata = {"name": name, "labels": {_TEST: self._mark}} | ({"namespace": namespace} if namespace else {})
+        return {"apiVersion": _API, "kind": kind, "metadata": metadata, **more}

@@ -1,0 +1,287 @@
+"""`seatrial run` in Kueue's queues: admitted, waiting, without hope, preempted; and what is said of it.
+
+After every test nothing of the run is left, its Workload included: the fixture `queues` looks.
+"""
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from tests.e2e.conftest import Console, until
+from tests.e2e.kubernetes.cluster import Cluster
+from tests.e2e.kubernetes.queues import Queues
+
+Trial = Callable[..., Path]
+LEVEL = "cloud.google.com/gce-topology-"
+BRIEF: dict[str, Any] = {"collectives": None}  # what comes after the launch is tested elsewhere
+LONG = {  # about twenty seconds, so that there is a middle to break
+    "operations": ["all_reduce", "broadcast"],
+    "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
+    "cpu": {"min_bytes": "1M", "max_bytes": "4M", "step_factor": 4, "warmup_iterations": 1, "iterations": 200},
+    "timeout_s": 60,
+}
+
+
+class Going:
+    """A run under way."""
+
+    def __init__(self, console: Console, file: Path, **suite: Any) -> None:
+        self._out = console.folder / "out"
+        self.process: subprocess.Popen[str] = console.start(
+            "run", file, "--suite", console.suite(**(suite or BRIEF)), "--out", self._out
+        )
+
+    @property
+    def log(self) -> str:
+        log = self._out / "logs" / "run.log"
+        return log.read_text() if log.exists() else ""
+
+    def until_said(self, text: str) -> None:
+        until(lambda: text in self.log or self.process.poll() is not None)
+        assert text in self.log
+
+    def end(self) -> tuple[int, dict[str, Any], str]:
+        """Exit status, run.json, and what was on the terminal."""
+        out, err = self.process.communicate(timeout=240)
+        return self.process.returncode, json.loads((self._out / "run.json").read_text()), err + out
+
+
+def reason(console: Console, file: Path) -> str:
+    """Of a run that does not come up."""
+    run = console.check(file, console.suite(**BRIEF))
+    assert (run.status, run.document["verdict"]) == (3, "inconclusive"), run.said
+    assert run.out.splitlines()[-1] == f"inconclusive: {run.document['reason']}"
+    return str(run.document["reason"])
+
+
+def with_gpus(file: Path) -> Path:
+    """The same cluster file for nodes with eight GPUs each; whoever gets as far as measuring has no GPU there."""
+    asked = yaml.safe_load(file.read_text())
+    del asked["slots_per_node"]
+    file.write_text(yaml.safe_dump({**asked, "gpus_per_node": 8, "hardware": {"name": "paper", "gpus_per_node": 8}}))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("topology", "told"),
+    [
+        ({"required": None}, "platform.kubernetes.topology: needs exactly one of required, preferred, unconstrained"),
+        ({"required": ""}, "platform.kubernetes.topology.required: '' is no label key"),
+    ],
+)
+def test_a_topology_without_a_level_is_bad_input(
+    console: Console, trial: Trial, topology: dict[str, str | None], told: str
+) -> None:
+    run = console.run("run", trial(queue="night", topology=topology))
+    assert run.status == 2
+    (line,) = run.err.splitlines()
+    assert told in line
+
+
+def test_a_queue_with_room(console: Console, trial: Trial, queues: Queues) -> None:
+    queues.make(levels=(f"{LEVEL}block", f"{LEVEL}subblock"))
+    file = trial(queue="night", topology={"required": f"{LEVEL}subblock"})
+    until(lambda: console.run("doctor", file).status == 0)
+    run = console.check(file, console.suite())
+    assert run.status == 0, run.said
+    assert "all_reduce over 4 ranks" in run.check("collectives")["reason"]
+
+
+def test_a_queue_that_is_not_there(console: Console, trial: Trial, queues: Queues, namespace: str) -> None:
+    file = trial(queue="night")
+    assert reason(console, file) == "launch: will never be admitted: LocalQueue night doesn't exist"
+    queues.make("day")
+    doctor = console.run("doctor", file)
+    assert doctor.status == 1
+    assert f"queue night: no such LocalQueue in namespace {namespace}; there are: day" in doctor.out
+
+
+def test_a_queue_that_is_too_small(console: Console, trial: Trial, queues: Queues) -> None:
+    queues.make(quota={"nvidia.com/gpu": 8})
+    sums = "previously considered podsets requests (0) + current podset request (16) > maximum capacity (8)"
+    lack = f"insufficient quota for nvidia.com/gpu in flavor {queues.flavor}, {sums}"
+    told = f"launch: will never be admitted: couldn't assign flavors to pod set main: {lack}"
+    assert reason(console, with_gpus(trial(queue="night"))) == told
+
+
+@pytest.mark.parametrize(
+    ("topology", "told"),
+    [
+        (
+            {"preferred": "rack"},
+            'launch: will never be admitted: {set}Flavor "{flavor}" does not contain the requested level',
+        ),
+        (
+            {"required": "example.com/hall"},
+            "launch: will never be admitted: {set}no topology domains at level: example.com/hall",
+        ),
+        (
+            {"required": f"{LEVEL}host"},
+            "launch: not up within 3 s (platform.queue_timeout_s): queued: {set}"
+            'topology "{topology}" allows to fit only 1 out of 2 pod(s)',
+        ),
+    ],
+    ids=["no-level", "no-domain", "too-small"],
+)
+def test_a_topology_that_has_no_place(
+    console: Console, trial: Trial, queues: Queues, topology: dict[str, str], told: str
+) -> None:
+    queues.make(quota={"nvidia.com/gpu": 16}, levels=("example.com/hall", f"{LEVEL}block", f"{LEVEL}host"))
+    told = told.replace("{set}", "couldn't assign flavors to pod set main: ")
+    told = told.replace("{flavor}", queues.flavor).replace("{topology}", queues.namespace)
+    assert reason(console, with_gpus(trial(queue="night", topology=topology, queue_timeout_s=3))) == told
+
+
+def test_a_queue_that_is_full_for_a_while(console: Console, trial: Trial, queues: Queues) -> None:
+    """The waiting line is on the terminal, in the run's log and in Prefect's."""
+    queues.make()
+    other = queues.occupy()
+    until(lambda: queues.admitted() == [other])
+    run = Going(console, trial(queue="night"))
+    waits = f"queued: 2 more pods needed in flavor {queues.flavor}"
+    run.until_said(waits)
+    queues.leave(other)
+    status, document, terminal = run.end()
+    assert (status, document["verdict"]) == (0, "pass"), terminal
+    for text in (run.log, terminal):
+        assert text.index(waits) < text.index("2 of 2 nodes answer")
+        assert text.count(waits) == 1
+    until(lambda: waits in in_prefect(console))
+
+
+def in_prefect(console: Console) -> set[str]:
+    """What Prefect keeps of all runs' logs."""
+    answer = httpx.post(
+        f"{console.environment['PREFECT_API_URL']}/logs/filter", json={"limit": 200, "sort": "TIMESTAMP_DESC"}
+    )
+    return {entry["message"] for entry in answer.json()}
+
+
+def test_a_queue_that_stays_full(console: Console, trial: Trial, queues: Queues) -> None:
+    queues.make(quota={"pods": 3})
+    other = queues.occupy()
+    until(lambda: queues.admitted() == [other])
+    told = f"queued: 1 more pods needed in flavor {queues.flavor}"
+    file = trial(queue="night", queue_timeout_s=3)
+    assert reason(console, file) == f"launch: not up within 3 s (platform.queue_timeout_s): {told}"
+
+
+@pytest.mark.parametrize(
+    ("stopped", "of_cluster", "told"),
+    [
+        ("localqueue", {}, "is not active (Stopped): LocalQueue is stopped"),
+        (
+            None,
+            {"stopPolicy": "Hold"},
+            "is not active (ClusterQueueIsInactive): Can't submit new workloads to clusterQueue",
+        ),
+    ],
+)
+def test_a_queue_that_is_stopped(
+    console: Console, trial: Trial, queues: Queues, stopped: str | None, of_cluster: dict[str, Any], told: str
+) -> None:
+    queues.make(**of_cluster)
+    kind, name = ("LocalQueue", "night") if stopped else ("ClusterQueue", queues.namespace)
+    if stopped:
+        queues.patch(stopped, name, {"spec": {"stopPolicy": "Hold"}})
+    file = trial(queue="night", queue_timeout_s=3)
+    until(lambda: f"queue night: {told}" in console.run("doctor", file).out)
+    told = f"launch: not up within 3 s (platform.queue_timeout_s): queued: {kind} {name} is inactive"
+    assert reason(console, file) == told
+
+
+def test_a_run_that_is_preempted_blames_no_node(console: Console, trial: Trial, queues: Queues) -> None:
+    queues.make()
+    run = Going(console, trial(queue="night"), collectives=LONG)
+    run.until_said("all_reduce     1M")
+    other = queues.occupy(priority=queues.priority("high", 1000))
+    status, document, terminal = run.end()
+    assert (status, document["verdict"]) == (3, "inconclusive"), terminal
+    assert "Kueue evicted it: Preempted: Preempted to accommodate a workload (UID: " in document["reason"]
+    assert "due to prioritization in the ClusterQueue" in document["reason"]
+    assert not document["suspects"]
+    until(lambda: queues.admitted() == [other])
+
+
+@pytest.mark.parametrize("setting", ["queue_priority", "priority_class"])
+def test_a_run_of_higher_priority_goes_first(console: Console, trial: Trial, queues: Queues, setting: str) -> None:
+    """By a WorkloadPriorityClass of Kueue's, or by the PriorityClass of its pods."""
+    queues.make()
+    other = queues.occupy()
+    until(lambda: queues.admitted() == [other])
+    make = queues.priority if setting == "queue_priority" else queues.pod_priority
+    run = Going(console, trial(queue="night", **{setting: make("high", 1000)}))
+    run.until_said("2 of 2 nodes answer")
+    assert queues.admitted() != [other]
+    status, document, terminal = run.end()
+    assert (status, document["verdict"]) == (0, "pass"), terminal
+    until(lambda: queues.admitted() == [other])
+
+
+def test_a_run_that_is_evicted_before_it_is_up_waits_again(
+    console: Console, trial: Trial, queues: Queues, cluster: Cluster, namespace: str
+) -> None:
+    """One node is of the flavor at first, so that one pod runs and the other waits for its node."""
+    label = f"seatrial-test/{namespace[:63].strip('-')}"
+    queues.make(labels={label: "yes"})
+    first, second = cluster.nodes[:2]
+    try:
+        cluster.kubectl("label", "node", first, f"{label}=yes")
+        run = Going(console, trial(queue="night", start_timeout_s=60))
+        run.until_said("1 of 2 pods have a node")
+        until(lambda: any(pod["status"]["phase"] == "Running" for pod in cluster.get("pods", "-n", namespace)["items"]))
+        other = queues.occupy(priority=queues.priority("high", 1000))
+        run.until_said("queued again after it was evicted: Preempted: Preempted to accommodate a workload")
+        run.until_said(f"queued: 2 more pods needed in flavor {queues.flavor}")
+        cluster.kubectl("label", "node", second, f"{label}=yes")
+        queues.leave(other)
+        status, document, terminal = run.end()
+    finally:
+        cluster.kubectl("label", "node", first, second, f"{label}-")
+    assert (status, document["verdict"]) == (0, "pass"), terminal
+
+
+def test_a_workload_that_is_deactivated(console: Console, trial: Trial, queues: Queues) -> None:
+    queues.make()
+    other = queues.occupy()
+    until(lambda: queues.admitted() == [other])
+    run = Going(console, trial(queue="night"))
+    run.until_said("queued: 2 more pods needed")
+    queues.patch("workload", queues.workload_of("seatrial-"), {"spec": {"active": False}})
+    status, document, terminal = run.end()
+    assert status == 3, terminal
+    told = "launch: Kueue has deactivated it"
+    assert document["reason"].startswith(told)
+
+
+def test_an_admission_check(console: Console, trial: Trial, queues: Queues, own_cluster: Cluster) -> None:
+    """Nobody does what an AdmissionCheck's controller would: the test does."""
+    queues.make(admissionChecksStrategy={"admissionChecks": [{"name": "dws"}]})
+    run = Going(console, trial(queue="night"))
+    run.until_said("queued: quota is reserved; waiting for admission check dws: Pending")
+    check = {"name": "dws", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    waits = {**check, "state": "Pending", "message": "no capacity in the zone"}
+    queues.patch("workload", queues.workload_of("seatrial-"), {"status": {"admissionChecks": [waits]}}, "status")
+    run.until_said("waiting for admission check dws: no capacity in the zone")
+    ready = {**check, "state": "Ready"}
+    queues.patch("workload", queues.workload_of("seatrial-"), {"status": {"admissionChecks": [ready]}}, "status")
+    status, document, terminal = run.end()
+    assert (status, document["verdict"]) == (0, "pass"), terminal
+
+
+def test_a_run_that_is_interrupted_while_it_waits(console: Console, trial: Trial, queues: Queues) -> None:
+    queues.make()
+    other = queues.occupy()
+    until(lambda: queues.admitted() == [other])
+    run = Going(console, trial(queue="night"))
+    run.until_said("queued: 2 more pods needed")
+    run.process.send_signal(signal.SIGINT)
+    assert run.end()[1]["verdict"] == "inconclusive"
+    until(lambda: len(queues.workloads()) == 1)

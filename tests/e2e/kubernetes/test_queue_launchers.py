@@ -1,0 +1,57 @@
+"""Every launcher in one of Kueue's queues: it waits as it should, is admitted with all its pods, and passes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Console, until
+from tests.e2e.kubernetes.queues import Queues
+from tests.e2e.kubernetes.test_queue import BRIEF, Going
+
+TRAINING = {"steps": 2000, "batch_per_rank": 4}  # there is a middle to break
+
+
+@pytest.fixture(scope="module")
+def controllers(jobset: None, trainer: None, mpi_operator: None, training_operator: None, kueue: None) -> None:
+    """All of them, Kueue last: it follows what is there when it starts."""
+
+
+@pytest.mark.parametrize(
+    ("launcher", "pods", "pod_set"),
+    [("jobset", 2, "node"), ("pytorchjob", 2, "worker"), ("mpijob", 3, "worker"), ("trainjob", 2, "node")],
+)
+def test_a_launcher_in_a_queue(
+    controllers: None,
+    console: Console,
+    trial: Callable[..., Path],
+    queues: Queues,
+    launcher: str,
+    pods: int,
+    pod_set: str,
+) -> None:
+    queues.make(quota={"pods": pods})
+    other = queues.occupy(pods=1)
+    until(lambda: queues.admitted() == [other])
+    run = Going(console, trial(launcher=launcher, queue="night"))
+    run.until_said(f"queued: 1 more pods needed in flavor {queues.flavor}")
+    (name,) = (queues.workload_of("seatrial-"),)
+    found = next(each["spec"]["podSets"] for each in queues.workloads() if each["metadata"]["name"] == name)
+    assert sum(each["count"] for each in found) == pods
+    assert found[-1]["name"] == pod_set
+    queues.leave(other)
+    status, document, terminal = run.end()
+    assert (status, document["verdict"]) == (0, "pass"), terminal
+
+
+def test_a_jobset_that_is_preempted_blames_no_node(
+    controllers: None, console: Console, trial: Callable[..., Path], queues: Queues
+) -> None:
+    queues.make()
+    run = Going(console, trial(launcher="jobset", queue="night"), **BRIEF, training=TRAINING)
+    run.until_said("training ...")
+    queues.occupy(priority=queues.priority("high", 1000))
+    status, document, terminal = run.end()
+    assert (status, document["verdict"]) == (3, "inconclusive"), terminal
+    assert "Kueue evicted it: Preempted: " in document["reason"]
+    assert not document["suspects"]

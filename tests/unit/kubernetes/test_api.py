@@ -1,0 +1,63 @@
+"""What the API server's refusals come to, and which version of a kind is read."""
+
+from typing import Any
+
+import pytest
+from kubernetes.client.exceptions import ApiException
+
+from seatrial.errors import MissingError
+from seatrial.platforms.kubernetes.api import Api, UnknownKindError
+from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.launchers import Kind
+from seatrial.platforms.kubernetes.queue import WORKLOAD
+
+
+class Served:
+    """Stands where discovery does, on a cluster that serves these versions."""
+
+    def __init__(self, *versions: str) -> None:
+        self._versions = versions
+
+    def resource(self, kind: Kind) -> str | None:
+        return kind.api_version if kind.api_version in self._versions else None
+
+    def versions(self, kind: Kind) -> list[str]:
+        return list(self._versions)
+
+
+def api(*versions: str) -> Api:
+    made = Api(KubernetesPlatform(kind="kubernetes"))
+    made.__dict__["_discovery"] = Served(*versions)  # where cached_property looks first
+    return made
+
+
+@pytest.mark.parametrize(
+    ("served", "read"),
+    [
+        (("kueue.x-k8s.io/v1beta1", "kueue.x-k8s.io/v1beta2"), "kueue.x-k8s.io/v1beta2"),
+        (("kueue.x-k8s.io/v1beta1",), "kueue.x-k8s.io/v1beta1"),  # before release 0.15
+        (("kueue.x-k8s.io/v1beta2",), "kueue.x-k8s.io/v1beta2"),
+    ],
+)
+def test_kueue_is_read_in_the_version_that_the_cluster_serves(served: tuple[str, ...], read: str) -> None:
+    assert api(*served).resource(WORKLOAD) == read
+
+
+def test_a_kind_that_is_not_there_says_what_to_install() -> None:
+    with pytest.raises(UnknownKindError, match=r"does not know Workload \(kueue.x-k8s.io/v1beta2\): install Kueue"):
+        api().resource(WORKLOAD)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "said"),
+    [
+        ("404 page not found\n", UnknownKindError, "cannot list: the cluster does not know that kind any more"),
+        ('{"message": "namespaces \\"n\\" not found"}', MissingError, "kubectl create namespace default"),
+    ],
+)
+def test_what_is_not_found_is_told_apart(body: str, kind: type[Any], said: str) -> None:
+    refused = ApiException(status=404, reason="Not Found")
+    refused.body = body
+    with pytest.raises(MissingError, match=said) as found, api().explained("list"):
+        raise refused
+    assert type(found.value) is kind
