@@ -1,19 +1,18 @@
 """The only place that talks to the API server. Objects are dicts, as in YAML; errors are told in our own words."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from yaml import YAMLError
-
-from seatrial.errors import LaunchError, MissingError, SeatrialError
+from seatrial.errors import LaunchError, SeatrialError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.connect import connect
 from seatrial.platforms.kubernetes.discovery import Discovery
 from seatrial.platforms.kubernetes.launchers import Kind
 from seatrial.platforms.kubernetes.plan import Object
+from seatrial.platforms.kubernetes.refusals import UnknownKindError, refused, short
 from seatrial.tail import last_bytes
 
 if TYPE_CHECKING:
@@ -26,10 +25,6 @@ TIMEOUT_S = 30  # of one request
 _TAIL_LINES = 20_000
 
 
-class UnknownKindError(MissingError):
-    """The cluster does not know a kind of object."""
-
-
 class Api:
     """One cluster's API server, in one namespace."""
 
@@ -39,22 +34,8 @@ class Api:
 
     @cached_property
     def client(self) -> Any:
-        """The API client of the kubeconfig's context, or of the pod that this runs in. Raises MissingError."""
-        from kubernetes import client, config
-
-        configuration = client.Configuration()
-        configuration.retries = False  # ours say what they wait for
-        try:
-            if not self._settings.context and config.incluster_config.SERVICE_HOST_ENV_NAME in os.environ:
-                config.load_incluster_config(client_configuration=configuration)
-            else:
-                context = self._settings.context
-                config.load_kube_config(_kubeconfig(), context=context, client_configuration=configuration)
-        except (config.ConfigException, OSError) as error:
-            raise MissingError(f"no cluster to talk to: {_lacking(self._settings.context)}") from error
-        except (ValueError, TypeError, KeyError, AttributeError, YAMLError) as error:
-            raise MissingError(f"no cluster to talk to: the kubeconfig cannot be read: {short(error)}") from error
-        return client.ApiClient(configuration)
+        """The API client. Raises MissingError where there is no cluster to talk to."""
+        return connect(self._settings.context)
 
     @cached_property
     def _discovery(self) -> Discovery:
@@ -205,42 +186,11 @@ class Api:
         except SeatrialError:
             raise
         except ApiException as error:
-            raise self._refused(doing, error) from error
+            raise refused(doing, self.namespace, error) from error
         except (HTTPError, OSError) as error:
             host = self.client.configuration.host
             why = f"the API server {host} does not answer ({short(error)})"
             raise LaunchError(f"cannot {doing}: {why}: is it up, and may this host reach it?") from error
-
-    def _refused(self, doing: str, error: Any) -> SeatrialError:
-        message = _message(error)
-        match error.status:
-            case 401:
-                return MissingError(f"cannot {doing}: the API server does not know us: log in again ({message})")
-            case 403:
-                return MissingError(f"may not {doing} in namespace {self.namespace}: {message}")
-            case 404 if not _said(error):  # no words of the API server's: nothing is served there any more
-                return UnknownKindError(f"cannot {doing}: the cluster does not know that kind any more")
-            case 404 if "namespaces" in message:
-                return MissingError(f"cannot {doing}: {message}: kubectl create namespace {self.namespace}")
-            case _:
-                return LaunchError(f"cannot {doing}: {message}")
-
-
-def _kubeconfig() -> str:
-    """One path or several; the library itself looks at the variable once, when it is imported."""
-    return os.environ.get("KUBECONFIG") or "~/.kube/config"
-
-
-def _lacking(context: str | None) -> str:
-    """What the kubeconfig lacks, and what it has."""
-    from kubernetes import config
-
-    try:
-        contexts, _ = config.list_kube_config_contexts(_kubeconfig())
-    except config.ConfigException as error:
-        return f"{short(error)} (KUBECONFIG, ~/.kube/config), and this is no pod"
-    known = f"known: {', '.join(sorted(each['name'] for each in contexts))}"
-    return f"platform.context {context!r} is not in the kubeconfig; {known}" if context else f"no context; {known}"
 
 
 LIMIT = {"_request_timeout": TIMEOUT_S}
@@ -249,21 +199,3 @@ LIMIT = {"_request_timeout": TIMEOUT_S}
 def plain(instance: Any) -> Object:
     plain: Object = instance.to_dict()
     return plain
-
-
-def _message(error: Any) -> str:
-    """What the API server said, else the status."""
-    return _said(error) or f"{error.status} {error.reason}"
-
-
-def _said(error: Any) -> str | None:
-    import json
-
-    with suppress(ValueError, TypeError, AttributeError, KeyError):
-        return short(json.loads(error.body)["message"])
-    return None
-
-
-def short(error: object) -> str:
-    text = " ".join(str(error).split())
-    return text if len(text) < 400 else f"{text[:400]}..."

@@ -14,7 +14,7 @@ from seatrial.keys import new_key_pair
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes import ownership
-from seatrial.platforms.kubernetes.api import EVENT, NODE, POD, SECRET, SERVICE, Api, UnknownKindError
+from seatrial.platforms.kubernetes.api import EVENT, NODE, POD, SECRET, SERVICE, Api
 from seatrial.platforms.kubernetes.check import check
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.forward import dial_pod
@@ -24,6 +24,7 @@ from seatrial.platforms.kubernetes.objects import EXTRAS, KEY_FILES, key_files, 
 from seatrial.platforms.kubernetes.plan import RUN_ID, Object, Plan, plan, selector
 from seatrial.platforms.kubernetes.pod import NODE as NODE_ROLE
 from seatrial.platforms.kubernetes.pod import ROLE
+from seatrial.platforms.kubernetes.refusals import UnknownKindError
 from seatrial.platforms.kubernetes.topology import names, ordered
 from seatrial.platforms.kubernetes.waiting import is_up, placed
 from seatrial.run import Run

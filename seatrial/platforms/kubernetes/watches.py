@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.errors import MissingError, SeatrialError
-from seatrial.platforms.kubernetes.api import LIMIT, TIMEOUT_S, Api, plain, short
+from seatrial.platforms.kubernetes.api import LIMIT, TIMEOUT_S, Api, plain
 from seatrial.platforms.kubernetes.launchers import Kind
 from seatrial.platforms.kubernetes.plan import Object
+from seatrial.platforms.kubernetes.refusals import short
 
 log = logging.getLogger("seatrial.kubernetes")
 
