@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+import yaml
 
 from tests.e2e.conftest import Console
 from tests.e2e.kubernetes import addons, build, kwok, training
@@ -25,6 +26,7 @@ from tests.e2e.kubernetes.standins import standin
 T = TypeVar("T")
 NUMBERS = itertools.count()
 HERE = "tests/e2e/kubernetes"
+ROOT = Path(__file__).parents[3]
 OURS = "app.kubernetes.io/managed-by=seatrial"
 # Of somebody else's cluster, and the image that its nodes can pull; read before a test clears its environment.
 GIVEN = os.environ.get("SEATRIAL_TEST_KUBECONFIG")
@@ -92,6 +94,24 @@ def trial(console: Console, cluster: Cluster, namespace: str) -> Callable[..., P
         return console.cluster(nodes, platform=settings, image=image, slots_per_node=2)
 
     return write
+
+
+@pytest.fixture
+def least_rights(console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str) -> Iterator[None]:
+    """The role that ships, and no more: whoever runs in the test is a service account that has it."""
+    cluster.kubectl("create", "serviceaccount", "seatrial", "-n", namespace)
+    role = (ROOT / "deployments" / "kubernetes" / "role.yaml").read_text()
+    # What has no namespace has a name of the test's own: the cluster may have a role of that name that is meant.
+    role = role.replace("seatrial-nodes", namespace).replace("namespace: seatrial}", f"namespace: {namespace}}}")
+    cluster.kubectl("apply", "-n", namespace, "--filename", "-", stdin=role)
+    token = cluster.kubectl("create", "token", "seatrial", "-n", namespace).strip()
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    config["users"] = [{"name": each["name"], "user": {"token": token}} for each in config["users"]]
+    path = console.folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    console.environment["KUBECONFIG"] = str(path)
+    yield
+    cluster.kubectl("delete", "-n", namespace, "--ignore-not-found", "--filename", "-", stdin=role)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import yaml
 from tests.e2e.conftest import Console, Finished, until
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.conftest import left
-from tests.e2e.kubernetes.test_run import account, middle_of_the_sweep
+from tests.e2e.kubernetes.runs import in_the_middle_of_a_sweep
 
 
 def with_fields(file: Path, **fields: Any) -> Path:
@@ -37,9 +37,8 @@ def run_id_of(finished: Finished) -> str:
 
 
 def test_a_failed_run_is_kept_with_its_logs_until_its_time_is_over(
-    console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str
+    console: Console, trial: Callable[..., Path], least_rights: None, cluster: Cluster, namespace: str
 ) -> None:
-    console.environment["KUBECONFIG"] = str(account(cluster, namespace, console.folder))  # and no more rights
     file = with_fields(
         trial(),
         mpi={"mpirun": "/nowhere/mpirun"},
@@ -108,10 +107,8 @@ def test_an_image_that_cannot_be_had_leaves_its_events_and_pods(
 def test_an_interrupted_run_is_not_kept_and_its_logs_are_uploaded(
     console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str
 ) -> None:
-    def keeping(**platform: Any) -> Path:
-        return with_fields(trial(**platform), upload=f"file://{console.folder}/bucket", keep="always")
-
-    process = middle_of_the_sweep(console, keeping)
+    keeping = with_fields(trial(), upload=f"file://{console.folder}/bucket", keep="always")
+    process = in_the_middle_of_a_sweep(console, keeping).process
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=90)
     assert process.returncode == 130, errors

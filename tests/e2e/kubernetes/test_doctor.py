@@ -8,15 +8,13 @@ import pytest
 
 from tests.e2e.conftest import Console
 from tests.e2e.kubernetes.cluster import Cluster
-from tests.e2e.kubernetes.test_run import account
 
 Ask = Callable[..., list[str]]
 
 
 @pytest.fixture
-def ask(console: Console, cluster: Cluster, namespace: str) -> Ask:
+def ask(console: Console, least_rights: None, cluster: Cluster, namespace: str) -> Ask:
     """What doctor says of a cluster file for the test's namespace: the lines that name something missing."""
-    console.environment["KUBECONFIG"] = str(account(cluster, namespace, console.folder))
 
     def missing(nodes: int = 2, image: str = cluster.image, **platform: Any) -> list[str]:
         fields = platform.pop("fields", {})

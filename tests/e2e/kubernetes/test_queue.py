@@ -3,9 +3,7 @@
 After every test nothing of the run is left, its Workload included: the fixture `queues` looks.
 """
 
-import json
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,40 +15,10 @@ import yaml
 from tests.e2e.conftest import Console, until
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.queues import Queues
+from tests.e2e.kubernetes.runs import BRIEF, Going, in_the_middle_of_a_sweep
 
 Trial = Callable[..., Path]
 LEVEL = "cloud.google.com/gce-topology-"
-BRIEF: dict[str, Any] = {"collectives": None}  # what comes after the launch is tested elsewhere
-LONG = {  # about twenty seconds, so that there is a middle to break
-    "operations": ["all_reduce", "broadcast"],
-    "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
-    "cpu": {"min_bytes": "1M", "max_bytes": "4M", "step_factor": 4, "warmup_iterations": 1, "iterations": 200},
-    "timeout_s": 60,
-}
-
-
-class Going:
-    """A run under way."""
-
-    def __init__(self, console: Console, file: Path, **suite: Any) -> None:
-        self._out = console.folder / "out"
-        self.process: subprocess.Popen[str] = console.start(
-            "run", file, "--suite", console.suite(**(suite or BRIEF)), "--out", self._out
-        )
-
-    @property
-    def log(self) -> str:
-        log = self._out / "logs" / "run.log"
-        return log.read_text() if log.exists() else ""
-
-    def until_said(self, text: str) -> None:
-        until(lambda: text in self.log or self.process.poll() is not None)
-        assert text in self.log
-
-    def end(self) -> tuple[int, dict[str, Any], str]:
-        """Exit status, run.json, and what was on the terminal."""
-        out, err = self.process.communicate(timeout=240)
-        return self.process.returncode, json.loads((self._out / "run.json").read_text()), err + out
 
 
 def reason(console: Console, file: Path) -> str:
@@ -72,7 +40,7 @@ def with_gpus(file: Path) -> Path:
 @pytest.mark.parametrize(
     ("topology", "told"),
     [
-        ({"required": None}, "platform.kubernetes.topology: needs exactly one of required, preferred, unconstrained"),
+        ({"required": None}, "topology: needs exactly one of required: LEVEL, preferred: LEVEL, unconstrained: true"),
         ({"required": ""}, "platform.kubernetes.topology.required: '' is no label key"),
     ],
 )
@@ -144,7 +112,7 @@ def test_a_queue_that_is_full_for_a_while(console: Console, trial: Trial, queues
     queues.make()
     other = queues.occupy()
     until(lambda: queues.admitted() == [other])
-    run = Going(console, trial(queue="night"))
+    run = Going(console, trial(queue="night"), **BRIEF)
     waits = f"queued: 2 more pods needed in flavor {queues.flavor}"
     run.until_said(waits)
     queues.leave(other)
@@ -199,8 +167,7 @@ def test_a_queue_that_is_stopped(
 
 def test_a_run_that_is_preempted_blames_no_node(console: Console, trial: Trial, queues: Queues) -> None:
     queues.make()
-    run = Going(console, trial(queue="night"), collectives=LONG)
-    run.until_said("all_reduce     1M")
+    run = in_the_middle_of_a_sweep(console, trial(queue="night"))
     other = queues.occupy(priority=queues.priority("high", 1000))
     status, document, terminal = run.end()
     assert (status, document["verdict"]) == (3, "inconclusive"), terminal
@@ -217,7 +184,7 @@ def test_a_run_of_higher_priority_goes_first(console: Console, trial: Trial, que
     other = queues.occupy()
     until(lambda: queues.admitted() == [other])
     make = queues.priority if setting == "queue_priority" else queues.pod_priority
-    run = Going(console, trial(queue="night", **{setting: make("high", 1000)}))
+    run = Going(console, trial(queue="night", **{setting: make("high", 1000)}), **BRIEF)
     run.until_said("2 of 2 nodes answer")
     assert queues.admitted() != [other]
     status, document, terminal = run.end()
@@ -234,7 +201,7 @@ def test_a_run_that_is_evicted_before_it_is_up_waits_again(
     first, second = cluster.nodes[:2]
     try:
         cluster.kubectl("label", "node", first, f"{label}=yes")
-        run = Going(console, trial(queue="night", start_timeout_s=60))
+        run = Going(console, trial(queue="night", start_timeout_s=60), **BRIEF)
         run.until_said("1 of 2 pods have a node")
         until(lambda: any(pod["status"]["phase"] == "Running" for pod in cluster.get("pods", "-n", namespace)["items"]))
         other = queues.occupy(priority=queues.priority("high", 1000))
@@ -252,7 +219,7 @@ def test_a_workload_that_is_deactivated(console: Console, trial: Trial, queues: 
     queues.make()
     other = queues.occupy()
     until(lambda: queues.admitted() == [other])
-    run = Going(console, trial(queue="night"))
+    run = Going(console, trial(queue="night"), **BRIEF)
     run.until_said("queued: 2 more pods needed")
     queues.patch("workload", queues.workload_of("seatrial-"), {"spec": {"active": False}})
     status, document, terminal = run.end()
@@ -264,7 +231,7 @@ def test_a_workload_that_is_deactivated(console: Console, trial: Trial, queues: 
 def test_an_admission_check(console: Console, trial: Trial, queues: Queues, own_cluster: Cluster) -> None:
     """Nobody does what an AdmissionCheck's controller would: the test does."""
     queues.make(admissionChecksStrategy={"admissionChecks": [{"name": "dws"}]})
-    run = Going(console, trial(queue="night"))
+    run = Going(console, trial(queue="night"), **BRIEF)
     run.until_said("queued: quota is reserved; waiting for admission check dws: Pending")
     check = {"name": "dws", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     waits = {**check, "state": "Pending", "message": "no capacity in the zone"}
@@ -280,7 +247,7 @@ def test_a_run_that_is_interrupted_while_it_waits(console: Console, trial: Trial
     queues.make()
     other = queues.occupy()
     until(lambda: queues.admitted() == [other])
-    run = Going(console, trial(queue="night"))
+    run = Going(console, trial(queue="night"), **BRIEF)
     run.until_said("queued: 2 more pods needed")
     run.process.send_signal(signal.SIGINT)
     assert run.end()[1]["verdict"] == "inconclusive"

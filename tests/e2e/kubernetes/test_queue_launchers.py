@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.conftest import Console, until
 from tests.e2e.kubernetes.queues import Queues
-from tests.e2e.kubernetes.test_queue import BRIEF, Going
+from tests.e2e.kubernetes.runs import BRIEF, Going
 
 TRAINING = {"steps": 2000, "batch_per_rank": 4}  # there is a middle to break
 
@@ -33,7 +33,7 @@ def test_a_launcher_in_a_queue(
     queues.make(quota={"pods": pods})
     other = queues.occupy(pods=1)
     until(lambda: queues.admitted() == [other])
-    run = Going(console, trial(launcher=launcher, queue="night"))
+    run = Going(console, trial(launcher=launcher, queue="night"), **BRIEF)
     run.until_said(f"queued: 1 more pods needed in flavor {queues.flavor}")
     (name,) = (queues.workload_of("seatrial-"),)
     found = next(each["spec"]["podSets"] for each in queues.workloads() if each["metadata"]["name"] == name)

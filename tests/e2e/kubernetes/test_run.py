@@ -1,6 +1,5 @@
 """`seatrial run` on a real Kubernetes: from pods to verdict, healthy and broken; nothing is left behind."""
 
-import json
 import shlex
 import time
 from collections.abc import Callable
@@ -8,40 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.e2e.conftest import Console, until
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.conftest import OURS, left
+from tests.e2e.kubernetes.runs import Going, in_the_middle_of_a_sweep
 from tests.e2e.kubernetes.standins import definitions
 
 ROOT = Path(__file__).parents[3]
-LONG = {  # about twenty seconds, so that there is a middle to break
-    "operations": ["all_reduce", "broadcast"],
-    "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
-    "cpu": {"min_bytes": "1M", "max_bytes": "4M", "step_factor": 4, "warmup_iterations": 1, "iterations": 200},
-    "timeout_s": 60,
-}
-
-
-def account(cluster: Cluster, namespace: str, folder: Path) -> Path:
-    """A kubeconfig of a service account that has the role that ships, and no more."""
-    cluster.kubectl("create", "serviceaccount", "seatrial", "-n", namespace)
-    role = (ROOT / "deployments" / "kubernetes" / "role.yaml").read_text()
-    role = role.replace("namespace: seatrial}", f"namespace: {namespace}}}")
-    cluster.kubectl("apply", "-n", namespace, "--filename", "-", stdin=role)
-    token = cluster.kubectl("create", "token", "seatrial", "-n", namespace).strip()
-    config = yaml.safe_load(cluster.kubeconfig.read_text())
-    config["users"] = [{"name": each["name"], "user": {"token": token}} for each in config["users"]]
-    path = folder / "kubeconfig"
-    path.write_text(yaml.safe_dump(config))
-    return path
 
 
 def test_a_healthy_cluster_passes_with_the_least_rights(
-    console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str
+    console: Console, trial: Callable[..., Path], least_rights: None, cluster: Cluster, namespace: str
 ) -> None:
-    console.environment["KUBECONFIG"] = str(account(cluster, namespace, console.folder))
     file = trial()
     doctor = console.run("doctor", file)
     assert doctor.status == 0, doctor.said
@@ -130,29 +108,14 @@ def test_a_user_without_rights_is_told_which(
     assert "may not create, list, watch, deletecollection jobs.batch" in doctor.out
 
 
-def middle_of_the_sweep(console: Console, trial: Callable[..., Path]) -> Any:
-    """A run that has just printed the first row of its first operation."""
-    out = console.folder / "out"
-    process = console.start("run", trial(), "--suite", console.suite(collectives=LONG), "--out", out)
-    log = out / "logs" / "run.log"
-    until(lambda: log.exists() and "all_reduce     1M" in log.read_text())
-    return process
-
-
-def finish(console: Console, process: Any) -> tuple[int, dict[str, Any]]:
-    process.communicate(timeout=240)
-    document: dict[str, Any] = json.loads((console.folder / "out" / "run.json").read_text())
-    return process.returncode, document
-
-
 def test_a_pod_deleted_in_the_middle_of_a_sweep_is_nobodys_fault(
     console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str
 ) -> None:
-    process = middle_of_the_sweep(console, trial)
+    run = in_the_middle_of_a_sweep(console, trial())
     pods = cluster.get("pods", "-n", namespace, "-l", OURS)["items"]
     second = next(pod for pod in pods if pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1")
     cluster.kubectl("delete", "pod", second["metadata"]["name"], "-n", namespace, "--wait=false")
-    status, document = finish(console, process)
+    status, document, _ = run.end()
     assert (status, document["verdict"]) == (3, "inconclusive")  # whoever deleted it, the node did not break
     assert f"pod {second['metadata']['name']} was deleted while the run used it" in document["reason"]
     assert not document["suspects"]
@@ -162,9 +125,9 @@ def test_a_pod_deleted_in_the_middle_of_a_sweep_is_nobodys_fault(
 def test_an_api_server_that_restarts_is_no_failure_of_the_cluster(
     console: Console, trial: Callable[..., Path], own_cluster: Cluster, namespace: str
 ) -> None:
-    process = middle_of_the_sweep(console, trial)
+    run = in_the_middle_of_a_sweep(console, trial())
     own_cluster.restart_apiserver()
-    status, document = finish(console, process)
+    status, document, _ = run.end()
     assert (status, document["verdict"]) == (3, "inconclusive")
     assert "the connection to the head node broke" in document["reason"]
     assert not document["suspects"]
@@ -174,10 +137,10 @@ def test_an_api_server_that_restarts_is_no_failure_of_the_cluster(
 def test_a_node_that_falls_silent_in_the_middle_of_a_sweep_is_named(
     console: Console, trial: Callable[..., Path], own_cluster: Cluster, namespace: str
 ) -> None:
-    process = middle_of_the_sweep(console, trial)
+    run = in_the_middle_of_a_sweep(console, trial())
     own_cluster.stop_kubelet("node-1")  # its containers live on, so that everything can be measured
     try:
-        status, document = finish(console, process)
+        status, document, _ = run.end()
         assert (status, document["verdict"]) == (1, "fail"), document["reason"]
         assert "node-1: NotReady since" in document["reason"]
         assert [suspect["name"] for suspect in document["suspects"]] == ["node-1"]
@@ -193,17 +156,14 @@ def test_a_slow_link_is_judged_against_healthy_runs(
     for i in range(3):
         healthy = console.check(trial(), console.suite(), f"healthy-{i}")
         assert healthy.status == 0, healthy.said
-    out = console.folder / "slow"
-    process = console.start("run", trial(), "--suite", console.suite(), "--out", out)
-    log = out / "logs" / "run.log"
-    until(lambda: log.exists() and "2 of 2 nodes answer" in log.read_text())
+    run = Going(console, trial())
+    run.until_said("2 of 2 nodes answer")
     pod = own_cluster.kubectl("get", "pods", "-n", namespace, "-l", OURS, "--output", "name").split()[1]
     node, link = own_cluster.host_veth_of(pod.partition("/")[2], namespace)
     shape = shlex.split("root tbf rate 100mbit burst 32kbit latency 400ms")
     own_cluster.on_node(node, "tc", "qdisc", "add", "dev", link, *shape)
-    _, errors = process.communicate(timeout=240)
-    document = json.loads((out / "run.json").read_text())
-    assert process.returncode == 1, errors
+    status, document, said = run.end()
+    assert status == 1, said
     assert document["verdict"] in ("degraded", "fail")
     assert left(own_cluster, namespace) == ""
 
@@ -220,9 +180,9 @@ def test_doctor_names_a_node_that_is_silent(console: Console, trial: Callable[..
 
 
 def test_a_killed_run_is_reaped(console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str) -> None:
-    process = middle_of_the_sweep(console, trial)
-    process.kill()
-    process.communicate()
+    run = in_the_middle_of_a_sweep(console, trial())
+    run.process.kill()
+    run.process.communicate()
     # Whatever becomes of seatrial: what owns the others ends by itself and takes them along.
     (secret,) = cluster.get("secrets", "-n", namespace, "-l", OURS)["items"]
     assert [owner["kind"] for owner in secret["metadata"]["ownerReferences"]] == ["Job"]

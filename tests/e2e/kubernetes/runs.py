@@ -1,0 +1,47 @@
+"""`seatrial run` in the background, for tests that do something to the cluster meanwhile."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.conftest import Console, until
+
+BRIEF: dict[str, Any] = {"collectives": None}  # of a suite, where what comes after the launch is tested elsewhere
+LONG: dict[str, Any] = {  # about twenty seconds, so that there is a middle to break
+    "operations": ["all_reduce", "broadcast"],
+    "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
+    "cpu": {"min_bytes": "1M", "max_bytes": "4M", "step_factor": 4, "warmup_iterations": 1, "iterations": 200},
+    "timeout_s": 60,
+}
+
+
+class Going:
+    """A run under way; `suite` as `Console.suite` takes it."""
+
+    def __init__(self, console: Console, file: Path, **suite: Any) -> None:
+        self._out = console.folder / "out"
+        self.process: subprocess.Popen[str] = console.start(
+            "run", file, "--suite", console.suite(**suite), "--out", self._out
+        )
+
+    @property
+    def log(self) -> str:
+        log = self._out / "logs" / "run.log"
+        return log.read_text() if log.exists() else ""
+
+    def until_said(self, text: str) -> None:
+        until(lambda: text in self.log or self.process.poll() is not None)
+        assert text in self.log
+
+    def end(self) -> tuple[int, dict[str, Any], str]:
+        """Exit status, run.json, and what was on the terminal."""
+        out, err = self.process.communicate(timeout=240)
+        return self.process.returncode, json.loads((self._out / "run.json").read_text()), err + out
+
+
+def in_the_middle_of_a_sweep(console: Console, file: Path) -> Going:
+    """A run that has just printed the first row of its first operation."""
+    run = Going(console, file, collectives=LONG)
+    run.until_said("all_reduce     1M")
+    return run
