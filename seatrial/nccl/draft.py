@@ -6,6 +6,7 @@ from enum import IntEnum
 from seatrial.nccl.classify import Classifier
 from seatrial.nccl.header import Average, Bounds, Layout
 from seatrial.nccl.model import Device, Row
+from seatrial.nccl.transport import TransportReader
 
 MAX_ROWS = 100_000
 """Rows that are kept of one file: -N 0 prints rows for ever."""
@@ -43,6 +44,7 @@ class Draft:
     average: Average | None = None
     findings: Classifier = field(default_factory=Classifier)
     trailing: Classifier = field(default_factory=Classifier)
+    transport: TransportReader = field(default_factory=TransportReader)
 
     @property
     def seen(self) -> bool:

@@ -27,6 +27,7 @@ def finish(draft: Draft, name: str | None = None) -> Sweep:
         draft.average.gb_s if draft.average else None,
         outcome,
         _errors(draft, outcome, found),
+        draft.transport.transport(),
     )
 
 

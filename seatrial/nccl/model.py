@@ -1,8 +1,10 @@
 """What was read from nccl-tests output: timings, rows, devices and sweeps."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from seatrial.nccl.transport import Transport
 
 Outcome = Literal["ok", "failed", "truncated", "error"]
 
@@ -11,13 +13,20 @@ Outcome = Literal["ok", "failed", "truncated", "error"]
 class Timing:
     """One side of a row (out-of-place or in-place): microseconds, GB/s (1e9 bytes per second), wrong elements.
 
-    None means that the log has no usable number there: `N/A`, nan, inf or no such column.
+    None means that the log has no usable number there: `N/A`, nan, inf or no such column. `error` is the largest
+    deviation, which releases before 2.13 print instead of `wrong`.
     """
 
     time_us: float | None
     algbw_gb_s: float | None
     busbw_gb_s: float | None
     wrong: int | None = None
+    error: float | None = field(default=None, compare=False)
+
+    @property
+    def checked(self) -> bool:
+        """Whether the results were compared with what they must be; how that came out is not said here."""
+        return self.wrong is not None or self.error is not None
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -89,6 +98,7 @@ class Sweep:
     from busbw/algbw. `out_of_bounds` and `avg_busbw_gb_s` are the footer's numbers, None where it has none.
     `outcome`: ok = rows, footer, no wrong values; failed = wrong values, or the footer says FAILED; truncated = it ends
     early without a cause in the log; error = it could not run, and `errors` names why, most likely cause first.
+    `transport` is NCCL's word on how the data went, None where the log does not say.
     """
 
     collective: str | None
@@ -100,6 +110,7 @@ class Sweep:
     avg_busbw_gb_s: float | None
     outcome: Outcome
     errors: tuple[str, ...] = ()
+    transport: Transport | None = None
 
     @classmethod
     def nothing(cls, error: str) -> "Sweep":
@@ -117,6 +128,11 @@ class Sweep:
         """Wrong elements over all rows and both sides; None where nothing was checked."""
         wrong = [side.wrong for row in self.rows for side in row.sides if side.wrong is not None]
         return sum(wrong) if wrong else None
+
+    @property
+    def checked(self) -> bool:
+        """Whether the results of any row were checked."""
+        return any(side.checked for row in self.rows for side in row.sides)
 
     def to_dict(self) -> dict[str, Any]:
         """The object that `seatrial parse --json` prints; every number in it is finite."""

@@ -192,7 +192,9 @@ def _side(fields: dict[str, str], side: str) -> Timing | None:
     if f"{side}.busbw" not in fields:
         return None
     time_us, algbw, busbw = (_float(fields.get(f"{side}.{name}", "")) for name in ("time", "algbw", "busbw"))
-    return Timing(time_us, algbw, busbw, _whole(fields.get(f"{side}.wrong", "")))
+    return Timing(
+        time_us, algbw, busbw, _whole(fields.get(f"{side}.wrong", "")), _float(fields.get(f"{side}.error", ""))
+    )
 
 
 def _numeric(token: str) -> bool:

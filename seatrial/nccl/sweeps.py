@@ -9,8 +9,10 @@ from seatrial.nccl.infer import named_collective
 from seatrial.nccl.model import Device, Row, Sweep
 from seatrial.nccl.nompi import without_mpi
 from seatrial.nccl.reader import Event, LineReader, Other, Unreadable
+from seatrial.nccl.transport import TransportReader
 
 _MAX_SWEEPS = 10_000
+_MAX_EXPORTS = 64
 _HEADING = re.compile(r"\s*(?:#{2,}|={3,}|-{3,}|\*{2,})\s*\S")  # what a script prints between bare rows
 
 
@@ -27,6 +29,8 @@ class SweepReader:
         self._rows = 0
         self._next_command: Other | None = None
         self._heading = False
+        self._next_transport = TransportReader()
+        self._exports: list[str] = []  # they hold for every program that follows
 
     def feed(self, raw: str) -> list[Row]:
         """Takes one line and returns the rows that it completed."""
@@ -69,7 +73,10 @@ class SweepReader:
     def _at(self, phase: Phase, *, repeated: bool) -> Draft:
         """The draft that an event of `phase` belongs to: a new one where the last one is past that phase."""
         if repeated and len(self._drafts) < _MAX_SWEEPS:
-            self._drafts.append(Draft())
+            self._drafts.append(Draft(transport=self._next_transport))
+            self._next_transport = TransportReader()
+            for text in self._exports:
+                self._draft.transport.take(text)
             if self._next_command is not None:
                 _hint(self._draft, self._next_command)
             self._next_command = None
@@ -123,7 +130,11 @@ class SweepReader:
     def _other(self, event: Other) -> None:
         draft = self._draft
         self._heading = self._heading or bool(_HEADING.match(event.text))
-        if draft.phase == Phase.FOOTER:
+        ended = draft.phase == Phase.FOOTER
+        (self._next_transport if ended else draft.transport).take(event.text)
+        if "export NCCL_" in event.text and len(self._exports) < _MAX_EXPORTS:
+            self._exports.append(event.text)
+        if ended:
             draft.trailing.feed(event.text, event.rank)
             self._next_command = event if event.program else self._next_command
         else:

@@ -1,4 +1,8 @@
-"""Which network NCCL used, as its own log (NCCL_DEBUG=INFO) says: the proof against a silent fallback to sockets."""
+"""Which network, algorithm and protocol NCCL used, as its own log says: the proof against a silent fallback to sockets.
+
+The network is in NCCL_DEBUG=INFO, the algorithm in the subsystem TUNING; what was set, in the subsystem ENV, or on the
+command line or in the script that the log quotes.
+"""
 
 import re
 from collections.abc import Iterable
@@ -14,7 +18,19 @@ _PLUGIN = re.compile(
 )
 _NODES = re.compile(r"nNodes (\d+)")
 _NO_IB = re.compile(r"NET/IB ?: No device found")
+_CHOSEN = re.compile(r"NCCL INFO \w+: (\d{1,18}) Bytes -> Algo (\w+) proto (\w+)")
+_SET = re.compile(
+    r"\b(?:NCCL_)?(ALGO|PROTO|NET|P2P_DISABLE|P2P_LEVEL|SHM_DISABLE|IB_DISABLE|MNNVL_ENABLE|NVLS_ENABLE)"
+    r"(?:=| set by environment to )[\"']?([\w.-]*\w)"
+)
+_NUMBERED = {  # before 2.24 the log names them by number
+    "algorithm": ("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"),
+    "protocol": ("LL", "LL128", "Simple"),
+}
+_NETWORK_WORDS = ("NET", "network", "nNodes", "plugin")
+_WORDS = (*_NETWORK_WORDS, " -> Algo ", "NCCL_", "ALGO=")
 _MAX_NETWORKS = 16
+_MAX_CHOICES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +40,8 @@ class Transport:
     `networks` are the names in use (`IB`, `gIB`, `FasTrak`, `AWS Libfabric`, `Socket`, ...), first seen first;
     `plugin` the external network plugin that was loaded. `gpu_direct` is None where no network channel was logged.
     `nodes` is the number of nodes of the communicator: on one node the network is named but carries nothing.
+    `choices` are algorithm and protocol by message size in bytes, smallest first; `settings` the variables of NCCL that
+    steer any of this, without their `NCCL_`.
     """
 
     networks: tuple[str, ...]
@@ -32,11 +50,21 @@ class Transport:
     nodes: int | None = None
     no_ib_device: bool = False
     evidence: str = ""
+    choices: tuple[tuple[int, str, str], ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
 
     @property
     def sockets_only(self) -> bool:
         """Whether all that was used is TCP sockets."""
         return bool(self.networks) and all(name.lower() == "socket" for name in self.networks)
+
+    @property
+    def algorithm(self) -> str | None:
+        """What the largest message took, by NCCL's own word, else what was asked for; None where neither is known."""
+        if self.choices:
+            return self.choices[-1][1]
+        asked = dict(self.settings).get("ALGO")
+        return _named("algorithm", asked) if asked else None
 
 
 class TransportReader:
@@ -48,12 +76,25 @@ class TransportReader:
         self._gpu_direct: bool | None = None
         self._nodes: int | None = None
         self._no_ib = False
+        self._choices: dict[int, tuple[str, str]] = {}
+        self._settings: dict[str, str] = {}
 
     def feed(self, raw: str) -> None:
         """Takes one line."""
-        if not any(word in raw for word in ("NET", "network", "nNodes", "plugin")):
-            return
-        text = clean(raw).text
+        if any(word in raw for word in _WORDS):
+            self.take(clean(raw).text)
+
+    def take(self, text: str) -> None:
+        """Takes one line that is already `clean`."""
+        if "NCCL_" in text or "ALGO=" in text:
+            self._settings.update({name: value[:80] for name, value in _SET.findall(text)})
+        if " Bytes -> Algo " in text:
+            if match := _CHOSEN.search(text):
+                self._choose(int(match[1]), _named("algorithm", match[2]), _named("protocol", match[3]))
+        elif any(word in text for word in _NETWORK_WORDS):
+            self._network_line(text)
+
+    def _network_line(self, text: str) -> None:
         if match := _USING.search(text):
             self._network(match[1] or match[2], text)
         elif match := _VIA.search(text):
@@ -66,16 +107,32 @@ class TransportReader:
         self._no_ib = self._no_ib or bool(_NO_IB.search(text))
 
     def transport(self) -> Transport | None:
-        """The evidence so far; None where no network was named."""
-        if not self._networks:
+        """The evidence so far; None where neither a network nor an algorithm nor a setting was named."""
+        if not (self._networks or self._choices or self._settings):
             return None
-        names = tuple(self._networks)
-        evidence = self._networks[names[0]]
-        return Transport(names, self._plugin, self._gpu_direct, self._nodes, self._no_ib, evidence)
+        evidence = next(iter(self._networks.values()), "")
+        choices = tuple((size, *self._choices[size]) for size in sorted(self._choices))
+        return Transport(
+            tuple(self._networks), self._plugin, self._gpu_direct, self._nodes, self._no_ib, evidence,
+            choices, tuple(sorted(self._settings.items())),
+        )  # fmt: skip
+
+    def _choose(self, size: int, algorithm: str, protocol: str) -> None:
+        if len(self._choices) < _MAX_CHOICES:
+            self._choices[size] = algorithm, protocol
 
     def _network(self, name: str, text: str) -> None:
         if len(self._networks) < _MAX_NETWORKS:
             self._networks.setdefault(name[:80], text.strip()[:300])
+
+
+def _named(kind: str, word: str) -> str:
+    """The name of an algorithm or a protocol as NCCL_ALGO and NCCL_PROTO spell it: RING and 1 are Ring."""
+    names = _NUMBERED[kind]
+    if word.isdecimal():
+        return names[int(word[:9])] if int(word[:9]) < len(names) else word
+    bare = word.replace("_", "").lower()
+    return next((name for name in names if name.lower() == bare), word)
 
 
 def transport(lines: Iterable[str]) -> Transport | None:
