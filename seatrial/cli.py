@@ -1,30 +1,26 @@
 """The command `seatrial`. Everything heavy is imported inside the command that needs it."""
 
 import gc
-import json
 import logging
 import os
 import platform
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from seatrial import __version__
+from seatrial.cli_judge import judge
+from seatrial.cli_options import FILE, json_option, print_json
 from seatrial.errors import InputError, NothingFoundError, SeatrialError
 
 if TYPE_CHECKING:
     from seatrial.cluster import Cluster
 
-FILE = click.Path(path_type=Path)
-
 cluster_argument = click.argument("cluster", type=FILE)
 suite_option = click.option(
     "--suite", default="quick", show_default=True, help="quick, nightly, acceptance, or the path of a suite file."
-)
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON document on standard output and nothing else there."
 )
 
 
@@ -32,6 +28,9 @@ json_option = click.option(
 @click.version_option(__version__, prog_name="seatrial")
 def app() -> None:
     """Sea trials for GPU clusters: image, nodes, MPI, collectives, training, verdict."""
+
+
+app.add_command(judge)
 
 
 @app.command()
@@ -69,7 +68,7 @@ def render(cluster: Path, suite: str, as_json: bool) -> None:
     planned = Run("RUN-ID", wanted, load_suite(suite), Path("runs/RUN-ID"))
     files = {**_rendered_image(wanted), **platform_for(wanted, cluster).render(planned).files}
     if as_json:
-        _print_json(files)
+        print_json(files)
     else:
         for name, text in files.items():
             print(f"# --- {name}\n{text}")
@@ -104,7 +103,7 @@ def parse(logs: tuple[str, ...], as_json: bool) -> None:
             nothing = error
             by_log[log] = [Sweep.nothing(str(error))]
     if as_json:
-        _print_json([sweep.to_dict() for sweeps in by_log.values() for sweep in sweeps])
+        print_json([sweep.to_dict() for sweeps in by_log.values() for sweep in sweeps])
     else:
         for log, sweeps in by_log.items():
             print(f"{log}\n{render(sweeps)}")
@@ -184,7 +183,7 @@ def history(cluster: str | None, limit: int, as_json: bool) -> None:
     if known:
         raise InputError(f"history: no runs of cluster {cluster!r}; known: {', '.join(known)}")
     if as_json:
-        _print_json(history_json(rows))
+        print_json(history_json(rows))
     else:
         from rich.console import Console
 
@@ -205,10 +204,6 @@ def report(run_folder: Path) -> None:
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error.strerror}") from error
     print(target)
-
-
-def _print_json(document: Any) -> None:
-    print(json.dumps(document, indent=2, allow_nan=False))
 
 
 def main() -> NoReturn:

@@ -24,7 +24,7 @@ def judge(measurement: Measurement, baselines: Sequence[Baseline]) -> Judgement 
     A number without a better direction is only recorded, and so is the busbw of one rank, which is 0 by definition.
     Sanity and physics come first, then the best baseline there is: pinned, history, catalog. A young history is wide,
     so it does not excuse what the catalog calls slow; a pin does. Without any baseline the number passes by sanity
-    only, and the reason says so.
+    only, and the reason says so, unless it is a small fraction of what the links carry.
     """
     if measurement.better is None or _is_single_rank(measurement):
         return None
@@ -32,7 +32,9 @@ def judge(measurement: Measurement, baselines: Sequence[Baseline]) -> Judgement 
     if broken:
         return broken
     known = sorted((b for b in baselines if b.source in _PREFERENCE), key=_preference)
-    return _by_the_best(measurement, known) if known else _by_sanity(measurement)
+    if known:
+        return _by_the_best(measurement, known)
+    return _far_below_the_links(measurement, baselines) or _by_sanity(measurement)
 
 
 def _preference(baseline: Baseline) -> int:
@@ -84,6 +86,11 @@ def _impossible(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | No
             reason = f"{_compared(m, limit)}, so it was not measured over those links"
             return _judgement(m, Verdict.INCONCLUSIVE, reason, limit)
     return None
+
+
+def _far_below_the_links(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | None:
+    found = (_against(m, b) for b in baselines if b.source == "physics" and b.low is not None)
+    return next((judgement for judgement in found if judgement.verdict is not Verdict.PASS), None)
 
 
 def _by_sanity(m: Measurement) -> Judgement:

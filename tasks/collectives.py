@@ -25,7 +25,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from seatrial.checks.broken import gave_up
-from seatrial.checks.sweep import Outcome, Setting, conclude
+from seatrial.checks.sweep import Outcome, Setting, conclude, network_of
 from seatrial.errors import InputError, LaunchError, RemoteError
 from seatrial.mpi import mpirun
 from seatrial.nccl import Row, Sweep, SweepReader, TransportReader, parse_text
@@ -42,7 +42,6 @@ from tasks.connectivity import Present, roll_call
 log = logging.getLogger("seatrial.collectives")
 
 _NCCL_TYPES = {"float32": "float", "float64": "double", "float16": "half", "bfloat16": "bfloat16", "int32": "int32"}
-_INSIDE_A_NODE = (None, "NVLink", "xGMI", "MNNVL")  # fabrics that NCCL needs no network for
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +141,7 @@ def _one(
     finally:
         exact = _take_json(testbed, json_file, run.logs / f"{operation}.json") if json_file else None
     sizes = tuple(_sizes(testbed, wanted).sizes())
-    setting = Setting(operation, wanted.dtype, testbed.world_size, run.cluster.name, sizes, fabric)
+    setting = Setting(operation, wanted.dtype, testbed.world_size, run.cluster.name, sizes, fabric, len(testbed.nodes))
     return conclude(setting, result, _with_json(heard.sweep(), exact), heard.transport.transport())
 
 
@@ -154,11 +153,7 @@ def _fabric(run: Run, testbed: Testbed) -> str | None:
     """What data between nodes must go over, by NCCL_NET or the cluster's fabric; None where sockets, or nothing, do."""
     if not testbed.has_gpus or len(testbed.nodes) < 2:
         return None
-    asked = dict(testbed.env).get("NCCL_NET")
-    if asked:
-        return None if asked.lower() == "socket" else asked
-    fabric = run.cluster.fabric
-    return None if fabric in _INSIDE_A_NODE else fabric
+    return network_of(dict(testbed.env).get("NCCL_NET") or run.cluster.fabric)
 
 
 def _nccl_debug(testbed: Testbed, *, verbose: bool) -> Mapping[str, str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from seatrial.baselines.baseline import Baseline
 from seatrial.baselines.catalog.match import from_catalog
 from seatrial.baselines.history import from_history
-from seatrial.baselines.physics import from_physics
+from seatrial.baselines.physics import from_links, from_physics
 from seatrial.baselines.pinned import from_pin
 from seatrial.baselines.setup import Setup, is_busbw, ranks_of
 from seatrial.history.rows import Pin
@@ -36,6 +36,7 @@ def baselines_for(
         from_pin(measurement, pin) if pin else None,
         from_history(measurement, knowledge.history.get(series, ())),
         _from_catalog(measurement, knowledge.setup, siblings),
+        from_links(measurement, knowledge.setup, _largest_size(measurement, siblings)),
     )
     return [baseline for baseline in found if baseline]
 
@@ -48,7 +49,8 @@ def _from_catalog(measurement: Measurement, setup: Setup, siblings: Sequence[Mea
     size = _largest_size(measurement, siblings) if plateau else measurement.conditions.get("message_bytes")
     if not isinstance(size, int):
         return None
-    return from_catalog(setup, str(measurement.conditions["operation"]), size, plateau)
+    algorithm = measurement.conditions.get("algorithm")
+    return from_catalog(setup, str(measurement.conditions["operation"]), size, plateau, algorithm=algorithm)
 
 
 def _largest_size(plateau: Measurement, siblings: Sequence[Measurement]) -> int | None:

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """`slots_per_node` is MPI ranks per node; the link rates are GB/s (1e9 bytes), one direction, as in `Hardware`."""
+    """`slots_per_node` is MPI ranks per node; the link rates are GB/s (1e9 bytes), one direction, as in `Hardware`.
+
+    `whole_nodes`: the nodes have as many GPUs as their hardware comes with, so that a node's rate is theirs.
+    """
 
     hardware: str
     nodes: int
@@ -20,6 +23,7 @@ class Setup:
     fabric: str | None = None
     gpu_link_gb_s: float | None = None
     node_link_gb_s: float | None = None
+    whole_nodes: bool = False
 
     @property
     def ranks(self) -> int:

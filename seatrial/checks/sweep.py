@@ -10,19 +10,21 @@ Measurements, subject the cluster, conditions operation, dtype and ranks:
 """
 
 import statistics
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from seatrial.checks.broken import broken, fabric_gone
 from seatrial.measurement import ConditionValue, Measurement, Subject
 from seatrial.mpi import MpiResult
 from seatrial.nccl import Row, Sweep, Timing, Transport, busbw_factor, expected_algbw
 from seatrial.nccl.busbw import agrees, ratio_interval
+from seatrial.nccl.rows import TYPES
 from seatrial.sizes import format_size
 from seatrial.verdict import Verdict
 
 _PLATEAU_SIZES = 3
-_WIDTH = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4}  # bytes of one element
+_INSIDE_A_NODE = ("NVLink", "xGMI", "MNNVL")  # fabrics that NCCL needs no network for
+_SOCKETS = frozenset({"socket", "sockets", "tcp", "ethernet"})
 _IN_PARTS = frozenset({"all_gather", "reduce_scatter", "alltoall"})
 _ALIGN_ELEMENTS, _ALIGN_BYTES = 4, 16  # of each rank's part: nccl-tests up to 2.12, and since
 
@@ -33,7 +35,9 @@ Problem = tuple[Verdict, str]
 class Setting:
     """What a sweep was asked to measure, and over how many ranks of which cluster.
 
-    `sizes` are bytes, smallest first; `fabric` is what the data must go over, None where sockets will do.
+    `sizes` are bytes, smallest first; `fabric` is what the data must go over, None where sockets will do. `nodes` is how
+    many the ranks must be spread over, None where that is not known. `algorithms` are NCCL's own by message size, 0
+    for the largest, where its log is to say under which conditions a number holds.
     """
 
     operation: str
@@ -42,6 +46,8 @@ class Setting:
     cluster: str
     sizes: tuple[int, ...]
     fabric: str | None = None
+    nodes: int | None = None
+    algorithms: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +61,18 @@ class Outcome:
     fabric_gone: bool = False
 
 
+def network_of(fabric: str | None) -> str | None:
+    """What data between nodes must go over; None where sockets, or nothing but the GPUs' own links, do."""
+    return None if fabric is None or fabric in _INSIDE_A_NODE or fabric.lower() in _SOCKETS else fabric
+
+
 def conclude(setting: Setting, result: MpiResult, sweep: Sweep | None, transport: Transport | None = None) -> Outcome:
     """What one mpirun, the sweep in its output and NCCL's word on the network come to.
 
     Ranks other than asked for: the numbers are another cluster's, and are not kept.
     """
     rows = [row for row in sweep.rows if row.size] if sweep else []
-    strange = _other_ranks(setting, sweep)
+    strange = _other_ranks(setting, sweep) or _other_nodes(setting, sweep)
     problem = (
         (strange if strange and strange[0] is Verdict.FAIL else None)
         or _wrong_results(sweep, rows)
@@ -72,9 +83,13 @@ def conclude(setting: Setting, result: MpiResult, sweep: Sweep | None, transport
     )
     measurements = () if strange else tuple(_measured(setting, rows))
     if problem is None:
+        how = f", {transport.words}" if transport and transport.words else ""
         sizes = f"{len(rows)} sizes from {format_size(rows[0].size)} to {format_size(rows[-1].size)}"
         return Outcome(
-            setting.operation, Verdict.PASS, f"{setting.operation}: {sizes}, every result right", measurements
+            setting.operation,
+            Verdict.PASS,
+            f"{setting.operation}: {sizes}, every result right{how}",
+            measurements,
         )
     verdict, reason = problem
     gone = fabric_gone(result, began=_began(sweep))
@@ -99,6 +114,20 @@ def _other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
     return Verdict.INCONCLUSIVE, f"the output names {sweep.ranks} of {setting.ranks} ranks, and its numbers do not tell"
 
 
+def _other_nodes(setting: Setting, sweep: Sweep | None) -> Problem | None:
+    """Whether all ranks met, but on fewer nodes than asked for: one pod of many, a hostfile that was not read.
+
+    Host names tell only where every rank has a line, and no two ranks on one name have the same GPU.
+    """
+    if sweep is None or not setting.nodes or len(sweep.devices) != sweep.ranks:
+        return None
+    hosts = {device.host for device in sweep.devices}
+    places = {(device.host, device.device) for device in sweep.devices}
+    if len(hosts) >= setting.nodes or len(places) < len(sweep.devices):
+        return None
+    return Verdict.FAIL, f"all {sweep.ranks} ranks ran on {len(hosts)} of {setting.nodes} nodes: {min(hosts)}"
+
+
 def _wrong_results(sweep: Sweep | None, rows: Sequence[Row]) -> Problem | None:
     wrong = [
         f"{timing.wrong} at {format_size(row.size)} {placement.replace('_', '-')}"
@@ -115,10 +144,12 @@ def _wrong_results(sweep: Sweep | None, rows: Sequence[Row]) -> Problem | None:
 
 
 def _incomplete(result: MpiResult, sweep: Sweep | None, rows: Sequence[Row]) -> Problem | None:
+    if sweep and rows and sweep.outcome == "failed":
+        return Verdict.FAIL, "nccl-tests itself says FAILED: slower than its own NCCL_TESTS_MIN_BW"
     if sweep is None or not rows or not result.ok or sweep.outcome != "ok":
         verdict, why = broken(result, began=_began(sweep), told=sweep.errors if sweep else ())
         return verdict, f"{why} (after {len(rows)} sizes)" if rows else why
-    if sweep.wrong_total is None:
+    if not sweep.checked:
         return Verdict.INCONCLUSIVE, "no result was checked: #wrong is N/A everywhere"
     return None
 
@@ -131,7 +162,8 @@ def _over_sockets(setting: Setting, transport: Transport | None) -> Problem | No
 
 
 def _missing_sizes(setting: Setting, result: MpiResult, rows: Sequence[Row]) -> Problem | None:
-    missing = [size for size in setting.sizes if _is_due(setting, size) and _row_of(setting, size, rows) is None]
+    checked = [row for row in rows if any(side.checked for side in row.sides)]
+    missing = [size for size in setting.sizes if _is_due(setting, size) and _row_of(setting, size, checked) is None]
     if not missing:
         return None
     names = ", ".join(format_size(size) for size in missing[:8]) + (" and more" if len(missing) > 8 else "")
@@ -146,14 +178,14 @@ def _is_due(setting: Setting, size: int) -> bool:
 
 
 def _row_of(setting: Setting, size: int, rows: Sequence[Row]) -> Row | None:
-    """The row that `size` came to, if it was timed and checked. What is printed may be less: the parts are aligned."""
+    """The row that `size` came to, if it was timed. What is printed may be less: the parts are aligned."""
     fitting = (row for row in rows if _smallest(setting, size) <= row.size <= size)
-    return next((row for row in fitting if any(side.time_us and side.wrong is not None for side in row.sides)), None)
+    return next((row for row in fitting if any(side.time_us for side in row.sides)), None)
 
 
 def _smallest(setting: Setting, size: int) -> int:
     """The least that is moved of `size` bytes (GetCollByteCount of nccl-tests): whole elements, whole aligned parts."""
-    width = _WIDTH[setting.dtype]
+    width = TYPES[setting.dtype]
     in_parts = setting.operation in _IN_PARTS
     unit = setting.ranks * max(_ALIGN_BYTES, _ALIGN_ELEMENTS * width) if in_parts else width
     return size // unit * unit
@@ -172,16 +204,21 @@ def _measured(setting: Setting, rows: Sequence[Row]) -> Iterator[Measurement]:
             busbw = _busbw(setting, row.size, timing)
             if busbw is None:
                 continue
-            conditions = {**shared, "message_bytes": row.size, "placement": placement}
+            conditions = {**shared, "message_bytes": row.size, "placement": placement, **_by(setting, row.size)}
             yield Measurement("busbw", busbw, "GB/s", cluster, conditions, (busbw,))
     top = _top(setting, rows)
     if top:
-        conditions = {**shared, "max_bytes": setting.sizes[-1]}
+        conditions = {**shared, "max_bytes": setting.sizes[-1], **_by(setting, 0)}
         yield Measurement("busbw_plateau", statistics.median(top), "GB/s", cluster, conditions, top)
     smallest = rows[0].out_of_place if rows else None
     if smallest and smallest.time_us:
         conditions = {**shared, "message_bytes": rows[0].size}
         yield Measurement("latency", smallest.time_us, "us", cluster, conditions, (smallest.time_us,), better="lower")
+
+
+def _by(setting: Setting, size: int) -> dict[str, ConditionValue]:
+    algorithm = setting.algorithms.get(size)
+    return {"algorithm": algorithm} if algorithm else {}
 
 
 def _top(setting: Setting, rows: Sequence[Row]) -> tuple[float, ...]:

@@ -66,6 +66,14 @@ class Transport:
         asked = dict(self.settings).get("ALGO")
         return _named("algorithm", asked) if asked else None
 
+    @property
+    def words(self) -> str:
+        """The way that the data took, as far as it is known: "over IB with GPUDirect RDMA, by Ring/Simple"."""
+        direct = {True: " with GPUDirect RDMA", False: " without GPUDirect RDMA", None: ""}[self.gpu_direct]
+        network = f"over {' and '.join(self.networks)}{direct}" if self.networks and self.nodes != 1 else ""
+        chosen = "/".join(self.choices[-1][1:]) if self.choices else self.algorithm
+        return ", ".join(part for part in (network, f"by {chosen}" if chosen else "") if part)
+
 
 class TransportReader:
     """Collects the evidence line by line; memory does not grow with the log."""

@@ -64,6 +64,11 @@ def quantity(value: float | None, unit: str) -> str:
     return f"{number(value)} {_UNITS.get(unit, unit)}".strip() if value is not None else number(value)
 
 
+def fraction(value: float) -> str:
+    """A share of something: "86 %"."""
+    return f"{value * 100:.0f} %"
+
+
 def unit_name(unit: str) -> str:
     """The unit as people write it: us is µs."""
     return _UNITS.get(unit, unit)

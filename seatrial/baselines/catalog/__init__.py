@@ -49,9 +49,29 @@ def references() -> tuple[Reference, ...]:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One figure for one kind of hardware; `kind` is `measured`, `floor`, `datasheet` or `expected`."""
+
+    hardware: str
+    metric: str
+    unit: str
+    value: float
+    kind: str
+    source: str
+
+
+@cache
+def devices() -> tuple[Device, ...]:
+    """Every figure per device or node that ships with the package."""
+    with (_FOLDER / "devices.csv").open(encoding="utf-8") as rows:
+        return tuple(
+            Device(row["hardware"], row["metric"], row["unit"], float(row["value"]), row["kind"], row["source"])
+            for row in csv.DictReader(rows)
+        )
+
+
 @cache
 def known_hardware() -> tuple[str, ...]:
     """The hardware names that a cluster file may use, `cpu` first."""
-    with (_FOLDER / "devices.csv").open(encoding="utf-8") as rows:
-        devices = {row["hardware"] for row in csv.DictReader(rows)}
-    return ("cpu", *sorted(devices | {r.hardware for r in references()}))
+    return ("cpu", *sorted({d.hardware for d in devices()} | {r.hardware for r in references()}))

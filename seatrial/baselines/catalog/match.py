@@ -32,15 +32,21 @@ class Figure:
 
 
 def from_catalog(
-    setup: Setup, operation: str, message_bytes: int, plateau: bool = False, rows: Sequence[Reference] | None = None
+    setup: Setup,
+    operation: str,
+    message_bytes: int,
+    plateau: bool = False,
+    rows: Sequence[Reference] | None = None,
+    algorithm: object = None,
 ) -> Baseline | None:
     """The catalog's baseline for busbw of `operation` at `message_bytes`; None is "no comparable reference".
 
     Hardware, GPUs per node, nodes and fabric must match exactly; the fabric may be unnamed on one node, where the
     hardware implies it. A `plateau`, whose sweep went up to `message_bytes`, may lie beyond the largest published
-    size, because busbw no longer grows there.
+    size, because busbw no longer grows there. Where the `algorithm` that ran is known, rows of that one count, else
+    those that do not say.
     """
-    fitting = _fitting(setup, operation, references() if rows is None else rows)
+    fitting = _of_algorithm(_fitting(setup, operation, references() if rows is None else rows), algorithm)
     measured = [row for row in fitting if row.kind == "measured"]
     floor = _floor([row for row in fitting if row.kind == "floor"], message_bytes, plateau)
     figure = _figure(measured, message_bytes, plateau)
@@ -59,6 +65,13 @@ def _fitting(setup: Setup, operation: str, rows: Iterable[Reference]) -> list[Re
         and (row.fabric == setup.fabric or (setup.fabric is None and setup.nodes == 1))
     ]
     return found if len({row.fabric for row in found}) == 1 else []
+
+
+def _of_algorithm(rows: list[Reference], algorithm: object) -> list[Reference]:
+    """All rows where nobody knows which algorithm ran: the best of a size is what NCCL chooses by itself."""
+    if algorithm is None:
+        return rows
+    return [row for row in rows if row.algorithm == algorithm] or [row for row in rows if not row.algorithm]
 
 
 def _figure(rows: list[Reference], message_bytes: int, plateau: bool) -> Figure | None:

@@ -1,0 +1,39 @@
+"""How much of what the links carry a plateau reaches. Pure.
+
+Recorded as `busbw_share` beside each `busbw_plateau`, a fraction: 1 is a ring that saturates the links. NVLS on one
+node and trees over two may exceed it (seatrial/baselines/physics.py).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from seatrial.baselines.numbers import short
+from seatrial.baselines.physics import wire
+from seatrial.baselines.setup import Setup
+from seatrial.measurement import Measurement
+from seatrial.result import Check
+
+METRIC = "busbw_share"
+
+
+def with_shares(check: Check, setup: Setup) -> Check:
+    """The check with one more measurement for each plateau whose links are known; it is not judged."""
+    return replace(check, measurements=(*check.measurements, *_shares(check, setup)))
+
+
+def plateau_words(check: Check, setup: Setup) -> list[str]:
+    """Each plateau in words, and what it is of what the links allow where that is known."""
+    return [_words(m, setup) for m in check.measurements if m.metric == "busbw_plateau"]
+
+
+def _shares(check: Check, setup: Setup) -> Iterator[Measurement]:
+    for m in check.measurements:
+        limit = wire(m, setup) if m.metric == "busbw_plateau" and m.finite else None
+        if limit:
+            yield Measurement(METRIC, m.value / limit.gb_s, "", m.subject, m.conditions, better=None)
+
+
+def _words(m: Measurement, setup: Setup) -> str:
+    limit = wire(m, setup)
+    share = f", {m.value / limit.gb_s:.0%} of {limit.words}".replace("%", " %") if limit and m.finite else ""
+    return f"plateau {short(m.value)} GB/s{share}"

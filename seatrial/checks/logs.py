@@ -1,0 +1,182 @@
+"""A verdict on logs that already exist, from any launcher, by the rules that a run is judged by. Pure.
+
+What was asked of a run is known; of a log only what it says, so the sizes that it holds are those that were asked for.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from seatrial.assess import assess
+from seatrial.baselines.catalog.links import usual_gpus, with_links
+from seatrial.baselines.catalog.nearest import missing_reference
+from seatrial.baselines.known import Knowledge
+from seatrial.baselines.setup import Setup
+from seatrial.checks.control import Arm, no_control, switched_off, treatment_of
+from seatrial.checks.efficiency import plateau_words, with_shares
+from seatrial.checks.models import other_model
+from seatrial.checks.sweep import Outcome, Setting, conclude, network_of
+from seatrial.measurement import Measurement
+from seatrial.mpi import MpiResult
+from seatrial.nccl import Sweep, classify
+from seatrial.nccl.busbw import COLLECTIVES
+from seatrial.result import Check
+from seatrial.result import conclude as conclude_run
+from seatrial.verdict import Verdict
+
+_MAX_REASONS = 4
+_DTYPES = {"float": "float32", "double": "float64", "half": "float16", "int": "int32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the logs are said to be of; `gpus_per_node` None: as many as that hardware usually has."""
+
+    hardware: str
+    nodes: int
+    gpus_per_node: int | None = None
+    fabric: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One log by the name that reasons call it by; without sweeps, nothing of nccl-tests was found in it."""
+
+    name: str
+    sweeps: tuple[Sweep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the logs came to: a check for each sweep, named as its log, and what was found across them."""
+
+    verdict: Verdict
+    reason: str
+    checks: tuple[Check, ...]
+
+
+def judge_logs(logs: Sequence[Log], asked: Asked) -> Judged:
+    """The verdict on `logs`, several of them being one run's."""
+    arms = _arms(logs)
+    outcomes = [_outcome(arm, asked, _is_control(arm, arms, asked)) for arm in arms]
+    checks = [_check(arm, outcome, asked, arms) for arm, outcome in zip(arms, outcomes, strict=True)]
+    checks += [Check(log.name, Verdict.INCONCLUSIVE, "no nccl-tests output in it") for log in logs if not log.sweeps]
+    measured = [_with_plateau(arm, outcome) for arm, outcome in zip(arms, outcomes, strict=True)]
+    flaw = no_control(measured, asked.nodes)
+    return _judged((*checks, flaw) if flaw else tuple(checks))
+
+
+def _judged(checks: tuple[Check, ...]) -> Judged:
+    verdict, reason = conclude_run(checks)
+    if len(checks) == 1:
+        return Judged(verdict, checks[0].reason, checks)
+    if verdict is Verdict.PASS:
+        more = f"; and {len(checks) - _MAX_REASONS} more" if len(checks) > _MAX_REASONS else ""
+        reason = "; ".join(dict.fromkeys(check.reason for check in checks[:_MAX_REASONS])) + more
+    return Judged(verdict, reason, checks)
+
+
+def _arms(logs: Sequence[Log]) -> list[Arm]:
+    return [
+        Arm(log.name if len(log.sweeps) == 1 else f"{log.name}#{number}", sweep)
+        for log in logs
+        for number, sweep in enumerate(log.sweeps, start=1)
+    ]
+
+
+def _is_control(arm: Arm, arms: Sequence[Arm], asked: Asked) -> bool:
+    return treatment_of(arm, arms, asked.nodes) is not None
+
+
+def _with_plateau(arm: Arm, outcome: Outcome) -> Arm:
+    plateau = next((m.value for m in outcome.measurements if m.metric == "busbw_plateau"), None)
+    return replace(arm, plateau_gb_s=plateau)
+
+
+def _outcome(arm: Arm, asked: Asked, is_control: bool) -> Outcome:
+    """What one sweep came to by itself, as in a run."""
+    sweep, setup = arm.sweep, setup_of(asked, arm.sweep)
+    operation = sweep.collective or "all_reduce"  # where there are no rows, any will do
+    strange = _other_gpus(asked, sweep)
+    if strange is None and sweep.collective not in COLLECTIVES and sweep.rows:
+        strange = "the log does not say which collective it is of"
+    if strange:
+        return Outcome(operation, Verdict.INCONCLUSIVE, strange)
+    fabric = None if is_control or setup.nodes < 2 else network_of(asked.fabric)
+    setting = Setting(
+        operation, _dtype(sweep), setup.ranks, asked.hardware, tuple(row.size for row in sweep.rows if row.size),
+        fabric, asked.nodes, _algorithms(sweep),
+    )  # fmt: skip
+    outcome = conclude(setting, _as_mpi_result(sweep), sweep, sweep.transport)
+    if outcome.verdict is Verdict.PASS and sweep.errors:  # rows that hold no numbers, or were not kept
+        return replace(outcome, verdict=Verdict.INCONCLUSIVE, reason=f"{outcome.reason}, but {sweep.errors[0]}")
+    return outcome if sweep.collective else replace(outcome, reason=outcome.reason.removeprefix(f"{operation}: "))
+
+
+def _check(arm: Arm, outcome: Outcome, asked: Asked, arms: Sequence[Arm]) -> Check:
+    """The outcome held against what is known. Nothing is known of a cluster with a link switched off on purpose."""
+    several = len(arms) > 1
+    measurements = tuple(_named(m, arm.name) for m in outcome.measurements) if several else outcome.measurements
+    setup = setup_of(asked, arm.sweep)
+    off = switched_off(arm.sweep)
+    told = "".join(f", with {name}={value}" for name, value in sorted(off.items()))
+    is_control = _is_control(arm, arms, asked)
+    known = Knowledge(Setup("", setup.nodes, setup.gpus_per_node, setup.slots_per_node) if is_control else setup)
+    found = Check(arm.name, outcome.verdict, outcome.reason + told, measurements=measurements)
+    (check,) = assess([with_shares(found, setup)], known)
+    missing = "a control arm, held against nothing" if is_control else missing_reference(check, setup)
+    notes = (*plateau_words(check, setup), *((missing,) if missing else ()))
+    return replace(check, reason="; ".join((*_worst_first(check, found), *notes)))
+
+
+def _worst_first(check: Check, found: Check) -> tuple[str, ...]:
+    """The reason's parts: what a measurement made of the check comes before what the sweep came to by itself."""
+    if check.verdict is found.verdict:
+        return (check.reason,)
+    return check.reason.removeprefix(f"{found.reason}; "), found.reason
+
+
+def _named(measurement: Measurement, log: str) -> Measurement:
+    return replace(measurement, conditions={**measurement.conditions, "log": log})
+
+
+def setup_of(asked: Asked, sweep: Sweep) -> Setup:
+    """The cluster as it is said to be; where nobody says how many GPUs a node has, as many as took part."""
+    usual = asked.gpus_per_node or usual_gpus(asked.hardware) or max(1, (sweep.ranks or 0) // asked.nodes)
+    return with_links(Setup(asked.hardware, asked.nodes, usual, usual, asked.fabric))
+
+
+def _other_gpus(asked: Asked, sweep: Sweep) -> str | None:
+    """Why the sweep is not, or not surely, one of what was asked about; only what nobody has said is doubted here."""
+    if strange := other_model(asked.hardware, sweep.devices):
+        return strange
+    if asked.gpus_per_node or not sweep.rows or sweep.ranks is None:
+        return None
+    usual = usual_gpus(asked.hardware)
+    if usual and sweep.ranks != asked.nodes * usual:
+        return (
+            f"{sweep.ranks} of {asked.nodes * usual} ranks took part, {usual} GPUs per node being usual for"
+            f" {asked.hardware}; say --gpus-per-node if the nodes have another number"
+        )
+    if not usual and sweep.ranks % asked.nodes:
+        return f"{sweep.ranks} ranks are not the same number on each of {asked.nodes} nodes; say --gpus-per-node"
+    return None
+
+
+def _as_mpi_result(sweep: Sweep) -> MpiResult:
+    """What a launcher would have told: its exit status, and the lines that name a cause."""
+    broken = sweep.outcome == "error" or (sweep.outcome == "ok" and bool(classify(sweep.errors)))
+    return MpiResult(1 if broken else 0, sweep.errors, 0.0)
+
+
+def _dtype(sweep: Sweep) -> str:
+    name = next((row.type for row in sweep.rows if row.type), "float")
+    return _DTYPES.get(name, name)
+
+
+def _algorithms(sweep: Sweep) -> Mapping[int, str]:
+    """By message size as NCCL's log has it, and for the largest; one that was asked for holds for all."""
+    transport = sweep.transport
+    if transport is None or transport.algorithm is None:
+        return {}
+    chosen = {size: algorithm for size, algorithm, _ in transport.choices}
+    return (chosen or {row.size: transport.algorithm for row in sweep.rows}) | {0: transport.algorithm}

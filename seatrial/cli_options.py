@@ -1,0 +1,17 @@
+"""What the modules of the command line share."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+FILE = click.Path(path_type=Path)
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document on standard output and nothing else there."
+)
+
+
+def print_json(document: Any) -> None:
+    print(json.dumps(document, indent=2, allow_nan=False))
