@@ -1,14 +1,18 @@
 """Compare: hold every measurement of the run against what is known, and say what that makes of each check."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from seatrial.assess import assess
+from seatrial.baselines.catalog.links import with_links
+from seatrial.baselines.catalog.nearest import missing_reference
 from seatrial.baselines.known import Knowledge
-from seatrial.baselines.setup import setup_of
+from seatrial.baselines.setup import Setup, setup_of
+from seatrial.checks.efficiency import with_shares
 from seatrial.cluster import Cluster
 from seatrial.result import Check
 
@@ -22,12 +26,20 @@ def compare(checks: Sequence[Check], cluster: Cluster, store: "Store | None") ->
     Without a store, the catalog, physics and peers remain. Raises SeatrialError when the store cannot be read: a run
     that silently forgets its history would pass what it should not.
     """
-    return assess(checks, knowledge_of(checks, cluster, store))
+    knowledge = knowledge_of(checks, cluster, store)
+    assessed = assess([with_shares(check, knowledge.setup) for check in checks], knowledge)
+    return [_explained(check, knowledge.setup) for check in assessed] if cluster.gpus else assessed
+
+
+def _explained(check: Check, setup: Setup) -> Check:
+    """Where nothing published compares, the reason says what comes nearest."""
+    missing = missing_reference(check, setup)
+    return replace(check, reason=f"{check.reason}; {missing}") if missing else check
 
 
 def knowledge_of(checks: Sequence[Check], cluster: Cluster, store: "Store | None") -> Knowledge:
     """What the store and the cluster file know about the measurements of `checks`."""
-    setup = setup_of(cluster)
+    setup = with_links(setup_of(cluster))
     if store is None:
         return Knowledge(setup)
     series = {m.series() for check in checks for m in check.measurements if m.better}

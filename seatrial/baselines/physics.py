@@ -5,7 +5,7 @@ times (n-1)/n for all_gather, reduce_scatter and alltoall. Which busbw the links
 at the least, and that depends on the algorithm.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seatrial.baselines.baseline import Baseline
 from seatrial.baselines.numbers import short
@@ -38,12 +38,9 @@ class Limit:
     @property
     def words(self) -> str:
         """As a reason names it: "the 400 GB/s of node links", "the 93.75 GB/s that node links of 400 GB/s allow"."""
-        plain = self.gb_s == self.rate
-        return (
-            f"the {short(self.rate)} GB/s of {self.kind} links"
-            if plain
-            else f"the {short(self.gb_s)} GB/s that {self.links} allow"
-        )
+        if self.gb_s == self.rate:
+            return f"the {short(self.rate)} GB/s of {self.kind} links"
+        return f"the {short(self.gb_s)} GB/s that {self.links} allow"
 
 
 def from_physics(measurement: Measurement, setup: Setup) -> Baseline | None:
@@ -64,13 +61,16 @@ def from_physics(measurement: Measurement, setup: Setup) -> Baseline | None:
 def from_links(measurement: Measurement, setup: Setup, largest_bytes: int | None) -> Baseline | None:
     """What a plateau must reach at the least where nothing comparable is known: a fraction of its links.
 
-    Only where both rates are known and whole nodes took part, because a part of a node has a part of its NICs, and only
-    where the sweep went far enough up to be bound by bandwidth.
+    Only where the hardware is known and every rate that counts, and only where the sweep went far enough up to be bound
+    by bandwidth. Of a node that is used in part as much of its NICs counts as of its GPUs.
     """
-    rates = setup.gpu_link_gb_s and (setup.node_link_gb_s or setup.nodes == 1 or setup.fabric in _WITHIN_NVLINK)
-    large = largest_bytes is not None and largest_bytes >= max(_LARGE_BYTES, _LARGE_PART_BYTES * setup.ranks)
-    limit = wire(measurement, setup) if rates and large and setup.whole_nodes else None
-    if limit is None or measurement.metric != "busbw_plateau":
+    if measurement.metric != "busbw_plateau" or setup.part_of_node is None or setup.gpu_link_gb_s is None:
+        return None
+    if largest_bytes is None or largest_bytes < max(_LARGE_BYTES, _LARGE_PART_BYTES * setup.ranks):
+        return None
+    node_link = setup.node_link_gb_s and setup.node_link_gb_s * setup.part_of_node
+    limit = wire(measurement, replace(setup, node_link_gb_s=node_link))
+    if limit is None:
         return None
     low, floor = limit.gb_s * _SLOW_SHARE, limit.gb_s * _BROKEN_SHARE
     return Baseline("physics", limit.gb_s, low, None, floor, 0, limit.words)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Setup:
     """`slots_per_node` is MPI ranks per node; the link rates are GB/s (1e9 bytes), one direction, as in `Hardware`.
 
-    `whole_nodes`: the nodes have as many GPUs as their hardware comes with, so that a node's rate is theirs.
+    `part_of_node` is how much of the hardware's usual GPUs a node uses: as much of its NICs is theirs for sure.
     """
 
     hardware: str
@@ -23,7 +23,7 @@ class Setup:
     fabric: str | None = None
     gpu_link_gb_s: float | None = None
     node_link_gb_s: float | None = None
-    whole_nodes: bool = False
+    part_of_node: float | None = None
 
     @property
     def ranks(self) -> int:

@@ -10,6 +10,7 @@ from seatrial.assess import assess
 from seatrial.baselines.catalog.links import usual_gpus, with_links
 from seatrial.baselines.catalog.nearest import missing_reference
 from seatrial.baselines.known import Knowledge
+from seatrial.baselines.numbers import short
 from seatrial.baselines.setup import Setup
 from seatrial.checks.control import Arm, no_control, switched_off, treatment_of
 from seatrial.checks.efficiency import plateau_words, with_shares
@@ -21,9 +22,10 @@ from seatrial.nccl import Sweep, classify
 from seatrial.nccl.busbw import COLLECTIVES
 from seatrial.result import Check
 from seatrial.result import conclude as conclude_run
-from seatrial.verdict import Verdict
+from seatrial.verdict import Verdict, worst
 
 _MAX_REASONS = 4
+_SOCKETS_SHARE = 0.02  # of the GPUs' own links
 _DTYPES = {"float": "float32", "double": "float64", "half": "float16", "int": "int32"}
 
 
@@ -102,10 +104,10 @@ def _outcome(arm: Arm, asked: Asked, is_control: bool) -> Outcome:
     if strange:
         return Outcome(operation, Verdict.INCONCLUSIVE, strange)
     fabric = None if is_control or setup.nodes < 2 else network_of(asked.fabric)
+    sizes = tuple(sorted({row.size for row in sweep.rows if row.size}))
     setting = Setting(
-        operation, _dtype(sweep), setup.ranks, asked.hardware, tuple(row.size for row in sweep.rows if row.size),
-        fabric, asked.nodes, _algorithms(sweep),
-    )  # fmt: skip
+        operation, _dtype(sweep), setup.ranks, asked.hardware, sizes, fabric, asked.nodes, _algorithms(sweep)
+    )
     outcome = conclude(setting, _as_mpi_result(sweep), sweep, sweep.transport)
     if outcome.verdict is Verdict.PASS and sweep.errors:  # rows that hold no numbers, or were not kept
         return replace(outcome, verdict=Verdict.INCONCLUSIVE, reason=f"{outcome.reason}, but {sweep.errors[0]}")
@@ -123,16 +125,52 @@ def _check(arm: Arm, outcome: Outcome, asked: Asked, arms: Sequence[Arm]) -> Che
     known = Knowledge(Setup("", setup.nodes, setup.gpus_per_node, setup.slots_per_node) if is_control else setup)
     found = Check(arm.name, outcome.verdict, outcome.reason + told, measurements=measurements)
     (check,) = assess([with_shares(found, setup)], known)
+    doubt = None if is_control else _as_slow_as_sockets(check, setup)
+    verdict = worst((check.verdict, Verdict.INCONCLUSIVE if doubt else Verdict.PASS))
     missing = "a control arm, held against nothing" if is_control else missing_reference(check, setup)
-    notes = (*plateau_words(check, setup), *((missing,) if missing else ()))
-    return replace(check, reason="; ".join((*_worst_first(check, found), *notes)))
+    notes = (
+        doubt,
+        *_worst_first(check, found),
+        *plateau_words(check, setup),
+        missing,
+        _silent(check, setup, arm.sweep),
+    )
+    return replace(check, verdict=verdict, reason="; ".join(note for note in notes if note))
 
 
-def _worst_first(check: Check, found: Check) -> tuple[str, ...]:
+def _as_slow_as_sockets(check: Check, setup: Setup) -> str | None:
+    """A plateau that nobody would buy such GPUs for, where nobody said what data must go over."""
+    plateau = next((m.value for m in check.measurements if m.metric == "busbw_plateau"), None)
+    if setup.fabric or setup.nodes < 2 or not plateau or not setup.gpu_link_gb_s:
+        return None
+    if plateau > _SOCKETS_SHARE * setup.gpu_link_gb_s:
+        return None
+    return (
+        f"{short(plateau)} GB/s between nodes is what TCP sockets reach: say --fabric, Ethernet if that is all there is"
+    )
+
+
+def _silent(check: Check, setup: Setup, sweep: Sweep) -> str | None:
+    """What to do where a bad number may be a fallback to sockets, and the log keeps it to itself."""
+    told = sweep.transport is not None and sweep.transport.networks
+    if told or check.verdict not in (Verdict.FAIL, Verdict.DEGRADED) or setup.nodes < 2 or not check.judgements:
+        return None
+    return "which network NCCL took is not in the log: NCCL_DEBUG=INFO says it" if network_of(setup.fabric) else None
+
+
+def _worst_first(check: Check, found: Check) -> tuple[str | None, ...]:
     """The reason's parts: what a measurement made of the check comes before what the sweep came to by itself."""
     if check.verdict is found.verdict:
-        return (check.reason,)
+        return check.reason, _as_fast_as_expected(check)
     return check.reason.removeprefix(f"{found.reason}; "), found.reason
+
+
+def _as_fast_as_expected(check: Check) -> str | None:
+    """Said where something else keeps a sweep from passing; one that passes says it by itself."""
+    judged = next((j for j in check.judgements if j.measurement.metric == "busbw_plateau"), None)
+    if check.verdict is Verdict.PASS or judged is None or judged.source == "sanity":
+        return None
+    return f"as fast as expected by {judged.source}" if judged.verdict is Verdict.PASS else None
 
 
 def _named(measurement: Measurement, log: str) -> Measurement:

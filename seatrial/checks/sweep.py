@@ -4,8 +4,8 @@ Measurements, subject the cluster, conditions operation, dtype and ranks:
 - busbw, GB/s, for each `message_bytes` and `placement` (out_of_place, in_place): bytes / time * factor. It is computed
   from the printed time, because the printed busbw has two decimals only.
 - busbw_plateau, GB/s, for `max_bytes`, the largest size that was asked for: the median out-of-place busbw of the three
-  largest sizes (fewer where fewer were asked for). A fixed choice, so that runs compare, and none where one of them is
-  missing; a median, so that one spoilt size does not move it.
+  largest sizes (fewer where fewer were asked for, or are near the largest). A fixed choice, so that runs compare, and
+  none where one of them is missing; a median, so that one spoilt size does not move it.
 - latency, us: the out-of-place time of the smallest size.
 """
 
@@ -23,6 +23,7 @@ from seatrial.sizes import format_size
 from seatrial.verdict import Verdict
 
 _PLATEAU_SIZES = 3
+_PLATEAU_SPAN = 64  # three sizes a factor of 8 apart; what is smaller lies on the slope
 _INSIDE_A_NODE = ("NVLink", "xGMI", "MNNVL")  # fabrics that NCCL needs no network for
 _SOCKETS = frozenset({"socket", "sockets", "tcp", "ethernet"})
 _IN_PARTS = frozenset({"all_gather", "reduce_scatter", "alltoall"})
@@ -35,9 +36,9 @@ Problem = tuple[Verdict, str]
 class Setting:
     """What a sweep was asked to measure, and over how many ranks of which cluster.
 
-    `sizes` are bytes, smallest first; `fabric` is what the data must go over, None where sockets will do. `nodes` is how
-    many the ranks must be spread over, None where that is not known. `algorithms` are NCCL's own by message size, 0
-    for the largest, where its log is to say under which conditions a number holds.
+    `sizes` are bytes, smallest first; `fabric` is what the data must go over, None where sockets will do; `nodes` how
+    many the ranks must be spread over, None where nobody said. `algorithms` are NCCL's by message size, 0 for the
+    largest, where its log is to say under which conditions a number holds.
     """
 
     operation: str
@@ -71,7 +72,7 @@ def conclude(setting: Setting, result: MpiResult, sweep: Sweep | None, transport
 
     Ranks other than asked for: the numbers are another cluster's, and are not kept.
     """
-    rows = [row for row in sweep.rows if row.size] if sweep else []
+    rows = sorted((row for row in sweep.rows if row.size), key=lambda row: row.size) if sweep else []
     strange = _other_ranks(setting, sweep) or _other_nodes(setting, sweep)
     problem = (
         (strange if strange and strange[0] is Verdict.FAIL else None)
@@ -84,7 +85,7 @@ def conclude(setting: Setting, result: MpiResult, sweep: Sweep | None, transport
     measurements = () if strange else tuple(_measured(setting, rows))
     if problem is None:
         how = f", {transport.words}" if transport and transport.words else ""
-        sizes = f"{len(rows)} sizes from {format_size(rows[0].size)} to {format_size(rows[-1].size)}"
+        sizes = _span(rows)
         return Outcome(
             setting.operation,
             Verdict.PASS,
@@ -94,6 +95,11 @@ def conclude(setting: Setting, result: MpiResult, sweep: Sweep | None, transport
     verdict, reason = problem
     gone = fabric_gone(result, began=_began(sweep))
     return Outcome(setting.operation, verdict, f"{setting.operation}: {reason}", measurements, gone)
+
+
+def _span(rows: Sequence[Row]) -> str:
+    first, last = format_size(rows[0].size), format_size(rows[-1].size)
+    return f"{len(rows)} sizes from {first} to {last}" if len(rows) > 1 else f"one size, {first}"
 
 
 def _other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
@@ -223,7 +229,8 @@ def _by(setting: Setting, size: int) -> dict[str, ConditionValue]:
 
 def _top(setting: Setting, rows: Sequence[Row]) -> tuple[float, ...]:
     """The out-of-place busbw of the largest sizes asked for; none where one of them was not measured."""
-    due = [size for size in setting.sizes if _is_due(setting, size)][-_PLATEAU_SIZES:]
+    large = [size for size in setting.sizes if size * _PLATEAU_SPAN >= setting.sizes[-1]]
+    due = [size for size in large if _is_due(setting, size)][-_PLATEAU_SIZES:]
     found = [row for size in due if (row := _row_of(setting, size, rows))]
     rates = [_busbw(setting, row.size, row.out_of_place) for row in found if row.out_of_place]
     known = tuple(rate for rate in rates if rate is not None)

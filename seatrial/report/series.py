@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from seatrial.checks.efficiency import METRIC as SHARE
 from seatrial.measurement import Measurement
 from seatrial.result import Check, Expected, Judgement
 from seatrial.verdict import Verdict, worst
@@ -94,6 +95,14 @@ def plateau(check: Check, operation: str) -> float | None:
             return reading.measurement.value
     curve = next((c for c in busbw_curves(check) if c.operation == operation), None)
     return max(p.busbw_gb_s for p in curve.points) if curve else None
+
+
+def share(check: Check, operation: str) -> float | None:
+    """How much of what the links carry the plateau reaches, a fraction; None where the links are not known."""
+    for m in check.measurements:
+        if m.metric == SHARE and m.subject.kind == "cluster" and _operation(m) == operation:
+            return m.value
+    return None
 
 
 def bad_judgements(checks: Iterable[Check]) -> list[tuple[Check, Judgement]]:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seatrial.report import words
-from seatrial.report.series import Curve, busbw_curves, plateau
+from seatrial.report.series import Curve, busbw_curves, plateau, share
 from seatrial.result import Check, Expected, RunResult, Suspect
 from seatrial.sizes import format_size
 from seatrial.verdict import Verdict
@@ -77,11 +77,14 @@ def _checks(checks: Sequence[Check], encoding: str) -> Table:
 
 def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
     """One line per operation: its plateau, and its curve from the smallest message to the largest."""
-    table = _grid("operation", "busbw", "curve", "expected")
-    for check, curve in curves:
+    shares = [share(check, curve.operation) for check, curve in curves]
+    known = any(found is not None for found in shares)  # a column of its own only where there is something to say
+    table = _grid("operation", "busbw", *(("of links",) if known else ()), "curve", "expected")
+    for (check, curve), found in zip(curves, shares, strict=True):
         table.add_row(
             Text(words.plain(curve.operation, encoding)),
             Text(words.plain(words.quantity(plateau(check, curve.operation), "GB/s"), encoding)),
+            *((Text("" if found is None else words.fraction(found)),) if known else ()),
             Text(_curve(curve, encoding)),
             Text(words.plain(words.interval(_expected(curve), "GB/s"), encoding)),
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from seatrial.checks.efficiency import METRIC as SHARE
 from seatrial.measurement import Measurement
 from seatrial.report import charts, words
 from seatrial.report.series import (
@@ -15,8 +16,10 @@ from seatrial.report.series import (
     busbw_curves,
     latency_table,
     losses,
+    plateau,
     readings,
     severity,
+    share,
 )
 from seatrial.result import Check, Judgement, RunResult
 from seatrial.verdict import Verdict
@@ -81,6 +84,7 @@ class Section:
     left_out: int
     recorded: tuple[Recorded, ...]
     problem: str
+    plateaus: str
 
 
 def page(result: RunResult, log_tail: Sequence[str] = ()) -> dict[str, Any]:
@@ -129,6 +133,17 @@ def _section(check: Check) -> Section:
         left_out=max(0, len(bad) - MAX_BAD_ROWS) + max(0, len(good) - MAX_GOOD_ROWS),
         recorded=_recorded(r.measurement for r in readings(check) if r.judgement is None),
         problem="; ".join(problems),
+        plateaus=_plateaus(check),
+    )
+
+
+def _plateaus(check: Check) -> str:
+    """The plateaus whose share of what the links carry is known: "all_reduce 481 GB/s, 107 % of the links"."""
+    found = [(curve.operation, share(check, curve.operation)) for curve in busbw_curves(check)]
+    return "; ".join(
+        f"{operation} {words.quantity(plateau(check, operation), 'GB/s')}, {words.fraction(part)} of the links"
+        for operation, part in found
+        if part is not None
     )
 
 
@@ -186,7 +201,7 @@ def _recorded(measurements: Iterable[Measurement]) -> tuple[Recorded, ...]:
     """One line per metric, operation and kind of subject; sweeps and their latencies are drawn instead."""
     groups: dict[tuple[str, str], list[Measurement]] = {}
     for m in measurements:
-        drawn = m.metric in ("busbw", "latency") and m.subject.kind == "cluster"
+        drawn = m.metric in ("busbw", "latency", SHARE) and m.subject.kind == "cluster"
         if m.finite and not drawn:
             each = f", by {m.subject.kind}" if m.subject.kind != "cluster" else ""
             groups.setdefault((_title(m) + each, m.unit), []).append(m)

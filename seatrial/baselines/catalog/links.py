@@ -15,11 +15,12 @@ _BITS_PER_BYTE = 8
 
 def with_links(setup: Setup) -> Setup:
     """The setup with the rates that the catalog knows where it gives none itself."""
+    usual = usual_gpus(setup.hardware)
     return replace(
         setup,
         gpu_link_gb_s=setup.gpu_link_gb_s or gpu_link_gb_s(setup.hardware),
         node_link_gb_s=setup.node_link_gb_s or node_link_gb_s(setup.fabric),
-        whole_nodes=usual_gpus(setup.hardware) == setup.gpus_per_node,
+        part_of_node=min(1.0, setup.gpus_per_node / usual) if usual else None,
     )
 
 
