@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from seatrial import __version__
+from seatrial.cli_baseline import baseline
+from seatrial.cli_compare import compare
 from seatrial.cli_judge import judge
 from seatrial.cli_options import FILE, json_option, print_json
 from seatrial.errors import InputError, NothingFoundError, SeatrialError
@@ -30,7 +32,8 @@ def app() -> None:
     """Sea trials for GPU clusters: image, nodes, MPI, collectives, training, verdict."""
 
 
-app.add_command(judge)
+for command in (judge, baseline, compare):
+    app.add_command(command)
 
 
 @app.command()

@@ -2,9 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from seatrial.baselines.catalog.links import with_links
+from seatrial.baselines.setup import Setup
+from seatrial.checks import efficiency
 from seatrial.measurement import ConditionValue, Measurement, Subject
 from seatrial.result import Check, Expected, Judgement, RunResult, Suspect, conclude, merge_suspects
 from seatrial.verdict import Verdict
@@ -84,6 +88,12 @@ def faulty_h100() -> RunResult:
         }
         | {"compare": 0.2, "teardown": 7.7},
     )
+
+
+def with_shares(result: RunResult) -> RunResult:
+    """The run with what its plateaus are of what 8x400G InfiniBand carries."""
+    setup = with_links(Setup("H100-SXM", 8, 8, 8, "IB-8x400G"))
+    return replace(result, checks=[efficiency.with_shares(check, setup) for check in result.checks])
 
 
 def hostile(text: str) -> RunResult:

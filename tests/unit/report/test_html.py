@@ -134,3 +134,9 @@ def _huge() -> RunResult:
     nodes = [{"name": f"node-{n}", "address": f"10.0.{n // 250}.{n % 250}", "gpus": 8} for n in range(1000)]
     suspects = [Suspect("node", f"node-{n}", 0.5, "slow " * 40) for n in range(1000)]
     return replace(samples.faulty_h100(), checks=[check], nodes=nodes, suspects=suspects, verdict=Verdict.CORRUPT)
+
+
+def test_plateaus_and_what_they_are_of_the_links() -> None:
+    assert "Plateaus" not in report_html(samples.faulty_h100())
+    page = report_html(samples.with_shares(samples.faulty_h100()))
+    assert "Plateaus: all_reduce 205 GB/s, 51 % of the links; " in page

@@ -24,6 +24,13 @@ def test_the_summary_shows_checks_sweep_and_suspects() -> None:
     assert "node node-5" in text
 
 
+def test_the_share_of_the_links_stands_beside_the_plateau_where_it_is_known() -> None:
+    assert "of links" not in _printed(samples.faulty_h100())
+    text = _printed(samples.with_shares(samples.faulty_h100()))
+    assert "of links" in text
+    assert "all_reduce      205 GB/s   51 %      64K" in text
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_every_terminal_can_print_it(encoding: str) -> None:
     text = _printed(samples.faulty_h100(), encoding)

@@ -1,0 +1,77 @@
+"""`seatrial compare`: what changed between two runs, as tables."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from seatrial.difference import Difference, Moved
+from seatrial.report import words
+from seatrial.result import RunResult
+from seatrial.verdict import Verdict
+
+MAX_ROWS = 20
+_NOISE = 1.0  # sigmas; what moved less did not move
+
+_STYLES = {"better": "green", "worse": "red", "same": "", "": ""}
+
+
+def show_difference(difference: Difference) -> None:
+    """Both runs, then verdicts, software and measurements; a part in which nothing changed says so."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = 200
+    for name, run in (("before", difference.before), ("after", difference.after)):
+        _say(console, f"{name}: {_run(run)}")
+    turned = ((t.what, _verdict(t.before), _verdict(t.after)) for t in difference.verdicts)
+    _show(console, "verdicts", ("", "before", "after"), turned)
+    replaced = ((r.what, r.before or "-", r.after or "-") for r in difference.software)
+    _show(console, "software and shape", ("", "before", "after"), replaced)
+    beyond = [m for m in difference.measurements if m.sigmas >= _NOISE]
+    shown = [[*_cells(m), Text(m.direction, _STYLES[m.direction])] for m in beyond[:MAX_ROWS]]
+    _show(console, "measurements", ("", "before", "after", "change", "sigmas", ""), shown)
+    _say(console, _rest(difference, len(beyond)))
+
+
+def _rest(difference: Difference, beyond: int) -> str:
+    """What the table leaves out, in one line."""
+    parts = (
+        (beyond - MAX_ROWS, "more moved beyond their noise"),
+        (len(difference.measurements) - beyond, "moved no further than their noise"),
+        (difference.only_before, "only in the run before"),
+        (difference.only_after, "only in the run after"),
+    )
+    return ", ".join(f"{count} {what}" for count, what in parts if count > 0) or "nothing else was measured in both"
+
+
+def _run(run: RunResult) -> str:
+    started = run.started.strftime("%Y-%m-%d %H:%M %Z")
+    return f"{run.run_id} of {run.cluster}, {run.suite}, {started}: {words.label(run.verdict)}: {run.reason}"
+
+
+def _verdict(verdict: Verdict | None) -> str:
+    return words.label(verdict) if verdict else "-"
+
+
+def _cells(moved: Moved) -> list[str | Text]:
+    m = moved.after
+    change = f"{(moved.ratio - 1) * 100:+.1f} %" if moved.ratio < 10 else f"x {moved.ratio:.3g}"
+    before, after = (words.quantity(value, m.unit) for value in (moved.before.value, m.value))
+    return [words.what(m), before, after, change, f"{moved.sigmas:.1f}"]
+
+
+def _show(console: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for number, name in enumerate(columns):
+        table.add_column(name, no_wrap=number > 0 and len(columns) > 3, overflow="fold")
+    for row in rows:
+        table.add_row(*(c if isinstance(c, Text) else Text(words.plain(c, console.encoding)) for c in row))
+    console.print()
+    _say(console, title if table.row_count else f"{title}: nothing changed")
+    if table.row_count:
+        console.print(table)
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(words.plain(text, console.encoding), markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,147 @@
+"""What changed between two runs: what is said first, and what counts as a move."""
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.cli import main
+from seatrial.difference import difference
+from seatrial.history import open_store
+from seatrial.measurement import Measurement, Subject
+from seatrial.result import Check, Expected, Judgement, RunResult
+from seatrial.verdict import Verdict
+from tests import samples
+
+CLUSTER = Subject("cluster", "lab")
+
+
+def plateau(value: float, operation: str = "all_reduce") -> Measurement:
+    return Measurement("busbw_plateau", value, "GB/s", CLUSTER, {"operation": operation})
+
+
+def step_time(value: float) -> Measurement:
+    return Measurement("step_time", value, "ms", CLUSTER, better="lower")
+
+
+def run(*measurements: Measurement, judgements: Sequence[Judgement] = (), **changes: Any) -> RunResult:
+    check = Check("collectives", Verdict.PASS, "well", 1.0, measurements, tuple(judgements))
+    return replace(samples.healthy_local(), checks=[check], **changes)
+
+
+def by_history(m: Measurement, centre: float, low: float) -> Judgement:
+    return Judgement(m, Verdict.PASS, "", "history", Expected(low, None), m.value / centre - 1)
+
+
+def test_nothing_changed_between_a_run_and_itself() -> None:
+    one = samples.faulty_h100()
+    found = difference(one, one)
+    assert (found.verdicts, found.software, found.only_before, found.only_after) == ((), (), 0, 0)
+    assert {m.sigmas for m in found.measurements} == {0.0}
+    assert {m.direction for m in found.measurements} <= {"same", ""}
+
+
+def test_verdicts_of_the_run_and_of_its_checks() -> None:
+    found = difference(samples.healthy_local(), samples.faulty_h100())
+    assert [(t.what, t.before, t.after) for t in found.verdicts] == [
+        ("run", Verdict.PASS, Verdict.FAIL),
+        ("collectives", Verdict.PASS, Verdict.FAIL),
+        ("devices", None, Verdict.INCONCLUSIVE),
+    ]
+
+
+def test_software_that_came_went_or_changed() -> None:
+    old = run(fingerprint={"nccl": "2.27", "driver": "570", "cuda": "12.8"})
+    new = run(fingerprint={"nccl": "2.28", "driver": "570", "image": "a@sha256:1"})
+    assert [(r.what, r.before, r.after) for r in difference(old, new).software] == [
+        ("nccl", "2.27", "2.28"),
+        ("cuda", "12.8", None),
+        ("image", None, "a@sha256:1"),
+    ]
+
+
+def test_the_furthest_move_against_its_own_noise_comes_first() -> None:
+    """5 % of a series that its history knows to 1 % is more than 20 % of one that nobody knows."""
+    quiet = (plateau(100.0, "broadcast"), plateau(95.0, "broadcast"))
+    judged = [by_history(m, 100.0, 100.0 * math.exp(-0.03)) for m in quiet]
+    before = run(plateau(100.0), quiet[0], judgements=judged[:1])
+    after = run(plateau(80.0), quiet[1], judgements=judged[1:])
+    first, second = difference(before, after).measurements
+    assert (first.after.conditions["operation"], second.after.conditions["operation"]) == ("broadcast", "all_reduce")
+    assert first.sigmas == pytest.approx(-math.log(0.95) / (0.01 * math.sqrt(2)))
+    assert second.sigmas == pytest.approx(-math.log(0.8) / (0.25 * math.sqrt(2)))
+
+
+def test_better_and_worse_follow_the_measurement() -> None:
+    found = difference(run(plateau(100), step_time(10)), run(plateau(110), step_time(11)))
+    assert {m.after.metric: m.direction for m in found.measurements} == {
+        "busbw_plateau": "better",
+        "step_time": "worse",
+    }
+
+
+def test_what_only_one_run_has_and_what_has_no_ratio_is_not_compared() -> None:
+    found = difference(run(plateau(0.0), step_time(math.nan)), run(plateau(1.0), step_time(2), plateau(3, "alltoall")))
+    assert (found.measurements, found.only_before, found.only_after) == ((), 0, 1)
+
+
+# The command
+
+
+def command(*arguments: str) -> int:
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(SystemExit) as ended:
+        patched.setattr(sys, "argv", ["seatrial", "compare", *arguments])
+        main()
+    return int(ended.value.code or 0)
+
+
+def written(folder: Path, result: RunResult) -> str:
+    folder.mkdir()
+    (folder / "run.json").write_text(json.dumps(result.to_dict()))
+    return str(folder)
+
+
+def test_two_folders_as_a_table_and_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = (by_history(plateau(value), 100.0, 90.0) for value in (100.0, 30.0))
+    before = run(judgements=[old])
+    after = run(judgements=[new], verdict=Verdict.FAIL, fingerprint={"nccl": "2.28"})
+    paths = (written(tmp_path / "a", before), written(tmp_path / "b", after))
+    assert command(*paths) == 0, "two runs that differ are no error"
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["run", "pass", "fail"] in lines
+    assert ["nccl", "-", "2.28"] in lines
+    assert ["busbw", "plateau", "of", "all_reduce", "100", "GB/s", "30", "GB/s", "-70.0", "%", "24.2", "worse"] in lines
+    assert command(*paths, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["before"]["verdict"], document["after"]["verdict"]) == ("pass", "fail")
+    assert [(m["before"], m["after"], m["direction"]) for m in document["measurements"]] == [(100, 30, "worse")]
+
+
+def test_a_table_says_what_did_not_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path / "a", run(judgements=[by_history(plateau(100.0), 100.0, 90.0)]))
+    assert command(path, path) == 0
+    out = capsys.readouterr().out
+    assert "verdicts: nothing changed" in out
+    assert "1 moved no further than their noise" in out
+
+
+def test_runs_of_the_history_by_id(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = samples.healthy_local()
+    folder = Path(written(tmp_path / "a", result))
+    with open_store() as store:
+        store.save(result, folder)
+    assert command(result.run_id, str(folder), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["verdicts"] == []
+    (folder / "run.json").unlink()
+    assert command(result.run_id, result.run_id) == 2
+    assert "has no run.json any more" in capsys.readouterr().err
+
+
+def test_a_run_that_nobody_knows_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("no-such-run", "no-such-run") == 2
+    assert "RUN no-such-run: neither a folder nor a run of the history" in capsys.readouterr().err

@@ -1,0 +1,208 @@
+"""Limits that know the algorithm, shares of them, thresholds beyond them, and what the catalog knows of links."""
+
+import json
+import sys
+
+import pytest
+
+from seatrial.baselines.catalog import devices, references
+from seatrial.baselines.catalog.links import gpu_link_gb_s, node_link_gb_s, usual_gpus, with_links
+from seatrial.baselines.catalog.match import from_catalog
+from seatrial.baselines.catalog.nearest import no_reference
+from seatrial.baselines.known import Knowledge, baselines_for
+from seatrial.baselines.physics import from_physics, refuse_beyond_physics, wire
+from seatrial.baselines.setup import Setup
+from seatrial.checks.efficiency import plateau_words, with_shares
+from seatrial.cli import main
+from seatrial.cluster import Cluster, LocalPlatform
+from seatrial.errors import InputError
+from seatrial.judge import judge
+from seatrial.measurement import ConditionValue, Measurement, Subject
+from seatrial.result import Check
+from seatrial.verdict import Verdict
+from tasks.compare import compare
+
+G = 1 << 30
+NODE = with_links(Setup("H100-SXM", 1, 8, 8, "NVLink"))
+PAIR = with_links(Setup("H100-SXM", 2, 8, 8, "IB-8x400G"))
+
+
+def plateau(value: float, ranks: int, operation: str = "all_reduce", algorithm: str | None = None) -> Measurement:
+    conditions: dict[str, ConditionValue] = {"operation": operation, "dtype": "float32", "ranks": ranks}
+    conditions |= {"algorithm": algorithm} if algorithm else {}
+    return Measurement("busbw_plateau", value, "GB/s", Subject("cluster", "lab"), conditions)
+
+
+@pytest.mark.parametrize(
+    ("setup", "measurement", "limit"),
+    [
+        (NODE, plateau(1, 8, algorithm="Ring"), 450),
+        (NODE, plateau(1, 8), 787.5),  # NVLS: twice 7/8 of a link
+        (NODE, plateau(1, 8, algorithm="NVLS"), 787.5),
+        (NODE, plateau(1, 8, "all_gather"), 450),
+        (PAIR, plateau(1, 16, algorithm="Ring"), 400),
+        (PAIR, plateau(1, 16), 750),  # a tree over two nodes
+        (PAIR, plateau(1, 16, "alltoall"), 93.75),
+        (with_links(Setup("GB200-NVL72", 18, 4, 4, "MNNVL")), plateau(1, 72), 1775),
+    ],
+)
+def test_the_limit_follows_the_algorithm(setup: Setup, measurement: Measurement, limit: float) -> None:
+    baseline = from_physics(measurement, setup)
+    assert baseline is not None
+    assert baseline.centre == pytest.approx(limit)
+
+
+@pytest.mark.parametrize(("algorithm", "verdict"), [("Ring", Verdict.INCONCLUSIVE), (None, Verdict.PASS)])
+def test_two_nodes_may_read_more_than_a_ring_unless_it_was_one(algorithm: str | None, verdict: Verdict) -> None:
+    m = plateau(480, 16, algorithm=algorithm)
+    found = judge(m, baselines_for(m, Knowledge(PAIR)))
+    assert found is not None
+    assert found.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("setup", "measurement", "share"),
+    [
+        (NODE, plateau(481.5, 8), 1.07),
+        (NODE, plateau(490, 8, algorithm="NVLS"), 0.7),  # (1 + 1/8) of the data crosses a link: 700 GB/s
+        (PAIR, plateau(380, 16), 0.95),
+        (PAIR, plateau(75, 16, "alltoall"), 0.8),
+    ],
+)
+def test_the_share_of_what_the_links_allow(setup: Setup, measurement: Measurement, share: float) -> None:
+    check = with_shares(Check("collectives", Verdict.PASS, "", measurements=(measurement,)), setup)
+    recorded = check.measurements[-1]
+    assert (recorded.metric, recorded.better, recorded.conditions) == ("busbw_share", None, measurement.conditions)
+    assert recorded.value == pytest.approx(share)
+    assert f"{share:.0%}"[:-1] in plateau_words(check, setup)[0]
+
+
+def test_no_share_where_a_rate_that_counts_is_unknown() -> None:
+    assert wire(plateau(300, 16), with_links(Setup("H100-SXM", 2, 8, 8, "EFA"))) is None
+    assert wire(plateau(300, 8), with_links(Setup("T4", 1, 8, 8))) is None
+    assert wire(plateau(300, 16, "sendrecv"), PAIR) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"), [(39, Verdict.FAIL), (60, Verdict.DEGRADED), (110, Verdict.PASS), (380, Verdict.PASS)]
+)
+def test_a_fraction_of_the_links_is_no_pass_even_without_a_reference(value: float, verdict: Verdict) -> None:
+    setup = with_links(Setup("H100-SXM", 10, 8, 8, "IB-8x400G"))
+    m = plateau(value, 80)
+    sweep = Measurement("busbw", value, "GB/s", m.subject, {**m.conditions, "message_bytes": 8 * G})
+    found = judge(m, baselines_for(m, Knowledge(setup), [sweep]))
+    assert found is not None
+    assert found.verdict is verdict
+    assert ("of the links" in found.reason or "of node links" in found.reason) is (verdict is not Verdict.PASS)
+
+
+def test_a_part_of_a_node_owes_its_part_of_the_nics() -> None:
+    m = plateau(13.56, 2)
+    sweep = Measurement("busbw", 13.56, "GB/s", m.subject, {**m.conditions, "message_bytes": 8 * G})
+    found = judge(m, baselines_for(m, Knowledge(with_links(Setup("H100-SXM", 2, 1, 1, "IB-8x400G"))), [sweep]))
+    assert found is not None
+    assert found.verdict is Verdict.PASS
+
+
+def test_a_threshold_beyond_physics_is_refused_in_one_line() -> None:
+    refuse_beyond_physics(plateau(0, 16), 700, PAIR)
+    with pytest.raises(InputError) as refused:
+        refuse_beyond_physics(plateau(0, 16), 900, PAIR)
+    assert str(refused.value) == (
+        "busbw_plateau of all_reduce: a threshold of 900 GB/s is beyond the 750 GB/s that all_reduce over 16 ranks can"
+        " reach on node links of 400 GB/s; give at most 750"
+    )
+
+
+# The catalog
+
+
+@pytest.mark.parametrize(
+    ("fabric", "rate"),
+    [("IB-8x400G", 400), ("EFA-3200G", 400), ("EFA-400G", 50), ("GPUDirect-TCPXO", 200), ("EFA", None), (None, None)],
+)
+def test_a_fabric_says_its_rate(fabric: str | None, rate: float | None) -> None:
+    assert node_link_gb_s(fabric) == rate
+
+
+def test_a_cluster_files_own_rates_win() -> None:
+    assert with_links(Setup("H100-SXM", 2, 8, 8, "IB-8x400G", 300.0, 100.0)).gpu_link_gb_s == 300
+    assert (gpu_link_gb_s("H200-SXM"), usual_gpus("GB200-NVL72"), usual_gpus("cpu")) == (450, 4, None)
+
+
+def test_figures_per_device_make_sense() -> None:
+    assert {d.kind for d in devices()} == {"measured", "floor", "datasheet", "expected"}
+    keys = [(d.hardware, d.metric, d.kind, d.source) for d in devices()]
+    assert len(set(keys)) == len(keys)
+    assert all(d.value > 0 and d.unit and d.source for d in devices())
+
+
+def test_what_was_measured_is_no_more_than_the_data_sheet() -> None:
+    sheet = {(d.hardware, d.metric): d.value for d in devices() if d.kind == "datasheet"}
+    for d in devices():
+        if d.metric == "memory_copy":
+            assert d.value < sheet[d.hardware, "memory_bandwidth"], d
+
+
+def test_every_hardware_of_the_catalog_has_its_links() -> None:
+    assert [r.hardware for r in references() if gpu_link_gb_s(r.hardware) is None] == []
+
+
+@pytest.mark.parametrize(
+    ("setup", "why"),
+    [
+        (Setup("X999", 2, 8, 8, "IB"), "hardware X999 is not in the catalog"),
+        (Setup("H100-SXM", 16, 8, 8, "IB-8x400G"), "12 nodes of 8 H100-SXM over IB-8x400G, differs in node count"),
+        (Setup("B200-SXM", 4, 8, 8, "RoCE-8x400G"), "over EFA-3200G, differs in fabric"),
+        (Setup("H200-SXM", 4, 8, 8), "differs in fabric (name the fabric: EFA-3200G)"),
+        (Setup("A100-SXM", 1, 4, 4), "differs in GPUs per node"),
+        (Setup("GH200", 2, 4, 4, "Slingshot-4x200G"), "nothing is published for all_reduce on GH200"),
+        (Setup("V100-SXM", 1, 8, 8), "is for 8G"),
+    ],
+)
+def test_why_nothing_compares(setup: Setup, why: str) -> None:
+    said = no_reference(setup, "all_reduce")
+    assert said.startswith("no comparable reference: ")
+    assert said.endswith(why)
+
+
+def test_a_known_algorithm_is_held_against_its_own_kind() -> None:
+    h200 = Setup("H200-SXM", 1, 8, 8)
+    ring, nvls, tree = (from_catalog(h200, "all_reduce", 16 * G, algorithm=a) for a in ("Ring", "NVLS", "Tree"))
+    assert ring is not None
+    assert nvls is not None
+    assert tree is not None
+    assert (ring.centre, nvls.centre) == (367.61, 482.26)
+    assert tree.centre == 431.0, "no tree is published: what does not say how it was measured"
+
+
+def test_a_run_says_what_comes_nearest() -> None:
+    cluster = Cluster.model_validate(
+        {"name": "lab", "nodes": 3, "gpus_per_node": 8, "hardware": "H100-SXM", "fabric": "IB-8x400G"}
+        | {"platform": LocalPlatform(kind="local")}
+    )
+    (check,) = compare([Check("collectives", Verdict.PASS, "swept", measurements=(plateau(380, 24),))], cluster, None)
+    assert check.reason.endswith("12 nodes of 8 H100-SXM over IB-8x400G, differs in node count")
+    assert [m.metric for m in check.measurements] == ["busbw_plateau", "busbw_share"]
+
+
+# seatrial baseline list
+
+
+def command(*arguments: str) -> int:
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(SystemExit) as ended:
+        patched.setattr(sys, "argv", ["seatrial", "baseline", "list", *arguments])
+        main()
+    return int(ended.value.code or 0)
+
+
+def test_the_catalog_is_listed_with_kinds_and_sources(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len([line for line in lines if line.strip()]) == len(references()) + len(devices()) + 2
+    assert command("--hardware", "H200-SXM", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {row["hardware"] for part in document.values() for row in part} == {"H200-SXM"}
+    assert {"kind", "source"} <= set(document["collectives"][0])
+    assert command("--hardware", "X999") == 2
+    assert "unknown; known: cpu, A100-SXM" in capsys.readouterr().err
