@@ -251,6 +251,7 @@ def _check(outcomes: Sequence[Outcome], ranks: int, seconds: float) -> Check:
     bad = [outcome for outcome in outcomes if outcome.verdict is not Verdict.PASS]
     reasons = [outcome.reason for outcome in sorted(bad, key=lambda outcome: outcome.verdict is not verdict)]
     right = f"{', '.join(outcome.operation for outcome in outcomes)} over {ranks} ranks: every result is right"
+    right += next((f", {outcome.way}" for outcome in outcomes if outcome.way), "")
     measurements = tuple(m for outcome in outcomes for m in outcome.measurements)
     return Check("collectives", verdict, "; ".join(reasons) or right, seconds, measurements)
 

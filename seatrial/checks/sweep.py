@@ -53,13 +53,14 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one operation came to. `fabric_gone`: nothing that follows can be measured."""
+    """What one operation came to. `fabric_gone`: nothing that follows can be measured. `way`: how the data went."""
 
     operation: str
     verdict: Verdict
     reason: str
     measurements: tuple[Measurement, ...] = ()
     fabric_gone: bool = False
+    way: str = ""
 
 
 def network_of(fabric: str | None) -> str | None:
@@ -74,27 +75,24 @@ def conclude(setting: Setting, result: MpiResult, sweep: Sweep | None, transport
     """
     rows = sorted((row for row in sweep.rows if row.size), key=lambda row: row.size) if sweep else []
     strange = _other_ranks(setting, sweep) or _other_nodes(setting, sweep)
+    incomplete = _incomplete(result, sweep, rows)
     problem = (
         (strange if strange and strange[0] is Verdict.FAIL else None)
         or _wrong_results(sweep, rows)
-        or _incomplete(result, sweep, rows)
-        or _over_sockets(setting, transport)
+        or (incomplete if incomplete and incomplete[0] is Verdict.FAIL else None)
+        or (_over_sockets(setting, transport) if rows else None)
+        or incomplete
         or strange
         or _missing_sizes(setting, result, rows)
     )
     measurements = () if strange else tuple(_measured(setting, rows))
+    way = transport.words if transport else ""
     if problem is None:
-        how = f", {transport.words}" if transport and transport.words else ""
-        sizes = _span(rows)
-        return Outcome(
-            setting.operation,
-            Verdict.PASS,
-            f"{setting.operation}: {sizes}, every result right{how}",
-            measurements,
-        )
+        reason = f"{setting.operation}: {_span(rows)}, every result right" + (f", {way}" if way else "")
+        return Outcome(setting.operation, Verdict.PASS, reason, measurements, way=way)
     verdict, reason = problem
     gone = fabric_gone(result, began=_began(sweep))
-    return Outcome(setting.operation, verdict, f"{setting.operation}: {reason}", measurements, gone)
+    return Outcome(setting.operation, verdict, f"{setting.operation}: {reason}", measurements, gone, way)
 
 
 def _span(rows: Sequence[Row]) -> str:

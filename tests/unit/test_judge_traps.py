@@ -166,6 +166,18 @@ def test_sockets_fail_where_a_fabric_was_meant(fabric: str) -> None:
     assert f"went over sockets, not over {fabric}: {evidence}" in found.reason
 
 
+def test_sockets_fail_also_where_results_were_not_checked() -> None:
+    text = log_text(HEALTHY, 16, 2, ["node-0:1:1 [0] NCCL INFO Using network Socket"])
+    unchecked = "\n".join(
+        " ".join("N/A" if i in (8, 12) else word for i, word in enumerate(line.split())) if line[0].isdigit() else line
+        for line in text.splitlines()
+    )
+    assert "N/A" in unchecked
+    found = judged(unchecked, Asked("H100-SXM", 2, 8, "IB-8x400G"))
+    assert found.verdict is Verdict.FAIL
+    assert "went over sockets" in found.reason
+
+
 def test_network_algorithm_and_protocol_are_reported() -> None:
     said = [
         "node-0:1:1 [0] NCCL INFO Using network IB",
