@@ -5,6 +5,7 @@ What was asked of a run is known; of a log only what it says, so the sizes that 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 
 from seatrial.assess import assess
 from seatrial.baselines.catalog.links import usual_gpus, with_links
@@ -15,7 +16,7 @@ from seatrial.baselines.setup import Setup
 from seatrial.checks.control import Arm, no_control, switched_off, treatment_of
 from seatrial.checks.efficiency import plateau_words, with_shares
 from seatrial.checks.models import other_model
-from seatrial.checks.sweep import Outcome, Setting, conclude, network_of
+from seatrial.checks.sweep import Outcome, Setting, conclude, fewer_nodes, network_of
 from seatrial.measurement import Measurement
 from seatrial.mpi import MpiResult
 from seatrial.nccl import Sweep, classify
@@ -98,16 +99,18 @@ def _outcome(arm: Arm, asked: Asked, is_control: bool) -> Outcome:
     """What one sweep came to by itself, as in a run."""
     sweep, setup = arm.sweep, setup_of(asked, arm.sweep)
     operation = sweep.collective or "all_reduce"  # where there are no rows, any will do
-    strange = _other_gpus(asked, sweep)
-    if strange is None and sweep.collective not in COLLECTIVES and sweep.rows:
-        strange = "the log does not say which collective it is of"
-    if strange:
-        return Outcome(operation, Verdict.INCONCLUSIVE, strange)
     fabric = None if is_control or setup.nodes < 2 else network_of(asked.fabric)
     sizes = tuple(sorted({row.size for row in sweep.rows if row.size}))
     setting = Setting(
         operation, _dtype(sweep), setup.ranks, asked.hardware, sizes, fabric, asked.nodes, _algorithms(sweep)
     )
+    strange = other_model(asked.hardware, sweep.devices)
+    if strange is None and fewer_nodes(setting, sweep) is None:
+        strange = _other_gpus(asked, sweep)
+    if strange is None and sweep.collective not in COLLECTIVES and sweep.rows:
+        strange = "the log does not say which collective it is of"
+    if strange:
+        return Outcome(operation, Verdict.INCONCLUSIVE, strange)
     outcome = conclude(setting, _as_mpi_result(sweep), sweep, sweep.transport)
     if outcome.verdict is Verdict.PASS and sweep.errors:  # rows that hold no numbers, or were not kept
         return replace(outcome, verdict=Verdict.INCONCLUSIVE, reason=f"{outcome.reason}, but {sweep.errors[0]}")
@@ -179,25 +182,20 @@ def _named(measurement: Measurement, log: str) -> Measurement:
 
 def setup_of(asked: Asked, sweep: Sweep) -> Setup:
     """The cluster as it is said to be; where nobody says how many GPUs a node has, as many as took part."""
-    usual = asked.gpus_per_node or usual_gpus(asked.hardware) or max(1, (sweep.ranks or 0) // asked.nodes)
+    usual = asked.gpus_per_node or usual_gpus(asked.hardware) or max(1, ceil((sweep.ranks or 0) / asked.nodes))
     return with_links(Setup(asked.hardware, asked.nodes, usual, usual, asked.fabric))
 
 
 def _other_gpus(asked: Asked, sweep: Sweep) -> str | None:
-    """Why the sweep is not, or not surely, one of what was asked about; only what nobody has said is doubted here."""
-    if strange := other_model(asked.hardware, sweep.devices):
-        return strange
-    if asked.gpus_per_node or not sweep.rows or sweep.ranks is None:
-        return None
+    """Why nobody can tell whether a GPU is missing: as many on each node, but another number than is usual."""
     usual = usual_gpus(asked.hardware)
-    if usual and sweep.ranks != asked.nodes * usual:
-        return (
-            f"{sweep.ranks} of {asked.nodes * usual} ranks took part, {usual} GPUs per node being usual for"
-            f" {asked.hardware}; say --gpus-per-node if the nodes have another number"
-        )
-    if not usual and sweep.ranks % asked.nodes:
-        return f"{sweep.ranks} ranks are not the same number on each of {asked.nodes} nodes; say --gpus-per-node"
-    return None
+    each, rest = divmod(sweep.ranks or 0, asked.nodes)
+    if asked.gpus_per_node or not usual or not sweep.rows or not each or rest or each == usual:
+        return None
+    return (
+        f"{sweep.ranks} of {asked.nodes * usual} ranks took part, {usual} GPUs per node being usual for"
+        f" {asked.hardware}; say --gpus-per-node if the nodes have another number"
+    )
 
 
 def _as_mpi_result(sweep: Sweep) -> MpiResult:

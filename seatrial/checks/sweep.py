@@ -74,7 +74,7 @@ def conclude(setting: Setting, result: MpiResult, sweep: Sweep | None, transport
     Ranks other than asked for: the numbers are another cluster's, and are not kept.
     """
     rows = sorted((row for row in sweep.rows if row.size), key=lambda row: row.size) if sweep else []
-    strange = _other_ranks(setting, sweep) or _other_nodes(setting, sweep)
+    strange = _other_ranks(setting, sweep) or fewer_nodes(setting, sweep)
     incomplete = _incomplete(result, sweep, rows)
     problem = (
         (strange if strange and strange[0] is Verdict.FAIL else None)
@@ -118,7 +118,7 @@ def _other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
     return Verdict.INCONCLUSIVE, f"the output names {sweep.ranks} of {setting.ranks} ranks, and its numbers do not tell"
 
 
-def _other_nodes(setting: Setting, sweep: Sweep | None) -> Problem | None:
+def fewer_nodes(setting: Setting, sweep: Sweep | None) -> Problem | None:
     """Whether all ranks met, but on fewer nodes than asked for: one pod of many, a hostfile that was not read.
 
     Host names tell only where every rank has a line, and no two ranks on one name have the same GPU.

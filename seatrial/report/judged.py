@@ -29,6 +29,8 @@ def to_dict(judged: Judged) -> dict[str, Any]:
 def show_judged(judged: Judged) -> None:
     """One line per sweep, why those are not a pass that are none, and `verdict: reason` as the last line."""
     console = Console()
+    if not console.is_terminal:
+        console.width = 200
     console.print(_table(judged, console.encoding))
     console.print()
     bad = [check for check in judged.checks if check.verdict is not Verdict.PASS]
