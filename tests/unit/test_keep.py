@@ -131,11 +131,11 @@ def test_kubernetes_gives_a_run_that_may_be_kept_its_time_on_top() -> None:
 def test_nothing_is_kept_on_kubernetes_while_no_pod_has_a_node(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from seatrial.platforms.kubernetes.platform import Kubernetes
 
-    pods: list[dict[str, Any]] = [{"spec": {}}]
+    pods: list[dict[str, Any]] = [{"metadata": {}, "spec": {}}]
     platform = Kubernetes.__new__(Kubernetes)
     platform._api = SimpleNamespace(list=lambda kind, selector: pods)  # type: ignore[assignment]
     folder = states.make_folder("r1", "kubernetes")
     assert not platform.keep("r1", 60)
-    pods[0] = {"spec": {"nodeName": "n"}}
+    pods[0] = {"metadata": {}, "spec": {"nodeName": "n"}}
     assert platform.keep("r1", 60)
     assert time.time() < (states.kept_until(folder) or 0) <= time.time() + 60
