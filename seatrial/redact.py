@@ -12,15 +12,16 @@ _SHORTEST = 8  # characters: a shorter value would be found in harmless text
 SECRET_NAME = re.compile(
     r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH|_KEY$|_DSN$|WEBHOOK", re.IGNORECASE
 )
+# As SECRET_NAME; what is an everyday word in small letters ("auth: ...") counts only in the capitals of a variable.
+_ASSIGNED = r"[\w.-]{0,40}[\"']?\s*[=:]\s*[\"']?)"
+_VALUE = rf"(?![\d.,]+(?:\s|$))[^\s\"',;&<>]{{{_SHORTEST},}}"
 _SHAPES = (
     # NAME=value, "name": "value"; numbers alone are none (tokens_per_s: 1234.5)
     (
-        re.compile(
-            r"(?i)((?:token|secret|passw(?:or)?d|credential|api_?key|access_?key|webhook)[\w.-]{0,40}[\"']?\s*[=:]\s*[\"']?)"
-            rf"(?![\d.,]+(?:\s|$))[^\s\"',;&<>]{{{_SHORTEST},}}"
-        ),
+        re.compile(rf"((?i:token|secret|passw(?:or)?d|credential|api_?key|access_?key|webhook){_ASSIGNED}{_VALUE}"),
         rf"\1{_HIDDEN}",
     ),
+    (re.compile(rf"(\b[A-Z][A-Z0-9_]*(?:AUTH|PRIVATE|_KEY|_DSN){_ASSIGNED}{_VALUE}"), rf"\1{_HIDDEN}"),
     (re.compile(r"(?i)(authorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|token)\s+)?)[^\s\"']+"), rf"\1{_HIDDEN}"),
     (re.compile(r"(?i)(\bbearer\s+)[\w.~+/=-]{16,}"), rf"\1{_HIDDEN}"),
     (re.compile(r"(\w://[^/\s:@\"']*:)[^@\s/\"']+@"), rf"\1{_HIDDEN}@"),
@@ -43,25 +44,28 @@ def looks_secret(name: str) -> bool:
 
 def secrets_in(environ: Mapping[str, str]) -> list[str]:
     """The values in an environment that must not be shown, the longest first."""
-    values = {value for name, value in environ.items() if looks_secret(name) and len(value) >= _SHORTEST}
-    return sorted(values, key=len, reverse=True)
+    values = {line for name, value in environ.items() if looks_secret(name) for line in value.splitlines()}
+    return sorted((value for value in values if len(value) >= _SHORTEST), key=len, reverse=True)
 
 
-def redacted(lines: Iterable[str], secrets: Iterable[str] = ()) -> Iterator[str]:
-    """The lines without `secrets`, and without what looks like one."""
+def redacted(lines: Iterable[str], secrets: Iterable[str] = (), names: Iterable[str] = ()) -> Iterator[str]:
+    """The lines without `secrets`, without what is assigned to one of `names`, and without what looks like a secret."""
     known, in_key = tuple(secrets), False
+    named = [re.compile(rf"(\b{re.escape(name)}[\"']?\s*[=:]\s*[\"']?)[^\s\"']+") for name in names]
     for line in lines:
         if in_key or _KEY_BEGINS.search(line):
             if not in_key:
                 yield f"{_HIDDEN} a private key {_HIDDEN}\n"
             in_key = not _KEY_ENDS.search(line)
             continue
-        yield _without(line, known)
+        yield _without(line, known, named)
 
 
-def _without(line: str, secrets: Iterable[str]) -> str:
+def _without(line: str, secrets: Iterable[str], named: Iterable[re.Pattern[str]]) -> str:
     for secret in secrets:
         line = line.replace(secret, _HIDDEN)
+    for assigned in named:
+        line = assigned.sub(rf"\1{_HIDDEN}", line)
     for shape, instead in _SHAPES:
         line = shape.sub(instead, line)
     return line

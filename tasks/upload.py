@@ -63,8 +63,13 @@ def stage(run: Run, started: datetime, folder: Path, secrets: Sequence[str]) -> 
     }
     found = {name: _lines(run.out / name) for name in _RESULT if _is_new(run.out / name, started)}
     for name, lines in {**found, **made, **{_remote(path, run.logs): _lines(path) for path in logs}}.items():
-        _write(folder / name, redacted(lines, secrets))
+        _write(folder / name, redacted(lines, secrets, _secret_names(run)))
     return [name for name in (*found, *made, *(_remote(path, run.logs) for path in logs)) if (folder / name).exists()]
+
+
+def _secret_names(run: Run) -> list[str]:
+    """Variables whose values only the nodes know."""
+    return [variable.name for variable in getattr(run.cluster.platform, "secret_env", ())]
 
 
 def _remote(path: Path, logs: Path) -> str:

@@ -117,8 +117,15 @@ def known() -> list[str]:
 
 
 def _folders() -> list[Path]:
-    roots = [root for root in map(root_folder, _PLATFORMS) if root.is_dir() and root.stat().st_uid == os.geteuid()]
-    return [folder for root in roots for folder in root.iterdir() if folder.is_dir()]
+    return [folder for platform in _PLATFORMS for folder in folders(platform)]
+
+
+def folders(platform: str) -> list[Path]:
+    """Those of this user's runs on a platform, by its name in `root_folder`."""
+    root = root_folder(platform)
+    if not root.is_dir() or root.stat().st_uid != os.geteuid():
+        return []
+    return [folder for folder in root.iterdir() if folder.is_dir()]
 
 
 def keep(folder: Path, seconds: float) -> None:

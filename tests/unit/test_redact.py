@@ -51,6 +51,33 @@ def test_known_secrets_go_wherever_they_stand() -> None:
     assert shown("post https://hooks/T0/B0/x now", secrets=tuple(secrets)) == ["post *** now"]
 
 
+@pytest.mark.parametrize(
+    "line", ["SIGNING_KEY=abcdefgh1", "SENTRY_DSN=https://a/b", "REGISTRY_AUTH: abcdefgh1", "MY_PRIVATE=abcdefgh1"]
+)
+def test_every_name_of_a_variable_that_looks_secret_hides_its_value(line: str) -> None:
+    name = line.replace("=", ":").partition(":")[0]
+    assert looks_secret(name)
+    (said,) = shown(line)
+    assert said.startswith(name)
+    assert said.endswith("***")
+
+
+def test_everyday_words_are_left() -> None:
+    lines = ["sshd: auth: publickey accepted", "Authenticated to node-1 using key", "private: network-a"]
+    assert shown(*lines) == lines
+
+
+def test_what_only_the_nodes_know_is_known_by_its_name() -> None:
+    assert list(redacted(["WORD=abc and 'WORD': 'x'", "PASSWORDLESS=no"], names=["WORD"])) == [
+        "WORD=*** and 'WORD': '***'",
+        "PASSWORDLESS=no",
+    ]
+
+
+def test_a_secret_of_several_lines_is_found_line_by_line() -> None:
+    assert secrets_in({"MY_CREDENTIALS": "first line\nthe second line"}) == ["the second line", "first line"]
+
+
 def test_private_keys_go_as_a_whole() -> None:
     key = ["-----BEGIN OPENSSH PRIVATE KEY-----\n", "b3BlbnNzaC1rZXk\n", "-----END OPENSSH PRIVATE KEY-----\n"]
     assert shown("before\n", *key, "after\n") == ["before\n", "*** a private key ***\n", "after\n"]

@@ -13,6 +13,7 @@ from seatrial.platforms.kubernetes.discovery import Discovery
 from seatrial.platforms.kubernetes.launchers import Kind
 from seatrial.platforms.kubernetes.plan import Object
 from seatrial.platforms.kubernetes.refusals import UnknownKindError, refused, short
+from seatrial.redact import redacted
 from seatrial.tail import last_bytes
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class Api:
         with suppress(Exception):  # only ever an addition to an error that is being told
             core = client.CoreV1Api(self.client)
             text = core.read_namespaced_pod_log(pod, self.namespace, tail_lines=lines, _request_timeout=10)
-            return " | ".join(line.strip() for line in text.splitlines() if line.strip())
+            return " | ".join(line.strip() for line in redacted(text.splitlines()) if line.strip())
         return ""
 
     def log_tail(self, pod: str, container: str, timeout_s: float) -> bytes:

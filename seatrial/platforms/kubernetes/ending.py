@@ -6,7 +6,7 @@ from seatrial.errors import LaunchError, MissingError, NodesError
 from seatrial.platforms.kubernetes.api import POD, Api
 from seatrial.platforms.kubernetes.health import health
 from seatrial.platforms.kubernetes.plan import Object, selector
-from seatrial.platforms.kubernetes.watches import Watches
+from seatrial.platforms.kubernetes.watches import Change, Watches
 
 GONE_S = 25.0  # without any pod going: the entry point leaves at once on TERM, but hundreds go one after the other
 
@@ -45,14 +45,25 @@ def _wait_until_gone(api: Api, run_id: str) -> dict[str, str]:
         while (left is None or left) and time.monotonic() < deadline:
             change = watches.next(0.5)
             if change and change.change == "LISTED":
-                left = {_name(pod): pod["spec"].get("nodeName") or "no node" for pod in change.object["items"]}
-            elif change and change.change == "DELETED" and left:
-                left.pop(_name(change.object), None)
-                deadline = time.monotonic() + GONE_S
+                left = {_name(pod): _node(pod) for pod in change.object["items"]}
+            elif change and left is not None:
+                _take(left, change)
+                deadline = time.monotonic() + GONE_S if change.change == "DELETED" else deadline
     if left is None:
         raise LaunchError(f"whether the pods of {run_id} are gone cannot be told: the API server does not answer")
     return left
 
 
+def _take(left: dict[str, str], change: Change) -> None:
+    if change.change == "DELETED":
+        left.pop(_name(change.object), None)
+    else:  # also a pod that a controller made at the last moment
+        left[_name(change.object)] = _node(change.object)
+
+
 def _name(pod: Object) -> str:
     return str(pod["metadata"]["name"])
+
+
+def _node(pod: Object) -> str:
+    return pod["spec"].get("nodeName") or "no node"

@@ -20,6 +20,11 @@ def this_one(folder: str) -> str:
     return f"{socket.gethostname()}/{hashlib.sha256(repr(told_apart).encode()).hexdigest()[:12]}"
 
 
+def is_owned(thing: Object) -> bool:
+    """Whether it says whose it is. What controllers make of a run's objects has its labels, and does not."""
+    return OWNER in (thing["metadata"].get("annotations") or {})
+
+
 def is_abandoned(thing: Object, run_id: str, folder: str) -> bool:
     """Whether nobody tends the run that made `thing`."""
     annotations = thing["metadata"].get("annotations") or {}

@@ -4,6 +4,7 @@ import logging
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from seatrial.platforms.kubernetes.objects import EXTRAS, KEY_FILES, key_files, 
 from seatrial.platforms.kubernetes.plan import RUN_ID, Object, Plan, plan, selector
 from seatrial.platforms.kubernetes.pod import NODE as NODE_ROLE
 from seatrial.platforms.kubernetes.pod import ROLE
-from seatrial.platforms.kubernetes.refusals import UnknownKindError
+from seatrial.platforms.kubernetes.refusals import RuntimeUnseenError, UnknownKindError
 from seatrial.platforms.kubernetes.topology import names, ordered
 from seatrial.platforms.kubernetes.waiting import is_up, placed
 from seatrial.run import Run
@@ -43,6 +44,7 @@ log = logging.getLogger("seatrial.launch")
 
 _FOLDER = "kubernetes"
 _OF_THE_RUN = ("id_ed25519", "known_hosts")  # what whoever logs in needs
+_TRIES = 10  # a second apart
 _WORKDIR = "/tmp/seatrial"  # on the nodes
 
 
@@ -81,11 +83,19 @@ class Kubernetes:
             states.write_private(folder / name, files[name])
         for thing in owned:
             self._api.create(thing)
-        made = self._api.create(parent)
+        made = self._submit(parent)
         for thing in owned:
             self._api.own(thing, made)
         pods = BringUp(self._api, planned, self._launcher, made).wait()
         return self._testbed(planned, pods, host_key.public, logging.WARNING)
+
+    def _submit(self, parent: Object) -> Object:
+        """Make what owns the others. The Trainer's webhook may not have seen the runtime yet, made a moment before."""
+        for _ in range(_TRIES):
+            with suppress(RuntimeUnseenError):
+                return self._api.create(parent)
+            time.sleep(1)
+        return self._api.create(parent)
 
     def attach(self, run_id: str) -> Testbed:
         from seatrial.ssh import pinned_keys
@@ -142,8 +152,8 @@ class Kubernetes:
         deadline = time.monotonic() + timeout_s
         pods = ordered(self._api.list(POD, selector(run_id)), self._places())
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / EVENTS).write_text(events_text(self._api.list(EVENT), run_id))
         write_pod_logs(self._api, pods, folder / POD_LOGS, deadline)
+        (folder / EVENTS).write_text(events_text(self._api.list(EVENT), run_id))
 
     def keep(self, run_id: str, seconds: float) -> bool:
         if not placed(self._api.list(POD, selector(run_id))):
@@ -181,13 +191,33 @@ class Kubernetes:
                 if self._is_ours(kind) and not self._launcher_is_missing(kind):
                     raise
                 continue
-            for thing in things:
+            for thing in filter(ownership.is_owned, things):
                 found.setdefault(thing["metadata"]["labels"][RUN_ID], thing)
-        return [
+        objects = [
             Leftover(run_id, ownership.age_s(thing), f"objects in namespace {self._settings.namespace}")
             for run_id, thing in found.items()
             if ownership.is_abandoned(thing, run_id, _FOLDER)
         ]
+        return [*objects, *(each for each in self._keys_left() if each.run_id not in found)]
+
+    def _keys_left(self) -> list[Leftover]:
+        """Folders of runs on this cluster that nobody tends, whose objects may be gone."""
+        return [
+            Leftover(folder.name, states.age_s(folder), "its keys on this machine")
+            for folder in states.folders(_FOLDER)
+            if states.is_abandoned(folder) and self._is_of_here(folder)
+        ]
+
+    def _is_of_here(self, folder: Path) -> bool:
+        try:
+            other = states.recall(folder).platform
+        except InputError:
+            return False
+        here = self._settings
+        return isinstance(other, KubernetesPlatform) and (other.context, other.namespace) == (
+            here.context,
+            here.namespace,
+        )
 
     def _launcher_is_missing(self, kind: Kind) -> bool:
         """Whether the cluster does not know the launcher's kind, so that there can be nothing of it."""

@@ -11,6 +11,10 @@ class UnknownKindError(MissingError):
     """The cluster does not know a kind of object."""
 
 
+class RuntimeUnseenError(LaunchError):
+    """Kubeflow Trainer has not seen the runtime of a TrainJob."""
+
+
 def refused(doing: str, namespace: str, error: Any) -> SeatrialError:
     """What the API server has against it, and what to do. `error` is the client's ApiException."""
     message = _message(error)
@@ -23,6 +27,8 @@ def refused(doing: str, namespace: str, error: Any) -> SeatrialError:
             return UnknownKindError(f"cannot {doing}: the cluster does not know that kind any more")
         case 404 if "namespaces" in message:
             return MissingError(f"cannot {doing}: {message}: kubectl create namespace {namespace}")
+        case _ if "trainingRuntime must be created" in message:
+            return RuntimeUnseenError(f"cannot {doing}: {message}")
         case _:
             return LaunchError(f"cannot {doing}: {message}")
 

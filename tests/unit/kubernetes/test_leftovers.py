@@ -1,0 +1,104 @@
+"""What is taken for abandoned: by what says whose it is, and by the keys on this machine."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.cluster import Cluster
+from seatrial.errors import LaunchError
+from seatrial.platforms import platform_for
+from seatrial.platforms import state as states
+from seatrial.platforms.kubernetes import ownership
+from seatrial.platforms.kubernetes.launchers import Kind, launchers
+from seatrial.platforms.kubernetes.plan import EXPIRES, OWNER, RUN_ID
+from seatrial.platforms.kubernetes.platform import Kubernetes
+from seatrial.platforms.kubernetes.refusals import RuntimeUnseenError, refused
+
+LONG_AGO = "2026-01-01T00:00:00Z"
+
+
+class There:
+    """An API server with these objects, by kind."""
+
+    def __init__(self, **objects: list[dict[str, Any]]) -> None:
+        self._objects = objects
+
+    def list(self, kind: Kind, selector: str | None = None) -> list[dict[str, Any]]:
+        return self._objects.get(kind.kind, [])
+
+
+def thing(run_id: str, **annotations: str) -> dict[str, Any]:
+    return {"metadata": {"labels": {RUN_ID: run_id}, "annotations": annotations, "creationTimestamp": LONG_AGO}}
+
+
+def platform(launcher: str = "job", namespace: str = "default", **objects: list[dict[str, Any]]) -> Kubernetes:
+    settings = {"kind": "kubernetes", "launcher": launcher, "namespace": namespace}
+    cluster = Cluster.model_validate({"name": "c", "nodes": 2, "image": "image:1", "platform": settings})
+    made = platform_for(cluster)
+    assert isinstance(made, Kubernetes)
+    made._api = There(**objects)  # type: ignore[assignment]
+    return made
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(states, "root_folder", lambda name="": tmp_path / (name or "local"))
+    return tmp_path
+
+
+def test_what_a_controller_made_does_not_hide_whose_the_run_is() -> None:
+    """The Job of a JobSet has the run's labels, and nothing that says when it is abandoned."""
+    abandoned = thing("r1", **{OWNER: "somebody", EXPIRES: LONG_AGO})
+    found = platform("jobset", Job=[thing("r1")], JobSet=[abandoned], Pod=[thing("r1")]).leftovers()
+    assert [each.run_id for each in found] == ["r1"]
+
+
+def test_what_makes_others_is_deleted_before_what_it_makes() -> None:
+    order = [launcher.kind.kind for launcher in launchers()]
+    assert order.index("TrainJob") < order.index("JobSet") < order.index("Job")
+
+
+def test_keys_whose_objects_are_gone_are_left_over_too(root: Path) -> None:
+    here, elsewhere = platform(), platform(namespace="other")
+    for run_id in ("over", "at-work"):
+        states.remember(states.make_folder(run_id, "kubernetes"), here._cluster)
+    states.keep(root / "kubernetes" / "over", -1)
+    assert [(each.run_id, each.what) for each in here.leftovers()] == [("over", "its keys on this machine")]
+    assert elsewhere.leftovers() == []
+
+
+def test_a_run_whose_objects_are_there_is_told_once(root: Path) -> None:
+    folder = states.make_folder("r1", "kubernetes")
+    made = thing("r1", **{OWNER: ownership.this_one("kubernetes"), EXPIRES: LONG_AGO})
+    here = platform(Secret=[made])
+    states.remember(folder, here._cluster)
+    states.keep(folder, -1)
+    os.utime(folder, (time.time() - 100, time.time() - 100))
+    assert [each.what for each in here.leftovers()] == ["objects in namespace default"]
+
+
+class Refusal:
+    status = 403 + 19
+    reason = "Invalid"
+    body = '{"message": "admission webhook denied: specified trainingRuntime must be created before"}'
+
+
+def test_a_runtime_that_the_trainer_has_not_seen_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    error = refused("create TrainJob", "default", Refusal())
+    assert isinstance(error, RuntimeUnseenError)
+    answers: list[Any] = [error, error, {"kind": "TrainJob"}]
+
+    def create(parent: dict[str, Any]) -> dict[str, Any]:
+        answer = answers.pop(0)
+        if isinstance(answer, LaunchError):
+            raise answer
+        return dict(answer)
+
+    here = platform("trainjob")
+    here._api.create = create  # type: ignore[method-assign,assignment]
+    assert here._submit({}) == {"kind": "TrainJob"}
+    assert answers == []
