@@ -8,6 +8,8 @@ import logging
 import re
 import shlex
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from seatrial.errors import SeatrialError
@@ -31,12 +33,20 @@ def collect(run: Run, testbed: Testbed | None, timeout_s: float = TIMEOUT_S) -> 
     `testbed` is None where none came up: why not is what the platform's logs tell.
     """
     deadline = time.monotonic() + timeout_s
-    try:
+    with _as_far_as_possible():
         platform_for(run.cluster).collect(run.run_id, run.logs, timeout_s)
-        pattern = dict(testbed.env).get("NCCL_DEBUG_FILE") if testbed else None
-        if testbed and pattern:
+    pattern = dict(testbed.env).get("NCCL_DEBUG_FILE") if testbed else None
+    if testbed and pattern:
+        with _as_far_as_possible():
             fetch_nccl_logs(testbed, pattern, run.logs / NCCL_LOGS, deadline)
-    except Exception as error:  # whatever it is, the nodes must still be taken down
+
+
+@contextmanager
+def _as_far_as_possible() -> Iterator[None]:
+    """Whatever goes wrong, the nodes must still be taken down."""
+    try:
+        yield
+    except Exception as error:
         what = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
         log.warning("not all logs could be collected: %s", what)
 

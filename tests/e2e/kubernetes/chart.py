@@ -68,6 +68,7 @@ def values_for(file: Values) -> Values:
         "machine": settings.machine,
         "deadlineSeconds": int(settings.deadline_s),
         "queue": settings.queue,
+        "queuePriority": settings.queue_priority or "",
         "tasSettings": {"topologyRequest": _topology(settings.topology)},
         "targetNodes": list(settings.target_nodes),
         "avoidNodes": list(settings.avoid_nodes),

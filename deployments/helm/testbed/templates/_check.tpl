@@ -29,6 +29,9 @@
 {{- if and .Values.tasSettings.topologyRequest (not .Values.queue) -}}
 {{- fail "tasSettings.topologyRequest: is Kueue's, so it needs queue" -}}
 {{- end -}}
+{{- if and .Values.queuePriority (not .Values.queue) -}}
+{{- fail "queuePriority: is Kueue's, so it needs queue" -}}
+{{- end -}}
 {{- range .Values.avoidNodes -}}
 {{- if has . $.Values.targetNodes -}}
 {{- fail (printf "avoidNodes: %s is among targetNodes too" .) -}}
