@@ -18,12 +18,16 @@ LOCAL_QUEUE = Kind(_V1BETA2, "LocalQueue", needs=_NEEDS, older=_V1BETA1)
 JOB_UID = "kueue.x-k8s.io/job-uid"  # label of a Workload: whose it is
 UNMANAGED_S = 30.0  # Kueue makes the Workload within a second where it manages the object
 
-_NEVER = ("ExceedsMaxQuota", "NoMatchingFlavor", "Misconfigured", "TopologyPlacementFailed")
-_MAYBE = ("Pending", "Inadmissible", "")  # without the feature gate; every other reason says that it has to wait
+_NEVER = ("ExceedsMaxQuota", "NoMatchingFlavor", "Misconfigured")
+# Where the words tell: reasons without the feature gate, and one that is given also to who only lost to another.
+# Every other reason says that it has to wait.
+_MAYBE = ("Pending", "Inadmissible", "TopologyPlacementFailed", "")
+_RETRIED = "Internal error: "  # as of a ResourceClaimTemplate that is not there yet: Kueue looks again
 
 _POD_SET = re.compile(r"couldn't assign flavors to pod set \S+: ")
 _MORE_NEEDED = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed")
-_NO_PLACE = re.compile(r'topology "[^"]*" (?:allows|doesn\'t allow) to fit')
+# A level has no domains also while the nodes that have it are cordoned, not Ready or not there yet.
+_NO_PLACE = re.compile(r'topology "[^"]*" (?:allows|doesn\'t allow) to fit|no topology domains at level')
 _FLAVOR_LOST = re.compile(  # each names the flavor that is out of the question
     r"insufficient quota for \S+ in flavor ([^\s,]+),? [^>]*> maximum capacity"
     r"|untolerated taint .*? in flavor ([^\s,]+)"
@@ -33,9 +37,18 @@ _FLAVOR_LOST = re.compile(  # each names the flavor that is out of the question
 _LOST = re.compile(
     r"(?:Local|Cluster)Queue \S+ (?:doesn't exist|is terminating or missing|not found)"
     r"|resource \S+ unavailable in ClusterQueue"
-    r"|no topology domains at level"
     r"|workload namespace doesn't match ClusterQueue selector"
     r"|must not exceed its limits|LimitRange"
+)
+_CLAIMS_REFUSED = re.compile(
+    r"DeviceClass \S+ is not mapped"
+    r"|resource claims not supported|does not support use of resource claims"
+    r"|AllocationMode 'All' is not supported"
+    r"|uses DRA resources but the \S+ feature gate is not enabled"
+)
+_LET_CLAIMS_IN = (
+    ": let Kueue count the claims (its feature gate KueueDRAIntegration, once DynamicResourceAllocation, and the "
+    "DeviceClass under resources.deviceClassMappings of its configuration), or leave out `queue`"
 )
 
 
@@ -74,8 +87,9 @@ def _unreserved(condition: Object) -> Queued:
     message, reason = " ".join(str(condition.get("message", "")).split()), str(condition.get("reason", ""))
     # One pod set that has no flavor left is enough to be without hope, one flavor that is only full to have some.
     lost = reason in _NEVER or (reason in _MAYBE and any(map(_is_lost, _POD_SET.split(message))))
-    if lost:
-        return Queued(f"will never be admitted: {message}", hopeless=True)
+    if lost and _RETRIED not in message:
+        hint = _LET_CLAIMS_IN if _CLAIMS_REFUSED.search(message) else ""
+        return Queued(f"will never be admitted: {message}{hint}", hopeless=True)
     if more := _more_needed(message):
         return Queued(f"queued: {more}")
     return Queued(f"queued: {message}" if message else "queued: Kueue has not looked at it yet")
@@ -83,7 +97,7 @@ def _unreserved(condition: Object) -> Queued:
 
 def _is_lost(of_pod_set: str) -> bool:
     """Whether what is said of a pod set, or of the whole Workload, leaves no flavor to wait for."""
-    if _LOST.search(of_pod_set):
+    if _LOST.search(of_pod_set) or _CLAIMS_REFUSED.search(of_pod_set):
         return True
     lost = _lost_flavors(of_pod_set)
     full = {flavor for _, flavor, _ in _MORE_NEEDED.findall(of_pod_set)}

@@ -88,7 +88,8 @@ def test_a_queue_that_is_too_small(console: Console, trial: Trial, queues: Queue
         ),
         (
             {"required": "example.com/hall"},
-            "launch: will never be admitted: {set}no topology domains at level: example.com/hall",
+            "launch: not up within 3 s (platform.queue_timeout_s): queued: {set}"
+            "no topology domains at level: example.com/hall",
         ),
         (
             {"required": f"{LEVEL}host"},

@@ -17,6 +17,7 @@ def pending(message: str, reason: str = "Pending") -> dict[str, Any]:
 
 
 SET = "couldn't assign flavors to pod set"
+CLAIM = "spec.podSets[0].template.spec.resourceClaims[0]"
 UNUSED = "insufficient unused quota for pods in flavor"
 SUMS = "previously considered podsets requests (0) + current podset request (16) > maximum capacity (8)"
 
@@ -79,8 +80,7 @@ def test_a_wait_that_may_end(message: str, said: str) -> None:
             f"{SET} node: flavor a doesn't match node affinity, untolerated taint {{gpu yes NoSchedule}} in flavor b"
         ),
         pending(f'{SET} node: Flavor "a" does not contain the requested level'),
-        pending(f"{SET} node: no topology domains at level: rack"),
-        pending('topology "t" allows to fit only 1 out of 2 pod(s)', "TopologyPlacementFailed"),
+        pending(f'{SET} node: Flavor "a" does not contain the requested level', "TopologyPlacementFailed"),
         pending("Bypassed scheduling evaluation because an equivalent workload recently failed", "ExceedsMaxQuota"),
         pending("LocalQueue night doesn't exist", "Inadmissible"),
         pending("LocalQueue night is terminating or missing", "Inadmissible"),
@@ -95,6 +95,41 @@ def test_a_wait_without_end(stuck: dict[str, Any]) -> None:
     assert found
     assert found.hopeless
     assert "never be admitted" in found.reason or "deactivated" in found.reason
+
+
+@pytest.mark.parametrize(
+    "lost_for_now",
+    [
+        pending(f"{SET} node: no topology domains at level: rack"),  # the only node may be cordoned
+        pending(f"{SET} node: insufficient quota for gpu in flavor a, {SUMS}, no topology domains at level: rack"),
+        pending('topology "t" allows to fit only 1 out of 2 pod(s)', "TopologyPlacementFailed"),
+        pending("Workload no longer fits after processing another workload", "TopologyPlacementFailed"),
+        pending(f"{CLAIM}: Internal error: failed to get claim spec for ResourceClaimTemplate c", "Misconfigured"),
+    ],
+)
+def test_nodes_and_claims_that_are_not_there_yet_are_waited_for(lost_for_now: dict[str, Any]) -> None:
+    found = waits_for(lost_for_now)
+    assert found
+    assert not found.hopeless
+
+
+@pytest.mark.parametrize("reason", ["Inadmissible", "Misconfigured"])
+@pytest.mark.parametrize(
+    "refused",
+    [
+        f'{CLAIM}.resourceClaimTemplateName: Not found: "DeviceClass d is not mapped in DRA configuration"',
+        "DynamicResourceAllocation feature does not support use of resource claims",
+        "DRA resource claims not supported",
+        f"{CLAIM}.devices.requests[0].exactly.allocationMode: Invalid value: AllocationMode 'All' is not supported",
+        "Workload uses DRA resources but the KueueDRAIntegration feature gate is not enabled",
+    ],
+)
+def test_claims_that_kueue_does_not_count_are_refused_for_ever(refused: str, reason: str) -> None:
+    found = waits_for(pending(refused, reason))
+    assert found
+    assert found.hopeless
+    assert found.reason.startswith(f"will never be admitted: {refused}: let Kueue count the claims")
+    assert "resources.deviceClassMappings" in found.reason
 
 
 def test_admission_checks_are_named() -> None:
