@@ -42,7 +42,7 @@ class BringUp:
         watches.add(self._launcher.kind, field_selector=f"metadata.name={self._plan.name}")
         watches.add(EVENT, field_selector="type=Warning")  # a JobSet's Job, whose event it is, has a longer name
         if self._plan.settings.queue:
-            watches.add(queue.WORKLOAD, label_selector=f"{queue.JOB_UID}={self._parent['metadata']['uid']}")
+            watches.add(queue.WORKLOAD)  # all of the namespace: no selector finds an owner
 
     def _take(self, change: Change) -> None:
         match change.kind, change.change:
@@ -57,7 +57,8 @@ class BringUp:
                 if change.object["involvedObject"]["name"].startswith(self._plan.name):
                     self._seen.take_event(change.object)
             case "Workload", _:
-                self._seen.take_workload(change.change, change.object)
+                if queue.is_of(change.object, self._parent["metadata"]["uid"]):
+                    self._seen.take_workload(change.change, change.object)
             case _:
                 self._seen.take_parent(change.change, change.object)
 

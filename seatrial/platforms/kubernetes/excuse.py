@@ -45,7 +45,8 @@ def _condition(thing: Object | None, kind: str, reason: str | None = None) -> st
 def _workload(api: Api, plan: Plan, parent: Object) -> Object | None:
     if not plan.settings.queue:
         return None
-    return next(iter(api.list(queue.WORKLOAD, f"{queue.JOB_UID}={parent['metadata']['uid']}")), None)
+    uid = parent["metadata"]["uid"]
+    return next((each for each in api.list(queue.WORKLOAD) if queue.is_of(each, uid)), None)
 
 
 def _is_well(api: Api, node: str) -> bool:

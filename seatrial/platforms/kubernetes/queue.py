@@ -60,6 +60,13 @@ class Queued:
     hopeless: bool = False
 
 
+def is_of(workload: Object, uid: str) -> bool:
+    """Whether it is the Workload of the object with that uid. Its label is not always there, its owner is."""
+    metadata = workload["metadata"]
+    owners = {owner["uid"] for owner in metadata.get("ownerReferences", ())}
+    return uid in owners or metadata.get("labels", {}).get(JOB_UID) == uid
+
+
 def waits_for(workload: Object) -> Queued | None:
     """What the Workload waits for; None once it is admitted."""
     status = workload.get("status", {})

@@ -141,10 +141,24 @@ def test_pods_on_their_way_out_do_not_count(follow: Follow) -> None:
     assert [each["metadata"]["name"] for each in pods] == ["p-1", "p-2"]
 
 
+OWNED = {"name": "job-seatrial", "ownerReferences": [{"kind": "Job", "uid": "u"}]}  # Kueue may leave out the label
+LABELLED = {"name": "job-seatrial", "labels": {"kueue.x-k8s.io/job-uid": "u"}}
+
+
+def test_the_workload_is_told_from_others_of_the_namespace(follow: Follow) -> None:
+    gone = {"spec": {"active": False}, "status": {}}
+    other = changed({"metadata": {"name": "other", "ownerReferences": [{"uid": "v"}]}, **gone}, "ADDED", "Workload")
+    up = listed(pod(0, ready=True), pod(1, ready=True))
+    assert len(follow(other, up, queue="night")[0]) == 2
+    for metadata in (OWNED, LABELLED):
+        with pytest.raises(LaunchError, match="Kueue has deactivated it"):
+            follow(changed({"metadata": metadata, **gone}, "ADDED", "Workload"), queue="night")
+
+
 def test_a_queue_that_will_never_admit_it_ends_the_wait(follow: Follow) -> None:
     message = "insufficient quota for nvidia.com/gpu in flavor a4, request > maximum capacity (8)"
     condition = {"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": message}
-    workload = {"spec": {}, "status": {"conditions": [condition]}}
+    workload = {"metadata": OWNED, "spec": {}, "status": {"conditions": [condition]}}
     with pytest.raises(LaunchError, match="will never be admitted: insufficient quota"):
         follow(listed(), changed(workload, "ADDED", "Workload"), queue="night")
 
@@ -156,7 +170,7 @@ def test_a_queue_that_does_not_see_it_ends_the_wait(follow: Follow) -> None:
 
 def of_kueue(*conditions: tuple[str, str, str]) -> Change:
     listed = [{"type": kind, "status": status, "reason": kind, "message": told} for kind, status, told in conditions]
-    return changed({"spec": {}, "status": {"conditions": listed}}, "MODIFIED", "Workload")
+    return changed({"metadata": OWNED, "spec": {}, "status": {"conditions": listed}}, "MODIFIED", "Workload")
 
 
 ADMITTED = of_kueue(("QuotaReserved", "True", ""), ("Admitted", "True", ""))

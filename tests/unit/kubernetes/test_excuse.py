@@ -1,10 +1,13 @@
 """Which nodes that went are not to blame."""
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from seatrial.platforms.kubernetes.excuse import _excuse
+from seatrial.platforms.kubernetes.api import Api
+from seatrial.platforms.kubernetes.excuse import _excuse, _workload
+from seatrial.platforms.kubernetes.plan import Plan
 
 JOB = {"kind": "Job", "status": {}}
 POD: dict[str, Any] = {"metadata": {"name": "p"}, "status": {}}
@@ -43,3 +46,14 @@ def test_what_was_taken_away_is_excused(pod: Any, parent: Any, workload: Any, sa
 )
 def test_what_went_by_itself_is_blamed(pod: Any, workload: Any, well: bool) -> None:
     assert _excuse(pod, "p", JOB, workload, node_is_well=well) is None
+
+
+@pytest.mark.parametrize(
+    "its", [{"ownerReferences": [{"uid": "u"}]}, {"labels": {"kueue.x-k8s.io/job-uid": "u"}}], ids=["owned", "labelled"]
+)
+def test_the_workload_of_a_run_is_found(its: dict[str, Any]) -> None:
+    there = [{"metadata": {"ownerReferences": [{"uid": "v"}]}}, {"metadata": its}]
+    api = cast(Api, SimpleNamespace(list=lambda kind: there))
+    queued = cast(Plan, SimpleNamespace(settings=SimpleNamespace(queue="night")))
+    assert _workload(api, queued, {"metadata": {"uid": "u"}}) == there[1]
+    assert _workload(api, queued, {"metadata": {"uid": "w"}}) is None
