@@ -47,7 +47,7 @@ class BringUp:
     def _take(self, change: Change) -> None:
         match change.kind, change.change:
             case "Pod", "LISTED":
-                self._seen.pods = {pod["metadata"]["name"]: pod for pod in change.object["items"]}
+                self._seen.take_pods(change.object["items"])
             case _, "LISTED":
                 for thing in change.object["items"]:
                     self._take(Change(change.kind, "ADDED", thing))
@@ -55,7 +55,7 @@ class BringUp:
                 self._seen.take_pod(change.change, change.object)
             case "Event", _:
                 if change.object["involvedObject"]["name"].startswith(self._plan.name):
-                    self._seen.take_event(change.object)
+                    self._seen.take_event(change.object, time.monotonic())
             case "Workload", _:
                 if queue.is_of(change.object, self._parent["metadata"]["uid"]):
                     self._seen.take_workload(change.change, change.object)
@@ -71,8 +71,9 @@ class BringUp:
             raise LaunchError(why)
         if self._seen.deleted:
             raise LaunchError(f"somebody deleted the {self._launcher.kind.kind} {self._plan.name} while it came up")
-        if self._seen.complaint and not self._seen.pods and time.monotonic() - self._begun > _ADMISSION_S:
-            raise LaunchError(self._seen.complaint)
+        complaint = self._seen.complaint
+        if complaint and not self._seen.pods and time.monotonic() - complaint.since > _ADMISSION_S:
+            raise LaunchError(complaint.words)
         if queued and queued.hopeless:
             raise LaunchError(queued.reason)
 
@@ -91,7 +92,7 @@ class BringUp:
         queued = self._queued()
         story = waiting.story(pods, self._plan.nodes, queued, self._seen.unmounted)
         if self._seen.complaint and not pods:
-            story = self._seen.complaint
+            story = self._seen.complaint.words
         if story != self._said:
             self._said = story
             log.info("%s", story)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from seatrial.platforms.kubernetes.plan import Object
-from seatrial.platforms.kubernetes.queue import Queued
+from seatrial.platforms.kubernetes.queue import Queued, waits_for
 
 # What a container waits for that does not come by itself: the kubelet tries for ever.
 _NEVER = {
@@ -31,6 +31,14 @@ _COMPLAINTS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What keeps the pods from being made; `since`: when it was first said, in seconds."""
+
+    words: str
+    since: float
+
+
 @dataclass(slots=True)
 class Seen:
     """What was seen of a run so far: its pods by name, its parent, and what events complain of, Kueue's Workload.
@@ -41,7 +49,7 @@ class Seen:
     pods: dict[str, Object] = field(default_factory=dict)
     unmounted: dict[str, str] = field(default_factory=dict)
     parent: Object | None = None
-    complaint: str | None = None
+    complaint: Complaint | None = None
     workload: Object | None = None
     deleted: bool = False
 
@@ -51,6 +59,13 @@ class Seen:
             self.pods.pop(name, None)
         else:
             self.pods[name] = pod
+            self.complaint = None
+
+    def take_pods(self, pods: Iterable[Object]) -> None:
+        """All pods there are."""
+        self.pods = {}
+        for pod in pods:
+            self.take_pod("LISTED", pod)
 
     def take_parent(self, change: str, parent: Object) -> None:
         self.parent = parent
@@ -58,12 +73,20 @@ class Seen:
 
     def take_workload(self, change: str, workload: Object) -> None:
         self.workload = None if change == "DELETED" else workload
+        if self._needs_no_pods():
+            self.complaint = None
 
-    def take_event(self, event: Object) -> None:
+    def take_event(self, event: Object, now: float) -> None:
         if found := _COMPLAINTS.get(event.get("reason", "")):
-            self.complaint = f"{found}: {event.get('message', '')}"
+            if not self._needs_no_pods():  # else it is an old one, which a watch that is begun anew lists again
+                since = self.complaint.since if self.complaint else now
+                self.complaint = Complaint(f"{found}: {event.get('message', '')}", since)
         elif event.get("reason") in _NOT_MOUNTED:
             self.unmounted[event["involvedObject"]["name"]] = " ".join(str(event.get("message", "")).split())
+
+    def _needs_no_pods(self) -> bool:
+        """Whether it has some, or Kueue keeps it waiting."""
+        return bool(self.pods or (self.workload and waits_for(self.workload)))
 
 
 def ready(pods: Iterable[Object]) -> list[Object]:

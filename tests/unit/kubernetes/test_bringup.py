@@ -120,6 +120,31 @@ def test_pods_that_are_not_admitted_are_waited_for_a_while(follow: Follow) -> No
         follow(listed(), complaint("somebody-elses"), 60.0, queue_timeout_s=20)
 
 
+def test_a_complaint_of_a_late_start_is_waited_for_as_long(follow: Follow) -> None:
+    """What holds up the first pod after ten minutes in a queue may be as short as at any other time."""
+    wait = of_kueue(("QuotaReserved", "False", "LocalQueue q is inactive"))
+    up = listed(pod(0, ready=True), pod(1, ready=True))
+    pods, _ = follow(wait, listed(), 600.0, ADMITTED, complaint(), 20.0, up, queue="night")
+    assert len(pods) == 2
+    with pytest.raises(LaunchError, match="its pods are not admitted"):
+        follow(wait, listed(), 600.0, ADMITTED, complaint(), 31.0, up, queue="night")
+
+
+@pytest.mark.parametrize("came", [changed(pod(0)), listed(pod(0))], ids=["one", "listed"])
+def test_a_complaint_is_over_once_a_pod_is_there(follow: Follow, came: Change) -> None:
+    gone, up = changed(pod(0), "DELETED"), listed(pod(0, ready=True), pod(1, ready=True))
+    assert len(follow(listed(), complaint(), 20.0, came, 20.0, gone, 20.0, up)[0]) == 2
+
+
+def test_a_complaint_is_over_once_the_run_is_queued_again(follow: Follow) -> None:
+    """Also where a watch that is begun anew brings the event once more."""
+    up = listed(pod(0, ready=True), pod(1, ready=True))
+    steps = (ADMITTED, listed(), complaint(), 20.0, EVICTED, 60.0, complaint(), 60.0, ADMITTED, 20.0, up)
+    assert len(follow(*steps, queue="night")[0]) == 2
+    steps = (ADMITTED, listed(pod(0)), complaint(), 60.0, EVICTED, listed(), 60.0, ADMITTED, 20.0, up)
+    assert len(follow(*steps, queue="night")[0]) == 2
+
+
 def test_a_pod_that_ends_is_no_node(follow: Follow) -> None:
     ended = pod(
         0, containerStatuses=[{"name": "node", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}]

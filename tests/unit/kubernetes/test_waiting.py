@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from seatrial.platforms.kubernetes.queue import Queued
-from seatrial.platforms.kubernetes.waiting import Seen, placed, problem, ready, story
+from seatrial.platforms.kubernetes.waiting import Complaint, Seen, placed, problem, ready, story
 
 
 def pod(name: str = "p-0", node: str | None = "n-0", **status: Any) -> dict[str, Any]:
@@ -107,16 +107,18 @@ def test_pods_come_and_go() -> None:
 )
 def test_pods_that_are_not_admitted_are_a_complaint(reason: str) -> None:
     seen = Seen()
-    seen.take_event({"reason": "SuccessfulCreate", "message": "Created pod: x"})
+    seen.take_event({"reason": "SuccessfulCreate", "message": "Created pod: x"}, 1.0)
     assert seen.complaint is None
-    seen.take_event({"reason": reason, "message": 'pods "x" is forbidden: exceeded quota'})
-    assert seen.complaint == 'its pods are not admitted: pods "x" is forbidden: exceeded quota'
+    seen.take_event({"reason": reason, "message": 'pods "x" is forbidden: exceeded quota'}, 2.0)
+    assert seen.complaint == Complaint('its pods are not admitted: pods "x" is forbidden: exceeded quota', 2.0)
+    seen.take_event({"reason": reason, "message": "no"}, 3.0)
+    assert seen.complaint == Complaint("its pods are not admitted: no", 2.0)  # and it is not admitted since then
 
 
 def test_a_volume_that_cannot_be_mounted_is_what_is_waited_for() -> None:
     seen = Seen()
     why = 'MountVolume.SetUp failed for volume "volume-0" : rpc error: desc = storage: bucket doesn\'t exist'
-    seen.take_event({"reason": "FailedMount", "message": f"{why}\n", "involvedObject": {"name": "p-0"}})
+    seen.take_event({"reason": "FailedMount", "message": f"{why}\n", "involvedObject": {"name": "p-0"}}, 1.0)
     assert story([waits("ContainerCreating")], 1, unmounted=seen.unmounted) == f"0 of 1 nodes answer; waiting: {why}"
     assert story([READY], 1, unmounted=seen.unmounted) == "1 of 1 nodes answer"  # it has been mounted since
     running = pod(containerStatuses=[{"name": "node", "state": {"running": {}}}])
