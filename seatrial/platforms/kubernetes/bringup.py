@@ -14,6 +14,7 @@ from seatrial.platforms.kubernetes.watches import Change, Watches
 log = logging.getLogger("seatrial.launch")
 
 _ADMISSION_S = 30.0  # pods that a quota or a policy keeps out are tried again; after so long it is no accident
+_LOOK_S = 0.2  # between two looks at all pods, while changes come in
 
 
 class BringUp:
@@ -23,6 +24,7 @@ class BringUp:
         self._api, self._plan, self._launcher, self._parent = api, plan, launcher, parent
         self._seen = waiting.Seen()
         self._begun = time.monotonic()
+        self._look_at = self._begun + _LOOK_S
         self._placed: float | None = None  # when every pod had its node
         self._said = ""
 
@@ -31,8 +33,7 @@ class BringUp:
         with Watches(self._api) as watches:
             self._watch(watches)
             while len(waiting.ready(self._seen.pods.values())) < self._plan.nodes:
-                if change := watches.next(1.0):
-                    self._take(change)
+                self._take_what_comes(watches)
                 self._give_up_if_hopeless()
                 self._say_and_check_time()
         return waiting.ready(self._seen.pods.values())
@@ -43,6 +44,15 @@ class BringUp:
         watches.add(EVENT, field_selector="type=Warning")  # a JobSet's Job, whose event it is, has a longer name
         if self._plan.settings.queue:
             watches.add(queue.WORKLOAD)  # all of the namespace: no selector finds an owner
+
+    def _take_what_comes(self, watches: Watches) -> None:
+        """The next change, and all others until another look is due: each pod changes often, and a look is at all."""
+        change = watches.next(1.0)
+        while change:
+            self._take(change)
+            left_s = self._look_at - time.monotonic()
+            change = watches.next(left_s) if left_s > 0 else None
+        self._look_at = time.monotonic() + _LOOK_S
 
     def _take(self, change: Change) -> None:
         match change.kind, change.change:

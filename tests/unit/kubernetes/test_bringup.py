@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.cluster import Cluster
 from seatrial.errors import LaunchError
-from seatrial.platforms.kubernetes import bringup
+from seatrial.platforms.kubernetes import bringup, waiting
 from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.bringup import BringUp
 from seatrial.platforms.kubernetes.launchers import launcher_for
@@ -30,10 +30,10 @@ class QuietApi:
 
 
 class Played:
-    """Stands where the watches do."""
+    """Stands where the watches do. `pace_s`: after which time a change comes that is waited for."""
 
-    def __init__(self, steps: list[Step], clock: list[float]) -> None:
-        self.steps, self.clock, self.asked = steps, clock, [dict[str, str]()]
+    def __init__(self, steps: list[Step], clock: list[float], pace_s: float) -> None:
+        self.steps, self.clock, self.pace_s, self.asked = steps, clock, pace_s, [dict[str, str]()]
 
     def __call__(self, api: Api) -> "Played":
         return self
@@ -52,6 +52,7 @@ class Played:
         if isinstance(step, float):
             self.clock[0] += step
             return None
+        self.clock[0] += self.pace_s
         return step
 
 
@@ -60,9 +61,9 @@ Follow = Callable[..., tuple[list[dict[str, Any]], Played]]
 
 @pytest.fixture
 def follow(monkeypatch: pytest.MonkeyPatch) -> Follow:
-    def run(*steps: Step, **platform: Any) -> tuple[list[dict[str, Any]], Played]:
+    def run(*steps: Step, pace_s: float = 0.0, **platform: Any) -> tuple[list[dict[str, Any]], Played]:
         clock = [0.0]
-        played = Played(list(steps), clock)
+        played = Played(list(steps), clock, pace_s)
         monkeypatch.setattr(bringup, "Watches", played)
         monkeypatch.setattr("time.monotonic", lambda: clock[0])
         asked = {**CLUSTERS["job"], "platform": {**CLUSTERS["job"]["platform"], **platform}}
@@ -96,6 +97,20 @@ def test_pods_are_there_once_each_answers(follow: Follow) -> None:
     pods, played = follow(listed(), changed(pod(0, ready=True)), changed(pod(1)), changed(pod(1, ready=True)))
     assert [each["metadata"]["name"] for each in pods] == ["p-0", "p-1"]
     assert [each["kind"] for each in played.asked[1:]] == ["Pod", "Job", "Event"]  # watches, and no more calls
+
+
+@pytest.mark.parametrize(("pace_s", "most", "least"), [(0.0, 4, 1), (0.01, 60, 40), (0.5, 1001, 999)])
+def test_a_look_is_at_what_came_together(
+    follow: Follow, monkeypatch: pytest.MonkeyPatch, pace_s: float, most: int, least: int
+) -> None:
+    """As many looks as changes would cost the square of the nodes; none while changes come would miss what is wrong."""
+    looks: list[int] = []
+    look = waiting.problem
+    monkeypatch.setattr(waiting, "problem", lambda pods: looks.append(1) or look(pods))
+    both = changed(pod(0, ready=True)), changed(pod(1, ready=True))
+    pods, _ = follow(listed(), *[changed(pod(index % 2)) for index in range(998)], *both, pace_s=pace_s)
+    assert len(pods) == 2
+    assert least <= len(looks) <= most
 
 
 def test_pods_that_a_renewed_watch_lists_keep_their_clocks(follow: Follow) -> None:
