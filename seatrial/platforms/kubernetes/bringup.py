@@ -26,6 +26,7 @@ class BringUp:
         self._begun = time.monotonic()
         self._look_at = self._begun + _LOOK_S
         self._placed: float | None = None  # when every pod had its node
+        self._troubled: dict[str, float] = {}  # as `waiting.troubled` gives it
         self._said = ""
 
     def wait(self) -> list[Object]:
@@ -73,7 +74,9 @@ class BringUp:
                 self._seen.take_parent(change.change, change.object)
 
     def _give_up_if_hopeless(self) -> None:
-        if found := waiting.problem(self._seen.pods.values()):
+        pods, now = self._seen.pods.values(), time.monotonic()
+        self._troubled = waiting.troubled(pods, self._troubled, now)
+        if found := waiting.problem(pods, self._troubled, now):
             words = self._api.last_words(found.pod)
             raise LaunchError(f"{found.reason}{f'; its last words: {words}' if words else ''}")
         parent, queued = self._seen.parent, self._queued()
@@ -82,7 +85,7 @@ class BringUp:
         if self._seen.deleted:
             raise LaunchError(f"somebody deleted the {self._launcher.kind.kind} {self._plan.name} while it came up")
         complaint = self._seen.complaint
-        if complaint and not self._seen.pods and time.monotonic() - complaint.since > _ADMISSION_S:
+        if complaint and not pods and now - complaint.since > _ADMISSION_S:
             raise LaunchError(complaint.words)
         if queued and queued.hopeless:
             raise LaunchError(queued.reason)

@@ -1,5 +1,6 @@
 """Why the pods are not there yet, or never will be. Pure: objects as the API server shows them in, words out."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,15 +10,26 @@ from seatrial.platforms.kubernetes.queue import Queued, waits_for
 
 # What a container waits for that does not come by itself: the kubelet tries for ever.
 _NEVER = {
-    "ImagePullBackOff": "the image cannot be pulled",
     "ErrImageNeverPull": "the image is not on the node, and image_pull_policy is Never",
     "InvalidImageName": "the image's name is not legal",
-    "ImageInspectError": "the image cannot be read",
     "CreateContainerConfigError": "the container's configuration cannot be made",
-    "CreateContainerError": "the container cannot be created",
-    "RunContainerError": "the container cannot be started",
     "CrashLoopBackOff": "the container ends again and again",
 }
+# What may come right when the kubelet tries again, as a pull that a registry throttles.
+_AGAIN = {
+    "ErrImagePull": "the image cannot be pulled",
+    "ImagePullBackOff": "the image cannot be pulled",
+    "RegistryUnavailable": "the image cannot be pulled",
+    "ImageInspectError": "the image cannot be read",
+    "CreateContainerError": "the container cannot be created",
+    "RunContainerError": "the container cannot be started",
+}
+_AGAIN_S = 60.0  # by when it has come right, if ever
+_FINAL = re.compile(  # words that say that it will not, and those of a registry that is only busy
+    r"\b(?:not found|manifest unknown|unauthorized|denied|forbidden|invalid|no match(?:ing manifest)? for)\b", re.I
+)
+_BUSY = re.compile(r"\b429\b|too ?many ?requests|quota exceeded", re.I)
+_NAMES = re.compile(r'"[^"]*"')  # an image may be called anything
 _NOT_MOUNTED = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")  # events of a pod; the kubelet tries again
 _NOT_ADMITTED, _NOT_QUEUED = "its pods are not admitted", "Kueue does not queue it"
 # Events of whoever makes pods, or what makes them, when the API server refuses it, and of Kueue; they all try again.
@@ -117,23 +129,55 @@ class Problem:
     reason: str
 
 
-def problem(pods: Iterable[Object]) -> Problem | None:
-    """The first pod that will never be ready, and why; None while there is hope. Those that leave do not count."""
+def troubled(pods: Iterable[Object], before: Mapping[str, float], now: float) -> dict[str, float]:
+    """Since when (s) each pod, by name, has had what may come right by itself; `before`: what this last gave."""
+    names = [pod["metadata"]["name"] for pod in pods if _trouble(pod)]
+    return {name: before.get(name, now) for name in names}
+
+
+def problem(pods: Iterable[Object], since: Mapping[str, float], now: float) -> Problem | None:
+    """The first pod that will never be ready, and why; None while there is hope. Those that leave do not count.
+
+    `since` as `troubled` gives it, at `now`.
+    """
     for pod in pods:
-        if not _leaving(pod) and (found := _pod_problem(pod)):
-            name = pod["metadata"]["name"]
+        name = pod["metadata"]["name"]
+        long = now - since.get(name, now) >= _AGAIN_S
+        if not _leaving(pod) and (found := _pod_problem(pod) or (_trouble(pod) if long else None)):
             return Problem(name, f"pod {name}{_on(pod)}: {found}")
     return None
+
+
+def _containers(pod: Object) -> list[Object]:
+    status = pod.get("status", {})
+    return [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+
+
+def _trouble(pod: Object) -> str | None:
+    """What the kubelet tries again."""
+    waits = [container.get("state", {}).get("waiting") or {} for container in _containers(pod)]
+    return next((_told(_AGAIN, each) for each in waits if each.get("reason") in _AGAIN), None)
+
+
+def _told(words: Mapping[str, str], waiting: Object) -> str:
+    return f"{words[waiting['reason']]} ({waiting['reason']}): {_first_line(waiting.get('message'))}"
+
+
+def _is_final(message: str | None) -> bool:
+    said = _NAMES.sub("", message or "")
+    return bool(_FINAL.search(said)) and not _BUSY.search(said)
 
 
 def _pod_problem(pod: Object) -> str | None:
     status = pod.get("status", {})
     own = status.get("containerStatuses", ())
-    for container in (*status.get("initContainerStatuses", ()), *own):
+    for container in _containers(pod):
         state = container.get("state", {})
         waiting, ended = state.get("waiting") or {}, state.get("terminated")
         if waiting.get("reason") in _NEVER:
-            return f"{_NEVER[waiting['reason']]} ({waiting['reason']}): {_first_line(waiting.get('message'))}"
+            return _told(_NEVER, waiting)
+        if waiting.get("reason") in _AGAIN and _is_final(waiting.get("message")):
+            return _told(_AGAIN, waiting)
         if ended and (ended.get("exitCode") or container in own):
             hint = "" if ended.get("exitCode") else ": has the image the entry point of images/common?"
             return f"container {container['name']} ended with status {ended.get('exitCode')}{_why(ended)}{hint}"
@@ -152,7 +196,7 @@ def story(
     if len(placed(pods)) < wanted:
         waits = _most(_unschedulable(pod) for pod in pods)
         return f"{len(placed(pods))} of {wanted} pods have a node{waits}"
-    waits = _most(_starting(pod, unmounted or {}) for pod in pods)
+    waits = _most(map(_trouble, pods)) or _most(_starting(pod, unmounted or {}) for pod in pods)
     return f"{len(ready(pods))} of {wanted} nodes answer{waits}"
 
 

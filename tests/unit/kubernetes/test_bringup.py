@@ -1,6 +1,6 @@
 """Following pods on their way up: what the watches bring is played back, and time passes as the test says."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, cast
 
@@ -50,7 +50,9 @@ class Played:
     def next(self, timeout_s: float) -> Change | None:
         step = self.steps.pop(0) if self.steps else 10.0
         if isinstance(step, float):
-            self.clock[0] += step
+            self.clock[0] += min(step, timeout_s)
+            if step > timeout_s:
+                self.steps.insert(0, step - timeout_s)
             return None
         self.clock[0] += self.pace_s
         return step
@@ -106,7 +108,12 @@ def test_a_look_is_at_what_came_together(
     """As many looks as changes would cost the square of the nodes; none while changes come would miss what is wrong."""
     looks: list[int] = []
     look = waiting.problem
-    monkeypatch.setattr(waiting, "problem", lambda pods: looks.append(1) or look(pods))
+
+    def counted(pods: Collection[Any], since: dict[str, float], now: float) -> waiting.Problem | None:
+        looks.append(len(pods))
+        return look(pods, since, now)
+
+    monkeypatch.setattr(waiting, "problem", counted)
     both = changed(pod(0, ready=True)), changed(pod(1, ready=True))
     pods, _ = follow(listed(), *[changed(pod(index % 2)) for index in range(998)], *both, pace_s=pace_s)
     assert len(pods) == 2
@@ -156,8 +163,8 @@ def test_a_complaint_is_over_once_the_run_is_queued_again(follow: Follow) -> Non
     up = listed(pod(0, ready=True), pod(1, ready=True))
     steps = (ADMITTED, listed(), complaint(), 20.0, EVICTED, 60.0, complaint(), 60.0, ADMITTED, 20.0, up)
     assert len(follow(*steps, queue="night")[0]) == 2
-    steps = (ADMITTED, listed(pod(0)), complaint(), 60.0, EVICTED, listed(), 60.0, ADMITTED, 20.0, up)
-    assert len(follow(*steps, queue="night")[0]) == 2
+    evicted = (ADMITTED, listed(pod(0)), complaint(), 60.0, EVICTED, listed(), 60.0, ADMITTED, 20.0, up)
+    assert len(follow(*evicted, queue="night")[0]) == 2
 
 
 def test_a_pod_that_ends_is_no_node(follow: Follow) -> None:
@@ -166,6 +173,19 @@ def test_a_pod_that_ends_is_no_node(follow: Follow) -> None:
     )
     with pytest.raises(LaunchError, match="ended with status 0: has the image the entry point of images/common"):
         follow(listed(ended, pod(1)))
+
+
+def test_an_image_that_is_pulled_at_the_second_try_is_enough(follow: Follow) -> None:
+    def pulls(reason: str) -> Change:
+        state = {"waiting": {"reason": reason, "message": "429 Too Many Requests"}}
+        return changed(pod(0, containerStatuses=[{"name": "node", "state": state}]))
+
+    tries = (listed(pod(1, ready=True)), pulls("ErrImagePull"), 30.0, pulls("ImagePullBackOff"), 20.0)
+    assert len(follow(*tries, changed(pod(0, ready=True)))[0]) == 2
+    again = (*tries, changed(pod(0)), 1.0, pulls("ErrImagePull"), 50.0)
+    assert len(follow(*again, changed(pod(0, ready=True)))[0]) == 2
+    with pytest.raises(LaunchError, match=r"pod p-0 on n: the image cannot be pulled \(ImagePullBackOff\): 429"):
+        follow(*tries, 11.0, changed(pod(0, ready=True)))
 
 
 def test_what_somebody_deletes_is_not_waited_for(follow: Follow) -> None:

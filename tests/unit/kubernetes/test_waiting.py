@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from seatrial.platforms.kubernetes.queue import Queued
-from seatrial.platforms.kubernetes.waiting import Complaint, Seen, placed, problem, ready, story
+from seatrial.platforms.kubernetes.waiting import Complaint, Seen, placed, problem, ready, story, troubled
 
 
 def pod(name: str = "p-0", node: str | None = "n-0", **status: Any) -> dict[str, Any]:
@@ -49,8 +49,8 @@ def ended(status: int, reason: str) -> dict[str, Any]:
     ("broken", "why"),
     [
         (
-            waits("ImagePullBackOff", "Back-off pulling image\nmore"),
-            "pod p-0 on n-0: the image cannot be pulled (ImagePullBackOff): Back-off pulling image",
+            waits("ImagePullBackOff", 'Back-off pulling image "x": ErrImagePull: "x": not found\nmore'),
+            'pod p-0 on n-0: the image cannot be pulled (ImagePullBackOff): Back-off pulling image "x": ErrImagePull:',
         ),
         (waits("ErrImageNeverPull"), "the image is not on the node"),
         (waits("CreateContainerConfigError", 'secret "x" not found'), 'secret "x" not found'),
@@ -72,7 +72,7 @@ def ended(status: int, reason: str) -> dict[str, Any]:
     ],
 )
 def test_what_never_comes_right_is_said_at_once(broken: dict[str, Any], why: str) -> None:
-    found = problem([READY, broken])
+    found = problem([READY, broken], {}, 0.0)
     assert found
     assert found.pod == "p-0"
     assert why in found.reason
@@ -84,12 +84,54 @@ def test_what_never_comes_right_is_said_at_once(broken: dict[str, Any], why: str
         READY,
         UNSCHEDULABLE,
         waits("ContainerCreating"),
-        waits("ErrImagePull"),  # it is tried again; ImagePullBackOff follows where that fails too
+        waits("ErrImagePull"),
+        waits("ImagePullBackOff", 'Back-off pulling image "invalid/forbidden:not found"'),
+        waits("ErrImagePull", "failed to pull: unexpected status: 429 Too Many Requests: denied: Quota exceeded"),
+        waits("ErrImagePull", "toomanyrequests: pull rate limit, unauthorized"),
+        waits("CreateContainerError", "context deadline exceeded"),
+        waits("RunContainerError", "context deadline exceeded"),
+        waits("ImageInspectError", "connection refused"),
         pod(initContainerStatuses=[{"name": "plugin", "state": {"terminated": {"exitCode": 0}}}]),
     ],
 )
 def test_what_may_come_right_is_waited_for(patient: dict[str, Any]) -> None:
-    assert problem([patient]) is None
+    assert problem([patient], troubled([patient], {}, 0.0), 0.0) is None
+
+
+@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "CreateContainerError", "RunContainerError"])
+@pytest.mark.parametrize(
+    "final",
+    [
+        "failed to resolve reference: x: not found",
+        "manifest unknown",
+        "401 Unauthorized",
+        "pull access denied, the repository does not exist",
+        "unexpected status: 403 Forbidden",
+        "invalid reference format",
+        "no match for platform in manifest",
+    ],
+)
+def test_what_the_message_says_will_not_come_is_not_waited_for(reason: str, final: str) -> None:
+    assert problem([waits(reason, final)], {}, 0.0)
+
+
+def test_trouble_counts_from_when_a_pod_had_it_first() -> None:
+    """A pull fails and is put off by turns; what it is called then does not matter."""
+    fails, put_off, fine = waits("ErrImagePull", "timeout"), waits("ImagePullBackOff", "timeout"), pod()
+    since = troubled([fails], {}, 5.0)
+    assert since == {"p-0": 5.0}
+    since = troubled([put_off], since, 30.0)
+    assert since == {"p-0": 5.0}
+    assert problem([put_off], since, 64.0) is None
+    assert problem([put_off], since, 65.0)
+    assert problem([fine], since, 65.0) is None
+    assert troubled([fine], since, 65.0) == {}
+
+
+def test_trouble_is_what_the_story_tells_first() -> None:
+    creating = [pod(f"c-{n}", containerStatuses=[{"state": {"waiting": {"reason": "Creating"}}}]) for n in (0, 1)]
+    told = "0 of 3 nodes answer; waiting: the image cannot be pulled (ErrImagePull): timeout"
+    assert story([*creating, waits("ErrImagePull", "timeout")], 3) == told
 
 
 def test_pods_come_and_go() -> None:
@@ -106,9 +148,9 @@ def test_pods_come_and_go() -> None:
     ["FailedCreate", "FailedCreatePod", "JobCreationFailed", "MPIJobFailed", "TrainJobResourcesCreationFailed"],
 )
 def test_pods_that_are_not_admitted_are_a_complaint(reason: str) -> None:
-    seen = Seen()
-    seen.take_event({"reason": "SuccessfulCreate", "message": "Created pod: x"}, 1.0)
-    assert seen.complaint is None
+    quiet, seen = Seen(), Seen()
+    quiet.take_event({"reason": "SuccessfulCreate", "message": "Created pod: x"}, 1.0)
+    assert quiet.complaint is None
     seen.take_event({"reason": reason, "message": 'pods "x" is forbidden: exceeded quota'}, 2.0)
     assert seen.complaint == Complaint('its pods are not admitted: pods "x" is forbidden: exceeded quota', 2.0)
     seen.take_event({"reason": reason, "message": "no"}, 3.0)
