@@ -158,6 +158,11 @@ def test_a_complaint_is_over_once_a_pod_is_there(follow: Follow, came: Change) -
     assert len(follow(listed(), complaint(), 20.0, came, 20.0, gone, 20.0, up)[0]) == 2
 
 
+def test_a_complaint_that_a_renewed_watch_lists_is_an_old_one(follow: Follow) -> None:
+    gone, up = changed(pod(0), "DELETED"), listed(pod(0, ready=True), pod(1, ready=True))
+    assert len(follow(listed(pod(0)), complaint(), 40.0, gone, 20.0, up)[0]) == 2
+
+
 def test_a_complaint_is_over_once_the_run_is_queued_again(follow: Follow) -> None:
     """Also where a watch that is begun anew brings the event once more."""
     up = listed(pod(0, ready=True), pod(1, ready=True))
