@@ -101,7 +101,7 @@ def _handshake(transport: "paramiko.Transport", testbed: Testbed, node: Node, wh
 def _dial_problem(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "connection timed out"
-    return (error.strerror or str(error)).lower()
+    return error.strerror.lower() if error.strerror else str(error)
 
 
 class RemoteProcess:

@@ -1,11 +1,14 @@
 """Whether a node that does not answer was taken away on purpose: then it is not the node's fault."""
 
+from collections.abc import Sequence
+
 from seatrial.errors import MissingError, SeatrialError
 from seatrial.platforms.kubernetes import queue
 from seatrial.platforms.kubernetes.api import POD, Api
+from seatrial.platforms.kubernetes.fate import first_to_end
 from seatrial.platforms.kubernetes.health import health
-from seatrial.platforms.kubernetes.launchers import Launcher
-from seatrial.platforms.kubernetes.plan import Object, Plan
+from seatrial.platforms.kubernetes.launchers import Launcher, failed
+from seatrial.platforms.kubernetes.plan import Object, Plan, selector
 
 
 def excuse(api: Api, plan: Plan, launcher: Launcher, pod: str, node: str) -> str | None:
@@ -13,15 +16,23 @@ def excuse(api: Api, plan: Plan, launcher: Launcher, pod: str, node: str) -> str
     try:
         parent = api.find(launcher.kind, plan.name)
         workload = _workload(api, plan, parent) if parent else None
-        return _excuse(api.find(POD, pod), pod, parent, workload, node_is_well=_is_well(api, node))
+        found = api.find(POD, pod)
+        others = api.list(POD, selector(plan.run.run_id)) if _was_deleted(found) else []
+        return _excuse(found, pod, parent, workload, others, node_is_well=_is_well(api, node))
     except SeatrialError:
         return None  # nobody can say
 
 
 def _excuse(
-    pod: Object | None, name: str, parent: Object | None, workload: Object | None, *, node_is_well: bool
+    pod: Object | None,
+    name: str,
+    parent: Object | None,
+    workload: Object | None,
+    others: Sequence[Object] = (),
+    *,
+    node_is_well: bool,
 ) -> str | None:
-    """As `excuse`. Pure."""
+    """As `excuse`; `others` are what is left of the run's pods. Pure."""
     if deadline := _condition(parent, "Failed", "DeadlineExceeded"):
         return f"the run was over its time: {deadline}"
     if not node_is_well:  # Kubernetes and Kueue take pods away from nodes that fail, too
@@ -30,9 +41,21 @@ def _excuse(
         return evicted
     if disrupted := _condition(pod, "DisruptionTarget"):
         return f"pod {name} was taken away: {disrupted}"
-    if pod is None or pod["metadata"].get("deletionTimestamp"):
-        return f"pod {name} was deleted while the run used it{'' if parent else ', with what the run had submitted'}"
-    return None
+    return f"pod {name} was deleted {_why_deleted(parent, others)}" if _was_deleted(pod) else None
+
+
+def _was_deleted(pod: Object | None) -> bool:
+    return pod is None or "deletionTimestamp" in pod["metadata"]
+
+
+def _why_deleted(parent: Object | None, others: Sequence[Object]) -> str:
+    """Where one pod ends, its controller deletes the others: the first is the node to look at."""
+    if first := first_to_end(others):
+        return f"because {first}"
+    if parent is None:
+        return "while the run used it, with what the run had submitted"
+    why = failed(parent)
+    return f"while the run used it{f': {why}' if why else ''}"
 
 
 def _condition(thing: Object | None, kind: str, reason: str | None = None) -> str | None:

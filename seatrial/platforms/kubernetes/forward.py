@@ -1,7 +1,7 @@
 """Reach a pod's sshd through the API server, by a port-forward stream that looks like a socket. No route needed.
 
-What goes wrong on the way is told apart. A pod that is gone, a kubelet or sshd that does not answer are the cluster's
-(OSError, as connecting a socket raises it); an API server that refuses or is silent is not (LaunchError).
+What goes wrong on the way is told apart. A pod that is gone or has ended, a kubelet or sshd that does not answer are
+the cluster's (OSError, as connecting a socket raises it); an API server that refuses or is silent is not (LaunchError).
 """
 
 import copy
@@ -14,8 +14,9 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any, cast
 
-from seatrial.errors import LaunchError
-from seatrial.platforms.kubernetes.api import Api
+from seatrial.errors import LaunchError, SeatrialError
+from seatrial.platforms.kubernetes.api import POD, Api
+from seatrial.platforms.kubernetes.fate import fate
 
 _TRIES = 4  # an API server that restarts is back after some seconds
 _PAUSE_S = 2.0
@@ -59,7 +60,8 @@ def dial_pod(api: Api, pod: str, port: int, timeout_s: float) -> socket.socket:
         stream.settimeout(timeout_s)
         # What the kubelet has to say against it comes when the stream is used. An SSH server speaks first.
         if not stream.recv(1, socket.MSG_PEEK):
-            raise OSError(f"pod {pod}: {_first_line(forward.error(port)) or 'the stream was closed'}")
+            said = _first_line(forward.error(port)) or "the stream was closed"
+            raise OSError(_fate(api, pod) or f"pod {pod}: {said}")
     except BaseException:
         stream.close()
         raise
@@ -83,14 +85,26 @@ def _open(api: Api, pod: str, port: int, timeout_s: float) -> Any:
                 raise _silence(api, pod, timeout_s) from error
             text = " ".join(str(error.reason or error).split())
             status = int(found[1]) if (found := _STATUS.search(text)) else 0
+            refused = status in (401, 403)
+            # A kubelet answers 404 or 500 for a pod that has ended, according to how much of it is left.
+            if not refused and (ended := _fate(api, pod)):
+                raise OSError(ended) from error
             if status == 404:
                 raise OSError(f"pod {pod} is gone") from error
             if _KUBELET in text:
                 raise OSError(f"pod {pod}: the kubelet of its node does not answer") from error
-            if status in (401, 403) or attempt == _TRIES:
+            if refused or attempt == _TRIES:
                 raise LaunchError(f"the API server opens no stream to pod {pod}: {text[:300]}") from error
         time.sleep(_PAUSE_S)
     raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _fate(api: Api, pod: str) -> str | None:
+    """What became of a pod that has ended; None while it runs, or where nobody can say."""
+    try:
+        return fate(api.find(POD, pod), pod)
+    except SeatrialError:
+        return None
 
 
 def _silence(api: Api, pod: str, timeout_s: float) -> OSError:

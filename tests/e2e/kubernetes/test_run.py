@@ -192,3 +192,19 @@ def test_a_killed_run_is_reaped(console: Console, trial: Callable[..., Path], cl
     assert "1 run reaped" in reaped.out
     print(f"reaped in {time.monotonic() - started:.1f} s")
     assert left(cluster, namespace) == ""
+
+
+def test_a_container_that_dies_in_the_middle_of_a_sweep_is_its_nodes_fault(
+    console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str
+) -> None:
+    run = in_the_middle_of_a_sweep(console, trial())
+    pods = cluster.get("pods", "-n", namespace, "-l", OURS)["items"]
+    second = next(pod["metadata"]["name"] for pod in pods if pod["spec"]["nodeName"] == cluster.nodes[1])
+    # tini ends with the status of its child; what kills it must have answered before, for it dies too.
+    kill = "(sleep 1; kill -KILL $(cat /proc/1/task/1/children)) >/dev/null 2>&1 &"
+    cluster.kubectl("exec", second, "-n", namespace, "--", "sh", "-c", kill)
+    status, document, _ = run.end()
+    assert (status, document["verdict"]) == (1, "fail"), document["reason"]
+    assert [suspect["name"] for suspect in document["suspects"]] == [cluster.nodes[1]]
+    print(document["reason"])
+    assert left(cluster, namespace) == ""

@@ -5,8 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from seatrial.platforms.kubernetes.api import Api
-from seatrial.platforms.kubernetes.excuse import _excuse, _workload
+from seatrial.platforms.kubernetes.api import NODE, Api
+from seatrial.platforms.kubernetes.excuse import _excuse, _workload, excuse
+from seatrial.platforms.kubernetes.launchers import Kind, launcher_for
 from seatrial.platforms.kubernetes.plan import Plan
 
 JOB = {"kind": "Job", "status": {}}
@@ -57,3 +58,51 @@ def test_the_workload_of_a_run_is_found(its: dict[str, Any]) -> None:
     queued = cast(Plan, SimpleNamespace(settings=SimpleNamespace(queue="night")))
     assert _workload(api, queued, {"metadata": {"uid": "u"}}) == there[1]
     assert _workload(api, queued, {"metadata": {"uid": "w"}}) is None
+
+
+def ended(name: str, finished: str, **metadata: str) -> dict[str, Any]:
+    state = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": finished}}
+    return {
+        "metadata": {"name": name, **metadata},
+        "status": {"phase": "Failed", "containerStatuses": [{"name": "node", "state": state}]},
+    }
+
+
+FAILED_JOB = {"kind": "Job", **with_condition("Failed", "BackoffLimitExceeded")}
+
+
+def test_what_went_because_another_ended_names_the_first() -> None:
+    others = [
+        ended("late", "2026-04-04T10:00:09Z"),
+        ended("taken-along", "2026-04-04T09:00:00Z", deletionTimestamp="now"),
+        ended("first", "2026-04-04T10:00:01Z"),
+        POD,
+    ]
+    for pod in (None, ended("p", "2026-04-04T10:00:03Z", deletionTimestamp="now")):
+        said = _excuse(pod, "p", FAILED_JOB, None, others, node_is_well=True)
+        assert said == "pod p was deleted because pod first ended with status 137 (OOMKilled)"
+
+
+def test_what_ended_first_is_blamed_though_the_job_has_failed() -> None:
+    first = ended("p", "2026-04-04T10:00:01Z")
+    assert _excuse(first, "p", FAILED_JOB, None, [first], node_is_well=True) is None
+
+
+def test_where_the_first_is_gone_too_the_job_has_the_word() -> None:
+    said = _excuse(None, "p", FAILED_JOB, None, [], node_is_well=True)
+    assert said == "pod p was deleted while the run used it: the Job failed (BackoffLimitExceeded): so it is"
+
+
+@pytest.mark.parametrize("left", [[ended("first", "t")], []], ids=["failed", "gone"])
+def test_the_other_pods_are_looked_at(left: list[dict[str, Any]]) -> None:
+    ready = {"metadata": {"name": "n"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+
+    def listed(kind: Kind, selector: str | None = None) -> list[dict[str, Any]]:
+        return [ready] if kind is NODE else left
+
+    asked = cast(Api, SimpleNamespace(find=lambda kind, name: FAILED_JOB if kind.kind == "Job" else None, list=listed))
+    planned = cast(
+        Plan, SimpleNamespace(name="r", run=SimpleNamespace(run_id="r"), settings=SimpleNamespace(queue=None))
+    )
+    said = str(excuse(asked, planned, launcher_for("job"), "p", "n"))
+    assert ("because pod first ended" in said) is bool(left)

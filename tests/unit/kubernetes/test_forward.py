@@ -9,11 +9,28 @@ from typing import Any, cast
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from seatrial.errors import LaunchError
+from seatrial.errors import LaunchError, SeatrialError
 from seatrial.platforms.kubernetes import forward
 from seatrial.platforms.kubernetes.api import Api
+from seatrial.platforms.kubernetes.launchers import Kind
 
-API = cast(Api, SimpleNamespace(client=SimpleNamespace(), namespace="trials"))
+RUNNING: dict[str, Any] = {"metadata": {"name": "p"}, "status": {"phase": "Running"}}
+KILLED = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+DEAD = {"metadata": {"name": "p"}, "status": {"phase": "Running", "containerStatuses": [{"state": KILLED}]}}
+
+
+def api(pod: dict[str, Any] | SeatrialError | None) -> Api:
+    """An API server that shows `pod` for every name, or raises it."""
+
+    def find(kind: Kind, name: str) -> dict[str, Any] | None:
+        if isinstance(pod, SeatrialError):
+            raise pod
+        return pod
+
+    return cast(Api, SimpleNamespace(client=SimpleNamespace(), namespace="trials", find=find))
+
+
+API = api(RUNNING)
 
 
 class Forward:
@@ -88,6 +105,37 @@ def test_what_the_cluster_is_to_blame_for(
     answers(outcome)
     with pytest.raises(OSError, match=said):
         forward.dial_pod(API, "p", 222, 1)
+
+
+NO_SANDBOX = 'Handshake status 500 Internal Server Error -+-+- pod not found ("p_trials")'
+
+
+@pytest.mark.parametrize(
+    ("pod", "said"),
+    [
+        (DEAD, r"^pod p ended with status 137 \(OOMKilled\)$"),
+        (
+            {"metadata": {}, "status": {"phase": "Failed", "reason": "Evicted", "message": "no disk"}},
+            "p: Evicted: no disk",
+        ),
+        ({"metadata": {}, "status": {"phase": "Succeeded"}}, "pod p has succeeded"),
+        (None, "pod p is gone"),
+    ],
+)
+@pytest.mark.parametrize("outcome", [lambda: refused(NO_SANDBOX), lambda: Forward(b"", "connection refused")])
+def test_a_pod_that_has_ended_is_to_blame_however_its_kubelet_says_so(
+    answers: Callable[..., list[str]], outcome: Callable[[], Any], pod: dict[str, Any] | None, said: str
+) -> None:
+    dialled = answers(outcome())
+    with pytest.raises(OSError, match=said):
+        forward.dial_pod(api(pod), "p", 222, 1)
+    assert len(dialled) == 1
+
+
+def test_the_way_is_to_blame_where_nobody_can_look_at_the_pod(answers: Callable[..., list[str]]) -> None:
+    answers(refused("[Errno 111] Connection refused"))
+    with pytest.raises(LaunchError, match="the API server opens no stream to pod p"):
+        forward.dial_pod(api(LaunchError("the API server does not answer")), "p", 222, 1)
 
 
 @pytest.mark.parametrize(
