@@ -61,7 +61,7 @@ class MpiResult:
 
 
 def hostfile(nodes: Iterable[Node]) -> str:
-    """One line per node. Addresses instead of names keep DNS out of the way."""
+    """One line per node, by the address or the name that its peers reach it at."""
     return "".join(f"{node.address} slots={node.slots} port={node.port}\n" for node in nodes)
 
 

@@ -74,6 +74,9 @@ class KubernetesPlatform(Strict):
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
     service_account: DnsName | None = None
     host_network: bool = False
+    host_names: bool = Field(
+        False, description="reach nodes by their DNS names inside the cluster instead of pod addresses"
+    )
     shared_memory: Annotated[str, Field(pattern=r"^[1-9]\d*[KMGT]i$")] | None = Field(
         None, description="size of /dev/shm; the machine's own when unset"
     )

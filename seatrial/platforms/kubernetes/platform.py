@@ -26,7 +26,7 @@ from seatrial.platforms.kubernetes.plan import RUN_ID, Object, Plan, plan, selec
 from seatrial.platforms.kubernetes.pod import NODE as NODE_ROLE
 from seatrial.platforms.kubernetes.pod import ROLE
 from seatrial.platforms.kubernetes.refusals import RuntimeUnseenError, UnknownKindError
-from seatrial.platforms.kubernetes.topology import names, ordered
+from seatrial.platforms.kubernetes.topology import address, names, ordered
 from seatrial.platforms.kubernetes.waiting import is_up, placed
 from seatrial.run import Run
 from seatrial.suite import load_suite
@@ -112,8 +112,9 @@ class Kubernetes:
 
         cluster, in_order = planned.run.cluster, ordered(pods, self._places(level))
         called = dict(zip(names(in_order), in_order, strict=True))
+        by_name = self._settings.host_names
         nodes = tuple(
-            Node(name, pod["status"]["podIP"], cluster.ssh_port, cluster.slots, host_key, cluster.gpus)
+            Node(name, address(pod, by_name=by_name), cluster.ssh_port, cluster.slots, host_key, cluster.gpus)
             for name, pod in called.items()
         )
         pod_of = {name: pod["metadata"]["name"] for name, pod in called.items()}

@@ -1,4 +1,4 @@
-"""The order of nodes in the hostfile: neighbours in the network are neighbours in the ring. Pure."""
+"""The hostfile's nodes: their order, in which neighbours in the network are neighbours in the ring, and names. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -31,6 +31,16 @@ def names(pods: Sequence[Object]) -> list[str]:
     hosts = [pod["spec"].get("nodeName") for pod in pods]
     shared = None in hosts or len(set(hosts)) < len(hosts)
     return [pod["metadata"]["name"] for pod in pods] if shared else [str(host) for host in hosts]
+
+
+def address(pod: Object, *, by_name: bool) -> str:
+    """Where its peers reach a pod: its IP address, or its name in the cluster's DNS."""
+    if not by_name:
+        return str(pod["status"]["podIP"])
+    host = [pod["spec"].get(part) for part in ("hostname", "subdomain")]
+    # The pods of a PyTorchJob have none; each has a Service instead, which is called as the pod.
+    own = host if all(host) else [pod["metadata"]["name"]]
+    return ".".join((*own, pod["metadata"]["namespace"], "svc"))
 
 
 _INDEX = "batch.kubernetes.io/job-completion-index"

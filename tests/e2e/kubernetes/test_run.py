@@ -208,3 +208,21 @@ def test_a_container_that_dies_in_the_middle_of_a_sweep_is_its_nodes_fault(
     assert [suspect["name"] for suspect in document["suspects"]] == [cluster.nodes[1]]
     print(document["reason"])
     assert left(cluster, namespace) == ""
+
+
+@pytest.mark.parametrize("launcher", ["job", "pytorchjob"])
+def test_nodes_are_reached_by_name_where_asked(
+    console: Console,
+    trial: Callable[..., Path],
+    cluster: Cluster,
+    namespace: str,
+    launcher: str,
+    request: pytest.FixtureRequest,
+) -> None:
+    if launcher == "pytorchjob":
+        request.getfixturevalue("training_operator")
+    run = console.check(trial(launcher=launcher, host_names=True), console.suite(training={"steps": 4}))
+    assert run.status == 0, run.said
+    addresses = [node["address"] for node in run.document["nodes"]]
+    assert all(address.endswith(f".{namespace}.svc") for address in addresses), addresses
+    assert left(cluster, namespace) == ""
