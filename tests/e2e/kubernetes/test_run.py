@@ -221,7 +221,10 @@ def test_nodes_are_reached_by_name_where_asked(
 ) -> None:
     if launcher == "pytorchjob":
         request.getfixturevalue("training_operator")
-    run = console.check(trial(launcher=launcher, host_names=True), console.suite(training={"steps": 4}))
+    run = console.check(
+        trial(launcher=launcher, host_names=True),
+        console.suite(training={"steps": 8, "batch_per_rank": 4, "min_loss_drop": 0.05}),
+    )
     assert run.status == 0, run.said
     addresses = [node["address"] for node in run.document["nodes"]]
     assert all(address.endswith(f".{namespace}.svc") for address in addresses), addresses
