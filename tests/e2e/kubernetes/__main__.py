@@ -1,18 +1,40 @@
-"""`python -m tests.e2e.kubernetes up|down|status`: a cluster for people, which stays until it is taken down."""
+"""`python -m tests.e2e.kubernetes build|up|down|status`: a cluster for people, which stays until it is taken down."""
 
 import sys
+from collections.abc import Callable
+from functools import partial
 
-from tests.e2e.kubernetes import build, cluster
+from tests.e2e.kubernetes import addons, build, cluster, store
 from tests.e2e.kubernetes.machine import Machine
 
 
 def main(arguments: list[str]) -> int:
     """Its exit status: 0, 2 when asked for something else, 3 when there is no cluster or can be none."""
-    commands = {"up": _up, "down": _down, "status": _status}
+    commands = {"build": _build, "up": _up, "down": _down, "status": _status}
     if len(arguments) != 1 or arguments[0] not in commands:
         print(f"usage: python -m tests.e2e.kubernetes {'|'.join(commands)}", file=sys.stderr)
         return 2
     return commands[arguments[0]]()
+
+
+def _build() -> int:
+    """Everything that tests would wait for, once; what cannot be built does not keep the rest from it."""
+    steps: dict[str, Callable[[], object]] = {
+        "Kubernetes": build.programs,
+        **{addon.name: partial(addons.folder, addon) for addon in addons.ALL},
+        "images/cpu": lambda: store.prepared(build.programs() / "pause", with_cpu=True),
+    }
+    return _tried("what comes from Debian", build.require_system) or max([_tried(*step) for step in steps.items()])
+
+
+def _tried(what: str, step: Callable[[], object]) -> int:
+    print(f"{what} ...", file=sys.stderr, flush=True)
+    try:
+        step()
+    except cluster.Unavailable as error:
+        print(error, file=sys.stderr)
+        return 3
+    return 0
 
 
 def _up() -> int:

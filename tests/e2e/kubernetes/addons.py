@@ -43,6 +43,7 @@ TRAINING_OPERATOR = Addon(
     ("manifests/base/crds/kubeflow.org_pytorchjobs.yaml",),  # its MPIJob is another than that of the MPI operator
 )
 HELM = Addon("helm", "helm.sh/helm/v4/cmd/helm")
+ALL = (COREDNS, KWOK, TRAINING_OPERATOR, HELM)
 
 
 def folder(addon: Addon) -> Path:

@@ -5,6 +5,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,6 +81,7 @@ def require_go() -> None:
 
 def go_build(module: Path, package: str, target: Path, flags: str = "-s -w") -> None:
     """Build one program. Two packages at a time and politely: people work on this machine."""
+    print(f"building {target.name} ...", file=sys.stderr, flush=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial")
     options = ["-p", "2", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", flags]
