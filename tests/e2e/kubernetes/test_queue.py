@@ -1,4 +1,4 @@
-"""`seatrial run` in Kueue's queues: admitted, waiting, without hope, preempted; and what is said of it.
+"""`seatrial run` in Kueue's queues: admitted, waiting, preempted; what is not, in test_queue_words.py.
 
 After every test nothing of the run is left, its Workload included: the fixture `queues` looks.
 """
@@ -6,11 +6,9 @@ After every test nothing of the run is left, its Workload included: the fixture 
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-import yaml
 
 from tests.e2e.conftest import Console, until
 from tests.e2e.kubernetes.cluster import Cluster
@@ -21,91 +19,13 @@ Trial = Callable[..., Path]
 LEVEL = "cloud.google.com/gce-topology-"
 
 
-def reason(console: Console, file: Path) -> str:
-    """Of a run that does not come up."""
-    run = console.check(file, console.suite(**BRIEF))
-    assert (run.status, run.document["verdict"]) == (3, "inconclusive"), run.said
-    assert run.out.splitlines()[-1] == f"inconclusive: {run.document['reason']}"
-    return str(run.document["reason"])
-
-
-def with_gpus(file: Path) -> Path:
-    """The same cluster file for nodes with eight GPUs each; whoever gets as far as measuring has no GPU there."""
-    asked = yaml.safe_load(file.read_text())
-    del asked["slots_per_node"]
-    file.write_text(yaml.safe_dump({**asked, "gpus_per_node": 8, "hardware": {"name": "paper", "gpus_per_node": 8}}))
-    return file
-
-
-@pytest.mark.parametrize(
-    ("topology", "told"),
-    [
-        ({"required": None}, "topology: needs exactly one of required: LEVEL, preferred: LEVEL, unconstrained: true"),
-        ({"required": ""}, "platform.kubernetes.topology.required: '' is no label key"),
-    ],
-)
-def test_a_topology_without_a_level_is_bad_input(
-    console: Console, trial: Trial, topology: dict[str, str | None], told: str
-) -> None:
-    run = console.run("run", trial(queue="night", topology=topology))
-    assert run.status == 2
-    (line,) = run.err.splitlines()
-    assert told in line
-
-
-def test_a_queue_with_room(console: Console, trial: Trial, queues: Queues) -> None:
+def test_a_queue_with_room(console: Console, trial: Trial, queues: Queues, own_cluster: Cluster) -> None:
     queues.make(levels=(f"{LEVEL}block", f"{LEVEL}subblock"))
     file = trial(queue="night", topology={"required": f"{LEVEL}subblock"})
     until(lambda: console.run("doctor", file).status == 0)
     run = console.check(file, console.suite())
     assert run.status == 0, run.said
     assert "all_reduce over 4 ranks" in run.check("collectives")["reason"]
-
-
-def test_a_queue_that_is_not_there(console: Console, trial: Trial, queues: Queues, namespace: str) -> None:
-    file = trial(queue="night")
-    assert reason(console, file) == "launch: will never be admitted: LocalQueue night doesn't exist"
-    queues.make("day")
-    doctor = console.run("doctor", file)
-    assert doctor.status == 1
-    assert f"queue night: no such LocalQueue in namespace {namespace}; there are: day" in doctor.out
-
-
-def test_a_queue_that_is_too_small(console: Console, trial: Trial, queues: Queues) -> None:
-    queues.make(quota={"nvidia.com/gpu": 8})
-    sums = "previously considered podsets requests (0) + current podset request (16) > maximum capacity (8)"
-    lack = f"insufficient quota for nvidia.com/gpu in flavor {queues.flavor}, {sums}"
-    told = f"launch: will never be admitted: couldn't assign flavors to pod set main: {lack}"
-    assert reason(console, with_gpus(trial(queue="night"))) == told
-
-
-@pytest.mark.parametrize(
-    ("topology", "told"),
-    [
-        (
-            {"preferred": "rack"},
-            'launch: will never be admitted: {set}Flavor "{flavor}" does not contain the requested level',
-        ),
-        (
-            {"required": "example.com/hall"},
-            "launch: not up within 3 s (platform.queue_timeout_s): queued: {set}"
-            "no topology domains at level: example.com/hall",
-        ),
-        (
-            {"required": f"{LEVEL}host"},
-            "launch: not up within 3 s (platform.queue_timeout_s): queued: {set}"
-            'topology "{topology}" allows to fit only 1 out of 2 pod(s)',
-        ),
-    ],
-    ids=["no-level", "no-domain", "too-small"],
-)
-def test_a_topology_that_has_no_place(
-    console: Console, trial: Trial, queues: Queues, topology: dict[str, str], told: str
-) -> None:
-    queues.make(quota={"nvidia.com/gpu": 16}, levels=("example.com/hall", f"{LEVEL}block", f"{LEVEL}host"))
-    told = told.replace("{set}", "couldn't assign flavors to pod set main: ")
-    told = told.replace("{flavor}", queues.flavor).replace("{topology}", queues.namespace)
-    assert reason(console, with_gpus(trial(queue="night", topology=topology, queue_timeout_s=3))) == told
 
 
 def test_a_queue_that_is_full_for_a_while(console: Console, trial: Trial, queues: Queues) -> None:
@@ -131,39 +51,6 @@ def in_prefect(console: Console) -> set[str]:
         f"{console.environment['PREFECT_API_URL']}/logs/filter", json={"limit": 200, "sort": "TIMESTAMP_DESC"}
     )
     return {entry["message"] for entry in answer.json()}
-
-
-def test_a_queue_that_stays_full(console: Console, trial: Trial, queues: Queues) -> None:
-    queues.make(quota={"pods": 3})
-    other = queues.occupy()
-    until(lambda: queues.admitted() == [other])
-    told = f"queued: 1 more pods needed in flavor {queues.flavor}"
-    file = trial(queue="night", queue_timeout_s=3)
-    assert reason(console, file) == f"launch: not up within 3 s (platform.queue_timeout_s): {told}"
-
-
-@pytest.mark.parametrize(
-    ("stopped", "of_cluster", "told"),
-    [
-        ("localqueue", {}, "is not active (Stopped): LocalQueue is stopped"),
-        (
-            None,
-            {"stopPolicy": "Hold"},
-            "is not active (ClusterQueueIsInactive): Can't submit new workloads to clusterQueue",
-        ),
-    ],
-)
-def test_a_queue_that_is_stopped(
-    console: Console, trial: Trial, queues: Queues, stopped: str | None, of_cluster: dict[str, Any], told: str
-) -> None:
-    queues.make(**of_cluster)
-    kind, name = ("LocalQueue", "night") if stopped else ("ClusterQueue", queues.namespace)
-    if stopped:
-        queues.patch(stopped, name, {"spec": {"stopPolicy": "Hold"}})
-    file = trial(queue="night", queue_timeout_s=3)
-    until(lambda: f"queue night: {told}" in console.run("doctor", file).out)
-    told = f"launch: not up within 3 s (platform.queue_timeout_s): queued: {kind} {name} is inactive"
-    assert reason(console, file) == told
 
 
 def test_a_run_that_is_preempted_blames_no_node(console: Console, trial: Trial, queues: Queues) -> None:
