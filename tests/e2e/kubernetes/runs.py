@@ -2,16 +2,17 @@
 
 import json
 import subprocess
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.conftest import Console, until
 
 BRIEF: dict[str, Any] = {"collectives": None}  # of a suite, where what comes after the launch is tested elsewhere
-LONG: dict[str, Any] = {  # about twenty seconds, so that there is a middle to break
+LONG: dict[str, Any] = {  # there is a middle to break: soon a first row, and then at least 20 s, at most the timeout
     "operations": ["all_reduce", "broadcast"],
     "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
-    "cpu": {"min_bytes": "1M", "max_bytes": "4M", "step_factor": 4, "warmup_iterations": 1, "iterations": 200},
+    "cpu": {"min_bytes": "4K", "max_bytes": "4M", "step_factor": 1024, "warmup_iterations": 1, "iterations": 3000},
     "timeout_s": 60,
 }
 
@@ -40,8 +41,21 @@ class Going:
         return self.process.returncode, json.loads((self._out / "run.json").read_text()), err + out
 
 
+def check_of(document: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(check for check in document["checks"] if check["name"] == name)
+    return found
+
+
+def seconds_to_ready(pods: list[dict[str, Any]]) -> float:
+    """From the first pod's creation until all are Ready, as the cluster has it: in whole seconds."""
+    ready = [condition for pod in pods for condition in pod["status"]["conditions"] if condition["type"] == "Ready"]
+    last = max(datetime.fromisoformat(condition["lastTransitionTime"]) for condition in ready)
+    first = min(datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) for pod in pods)
+    return (last - first).total_seconds()
+
+
 def in_the_middle_of_a_sweep(console: Console, file: Path) -> Going:
     """A run that has just printed the first row of its first operation."""
     run = Going(console, file, collectives=LONG)
-    run.until_said("all_reduce     1M")
+    run.until_said("all_reduce     4K")
     return run

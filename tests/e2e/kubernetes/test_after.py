@@ -8,9 +8,10 @@ from typing import Any
 
 import yaml
 
-from tests.e2e.conftest import Console, Finished, until
+from seatrial.platforms import state as states
+from tests.e2e.conftest import Console, Finished
 from tests.e2e.kubernetes.cluster import Cluster
-from tests.e2e.kubernetes.conftest import left
+from tests.e2e.kubernetes.kinds import left
 from tests.e2e.kubernetes.runs import in_the_middle_of_a_sweep
 
 
@@ -44,7 +45,7 @@ def test_a_failed_run_is_kept_with_its_logs_until_its_time_is_over(
         mpi={"mpirun": "/nowhere/mpirun"},
         upload=f"file://{console.folder}/bucket",
         keep="on_failure",
-        keep_s=45,
+        keep_s=3600,
     )
     run = console.check(file, console.suite())
     assert run.status == 3, run.said
@@ -76,7 +77,8 @@ def test_a_failed_run_is_kept_with_its_logs_until_its_time_is_over(
 
     assert "0 runs reaped" in console.run("reap", file).out
     assert left(cluster, namespace)
-    until(lambda: "1 run reaped" in console.run("reap", file).out, timeout_s=90)
+    states.keep(states.root_folder("kubernetes") / run_id, -1)
+    assert "1 run reaped" in console.run("reap", file).out
     assert left(cluster, namespace) == ""
     over = console.run("ssh", run_id, "head")
     assert (over.status, f"run {run_id}: is over" in over.err) == (2, True)
@@ -85,7 +87,11 @@ def test_a_failed_run_is_kept_with_its_logs_until_its_time_is_over(
 def test_an_image_that_cannot_be_had_leaves_its_events_and_pods(
     console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str
 ) -> None:
-    file = with_fields(trial(image="localhost/nothing:1"), upload=f"file://{console.folder}/bucket", keep="on_failure")
+    file = with_fields(
+        trial(image="localhost/nothing:1", image_pull_policy="Never"),
+        upload=f"file://{console.folder}/bucket",
+        keep="on_failure",
+    )
     run = console.check(file, console.suite())
     assert run.status == 3, run.said
     run_id = run_id_of(run)
