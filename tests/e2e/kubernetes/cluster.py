@@ -28,6 +28,11 @@ class Cluster:
     machine: Machine | None = None  # None: somebody else's cluster, whose machines cannot be touched
     image: str = images.CPU
 
+    @property
+    def pull_policy(self) -> str:
+        """Of the image: our own nodes have it already, and somebody else's pull it where it is not there yet."""
+        return "Never" if self.machine else "IfNotPresent"
+
     def kubectl(self, *arguments: str, stdin: str = "", kubeconfig: Path | None = None, timeout_s: float = 120) -> str:
         """Run kubectl; its standard output. AssertionError with what it said when it fails."""
         command = [str(self.tools / "kubectl"), "--kubeconfig", str(kubeconfig or self.kubeconfig), *arguments]

@@ -19,6 +19,7 @@ from tests.e2e.conftest import Console
 from tests.e2e.kubernetes import addons, build, kwok, training
 from tests.e2e.kubernetes.cluster import Cluster, Unavailable, leftovers, running, up
 from tests.e2e.kubernetes.images import CPU
+from tests.e2e.kubernetes.kinds import left
 from tests.e2e.kubernetes.machine import Machine
 from tests.e2e.kubernetes.queues import Queues
 from tests.e2e.kubernetes.standins import standin
@@ -27,7 +28,6 @@ T = TypeVar("T")
 NUMBERS = itertools.count()
 HERE = "tests/e2e/kubernetes"
 ROOT = Path(__file__).parents[3]
-OURS = "app.kubernetes.io/managed-by=seatrial"
 # Of somebody else's cluster, and the image that its nodes can pull; read before a test clears its environment.
 GIVEN = os.environ.get("SEATRIAL_TEST_KUBECONFIG")
 GIVEN_IMAGE = os.environ.get("SEATRIAL_TEST_IMAGE", CPU)
@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Two nodes with eight GPUs each and images/cpu: the given one, the one that is up, or one of this session."""
+    """Two nodes and images/cpu: the given one, or with eight GPUs each the one that is up or one of this session."""
     if GIVEN:
         yield _given(Path(GIVEN))
         return
@@ -65,6 +65,15 @@ def own_cluster(cluster: Cluster) -> Cluster:
     """The same where it is ours to break: kubelets, API server and links can be reached."""
     if not cluster.machine:
         pytest.skip("a cluster that is somebody else's is not broken")
+    return cluster
+
+
+@pytest.fixture
+def gpu_cluster(cluster: Cluster) -> Cluster:
+    """The same where two nodes have eight GPUs, be it on paper."""
+    items = cluster.get("nodes")["items"]
+    if sum(int(item["status"]["allocatable"].get("nvidia.com/gpu", 0)) >= 8 for item in items) < 2:
+        pytest.skip("the given cluster has no two nodes with eight GPUs")
     return cluster
 
 
@@ -89,8 +98,8 @@ def trial(console: Console, cluster: Cluster, namespace: str) -> Callable[..., P
     console.environment["KUBECONFIG"] = str(cluster.kubeconfig)
 
     def write(nodes: int = 2, image: str = cluster.image, **platform: Any) -> Path:
-        policy = {} if os.environ.get("SEATRIAL_TEST_IMAGE") else {"image_pull_policy": "Never"}
-        settings = {"kind": "kubernetes", "namespace": namespace, **policy, **platform}
+        policy = cluster.pull_policy
+        settings = {"kind": "kubernetes", "namespace": namespace, "image_pull_policy": policy, **platform}
         return console.cluster(nodes, platform=settings, image=image, slots_per_node=2)
 
     return write
@@ -122,8 +131,11 @@ def fake_nodes(cluster: Cluster) -> Iterator[tuple[str, ...]]:
 
 @pytest.fixture(scope="module")
 def training_operator(cluster: Cluster) -> Iterator[None]:
-    """Kubeflow's training operator, for PyTorchJobs."""
-    yield from _addon(cluster, training.training_operator)
+    """Kubeflow's training operator, for PyTorchJobs: the given cluster's, or a real one."""
+    if cluster.machine:
+        yield from _addon(cluster, training.training_operator)
+    else:
+        yield from _controller(cluster, "pytorchjob", "pytorchjobs.kubeflow.org")
 
 
 @pytest.fixture(scope="module")
@@ -158,8 +170,8 @@ def queues(cluster: Cluster, namespace: str, kueue: None) -> Iterator[Queues]:
         yield made
         for job in list(made.jobs):
             made.leave(job)
+        until(lambda: not made.workloads())  # the garbage collector's, a moment after their owners
         assert left(cluster, namespace) == ""
-        until(lambda: not made.workloads())
     finally:
         made.remove()
 
@@ -206,12 +218,6 @@ def _controller(cluster: Cluster, name: str, definition: str) -> Iterator[None]:
         pytest.skip(f"the given cluster does not know {definition}")
 
 
-def left(cluster: Cluster, namespace: str) -> str:
-    """What seatrial's runs have left in the namespace."""
-    kinds = "jobs,pods,secrets,services"
-    return cluster.kubectl("get", kinds, "-n", namespace, "-l", OURS, "--no-headers", "--output", "name")
-
-
 def until(true: Callable[[], bool], timeout_s: float = 60) -> None:
     """Wait for something that the cluster does."""
     deadline = time.monotonic() + timeout_s
@@ -224,5 +230,11 @@ def _given(kubeconfig: Path) -> Cluster:
     found = shutil.which("kubectl")
     bare = Cluster(kubeconfig, (), Path(found).parent if found else build.programs(), image=GIVEN_IMAGE)
     items = json.loads(bare.kubectl("get", "nodes", "--output", "json"))["items"]
-    names = tuple(item["metadata"]["name"] for item in items if "nvidia.com/gpu" in item["status"]["allocatable"])
+    names = tuple(item["metadata"]["name"] for item in items if _takes_pods(item))
+    assert len(names) >= 2, f"{kubeconfig}: {len(names)} nodes take pods of any kind, and these tests need two"
     return Cluster(kubeconfig, names, bare.tools, image=GIVEN_IMAGE)
+
+
+def _takes_pods(node: dict[str, Any]) -> bool:
+    """Whether it has no taint that the pods of a run do not tolerate."""
+    return all(taint["key"] == "nvidia.com/gpu" for taint in node["spec"].get("taints", ()))

@@ -11,7 +11,7 @@ from tests.e2e.kubernetes.conftest import until
 
 def test_pods_find_each_other_by_name(own_cluster: Cluster, namespace: str) -> None:
     keys = testbed.new_keys()
-    testbed.apply(own_cluster, namespace, testbed.objects(own_cluster.image, 2, keys))
+    testbed.apply(own_cluster, namespace, testbed.objects(own_cluster, 2, keys))
     head = testbed.wait_for_pods(own_cluster, namespace, 2)[0]["metadata"]["name"]
     assert testbed.ssh(own_cluster, namespace, head, keys, "ssh bed-1.bed hostname; ssh bed-0.bed hostname") == (
         "bed-1\nbed-0\n"
@@ -21,7 +21,7 @@ def test_pods_find_each_other_by_name(own_cluster: Cluster, namespace: str) -> N
 
 def test_a_job_runs_on_512_fake_nodes(own_cluster: Cluster, fake_nodes: tuple[str, ...], namespace: str) -> None:
     assert len(fake_nodes) == 512
-    objects = testbed.objects(own_cluster.image, 512, testbed.new_keys())
+    objects = testbed.objects(own_cluster, 512, testbed.new_keys())
     objects[-1]["spec"]["template"]["spec"]["tolerations"] = [kwok.TOLERATION]
     objects[-1]["spec"]["template"]["spec"]["nodeSelector"] = {kwok.LABEL: "fake"}
     started = time.monotonic()

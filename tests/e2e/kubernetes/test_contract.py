@@ -44,7 +44,7 @@ __all__ = [
 
 @pytest.fixture
 def run(cluster: Cluster, namespace: str, tmp_path: Path) -> Run:
-    settings = {"kind": "kubernetes", "namespace": namespace, "image_pull_policy": "IfNotPresent"}
+    settings = {"kind": "kubernetes", "namespace": namespace, "image_pull_policy": cluster.pull_policy}
     asked = ClusterFile.model_validate({"name": "test", "nodes": 2, "image": cluster.image, "platform": settings})
     return Run(f"{RUN_PREFIX}{secrets.token_hex(4)}", asked, load_suite("quick"), tmp_path)
 

@@ -18,7 +18,7 @@ def ask(console: Console, least_rights: None, cluster: Cluster, namespace: str) 
 
     def missing(nodes: int = 2, image: str = cluster.image, **platform: Any) -> list[str]:
         fields = platform.pop("fields", {})
-        settings = {"kind": "kubernetes", "namespace": namespace, "image_pull_policy": "Never", **platform}
+        settings = {"kind": "kubernetes", "namespace": namespace, "image_pull_policy": cluster.pull_policy, **platform}
         said = console.run("doctor", console.cluster(nodes, platform=settings, image=image, **fields))
         found = [line.split(maxsplit=1)[1] for line in said.out.splitlines() if line.startswith("missing")]
         assert said.status == (1 if found else 0), said.said
@@ -47,8 +47,8 @@ def claims(own_cluster: Cluster, namespace: str) -> Iterator[None]:
     own_cluster.kubectl("delete", "storageclass", namespace)
 
 
-def test_what_is_not_there_is_named_all_at_once(ask: Ask, cluster: Cluster, namespace: str) -> None:
-    cluster.kubectl("create", "secret", "generic", "plain", "--from-literal=key=x", "-n", namespace)
+def test_what_is_not_there_is_named_all_at_once(ask: Ask, own_cluster: Cluster, namespace: str) -> None:
+    own_cluster.kubectl("create", "secret", "generic", "plain", "--from-literal=key=x", "-n", namespace)
     found = ask(
         image_pull_secrets=["plain", "absent"],
         secret_env=[{"name": "HF_TOKEN", "secret": "plain", "key": "token"}],
@@ -70,7 +70,7 @@ def test_what_is_not_there_is_named_all_at_once(ask: Ask, cluster: Cluster, name
     ]
     for said in ("Secret plain is Opaque", "no Secret absent", "no key token; it has: key", "there is no nobody"):
         assert said in "\n".join(found)
-    assert "it has: system-cluster-critical" in "\n".join(found)
+    assert "system-cluster-critical" in "\n".join(found)  # what it has
 
 
 def test_what_is_there_is_no_problem(ask: Ask, cluster: Cluster, namespace: str, claims: None) -> None:

@@ -41,7 +41,7 @@ def launched(cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pyte
     @contextmanager
     def launch(**fields: Any) -> Iterator[Testbed]:
         more = fields.pop("platform", {})
-        settings = {"kind": "kubernetes", "namespace": namespace, "image_pull_policy": "IfNotPresent", **more}
+        settings = {"kind": "kubernetes", "namespace": namespace, "image_pull_policy": cluster.pull_policy, **more}
         asked = ClusterFile.model_validate(
             {"name": "test", "nodes": 1, "image": cluster.image, "platform": settings, **fields}
         )
@@ -62,7 +62,7 @@ def said(testbed: Testbed, command: str) -> str:
     return done.output
 
 
-def test_ranks_may_pin_memory_beyond_the_limit_and_share_it(launched: Launch) -> None:
+def test_ranks_may_pin_memory_beyond_the_limit_and_share_it(launched: Launch, own_cluster: Cluster) -> None:
     with launched(gpus_per_node=8, hardware={"name": "test"}) as testbed:
         assert said(testbed, f"python3 -c '{PIN}'").split() == ["0"]
         kilobytes = int(said(testbed, "df --output=size /dev/shm | tail -n 1"))

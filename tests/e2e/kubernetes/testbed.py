@@ -38,12 +38,12 @@ def new_keys() -> Keys:
     return Keys(new_key_pair(), new_key_pair())
 
 
-def objects(image: str, nodes: int, keys: Keys, gpus: int = 8) -> list[dict[str, Any]]:
+def objects(cluster: Cluster, nodes: int, keys: Keys, gpus: int = 8) -> list[dict[str, Any]]:
     """For `apply`: pods "bed-0-...", "bed-1-..." of a Job, each with all GPUs of its node."""
     container = {
         "name": "node",
-        "image": image,
-        "imagePullPolicy": "Never",
+        "image": cluster.image,
+        "imagePullPolicy": cluster.pull_policy,
         "ports": [{"containerPort": 222}],
         "readinessProbe": {"exec": {"command": ["seatrial-ready"]}, "periodSeconds": 1},
         "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
