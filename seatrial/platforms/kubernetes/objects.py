@@ -3,7 +3,7 @@
 import base64
 
 from seatrial.keys import KeyPair
-from seatrial.platforms.kubernetes.launchers import Kind, launcher_for, launchers
+from seatrial.platforms.kubernetes.launchers import Kind, Launcher, launcher_for, launchers
 from seatrial.platforms.kubernetes.machines import machine
 from seatrial.platforms.kubernetes.plan import RUN_ID, Object, Plan
 from seatrial.platforms.kubernetes.pod import CHANNEL, NODE, RDMA, ROLE
@@ -52,6 +52,19 @@ EXTRAS = (  # what some runs make besides Secret, Service and the launcher's obj
     Kind("resource.nvidia.com/v1beta1", "ComputeDomain", needs="NVIDIA's DRA driver (k8s-dra-driver-gpu)"),
     Kind("resource.k8s.io/v1", "ResourceClaimTemplate", needs="a Kubernetes with dynamic resource allocation"),
 )
+_ALWAYS = (Kind("v1", "Pod"), Kind("v1", "Service"), Kind("v1", "Secret"))
+
+
+def kinds() -> tuple[Kind, ...]:
+    """All that a run may have made, whatever the cluster file says today; what makes others first."""
+    return (*(launcher.kind for launcher in launchers()), *EXTRAS, *_ALWAYS)
+
+
+def needs(launcher: Launcher, kind: Kind) -> bool:
+    """Whether every run with this launcher makes such objects; the others may be unknown, or forbidden."""
+    return kind in (launcher.kind, *_ALWAYS)
+
+
 KEY_FILES = ("authorized_keys", "id_ed25519", "ssh_host_ed25519_key", "known_hosts")
 
 

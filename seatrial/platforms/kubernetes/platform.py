@@ -15,17 +15,17 @@ from seatrial.keys import new_key_pair
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes import ownership
-from seatrial.platforms.kubernetes.api import EVENT, NODE, POD, SECRET, SERVICE, Api
+from seatrial.platforms.kubernetes.api import EVENT, NODE, POD, Api
 from seatrial.platforms.kubernetes.check import check
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.forward import dial_pod
-from seatrial.platforms.kubernetes.launchers import Kind, launcher_for, launchers
+from seatrial.platforms.kubernetes.launchers import launcher_for
 from seatrial.platforms.kubernetes.machines import nccl_env
-from seatrial.platforms.kubernetes.objects import EXTRAS, KEY_FILES, key_files, kind_of, objects
-from seatrial.platforms.kubernetes.plan import RUN_ID, Object, Plan, plan, selector
+from seatrial.platforms.kubernetes.objects import KEY_FILES, key_files, kind_of, kinds, needs, objects
+from seatrial.platforms.kubernetes.plan import Object, Plan, plan, selector
 from seatrial.platforms.kubernetes.pod import NODE as NODE_ROLE
 from seatrial.platforms.kubernetes.pod import ROLE
-from seatrial.platforms.kubernetes.refusals import RuntimeUnseenError, UnknownKindError
+from seatrial.platforms.kubernetes.refusals import RuntimeUnseenError
 from seatrial.platforms.kubernetes.topology import address, names, ordered
 from seatrial.platforms.kubernetes.waiting import is_up, placed
 from seatrial.run import Run
@@ -46,11 +46,6 @@ _FOLDER = "kubernetes"
 _OF_THE_RUN = ("id_ed25519", "known_hosts")  # what whoever logs in needs
 _TRIES = 10  # a second apart
 _WORKDIR = "/tmp/seatrial"  # on the nodes
-
-
-def _kinds() -> tuple[Kind, ...]:
-    """All that a run may have made, whatever the cluster file says today."""
-    return (*(launcher.kind for launcher in launchers()), *EXTRAS, POD, SERVICE, SECRET)
 
 
 class Kubernetes:
@@ -166,11 +161,11 @@ class Kubernetes:
         from seatrial.platforms.kubernetes.ending import see_off
 
         refused: list[SeatrialError] = []
-        for kind in _kinds():
+        for kind in kinds():
             try:
                 self._api.delete_all(kind, selector(run_id))
             except MissingError as error:
-                if self._is_ours(kind):  # what other launchers make need not be allowed
+                if needs(self._launcher, kind):  # what other launchers make need not be allowed
                     refused.append(error)
             except SeatrialError as error:
                 if kind is not POD:  # hundreds take longer than a request may; whether they go is seen below
@@ -180,53 +175,10 @@ class Kubernetes:
             raise refused[0]
         see_off(self._api, run_id)
 
-    def _is_ours(self, kind: Kind) -> bool:
-        return kind in (self._launcher.kind, POD, SERVICE, SECRET)
-
     def leftovers(self) -> list[Leftover]:
-        found: dict[str, Object] = {}
-        for kind in _kinds():
-            try:
-                things = self._api.list(kind, selector())
-            except MissingError:
-                if self._is_ours(kind) and not self._launcher_is_missing(kind):
-                    raise
-                continue
-            for thing in filter(ownership.is_owned, things):
-                found.setdefault(thing["metadata"]["labels"][RUN_ID], thing)
-        objects = [
-            Leftover(run_id, ownership.age_s(thing), f"objects in namespace {self._settings.namespace}")
-            for run_id, thing in found.items()
-            if ownership.is_abandoned(thing, run_id, _FOLDER)
-        ]
-        return [*objects, *(each for each in self._keys_left() if each.run_id not in found)]
+        from seatrial.platforms.kubernetes.leftovers import leftovers
 
-    def _keys_left(self) -> list[Leftover]:
-        """Folders of runs on this cluster that nobody tends, whose objects may be gone."""
-        return [
-            Leftover(folder.name, states.age_s(folder), "its keys on this machine")
-            for folder in states.folders(_FOLDER)
-            if states.is_abandoned(folder) and self._is_of_here(folder)
-        ]
-
-    def _is_of_here(self, folder: Path) -> bool:
-        try:
-            other = states.recall(folder).platform
-        except InputError:
-            return False
-        here = self._settings
-        return isinstance(other, KubernetesPlatform) and (other.context, other.namespace) == (
-            here.context,
-            here.namespace,
-        )
-
-    def _launcher_is_missing(self, kind: Kind) -> bool:
-        """Whether the cluster does not know the launcher's kind, so that there can be nothing of it."""
-        try:
-            self._api.knows(kind)
-        except UnknownKindError:
-            return True
-        return False
+        return leftovers(self._api, self._settings, self._launcher, _FOLDER)
 
     def missing(self) -> list[str]:
         from seatrial.platforms.kubernetes.doctor import ailments  # only here: rendering starts in no time

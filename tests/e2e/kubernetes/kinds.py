@@ -1,6 +1,6 @@
 """What a run may have made on a cluster, of every kind that the cluster knows."""
 
-from seatrial.platforms.kubernetes.platform import _kinds
+from seatrial.platforms.kubernetes.objects import kinds
 from seatrial.platforms.kubernetes.queue import WORKLOAD
 from tests.e2e.kubernetes.cluster import Cluster
 
@@ -11,14 +11,14 @@ def known(cluster: Cluster) -> list[str]:
     """The kinds that a run of any launcher makes and the cluster knows, as kubectl calls them, such as "jobs.batch"."""
     rows = (row.split() for row in cluster.kubectl("api-resources", "--no-headers").splitlines())
     served = {(_group(row[-3]), row[-1]): row[0] for row in rows}
-    wanted = [(_group(kind.api_version), kind.kind) for kind in _kinds()]
+    wanted = [(_group(kind.api_version), kind.kind) for kind in kinds()]
     return [f"{served[group, kind]}.{group}".rstrip(".") for group, kind in wanted if (group, kind) in served]
 
 
 def left(cluster: Cluster, namespace: str) -> str:
     """What seatrial's runs have left in the namespace; Kueue's Workloads too, which name their owner."""
-    kinds = ",".join(known(cluster))
-    labelled = cluster.kubectl("get", kinds, "-n", namespace, "-l", OURS, "--no-headers", "--output", "name")
+    every = ",".join(known(cluster))
+    labelled = cluster.kubectl("get", every, "-n", namespace, "-l", OURS, "--no-headers", "--output", "name")
     return labelled + "".join(f"workload/{name}\n" for name in workloads(cluster, namespace, "seatrial-"))
 
 

@@ -16,7 +16,7 @@ from kubernetes.client.rest import RESTClientObject
 
 from seatrial.cluster import Cluster as ClusterFile
 from seatrial.platforms import Platform, platform_for
-from seatrial.platforms.kubernetes.platform import _kinds
+from seatrial.platforms.kubernetes.objects import kinds
 from seatrial.run import Run
 from seatrial.suite import load_suite
 from seatrial.testbed import Testbed
@@ -103,7 +103,7 @@ def test_requests_do_not_grow_with_the_nodes(
                 platform.teardown(run.run_id)
         counts.append((launch, leftovers, teardown))
     for few, many in zip(*counts, strict=True):
-        assert many.total() <= few.total() + len(_kinds()), many - few  # others may have installed a kind meanwhile
+        assert many.total() <= few.total() + len(kinds()), many - few  # others may have installed a kind meanwhile
 
 
 def test_waiting_asks_nothing(

@@ -1,0 +1,67 @@
+"""What runs that nobody tends have left: their objects on the cluster, and their keys on this machine."""
+
+from pathlib import Path
+
+from seatrial.errors import InputError, MissingError
+from seatrial.platforms import Leftover
+from seatrial.platforms import state as states
+from seatrial.platforms.kubernetes import ownership
+from seatrial.platforms.kubernetes.api import Api
+from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.launchers import Kind, Launcher
+from seatrial.platforms.kubernetes.objects import kinds, needs
+from seatrial.platforms.kubernetes.plan import RUN_ID, Object, selector
+from seatrial.platforms.kubernetes.refusals import UnknownKindError
+
+
+def leftovers(api: Api, settings: KubernetesPlatform, launcher: Launcher, name: str) -> list[Leftover]:
+    """One for each such run. `name` is that of the state folders (`states.root_folder`).
+
+    Raises MissingError for who may not look at what every run makes.
+    """
+    found: dict[str, Object] = {}
+    for kind in kinds():
+        for thing in filter(ownership.is_owned, _list(api, launcher, kind)):
+            found.setdefault(thing["metadata"]["labels"][RUN_ID], thing)
+    objects = [
+        Leftover(run_id, ownership.age_s(thing), f"objects in namespace {settings.namespace}")
+        for run_id, thing in found.items()
+        if ownership.is_abandoned(thing, run_id, name)
+    ]
+    keys = [
+        Leftover(folder.name, states.age_s(folder), "its keys on this machine")
+        for folder in states.folders(name)
+        if folder.name not in found and states.is_abandoned(folder) and _is_of(folder, settings)
+    ]
+    return [*objects, *keys]
+
+
+def _list(api: Api, launcher: Launcher, kind: Kind) -> list[Object]:
+    try:
+        return api.list(kind, selector())
+    except UnknownKindError:
+        return []
+    except MissingError:
+        if needs(launcher, kind) and _is_known(api, kind):
+            raise
+        return []
+
+
+def _is_known(api: Api, kind: Kind) -> bool:
+    try:
+        api.knows(kind)
+    except UnknownKindError:
+        return False
+    return True
+
+
+def _is_of(folder: Path, settings: KubernetesPlatform) -> bool:
+    """Whether it is of a run on this cluster, in this namespace."""
+    try:
+        other = states.recall(folder).platform
+    except InputError:
+        return False
+    return isinstance(other, KubernetesPlatform) and (other.context, other.namespace) == (
+        settings.context,
+        settings.namespace,
+    )
