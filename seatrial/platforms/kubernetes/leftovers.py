@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from seatrial.errors import InputError, MissingError
+from seatrial.errors import InputError, SeatrialError
 from seatrial.platforms import Leftover
 from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes import ownership
@@ -17,7 +17,7 @@ from seatrial.platforms.kubernetes.refusals import UnknownKindError
 def leftovers(api: Api, settings: KubernetesPlatform, launcher: Launcher, name: str) -> list[Leftover]:
     """One for each such run. `name` is that of the state folders (`states.root_folder`).
 
-    Raises MissingError for who may not look at what every run makes.
+    Raises SeatrialError where what every run makes cannot be looked at.
     """
     found: dict[str, Object] = {}
     for kind in kinds():
@@ -41,7 +41,7 @@ def _list(api: Api, launcher: Launcher, kind: Kind) -> list[Object]:
         return api.list(kind, selector())
     except UnknownKindError:
         return []
-    except MissingError:
+    except SeatrialError:  # what other launchers make need not be allowed, or be served just now
         if needs(launcher, kind) and _is_known(api, kind):
             raise
         return []

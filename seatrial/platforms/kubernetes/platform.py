@@ -164,11 +164,10 @@ class Kubernetes:
         for kind in kinds():
             try:
                 self._api.delete_all(kind, selector(run_id))
-            except MissingError as error:
-                if needs(self._launcher, kind):  # what other launchers make need not be allowed
-                    refused.append(error)
             except SeatrialError as error:
-                if kind is not POD:  # hundreds take longer than a request may; whether they go is seen below
+                # What other launchers make need not be allowed, or be served just now. And hundreds of pods take longer
+                # than a request may: whether they go is seen below.
+                if needs(self._launcher, kind) and (kind != POD or isinstance(error, MissingError)):
                     refused.append(error)
         states.remove_folder(states.root_folder(_FOLDER) / run_id)
         if refused:

@@ -70,6 +70,31 @@ def test_keys_whose_objects_are_gone_are_left_over_too(root: Path) -> None:
     assert elsewhere.leftovers() == []
 
 
+def test_a_kind_that_is_not_served_just_now_hides_no_other() -> None:
+    here = platform(Secret=[thing("r1", **{OWNER: "somebody", EXPIRES: LONG_AGO})])
+    asked = here._api.list
+
+    def listed(kind: Kind, selector: str | None = None) -> list[dict[str, Any]]:
+        if kind.kind == "JobSet":
+            raise LaunchError("cannot list JobSet: storage is (re)initializing")
+        return asked(kind, selector)
+
+    here._api.list = listed  # type: ignore[method-assign]
+    assert [each.run_id for each in here.leftovers()] == ["r1"]
+
+
+def test_what_every_run_makes_must_be_looked_at() -> None:
+    here = platform()
+
+    def listed(kind: Kind, selector: str | None = None) -> list[dict[str, Any]]:
+        raise LaunchError("the API server does not answer")
+
+    here._api.list = listed  # type: ignore[method-assign]
+    here._api.knows = lambda kind: None  # type: ignore[method-assign]
+    with pytest.raises(LaunchError, match="does not answer"):
+        here.leftovers()
+
+
 def test_a_run_whose_objects_are_there_is_told_once(root: Path) -> None:
     folder = states.make_folder("r1", "kubernetes")
     made = thing("r1", **{OWNER: ownership.this_one("kubernetes"), EXPIRES: LONG_AGO})
