@@ -18,7 +18,7 @@ from tests.e2e.kubernetes.standins import jobset_objects, mpijob_objects, trainj
 from tests.e2e.kubernetes.standins.world import Object
 from tests.unit.kubernetes.golden import CLUSTERS, GOLDEN
 
-DryRun = Callable[..., None]
+DryRun = Callable[..., list[str]]
 
 
 @pytest.fixture(scope="module")
@@ -38,16 +38,23 @@ def definitions(cluster: Cluster) -> Iterator[None]:
 
 @pytest.fixture
 def dry_run(cluster: Cluster, definitions: None, tmp_path: Path) -> DryRun:
-    """Submit objects without effect, as seatrial submits them. ApiException where one is refused."""
+    """Submit objects without effect, as seatrial submits them; the kinds of what the API server would have made.
+
+    ApiException where one is refused.
+    """
     client = config.new_client_from_config(str(cluster.kubeconfig))
     api = DynamicClient(client, cache_file=str(tmp_path / "kinds.json"))
 
-    def submit(*things: Object) -> None:
+    def submit(*things: Object) -> list[str]:
+        made = []
         for thing in things:
             placed = {**thing, "metadata": {**thing["metadata"], "namespace": "default"}}
             resource = api.resources.get(api_version=thing["apiVersion"], kind=thing["kind"])
             query = [("dryRun", "All"), ("fieldValidation", "Strict")]
-            resource.create(body=placed, namespace="default", query_params=query)
+            answer = resource.create(body=placed, namespace="default", query_params=query).to_dict()
+            assert answer["metadata"]["uid"]
+            made.append(str(answer["kind"]))
+        return made
 
     return submit
 
@@ -58,7 +65,8 @@ def golden(name: str) -> list[Object]:
 
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_every_object_is_accepted(dry_run: DryRun, name: str) -> None:
-    dry_run(*golden(name))
+    things = golden(name)
+    assert dry_run(*things) == [thing["kind"] for thing in things]
 
 
 @pytest.mark.parametrize("name", ["jobset", "everything", "mpijob", "trainjob"])
@@ -68,14 +76,18 @@ def test_so_are_the_jobs_and_pods_that_become_of_it(dry_run: DryRun, name: str) 
     thing["metadata"]["uid"] = "0"
     match thing["kind"]:
         case "JobSet":
-            dry_run(jobset_objects.service(thing), *jobset_objects.desired_jobs(thing))
+            made = dry_run(jobset_objects.service(thing), *jobset_objects.desired_jobs(thing))
+            assert made == ["Service", "Job"]
         case "MPIJob":
-            dry_run(*mpijob_objects.around(thing), mpijob_objects.worker(thing, 0), mpijob_objects.launcher(thing))
+            pods = (mpijob_objects.worker(thing, 0), mpijob_objects.launcher(thing))
+            assert dry_run(*mpijob_objects.around(thing), *pods)[-2:] == ["Pod", "Job"]
         case "TrainJob":
-            made = trainjob.jobset(thing, others[-1])
-            dry_run(made)
-            made["metadata"]["uid"] = "1"
-            dry_run(*jobset_objects.desired_jobs(made))
+            jobset = trainjob.jobset(thing, others[-1])
+            assert dry_run(jobset) == ["JobSet"]
+            jobset["metadata"]["uid"] = "1"
+            assert dry_run(*jobset_objects.desired_jobs(jobset)) == ["Job"]
+        case kind:
+            pytest.fail(f"{name}: nothing is known of what becomes of a {kind}")
 
 
 @pytest.mark.parametrize(
