@@ -1,4 +1,4 @@
-"""`seatrial run` on pods that JobSet, the MPI operator and Kubeflow Trainer make, real or stood in for."""
+"""`seatrial run` on pods that JobSet and Kubeflow's operators make, real or stood in for."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -10,6 +10,7 @@ import pytest
 from tests.e2e.conftest import Console, until
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.kinds import OURS, known, workloads
+from tests.e2e.kubernetes.runs import TRAINING, check_of
 
 NODES = f"{OURS},seatrial/role=node"
 
@@ -31,13 +32,15 @@ def _things(cluster: Cluster, namespace: str) -> set[str]:
 
 @pytest.fixture
 def passes(
-    console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str, untouched: None
+    console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str, least_rights: None, untouched: None
 ) -> Callable[..., list[dict[str, str]]]:
-    """A whole run with that launcher that passes; the environment that each node gives to its ranks, in order."""
+    """A whole run by the role that ships, which passes; the environment that each node gives its ranks, in order."""
 
-    def run(launcher: str, **suite: Any) -> list[dict[str, str]]:
+    def run(launcher: str) -> list[dict[str, str]]:
         out = console.folder / "out"
-        process = console.start("run", trial(launcher=launcher), "--suite", console.suite(**suite), "--out", out)
+        process = console.start(
+            "run", trial(launcher=launcher), "--suite", console.suite(training=TRAINING), "--out", out
+        )
         log = out / "logs" / "run.log"
         until(lambda: process.poll() is not None or (log.exists() and "2 of 2 nodes answer" in log.read_text()))
         pods = cluster.get("pods", "-n", namespace, "-l", NODES)["items"]
@@ -49,8 +52,8 @@ def passes(
         names = {node["name"] for node in document["nodes"]}
         assert len(names) == 2
         assert names <= set(cluster.nodes)
-        collectives = next(check for check in document["checks"] if check["name"] == "collectives")
-        assert "all_reduce over 4 ranks" in collectives["reason"]
+        assert "all_reduce over 4 ranks" in check_of(document, "collectives")["reason"]
+        assert check_of(document, "training")["verdict"] == "pass"
         return saved
 
     return run
@@ -71,6 +74,12 @@ def _environment(cluster: Cluster, pod: dict[str, Any]) -> dict[str, str]:
     return dict(line.split("=", 1) for line in said.split("\0") if "=" in line)
 
 
+def test_a_pytorchjob_under_its_operator(training_operator: None, passes: Callable[..., list[dict[str, str]]]) -> None:
+    nodes = passes("pytorchjob")
+    assert [node["RANK"] for node in nodes] == ["0", "1"]
+    assert {node["WORLD_SIZE"] for node in nodes} == {"4"}  # ranks: the operator knows how many a node has
+
+
 def test_a_jobset(jobset: None, passes: Callable[..., list[dict[str, str]]]) -> None:
     nodes = passes("jobset")
     assert [node["JOB_COMPLETION_INDEX"] for node in nodes] == ["0", "1"]
@@ -81,9 +90,9 @@ def test_an_mpijob(mpi_operator: None, passes: Callable[..., list[dict[str, str]
     assert [node["K_MPI_JOB_ROLE"] for node in nodes] == ["worker", "worker"]
 
 
-def test_a_trainjob(trainer: None, passes: Callable[..., list[dict[str, str]]], namespace: str) -> None:
+def test_a_trainjob(trainer: None, passes: Callable[..., list[dict[str, str]]]) -> None:
     """Also the training step: torch reads PET_* where torchrun starts it."""
-    nodes = passes("trainjob", training={"steps": 8, "batch_per_rank": 4, "min_loss_drop": 0.05})
+    nodes = passes("trainjob")
     assert [node["PET_NODE_RANK"] for node in nodes] == ["0", "1"]
     assert [node["JOB_COMPLETION_INDEX"] for node in nodes] == ["0", "1"]
     for node in nodes:

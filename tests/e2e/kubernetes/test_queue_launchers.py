@@ -7,9 +7,9 @@ import pytest
 
 from tests.e2e.conftest import Console, until
 from tests.e2e.kubernetes.queues import Queues
-from tests.e2e.kubernetes.runs import BRIEF, Going
+from tests.e2e.kubernetes.runs import BRIEF, TRAINING, Going, check_of
 
-TRAINING = {"steps": 2000, "batch_per_rank": 4}  # there is a middle to break
+LONG_TRAINING = {"steps": 2000, "batch_per_rank": 4}  # there is a middle to break
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +25,7 @@ def test_a_launcher_in_a_queue(
     controllers: None,
     console: Console,
     trial: Callable[..., Path],
+    least_rights: None,
     queues: Queues,
     launcher: str,
     pods: int,
@@ -33,7 +34,7 @@ def test_a_launcher_in_a_queue(
     queues.make(quota={"pods": pods})
     other = queues.occupy(pods=1)
     until(lambda: queues.admitted() == [other])
-    run = Going(console, trial(launcher=launcher, queue="night"), **BRIEF)
+    run = Going(console, trial(launcher=launcher, queue="night"), training=TRAINING)
     run.until_said(f"queued: 1 more pods needed in flavor {queues.flavor}")
     (name,) = (queues.workload_of("seatrial-"),)
     found = next(each["spec"]["podSets"] for each in queues.workloads() if each["metadata"]["name"] == name)
@@ -42,13 +43,15 @@ def test_a_launcher_in_a_queue(
     queues.leave(other)
     status, document, terminal = run.end()
     assert (status, document["verdict"]) == (0, "pass"), terminal
+    assert "all_reduce over 4 ranks" in check_of(document, "collectives")["reason"]
+    assert check_of(document, "training")["verdict"] == "pass"
 
 
 def test_a_jobset_that_is_preempted_blames_no_node(
     controllers: None, console: Console, trial: Callable[..., Path], queues: Queues
 ) -> None:
     queues.make()
-    run = Going(console, trial(launcher="jobset", queue="night"), **BRIEF, training=TRAINING)
+    run = Going(console, trial(launcher="jobset", queue="night"), **BRIEF, training=LONG_TRAINING)
     run.until_said("training ...")
     queues.occupy(priority=queues.priority("high", 1000))
     status, document, terminal = run.end()

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.conftest import Console, until
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.kinds import OURS, left
-from tests.e2e.kubernetes.runs import Going, check_of, in_the_middle_of_a_sweep, seconds_to_ready
+from tests.e2e.kubernetes.runs import TRAINING, Going, check_of, in_the_middle_of_a_sweep, seconds_to_ready
 from tests.e2e.kubernetes.standins import definitions
 
 ROOT = Path(__file__).parents[3]
@@ -23,7 +23,7 @@ def test_a_healthy_cluster_passes_with_the_least_rights(
     file = trial()
     doctor = console.run("doctor", file)
     assert doctor.status == 0, doctor.said
-    run = Going(console, file, training={"steps": 8, "batch_per_rank": 4, "min_loss_drop": 0.05})
+    run = Going(console, file, training=TRAINING)
     run.until_said("2 of 2 nodes answer")
     cluster_s = seconds_to_ready(cluster.get("pods", "-n", namespace, "-l", OURS)["items"])
     status, document, said = run.end()
@@ -40,25 +40,19 @@ def test_a_healthy_cluster_passes_with_the_least_rights(
     assert left(cluster, namespace) == ""
 
 
-def test_a_pytorchjob_under_its_operator(
-    console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str, training_operator: None
-) -> None:
-    run = console.check(trial(launcher="pytorchjob"), console.suite())
-    assert run.status == 0, run.said
-    assert "all_reduce over 4 ranks" in run.check("collectives")["reason"]
-    assert left(cluster, namespace) == ""
-    assert cluster.kubectl("get", "pytorchjobs", "-n", namespace, "--output", "name") == ""
+REFUSED = "127.0.0.1:9/nothing:1"  # no registry listens there
 
 
 @pytest.mark.parametrize(
     ("platform", "image", "verdict", "reason"),
     [
         ({"image_pull_policy": "Never"}, "localhost/nothing:1", "inconclusive", "the image is not on the node"),
+        ({"image_pull_policy": "Always"}, REFUSED, "inconclusive", "the image cannot be pulled ("),
         ({"namespace": "no-such-namespace"}, None, "not_run", "kubectl create namespace no-such-namespace"),
         ({"node_selector": {"pool": "none"}, "queue_timeout_s": 3}, None, "inconclusive", "0 of 2 pods have a node"),
         ({"context": "elsewhere"}, None, "not_run", "platform.context 'elsewhere' is not in the kubeconfig; known:"),
     ],
-    ids=["image", "namespace", "selector", "context"],
+    ids=["image", "registry", "namespace", "selector", "context"],
 )
 def test_what_keeps_nodes_from_coming_up_is_the_reason(
     console: Console,
@@ -208,15 +202,36 @@ def test_doctor_names_a_node_that_is_silent(console: Console, trial: Callable[..
         own_cluster.kubectl("wait", "--for", "condition=Ready", "node/node-1", "--timeout=60s")
 
 
-def test_a_killed_run_is_reaped(console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str) -> None:
-    run = in_the_middle_of_a_sweep(console, trial())
+@pytest.mark.parametrize(
+    ("launcher", "kind", "controller"),
+    [
+        ("job", "Job", None),
+        ("jobset", "JobSet", "jobset"),
+        ("pytorchjob", "PyTorchJob", "training_operator"),
+        ("mpijob", "MPIJob", "mpi_operator"),
+        ("trainjob", "TrainJob", "trainer"),
+    ],
+)
+def test_a_killed_run_is_reaped(
+    console: Console,
+    trial: Callable[..., Path],
+    cluster: Cluster,
+    namespace: str,
+    launcher: str,
+    kind: str,
+    controller: str | None,
+    request: pytest.FixtureRequest,
+) -> None:
+    if controller:
+        request.getfixturevalue(controller)
+    run = in_the_middle_of_a_sweep(console, trial(launcher=launcher))
     run.process.kill()
     run.process.communicate()
     # Whatever becomes of seatrial: what owns the others ends by itself and takes them along.
     (secret,) = cluster.get("secrets", "-n", namespace, "-l", OURS)["items"]
-    assert [owner["kind"] for owner in secret["metadata"]["ownerReferences"]] == ["Job"]
+    assert [owner["kind"] for owner in secret["metadata"]["ownerReferences"]] == [kind]
     started = time.monotonic()
-    reaped = console.run("reap", trial())
+    reaped = console.run("reap", trial(launcher=launcher))
     assert reaped.status == 0, reaped.said
     assert "1 run reaped" in reaped.out
     print(f"reaped in {time.monotonic() - started:.1f} s")
@@ -252,7 +267,7 @@ def test_nodes_are_reached_by_name_where_asked(
         request.getfixturevalue("training_operator")
     run = console.check(
         trial(launcher=launcher, host_names=True),
-        console.suite(training={"steps": 8, "batch_per_rank": 4, "min_loss_drop": 0.05}),
+        console.suite(training=TRAINING),
     )
     assert run.status == 0, run.said
     addresses = [node["address"] for node in run.document["nodes"]]
