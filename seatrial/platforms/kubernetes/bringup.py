@@ -96,7 +96,7 @@ class BringUp:
             return None
         if self._seen.workload:
             return queue.waits_for(self._seen.workload)
-        if time.monotonic() - self._begun > queue.UNMANAGED_S and not self._seen.pods:
+        if time.monotonic() - self._begun > queue.UNMANAGED_S and not (self._seen.managed or self._seen.pods):
             return queue.unmanaged(self._launcher.kind.kind, self._plan.settings.priority)
         return queue.Queued("queued: Kueue has not seen it yet")
 

@@ -63,6 +63,7 @@ class Seen:
     parent: Object | None = None
     complaint: Complaint | None = None
     workload: Object | None = None
+    managed: bool = False  # Kueue has had a Workload of it, which it may make anew
     deleted: bool = False
 
     def take_pod(self, change: str, pod: Object) -> None:
@@ -85,6 +86,7 @@ class Seen:
 
     def take_workload(self, change: str, workload: Object) -> None:
         self.workload = None if change == "DELETED" else workload
+        self.managed = True
         if self._needs_no_pods():
             self.complaint = None
 

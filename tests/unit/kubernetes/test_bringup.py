@@ -233,6 +233,12 @@ def test_a_queue_that_does_not_see_it_ends_the_wait(follow: Follow) -> None:
         follow(listed(), 31.0, queue="night")
 
 
+def test_a_workload_that_kueue_makes_anew_is_waited_for(follow: Follow) -> None:
+    gone = changed({"metadata": OWNED, "spec": {}, "status": {}}, "DELETED", "Workload")
+    up = listed(pod(0, ready=True), pod(1, ready=True))
+    assert len(follow(ADMITTED, 31.0, gone, 2.0, ADMITTED, up, queue="night")[0]) == 2
+
+
 def of_kueue(*conditions: tuple[str, str, str]) -> Change:
     listed = [{"type": kind, "status": status, "reason": kind, "message": told} for kind, status, told in conditions]
     return changed({"metadata": OWNED, "spec": {}, "status": {"conditions": listed}}, "MODIFIED", "Workload")
