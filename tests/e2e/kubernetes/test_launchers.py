@@ -1,6 +1,7 @@
 """`seatrial run` on pods that JobSet and Kubeflow's operators make, real or stood in for."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,29 @@ import pytest
 
 from tests.e2e.conftest import Console, until
 from tests.e2e.kubernetes.cluster import Cluster
-from tests.e2e.kubernetes.kinds import OURS, known, workloads
-from tests.e2e.kubernetes.runs import TRAINING, check_of
+from tests.e2e.kubernetes.kinds import OURS, known, left, workloads
+from tests.e2e.kubernetes.runs import TRAINING, check_of, in_the_middle_of_a_sweep
 
 NODES = f"{OURS},seatrial/role=node"
+
+
+# What makes the pods of each, as the fixture that brings it.
+CONTROLLERS = {
+    "job": None,
+    "jobset": "jobset",
+    "pytorchjob": "training_operator",
+    "mpijob": "mpi_operator",
+    "trainjob": "trainer",
+}
+KINDS = {"job": "Job", "jobset": "JobSet", "pytorchjob": "PyTorchJob", "mpijob": "MPIJob", "trainjob": "TrainJob"}
+
+
+@pytest.fixture(params=CONTROLLERS)
+def launcher(request: pytest.FixtureRequest) -> str:
+    """Each of them, with its controller."""
+    if controller := CONTROLLERS[request.param]:
+        request.getfixturevalue(controller)
+    return str(request.param)
 
 
 @pytest.fixture
@@ -134,3 +154,37 @@ def test_workers_that_the_mpi_operator_may_not_make_are_the_reason(
     assert run.status == 3, run.said
     assert "its pods are not admitted: worker pod created failed: " in run.document["reason"]
     assert "exceeded quota: none" in run.document["reason"]
+
+
+def test_a_killed_run_is_reaped(
+    console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str, launcher: str
+) -> None:
+    run = in_the_middle_of_a_sweep(console, trial(launcher=launcher))
+    run.process.kill()
+    run.process.communicate()
+    # Whatever becomes of seatrial: what owns the others ends by itself and takes them along.
+    secrets = cluster.get("secrets", "-n", namespace, "-l", OURS)["items"]
+    owners = [owner["kind"] for secret in secrets for owner in secret["metadata"]["ownerReferences"]]
+    assert owners == [KINDS[launcher]]
+    started = time.monotonic()
+    reaped = console.run("reap", trial(launcher=launcher))
+    assert reaped.status == 0, reaped.said
+    assert "1 run reaped" in reaped.out
+    print(f"reaped in {time.monotonic() - started:.1f} s")
+    assert left(cluster, namespace) == ""
+
+
+def test_a_container_that_dies_in_the_middle_of_a_sweep_is_its_nodes_fault(
+    console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str, launcher: str
+) -> None:
+    run = in_the_middle_of_a_sweep(console, trial(launcher=launcher))
+    pods = cluster.get("pods", "-n", namespace, "-l", NODES)["items"]
+    second = next(pod["metadata"]["name"] for pod in pods if pod["spec"]["nodeName"] == cluster.nodes[1])
+    # tini ends with the status of its child; what kills it must have answered before, for it dies too.
+    kill = "(sleep 1; kill -KILL $(cat /proc/1/task/1/children)) >/dev/null 2>&1 &"
+    cluster.kubectl("exec", second, "-n", namespace, "--", "sh", "-c", kill)
+    status, document, _ = run.end()
+    assert (status, document["verdict"]) == (1, "fail"), document["reason"]
+    assert [suspect["name"] for suspect in document["suspects"]] == [cluster.nodes[1]]
+    print(document["reason"])
+    assert left(cluster, namespace) == ""

@@ -1,7 +1,6 @@
 """`seatrial run` on a real Kubernetes: from pods to verdict, healthy and broken; nothing is left behind."""
 
 import shlex
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -200,58 +199,6 @@ def test_doctor_names_a_node_that_is_silent(console: Console, trial: Callable[..
     finally:
         own_cluster.resume_kubelet("node-1")
         own_cluster.kubectl("wait", "--for", "condition=Ready", "node/node-1", "--timeout=60s")
-
-
-@pytest.mark.parametrize(
-    ("launcher", "kind", "controller"),
-    [
-        ("job", "Job", None),
-        ("jobset", "JobSet", "jobset"),
-        ("pytorchjob", "PyTorchJob", "training_operator"),
-        ("mpijob", "MPIJob", "mpi_operator"),
-        ("trainjob", "TrainJob", "trainer"),
-    ],
-)
-def test_a_killed_run_is_reaped(
-    console: Console,
-    trial: Callable[..., Path],
-    cluster: Cluster,
-    namespace: str,
-    launcher: str,
-    kind: str,
-    controller: str | None,
-    request: pytest.FixtureRequest,
-) -> None:
-    if controller:
-        request.getfixturevalue(controller)
-    run = in_the_middle_of_a_sweep(console, trial(launcher=launcher))
-    run.process.kill()
-    run.process.communicate()
-    # Whatever becomes of seatrial: what owns the others ends by itself and takes them along.
-    (secret,) = cluster.get("secrets", "-n", namespace, "-l", OURS)["items"]
-    assert [owner["kind"] for owner in secret["metadata"]["ownerReferences"]] == [kind]
-    started = time.monotonic()
-    reaped = console.run("reap", trial(launcher=launcher))
-    assert reaped.status == 0, reaped.said
-    assert "1 run reaped" in reaped.out
-    print(f"reaped in {time.monotonic() - started:.1f} s")
-    assert left(cluster, namespace) == ""
-
-
-def test_a_container_that_dies_in_the_middle_of_a_sweep_is_its_nodes_fault(
-    console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str
-) -> None:
-    run = in_the_middle_of_a_sweep(console, trial())
-    pods = cluster.get("pods", "-n", namespace, "-l", OURS)["items"]
-    second = next(pod["metadata"]["name"] for pod in pods if pod["spec"]["nodeName"] == cluster.nodes[1])
-    # tini ends with the status of its child; what kills it must have answered before, for it dies too.
-    kill = "(sleep 1; kill -KILL $(cat /proc/1/task/1/children)) >/dev/null 2>&1 &"
-    cluster.kubectl("exec", second, "-n", namespace, "--", "sh", "-c", kill)
-    status, document, _ = run.end()
-    assert (status, document["verdict"]) == (1, "fail"), document["reason"]
-    assert [suspect["name"] for suspect in document["suspects"]] == [cluster.nodes[1]]
-    print(document["reason"])
-    assert left(cluster, namespace) == ""
 
 
 @pytest.mark.parametrize("launcher", ["job", "pytorchjob"])

@@ -176,7 +176,7 @@ def test_the_end_of_the_launcher_is_the_end_of_the_mpijob() -> None:
     settle(mpijob, world)
     failed = holds(get(world, mpijob.MPIJOB), "Failed")
     assert failed and failed["reason"] == "DeadlineExceeded"
-    assert world.all(POD) == []  # cleanPodPolicy: All
+    assert world.all(POD) == []  # cleanPodPolicy: Running, and they all run
 
 
 def test_a_service_of_somebody_else_stops_an_mpijob() -> None:

@@ -6,7 +6,7 @@ from seatrial.platforms.kubernetes.plan import Object, Plan
 def run_policy(plan: Plan) -> Object:
     """Nothing is tried again; the operator ends what nobody tends, and removes its pods."""
     return {
-        "cleanPodPolicy": "All",
+        "cleanPodPolicy": "Running",  # a pod that has failed says which node to look at
         "backoffLimit": 0,
         "activeDeadlineSeconds": plan.deadline_s,
         "ttlSecondsAfterFinished": 600,
