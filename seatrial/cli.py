@@ -178,7 +178,7 @@ def dial(run_word: str, node: str) -> None:
 def history(cluster: str | None, limit: int, as_json: bool) -> None:
     """List earlier runs, all or those of CLUSTER (a name), and what they came to."""
     from seatrial.history import open_store
-    from seatrial.report.earlier_runs import history_json, history_table
+    from seatrial.report.earlier_runs import history_json, show_history
 
     with open_store() as store:
         rows = store.runs(cluster, limit)
@@ -188,9 +188,7 @@ def history(cluster: str | None, limit: int, as_json: bool) -> None:
     if as_json:
         print_json(history_json(rows))
     else:
-        from rich.console import Console
-
-        Console().print(history_table(rows))
+        show_history(rows)
 
 
 @app.command()

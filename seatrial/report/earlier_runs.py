@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -19,9 +20,17 @@ _STYLES = {
 }
 
 
+def show_history(rows: Sequence[RunRow]) -> None:
+    """The table; where there is no terminal, there is room for all but a long reason."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = 200
+    console.print(history_table(rows))
+
+
 def history_table(rows: Sequence[RunRow]) -> Table:
     """One line per run, as given: newest first. Times are the reader's own."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
     for heading in ("run", "cluster", "suite", "started", "took", "verdict"):
         table.add_column(heading, no_wrap=True)
     table.add_column("reason", ratio=1, no_wrap=True, overflow="ellipsis")  # whole in run.json and with --json
