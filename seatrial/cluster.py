@@ -4,11 +4,12 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from seatrial.baselines.catalog import known_hardware
 from seatrial.builders.config import ImageField, Recipe
 from seatrial.destination import Address
+from seatrial.faults import Fault
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.yamlfile import Strict, load_yaml
 
@@ -19,21 +20,12 @@ _PULLING = ("kubernetes", "slurm", "runai")  # platforms whose nodes take their 
 
 # The strictest of the platforms' rules (a Kubernetes label, less room for suffixes), so one name serves everywhere.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
-_RATE = re.compile(r"(\d+(?:\.\d+)?)(bit|kbit|mbit|gbit)")
-_BITS = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _legal_name(value: str) -> str:
     if not _NAME.fullmatch(value):
         raise ValueError("must be 1 to 40 of a-z, 0-9 and '-', with a letter or digit at both ends")
-    return value
-
-
-def _legal_rate(value: str) -> str:
-    match = _RATE.fullmatch(value)
-    if not match or not 8e3 <= float(match[1]) * _BITS[match[2]] <= 1e12:
-        raise ValueError(f"must be a rate as tc writes it, from 8kbit to 1000gbit, such as 200mbit, is {value!r}")
     return value
 
 
@@ -53,12 +45,12 @@ def _legal_env(value: dict[str, str]) -> dict[str, str]:
 
 
 Name = Annotated[str, AfterValidator(_legal_name)]
-Port = Annotated[int, BeforeValidator(_no_boolean), Field(ge=1, le=65535)]
+Port = Annotated[int, Field(ge=1, le=65535), BeforeValidator(_no_boolean)]
 Environment = Annotated[dict[str, str], AfterValidator(_legal_env)]
-Nodes = Annotated[int, BeforeValidator(_no_boolean), Field(ge=1, le=10_000)]
-Gpus = Annotated[int, BeforeValidator(_no_boolean), Field(ge=0, le=1024)]
+Nodes = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_no_boolean)]
+Gpus = Annotated[int, Field(ge=0, le=1024), BeforeValidator(_no_boolean)]
 KeptSeconds = Annotated[float, Field(gt=0, le=7 * 86400)]
-Slots = Annotated[int, BeforeValidator(_no_boolean), Field(ge=1, le=1024)]
+Slots = Annotated[int, Field(ge=1, le=1024), BeforeValidator(_no_boolean)]
 
 
 class Hardware(Strict):
@@ -68,10 +60,14 @@ class Hardware(Strict):
     between nodes.
     """
 
-    name: str = Field(min_length=1, max_length=63)
-    gpus_per_node: int | None = Field(None, ge=0, le=1024)
-    gpu_link_gb_s: float | None = Field(None, gt=0)
-    node_link_gb_s: float | None = Field(None, gt=0)
+    name: str = Field(min_length=1, max_length=63, description="as in `seatrial baseline list`, or a name of its own")
+    gpus_per_node: int | None = Field(None, ge=0, le=1024, description="GPUs that a node has")
+    gpu_link_gb_s: float | None = Field(
+        None, gt=0, description="GB/s (1e9 bytes) in one direction that a GPU's links inside the node carry"
+    )
+    node_link_gb_s: float | None = Field(
+        None, gt=0, description="GB/s (1e9 bytes) in one direction that a node's NICs carry together"
+    )
 
 
 def _read_hardware(value: object) -> object:
@@ -85,93 +81,46 @@ def _read_hardware(value: object) -> object:
     return {"name": value}
 
 
-class NodeFault(Strict):
-    """Break one node on purpose: its link's rate, its sshd, or the host key it answers with."""
-
-    node: str
-    rate: Annotated[str, AfterValidator(_legal_rate)] | None = None
-    sshd: Literal["stopped"] | None = None
-    host_key: Literal["wrong"] | None = None
-
-    @model_validator(mode="after")
-    def _does_something(self) -> Self:
-        if not (self.rate or self.sshd or self.host_key):
-            raise ValueError("a fault needs one of rate, sshd, host_key")
-        return self
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return (self.node,)
-
-
-class LinkFault(Strict):
-    """Cut the path between two nodes; both stay reachable from everywhere else."""
-
-    link: tuple[str, str]
-    state: Literal["down"]
-
-    @model_validator(mode="after")
-    def _two_ends(self) -> Self:
-        if self.link[0] == self.link[1]:
-            raise ValueError("a link needs two different nodes")
-        return self
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return self.link
-
-
-def _fault_kind(fault: object) -> str:
-    return "link" if isinstance(fault, LinkFault) or (isinstance(fault, dict) and "link" in fault) else "node"
-
-
-# Told apart by their field, so that an error speaks of one kind of fault alone.
-Fault = Annotated[
-    Annotated[NodeFault, Tag("node")] | Annotated[LinkFault, Tag("link")],
-    Discriminator(_fault_kind),
-]
-
-
 class LocalPlatform(Strict):
     """Network namespaces on this machine, each with its own real sshd."""
 
-    kind: Literal["local"]
+    kind: Literal["local"] = Field(description="this machine")
 
 
 class SlurmPlatform(Strict):
     """A Slurm cluster, submitted to from a login node (`host`) or from here."""
 
-    kind: Literal["slurm"]
-    host: str | None = None
-    partition: str | None = None
-    account: str | None = None
-    qos: str | None = None
-    time_limit: str = "01:00:00"
+    kind: Literal["slurm"] = Field(description="a Slurm cluster")
+    host: str | None = Field(None, description="login node; commands run here when unset")
+    partition: str | None = Field(None, description="--partition")
+    account: str | None = Field(None, description="--account")
+    qos: str | None = Field(None, description="--qos")
+    time_limit: str = Field("01:00:00", description="--time, after which Slurm ends the nodes")
     container: str | None = Field(None, description="image for pyxis (--container-image)")
 
 
 class RunaiPlatform(Strict):
     """A RunAI project."""
 
-    kind: Literal["runai"]
-    project: Name
-    node_pool: str | None = None
+    kind: Literal["runai"] = Field(description="a RunAI project")
+    project: Name = Field(description="the project that pays for the nodes")
+    node_pool: str | None = Field(None, description="the pool that nodes come from; the project's when unset")
 
 
 class DockerPlatform(Strict):
     """Containers on one Docker host."""
 
-    kind: Literal["docker"]
-    network: str = "seatrial"
+    kind: Literal["docker"] = Field(description="one Docker host")
+    network: str = Field("seatrial", description="the Docker network that joins the containers")
 
 
 class BaremetalPlatform(Strict):
     """Hosts that are already up and reachable over SSH."""
 
-    kind: Literal["baremetal"]
-    hosts: tuple[str, ...] = Field(min_length=1)
-    user: str = "root"
-    key_file: str = "~/.ssh/id_ed25519"
+    kind: Literal["baremetal"] = Field(description="hosts that are up")
+    hosts: tuple[str, ...] = Field(min_length=1, description="host names or addresses, as many as nodes")
+    user: str = Field("root", description="who logs in to them")
+    key_file: str = Field("~/.ssh/id_ed25519", description="private key of that user on this machine")
 
 
 PlatformConfig = Annotated[
@@ -187,31 +136,35 @@ class Mpi(Strict):
     interface: str | None = Field(
         None, description="network (CIDR) or interface that MPI uses; told by the platform when unset"
     )
-    args: tuple[str, ...] = Field((), description="further arguments, as they are")
+    args: tuple[str, ...] = Field((), description="further arguments, each as it is")
 
 
 class Cluster(Strict):
     """What is checked: how many nodes of which hardware, on which platform."""
 
-    name: Name
-    nodes: Nodes
-    gpus_per_node: Gpus = 0
+    name: Name = Field(description="what history, reports and alerts call it: 1 to 40 of a-z, 0-9 and '-'")
+    nodes: Nodes = Field(description="how many take part; local takes at most 512")
+    gpus_per_node: Gpus = Field(0, description="GPUs of each node that take part; hardware.gpus_per_node when 0")
     slots_per_node: Slots | None = Field(None, description="MPI ranks per node; one per GPU when unset, else 1")
-    hardware: Annotated[Hardware, BeforeValidator(_read_hardware)] = Hardware.model_construct(name="cpu")
-    fabric: str | None = Field(
-        None, description="as in the catalog: NVLink, IB-8x400G, EFA-3200G, GPUDirect-TCPXO, ..."
+    hardware: Annotated[Hardware, BeforeValidator(_read_hardware, json_schema_input_type=str | Hardware)] = Field(
+        Hardware.model_construct(name="cpu"), description="a name that `seatrial baseline list` knows, or what it is"
     )
-    platform: PlatformConfig
+    fabric: str | None = Field(
+        None, description="what joins the nodes, as in the catalog: NVLink, IB-8x400G, EFA-3200G, GPUDirect-TCPXO, ..."
+    )
+    platform: PlatformConfig = Field(description="where it runs")
     image: ImageField = Field(
         None, description="a reference, or what to build (docs/images.md); local and bare metal run without one"
     )
-    ssh_port: Port = DEFAULT_PORT
-    mpi: Mpi = Mpi.model_construct()
+    ssh_port: Port = Field(DEFAULT_PORT, description="of every node's sshd")
+    mpi: Mpi = Field(Mpi.model_construct(), description="how mpirun is called")
     env: Environment = Field(default_factory=dict, description="environment of every rank, such as NCCL settings")
-    faults: tuple[Fault, ...] = ()
-    upload: Address | None = Field(None, description="URL of a folder, as fsspec knows it; every run makes one in it")
-    keep: Literal["never", "on_failure", "always"] = Field("never", description="leave the nodes up after the run")
-    keep_s: KeptSeconds = Field(2 * 3600, description="for so long")
+    faults: tuple[Fault, ...] = Field((), description="what is broken on purpose; platform local only")
+    upload: Address | None = Field(
+        None, description="URL of a folder, as fsspec knows it (gs://bucket/logs); every run makes one in it"
+    )
+    keep: Literal["never", "on_failure", "always"] = Field("never", description="whether nodes stay up after a run")
+    keep_s: KeptSeconds = Field(2 * 3600, description="seconds that they stay up")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -27,4 +27,4 @@ def format_size(size: int) -> str:
     return str(size)
 
 
-ByteSize = Annotated[int, BeforeValidator(parse_size), Field(gt=0, le=1 << 40)]
+ByteSize = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str), Field(gt=0, le=1 << 40)]

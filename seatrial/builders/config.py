@@ -90,8 +90,10 @@ Texts = Annotated[dict[str, str], AfterValidator(_nothing_private)]
 class Prebuilt(Strict):
     """An image that exists."""
 
-    builder: Literal["prebuilt"]
-    reference: Annotated[str, AfterValidator(_legal_reference)]
+    builder: Literal["prebuilt"] = Field(description="nothing is built; a reference alone means the same")
+    reference: Annotated[str, AfterValidator(_legal_reference)] = Field(
+        description="registry/path:tag or registry/path@sha256:..."
+    )
 
 
 class Recipe(Strict):
@@ -100,9 +102,11 @@ class Recipe(Strict):
     builds_only: ClassVar[tuple[str, ...]] = ()
     build: Annotated[str, AfterValidator(_legal_build)] = Field(description="a name under images/, or a folder")
     repository: Repository | None = Field(None, description="where it is pushed to; kept on this machine when unset")
-    platforms: tuple[Platform, ...] = Field((), description="what the nodes are, when unset")
+    platforms: tuple[Platform, ...] = Field((), description="what it is built for; what the nodes are, when unset")
     args: Texts = Field(default_factory=dict, description="build arguments, such as EXTRA_DEB")
-    timeout_s: int | None = Field(None, ge=1, le=86_400, description=f"{TIMEOUT_S}, or cloudbuild.yaml's, when unset")
+    timeout_s: int | None = Field(
+        None, ge=1, le=86_400, description=f"seconds; {TIMEOUT_S}, or cloudbuild.yaml's, when unset"
+    )
 
     @model_validator(mode="after")
     def _knows_its_arguments(self) -> Self:
@@ -136,7 +140,7 @@ class Recipe(Strict):
 class Docker(Recipe):
     """docker buildx, on this machine or wherever its builder is."""
 
-    builder: Literal["docker"]
+    builder: Literal["docker"] = Field(description="docker buildx")
 
     @model_validator(mode="after")
     def _several_platforms_are_pushed(self) -> Self:
@@ -150,7 +154,7 @@ class Docker(Recipe):
 class Buildah(Recipe):
     """buildah on this machine, without a daemon."""
 
-    builder: Literal["buildah"]
+    builder: Literal["buildah"] = Field(description="buildah")
 
     @model_validator(mode="after")
     def _one_platform(self) -> Self:
@@ -163,13 +167,17 @@ class CloudBuild(Recipe):
     """Google Cloud Build; what the folder's cloudbuild.yaml says stands unless it is said here."""
 
     builds_only: ClassVar[tuple[str, ...]] = ("linux/amd64",)
-    builder: Literal["cloud-build"]
-    repository: Repository
-    project: str | None = Field(None, min_length=1, description="the repository's, when unset")
-    region: str | None = Field(None, min_length=1, description="the repository's, when unset")
-    machine: Machine | None = Field(None, description="E2_HIGHCPU_32 unless cloudbuild.yaml says otherwise")
+    builder: Literal["cloud-build"] = Field(description="Google Cloud Build")
+    repository: Repository = Field(description="where it is pushed to, without name and tag")
+    project: str | None = Field(None, min_length=1, description="that builds; the repository's when unset")
+    region: str | None = Field(None, min_length=1, description="where it builds; the repository's when unset")
+    machine: Machine | None = Field(
+        None, description="type that builds; E2_HIGHCPU_32 unless cloudbuild.yaml says otherwise"
+    )
     bucket: str | None = Field(None, min_length=3, description="for the source; PROJECT_cloudbuild when unset")
-    substitutions: Annotated[dict[str, str], AfterValidator(_legal_substitutions)] = Field(default_factory=dict)
+    substitutions: Annotated[dict[str, str], AfterValidator(_legal_substitutions)] = Field(
+        default_factory=dict, description="_NAME to value, over those of cloudbuild.yaml"
+    )
 
     @model_validator(mode="after")
     def _fits_cloud_build(self) -> Self:
@@ -200,4 +208,7 @@ def _read_image(value: object) -> object:
 
 
 Image = Prebuilt | CloudBuild | Docker | Buildah
-ImageField = Annotated[Annotated[Image, Field(discriminator="builder")] | None, BeforeValidator(_read_image)]
+ImageField = Annotated[
+    Annotated[Image, Field(discriminator="builder")] | None,
+    BeforeValidator(_read_image, json_schema_input_type=str | Image),
+]

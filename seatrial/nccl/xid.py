@@ -15,7 +15,7 @@ _SXID = re.compile(
 )
 _APPLICATION = "the application's fault or a consequence: restart it, look for an earlier Xid"
 _RESET = "drain the node and reset the GPU; if it comes back, have it replaced"
-_MEANING = {
+MEANING = {
     13: ("graphics engine exception", _APPLICATION),
     31: ("GPU memory page fault", _APPLICATION),
     43: ("GPU stopped processing", _APPLICATION),
@@ -46,7 +46,7 @@ def xid_finding(text: str) -> Finding | None:
     if match.re is _SXID:
         meaning, step = "NVSwitch error", "check the NVSwitch and fabric manager's log"
     else:
-        meaning, step = _MEANING.get(number, _unlisted(number))
+        meaning, step = MEANING.get(number, _unlisted(number))
     cause = f"{'SXid' if match.re is _SXID else 'Xid'} {number} ({meaning}) on GPU {match['pci']}"
     fatal = match.re is _XID and number not in _NOT_FATAL
     return Finding("gpu", cause, text.strip()[:300], match["host"], None, False, step, fatal)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # a cluster file's model is made of the platforms' settings
     from seatrial.testbed import Testbed
 
 # Imported on first use: their SDKs are heavy. Each has a function `platform(cluster)`.
-_MODULES = {"local": "seatrial.platforms.local", "kubernetes": "seatrial.platforms.kubernetes.platform"}
+MODULES = {"local": "seatrial.platforms.local", "kubernetes": "seatrial.platforms.kubernetes.platform"}
 _WITHOUT_SETTINGS = ("local",)
 
 
@@ -68,10 +68,10 @@ def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
     Raises InputError when it is not written yet, or the parts of the cluster file do not fit together on it.
     """
     kind, where = cluster.platform.kind, file or f"cluster {cluster.name}"
-    if kind not in _MODULES:
-        raise InputError(f"{where}: platform.kind: {kind} cannot be run by this version; legal: {', '.join(_MODULES)}")
+    if kind not in MODULES:
+        raise InputError(f"{where}: platform.kind: {kind} cannot be run by this version; legal: {', '.join(MODULES)}")
     try:
-        platform: Platform = import_module(_MODULES[kind]).platform(cluster)
+        platform: Platform = import_module(MODULES[kind]).platform(cluster)
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
     return platform
@@ -79,4 +79,4 @@ def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
 
 def platforms() -> dict[str, Platform]:
     """The platforms that can be run without a cluster file's settings, by kind."""
-    return {kind: import_module(_MODULES[kind]).platform() for kind in _WITHOUT_SETTINGS}
+    return {kind: import_module(MODULES[kind]).platform() for kind in _WITHOUT_SETTINGS}

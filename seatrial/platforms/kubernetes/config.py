@@ -14,10 +14,12 @@ Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 class Toleration(Strict):
     """As in a pod's spec."""
 
-    key: str | None = None
-    operator: Literal["Exists", "Equal"] = "Equal"
-    value: str | None = None
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    key: str | None = Field(None, description="of the taint; every taint when unset, with Exists")
+    operator: Literal["Exists", "Equal"] = Field("Equal", description="Equal needs key and value, Exists no value")
+    value: str | None = Field(None, description="of the taint")
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
+        None, description="of the taint; any when unset"
+    )
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
@@ -31,9 +33,9 @@ class Toleration(Strict):
 class SecretVariable(Strict):
     """An environment variable of every node whose value stays in a Secret of the namespace, such as HF_TOKEN."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-    secret: DnsName
-    key: str
+    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="of the variable")]
+    secret: DnsName = Field(description="name of the Secret")
+    key: str = Field(description="of the value in the Secret")
 
 
 class Topology(Strict):
@@ -53,11 +55,15 @@ class Topology(Strict):
 class KubernetesPlatform(Strict):
     """A Kubernetes cluster; `launcher` says what the nodes are submitted as."""
 
-    kind: Literal["kubernetes"]
+    kind: Literal["kubernetes"] = Field(description="a Kubernetes cluster")
     context: str | None = Field(None, description="kubeconfig context; the current one when unset")
-    namespace: DnsLabel = "default"
-    launcher: Literal["job", "jobset", "pytorchjob", "trainjob", "mpijob"] = "job"
-    machine: Literal["a3-mega", "a3-ultra", "a4", "a4x", "a4x-max", "generic"] = "generic"
+    namespace: DnsLabel = Field("default", description="where everything of a run is made; it must exist")
+    launcher: Literal["job", "jobset", "pytorchjob", "trainjob", "mpijob"] = Field(
+        "job", description="what the nodes are submitted as; all but job need their operator in the cluster"
+    )
+    machine: Literal["a3-mega", "a3-ultra", "a4", "a4x", "a4x-max", "generic"] = Field(
+        "generic", description="family of Google's machines: networks, NCCL's plugin and its settings"
+    )
     queue: DnsLabel | None = Field(None, description="Kueue LocalQueue")
     queue_priority: Annotated[DnsName, Field(max_length=63)] | None = Field(
         None, description="Kueue WorkloadPriorityClass: who is admitted first, and who has to go; needs queue"
@@ -66,14 +72,20 @@ class KubernetesPlatform(Strict):
     priority_class: DnsName | None = Field(
         None, description="PriorityClass of the pods; Kueue goes by it too where queue_priority is unset"
     )
-    node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict)
-    tolerations: tuple[Toleration, ...] = ()
+    node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict, description="labels that nodes must have")
+    tolerations: tuple[Toleration, ...] = Field((), description="beside those of GPUs, which are always tolerated")
     target_nodes: tuple[LabelValue, ...] = Field((), description="kubernetes.io/hostname of the only nodes to use")
     avoid_nodes: tuple[LabelValue, ...] = Field((), description="kubernetes.io/hostname of nodes to leave alone")
-    image_pull_secrets: tuple[DnsName, ...] = ()
-    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
-    service_account: DnsName | None = None
-    host_network: bool = False
+    image_pull_secrets: tuple[DnsName, ...] = Field(
+        (), description="Secrets of the namespace with the registry's login"
+    )
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
+        None, description="as in a pod's spec; Kubernetes' own choice when unset"
+    )
+    service_account: DnsName | None = Field(
+        None, description="of the pods, for buckets; its token is not mounted; the namespace's default when unset"
+    )
+    host_network: bool = Field(False, description="the pods use their hosts' network; ssh_port must be free there")
     host_names: bool = Field(
         False, description="reach nodes by their DNS names inside the cluster instead of pod addresses"
     )
@@ -81,11 +93,12 @@ class KubernetesPlatform(Strict):
         None, description="size of /dev/shm; the machine's own when unset"
     )
     volumes: Volumes = Field((), description="of every node: gcs, nfs, pvc, local-ssd")
-    secret_env: tuple[SecretVariable, ...] = ()
-    queue_timeout_s: Seconds = Field(3600, description="from submission until every pod has its node")
-    start_timeout_s: Seconds = Field(900, description="from then until every node answers")
+    secret_env: tuple[SecretVariable, ...] = Field((), description="variables whose value stays in a Secret")
+    queue_timeout_s: Seconds = Field(3600, description="seconds from submission until every pod has its node")
+    start_timeout_s: Seconds = Field(900, description="seconds from then until every node answers")
     deadline_s: Annotated[float, Field(ge=60, le=7 * 86400)] = Field(
-        4 * 3600, description="Kubernetes itself ends the nodes after so long (and keep_s, where they may be kept)"
+        4 * 3600,
+        description="seconds after which Kubernetes itself ends the nodes (and keep_s, where they may be kept)",
     )
 
     @property

@@ -40,40 +40,44 @@ Mount = Annotated[str, AfterValidator(_legal_mount)]
 class _Volume(Strict):
     """`mount` is where it appears in every node."""
 
-    mount: Mount
+    mount: Mount = Field(description="absolute path in every node, such as /data")
 
 
 class _Shared(_Volume):
-    read_only: bool = False
+    read_only: bool = Field(False, description="nodes cannot write to it")
 
 
 class Gcs(_Shared):
     """A bucket, by Cloud Storage FUSE: GKE's driver, which reads as the pod's service account."""
 
-    kind: Literal["gcs"]
-    bucket: Annotated[str, text(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]", "name of a bucket (without gs://)")]
+    kind: Literal["gcs"] = Field(description="Cloud Storage FUSE")
+    bucket: Annotated[str, text(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]", "name of a bucket (without gs://)")] = Field(
+        description="its name, without gs://"
+    )
     mount_options: str | None = Field(None, min_length=1, description="of gcsfuse, such as implicit-dirs")
 
 
 class Nfs(_Shared):
     """An export of an NFS server, such as Filestore's."""
 
-    kind: Literal["nfs"]
-    server: Annotated[str, text(r"[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?", "host name or address")]
-    path: Annotated[str, text(r"/.*", "absolute path, such as /share")]
+    kind: Literal["nfs"] = Field(description="NFS")
+    server: Annotated[str, text(r"[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?", "host name or address")] = Field(
+        description="host name or address"
+    )
+    path: Annotated[str, text(r"/.*", "absolute path, such as /share")] = Field(description="of the export: /share")
 
 
 class Pvc(_Shared):
     """A PersistentVolumeClaim of the namespace; nodes share it, so it is for many (RWX, or ROX)."""
 
-    kind: Literal["pvc"]
-    claim: DnsName
+    kind: Literal["pvc"] = Field(description="a PersistentVolumeClaim")
+    claim: DnsName = Field(description="its name; ReadWriteMany, or ReadOnlyMany with read_only")
 
 
 class LocalSsd(_Volume):
     """The node's own disks, as GKE offers them."""
 
-    kind: Literal["local-ssd"]
+    kind: Literal["local-ssd"] = Field(description="the node's own disks")
 
 
 Volume = Annotated[Gcs | Nfs | Pvc | LocalSsd, Field(discriminator="kind")]

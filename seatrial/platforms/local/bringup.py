@@ -11,8 +11,9 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from seatrial.cluster import Cluster, NodeFault
+from seatrial.cluster import Cluster
 from seatrial.errors import LaunchError
+from seatrial.faults import NodeFault
 from seatrial.keys import KeyPair, new_key_pair
 from seatrial.platforms import state as states
 from seatrial.platforms.local.plan import Layout, LocalNode
