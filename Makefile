@@ -1,12 +1,13 @@
 # make run   sets everything up and takes four local nodes through the quick suite
 # make test  sets everything up and runs the whole check: format, lint, types, imports, tests
+# make docs  writes what docs/ has from the code anew, and builds the site into site/
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit test-images test-kubernetes bench format clean
+.PHONY: setup system run test lint unit docs test-images test-kubernetes bench format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
@@ -22,6 +23,10 @@ lint: setup
 
 unit: setup
 	$(BIN)/pytest tests/unit
+
+docs: setup
+	$(BIN)/python -m scripts.reference
+	$(BIN)/mkdocs build --strict --quiet
 
 test-images: setup   # builds images/cpu for real and runs it; minutes the first time, skipped where the tools cannot be had
 	@scripts/image-packages || true
@@ -53,4 +58,4 @@ $(STAMP): pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site

@@ -1,0 +1,176 @@
+"""The pages of docs/ that are made from the code: what cluster and suite files may say, and the causes that logs name.
+
+`make docs` writes them anew; a test fails where they and the code differ. What stands above MARK is written by hand.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+
+from seatrial.builders.failures import CAUSES
+from seatrial.cluster import Cluster
+from seatrial.nccl.causes_launch import HOST, MPIRUN, SSH
+from seatrial.nccl.causes_nccl import NCCL, TESTS
+from seatrial.nccl.findings import Cause
+from seatrial.nccl.xid import MEANING
+from seatrial.platforms import MODULES
+from seatrial.suite import Suite
+
+DOCS = Path(__file__).parents[1] / "docs"
+MARK = "<!-- From here on `make docs` writes this page, from the code. -->\n"
+_PIPE = "\\|"  # within a table
+_FAMILIES = {
+    "nccl-tests": TESTS,
+    "NCCL, torch and CUDA": NCCL,
+    "ssh": SSH,
+    "mpirun": MPIRUN,
+    "srun and the host": HOST,
+}
+_FILES_OWN = {"Fields": {"name": "the file's name"}}  # what the reader of the file fills in
+_BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+_LENGTHS = {1: ", at least one", 2: ", two of them"}
+_TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "`true`, `false`"}
+
+Schema = dict[str, Any]
+
+
+def pages() -> dict[Path, str]:
+    """Each made page, as it should be."""
+    made = {
+        "cluster-file.md": "\n".join(_reference(Cluster)),
+        "suite-file.md": "\n".join(_reference(Suite)),
+        "log-causes.md": "\n".join(_causes()),
+    }
+    return {DOCS / name: (DOCS / name).read_text().partition(MARK)[0] + MARK + text for name, text in made.items()}
+
+
+def _reference(model: type[BaseModel]) -> Iterator[str]:
+    """A section for the model and for each model in it, in the order in which they are named."""
+    schema = model.model_json_schema()
+    titles: dict[str, str] = {}
+    _name_all("", schema, schema["$defs"], titles)
+    yield from _section("Fields", schema, titles)
+    for name, title in titles.items():
+        yield from _section(title, schema["$defs"][name], titles)
+
+
+def _name_all(path: str, model: Schema, models: dict[str, Schema], titles: dict[str, str]) -> None:
+    """Give every model below `path` the title of its section, by the fields that hold it."""
+    for field_name, field in model["properties"].items():
+        names = [name for name in _references(field) if _can_be_run(path + field_name, models[name])]
+        for name in names:
+            title = _title(path + field_name, models[name], alone=len(names) == 1)
+            if name in titles:
+                titles[name] += f" and {title}"
+            else:
+                titles[name] = title
+                _name_all(f"{path}{field_name}.", models[name], models, titles)
+
+
+def _references(field: Any) -> list[str]:
+    """The names of the models that a field may hold."""
+    if isinstance(field, dict):
+        own = [field["$ref"].rpartition("/")[2]] if "$ref" in field else []
+        inner = (value for key, value in field.items() if key not in ("discriminator", "default"))
+        return list(dict.fromkeys([*own, *(found for value in inner for found in _references(value))]))
+    return [found for part in field for found in _references(part)] if isinstance(field, list) else []
+
+
+def _can_be_run(path: str, model: Schema) -> bool:
+    return path != "platform" or model["properties"]["kind"]["const"] in MODULES
+
+
+def _title(path: str, model: Schema, *, alone: bool) -> str:
+    """`platform.volumes`, or which of several it is: `platform.volumes, kind gcs`."""
+    if alone:
+        return path
+    told = ((name, field["const"]) for name, field in model["properties"].items() if name in ("kind", "builder"))
+    name, value = next(told, ("of", " and ".join(model["required"])))
+    return f"{path}, {name} {value}"
+
+
+def _section(title: str, model: Schema, titles: dict[str, str]) -> Iterator[str]:
+    required = model.get("required", [])
+    said = model.get("description", "").partition("\n\n")[0]
+    yield from (f"## {title}", "", " ".join(said.split()), "")
+    yield from ("| field | legal | default | meaning |", "|---|---|---|---|")
+    for name, field in model["properties"].items():
+        default = _default(field) if name not in required else _FILES_OWN.get(title, {}).get(name, "**required**")
+        yield _row(f"`{name}`", _legal(field, titles), default, field["description"])
+    yield ""
+
+
+def _default(field: Schema) -> str:
+    value = field.get("default")
+    if value in (None, [], {}):
+        return "unset" if value is None and "default" in field else "none"
+    if isinstance(value, dict):
+        return f"`{value['name']}`" if "name" in value else "its fields' own"
+    written = yaml.safe_dump(value, default_flow_style=True).strip()
+    return f"`{written.removesuffix('...').strip()}`"
+
+
+def _legal(field: Schema, titles: dict[str, str]) -> str:
+    """What a field takes, in words, with links to the sections of models."""
+    match field:
+        case {"$ref": reference}:
+            words = _link(titles.get(reference.rpartition("/")[2]))
+        case {"anyOf": parts} | {"oneOf": parts}:
+            kinds = (_legal(part, titles) for part in parts if part.get("type") != "null")
+            words = " or ".join(kind for kind in dict.fromkeys(kinds) if kind)
+        case {"enum": values}:
+            words = ", ".join(f"`{value}`" for value in values)
+        case {"const": value}:
+            words = f"`{value}`"
+        case {"type": "array"}:
+            items = field.get("items") or field["prefixItems"][0]
+            words = f"list of {_legal(items, titles)}{_LENGTHS.get(field.get('minItems', 0), '')}"
+        case {"type": "object"}:
+            words = f"mapping of names to {_legal(field['additionalProperties'], titles)}"
+        case _:
+            words = _simple(field)
+    return words
+
+
+def _link(title: str | None) -> str:
+    return f"[{title}](#{_anchor(title)})" if title else ""
+
+
+def _simple(field: Schema) -> str:
+    bounds = (f"{words} {field[key]:g}" for key, words in _BOUNDS.items() if key in field)
+    pattern = f" like `{field['pattern']}`" if "pattern" in field else ""
+    return ", ".join((f"{_TYPES[field['type']]}{pattern}", *bounds))
+
+
+def _anchor(title: str) -> str:
+    return "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c in "-_")
+
+
+def _causes() -> Iterator[str]:
+    """One table for each family of causes, in the order in which they are looked for."""
+    for title, causes in _FAMILIES.items():
+        yield from (f"## {title}", "", "| reason | kind | next step |", "|---|---|---|")
+        yield from dict.fromkeys(_row(f"`{cause.cause}`", cause.kind, _step(cause)) for cause in causes)
+        yield ""
+    yield from ("## Image builds", "", "| cause | next step |", "|---|---|")
+    yield from (_row(f"`{cause.name}`", cause.next_step) for cause in CAUSES)
+    yield from ("", "## The driver's Xid", "", "| Xid | meaning | next step |", "|---|---|---|")
+    yield from (_row(str(number), meaning, step) for number, (meaning, step) in MEANING.items())
+
+
+def _step(cause: Cause) -> str:
+    if cause.secondary:
+        return f"{cause.next_step}; it follows from another cause"
+    return cause.next_step if cause.fatal else f"{cause.next_step}; a run survives it"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cell.replace('|', _PIPE) for cell in cells)} |"
+
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.write_text(text)

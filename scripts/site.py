@@ -1,0 +1,42 @@
+"""What mkdocs does for this site beside the pages in docs/: pages that lie elsewhere, and folders in the nav."""
+
+import os
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+ELSEWHERE = ("images/README.md", "deployments/helm/testbed/README.md")
+LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>(?![a-z]+:|#)[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """A folder in the nav stands for its pages, in the order of their names."""
+    for entry in config.nav or ():
+        for title, target in entry.items():
+            if isinstance(target, str) and target.endswith("/"):
+                entry[title] = [f"{target}{path.name}" for path in sorted(Path(config.docs_dir, target).glob("*.md"))]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> None:
+    """Add the pages that lie beside what they are about."""
+    for path in ELSEWHERE:
+        files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links as they are in the repository become links of the site; what is no page of it becomes its name."""
+    uri = page.file.src_uri
+    here = uri if uri in ELSEWHERE else f"docs/{uri}"
+    return LINK.sub(lambda link: _site_link(link, here, posixpath.dirname(uri), files), markdown)
+
+
+def _site_link(link: re.Match[str], here: str, folder: str, files: Files) -> str:
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(here), link["target"])).removeprefix("docs/")
+    if files.get_file_from_path(target):
+        return f"[{link['text']}]({os.path.relpath(target, folder or '.')}{link['anchor'] or ''})"
+    return link[0] if not (ROOT / target).exists() else link["text"]

@@ -1,0 +1,139 @@
+"""The site builds without a warning and loads nothing from elsewhere; what is made from the code says what it says."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from scripts.reference import pages
+from seatrial.cluster import Cluster, load_cluster
+from seatrial.suite import Suite, load_suite
+from tests.samples import faulty_h100
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+WRITTEN = [
+    ROOT / "README.md",
+    *sorted(DOCS.rglob("*.md")),
+    *(path for folder in ("deployments", "images", "tests") for path in sorted((ROOT / folder).rglob("README.md"))),
+]
+LINK = re.compile(r"\[[^\]]*\]\((?![a-z]+:)([^)#\s]*)(?:#([^)\s]*))?\)")
+LOADED = re.compile(r"<(?:script|img|link|iframe|source)\b[^>]*?(?:src|href)=\"((?:https?:)?//[^\"]+)\"")
+IMPORTED = re.compile(r"(?:url\(|@import )[\"']?((?:https?:)?//[^\"')]+)")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr, done.stderr
+    return folder
+
+
+def test_every_page_is_on_the_site(site: Path) -> None:
+    made = {path.relative_to(site).with_suffix(".md").as_posix() for path in site.rglob("*.html")}
+    assert {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} <= made
+
+
+def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
+    pages = {path: path.read_text() for path in (*site.rglob("*.html"), *site.rglob("*.css"), *site.rglob("*.svg"))}
+    loaded = {f"{path.name}: {url}" for path, text in pages.items() for url in LOADED.findall(text)}
+    imported = {f"{path.name}: {url}" for path, text in pages.items() for url in IMPORTED.findall(text)}
+    assert pages
+    assert not loaded | imported
+
+
+def test_no_page_has_a_link_that_leaves_the_site_for_a_file(site: Path) -> None:
+    """A link to what is no page becomes its name (scripts/site.py)."""
+    targets = {
+        (path, target)
+        for path in site.rglob("*.html")
+        if path.name != "404.html"  # it may be shown for any address, so its links begin at the root
+        for target in re.findall(r"href=\"(?!https?:|#)([^\"#?]+)", path.read_text())
+    }
+    assert not {(path.name, target) for path, target in targets if not (path.parent / target).exists()}
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(path: Path) -> None:
+    for target, anchor in LINK.findall(path.read_text()):
+        led_to = (path.parent / target).resolve() if target else path
+        assert led_to.exists(), target
+        if anchor and led_to.suffix == ".md":
+            assert anchor in anchors(led_to), f"{target}#{anchor}"
+
+
+def test_links_are_found() -> None:
+    assert LINK.findall("[a](b.md#c), [d](#e), [f](https://g.h/i)") == [("b.md", "c"), ("", "e")]
+
+
+def anchors(path: Path) -> set[str]:
+    """As GitHub and mkdocs make them of headings."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", sorted(pages()), ids=lambda path: path.name)
+def test_what_is_made_from_the_code_is_as_the_code_says(path: Path) -> None:
+    assert path.read_text() == pages()[path], "make docs"
+
+
+@pytest.mark.parametrize("model", [Cluster, Suite])
+def test_every_field_is_described(model: type[BaseModel]) -> None:
+    schema = model.model_json_schema()
+    for name, part in {"": schema, **schema["$defs"]}.items():
+        assert part.get("description"), name
+        for field, told in part["properties"].items():
+            assert told.get("description"), f"{name}.{field}"
+            assert len(told["description"]) < 120, f"{name}.{field}"
+
+
+def examples(page: Path) -> list[str]:
+    return re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [text for page in (ROOT / "README.md", DOCS / "index.md", DOCS / "cluster-file.md") for text in examples(page)],
+)
+def test_cluster_files_in_the_docs_load(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "example.yaml"
+    file.write_text(text)
+    assert load_cluster(file).nodes == yaml.safe_load(text)["nodes"]
+
+
+@pytest.mark.parametrize("text", examples(DOCS / "suite-file.md"))
+def test_suite_files_in_the_docs_load(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "example.yaml"
+    file.write_text(text)
+    assert load_suite(str(file)).collectives
+
+
+def test_every_field_of_run_json_is_described() -> None:
+    text, free = (DOCS / "run-json.md").read_text(), {"conditions", "fingerprint", "timings"}  # whose keys differ
+    told = set(keys(faulty_h100().to_dict(), free))
+    assert {"schema", "deviation", "confidence", "slots"} <= told
+    assert not {key for key in told if f'"{key}"' not in text}
+
+
+def keys(document: Any, free: set[str]) -> Iterator[str]:
+    """Every key in a document, and in what it holds."""
+    if isinstance(document, list):
+        yield from (key for part in document for key in keys(part, free))
+    elif isinstance(document, dict):
+        yield from document
+        yield from (key for name, part in document.items() if name not in free for key in keys(part, free))

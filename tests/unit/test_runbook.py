@@ -1,0 +1,170 @@
+"""The runbook holds every reason that the code can give, and none that it cannot give any more.
+
+A reason is what an error of ours says, what stands behind a bad verdict, what blames a node, and what the modules in
+WORDS return. Where a value stands in it the runbook has an ellipsis; so has this test.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RUNBOOK = ROOT / "docs" / "runbook.md"
+
+BAD = {"DEGRADED", "FAIL", "CORRUPT", "INCONCLUSIVE", "NOT_RUN"}
+MAKERS = {"Queued", "Suspect", "Unfinished"}
+NAMES = {"evidence", "lacking", "reason", "strange", "why"}  # of variables
+WORDS = (  # what these return is shown as it is
+    "seatrial/checks/control.py",
+    "seatrial/checks/image.py",
+    "seatrial/checks/lesson.py",
+    "seatrial/checks/logs.py",
+    "seatrial/checks/models.py",
+    "seatrial/checks/mpireach.py",
+    "seatrial/checks/versions.py",
+    "seatrial/platforms/kubernetes/connect.py",
+    "seatrial/platforms/kubernetes/doctor.py",
+    "seatrial/platforms/kubernetes/excuse.py",
+    "seatrial/platforms/kubernetes/fate.py",
+    "seatrial/platforms/kubernetes/prerequisites.py",
+    "seatrial/platforms/kubernetes/queue.py",
+    "seatrial/platforms/kubernetes/waiting.py",
+    "seatrial/platforms/local/needs.py",
+    "tasks/collectives.py",
+    "tasks/connectivity.py",
+)
+PARTS = {  # of longer reasons, or before bad input
+    "because …",
+    "in image …",
+    "less than the … that /dev/shm may take",
+    "no reason is given",
+    "not a file name",
+    "on every node",
+    "seatrial: …",
+    "while the run used it…",
+    "while the run used it, with what the run had submitted",
+}
+
+
+@cache
+def reasons() -> dict[str, str]:
+    """Each reason, `…` for what it is filled in with, and where it is made."""
+    modules = {
+        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
+        for folder in ("seatrial", "tasks", "flows")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    }
+    errors = _errors([node for tree in modules.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)])
+    found = {
+        _plain(text): f"{name}:{getattr(node, 'lineno', 0)}"
+        for name, tree in modules.items()
+        for node in ast.walk(tree)
+        for text in _reasons_in(node, errors, shown=name in WORDS)
+    }
+    return {text: where for text, where in found.items() if _tells(text) and text not in PARTS}
+
+
+def _errors(classes: Sequence[ast.ClassDef]) -> set[str]:
+    """Our errors that end in a run's reason; InputError names file, field and what is legal by itself."""
+    names, before = {"SeatrialError"}, 0
+    while len(names) > before:
+        before = len(names)
+        names |= {c.name for c in classes for base in c.bases if isinstance(base, ast.Name) and base.id in names}
+        names.discard("InputError")
+    return names
+
+
+def _reasons_in(node: ast.AST, errors: set[str], *, shown: bool) -> Iterator[str]:
+    match node:
+        case ast.Call(func=ast.Name(id=name), args=[first, *_]) if name in errors:
+            yield from _texts(first)
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=args) if name in MAKERS:
+            yield from (text for arg in args for text in _texts(arg))
+        case ast.Call(func=ast.Attribute(attr="append", value=ast.Attribute(attr="problems")), args=[said]):
+            yield from _texts(said)
+        case ast.Call(args=parts) | ast.Tuple(elts=parts):
+            for verdict, reason in pairwise(parts):
+                if _is_bad(verdict):
+                    yield from _texts(reason)
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in NAMES:
+            yield from _texts(value)
+        case ast.Return(value=ast.expr() as value) | ast.Yield(value=ast.expr() as value) if shown:
+            yield from _texts(value)
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(values=values)) if shown and name.isupper():
+            yield from (text for value in values for text in _texts(value))
+        case _:
+            return
+
+
+def _is_bad(verdict: ast.expr) -> bool:
+    match verdict:
+        case ast.Attribute(attr=name):
+            return name in BAD
+        case ast.IfExp(body=one, orelse=other):
+            return _is_bad(one) or _is_bad(other)
+    return False
+
+
+def _texts(value: ast.expr) -> Iterator[str]:
+    """The texts that an expression may come to."""
+    match value:
+        case ast.Constant(value=str(text)):
+            yield text
+        case ast.JoinedStr(values=parts):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in parts)
+        case ast.IfExp(body=one, orelse=other):
+            yield from (*_texts(one), *_texts(other))
+        case ast.BoolOp(values=several) | ast.List(elts=several) | ast.Tuple(elts=several):
+            yield from (text for each in several for text in _texts(each))
+        case ast.ListComp(elt=each) | ast.GeneratorExp(elt=each):
+            yield from _texts(each)
+        case _:
+            return
+
+
+def _tells(text: str) -> bool:
+    """Whether it is more than a place for somebody else's words; what begins with a space or a mark is a part."""
+    return sum(map(str.isalpha, text)) >= 5 and " " in text and (text[0].isalnum() or text[0] == "…")
+
+
+@cache
+def rows() -> tuple[str, ...]:
+    """The reasons of the runbook: every code span in the first cell of a row of its tables."""
+    cells = [line.split(" | ")[0] for line in RUNBOOK.read_text().splitlines() if line.startswith("| `")]
+    return tuple(_plain(span) for cell in cells for span in re.findall(r"`([^`]+)`", cell))
+
+
+def _plain(text: str) -> str:
+    """Two values in a row are one place."""
+    return re.sub("…+", "…", " ".join(text.split()))
+
+
+def test_every_reason_has_a_row() -> None:
+    without = [f"{where}: {reason}" for reason, where in reasons().items() if reason not in rows()]
+    assert not without, "docs/runbook.md has no row for:\n" + "\n".join(without)
+
+
+def test_every_row_is_of_a_reason() -> None:
+    stale = set(rows()) - set(reasons())
+    assert not stale, "nothing in the code says any more what docs/runbook.md has as:\n" + "\n".join(sorted(stale))
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ('raise LaunchError(f"the {x} is on fire: {y}")', ["the … is on fire: …"]),
+        ('raise InputError(f"{x}: must be a number")', []),
+        ('return Verdict.FAIL if bad else Verdict.INCONCLUSIVE, f"no end of {x}"', ["no end of …"]),
+        ('return Verdict.PASS, "all is well"', []),
+        ('Check("teardown", Verdict.NOT_RUN, "nothing came up")', ["nothing came up"]),
+        ('why = "it is " + "late" if x else f"node {n} is late"', ["node … is late"]),
+    ],
+)
+def test_reasons_are_found_in_code(code: str, found: list[str]) -> None:
+    made = [text for node in ast.walk(ast.parse(code)) for text in _reasons_in(node, {"LaunchError"}, shown=False)]
+    assert made == found
