@@ -27,6 +27,7 @@ unit: setup
 docs: setup
 	$(BIN)/python -m scripts.reference
 	$(BIN)/mkdocs build --strict --quiet
+	@echo site/index.html
 
 test-images: setup   # builds images/cpu for real and runs it; minutes the first time, skipped where the tools cannot be had
 	@scripts/image-packages || true
