@@ -40,6 +40,7 @@ test-kubernetes: setup   # a real cluster of two nodes; the first time builds Ku
 bench: setup
 	$(BIN)/python benchmarks/launch.py
 	$(BIN)/python benchmarks/start.py
+	nice $(BIN)/python benchmarks/judge_error_rates.py   # a twentieth of the trials of docs/error-rates.md; minutes
 
 format: setup
 	$(BIN)/ruff format .

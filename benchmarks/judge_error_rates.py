@@ -1,0 +1,250 @@
+"""How often the judge is wrong: writes docs/error-rates.md.
+
+    python benchmarks/judge_error_rates.py [--scale 1] [--nodes 8 64 232 1024] [--write]
+
+Every number comes from `seatrial.fleet`, the code that judges real runs, on simulated fleets with fixed seeds. --scale
+multiplies the number of trials; the tables in docs/ are --scale 2 and take most of an hour.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from seatrial.fleet.levels import Bools, Ints
+from seatrial.fleet.odds import Floats
+from seatrial.simulate.nights import Memory, one_night
+from seatrial.simulate.noise import Draws, Noise
+from seatrial.simulate.rivals import RULES as RIVALS
+
+OURS = "seatrial"
+METRICS = 4  # per node; a fault lowers one of them
+NIGHTS_BEFORE = 30
+NIGHTS_PER_FLEET = 5
+DECAY_PER_NIGHT = 0.01 / 7
+TARGET = Path(__file__).parents[1] / "docs" / "error-rates.md"
+NOISES = {
+    "as above": Noise(),
+    "normal noise": Noise(freedom=1000.0),
+    "t with 3 degrees of freedom": Noise(freedom=3.0),
+    "0.5 % of measurements 20 % too low": Noise(stray=0.005),
+    "a quarter of the variance is the night's": Noise(shared=0.25),
+    "a twentieth of the variance is the night's": Noise(shared=0.05),
+    "twice the noise, 6 %": Noise(sd=0.06),
+    "twice the spread, 2 %": Noise(spread=0.02),
+}
+
+
+@dataclass(slots=True)
+class Count:
+    """Hits among trials."""
+
+    hits: int = 0
+    of: int = 0
+
+    def add(self, found: Bools | bool) -> None:
+        self.hits += int(np.sum(found))
+        self.of += int(np.size(found))
+
+    def __str__(self) -> str:
+        """The share and its 95 % interval (Wilson)."""
+        if not self.of:
+            return "–"
+        p, n, z = self.hits / self.of, self.of, 1.96
+        middle, half = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+        low, high = (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)
+        return f"{_percent(p)} ({_percent(max(low, 0))}–{_percent(min(high, 1))})"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f}".rstrip("0").rstrip(".") + " %"
+
+
+def _counts() -> dict[str, Count]:
+    return {name: Count() for name in (OURS, *RIVALS)}
+
+
+@dataclass(slots=True)
+class Rates:
+    """Per rule: alarms on healthy nights; faults found; healthy series blamed beside a fault; repeats per series."""
+
+    alarms: dict[str, Count] = field(default_factory=_counts)
+    ten: dict[str, Count] = field(default_factory=_counts)
+    five: dict[str, Count] = field(default_factory=_counts)
+    decay: dict[str, Count] = field(default_factory=_counts)
+    repeats: list[float] = field(default_factory=list)
+    loss_when_found: list[float] = field(default_factory=list)
+
+
+def a_fleet(nodes: int, noise: Noise, rng: np.random.Generator) -> tuple[Draws, Memory]:
+    """A fleet with a past: nights that passed, everything measured twice."""
+    draws, memory = Draws(nodes * METRICS, noise, rng), Memory(np.repeat(np.arange(METRICS), nodes))
+    everything = np.arange(draws.series)
+    for _ in range(NIGHTS_BEFORE):
+        night = draws.night()
+        memory.keep(draws.measure(night), (everything, draws.measure(night)), passed=True)
+    return draws, memory
+
+
+def nights(draws: Draws, memory: Memory, losses: Iterator[Floats]) -> Iterator[tuple[dict[str, Bools], float]]:
+    """Which series each rule calls bad, night after night, and how often each was measured again."""
+    for loss in losses:
+        good = np.array(memory.first[:NIGHTS_BEFORE])
+        verdicts, first = one_night(memory, draws, loss)
+        found = {name: rule(good, first, memory.group) for name, rule in RIVALS.items()}
+        alarm = (
+            verdicts.each.guilty if verdicts.each.guilty.any() else np.full(draws.series, verdicts.fleet.guilty.any())
+        )
+        yield {OURS: alarm, **found}, float(verdicts.each.repeats.mean() - 1)
+
+
+def healthy(rates: Rates, nodes: int, noise: Noise, rng: np.random.Generator, count: int) -> None:
+    for _ in range(count // NIGHTS_PER_FLEET):
+        draws, memory = a_fleet(nodes, noise, rng)
+        quiet = (np.zeros(draws.series) for _ in range(NIGHTS_PER_FLEET))
+        for found, repeats in nights(draws, memory, quiet):
+            rates.repeats.append(repeats)
+            for name, bad in found.items():
+                rates.alarms[name].add(bool(bad.any()))
+
+
+def steps(
+    rates: dict[str, Count], loss: float, within: int, nodes: int, noise: Noise, rng: np.random.Generator, count: int
+) -> None:
+    """Faulty nodes that are slower by `loss` from one night on, one in a hundred at most: found within some nights?"""
+    at_once = max(1, nodes // 100)
+    for _ in range(max(1, count // at_once)):
+        draws, memory = a_fleet(nodes, noise, rng)
+        faulty = rng.choice(draws.series, at_once, replace=False)
+        lost = _lost(draws.series, faulty, -np.log(1 - loss))
+        caught = {name: np.zeros(at_once, dtype=bool) for name in rates}
+        for found, _ in nights(draws, memory, (lost for _ in range(within))):
+            for name, bad in found.items():
+                caught[name] |= bad[faulty]
+        for name, seen in caught.items():
+            rates[name].add(seen)
+
+
+def decay(rates: Rates, nodes: int, noise: Noise, rng: np.random.Generator, count: int) -> None:
+    """Nodes that lose 1 % per week: found before they have lost 5 %?"""
+    at_once = max(1, nodes // 100)
+    for _ in range(max(1, count // at_once)):
+        draws, memory = a_fleet(nodes, noise, rng)
+        faulty = rng.choice(draws.series, at_once, replace=False)
+        caught = {name: np.zeros(at_once, dtype=bool) for name in rates.decay}
+        down = [DECAY_PER_NIGHT * night for night in range(1, 35)]
+        for loss, (found, _) in zip(
+            down, nights(draws, memory, (_lost(draws.series, faulty, x) for x in down)), strict=True
+        ):
+            new = found[OURS][faulty] & ~caught[OURS]
+            rates.loss_when_found += [loss] * int(new.sum())
+            for name, bad in found.items():
+                caught[name] |= bad[faulty]
+        for name, seen in caught.items():
+            rates.decay[name].add(seen)
+
+
+def _lost(series: int, faulty: Ints, loss: float) -> Floats:
+    losses = np.zeros(series)
+    losses[faulty] = loss
+    return losses
+
+
+def measure(nodes: int, noise: Noise, scale: float, seed: int) -> Rates:
+    """All rates at one size; larger fleets bring more faulty nodes at once, so they need fewer runs."""
+    rates, started = Rates(), time.monotonic()
+    generators = [np.random.default_rng([seed, nodes, part]) for part in range(4)]
+    healthy(rates, nodes, noise, generators[0], int(3000 * scale))
+    steps(rates.ten, 0.10, 1, nodes, noise, generators[1], int(600 * scale))
+    steps(rates.five, 0.05, 3, nodes, noise, generators[2], int(200 * scale))
+    decay(rates, nodes, noise, generators[3], int(40 * scale))
+    print(f"{nodes} nodes: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+    return rates
+
+
+HEADINGS = (
+    "nodes",
+    "rule",
+    "healthy nights with an alarm",
+    "10 % slow, same night",
+    "5 % slow, 3 nights",
+    "1 %/week before 5 %",
+)
+
+
+def table(by_nodes: dict[int, Rates]) -> str:
+    rows = [
+        (str(nodes), name, *(str(counts[name]) for counts in (r.alarms, r.ten, r.five, r.decay)))
+        for nodes, r in by_nodes.items()
+        for name in r.alarms
+    ]
+    return _markdown(HEADINGS, rows)
+
+
+def costs(by_nodes: dict[int, Rates]) -> str:
+    rows = [
+        (
+            str(n),
+            f"{1 + np.mean(r.repeats):.2f}",
+            str(r.alarms[OURS].of),
+            str(r.ten[OURS].of),
+            f"{100 * np.median(r.loss_when_found):.1f} %",
+        )
+        for n, r in by_nodes.items()
+    ]
+    return _markdown(
+        (
+            "nodes",
+            "measurements per series and night",
+            "healthy nights",
+            "slow nodes tried",
+            "median loss when a decay is found",
+        ),
+        rows,
+    )
+
+
+def sensitivity(scale: float, seed: int) -> str:
+    rows = []
+    for name, noise in NOISES.items():
+        r = measure(64, noise, scale / 3, seed + 1)
+        rows.append((name, *(str(counts[OURS]) for counts in (r.alarms, r.ten, r.five, r.decay))))
+    return _markdown(("noise, 64 nodes", *HEADINGS[2:]), rows)
+
+
+def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=float, default=0.1)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[8, 64, 232, 1024])
+    parser.add_argument("--seed", type=int, default=20261121)
+    parser.add_argument("--write", action="store_true", help="Put the tables into docs/error-rates.md.")
+    options = parser.parse_args()
+    by_nodes = {nodes: measure(nodes, Noise(), options.scale, options.seed) for nodes in options.nodes}
+    parts = {"RATES": table(by_nodes), "COSTS": costs(by_nodes), "NOISES": sensitivity(options.scale, options.seed)}
+    print("\n\n".join(parts.values()))
+    if options.write:
+        _write(parts, options.scale)
+
+
+def _write(parts: dict[str, str], scale: float) -> None:
+    """Replace what stands between the markers."""
+    text = TARGET.read_text()
+    for name, part in parts.items():
+        head, rest = text.split(f"<!-- {name} -->\n", 1)
+        _, tail = rest.split(f"<!-- /{name} -->", 1)
+        text = f"{head}<!-- {name} -->\n{part}\n<!-- /{name} -->{tail}"
+    TARGET.write_text(text)
+    print(f"{TARGET} written, scale {scale:g}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""Judge one run's numbers, all series at once: odds against chance, added up over repeats tonight and over nights.
+
+Each series gathers evidence for each size of slowdown that is looked for: the log odds of its values, summed from the
+night on that makes the sum largest (a CUSUM). Odds of one to a for one series among m, where a healthy run may raise an
+alarm with probability p, must exceed m/p. That bound needs no further correction for looking every night and for
+repeating what looks suspicious.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from seatrial.fleet.levels import Bools, Grouped, Ints, Levels, Past, levels
+from seatrial.fleet.odds import VARIANCE_OF_MEDIAN, Floats, Sizes
+from seatrial.fleet.rules import RULES, Rules
+
+# Which series to measure once more; answers with their new values, NaN where that failed.
+Repeat = Callable[[Ints], Floats]
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """What the M series of one run came to; logs as in `Past`.
+
+    `value` is the median of tonight's `repeats` measurements, `expected` what it should have been. `evidence` is the
+    log odds against the series, `needed` how much blames it; `size` is the slowdown that explains them best, since
+    `nights` earlier nights. `shift` is by how much the peers of each series moved together.
+    """
+
+    levels: Levels
+    value: Floats
+    repeats: Ints
+    expected: Floats
+    evidence: Floats
+    needed: float
+    size: Floats
+    nights: Ints
+    shift: Floats
+    guilty: Bools
+    suspicion: "Suspicion"
+
+    @property
+    def judged(self) -> Bools:
+        """Which series enough is known of."""
+        found: Bools = np.isfinite(self.levels.scale) & np.isfinite(self.value)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """(K, M) by size and series: what past nights say, for how many nights past, and what tonight says.
+
+    `allowance` is in units of the series' scale, as the sizes are. `read` is the plain sum over tonight's `repeats`;
+    n repeats that have a share of their noise in common weigh as much as n / (1 + (n - 1) * shared) independent ones.
+    """
+
+    sizes: Sizes
+    allowance: Floats
+    carried: Floats
+    since: Ints
+    read: Floats
+    repeats: Ints
+    shared: Floats
+
+    @property
+    def tonight(self) -> Floats:
+        return self.read / _in_common(self.repeats, self.shared)
+
+    @property
+    def total(self) -> Floats:
+        found: Floats = self.carried + self.tonight - np.log(len(self.carried))
+        return found
+
+
+def judge_night(
+    past: Past, tonight: Floats, repeat: Repeat | None = None, rules: Rules = RULES, series: int | None = None
+) -> Night:
+    """Judge `tonight` (M), repeating what is suspicious where `repeat` can. `series` is how many the whole run has."""
+    known = levels(past, tonight, rules)
+    needed = float(np.log((series or tonight.size) / rules.false_alarms))
+    shift = _shift(past.group, tonight, known, past.renewed, rules)
+    expected = known.centre + shift
+    sizes = Sizes.of(_sizes(known.scale, rules))
+    allowance = _allowance(known, sizes.delta, needed)
+    bar = (expected, known.scale)
+    carried, since = _carried(past, known, allowance, sizes, needed, rules)
+    read, once = _odds(tonight, bar, sizes, allowance), np.isfinite(tonight).astype(np.int64)
+    suspicion = Suspicion(sizes, allowance, carried, since, read, once, known.shared)
+    suspicion, value = _repeated(suspicion, tonight, bar, needed, repeat, rules)
+    best = np.argmax(suspicion.total, axis=0)
+    columns = np.arange(tonight.size)
+    return Night(
+        known,
+        value,
+        suspicion.repeats,
+        expected,
+        suspicion.total[best, columns],
+        needed,
+        suspicion.sizes.delta[best, columns] * known.scale,
+        suspicion.since[best, columns],
+        shift,
+        _guilty(suspicion, needed),
+        suspicion,
+    )
+
+
+def _guilty(suspicion: Suspicion, needed: float) -> Bools:
+    """Enough in all, and tonight agrees: what was repaired today is not blamed for yesterday."""
+    found: Bools = ((suspicion.total >= needed) & (suspicion.tonight > 0)).any(axis=0)
+    return found
+
+
+def _sizes(scale: Floats, rules: Rules) -> Floats:
+    """The slowdowns looked for, (K, M), in units of each series' scale."""
+    smallest = np.maximum(rules.sizes[0] / scale, 1.6)
+    return np.array(rules.sizes)[:, None] / rules.sizes[0] * smallest
+
+
+def _shift(group: Ints, tonight: Floats, known: Levels, renewed: bool, rules: Rules) -> Floats:
+    """By how much peers moved together, per series: new software may move them, else only slower and beyond chance."""
+    at = Grouped(group, int(group.max(initial=-1)) + 1)
+    moved = at.median(tonight - known.centre)[group]
+    error = known.scale * np.sqrt(VARIANCE_OF_MEDIAN / np.maximum(known.peers, 1))
+    beyond = (np.abs(moved) if renewed else -moved) - 2 * error
+    return np.where((beyond > 0) & (known.peers >= rules.least_peers), moved, 0.0)
+
+
+def _allowance(known: Levels, sizes: Floats, needed: float) -> Floats:
+    """How much slower than expected still counts as healthy, (K, M), because the expectation itself may be off.
+
+    An expectation that is off by e adds e * size to the log odds of every measurement. Averaged over normal e, that
+    is made up for by needed * unsure^2 / size.
+    """
+    unsure = np.where(np.isfinite(known.unsure), known.unsure, 0.0) / known.scale
+    return needed * unsure**2 / sizes
+
+
+def _odds(values: Floats, bar: tuple[Floats, Floats], sizes: Sizes, allowance: Floats) -> Floats:
+    """(K, M); what was not measured says nothing, and so does a series that cannot be judged."""
+    z = (values - bar[0]) / bar[1]
+    return sizes.log_odds(z + allowance)
+
+
+def _carried(
+    past: Past, known: Levels, allowance: Floats, sizes: Sizes, needed: float, rules: Rules
+) -> tuple[Floats, Ints]:
+    """The evidence of the recent nights: it never falls below none, nor rises beyond what blames."""
+    carried, since = np.zeros(sizes.delta.shape), np.zeros(sizes.delta.shape, dtype=np.int64)
+    for night, values in enumerate(past.recent):
+        shift = _shift(past.group, values, known, past.renewed, rules)
+        bar = (known.centre + shift, known.scale)
+        read, times = _odds(values, bar, sizes, allowance), np.isfinite(values).astype(np.int64)
+        _add_repeats(read, times, past, len(past.good) + night, bar, sizes, allowance)
+        carried += read / _in_common(times, known.shared)
+        np.clip(carried, 0.0, needed + np.log(len(carried)), out=carried)
+        since = np.where(carried > 0, since + 1, 0)
+    return carried, since
+
+
+def _in_common(times: Ints, shared: Floats) -> Floats:
+    """By how much less several measurements of one night weigh than as many independent ones."""
+    return 1 + np.maximum(times - 1, 0) * shared
+
+
+def _add_repeats(
+    read: Floats,
+    times: Ints,
+    past: Past,
+    night: int,
+    bar: tuple[Floats, Floats],
+    sizes: Sizes,
+    allowance: Floats,
+) -> None:
+    if past.more is None:
+        return
+    nights, series, values = past.more
+    now = nights == night
+    at = series[now]
+    odds = _odds(values[now], (bar[0][at], bar[1][at]), sizes.at(at), allowance[:, at])
+    np.add.at(times, at, 1)
+    for k in range(len(read)):
+        np.add.at(read[k], at, odds[k])
+
+
+def _repeated(
+    suspicion: Suspicion,
+    tonight: Floats,
+    bar: tuple[Floats, Floats],
+    needed: float,
+    repeat: Repeat | None,
+    rules: Rules,
+) -> tuple[Suspicion, Floats]:
+    """Measure again whatever is neither proven nor cleared, and the median of what came of it."""
+    rounds = [tonight]
+    while repeat is not None and len(rounds) < rules.most_repeats:
+        open_still = wants_repeat(suspicion, needed, rules) & np.isfinite(bar[1])
+        doubtful = np.flatnonzero(open_still & (suspicion.repeats == len(rounds)))
+        if not doubtful.size:
+            break
+        again = np.full(tonight.size, np.nan)
+        again[doubtful] = repeat(doubtful)
+        rounds.append(again)
+        suspicion = _with(suspicion, doubtful, again[doubtful], bar)
+    return suspicion, _median_of_rounds(rounds)
+
+
+def _with(suspicion: Suspicion, at: Ints, values: Floats, bar: tuple[Floats, Floats]) -> Suspicion:
+    """The suspicion once the series `at` have been measured again."""
+    read, repeats = suspicion.read.copy(), suspicion.repeats.copy()
+    read[:, at] += _odds(values, (bar[0][at], bar[1][at]), suspicion.sizes.at(at), suspicion.allowance[:, at])
+    repeats[at] += np.isfinite(values)
+    return replace(suspicion, read=read, repeats=repeats)
+
+
+def _median_of_rounds(rounds: list[Floats]) -> Floats:
+    value = rounds[0].copy()
+    if len(rounds) > 1:
+        again = np.flatnonzero(np.isfinite(rounds[1]))
+        value[again] = np.nanmedian(np.array([r[again] for r in rounds]), axis=0)
+    return value
+
+
+def wants_repeat(suspicion: Suspicion, needed: float, rules: Rules) -> Bools:
+    """Not yet sure, and either what must be found tonight is not ruled out or the odds are against the series."""
+    unruled = suspicion.tonight[rules.tonight] > np.log(rules.sure_healthy)
+    against = (suspicion.carried + suspicion.tonight).max(axis=0) > rules.doubtful
+    found: Bools = (unruled | against) & ~_guilty(suspicion, needed)
+    return found
+
+
+def lowest(night: Night) -> Floats:
+    """The least value that, read in every measurement of tonight, would not have been blamed; found by halving."""
+    bar = (night.expected, night.levels.scale)
+    high, low = bar[0].copy(), bar[0] - np.log(100)
+    odds, times = night.suspicion, np.maximum(night.repeats, 1)
+    for _ in range(24):
+        middle = (low + high) / 2
+        read = replace(odds, read=times * _odds(middle, bar, odds.sizes, odds.allowance))
+        blamed = _guilty(read, night.needed)
+        low, high = np.where(blamed, middle, low), np.where(blamed, high, middle)
+    return high

@@ -1,0 +1,77 @@
+"""How much better "slower by delta" explains a number than "healthy" does, on logs.
+
+Noise is taken as Student's t with four degrees of freedom: its tails are so heavy that one value hardly ever proves
+anything, and several that agree soon do. All z are in units of the t's scale s, below the expectation negative.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+FREEDOM = 4
+# What makes these statistics of t noise its scale s.
+SCALE_PER_MAD = 1 / 0.7407
+SCALE_PER_STEP = 1 / 1.1384  # the median of the distance between two nights
+VARIANCE_OF_MEDIAN = 1.78  # of n values, times s squared / n
+VARIANCE_OF_MIDMEAN = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Slowdowns to look for: `delta` (above 0, in s as z), and what their log odds need; all of one shape.
+
+    The odds are held constant beyond their extremes, at `low` and `high`, so that a worse value never weighs less, and
+    lowered by the `debt` that this adds, so that under healthy noise they still average at most 1: products of them
+    need no further correction, however often and for whatever reason one measures again.
+    """
+
+    delta: Floats
+    low: Floats
+    high: Floats
+    debt: Floats
+
+    @classmethod
+    def of(cls, delta: Floats) -> Self:
+        low, high = _extremes(delta)
+        return cls(delta, low, high, np.log(_mean_ratio(delta, low, high)))
+
+    def at(self, columns: NDArray[np.int64]) -> "Sizes":
+        """Those of some series only; the last axis is series."""
+        return Sizes(*(part[..., columns] for part in (self.delta, self.low, self.high, self.debt)))
+
+    def log_odds(self, z: Floats) -> Floats:
+        """The log likelihood ratio of a shift by -delta against none; NaN, not measured, says nothing."""
+        found = _raw(np.clip(z, self.low, self.high), self.delta) - self.debt
+        return np.nan_to_num(found, nan=0.0)
+
+
+def _extremes(delta: Floats) -> tuple[Floats, Floats]:
+    """Where the ratio is largest and smallest."""
+    root = np.sqrt(delta * delta + 4 * FREEDOM)
+    return (-delta - root) / 2, (-delta + root) / 2
+
+
+def _raw(z: Floats, delta: Floats) -> Floats:
+    shifted = z + delta
+    ratio = (FREEDOM + z * z) / (FREEDOM + shifted * shifted)
+    found: Floats = (FREEDOM + 1) / 2 * np.log(ratio)
+    return found
+
+
+def _mean_ratio(delta: Floats, low: Floats, high: Floats) -> Floats:
+    """What the ratio averages under healthy noise once it is held constant beyond `low` and `high`."""
+    between = below(high + delta) - below(low + delta)
+    tails = np.exp(_raw(low, delta)) * below(low) + np.exp(_raw(high, delta)) * below(-high)
+    found: Floats = between + tails
+    return found
+
+
+def below(t: Floats) -> Floats:
+    """The distribution function of Student's t with four degrees of freedom."""
+    square = t * t / (FREEDOM + t * t)
+    found: Floats = 0.5 + 0.375 * np.sign(t) * np.sqrt(square) * 2 * (1 - square / 3)
+    return found

@@ -1,0 +1,33 @@
+"""The figures the judgement rests on. What each costs and buys: docs/decisions/0007, docs/error-rates.md."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """`false_alarms`: healthy runs in which anything at all is blamed, as a share.
+
+    `sizes` are the slowdowns looked for, on natural logs; noise above 2 % stretches them all. The one at `tonight`
+    must be ruled out or proven the same night: a measurement is repeated, `most_repeats` times at most, until the
+    odds against it are one to `sure_healthy`.
+    `shared_at_first` is the part of the variance that repeats in one night are taken to share until history tells.
+    `nights_to_learn` passing nights, or `peers_to_learn` peers, must be known before noise is learned at all.
+    """
+
+    false_alarms: float = 0.0003
+    sizes: tuple[float, ...] = (0.035, 0.06, 0.105, 0.21, 0.5, 1.2)
+    tonight: int = 2
+    sure_healthy: float = 0.002
+    doubtful: float = -0.3
+    most_repeats: int = 24
+    shared_at_first: float = 0.25
+    pairs_to_learn: int = 1000
+    nights_to_learn: int = 8
+    peers_to_learn: int = 8
+    least_peers: int = 4
+    least_scale: float = 0.003
+
+
+RULES = Rules()
+REFERENCE_NIGHTS = 20
+RECENT_NIGHTS = 10

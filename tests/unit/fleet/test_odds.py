@@ -1,0 +1,45 @@
+"""The odds that one measurement gives: bounded, monotone, and never more than fair on average."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seatrial.fleet.odds import FREEDOM, Sizes, below
+
+deltas = st.floats(0.5, 80)
+zs = st.floats(-1e4, 1e4)
+
+
+def odds(z: float, delta: float) -> float:
+    return float(Sizes.of(np.array(delta)).log_odds(np.array(z)))
+
+
+def test_the_distribution_function_is_students() -> None:
+    """Against tabulated quantiles of t with four degrees of freedom."""
+    for t, share in ((-4.604, 0.005), (-2.776, 0.025), (0.0, 0.5), (0.741, 0.75), (2.132, 0.95), (7.173, 0.999)):
+        assert below(np.array(t)) == pytest.approx(share, abs=2e-4)
+
+
+@given(zs, st.floats(0, 100), deltas)
+def test_a_worse_value_never_weighs_less(z: float, worse: float, delta: float) -> None:
+    assert odds(z - worse, delta) >= odds(z, delta)
+
+
+@pytest.mark.parametrize("delta", [0.8, 1.6, 3.0, 5.0, 10.0, 60.0])
+@pytest.mark.parametrize("noise", ["t", "normal"])
+def test_healthy_noise_never_gains_on_average(delta: float, noise: str) -> None:
+    """The mean of the ratio is at most 1 under the noise assumed, and less under lighter tails of the same width."""
+    rng = np.random.default_rng(20261121)
+    z = rng.standard_t(FREEDOM, 400_000) if noise == "t" else 0.7407 / 0.6745 * rng.standard_normal(400_000)
+    ratio = np.exp(Sizes.of(np.full(z.size, delta)).log_odds(z))
+    assert ratio.mean() <= 1 + 4 * ratio.std() / np.sqrt(z.size)
+
+
+def test_one_value_that_is_ten_times_too_low_is_not_proof_among_thousands() -> None:
+    assert odds(-10.0, 10.0) < np.log(4000 / 0.001)
+    assert 2 * odds(-10.0, 10.0) > np.log(4000 / 0.001)
+
+
+def test_what_was_not_measured_says_nothing() -> None:
+    assert odds(float("nan"), 5.0) == 0.0
