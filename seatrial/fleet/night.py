@@ -81,7 +81,7 @@ def judge_night(
     needed = float(np.log((series or tonight.size) / rules.false_alarms))
     shift = _shift(past.group, tonight, known, past.renewed, rules)
     expected = known.centre + shift
-    sizes = Sizes.of(_sizes(known.scale, rules))
+    sizes = Sizes.of(_sizes(known.scale[_one_of_each(past.group)], rules)).at(past.group)
     allowance = _allowance(known, sizes.delta, needed)
     bar = (expected, known.scale)
     carried, since = _carried(past, known, allowance, sizes, needed, rules)
@@ -107,7 +107,7 @@ def judge_night(
 
 def _guilty(suspicion: Suspicion, needed: float) -> Bools:
     """Enough in all, and tonight agrees: what was repaired today is not blamed for yesterday."""
-    found: Bools = ((suspicion.total >= needed) & (suspicion.tonight > 0)).any(axis=0)
+    found: Bools = np.any((suspicion.total >= needed) & (suspicion.tonight > 0), axis=0)
     return found
 
 
@@ -115,6 +115,13 @@ def _sizes(scale: Floats, rules: Rules) -> Floats:
     """The slowdowns looked for, (K, M), in units of each series' scale."""
     smallest = np.maximum(rules.sizes[0] / scale, 1.6)
     return np.array(rules.sizes)[:, None] / rules.sizes[0] * smallest
+
+
+def _one_of_each(group: Ints) -> Ints:
+    """A member of each group: what holds for all of a group is worked out once."""
+    found = np.zeros(int(group.max(initial=-1)) + 1, dtype=np.int64)
+    found[group] = np.arange(group.size)
+    return found
 
 
 def _shift(group: Ints, tonight: Floats, known: Levels, renewed: bool, rules: Rules) -> Floats:
@@ -152,9 +159,12 @@ def _carried(
         bar = (known.centre + shift, known.scale)
         read, times = _odds(values, bar, sizes, allowance), np.isfinite(values).astype(np.int64)
         _add_repeats(read, times, past, len(past.good) + night, bar, sizes, allowance)
-        carried += read / _in_common(times, known.shared)
-        np.clip(carried, 0.0, needed + np.log(len(carried)), out=carried)
-        since = np.where(carried > 0, since + 1, 0)
+        if times.max(initial=0) > 1:
+            read /= _in_common(times, known.shared)
+        carried += read
+        np.minimum(np.maximum(carried, 0.0, out=carried), needed + np.log(len(carried)), out=carried)
+        since += 1
+        since *= carried > 0
     return carried, since
 
 

@@ -45,8 +45,10 @@ class Sizes:
 
     def log_odds(self, z: Floats) -> Floats:
         """The log likelihood ratio of a shift by -delta against none; NaN, not measured, says nothing."""
-        found = _raw(np.clip(z, self.low, self.high), self.delta) - self.debt
-        return np.nan_to_num(found, nan=0.0)
+        found = _raw(np.clip(z, self.low, self.high), self.delta)
+        found -= self.debt
+        missing = np.isnan(found)
+        return np.where(missing, 0.0, found) if missing.any() else found
 
 
 def _extremes(delta: Floats) -> tuple[Floats, Floats]:
@@ -57,8 +59,13 @@ def _extremes(delta: Floats) -> tuple[Floats, Floats]:
 
 def _raw(z: Floats, delta: Floats) -> Floats:
     shifted = z + delta
-    ratio = (FREEDOM + z * z) / (FREEDOM + shifted * shifted)
-    found: Floats = (FREEDOM + 1) / 2 * np.log(ratio)
+    shifted *= shifted
+    shifted += FREEDOM
+    ratio = z * z
+    ratio += FREEDOM
+    ratio /= shifted
+    found = np.log(ratio, out=ratio)
+    found *= (FREEDOM + 1) / 2
     return found
 
 

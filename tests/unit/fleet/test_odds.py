@@ -12,7 +12,7 @@ zs = st.floats(-1e4, 1e4)
 
 
 def odds(z: float, delta: float) -> float:
-    return float(Sizes.of(np.array(delta)).log_odds(np.array(z)))
+    return float(Sizes.of(np.array([delta])).log_odds(np.array([z]))[0])
 
 
 def test_the_distribution_function_is_students() -> None:
