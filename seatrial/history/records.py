@@ -2,12 +2,13 @@
 
 import hashlib
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from seatrial.history.rows import Pin
+from seatrial.history.schema import clean
 from seatrial.measurement import Measurement
 from seatrial.result import Check, RunResult
 from seatrial.verdict import Verdict, worst
@@ -34,14 +35,27 @@ def run(result: RunResult, out: Path) -> Record:
     }
 
 
-def measurements(result: RunResult) -> list[Record]:
-    """Every measurement of every check, with the worst verdict that its series was judged in that check."""
-    return [
-        _measurement(result.run_id, check.name, measurement, verdicts.get(measurement.series()))
-        for check in result.checks
-        for verdicts in [_judged(check)]
-        for measurement in check.measurements
-    ]
+Key = tuple[str, str, str]  # of a series: digest, check, unit
+
+
+def series(result: RunResult) -> dict[Key, Record]:
+    """What the run measured, each series described once."""
+    return {_key(check, m): _described(check, m) for check in result.checks for m in check.measurements}
+
+
+def readings(result: RunResult, ids: Mapping[Key, int]) -> tuple[list[Record], list[Record]]:
+    """Every number, with the worst verdict that its series was judged in that check; and the samples behind it."""
+    numbers, raw, seen = [], [], Counter[int]()
+    for check in result.checks:
+        verdicts = _judged(check)
+        for m in check.measurements:
+            series_id, verdict = ids[_key(check, m)], verdicts.get(m.series())
+            place = {"run_id": result.run_id, "series_id": series_id, "nth": seen[series_id]}
+            seen[series_id] += 1
+            numbers.append({**place, "value": _number(m.value), "verdict": verdict.value if verdict else None})
+            if m.samples:
+                raw.append({**place, "samples": [_number(sample) for sample in m.samples]})
+    return numbers, raw
 
 
 def suspects(result: RunResult) -> list[Record]:
@@ -64,21 +78,21 @@ def pin(cluster: str, pin: Pin) -> Record:
     }
 
 
-def _measurement(run_id: str, check: str, m: Measurement, verdict: Verdict | None) -> Record:
+def _key(check: Check, m: Measurement) -> Key:
+    return series_key(m.series()), clean(check.name), clean(m.unit)
+
+
+def _described(check: Check, m: Measurement) -> Record:
     return {
-        "run_id": run_id,
-        "check_name": check,
+        "series_key": series_key(m.series()),
+        "check_name": check.name,
+        "unit": m.unit,
+        "series": m.series(),
         "metric": m.metric,
         "subject_kind": m.subject.kind,
         "subject_name": m.subject.name,
         "conditions": _json_safe(m.conditions),
-        "series": m.series(),
-        "series_key": series_key(m.series()),
-        "value": _number(m.value),
-        "unit": m.unit,
-        "samples": [_number(sample) for sample in m.samples],
         "better": m.better,
-        "verdict": verdict.value if verdict else None,
     }
 
 

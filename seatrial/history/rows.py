@@ -2,9 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seatrial.verdict import Verdict
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,20 @@ class RunRow:
             "fingerprint": self.fingerprint,
             "out": self.out,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What some runs measured of some series, one element per number: places in the lists that were asked for.
+
+    `nth` counts the numbers of one series in one run from 0; `good` tells those that were not judged bad.
+    """
+
+    run: "NDArray[np.int64]"
+    series: "NDArray[np.int64]"
+    nth: "NDArray[np.int64]"
+    value: "NDArray[np.float64]"
+    good: "NDArray[np.bool_]"
 
 
 @dataclass(frozen=True, slots=True)

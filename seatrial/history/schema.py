@@ -20,7 +20,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-HEAD = "0002"
+HEAD = "0003"
 # Not alembic's own name: the store may share a database with Prefect's server, which keeps its version under that name.
 VERSION_TABLE = "seatrial_version"
 
@@ -34,7 +34,12 @@ class CleanText(TypeDecorator[str]):
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        return None if value is None else value.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+        return None if value is None else clean(value)
+
+
+def clean(text: str) -> str:
+    """`text` as a CleanText column keeps it."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -69,26 +74,39 @@ runs = Table(
     Index("ix_runs_cluster_started", "cluster", "started"),
 )
 
-# `value` is null where the number was not finite. `series_key` is a digest: a series names its subject, and a group of
-# a thousand nodes is longer than PostgreSQL lets an index entry be.
-measurements = Table(
-    "measurements",
+# What is measured, described once. `series_key` is a digest: a series names its subject, and a group of a thousand
+# nodes is longer than PostgreSQL lets an index entry be.
+series = Table(
+    "series",
     metadata,
     Column("id", Integer, primary_key=True),
-    _run_id(),
+    Column("series_key", String(64), nullable=False),
     Column("check_name", CleanText, nullable=False),
+    Column("unit", CleanText, nullable=False),
+    Column("series", CleanText, nullable=False),
     Column("metric", CleanText, nullable=False),
     Column("subject_kind", String(16), nullable=False),
     Column("subject_name", CleanText, nullable=False),
     Column("conditions", JSON, nullable=False),
-    Column("series", CleanText, nullable=False),
-    Column("series_key", String(64), nullable=False, index=True),
-    Column("value", Double),
-    Column("unit", CleanText, nullable=False),
-    Column("samples", JSON, nullable=False),
     Column("better", String(8)),
-    Column("verdict", String(16)),
+    UniqueConstraint("series_key", "check_name", "unit", name="uq_series"),
 )
+
+
+def _place() -> list[Column[Any]]:
+    """Which reading: the run, the series, and which one of several of the same series. Rows of one run lie together."""
+    return [
+        Column("run_id", CleanText, ForeignKey("runs.run_id", ondelete="CASCADE"), primary_key=True),
+        Column("series_id", Integer, ForeignKey("series.id"), primary_key=True, autoincrement=False),
+        Column("nth", Integer, primary_key=True, autoincrement=False),
+    ]
+
+
+# `value` is null where the number was not finite; `verdict` is the worst that its series was judged in that check.
+readings = Table(
+    "readings", metadata, *_place(), Column("value", Double), Column("verdict", String(16)), sqlite_with_rowid=False
+)
+samples = Table("samples", metadata, *_place(), Column("samples", JSON, nullable=False), sqlite_with_rowid=False)
 
 suspects = Table(
     "suspects",

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,13 +12,12 @@ from sqlalchemy.exc import IntegrityError
 from seatrial.history import records
 from seatrial.history.engine import explained
 from seatrial.history.records import series_key
-from seatrial.history.rows import Pin, RunRow
-from seatrial.history.schema import baselines, measurements, runs, suspects
+from seatrial.history.rows import Pin, Readings, RunRow
+from seatrial.history.schema import baselines, readings, runs, samples, series, suspects
+from seatrial.history.series import KEYS_PER_QUERY, known_series, numbers_of
 from seatrial.result import RunResult
 from seatrial.verdict import Verdict
 
-# Both databases limit the parameters of one statement, SQLite at 32766.
-_KEYS_PER_QUERY = 500
 _NEWEST_FIRST = (runs.c.started.desc(), runs.c.run_id.desc())
 
 
@@ -46,14 +46,14 @@ class Store:
                 self._replace(result, out)
 
     def _replace(self, result: RunResult, out: Path) -> None:
-        measured, blamed = records.measurements(result), records.suspects(result)
         with self._writer.begin() as connection:
+            ids = known_series(connection, records.series(result))
+            numbers, raw = records.readings(result, ids)
             connection.execute(delete(runs).where(runs.c.run_id == result.run_id))
             connection.execute(insert(runs), records.run(result, out))
-            if measured:
-                connection.execute(insert(measurements), measured)
-            if blamed:
-                connection.execute(insert(suspects), blamed)
+            for table, rows in ((readings, numbers), (samples, raw), (suspects, records.suspects(result))):
+                if rows:
+                    connection.execute(insert(table), rows)
 
     def runs(self, cluster: str | None = None, limit: int = 20) -> list[RunRow]:
         """The newest `limit` runs, newest first, of one cluster or of all."""
@@ -86,6 +86,18 @@ class Store:
             found = connection.execute(query).scalar()
         return None if found is None else Verdict(found)
 
+    def runs_since(self, cluster: str, suite: str, since: datetime, but: str = "") -> list[RunRow]:
+        """The cluster's runs of that suite, oldest first, without run `but`."""
+        query = select(runs).where(runs.c.cluster == cluster, runs.c.suite == suite, runs.c.started >= since)
+        query = query.where(runs.c.run_id != but).order_by(runs.c.started, runs.c.run_id)
+        with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
+            return [_run_row(row) for row in connection.execute(query)]
+
+    def readings(self, run_ids: Sequence[str], series: Sequence[str]) -> Readings:
+        """What those runs measured of those series."""
+        with explained(self._engine.url, "measurements cannot be read"), self._engine.begin() as connection:
+            return numbers_of(connection, run_ids, series)
+
     def samples(self, cluster: str, series: Iterable[str], limit: int = 20) -> dict[str, list[float]]:
         """The values of each series in the newest `limit` runs that passed, newest first.
 
@@ -95,8 +107,8 @@ class Store:
         wanted = list(dict.fromkeys(series))
         found: dict[str, list[float]] = defaultdict(list)
         with explained(self._engine.url, "samples cannot be read"), self._engine.begin() as connection:
-            for start in range(0, len(wanted), _KEYS_PER_QUERY):
-                rows = connection.execute(_samples_query(cluster, wanted[start : start + _KEYS_PER_QUERY], limit))
+            for start in range(0, len(wanted), KEYS_PER_QUERY):
+                rows = connection.execute(_samples_query(cluster, wanted[start : start + KEYS_PER_QUERY], limit))
                 for name, value in rows:
                     found[name].append(float(value))
         return dict(found)
@@ -120,17 +132,18 @@ class Store:
             return _forget(connection, cluster, series)
 
 
-def _samples_query(cluster: str, series: Sequence[str], limit: int) -> Any:
-    newest = func.row_number().over(partition_by=measurements.c.series_key, order_by=_NEWEST_FIRST)
+def _samples_query(cluster: str, names: Sequence[str], limit: int) -> Any:
+    newest = func.row_number().over(partition_by=readings.c.series_id, order_by=_NEWEST_FIRST)
     ranked = (
-        select(measurements.c.series, measurements.c.value, newest.label("nth"))
-        .join(runs, runs.c.run_id == measurements.c.run_id)
+        select(series.c.series, readings.c.value, newest.label("nth"))
+        .join(series, series.c.id == readings.c.series_id)
+        .join(runs, runs.c.run_id == readings.c.run_id)
         .where(
-            measurements.c.series_key.in_([series_key(name) for name in series]),
+            series.c.series_key.in_([series_key(name) for name in names]),
             runs.c.cluster == cluster,
             runs.c.verdict == Verdict.PASS.value,
-            measurements.c.value.is_not(None),
-            or_(measurements.c.verdict.is_(None), measurements.c.verdict == Verdict.PASS.value),
+            readings.c.value.is_not(None),
+            or_(readings.c.verdict.is_(None), readings.c.verdict == Verdict.PASS.value),
         )
         .subquery()
     )
