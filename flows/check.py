@@ -27,7 +27,7 @@ from seatrial.trial import Trial, process_age_s
 from seatrial.verdict import Verdict
 from tasks.collect import CUT_TIMEOUT_S, TIMEOUT_S, collect
 from tasks.collectives import collectives_task
-from tasks.compare import compare_task
+from tasks.compare import Occasion, compare_task
 from tasks.connectivity import connectivity_task
 from tasks.image import demand, image_task, what_nodes_lack
 from tasks.launch import keep, launch_task, reap, teardown
@@ -133,7 +133,8 @@ def _try_out(trial: Trial, rebuild: bool, store: "Store | None") -> None:
                 demand("training", lacks)
                 trial.add(training_task(trial.run, trial.testbed))
         with trial.attempt("compare"):
-            trial.checks = compare_task(trial.checks, trial.run.cluster, store)
+            occasion = Occasion(suite.name, trial.fingerprint, trial.started)
+            trial.checks = compare_task(trial.checks, trial.run.cluster, store, occasion)
         if store is None:
             trial.add(_UNREACHABLE)
         through = True

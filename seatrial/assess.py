@@ -6,11 +6,14 @@ docs/decisions/0002-judging-with-few-samples.md.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import ceil, log
+from typing import Literal, cast
 
 from seatrial.baselines.known import Knowledge, baselines_for
+from seatrial.baselines.learned import Learned, learn
+from seatrial.baselines.nights import Nights
 from seatrial.baselines.peers import from_peers
 from seatrial.baselines.tolerance import tolerance_of
 from seatrial.judge import judge
@@ -22,16 +25,21 @@ _NOISY_SOURCES = frozenset({"peers", "pinned", "history", "catalog"})
 _SEVERITY = (Verdict.CORRUPT, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCONCLUSIVE, Verdict.NOT_RUN, Verdict.PASS)
 # A gross outlier among peers is likely the node; a failing one more so. Localisation knows better where it ran.
 _CONFIDENCE = {Verdict.DEGRADED: 0.6, Verdict.FAIL: 0.8}
+_PROVEN = 0.95
 
 
 def assess(checks: Sequence[Check], knowledge: Knowledge) -> list[Check]:
-    """The checks with a judgement for each measurement that can be judged, and what follows from those."""
-    return [_assess(check, knowledge) for check in checks]
+    """The checks with a judgement for each measurement that can be judged, and what follows from those.
+
+    All numbers of the run are judged together: how sure the judge must be depends on how many there are.
+    """
+    learned = learn((m for check in checks for m in check.measurements), knowledge.nights)
+    return [_assess(check, knowledge, learned) for check in checks]
 
 
-def _assess(check: Check, knowledge: Knowledge) -> Check:
-    by_peers = _judged_by_peers(check)
-    new = [*_judged(check, knowledge), *by_peers]
+def _assess(check: Check, knowledge: Knowledge, learned: Learned) -> Check:
+    by_peers = _judged_by_peers(check, learned)
+    new = [_changed(j, knowledge.nights) for j in (*_judged(check, knowledge, learned), *by_peers)]
     if not new:
         return check
     counted = counting(new)
@@ -40,20 +48,66 @@ def _assess(check: Check, knowledge: Knowledge) -> Check:
         verdict=worst((check.verdict, *(j.verdict for j in counted))),
         reason=_reason(check, new, counted),
         judgements=(*check.judgements, *new),
-        suspects=(*check.suspects, *_suspects(by_peers)),
+        suspects=(*check.suspects, *_suspects(by_peers), *_proven(new, learned)),
     )
 
 
-def _judged(check: Check, knowledge: Knowledge) -> list[Judgement]:
+def _judged(check: Check, knowledge: Knowledge, learned: Learned) -> list[Judgement]:
     """One judgement per measurement; "no baseline yet" is left out where the check has judged the number itself."""
     known = {j.measurement.series() for j in check.judgements}
-    found = (judge(m, baselines_for(m, knowledge, check.measurements)) for m in check.measurements)
-    return [j for j in found if j and not (_is_sanity_pass(j) and j.measurement.series() in known)]
+    found = [*_each(check, knowledge, learned), *_all_alike(check, learned)]
+    return [j for j in found if not (_is_sanity_pass(j) and j.measurement.series() in known)]
 
 
-def _judged_by_peers(check: Check) -> list[Judgement]:
-    found = (judge(measurement, [baseline]) for measurement, baseline in from_peers(check.measurements))
+def _each(check: Check, knowledge: Knowledge, learned: Learned) -> Iterator[Judgement]:
+    """What was repeated counts once, with its median."""
+    repeated = set()
+    for m in check.measurements:
+        series = m.series()
+        if series in repeated:
+            continue
+        if series in learned.values:
+            repeated.add(series)
+        own = learned.baselines.get(series)
+        past = own if own and own.source == "history" else None
+        known = baselines_for(m, knowledge, check.measurements, past)
+        judgement = judge(learned.values.get(series, m), known)
+        if judgement:
+            yield _remarked(judgement, series, learned) if judgement.source == "history" else judgement
+
+
+def _all_alike(check: Check, learned: Learned) -> Iterator[Judgement]:
+    """Peers that are slower together, in the check that measured them."""
+    metrics = {(m.metric, m.unit, frozenset(m.conditions.items())) for m in check.measurements}
+    for m, baseline in learned.together:
+        judgement = judge(m, [baseline])
+        if judgement and (m.metric, m.unit, frozenset(m.conditions.items())) in metrics:
+            yield judgement
+
+
+def _judged_by_peers(check: Check, learned: Learned) -> list[Judgement]:
+    """By the judge of fleets where there are enough peers, else by the rule for few."""
+    few = [pair for pair in from_peers(check.measurements) if pair[0].series() not in learned.baselines]
+    found = [judge(measurement, [baseline]) for measurement, baseline in few]
+    for series, m in {m.series(): m for m in check.measurements}.items():
+        own = learned.baselines.get(series)
+        if own and own.source == "peers":
+            judgement = judge(learned.values.get(series, m), [own])
+            found.append(judgement and _remarked(judgement, series, learned))
     return [j for j in found if j]
+
+
+def _remarked(judgement: Judgement, series: str, learned: Learned) -> Judgement:
+    remark = learned.remarks.get(series)
+    bad = remark and judgement.verdict is not Verdict.PASS
+    return replace(judgement, reason=f"{judgement.reason}; {remark}") if bad else judgement
+
+
+def _changed(judgement: Judgement, nights: Nights | None) -> Judgement:
+    """A bad number of the history whose software is not tonight's: what has changed is the first thing to look at."""
+    if not nights or not nights.changed or judgement.verdict is Verdict.PASS or judgement.source != "history":
+        return judgement
+    return replace(judgement, reason=f"{judgement.reason}; changed with {nights.changed}")
 
 
 def _is_sanity_pass(judgement: Judgement) -> bool:
@@ -126,8 +180,19 @@ def _rests_on(judgements: Sequence[Judgement]) -> str:
 
 def _suspects(by_peers: Iterable[Judgement]) -> list[Suspect]:
     """The nodes and GPUs that stand out among their peers."""
-    return [
-        Suspect(j.measurement.subject.kind, j.measurement.subject.name, _CONFIDENCE[j.verdict], j.reason)
-        for j in by_peers
-        if j.verdict in _CONFIDENCE and j.measurement.subject.kind in ("node", "gpu")
-    ]
+    return [_suspect(j, _CONFIDENCE[j.verdict]) for j in by_peers if _blames(j)]
+
+
+def _proven(judgements: Iterable[Judgement], learned: Learned) -> list[Suspect]:
+    """The nodes, GPUs and links that the odds are against."""
+    by_history = (j for j in judgements if j.source == "history" and j.measurement.series() in learned.remarks)
+    return [_suspect(j, _PROVEN) for j in by_history if _blames(j)]
+
+
+def _blames(judgement: Judgement) -> bool:
+    return judgement.verdict in _CONFIDENCE and judgement.measurement.subject.kind in ("node", "gpu", "link")
+
+
+def _suspect(judgement: Judgement, confidence: float) -> Suspect:
+    subject = judgement.measurement.subject
+    return Suspect(cast(Literal["node", "gpu", "link"], subject.kind), subject.name, confidence, judgement.reason)

@@ -1,14 +1,20 @@
 """Two runs with realistic numbers, for tests of everything that reads a RunResult: a healthy and a faulty one."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
+
 from seatrial.baselines.catalog.links import with_links
+from seatrial.baselines.nights import Nights
 from seatrial.baselines.setup import Setup
 from seatrial.checks import efficiency
+from seatrial.fleet.past import choose
+from seatrial.history.rows import Readings, RunRow
 from seatrial.measurement import ConditionValue, Measurement, Subject
 from seatrial.result import Check, Expected, Judgement, RunResult, Suspect, conclude, merge_suspects
 from seatrial.verdict import Verdict
@@ -252,3 +258,23 @@ def _training(steps: int, ranks: int, per_second: float) -> Check:
     return Check(
         "training", Verdict.PASS, f"loss {loss[0]:.2f} to {loss[-1]:.2f} in {steps} steps", 9.6, measured, judged
     )
+
+
+def nights_of(runs: Sequence[Check], changed: str = "", references: int | None = None) -> Nights:
+    """What a store would hand out for runs that passed, one night apart, oldest first."""
+    first = datetime(2026, 9, 1, 1, tzinfo=UTC)
+    names = sorted({m.series() for check in runs for m in check.measurements})
+    place = {name: i for i, name in enumerate(names)}
+    rows: list[tuple[int, int, int, float]] = []
+    for run, check in enumerate(runs):
+        seen: Counter[str] = Counter()
+        for m in check.measurements:
+            rows.append((run, place[m.series()], seen[m.series()], m.value))
+            seen[m.series()] += 1
+    table = np.array(rows, dtype=np.float64).reshape(-1, 4)
+    whole = table[:, :3].astype(np.int64)
+    readings = Readings(whole[:, 0], whole[:, 1], whole[:, 2], table[:, 3], np.ones(len(rows), dtype=bool))
+    started = [first + timedelta(days=night) for night in range(len(runs))]
+    known = [RunRow(f"run-{i}", "lab", "quick", t, t, Verdict.PASS, "", {}, "") for i, t in enumerate(started)]
+    chosen = choose(np.ones(len(runs), dtype=bool), np.ones(len(runs), dtype=bool))
+    return Nights(names, known, len(chosen.reference) if references is None else references, readings, changed)

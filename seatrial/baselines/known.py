@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from seatrial.baselines.baseline import Baseline
 from seatrial.baselines.catalog.match import from_catalog
 from seatrial.baselines.history import from_history
+from seatrial.baselines.nights import Nights
 from seatrial.baselines.physics import from_links, from_physics
 from seatrial.baselines.pinned import from_pin
 from seatrial.baselines.setup import Setup, is_busbw, ranks_of
@@ -15,26 +16,34 @@ from seatrial.measurement import Measurement
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What the judge may know: the cluster's facts and, by series, what was pinned and what passing runs measured."""
+    """What the judge may know: the cluster's facts and, by series, what was pinned and what passing runs measured.
+
+    `nights` are those runs as a whole, which the judge of fleets learns from.
+    """
 
     setup: Setup
     pinned: Mapping[str, Pin] = field(default_factory=dict)
     history: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    nights: Nights | None = None
 
 
 def baselines_for(
-    measurement: Measurement, knowledge: Knowledge, siblings: Sequence[Measurement] = ()
+    measurement: Measurement,
+    knowledge: Knowledge,
+    siblings: Sequence[Measurement] = (),
+    learned: Baseline | None = None,
 ) -> list[Baseline]:
     """Physics where it bounds the measurement, then pinned, history and catalog, as far as each speaks of it.
 
-    `siblings` are the check's measurements: they tell up to which size a plateau was swept.
+    `siblings` are the check's measurements: they tell up to which size a plateau was swept. `learned` is the history as
+    the judge of fleets sees it; without it the few values there are speak for themselves.
     """
     series = measurement.series()
     pin = knowledge.pinned.get(series)
     found = (
         from_physics(measurement, knowledge.setup),
         from_pin(measurement, pin) if pin else None,
-        from_history(measurement, knowledge.history.get(series, ())),
+        learned or from_history(measurement, knowledge.history.get(series, ())),
         _from_catalog(measurement, knowledge.setup, siblings),
         from_links(measurement, knowledge.setup, _largest_size(measurement, siblings)),
     )

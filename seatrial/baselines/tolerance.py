@@ -48,9 +48,14 @@ def log_spread(values: list[float]) -> float:
 
 
 def log_width(values: list[float], tolerance: Tolerance, k: float) -> float:
-    """How far, on logs, a further value may lie from the median of `values`: k standard deviations of the difference.
+    """How far, on logs, a further value may lie from the median of `values`: k standard deviations of that distance."""
+    return log_reach(tolerance, log_spread(values), len(values), k)
+
+
+def log_reach(tolerance: Tolerance, spread: float, samples: int, k: float = 3.0) -> float:
+    """The same for a known `spread`.
 
     The median of n normal values has the variance pi/(2n) of one, which is what the root adds.
     """
-    sigma = max(log_spread(values), tolerance.sigma)
-    return min(k * sigma * math.sqrt(1 + math.pi / (2 * len(values))), math.log(tolerance.cap))
+    sigma = max(spread, tolerance.sigma)
+    return min(k * sigma * math.sqrt(1 + math.pi / (2 * samples)), math.log(tolerance.cap))

@@ -15,7 +15,7 @@ class Rules:
     """
 
     false_alarms: float = 0.0003
-    sizes: tuple[float, ...] = (0.035, 0.06, 0.105, 0.21, 0.5, 1.2)
+    sizes: tuple[float, ...] = (0.035, 0.06, 0.105, 0.2, 0.35, 0.65, 1.2)
     tonight: int = 2
     sure_healthy: float = 0.002
     doubtful: float = -0.3

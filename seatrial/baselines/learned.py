@@ -1,0 +1,191 @@
+"""What the judge of fleets makes of a run: for each measurement that enough is known of, one baseline. Pure.
+
+History and peers come together here. The rules: docs/decisions/0007-a-measured-error-rate.md.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from seatrial.baselines.baseline import Baseline
+from seatrial.baselines.interval import around
+from seatrial.baselines.nights import Nights
+from seatrial.baselines.numbers import short
+from seatrial.baselines.tolerance import log_reach, tolerance_of
+from seatrial.fleet.drift import Change, find_change
+from seatrial.fleet.levels import Ints, Past
+from seatrial.fleet.night import Night, Repeat, lowest
+from seatrial.fleet.odds import Floats
+from seatrial.fleet.rules import RULES
+from seatrial.fleet.together import Verdicts, judge_fleet
+from seatrial.measurement import Measurement, Subject
+
+_PEERS = ("node", "gpu", "link")
+_JUST = 1e-9  # on logs: on the right side of a bound that the value itself would be
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """By series: the baseline, and the measurement as it counts, the median where it was repeated.
+
+    `remarks` say what a bad verdict rests on. `together` are groups of peers that are slower all alike, one measurement
+    and its baseline for each.
+    """
+
+    baselines: dict[str, Baseline] = field(default_factory=dict)
+    values: dict[str, Measurement] = field(default_factory=dict)
+    remarks: dict[str, str] = field(default_factory=dict)
+    together: list[tuple[Measurement, Baseline]] = field(default_factory=list)
+
+
+def learn(measurements: Iterable[Measurement], nights: Nights | None) -> Learned:
+    """Judge all measurements of a run at once; those of the same series are repeats, in the order they were taken."""
+    series: dict[str, list[Measurement]] = {}
+    for m in measurements:
+        if m.better and m.finite and m.value > 0:
+            series.setdefault(m.series(), []).append(m)
+    if not series:
+        return Learned()
+    panel = _Panel(list(series), [repeats[0] for repeats in series.values()], nights)
+    past, tonight, repeats = panel.past(), panel.logs([m.value for m in panel.first]), list(series.values())
+    return _learned(panel, past, repeats, judge_fleet(past, tonight, _replay(panel, repeats)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """The series of a run, with a measurement of each: what the judge of fleets takes, and how to read its answer."""
+
+    names: Sequence[str]
+    first: Sequence[Measurement]
+    nights: Nights | None
+
+    @property
+    def signs(self) -> Floats:
+        return np.array([-1.0 if m.better == "lower" else 1.0 for m in self.first])
+
+    def logs(self, values: Sequence[float]) -> Floats:
+        return np.asarray(self.signs * np.log(values), dtype=np.float64)
+
+    def groups(self) -> Ints:
+        """Nodes, GPUs and links that measure the same are peers; anything else is alone."""
+        numbers: dict[object, int] = {}
+        keys = (
+            _peers_of(m) if m.subject.kind in _PEERS else name for name, m in zip(self.names, self.first, strict=True)
+        )
+        return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+
+    def past(self) -> Past:
+        if self.nights is None or not self.nights.runs:
+            none = np.empty((0, len(self.names)))
+            return Past(self.groups(), none, none)
+        place = {name: i for i, name in enumerate(self.names)}
+        at = np.array([place.get(name, -1) for name in self.nights.names], dtype=np.int64)
+        r, teach = self.nights.readings, self.nights.references
+        series = at[r.series]
+        usable = (series >= 0) & (r.value > 0) & (r.good | (r.run >= teach))
+        run, series, nth = r.run[usable], series[usable], r.nth[usable]
+        value = self.signs[series] * np.log(r.value[usable])
+        table = np.full((len(self.nights.runs), len(self.names)), np.nan)
+        once, again = nth == 0, nth > 0
+        table[run[once], series[once]] = value[once]
+        more = (run[again], series[again], value[again]) if again.any() else None
+        return Past(self.groups(), table[:teach], table[teach:], more, bool(self.nights.changed))
+
+    def change(self, past: Past, tonight: float, column: int, scale: float) -> Change | None:
+        """When the series began to differ, tonight included."""
+        if self.nights is None or not self.nights.runs:
+            return None
+        started = [run.started.timestamp() / 86400 for run in self.nights.runs]
+        days = np.array([*started, max(started) + 1])
+        return find_change(days, np.append(past.nights[:, column], tonight), scale)
+
+    def told(self, change: Change) -> str:
+        """When it began, and how."""
+        runs = self.nights.runs if self.nights else ()
+        day = f"on {runs[change.since].started:%Y-%m-%d}" if change.since < len(runs) else "in this run"
+        share = abs(math.expm1(change.size if change.kind == "step" else 7 * change.size))
+        way = "lower" if change.size < 0 else "higher"
+        if change.kind == "step":
+            return f"a step of {share:.1%} {way} {day}".replace("%", " %")
+        return f"a decay of {share:.1%} per week since about {day.removeprefix('on ')}".replace("%", " %")
+
+
+def _peers_of(m: Measurement) -> object:
+    return (m.metric, m.unit, m.better, m.subject.kind, frozenset(m.conditions.items()))
+
+
+def _replay(panel: _Panel, repeats: Sequence[Sequence[Measurement]]) -> Repeat:
+    """Answer the judge's wish to repeat with what was repeated already."""
+    given = [iter(found[1:]) for found in repeats]
+
+    def again(which: Ints) -> Floats:
+        taken = [next(given[i], None) for i in which]
+        logs = np.array([math.log(m.value) if m else math.nan for m in taken])
+        return np.asarray(panel.signs[which] * logs, dtype=np.float64)
+
+    return again
+
+
+def _learned(panel: _Panel, past: Past, repeats: Sequence[Sequence[Measurement]], found: Verdicts) -> Learned:
+    learned, each, low = Learned(), found.each, lowest(found.each)
+    for i in (int(column) for column in np.flatnonzero(each.judged)):
+        m, value = panel.first[i], float(panel.signs[i] * np.log(np.median([r.value for r in repeats[i]])))
+        proven = max(float(low[i]), value + _JUST) if each.guilty[i] else min(float(low[i]), value - _JUST)
+        reach = log_reach(tolerance_of(m), float(each.levels.scale[i]), int(max(each.levels.nights[i], 1)))
+        width = float(each.expected[i]) - max(proven, float(each.expected[i]) - reach)
+        if len(repeats[i]) > 1:
+            learned.values[panel.names[i]] = replace(m, value=float(np.exp(panel.signs[i] * value)))
+        learned.baselines[panel.names[i]] = _baseline(panel, each, i, width)
+        if each.guilty[i]:
+            learned.remarks[panel.names[i]] = "; ".join(_remarks(panel, past, each, i))
+    learned.together.extend(_together(panel, past, found))
+    return learned
+
+
+def _baseline(panel: _Panel, each: Night, i: int, width: float) -> Baseline:
+    m, nights, peers = panel.first[i], int(each.levels.nights[i]), int(each.levels.peers[i])
+    centre = float(np.exp(panel.signs[i] * each.expected[i]))
+    if not nights:
+        words = f"the median {short(centre)} {m.unit} of {peers} {m.subject.kind}s in this run"
+        return around(m, "peers", centre, width, peers, words)
+    company = f" and {peers - 1} other {m.subject.kind}s" if peers >= RULES.least_peers else ""
+    words = f"the {short(centre)} {m.unit} to be expected from {nights} passing runs{company}"
+    if each.shift[i]:
+        words += f", which {_moved(float(each.shift[i]))} in this run"
+    return around(m, "history", centre, width, nights, words)
+
+
+def _moved(shift: float) -> str:
+    return f"are {abs(math.expm1(shift)):.1%} {'slower' if shift < 0 else 'faster'}".replace("%", " %")
+
+
+def _remarks(panel: _Panel, past: Past, each: Night, i: int) -> Iterator[str]:
+    """What the verdict rests on, so that it can be checked by hand."""
+    yield (
+        f"odds of {np.exp(min(each.evidence[i], 600)):.0e} to 1 against chance, {np.exp(each.needed):.0e} blame;"
+        f" noise {each.levels.scale[i]:.1%}".replace("%", " %")
+    )
+    if each.repeats[i] > 1:
+        yield f"the median of {each.repeats[i]} measurements"
+    if each.nights[i]:
+        yield f"slow for {each.nights[i] + 1} runs"
+    change = panel.change(past, float(each.value[i]), i, float(each.levels.scale[i]))
+    if change:
+        yield panel.told(change)
+
+
+def _together(panel: _Panel, past: Past, found: Verdicts) -> Iterator[tuple[Measurement, Baseline]]:
+    """Peers that are slower all alike: one measurement for the lot, its value their median."""
+    groups, each, low = panel.groups(), found.each, lowest(found.fleet)
+    for number in (int(group) for group in np.flatnonzero(found.fleet.guilty)):
+        members = np.flatnonzero(groups == number)
+        m, sign = panel.first[members[0]], panel.signs[members[0]]
+        value = float(np.exp(sign * np.nanmedian(each.value[members])))
+        was = float(np.exp(sign * np.nanmedian(each.levels.centre[members])))
+        nights = int(each.levels.nights[members].max())
+        words = f"the median {short(was)} {m.unit} of {len(members)} {m.subject.kind}s in {nights} passing runs"
+        width = float(found.fleet.expected[number] - low[number])
+        lot = replace(m, value=value, subject=Subject("group", f"all {len(members)} {m.subject.kind}s"), samples=())
+        yield lot, around(lot, "history", was, width, nights, words)

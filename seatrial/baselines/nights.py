@@ -1,0 +1,71 @@
+"""The earlier runs that a run is held against."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from seatrial.fleet.past import choose
+from seatrial.history.rows import Readings, RunRow
+from seatrial.verdict import Verdict
+
+if TYPE_CHECKING:
+    from seatrial.history.store import Store
+
+OLDEST = timedelta(days=90)  # what is older neither teaches nor bears witness
+_CHANGES_TOLD = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Nights:
+    """Reference runs, then recent ones, oldest first, and what they measured of `names` (series).
+
+    `changed` says which software is not that of the reference any more, "" where all is.
+    """
+
+    names: Sequence[str]
+    runs: Sequence[RunRow]
+    references: int
+    readings: Readings
+    changed: str = ""
+
+    def values(self) -> dict[str, list[float]]:
+        """By series the values that teach, newest run first: good ones of runs that passed."""
+        passed = np.array([run.verdict is Verdict.PASS for run in self.runs], dtype=bool)
+        r = self.readings
+        found: dict[str, list[float]] = defaultdict(list)
+        for i in np.flatnonzero(r.good & passed[r.run])[::-1] if passed.size else ():
+            found[self.names[r.series[i]]].append(float(r.value[i]))
+        return dict(found)
+
+
+def nights_before(
+    store: "Store", cluster: str, suite: str, fingerprint: Mapping[str, str], names: Sequence[str], now: datetime
+) -> Nights:
+    """What the store holds for a run of `suite` with that software. Raises SeatrialError when it cannot be read."""
+    runs = store.runs_since(cluster, suite, now - OLDEST)
+    passed = np.array([run.verdict is Verdict.PASS for run in runs], dtype=bool)
+    same = np.array([run.fingerprint == dict(fingerprint) for run in runs], dtype=bool)
+    chosen = choose(passed, same)
+    picked = [runs[i] for i in (*chosen.reference, *chosen.recent)]
+    changed = _changed(picked[len(chosen.reference) - 1].fingerprint, fingerprint) if chosen.renewed else ""
+    readings = store.readings([run.run_id for run in picked], names)
+    return Nights(names, picked, len(chosen.reference), readings, changed)
+
+
+def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """nccl 2.27 -> 2.28, driver 570 -> 575; digests are cut short."""
+    keys = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
+    told = [f"{key} {_short(before.get(key))} -> {_short(now.get(key))}" for key in keys[:_CHANGES_TOLD]]
+    more = [f"{len(keys) - _CHANGES_TOLD} more"] if len(keys) > _CHANGES_TOLD else []
+    return ", ".join([*told, *more])
+
+
+def _short(version: str | None) -> str:
+    if version is None:
+        return "unknown"
+    name, _, digest = version.partition("@sha256:")
+    return f"{name.rsplit('/', 1)[-1]}@{digest[:12]}" if digest else version
