@@ -15,6 +15,7 @@ from seatrial.cli_baseline import baseline
 from seatrial.cli_compare import compare
 from seatrial.cli_judge import judge
 from seatrial.cli_options import FILE, json_option, print_json
+from seatrial.cli_simulate import simulate
 from seatrial.errors import InputError, NothingFoundError, SeatrialError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def app() -> None:
     """Sea trials for GPU clusters: image, nodes, MPI, collectives, training, verdict."""
 
 
-for command in (judge, baseline, compare):
+for command in (judge, baseline, compare, simulate):
     app.add_command(command)
 
 
