@@ -40,7 +40,8 @@ test-kubernetes: setup   # a real cluster of two nodes; the first time builds Ku
 bench: setup
 	$(BIN)/python benchmarks/launch.py
 	$(BIN)/python benchmarks/start.py
-	nice $(BIN)/python benchmarks/judge_error_rates.py   # a twentieth of the trials of docs/error-rates.md; minutes
+	$(BIN)/python benchmarks/judge_speed.py
+	nice $(BIN)/python benchmarks/judge_error_rates.py   # a tenth of the trials of docs/error-rates.md; minutes
 
 format: setup
 	$(BIN)/ruff format .

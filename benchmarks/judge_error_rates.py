@@ -3,7 +3,7 @@
     python benchmarks/judge_error_rates.py [--scale 1] [--nodes 8 64 232 1024] [--write]
 
 Every number comes from `seatrial.fleet`, the code that judges real runs, on simulated fleets with fixed seeds. --scale
-multiplies the number of trials; the tables in docs/ are --scale 2 and take most of an hour.
+multiplies the number of trials; the tables in docs/ are --scale 1 and take half an hour.
 """
 
 import argparse
@@ -158,7 +158,7 @@ def measure(nodes: int, noise: Noise, scale: float, seed: int) -> Rates:
     """All rates at one size; larger fleets bring more faulty nodes at once, so they need fewer runs."""
     rates, started = Rates(), time.monotonic()
     generators = [np.random.default_rng([seed, nodes, part]) for part in range(4)]
-    healthy(rates, nodes, noise, generators[0], int(3000 * scale))
+    healthy(rates, nodes, noise, generators[0], int(4000 * scale))
     steps(rates.ten, 0.10, 1, nodes, noise, generators[1], int(600 * scale))
     steps(rates.five, 0.05, 3, nodes, noise, generators[2], int(200 * scale))
     decay(rates, nodes, noise, generators[3], int(40 * scale))

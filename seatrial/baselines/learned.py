@@ -6,6 +6,7 @@ History and peers come together here. The rules: docs/decisions/0007-a-measured-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 
 import numpy as np
 
@@ -48,22 +49,21 @@ def learn(measurements: Iterable[Measurement], nights: Nights | None) -> Learned
             series.setdefault(m.series(), []).append(m)
     if not series:
         return Learned()
-    panel = _Panel(list(series), [repeats[0] for repeats in series.values()], nights)
+    first = [repeats[0] for repeats in series.values()]
+    signs = np.array([-1.0 if m.better == "lower" else 1.0 for m in first])
+    panel = _Panel(list(series), first, nights, signs)
     past, tonight, repeats = panel.past(), panel.logs([m.value for m in panel.first]), list(series.values())
     return _learned(panel, past, repeats, judge_fleet(past, tonight, _replay(panel, repeats)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Panel:
-    """The series of a run, with a measurement of each: what the judge of fleets takes, and how to read its answer."""
+    """The series of a run, with a measurement of each; `signs` is -1 where less is better."""
 
     names: Sequence[str]
     first: Sequence[Measurement]
     nights: Nights | None
-
-    @property
-    def signs(self) -> Floats:
-        return np.array([-1.0 if m.better == "lower" else 1.0 for m in self.first])
+    signs: Floats
 
     def logs(self, values: Sequence[float]) -> Floats:
         return np.asarray(self.signs * np.log(values), dtype=np.float64)
@@ -131,7 +131,7 @@ def _replay(panel: _Panel, repeats: Sequence[Sequence[Measurement]]) -> Repeat:
 def _learned(panel: _Panel, past: Past, repeats: Sequence[Sequence[Measurement]], found: Verdicts) -> Learned:
     learned, each, low = Learned(), found.each, lowest(found.each)
     for i in (int(column) for column in np.flatnonzero(each.judged)):
-        m, value = panel.first[i], float(panel.signs[i] * np.log(np.median([r.value for r in repeats[i]])))
+        m, value = panel.first[i], float(panel.signs[i]) * math.log(median(r.value for r in repeats[i]))
         proven = max(float(low[i]), value + _JUST) if each.guilty[i] else min(float(low[i]), value - _JUST)
         reach = log_reach(tolerance_of(m), float(each.levels.scale[i]), int(max(each.levels.nights[i], 1)))
         width = float(each.expected[i]) - max(proven, float(each.expected[i]) - reach)

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seatrial.fleet.levels import Bools, Grouped, Ints, Levels, Past, levels
-from seatrial.fleet.odds import VARIANCE_OF_MEDIAN, Floats, Sizes
+from seatrial.fleet.odds import VARIANCE_OF_MEDIAN, Floats, Odds, Sizes
 from seatrial.fleet.rules import RULES, Rules
 
 # Which series to measure once more; answers with their new values, NaN where that failed.
@@ -32,10 +33,10 @@ class Night:
     value: Floats
     repeats: Ints
     expected: Floats
-    evidence: Floats
+    evidence: Odds
     needed: float
     size: Floats
-    nights: Ints
+    nights: NDArray[np.int32]
     shift: Floats
     guilty: Bools
     suspicion: "Suspicion"
@@ -56,20 +57,20 @@ class Suspicion:
     """
 
     sizes: Sizes
-    allowance: Floats
-    carried: Floats
-    since: Ints
-    read: Floats
+    allowance: Odds
+    carried: Odds
+    since: NDArray[np.int32]
+    read: Odds
     repeats: Ints
     shared: Floats
 
     @property
-    def tonight(self) -> Floats:
-        return self.read / _in_common(self.repeats, self.shared)
+    def tonight(self) -> Odds:
+        return _weighed(self.read, self.repeats, self.shared)
 
     @property
-    def total(self) -> Floats:
-        found: Floats = self.carried + self.tonight - np.log(len(self.carried))
+    def total(self) -> Odds:
+        found: Odds = self.carried + self.tonight - np.log(len(self.carried))
         return found
 
 
@@ -133,54 +134,55 @@ def _shift(group: Ints, tonight: Floats, known: Levels, renewed: bool, rules: Ru
     return np.where((beyond > 0) & (known.peers >= rules.least_peers), moved, 0.0)
 
 
-def _allowance(known: Levels, sizes: Floats, needed: float) -> Floats:
+def _allowance(known: Levels, sizes: Odds, needed: float) -> Odds:
     """How much slower than expected still counts as healthy, (K, M), because the expectation itself may be off.
 
     An expectation that is off by e adds e * size to the log odds of every measurement. Averaged over normal e, that
     is made up for by needed * unsure^2 / size.
     """
     unsure = np.where(np.isfinite(known.unsure), known.unsure, 0.0) / known.scale
-    return needed * unsure**2 / sizes
+    return np.asarray(needed * unsure**2 / sizes, dtype=np.float32)
 
 
-def _odds(values: Floats, bar: tuple[Floats, Floats], sizes: Sizes, allowance: Floats) -> Floats:
+def _odds(values: Floats, bar: tuple[Floats, Floats], sizes: Sizes, allowance: Odds) -> Odds:
     """(K, M); what was not measured says nothing, and so does a series that cannot be judged."""
-    z = (values - bar[0]) / bar[1]
+    z = ((values - bar[0]) / bar[1]).astype(np.float32)
     return sizes.log_odds(z + allowance)
 
 
 def _carried(
-    past: Past, known: Levels, allowance: Floats, sizes: Sizes, needed: float, rules: Rules
-) -> tuple[Floats, Ints]:
+    past: Past, known: Levels, allowance: Odds, sizes: Sizes, needed: float, rules: Rules
+) -> tuple[Odds, NDArray[np.int32]]:
     """The evidence of the recent nights: it never falls below none, nor rises beyond what blames."""
-    carried, since = np.zeros(sizes.delta.shape), np.zeros(sizes.delta.shape, dtype=np.int64)
+    carried, since = np.zeros_like(sizes.delta), np.zeros(sizes.delta.shape, dtype=np.int32)
     for night, values in enumerate(past.recent):
         shift = _shift(past.group, values, known, past.renewed, rules)
         bar = (known.centre + shift, known.scale)
         read, times = _odds(values, bar, sizes, allowance), np.isfinite(values).astype(np.int64)
         _add_repeats(read, times, past, len(past.good) + night, bar, sizes, allowance)
-        if times.max(initial=0) > 1:
-            read /= _in_common(times, known.shared)
-        carried += read
+        carried += _weighed(read, times, known.shared)
         np.minimum(np.maximum(carried, 0.0, out=carried), needed + np.log(len(carried)), out=carried)
         since += 1
         since *= carried > 0
     return carried, since
 
 
-def _in_common(times: Ints, shared: Floats) -> Floats:
-    """By how much less several measurements of one night weigh than as many independent ones."""
-    return 1 + np.maximum(times - 1, 0) * shared
+def _weighed(read: Odds, times: Ints, shared: Floats) -> Odds:
+    """The sum over `times` measurements of one night, as much less as they are alike."""
+    if times.max(initial=0) < 2:
+        return read
+    weight = (1 + np.maximum(times - 1, 0) * shared).astype(np.float32)
+    return np.asarray(read / weight, dtype=np.float32)
 
 
 def _add_repeats(
-    read: Floats,
+    read: Odds,
     times: Ints,
     past: Past,
     night: int,
     bar: tuple[Floats, Floats],
     sizes: Sizes,
-    allowance: Floats,
+    allowance: Odds,
 ) -> None:
     if past.more is None:
         return
@@ -246,7 +248,7 @@ def lowest(night: Night) -> Floats:
     odds, times = night.suspicion, np.maximum(night.repeats, 1)
     for _ in range(24):
         middle = (low + high) / 2
-        read = replace(odds, read=times * _odds(middle, bar, odds.sizes, odds.allowance))
+        read = replace(odds, read=times.astype(np.float32) * _odds(middle, bar, odds.sizes, odds.allowance))
         blamed = _guilty(read, night.needed)
         low, high = np.where(blamed, middle, low), np.where(blamed, high, middle)
     return high

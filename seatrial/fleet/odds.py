@@ -5,12 +5,13 @@ anything, and several that agree soon do. All z are in units of the t's scale s,
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Odds = NDArray[np.float32]  # logs of odds need no more digits, and there are many
 
 FREEDOM = 4
 # What makes these statistics of t noise its scale s.
@@ -29,23 +30,24 @@ class Sizes:
     need no further correction, however often and for whatever reason one measures again.
     """
 
-    delta: Floats
-    low: Floats
-    high: Floats
-    debt: Floats
+    delta: Odds
+    low: Odds
+    high: Odds
+    debt: Odds
 
     @classmethod
     def of(cls, delta: Floats) -> Self:
         low, high = _extremes(delta)
-        return cls(delta, low, high, np.log(_mean_ratio(delta, low, high)))
+        debt = np.log(_mean_ratio(delta, low, high))
+        return cls(*(part.astype(np.float32) for part in (delta, low, high, debt)))
 
     def at(self, columns: NDArray[np.int64]) -> "Sizes":
         """Those of some series only; the last axis is series."""
         return Sizes(*(part[..., columns] for part in (self.delta, self.low, self.high, self.debt)))
 
-    def log_odds(self, z: Floats) -> Floats:
+    def log_odds(self, z: Floats | Odds) -> Odds:
         """The log likelihood ratio of a shift by -delta against none; NaN, not measured, says nothing."""
-        found = _raw(np.clip(z, self.low, self.high), self.delta)
+        found: Odds = _raw(np.clip(z, self.low, self.high, dtype=np.float32, casting="same_kind"), self.delta)
         found -= self.debt
         missing = np.isnan(found)
         return np.where(missing, 0.0, found) if missing.any() else found
@@ -57,7 +59,7 @@ def _extremes(delta: Floats) -> tuple[Floats, Floats]:
     return (-delta - root) / 2, (-delta + root) / 2
 
 
-def _raw(z: Floats, delta: Floats) -> Floats:
+def _raw(z: Any, delta: Any) -> Any:
     shifted = z + delta
     shifted *= shifted
     shifted += FREEDOM

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from seatrial.simulate.score import Quiet, Score
 
-_HEADINGS = ("fault", "size", "first night", "found", "missed", "others blamed", "median nights")
+_HEADINGS = ("fault", "size", "night 1", "found", "missed", "others", "nights")
 
 
 def simulated_table(quiet: Quiet, scores: Sequence[Score]) -> Table:

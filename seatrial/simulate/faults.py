@@ -56,7 +56,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "slow node": ("5 %", "10 %", "20 %"),
     "slow GPU": ("5 %", "10 %", "20 %"),
     "slow link": ("5 %", "10 %", "50 %"),
-    "flaky node": ("15 %, every third night",),
+    "flaky node": ("15 %, every third",),
     "7 of 8 GPUs": ("one GPU's share",),
     "TCP fallback": ("a tenth is left",),
     "slow decay": ("1 % per week",),

