@@ -17,6 +17,7 @@ from seatrial.baselines.nights import Nights
 from seatrial.baselines.peers import from_peers
 from seatrial.baselines.tolerance import tolerance_of
 from seatrial.judge import judge
+from seatrial.measurement import Measurement
 from seatrial.result import Check, Judgement, Suspect
 from seatrial.verdict import Verdict, worst
 
@@ -55,7 +56,7 @@ def _assess(check: Check, knowledge: Knowledge, learned: Learned) -> Check:
 def _judged(check: Check, knowledge: Knowledge, learned: Learned) -> list[Judgement]:
     """One judgement per measurement; "no baseline yet" is left out where the check has judged the number itself."""
     known = {j.measurement.series() for j in check.judgements}
-    found = [*_each(check, knowledge, learned), *_all_alike(check, learned)]
+    found = [*_each(check, knowledge, learned), *_all_alike(check, knowledge, learned)]
     return [j for j in found if not (_is_sanity_pass(j) and j.measurement.series() in known)]
 
 
@@ -76,13 +77,17 @@ def _each(check: Check, knowledge: Knowledge, learned: Learned) -> Iterator[Judg
             yield _remarked(judgement, series, learned) if judgement.source == "history" else judgement
 
 
-def _all_alike(check: Check, learned: Learned) -> Iterator[Judgement]:
-    """Peers that are slower together, in the check that measured them."""
-    metrics = {(m.metric, m.unit, frozenset(m.conditions.items())) for m in check.measurements}
+def _all_alike(check: Check, knowledge: Knowledge, learned: Learned) -> Iterator[Judgement]:
+    """Peers that are slower together, in the check that measured them; not where a person approved how they are."""
+    unpinned = {_what(m) for m in check.measurements if m.series() not in knowledge.pinned}
     for m, baseline in learned.together:
         judgement = judge(m, [baseline])
-        if judgement and (m.metric, m.unit, frozenset(m.conditions.items())) in metrics:
+        if judgement and _what(m) in unpinned:
             yield judgement
+
+
+def _what(m: Measurement) -> tuple[object, ...]:
+    return m.metric, m.unit, frozenset(m.conditions.items())
 
 
 def _judged_by_peers(check: Check, learned: Learned) -> list[Judgement]:

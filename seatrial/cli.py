@@ -15,6 +15,7 @@ from seatrial.cli_baseline import baseline
 from seatrial.cli_compare import compare
 from seatrial.cli_judge import judge
 from seatrial.cli_options import FILE, json_option, print_json
+from seatrial.cli_pinned import diff, expire, promote, show
 from seatrial.cli_simulate import simulate
 from seatrial.errors import InputError, NothingFoundError, SeatrialError
 
@@ -35,6 +36,8 @@ def app() -> None:
 
 for command in (judge, baseline, compare, simulate):
     app.add_command(command)
+for command in (promote, show, diff, expire):
+    baseline.add_command(command)
 
 
 @app.command()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from seatrial.fleet.levels import Bools, Grouped, Ints, Levels, Past, levels
 from seatrial.fleet.odds import VARIANCE_OF_MEDIAN, Floats, Odds, Sizes
 from seatrial.fleet.rules import RULES, Rules
+from seatrial.fleet.suspicion import Bar, Suspicion, guilty, odds_of, wants_repeat, weighed, with_more
 
 # Which series to measure once more; answers with their new values, NaN where that failed.
 Repeat = Callable[[Ints], Floats]
@@ -39,38 +40,12 @@ class Night:
     nights: NDArray[np.int32]
     shift: Floats
     guilty: Bools
-    suspicion: "Suspicion"
+    suspicion: Suspicion
 
     @property
     def judged(self) -> Bools:
         """Which series enough is known of."""
         found: Bools = np.isfinite(self.levels.scale) & np.isfinite(self.value)
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class Suspicion:
-    """(K, M) by size and series: what past nights say, for how many nights past, and what tonight says.
-
-    `allowance` is in units of the series' scale, as the sizes are. `read` is the plain sum over tonight's `repeats`;
-    n repeats that have a share of their noise in common weigh as much as n / (1 + (n - 1) * shared) independent ones.
-    """
-
-    sizes: Sizes
-    allowance: Odds
-    carried: Odds
-    since: NDArray[np.int32]
-    read: Odds
-    repeats: Ints
-    shared: Floats
-
-    @property
-    def tonight(self) -> Odds:
-        return _weighed(self.read, self.repeats, self.shared)
-
-    @property
-    def total(self) -> Odds:
-        found: Odds = self.carried + self.tonight - np.log(len(self.carried))
         return found
 
 
@@ -86,7 +61,7 @@ def judge_night(
     allowance = _allowance(known, sizes.delta, needed)
     bar = (expected, known.scale)
     carried, since = _carried(past, known, allowance, sizes, needed, rules)
-    read, once = _odds(tonight, bar, sizes, allowance), np.isfinite(tonight).astype(np.int64)
+    read, once = odds_of(tonight, bar, sizes, allowance), np.isfinite(tonight).astype(np.int64)
     suspicion = Suspicion(sizes, allowance, carried, since, read, once, known.shared)
     suspicion, value = _repeated(suspicion, tonight, bar, needed, repeat, rules)
     best = np.argmax(suspicion.total, axis=0)
@@ -101,15 +76,9 @@ def judge_night(
         suspicion.sizes.delta[best, columns] * known.scale,
         suspicion.since[best, columns],
         shift,
-        _guilty(suspicion, needed),
+        guilty(suspicion, needed),
         suspicion,
     )
-
-
-def _guilty(suspicion: Suspicion, needed: float) -> Bools:
-    """Enough in all, and tonight agrees: what was repaired today is not blamed for yesterday."""
-    found: Bools = np.any((suspicion.total >= needed) & (suspicion.tonight > 0), axis=0)
-    return found
 
 
 def _sizes(scale: Floats, rules: Rules) -> Floats:
@@ -144,12 +113,6 @@ def _allowance(known: Levels, sizes: Odds, needed: float) -> Odds:
     return np.asarray(needed * unsure**2 / sizes, dtype=np.float32)
 
 
-def _odds(values: Floats, bar: tuple[Floats, Floats], sizes: Sizes, allowance: Odds) -> Odds:
-    """(K, M); what was not measured says nothing, and so does a series that cannot be judged."""
-    z = ((values - bar[0]) / bar[1]).astype(np.float32)
-    return sizes.log_odds(z + allowance)
-
-
 def _carried(
     past: Past, known: Levels, allowance: Odds, sizes: Sizes, needed: float, rules: Rules
 ) -> tuple[Odds, NDArray[np.int32]]:
@@ -158,21 +121,13 @@ def _carried(
     for night, values in enumerate(past.recent):
         shift = _shift(past.group, values, known, past.renewed, rules)
         bar = (known.centre + shift, known.scale)
-        read, times = _odds(values, bar, sizes, allowance), np.isfinite(values).astype(np.int64)
+        read, times = odds_of(values, bar, sizes, allowance), np.isfinite(values).astype(np.int64)
         _add_repeats(read, times, past, len(past.good) + night, bar, sizes, allowance)
-        carried += _weighed(read, times, known.shared)
+        carried += weighed(read, times, known.shared)
         np.minimum(np.maximum(carried, 0.0, out=carried), needed + np.log(len(carried)), out=carried)
         since += 1
         since *= carried > 0
     return carried, since
-
-
-def _weighed(read: Odds, times: Ints, shared: Floats) -> Odds:
-    """The sum over `times` measurements of one night, as much less as they are alike."""
-    if times.max(initial=0) < 2:
-        return read
-    weight = (1 + np.maximum(times - 1, 0) * shared).astype(np.float32)
-    return np.asarray(read / weight, dtype=np.float32)
 
 
 def _add_repeats(
@@ -180,7 +135,7 @@ def _add_repeats(
     times: Ints,
     past: Past,
     night: int,
-    bar: tuple[Floats, Floats],
+    bar: Bar,
     sizes: Sizes,
     allowance: Odds,
 ) -> None:
@@ -189,7 +144,7 @@ def _add_repeats(
     nights, series, values = past.more
     now = nights == night
     at = series[now]
-    odds = _odds(values[now], (bar[0][at], bar[1][at]), sizes.at(at), allowance[:, at])
+    odds = odds_of(values[now], (bar[0][at], bar[1][at]), sizes.at(at), allowance[:, at])
     np.add.at(times, at, 1)
     for k in range(len(read)):
         np.add.at(read[k], at, odds[k])
@@ -198,7 +153,7 @@ def _add_repeats(
 def _repeated(
     suspicion: Suspicion,
     tonight: Floats,
-    bar: tuple[Floats, Floats],
+    bar: Bar,
     needed: float,
     repeat: Repeat | None,
     rules: Rules,
@@ -213,16 +168,8 @@ def _repeated(
         again = np.full(tonight.size, np.nan)
         again[doubtful] = repeat(doubtful)
         rounds.append(again)
-        suspicion = _with(suspicion, doubtful, again[doubtful], bar)
+        suspicion = with_more(suspicion, doubtful, again[doubtful], bar)
     return suspicion, _median_of_rounds(rounds)
-
-
-def _with(suspicion: Suspicion, at: Ints, values: Floats, bar: tuple[Floats, Floats]) -> Suspicion:
-    """The suspicion once the series `at` have been measured again."""
-    read, repeats = suspicion.read.copy(), suspicion.repeats.copy()
-    read[:, at] += _odds(values, (bar[0][at], bar[1][at]), suspicion.sizes.at(at), suspicion.allowance[:, at])
-    repeats[at] += np.isfinite(values)
-    return replace(suspicion, read=read, repeats=repeats)
 
 
 def _median_of_rounds(rounds: list[Floats]) -> Floats:
@@ -233,14 +180,6 @@ def _median_of_rounds(rounds: list[Floats]) -> Floats:
     return value
 
 
-def wants_repeat(suspicion: Suspicion, needed: float, rules: Rules) -> Bools:
-    """Not yet sure, and either what must be found tonight is not ruled out or the odds are against the series."""
-    unruled = suspicion.tonight[rules.tonight] > np.log(rules.sure_healthy)
-    against = (suspicion.carried + suspicion.tonight).max(axis=0) > rules.doubtful
-    found: Bools = (unruled | against) & ~_guilty(suspicion, needed)
-    return found
-
-
 def lowest(night: Night) -> Floats:
     """The least value that, read in every measurement of tonight, would not have been blamed; found by halving."""
     bar = (night.expected, night.levels.scale)
@@ -248,7 +187,7 @@ def lowest(night: Night) -> Floats:
     odds, times = night.suspicion, np.maximum(night.repeats, 1)
     for _ in range(24):
         middle = (low + high) / 2
-        read = replace(odds, read=times.astype(np.float32) * _odds(middle, bar, odds.sizes, odds.allowance))
-        blamed = _guilty(read, night.needed)
+        read = replace(odds, read=times.astype(np.float32) * odds_of(middle, bar, odds.sizes, odds.allowance))
+        blamed = guilty(read, night.needed)
         low, high = np.where(blamed, middle, low), np.where(blamed, high, middle)
     return high

@@ -15,9 +15,11 @@ from seatrial.history.records import series_key
 from seatrial.history.rows import Pin, Readings, RunRow
 from seatrial.history.schema import baselines, readings, runs, samples, series, suspects
 from seatrial.history.series import KEYS_PER_QUERY, known_series, numbers_of
+from seatrial.measurement import Measurement, Subject
 from seatrial.result import RunResult
 from seatrial.verdict import Verdict
 
+_DESCRIBED = ("metric", "unit", "subject_kind", "subject_name", "conditions", "better")
 _NEWEST_FIRST = (runs.c.started.desc(), runs.c.run_id.desc())
 
 
@@ -98,6 +100,17 @@ class Store:
         with explained(self._engine.url, "measurements cannot be read"), self._engine.begin() as connection:
             return numbers_of(connection, run_ids, series)
 
+    def measurements(self, run_id: str) -> list[Measurement]:
+        """Every number of the run, without the samples behind it."""
+        query = (
+            select(*(series.c[name] for name in _DESCRIBED), readings.c.value)
+            .join(readings, readings.c.series_id == series.c.id)
+            .where(readings.c.run_id == run_id, readings.c.value.is_not(None))
+            .order_by(readings.c.series_id, readings.c.nth)
+        )
+        with explained(self._engine.url, f"run {run_id} cannot be read"), self._engine.begin() as connection:
+            return [_measurement(row) for row in connection.execute(query)]
+
     def samples(self, cluster: str, series: Iterable[str], limit: int = 20) -> dict[str, list[float]]:
         """The values of each series in the newest `limit` runs that passed, newest first.
 
@@ -160,6 +173,11 @@ def _forget(connection: Any, cluster: str, series: Iterable[str]) -> int:
 
 def _run_row(row: Row[Any]) -> RunRow:
     return RunRow(**{**row._mapping, "verdict": Verdict(row.verdict)})
+
+
+def _measurement(row: Any) -> Measurement:
+    subject = Subject(row.subject_kind, row.subject_name)
+    return Measurement(row.metric, row.value, row.unit, subject, row.conditions, better=row.better)
 
 
 def _pin(row: Row[Any]) -> Pin:

@@ -1,0 +1,49 @@
+"""Approve a stored run as a baseline: what the command line and the flow `promote` share."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from seatrial.baselines.promote import Approval, pins
+from seatrial.errors import InputError
+from seatrial.history.rows import Pin, RunRow
+from seatrial.verdict import Verdict
+
+if TYPE_CHECKING:
+    from seatrial.history.store import Store
+
+_TAUGHT_BY = timedelta(days=90)
+
+
+def stored_run(store: "Store", run_id: str) -> RunRow:
+    """The run of that id. Raises InputError that names the newest ones when there is none."""
+    run = store.run(run_id)
+    if run is None:
+        newest = ", ".join(row.run_id for row in store.runs(limit=3)) or "none"
+        raise InputError(f"run {run_id}: is not in the history; the newest there: {newest}")
+    return run
+
+
+def promote(store: "Store", run_id: str, approval: Approval) -> list[Pin]:
+    """Pin the numbers of a run. Raises InputError for one that is unknown, bad, or rests on too little."""
+    run = stored_run(store, run_id)
+    measured = store.measurements(run_id)
+    names = list(dict.fromkeys(m.series() for m in measured))
+    found = pins(run, measured, _earlier(store, run, names), approval)
+    store.pin(run.cluster, found)
+    return found
+
+
+def _earlier(store: "Store", run: RunRow, names: list[str]) -> dict[str, list[float]]:
+    """The values of passing runs with the same software up to this one, by series."""
+    rows = store.runs_since(run.cluster, run.suite, run.started - _TAUGHT_BY)
+    alike = [
+        row.run_id
+        for row in rows
+        if row.verdict is Verdict.PASS and row.fingerprint == run.fingerprint and row.started <= run.started
+    ]
+    readings = store.readings(alike, names)
+    values: dict[str, list[float]] = {}
+    for series, value, good in zip(readings.series, readings.value, readings.good, strict=True):
+        if good:
+            values.setdefault(names[series], []).append(float(value))
+    return values

@@ -1,0 +1,89 @@
+"""`seatrial baseline promote|show|diff|expire`: what a person approved."""
+
+import getpass
+
+import click
+
+from seatrial.cli_options import json_option, print_json
+from seatrial.errors import InputError
+
+run_argument = click.argument("run_id", metavar="RUN")
+
+
+@click.command()
+@run_argument
+@click.option("--note", default="", help="Why, for whoever reads it later.")
+@click.option("--force", metavar="REASON", default="", help="Approve a run that would be refused; the reason is kept.")
+def promote(run_id: str, note: str, force: str) -> None:
+    """Pin what RUN (an id of `seatrial history`) measured as what its cluster should measure.
+
+    A run that did not pass, or whose numbers rest on fewer than three passing runs, is refused unless forced.
+    """
+    from seatrial.approve import promote as approve
+    from seatrial.baselines.promote import Approval
+    from seatrial.history import open_store
+    from seatrial.result import now
+
+    with open_store() as store:
+        found = approve(store, run_id, Approval(getpass.getuser(), now(), note, force))
+    print(f"{run_id}: {len(found)} numbers pinned; `seatrial baseline expire` takes that back")
+
+
+@click.command()
+@click.argument("cluster")
+@json_option
+def show(cluster: str, as_json: bool) -> None:
+    """Show what is pinned for CLUSTER (a name): by whom, when, from which run."""
+    from seatrial.history import open_store
+    from seatrial.report.pinned import pins_json, pins_table
+
+    with open_store() as store:
+        pins = store.pinned(cluster)
+    if as_json:
+        print_json(pins_json(pins))
+    elif pins:
+        from rich.console import Console
+
+        Console().print(pins_table(pins.values()))
+    else:
+        print(f"nothing is pinned for {cluster}")
+
+
+@click.command()
+@run_argument
+@json_option
+def diff(run_id: str, as_json: bool) -> None:
+    """Hold RUN against what is pinned for its cluster, the furthest off first."""
+    from seatrial.approve import stored_run
+    from seatrial.baselines.promote import differences
+    from seatrial.history import open_store
+    from seatrial.report.pinned import differences_json, differences_table
+
+    with open_store() as store:
+        cluster = stored_run(store, run_id).cluster
+        found = differences(store.pinned(cluster), store.measurements(run_id))
+    if as_json:
+        print_json(differences_json(found))
+    elif found:
+        from rich.console import Console
+
+        Console().print(differences_table(found))
+    else:
+        print(f"nothing is pinned for {cluster}")
+
+
+@click.command()
+@click.argument("cluster")
+@click.option("--metric", help="Only that metric, such as busbw_plateau.")
+def expire(cluster: str, metric: str | None) -> None:
+    """Take back what is pinned for CLUSTER (a name); history and catalog judge again."""
+    from seatrial.history import open_store
+
+    with open_store() as store:
+        pins = store.pinned(cluster)
+        chosen = [series for series in pins if metric is None or series.split("|", 1)[0] == metric]
+        if not chosen:
+            known = ", ".join(sorted({series.split("|", 1)[0] for series in pins})) or "nothing"
+            raise InputError(f"baseline expire: nothing of the kind is pinned for {cluster!r}; pinned: {known}")
+        gone = store.unpin(cluster, chosen)
+    print(f"{cluster}: {gone} numbers are not pinned any more")

@@ -1,0 +1,139 @@
+"""Baselines that a person approves: what may be pinned, what is kept of it, and what it does to the next verdict."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from seatrial.approve import promote
+from seatrial.baselines.promote import Approval, differences, pins
+from seatrial.cli import app
+from seatrial.errors import InputError
+from seatrial.history import RunRow, open_store
+from seatrial.history.store import Store
+from seatrial.measurement import Measurement, Subject
+from seatrial.result import Check, RunResult
+from seatrial.verdict import Verdict
+
+START = datetime(2026, 11, 2, 1, 30, tzinfo=UTC)
+ANN = Approval("ann", START, "after the upgrade")
+LATENCY = Measurement("latency", 20.0, "us", Subject("cluster", "lab"), better="lower")
+
+
+def plateau(value: float) -> Measurement:
+    return Measurement("busbw_plateau", value, "GB/s", Subject("cluster", "lab"), {"operation": "all_reduce"})
+
+
+def matmul(value: float) -> Measurement:
+    return Measurement("matmul", value, "TFLOP/s", Subject("node", "node-0"))
+
+
+def save(store: Store, number: int, value: float, verdict: Verdict = Verdict.PASS, nccl: str = "2.27") -> str:
+    at = START + timedelta(days=number)
+    check = Check("collectives", verdict, "because", 1.0, (plateau(value), matmul(700), LATENCY))
+    software = {"nccl": nccl}
+    run = RunResult(f"run-{number}", "lab", "quick", at, at, verdict, "", checks=[check], fingerprint=software)
+    store.save(run, Path())
+    return run.run_id
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{tmp_path}/history.sqlite")
+    with open_store() as opened:
+        yield opened
+
+
+def command(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["baseline", *arguments])
+
+
+def a_run(verdict: Verdict = Verdict.PASS) -> RunRow:
+    return RunRow("run-1", "lab", "quick", START, START, verdict, "", {}, "")
+
+
+def test_a_run_that_passed_pins_the_cluster_by_the_median_of_the_runs_that_did(store: Store) -> None:
+    for number, value in enumerate((380.0, 400.0, 390.0)):
+        save(store, number, value)
+    found = promote(store, "run-2", ANN)
+    assert store.pinned("lab") == {pin.series: pin for pin in found}
+    high_is_good, low_is_good = sorted(found, key=lambda pin: pin.series)
+    assert (high_is_good.centre, high_is_good.high) == (390.0, None)
+    assert high_is_good.low is not None
+    assert 100 < high_is_good.low < 390
+    assert (low_is_good.centre, low_is_good.low) == (20.0, None)
+    assert {(pin.pinned_by, pin.pinned_at, pin.run_id, pin.note) for pin in found} == {
+        ("ann", START, "run-2", "after the upgrade")
+    }
+
+
+def test_many_quiet_runs_pin_tightly() -> None:
+    m = plateau(400)
+    (pin,) = pins(a_run(), [m], {m.series(): [400, 401, 399, 402, 398, 400, 401, 399, 400, 400.5]}, ANN)
+    assert pin.low is not None
+    assert 0.94 < pin.low / 400 < 0.99
+
+
+def test_a_bad_run_is_refused_and_forced_only_with_a_reason_that_is_kept(store: Store) -> None:
+    for number in range(3):
+        save(store, number, 400)
+    save(store, 3, 300, Verdict.DEGRADED, nccl="2.28")
+    with pytest.raises(InputError, match="run run-3: is degraded, not pass; --force REASON"):
+        promote(store, "run-3", ANN)
+    found = promote(store, "run-3", Approval("ann", START, "n", "slower by design"))
+    assert {pin.note for pin in found} == {"forced: slower by design; n"}
+    assert {pin.series.split("|")[0]: pin.centre for pin in found} == {
+        "busbw_plateau": 300.0,
+        "latency": 20.0,
+        "matmul": 700.0,  # a forced run is approved as it is, its nodes as well
+    }
+
+
+def test_too_few_runs_of_the_same_software_are_refused(store: Store) -> None:
+    for number in range(3):
+        save(store, number, 400, nccl="2.26")
+    save(store, 3, 400)
+    with pytest.raises(InputError, match="rests on 1 passing run with this software, 3 are needed"):
+        promote(store, "run-3", ANN)
+    assert store.pinned("lab") == {}
+
+
+def test_a_run_that_is_not_there_is_named_with_those_that_are(store: Store) -> None:
+    save(store, 0, 400)
+    with pytest.raises(InputError, match="run nowhere: is not in the history; the newest there: run-0"):
+        promote(store, "nowhere", ANN)
+
+
+def test_differences_are_the_furthest_off_first() -> None:
+    pinned = {
+        p.series: p for m in (plateau(400), LATENCY) for p in pins(a_run(), [m], {m.series(): [m.value] * 3}, ANN)
+    }
+    first, second = differences(pinned, [plateau(100), LATENCY])
+    assert (first.pin.unit, first.value, first.deviation, first.inside) == ("GB/s", 100, -0.75, False)
+    assert (second.deviation, second.inside) == (0.0, True)
+    assert [d.value for d in differences(pinned, [LATENCY])] == [20.0, None]
+
+
+def test_the_commands_from_promoting_to_expiring(store: Store) -> None:
+    for number in range(4):
+        save(store, number, 400)
+    said = command("promote", "run-2", "--note", "as delivered")
+    assert said.output == "run-2: 2 numbers pinned; `seatrial baseline expire` takes that back\n"
+    shown = json.loads(command("show", "lab", "--json").output)
+    assert {(pin["centre"], pin["run_id"], pin["note"]) for pin in shown} == {
+        (400.0, "run-2", "as delivered"),
+        (20.0, "run-2", "as delivered"),
+    }
+    assert "as delivered" in command("show", "lab").output
+    save(store, 9, 90, Verdict.FAIL)
+    off = json.loads(command("diff", "run-9", "--json").output)
+    assert [(d["value"], d["inside"]) for d in off] == [(90.0, False), (20.0, True)]
+    assert "outside" in command("diff", "run-9").output
+    assert command("expire", "lab", "--metric", "latency").output == "lab: 1 numbers are not pinned any more\n"
+    assert isinstance(command("expire", "lab", "--metric", "latency").exception, InputError)
+    assert command("expire", "lab").output == "lab: 1 numbers are not pinned any more\n"
+    assert command("show", "lab").output == "nothing is pinned for lab\n"
+    assert command("diff", "run-9").output == "nothing is pinned for lab\n"
