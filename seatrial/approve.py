@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from seatrial.baselines.promote import Approval, pins
+from seatrial.baselines.promote import Approval, differences, pins
 from seatrial.errors import InputError
 from seatrial.history.rows import Pin, RunRow
 from seatrial.verdict import Verdict
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from seatrial.history.store import Store
 
 _TAUGHT_BY = timedelta(days=90)
+_TOLD = 20  # differences in a question
 
 
 def stored_run(store: "Store", run_id: str) -> RunRow:
@@ -21,6 +22,20 @@ def stored_run(store: "Store", run_id: str) -> RunRow:
         newest = ", ".join(row.run_id for row in store.runs(limit=3)) or "none"
         raise InputError(f"run {run_id}: is not in the history; the newest there: {newest}")
     return run
+
+
+def differences_to(store: "Store", run_id: str) -> str:
+    """What whoever approves a run should know: what it came to, and how it differs from what is pinned now. Markdown.
+
+    Raises InputError when there is no such run.
+    """
+    run = stored_run(store, run_id)
+    found = [d for d in differences(store.pinned(run.cluster), store.measurements(run_id)) if d.deviation is not None]
+    lines = [f"**{run.run_id}** on {run.cluster}, suite {run.suite}: {run.verdict.value}. {run.reason}", ""]
+    if run.verdict is not Verdict.PASS:
+        lines += ["It did not pass: to approve it all the same, `force` needs the reason.", ""]
+    lines += [f"- `{d.pin.series}`: {d.deviation:+.1%} from what is pinned" for d in found[:_TOLD]]
+    return "\n".join(lines) if found else "\n".join([*lines, "Nothing that it measured is pinned so far."])
 
 
 def promote(store: "Store", run_id: str, approval: Approval) -> list[Pin]:

@@ -6,11 +6,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
 
+from seatrial.history import open_store
+from seatrial.measurement import Measurement, Subject
+from seatrial.result import Check, RunResult
+from seatrial.verdict import Verdict
 from tests.e2e.conftest import Console, until
 
 _SERVE = """
@@ -20,12 +26,12 @@ check.serve(name="trial", entrypoint_type=EntrypointType.MODULE_PATH, print_star
 """
 
 
-@pytest.fixture
-def served(console: Console) -> Iterator[Console]:
-    """A console whose Prefect server has a deployment of the flow, and a runner that works for it."""
+@contextmanager
+def runner(console: Console, program: str) -> Iterator[None]:
+    """A process that works for a deployment."""
     with (console.folder / "runner.log").open("w") as log:
-        runner = subprocess.Popen(
-            [sys.executable, "-c", _SERVE],
+        process = subprocess.Popen(
+            [sys.executable, "-c", program],
             stdout=log,
             stderr=log,
             cwd=console.folder,
@@ -33,14 +39,21 @@ def served(console: Console) -> Iterator[Console]:
             start_new_session=True,
         )
     try:
-        yield console
+        yield
     finally:
-        runner.terminate()
+        process.terminate()
         try:
-            runner.wait(20)
+            process.wait(20)
         except subprocess.TimeoutExpired:
-            os.killpg(runner.pid, signal.SIGKILL)  # a flow run outlives its runner, and would go on for minutes
-            runner.wait()
+            os.killpg(process.pid, signal.SIGKILL)  # a flow run outlives its runner, and would go on for minutes
+            process.wait()
+
+
+@pytest.fixture
+def served(console: Console) -> Iterator[Console]:
+    """A console whose Prefect server has a deployment of the flow, and a runner that works for it."""
+    with runner(console, _SERVE):
+        yield console
 
 
 def call(console: Console, method: str, path: str, **body: Any) -> Any:
@@ -101,3 +114,65 @@ def test_a_bad_verdict_is_a_failed_flow_run_that_says_why(served: Console) -> No
     until(lambda: "1 of 2 nodes answer on port 222" in logged(served, flow_run))  # Prefect sends logs every few seconds
     artifacts = call(served, "POST", "/artifacts/filter", limit=10)
     assert {"judgements-trial", "summary-trial"} <= {artifact["key"] for artifact in artifacts}
+
+
+_SERVE_PROMOTE = """
+from prefect.flows import EntrypointType
+from flows.promote import promote_run
+promote_run.serve(name="promote", entrypoint_type=EntrypointType.MODULE_PATH, print_starting_message=False)
+"""
+
+
+@pytest.fixture
+def approving(console: Console) -> Iterator[Console]:
+    """A console with three passing runs in its history, and a runner for the flow `promote`."""
+    with open_store(f"sqlite:///{console.folder}/history.sqlite") as store:
+        for number in range(3):
+            store.save(passing(number), console.folder)
+    console.environment["SEATRIAL_HISTORY"] = f"sqlite:///{console.folder}/history.sqlite"
+    with runner(console, _SERVE_PROMOTE):
+        yield console
+
+
+def passing(number: int) -> RunResult:
+    at = datetime(2026, 11, 1 + number, tzinfo=UTC)
+    plateau = Measurement("busbw_plateau", 400.0, "GB/s", Subject("cluster", "lab"))
+    check = Check("collectives", Verdict.PASS, "", 1.0, (plateau,))
+    return RunResult(f"run-{number}", "lab", "quick", at, at, Verdict.PASS, "", checks=[check])
+
+
+def answer(console: Console, flow_run: str, **fields: Any) -> dict[str, Any]:
+    """Fill in the form that the paused run shows, as the UI does; the state it ends in."""
+    until(lambda: state(console, flow_run)["type"] == "PAUSED")
+    until(lambda: resumed(console, flow_run, fields))
+    until(lambda: state(console, flow_run)["type"] in ("COMPLETED", "FAILED"))
+    return state(console, flow_run)
+
+
+def resumed(console: Console, flow_run: str, fields: dict[str, Any]) -> bool:
+    """Prefect's own SQLite may be locked for a moment, which it answers with 503."""
+    try:
+        call(console, "POST", f"/flow_runs/{flow_run}/resume", run_input=fields)
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code == 503:
+            return False
+        raise
+    return True
+
+
+def promotion(console: Console) -> str:
+    name = {"name": {"any_": ["promote"]}}
+    until(lambda: bool(call(console, "POST", "/deployments/filter", deployments=name)))
+    (deployment,) = call(console, "POST", "/deployments/filter", deployments=name)
+    body = {"parameters": {"run_id": "run-2", "poll_s": 1}}
+    return str(call(console, "POST", f"/deployments/{deployment['id']}/create_flow_run", **body)["id"])
+
+
+def test_a_baseline_is_pinned_when_a_person_approves_and_only_then(approving: Console) -> None:
+    refused = answer(approving, promotion(approving), approved=False, by="ann", note="", force="")
+    assert (refused["type"], refused["message"]) == ("FAILED", "run-2: was not approved, so nothing is pinned")
+    assert json.loads(approving.run("baseline", "show", "lab", "--json").out) == []
+    done = answer(approving, promotion(approving), approved=True, by="ann", note="as delivered", force="")
+    assert (done["type"], done["message"]) == ("COMPLETED", "run-2: 1 numbers pinned by ann")
+    (pin,) = json.loads(approving.run("baseline", "show", "lab", "--json").out)
+    assert (pin["centre"], pin["pinned_by"], pin["run_id"], pin["note"]) == (400.0, "ann", "run-2", "as delivered")

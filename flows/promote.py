@@ -1,0 +1,52 @@
+"""The flow `promote`: a run becomes a baseline once a person has said so in Prefect's UI."""
+
+from typing import TYPE_CHECKING
+
+from prefect import flow
+from prefect.flow_runs import pause_flow_run
+from prefect.input import RunInput
+from prefect.states import Completed, Failed
+
+from seatrial.approve import differences_to, promote
+from seatrial.baselines.promote import Approval
+from seatrial.errors import InputError
+from seatrial.history import open_store
+from seatrial.result import now
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import State
+
+A_WEEK_S = 7 * 86400
+
+
+class Answer(RunInput):
+    """What the person who is asked fills in."""
+
+    approved: bool = False
+    by: str = ""
+    note: str = ""
+    force: str = ""
+
+
+@flow(name="seatrial-promote", flow_run_name="{run_id}", validate_parameters=True)
+def promote_run(run_id: str, poll_s: int = 10) -> "State[int]":
+    """Pin what a run measured, once a person approves it; the answer is waited for, a week at most.
+
+    Args:
+        run_id: The run, an id of `seatrial history`.
+        poll_s: Seconds between looks for the answer.
+    """
+    with open_store() as store:
+        question = differences_to(store, run_id)
+    asked = Answer.with_initial_data(description=question, by="", note="", force="")
+    answer = pause_flow_run(wait_for_input=asked, timeout=A_WEEK_S, poll_interval=poll_s)
+    if answer is None or not answer.approved:
+        return Failed(message=f"{run_id}: was not approved, so nothing is pinned")
+    if not answer.by:
+        return Failed(message=f"{run_id}: the approval names nobody (by), so nothing is pinned")
+    try:
+        with open_store() as store:
+            found = promote(store, run_id, Approval(answer.by, now(), answer.note, answer.force))
+    except InputError as error:
+        return Failed(message=str(error))
+    return Completed(message=f"{run_id}: {len(found)} numbers pinned by {answer.by}", data=len(found))
