@@ -7,11 +7,13 @@ from dataclasses import dataclass
 class Rules:
     """`false_alarms`: healthy runs in which anything at all is blamed, as a share.
 
-    `sizes` are the slowdowns looked for, on natural logs; noise above 2 % stretches them all. The one at `tonight`
-    must be ruled out or proven the same night: a measurement is repeated, `most_repeats` times at most, until the
-    odds against it are one to `sure_healthy`.
-    `shared_at_first` is the part of the variance that repeats in one night are taken to share until history tells.
-    `nights_to_learn` passing nights, or `peers_to_learn` peers, must be known before noise is learned at all.
+    `sizes` are the slowdowns looked for, on natural logs; noise above 2 % stretches them. A measurement is repeated,
+    `most_repeats` times at most, until its odds are enough to blame; or until the size at `tonight`, which must not be
+    missed the same night, has odds below `sure_healthy`, and no size has log odds above `doubtful`.
+    `shared_at_first` is the part of the variance that repeats in one night are taken to share until history tells, by
+    `pairs_to_learn` pairs for a group of its own. `nights_to_learn` passing nights, or `peers_to_learn` peers, must be
+    known before noise is learned at all; of fewer than `least_peers` nobody can tell who is odd. `least_scale` is the
+    least noise assumed.
     """
 
     false_alarms: float = 0.0003
