@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -33,6 +34,7 @@ from tasks.image import demand, image_task, what_nodes_lack
 from tasks.launch import keep, launch_task, reap, teardown
 from tasks.notify import notify_task
 from tasks.record import record_task, write_run_json
+from tasks.repeat import measure_again
 from tasks.training import training_task
 from tasks.upload import CUT_TIMEOUT_S as CUT_UPLOAD_S
 from tasks.upload import upload, upload_task
@@ -134,7 +136,8 @@ def _try_out(trial: Trial, rebuild: bool, store: "Store | None") -> None:
                 trial.add(training_task(trial.run, trial.testbed))
         with trial.attempt("compare"):
             occasion = Occasion(suite.name, trial.fingerprint, trial.started)
-            trial.checks = compare_task(trial.checks, trial.run.cluster, store, occasion)
+            again = partial(measure_again, trial.run, trial.testbed) if trial.nodes_up else None
+            trial.checks = compare_task(trial.checks, trial.run.cluster, store, occasion, again)
         if store is None:
             trial.add(_UNREACHABLE)
         through = True

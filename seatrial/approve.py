@@ -3,6 +3,9 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from seatrial.baselines.nights import medians_of_runs
 from seatrial.baselines.promote import Approval, differences, pins
 from seatrial.errors import InputError
 from seatrial.history.rows import Pin, RunRow
@@ -56,9 +59,4 @@ def _earlier(store: "Store", run: RunRow, names: list[str]) -> dict[str, list[fl
         for row in rows
         if row.verdict is Verdict.PASS and row.fingerprint == run.fingerprint and row.started <= run.started
     ]
-    readings = store.readings(alike, names)
-    values: dict[str, list[float]] = {}
-    for series, value, good in zip(readings.series, readings.value, readings.good, strict=True):
-        if good:
-            values.setdefault(names[series], []).append(float(value))
-    return values
+    return medians_of_runs(store.readings(alike, names), names, np.ones(len(alike), dtype=bool))

@@ -7,7 +7,7 @@ docs/decisions/0002-judging-with-few-samples.md.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil, log
 from typing import Literal, cast
 
@@ -17,30 +17,50 @@ from seatrial.baselines.nights import Nights
 from seatrial.baselines.peers import from_peers
 from seatrial.baselines.tolerance import tolerance_of
 from seatrial.judge import judge
-from seatrial.measurement import Measurement
+from seatrial.measurement import Measurement, by_series, once
+from seatrial.repeats import NOISY_SOURCES, Doubt, doubts, with_repeats
 from seatrial.result import Check, Judgement, Suspect
 from seatrial.verdict import Verdict, worst
 
-# Sanity and physics say that a number is wrong, which no noise explains.
-_NOISY_SOURCES = frozenset({"peers", "pinned", "history", "catalog"})
 _SEVERITY = (Verdict.CORRUPT, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCONCLUSIVE, Verdict.NOT_RUN, Verdict.PASS)
 # A gross outlier among peers is likely the node; a failing one more so. Localisation knows better where it ran.
 _CONFIDENCE = {Verdict.DEGRADED: 0.6, Verdict.FAIL: 0.8}
 _PROVEN = 0.95
 
 
-def assess(checks: Sequence[Check], knowledge: Knowledge) -> list[Check]:
-    """The checks with a judgement for each measurement that can be judged, and what follows from those.
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """The checks with their judgements and verdicts, and by check what to measure once more before those are sure."""
 
-    All numbers of the run are judged together: how sure the judge must be depends on how many there are.
+    checks: list[Check]
+    doubts: dict[str, list[Doubt]]
+
+
+def assess(checks: Sequence[Check], knowledge: Knowledge) -> Assessment:
+    """Judge each measurement that can be judged, and say what follows from that for its check.
+
+    All numbers of the run are judged together: how sure the judge must be depends on how many there are. Measurements
+    of the same series in one check are repeats, in the order they were taken, and count by their median.
     """
     learned = learn((m for check in checks for m in check.measurements), knowledge.nights)
-    return [_assess(check, knowledge, learned) for check in checks]
+    found = [(check, _judgements(check, knowledge, learned)) for check in checks]
+    doubted = ((check.name, doubts(new, counting(new), check.measurements, learned)) for check, new in found)
+    return Assessment(
+        [_assessed(check, new, learned) for check, new in found], {name: some for name, some in doubted if some}
+    )
 
 
-def _assess(check: Check, knowledge: Knowledge, learned: Learned) -> Check:
-    by_peers = _judged_by_peers(check, learned)
-    new = [_changed(j, knowledge.nights) for j in (*_judged(check, knowledge, learned), *by_peers)]
+def _judgements(check: Check, knowledge: Knowledge, learned: Learned) -> list[Judgement]:
+    """One judgement per series; "no baseline yet" is left out where the check has judged the number itself."""
+    counts, taken = replace(check, measurements=once(check.measurements)), by_series(check.measurements)
+    known = {j.measurement.series() for j in check.judgements}
+    found = (*_each(counts, knowledge, learned), *_all_alike(counts, knowledge, learned))
+    wanted = [j for j in found if not (_is_sanity_pass(j) and j.measurement.series() in known)]
+    new = (_changed(j, knowledge.nights) for j in (*wanted, *_judged_by_peers(counts, learned)))
+    return [with_repeats(j, taken.get(j.measurement.series(), ())) for j in new]
+
+
+def _assessed(check: Check, new: Sequence[Judgement], learned: Learned) -> Check:
     if not new:
         return check
     counted = counting(new)
@@ -49,30 +69,16 @@ def _assess(check: Check, knowledge: Knowledge, learned: Learned) -> Check:
         verdict=worst((check.verdict, *(j.verdict for j in counted))),
         reason=_reason(check, new, counted),
         judgements=(*check.judgements, *new),
-        suspects=(*check.suspects, *_suspects(by_peers), *_proven(new, learned)),
+        suspects=(*check.suspects, *_suspects(new), *_proven(new, learned)),
     )
 
 
-def _judged(check: Check, knowledge: Knowledge, learned: Learned) -> list[Judgement]:
-    """One judgement per measurement; "no baseline yet" is left out where the check has judged the number itself."""
-    known = {j.measurement.series() for j in check.judgements}
-    found = [*_each(check, knowledge, learned), *_all_alike(check, knowledge, learned)]
-    return [j for j in found if not (_is_sanity_pass(j) and j.measurement.series() in known)]
-
-
 def _each(check: Check, knowledge: Knowledge, learned: Learned) -> Iterator[Judgement]:
-    """What was repeated counts once, with its median."""
-    repeated = set()
     for m in check.measurements:
         series = m.series()
-        if series in repeated:
-            continue
-        if series in learned.values:
-            repeated.add(series)
         own = learned.baselines.get(series)
         past = own if own and own.source == "history" else None
-        known = baselines_for(m, knowledge, check.measurements, past)
-        judgement = judge(learned.values.get(series, m), known)
+        judgement = judge(m, baselines_for(m, knowledge, check.measurements, past))
         if judgement:
             yield _remarked(judgement, series, learned) if judgement.source == "history" else judgement
 
@@ -94,11 +100,11 @@ def _judged_by_peers(check: Check, learned: Learned) -> list[Judgement]:
     """By the judge of fleets where there are enough peers, else by the rule for few."""
     few = [pair for pair in from_peers(check.measurements) if pair[0].series() not in learned.baselines]
     found = [judge(measurement, [baseline]) for measurement, baseline in few]
-    for series, m in {m.series(): m for m in check.measurements}.items():
-        own = learned.baselines.get(series)
+    for m in check.measurements:
+        own = learned.baselines.get(m.series())
         if own and own.source == "peers":
-            judgement = judge(learned.values.get(series, m), [own])
-            found.append(judgement and _remarked(judgement, series, learned))
+            judgement = judge(m, [own])
+            found.append(judgement and _remarked(judgement, m.series(), learned))
     return [j for j in found if j]
 
 
@@ -132,7 +138,7 @@ def counting(judgements: Iterable[Judgement]) -> list[Judgement]:
 
 
 def _is_vote(judgement: Judgement) -> bool:
-    return judgement.source in _NOISY_SOURCES and not tolerance_of(judgement.measurement).steady
+    return judgement.source in NOISY_SOURCES and not tolerance_of(judgement.measurement).steady
 
 
 def _sweep(judgement: Judgement) -> tuple[object, ...]:
@@ -174,18 +180,26 @@ def _reason(check: Check, new: Sequence[Judgement], counted: Sequence[Judgement]
 
 
 def _rests_on(judgements: Sequence[Judgement]) -> str:
-    """What a check that passes was held against, and the single sizes that were let pass."""
+    """What a check that passes was held against, what was repeated, and the single sizes that were let pass."""
     sources = sorted({j.source for j in judgements} - {"sanity"})
     against = f"as expected by {' and '.join(sources)}" if sources else "no baseline yet: judged by sanity only"
-    odd = [j for j in judgements if j.verdict is not Verdict.PASS]
-    return (
-        f"{against}; {len(odd)} single {'size' if len(odd) == 1 else 'sizes'} off, too few to count" if odd else against
+    repeated = sum(bool(j.repeats) for j in judgements)
+    odd = sum(j.verdict is not Verdict.PASS for j in judgements)
+    parts = (
+        against,
+        f"{_numbers(repeated)} repeated" if repeated else "",
+        f"{odd} single {'size' if odd == 1 else 'sizes'} off, too few to count" if odd else "",
     )
+    return "; ".join(part for part in parts if part)
 
 
-def _suspects(by_peers: Iterable[Judgement]) -> list[Suspect]:
+def _numbers(count: int) -> str:
+    return "1 number was" if count == 1 else f"{count} numbers were"
+
+
+def _suspects(judgements: Iterable[Judgement]) -> list[Suspect]:
     """The nodes and GPUs that stand out among their peers."""
-    return [_suspect(j, _CONFIDENCE[j.verdict]) for j in by_peers if _blames(j)]
+    return [_suspect(j, _CONFIDENCE[j.verdict]) for j in judgements if j.source == "peers" and _blames(j)]
 
 
 def _proven(judgements: Iterable[Judgement], learned: Learned) -> list[Suspect]:

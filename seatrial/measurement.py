@@ -1,8 +1,9 @@
 """A measurement: one number with unit, subject, conditions and the raw samples behind it."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Literal
 
 SubjectKind = Literal["cluster", "node", "gpu", "link", "group"]
@@ -43,3 +44,19 @@ class Measurement:
         """The key under which the same measurement of other runs is found: metric, subject and conditions."""
         conditions = ",".join(f"{key}={self.conditions[key]}" for key in sorted(self.conditions))
         return f"{self.metric}|{self.subject.kind}:{self.subject.name}|{conditions}"
+
+
+def by_series(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
+    """The measurements of each series in the order they were taken: the first, and its repeats."""
+    found: dict[str, list[Measurement]] = {}
+    for m in measurements:
+        found.setdefault(m.series(), []).append(m)
+    return found
+
+
+def once(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
+    """Each series once: where it was repeated its median counts."""
+    return tuple(
+        replace(taken[0], value=median(m.value for m in taken)) if len(taken) > 1 else taken[0]
+        for taken in by_series(measurements).values()
+    )

@@ -25,7 +25,8 @@ class Judgement:
     """A measurement held against its baselines.
 
     `source` names the baseline (catalog, pinned, history, peers, physics, sanity); `deviation` is value over centre
-    of the baseline minus one, so -0.9 reads "90 % below".
+    of the baseline minus one, so -0.9 reads "90 % below". `repeats` are the values that the measurement's is the median
+    of, in the order they were taken; empty where it was taken once.
     """
 
     measurement: Measurement
@@ -34,6 +35,7 @@ class Judgement:
     source: str
     expected: Expected = Expected()
     deviation: float | None = None
+    repeats: tuple[float, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         m = self.measurement
@@ -43,6 +45,7 @@ class Judgement:
             "conditions": dict(m.conditions),
             "value": _finite(m.value),
             "unit": m.unit,
+            "repeats": [_finite(value) for value in self.repeats],
             "expected": {"low": _finite(self.expected.low), "high": _finite(self.expected.high)},
             "source": self.source,
             "deviation": _finite(self.deviation),

@@ -16,7 +16,7 @@ from prefect.cache_policies import NO_CACHE
 from seatrial.errors import InputError
 from seatrial.report.load import FIXED_COLUMNS
 from seatrial.report.markdown import judgement_rows, summary
-from seatrial.report.series import Reading, readings
+from seatrial.report.series import Reading, every_reading
 from seatrial.result import Check, RunResult
 from seatrial.run import Run
 
@@ -58,7 +58,7 @@ def measurements_csv(result: RunResult) -> str:
     """One row per measurement, tidy: conditions are columns of their own, samples a JSON list."""
     import pandas as pd
 
-    rows = [_row(result, check, reading) for check in result.checks for reading in readings(check)]
+    rows = [_row(result, check, reading) for check in result.checks for reading in every_reading(check)]
     conditions = sorted({key for row in rows for key in row} - set(FIXED_COLUMNS))
     place = FIXED_COLUMNS.index("value")
     columns = [*FIXED_COLUMNS[:place], *conditions, *FIXED_COLUMNS[place:]]

@@ -17,16 +17,17 @@ from seatrial.run import Run
 from seatrial.suite import Training
 from seatrial.testbed import Testbed
 from seatrial.verdict import Verdict
-from tasks.collectives import rendezvous_argv, too_small
+from tasks.collectives import too_small
 from tasks.connectivity import roll_call
+from tasks.sweep import rendezvous_argv
 
 log = logging.getLogger("seatrial.training")
 
 _SAID_STEPS = 10  # how many of a run's steps are logged
 
 
-def training(run: Run, testbed: Testbed) -> Check | None:
-    """The check `training`; None when the suite does not ask for it."""
+def training(run: Run, testbed: Testbed, label: str = "training") -> Check | None:
+    """The check `training`; None when the suite does not ask for it. `label` names its log."""
     wanted = run.suite.training
     if wanted is None:
         return None
@@ -36,11 +37,11 @@ def training(run: Run, testbed: Testbed) -> Check | None:
     try:
         result = mpirun(
             testbed,
-            training_argv(run, testbed, wanted),
+            training_argv(run, testbed, wanted, label),
             timeout_s=wanted.timeout_s,
             on_line=lambda line: _say(line, wanted.steps),
             is_done=lambda line: gave_up(line) or (read_event(line) or {}).get("event") == "summary",
-            log_file=run.logs / "training.log",
+            log_file=run.logs / f"{label}.log",
         )
     except RemoteError as error:
         return _with_missing(run, testbed, Check("training", Verdict.FAIL, str(error), time.monotonic() - started))
@@ -58,11 +59,11 @@ def _with_missing(run: Run, testbed: Testbed, check: Check) -> Check:
     return replace(check, verdict=verdict, reason=reason, suspects=(*check.suspects, *now.suspects))
 
 
-def training_argv(run: Run, testbed: Testbed, wanted: Training) -> list[str]:
-    """The command line of the training probe."""
+def training_argv(run: Run, testbed: Testbed, wanted: Training, label: str = "training") -> list[str]:
+    """The command line of the training probe, whose ranks meet under that label."""
     probe = [testbed.python, f"{testbed.workdir}/training.py", "--device", "cuda" if testbed.has_gpus else "cpu"]
     size = ["--steps", str(wanted.steps), "--batch", str(wanted.batch_per_rank)]
-    return [*probe, *size, *rendezvous_argv(run, testbed, "training", wanted.timeout_s)]
+    return [*probe, *size, *rendezvous_argv(run, testbed, label, wanted.timeout_s)]
 
 
 def conclude(run: Run, testbed: Testbed, wanted: Training, result: MpiResult) -> Check:

@@ -29,15 +29,15 @@ _JUST = 1e-9  # on logs: on the right side of a bound that the value itself woul
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """By series: the baseline, and the measurement as it counts, the median where it was repeated.
+    """By series: the baseline, and the `remarks` that say what a bad verdict rests on.
 
-    `remarks` say what a bad verdict rests on. `together` are groups of peers that are slower all alike, one measurement
+    `doubtful` are neither proven nor cleared. `together` are groups of peers that are slower all alike, one measurement
     and its baseline for each.
     """
 
     baselines: dict[str, Baseline] = field(default_factory=dict)
-    values: dict[str, Measurement] = field(default_factory=dict)
     remarks: dict[str, str] = field(default_factory=dict)
+    doubtful: set[str] = field(default_factory=set)
     together: list[tuple[Measurement, Baseline]] = field(default_factory=list)
 
 
@@ -135,12 +135,12 @@ def _learned(panel: _Panel, past: Past, repeats: Sequence[Sequence[Measurement]]
         proven = max(float(low[i]), value + _JUST) if each.guilty[i] else min(float(low[i]), value - _JUST)
         reach = log_reach(tolerance_of(m), float(each.levels.scale[i]), int(max(each.levels.nights[i], 1)))
         width = float(each.expected[i]) - max(proven, float(each.expected[i]) - reach)
-        if len(repeats[i]) > 1:
-            learned.values[panel.names[i]] = replace(m, value=float(np.exp(panel.signs[i] * value)))
         learned.baselines[panel.names[i]] = _baseline(panel, each, i, width)
         if each.guilty[i]:
             learned.remarks[panel.names[i]] = "; ".join(_remarks(panel, past, each, i))
     learned.together.extend(_together(panel, past, found))
+    in_doubt = found.each.doubtful | found.fleet.doubtful[past.group]
+    learned.doubtful.update(panel.names[int(i)] for i in np.flatnonzero(in_doubt & found.each.judged))
     return learned
 
 
@@ -167,8 +167,6 @@ def _remarks(panel: _Panel, past: Past, each: Night, i: int) -> Iterator[str]:
         f"odds of {np.exp(min(each.evidence[i], 600)):.0e} to 1 against chance, {np.exp(each.needed):.0e} blame;"
         f" noise {each.levels.scale[i]:.1%}".replace("%", " %")
     )
-    if each.repeats[i] > 1:
-        yield f"the median of {each.repeats[i]} measurements"
     if each.nights[i]:
         yield f"slow for {each.nights[i] + 1} runs"
     change = panel.change(past, float(each.value[i]), i, float(each.levels.scale[i]))

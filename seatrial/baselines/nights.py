@@ -4,10 +4,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from seatrial.fleet.levels import Bools
 from seatrial.fleet.past import choose
 from seatrial.history.rows import Readings, RunRow
 from seatrial.verdict import Verdict
@@ -33,13 +35,20 @@ class Nights:
     changed: str = ""
 
     def values(self) -> dict[str, list[float]]:
-        """By series the values that teach, newest run first: good ones of runs that passed."""
+        """By series the values that teach, newest run first: of each run that passed the median of the good ones."""
         passed = np.array([run.verdict is Verdict.PASS for run in self.runs], dtype=bool)
-        r = self.readings
-        found: dict[str, list[float]] = defaultdict(list)
-        for i in np.flatnonzero(r.good & passed[r.run])[::-1] if passed.size else ():
-            found[self.names[r.series[i]]].append(float(r.value[i]))
-        return dict(found)
+        return medians_of_runs(self.readings, self.names, passed)
+
+
+def medians_of_runs(readings: Readings, names: Sequence[str], teach: Bools) -> dict[str, list[float]]:
+    """By series, newest run first, the median of what was good in each run that may `teach`: repeats count once."""
+    found: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for i in np.flatnonzero(readings.good & teach[readings.run])[::-1] if teach.size else ():
+        found[int(readings.series[i]), int(readings.run[i])].append(float(readings.value[i]))
+    values: dict[str, list[float]] = defaultdict(list)
+    for (series, _), taken in found.items():
+        values[names[series]].append(median(taken))
+    return dict(values)
 
 
 def nights_before(

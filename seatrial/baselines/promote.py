@@ -15,7 +15,7 @@ from seatrial.baselines.history import MIN_SAMPLES
 from seatrial.baselines.tolerance import log_width, tolerance_of
 from seatrial.errors import InputError
 from seatrial.history.rows import Pin, RunRow
-from seatrial.measurement import Measurement
+from seatrial.measurement import Measurement, once
 from seatrial.verdict import Verdict
 
 ENOUGH_TO_BE_TIGHT = 8  # values; fewer say too little about their spread
@@ -48,17 +48,13 @@ def pins(
     bad = run.verdict is not Verdict.PASS
     if bad and not approval.forced:
         raise InputError(f"run {run.run_id}: is {run.verdict.value}, not pass; --force REASON approves it all the same")
-    chosen = [m for m in _once(measured) if m.better and m.finite and m.value > 0]
+    chosen = [m for m in once(measured) if m.better and m.finite and m.value > 0]
     chosen = [m for m in chosen if bad or m.subject.kind in ("cluster", "group")]
     if not chosen:
         raise InputError(f"run {run.run_id}: holds no number of the cluster that could be pinned")
     values = {m.series(): [v for v in earlier.get(m.series(), ()) if v > 0] or [m.value] for m in chosen}
     _refuse_few(run, chosen, values, approval)
     return [_pin(m, [m.value] if bad else values[m.series()], run, approval) for m in chosen]
-
-
-def _once(measured: Sequence[Measurement]) -> list[Measurement]:
-    return list({m.series(): m for m in measured}.values())
 
 
 def _refuse_few(

@@ -127,7 +127,7 @@ def _check(arm: Arm, outcome: Outcome, asked: Asked, arms: Sequence[Arm]) -> Che
     is_control = _is_control(arm, arms, asked)
     known = Knowledge(Setup("", setup.nodes, setup.gpus_per_node, setup.slots_per_node) if is_control else setup)
     found = Check(arm.name, outcome.verdict, outcome.reason + told, measurements=measurements)
-    (check,) = assess([with_shares(found, setup)], known)
+    (check,) = assess([with_shares(found, setup)], known).checks
     doubt = None if is_control else _as_slow_as_sockets(check, setup)
     verdict = worst((check.verdict, Verdict.INCONCLUSIVE if doubt else Verdict.PASS))
     missing = "a control arm, held against nothing" if is_control else missing_reference(check, setup)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seatrial.checks.broken import broken, fabric_gone
+from seatrial.checks.plateau import plateau_sizes
 from seatrial.measurement import ConditionValue, Measurement, Subject
 from seatrial.mpi import MpiResult
 from seatrial.nccl import Row, Sweep, Timing, Transport, busbw_factor, expected_algbw
@@ -22,8 +23,6 @@ from seatrial.nccl.rows import TYPES
 from seatrial.sizes import format_size
 from seatrial.verdict import Verdict
 
-_PLATEAU_SIZES = 3
-_PLATEAU_SPAN = 64  # three sizes a factor of 8 apart; what is smaller lies on the slope
 _INSIDE_A_NODE = ("NVLink", "xGMI", "MNNVL")  # fabrics that NCCL needs no network for
 _SOCKETS = frozenset({"socket", "sockets", "tcp", "ethernet"})
 _IN_PARTS = frozenset({"all_gather", "reduce_scatter", "alltoall"})
@@ -227,8 +226,7 @@ def _by(setting: Setting, size: int) -> dict[str, ConditionValue]:
 
 def _top(setting: Setting, rows: Sequence[Row]) -> tuple[float, ...]:
     """The out-of-place busbw of the largest sizes asked for; none where one of them was not measured."""
-    large = [size for size in setting.sizes if size * _PLATEAU_SPAN >= setting.sizes[-1]]
-    due = [size for size in large if _is_due(setting, size)][-_PLATEAU_SIZES:]
+    due = plateau_sizes([size for size in setting.sizes if _is_due(setting, size)])
     found = [row for size in due if (row := _row_of(setting, size, rows))]
     rates = [_busbw(setting, row.size, row.out_of_place) for row in found if row.out_of_place]
     known = tuple(rate for rate in rates if rate is not None)

@@ -70,6 +70,19 @@ def second_tries(streams: Streams) -> list[Pair]:
     return pairs
 
 
+def once_more(names: Sequence[str], doubtful: Sequence[str], nth: int) -> list[list[Pair]]:
+    """Each of the doubtful nodes with a node that is not in doubt, another for each `nth` time, in batches of disjoint
+    pairs; where all are in doubt, the whole ring."""
+    free = [name for name in names if name not in doubtful]
+    if not free:
+        return rounds(names)
+    batches = []
+    for start in range(0, len(doubtful), len(free)):
+        turned = [free[(i + nth) % len(free)] for i in range(len(free))]
+        batches += _batches(list(zip(doubtful[start:], turned, strict=False)), len(names))
+    return batches
+
+
 def egress(streams: Streams) -> dict[str, float]:
     """MB/s that each node sends at best."""
     return {name: max(values) for name, values in _by_end(streams, 0).items()}

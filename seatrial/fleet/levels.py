@@ -55,7 +55,9 @@ class Levels:
 
 def levels(past: Past, tonight: Floats, rules: Rules) -> Levels:
     """Each series' own median, drawn towards its peers' as far as it is not known well itself."""
-    own, nights = _midmeans(past.good)
+    again = None if past.more is None else measured_again(past)
+    good, halved = _means_of_nights(past, again)
+    own, nights = _midmeans(good)
     groups = int(past.group.max(initial=-1)) + 1
     peers = np.bincount(past.group[np.isfinite(tonight)], minlength=groups)
     at = Grouped(past.group, groups)
@@ -66,13 +68,22 @@ def levels(past: Past, tonight: Floats, rules: Rules) -> Levels:
     enough = at.largest(nights) >= rules.nights_to_learn
     chance = np.where(enough, noise * _inflation(steps), _by_peers(at, tonight - start, peers, rules))
     scale = np.maximum(chance, rules.least_scale)[past.group]
-    error = scale * np.sqrt(VARIANCE_OF_MIDMEAN / np.maximum(nights, 1))
+    shared = _shared(past, again, at, noise, rules)[past.group]
+    error = scale * np.sqrt(VARIANCE_OF_MIDMEAN / np.maximum(nights, 1) * (1 - halved * (1 - shared) / 2))
     spread = _spread(at, own, error, nights, peers, scale, rules)
     weight = np.where(nights > 0, 1 / (1 + (error / spread) ** 2), 0.0)  # alone (infinite spread) it is 1
     centre = middle[past.group] + weight * (start - middle[past.group])
     unsure = np.where(nights > 0, np.sqrt(weight) * error, spread)
-    shared = _shared(past, at, noise, rules)[past.group]
     return Levels(centre, unsure, scale, shared, nights, peers[past.group])
+
+
+def _means_of_nights(past: Past, again: Floats | None) -> tuple[Floats, Floats]:
+    """The reference nights, each the mean of its first two measurements; and in what share of them there were two."""
+    if again is None:
+        return past.good, np.zeros(past.group.size)
+    second = again[: len(past.good)]
+    two = np.isfinite(second) & np.isfinite(past.good)
+    return np.where(two, (past.good + second) / 2, past.good), two.sum(axis=0) / max(len(past.good), 1)
 
 
 def _by_nights(past: Past, at: "Grouped") -> tuple[Floats, Ints]:
@@ -88,16 +99,16 @@ def _by_peers(at: "Grouped", rest: Floats, peers: Ints, rules: Rules) -> Floats:
     return np.where(peers >= rules.peers_to_learn, found, np.nan)
 
 
-def _shared(past: Past, at: "Grouped", noise: Floats, rules: Rules) -> Floats:
+def _shared(past: Past, again: Floats | None, at: "Grouped", noise: Floats, rules: Rules) -> Floats:
     """Per group the share of the variance that is the night's: how alike two measurements of one night change.
 
     Steps from one night to the next, in which levels cancel, of the first and of the second measurement; their
     correlation, where it is beyond chance. Groups with few such pairs take the figure of all together.
     """
-    if past.more is None:
+    if again is None:
         return np.full(at.groups, rules.shared_at_first)
     limit = 3 * noise[at.group]  # so that no stray measurement decides
-    first, second = (np.clip(np.diff(rows, axis=0), -limit, limit) for rows in (past.nights, measured_again(past)))
+    first, second = (np.clip(np.diff(rows, axis=0), -limit, limit) for rows in (past.nights, again))
     both = np.isfinite(first) & np.isfinite(second)
     first, second = np.where(both, first, 0.0), np.where(both, second, 0.0)
     sums = [at.total(rows.sum(axis=0)) for rows in (first * second, first * first, second * second, both)]

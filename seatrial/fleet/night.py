@@ -27,7 +27,8 @@ class Night:
 
     `value` is the median of tonight's `repeats` measurements, `expected` what it should have been. `evidence` is the
     log odds against the series, `needed` how much blames it; `size` is the slowdown that explains them best, since
-    `nights` earlier nights. `shift` is by how much the peers of each series moved together.
+    `nights` earlier nights. `shift` is by how much the peers of each series moved together. `doubtful` are neither
+    proven nor cleared, and would be measured once more if they could be.
     """
 
     levels: Levels
@@ -40,6 +41,7 @@ class Night:
     nights: NDArray[np.int32]
     shift: Floats
     guilty: Bools
+    doubtful: Bools
     suspicion: Suspicion
 
     @property
@@ -63,7 +65,7 @@ def judge_night(
     carried, since = _carried(past, known, allowance, sizes, needed, rules)
     read, once = odds_of(tonight, bar, sizes, allowance), np.isfinite(tonight).astype(np.int64)
     suspicion = Suspicion(sizes, allowance, carried, since, read, once, known.shared)
-    suspicion, value = _repeated(suspicion, tonight, bar, needed, repeat, rules)
+    suspicion, value = _repeated(suspicion, tonight, bar, needed, known.peers, repeat, rules)
     best = np.argmax(suspicion.total, axis=0)
     columns = np.arange(tonight.size)
     return Night(
@@ -77,6 +79,7 @@ def judge_night(
         suspicion.since[best, columns],
         shift,
         guilty(suspicion, needed),
+        _doubtful(suspicion, known.peers, known.scale, needed, rules),
         suspicion,
     )
 
@@ -155,14 +158,16 @@ def _repeated(
     tonight: Floats,
     bar: Bar,
     needed: float,
+    peers: Ints,
     repeat: Repeat | None,
     rules: Rules,
 ) -> tuple[Suspicion, Floats]:
     """Measure again whatever is neither proven nor cleared, and the median of what came of it."""
     rounds = [tonight]
     while repeat is not None and len(rounds) < rules.most_repeats:
-        open_still = wants_repeat(suspicion, needed, rules) & np.isfinite(bar[1])
-        doubtful = np.flatnonzero(open_still & (suspicion.repeats == len(rounds)))
+        doubtful = np.flatnonzero(
+            _doubtful(suspicion, peers, bar[1], needed, rules) & (suspicion.repeats == len(rounds))
+        )
         if not doubtful.size:
             break
         again = np.full(tonight.size, np.nan)
@@ -170,6 +175,13 @@ def _repeated(
         rounds.append(again)
         suspicion = with_more(suspicion, doubtful, again[doubtful], bar)
     return suspicion, _median_of_rounds(rounds)
+
+
+def _doubtful(suspicion: Suspicion, peers: Ints, scale: Floats, needed: float, rules: Rules) -> Bools:
+    """What was measured, can be judged, and is neither proven nor cleared."""
+    known = np.isfinite(scale) & (suspicion.repeats > 0) & (suspicion.repeats < rules.most_repeats)
+    found: Bools = known & wants_repeat(suspicion, peers, needed, rules)
+    return found
 
 
 def _median_of_rounds(rounds: list[Floats]) -> Floats:

@@ -44,9 +44,13 @@ def guilty(suspicion: Suspicion, needed: float) -> Bools:
     return found
 
 
-def wants_repeat(suspicion: Suspicion, needed: float, rules: Rules) -> Bools:
-    """Not yet sure, and either what must be found tonight is not ruled out or the odds are against the series."""
-    unruled = suspicion.tonight[rules.tonight] > np.log(rules.sure_healthy)
+def wants_repeat(suspicion: Suspicion, peers: Ints, needed: float, rules: Rules) -> Bools:
+    """Not yet sure, and either what must be found tonight is not ruled out or the odds are against the series.
+
+    Only one node, GPU or link among many must be found tonight: to repeat what has no peers costs the whole cluster's
+    time, so it takes odds against it.
+    """
+    unruled = (suspicion.tonight[rules.tonight] > np.log(rules.sure_healthy)) & (peers >= rules.least_peers)
     against = (suspicion.carried + suspicion.tonight).max(axis=0) > rules.doubtful
     found: Bools = (unruled | against) & ~guilty(suspicion, needed)
     return found

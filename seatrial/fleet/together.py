@@ -26,12 +26,15 @@ def judge_fleet(past: Past, tonight: Floats, repeat: Repeat | None = None, rules
     """Judge every series and every group of peers; the alarms that a healthy run may raise are shared half and half."""
     again: list[Floats] = []
 
-    def noted(which: Ints) -> Floats:
-        assert repeat is not None
-        values = repeat(which)
-        again.append(np.full(tonight.size, np.nan))
-        again[-1][which] = values
+    def measured(which: Ints) -> Floats:
+        values = np.full(tonight.size, np.nan)
+        if repeat is not None:
+            values[which] = repeat(which)
         return values
+
+    def noted(which: Ints) -> Floats:
+        again.append(measured(which))
+        return again[-1][which]
 
     each = judge_night(past, tonight, noted if repeat else None, rules, series=2 * tonight.size)
     fleets = _Fleets(past.group, each.levels, rules)
@@ -39,7 +42,12 @@ def judge_fleet(past: Past, tonight: Floats, repeat: Repeat | None = None, rules
     missing = np.full(fleets.at.groups, np.nan)
 
     def repeated(which: Ints) -> Floats:
-        return next(rounds, missing)[which]
+        """What the members' own repeats tell; where those are too few, all members once more."""
+        found = next(rounds, missing)[which]
+        unknown = np.isnan(found)
+        if unknown.any():
+            found[unknown] = fleets.moved(measured(fleets.members(which[unknown])))[which[unknown]]
+        return found
 
     fleet = judge_night(fleets.past(past), fleets.moved(tonight), repeated, rules, series=2 * fleets.at.groups)
     return Verdicts(each, fleet)
@@ -57,6 +65,10 @@ class _Fleets:
         """The median distance of the members from their levels; NaN where less than half of them were measured."""
         found = self.at.median(values - self._centre)
         return np.where(self.at.total(np.isfinite(values)) >= self._least, found, np.nan)
+
+    def members(self, groups: Ints) -> Ints:
+        """The series of some groups."""
+        return np.flatnonzero(np.isin(self.at.group, groups))
 
     def past(self, past: Past) -> Past:
         good, recent = (self._rows(rows) for rows in (past.good, past.recent))

@@ -50,6 +50,7 @@ class _Judgement(BaseModel):
     conditions: dict[str, ConditionValue] = {}
     value: float | None
     unit: str
+    repeats: list[float | None] = []
     expected: _Expected = _Expected()
     source: str
     deviation: float | None = None
@@ -58,10 +59,15 @@ class _Judgement(BaseModel):
 
     def to_judgement(self) -> Judgement:
         subject = Subject(self.subject.kind, self.subject.name)
-        value = float("nan") if self.value is None else self.value  # JSON has no NaN: it was written as null
-        measurement = Measurement(self.metric, value, self.unit, subject, self.conditions)
+        measurement = Measurement(self.metric, _number(self.value), self.unit, subject, self.conditions)
         expected = Expected(self.expected.low, self.expected.high)
-        return Judgement(measurement, self.verdict, self.reason, self.source, expected, self.deviation)
+        repeats = tuple(_number(value) for value in self.repeats)
+        return Judgement(measurement, self.verdict, self.reason, self.source, expected, self.deviation, repeats)
+
+
+def _number(value: float | None) -> float:
+    """JSON has no NaN: it was written as null."""
+    return float("nan") if value is None else value
 
 
 class _Check(BaseModel):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.checks.efficiency import METRIC as SHARE
-from seatrial.measurement import Measurement
+from seatrial.measurement import Measurement, once
 from seatrial.result import Check, Expected, Judgement
 from seatrial.verdict import Verdict, worst
 
@@ -47,14 +47,23 @@ class LatencyTable:
 
 
 def readings(check: Check) -> list[Reading]:
-    """Every measurement of the check once, whether it was judged or only recorded."""
+    """What each series of the check came to, whether it was judged or only recorded; its median where repeated."""
+    return _held_together(check, once(check.measurements))
+
+
+def every_reading(check: Check) -> list[Reading]:
+    """The same with every repeat by itself."""
+    return _held_together(check, check.measurements)
+
+
+def _held_together(check: Check, measurements: Sequence[Measurement]) -> list[Reading]:
     judged: dict[str, Judgement] = {}
     for judgement in check.judgements:
         key = judgement.measurement.series()
         judged[key] = _worse(judged[key], judgement) if key in judged else judgement
-    recorded = {measurement.series() for measurement in check.measurements}
+    recorded = {measurement.series() for measurement in measurements}
     only_judged = [j.measurement for key, j in judged.items() if key not in recorded]
-    return [Reading(m, judged.get(m.series())) for m in (*check.measurements, *only_judged)]
+    return [Reading(m, judged.get(m.series())) for m in (*measurements, *only_judged)]
 
 
 def busbw_curves(check: Check) -> list[Curve]:
@@ -99,7 +108,7 @@ def plateau(check: Check, operation: str) -> float | None:
 
 def share(check: Check, operation: str) -> float | None:
     """How much of what the links carry the plateau reaches, a fraction; None where the links are not known."""
-    for m in check.measurements:
+    for m in once(check.measurements):
         if m.metric == SHARE and m.subject.kind == "cluster" and _operation(m) == operation:
             return m.value
     return None

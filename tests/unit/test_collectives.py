@@ -23,6 +23,7 @@ from seatrial.suite import Suite, load_suite
 from seatrial.testbed import Node, Testbed, dial_tcp
 from seatrial.verdict import Verdict
 from tasks import collectives as step
+from tasks import sweep
 from tasks.connectivity import Present
 
 HEADER = """\
@@ -124,7 +125,7 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Chec
 
     def run(played: MpiResult | Answer, bed: Testbed | None = None, **asked: Any) -> Check:
         fake = FakeMpirun(played if callable(played) else lambda operation: played)
-        monkeypatch.setattr(step, "mpirun", fake)
+        monkeypatch.setattr(sweep, "mpirun", fake)
         monkeypatch.setattr(step, "roll_call", everybody_is_there)
         done = step.collectives(make_run(tmp_path, **asked), bed or make_testbed()).check
         assert done is not None
@@ -233,7 +234,7 @@ def test_rows_count_though_the_lines_were_too_many_to_keep(monkeypatch: pytest.M
             options["on_line"](line)
         return result(["first line", "[999 lines are left out here; the log has them]", "last line"])
 
-    monkeypatch.setattr(step, "mpirun", chatty)
+    monkeypatch.setattr(sweep, "mpirun", chatty)
     done = step.collectives(make_run(tmp_path), make_testbed()).check
     assert done is not None
     assert done.verdict is Verdict.PASS, done.reason
@@ -272,7 +273,7 @@ def test_a_silent_fallback_to_sockets_fails(
     fabric: str | None,
     verdict: Verdict,
 ) -> None:
-    monkeypatch.setattr(step, "_writes_json", lambda bed, operation: False)
+    monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
     done = check(result([evidence, *table()]), make_testbed(gpus=1, env=env), fabric=fabric)
     assert done.verdict is verdict, done.reason
     if verdict is Verdict.FAIL:
@@ -282,12 +283,12 @@ def test_a_silent_fallback_to_sockets_fails(
 def test_nccl_is_asked_for_its_network_once_and_the_cluster_files_word_stands(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(step, "_writes_json", lambda bed, operation: False)
+    monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
     run = make_run(tmp_path, operations=["all_reduce", "alltoall"], fabric="RoCE")
 
     def envs(bed: Testbed) -> list[Mapping[str, str] | None]:
         fake = FakeMpirun(lambda operation: result(table()))
-        monkeypatch.setattr(step, "mpirun", fake)
+        monkeypatch.setattr(sweep, "mpirun", fake)
         step.collectives(run, bed)
         return fake.envs
 
@@ -397,7 +398,7 @@ def test_one_node_left_is_not_run(check: Callable[..., Check]) -> None:
 
 
 def test_a_cluster_of_one_node_with_gpus_is_swept(check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step, "_writes_json", lambda bed, operation: False)
+    monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
     assert check(result(table()), make_testbed(1, gpus=4), nodes=1).verdict is Verdict.PASS
 
 
@@ -417,7 +418,7 @@ def test_a_node_that_died_is_named_and_the_rest_goes_on(monkeypatch: pytest.Monk
     died = Suspect("node", "node-2", 1.0, "no route to host")
     lost = "collective probe: node-0 rank 0: all_reduce: timed out"
     fake = FakeMpirun(lambda operation: result([lost], status=1) if operation == "all_reduce" else result(table(3)))
-    monkeypatch.setattr(step, "mpirun", fake)
+    monkeypatch.setattr(sweep, "mpirun", fake)
     monkeypatch.setattr(
         step,
         "roll_call",
@@ -436,7 +437,7 @@ def test_a_node_that_died_is_named_and_the_rest_goes_on(monkeypatch: pytest.Monk
 def test_where_only_one_node_is_left_the_rest_is_not_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     died = Suspect("node", "node-1", 1.0, "no route to host")
     fake = FakeMpirun(lambda operation: result(["collective probe: node-0 rank 0: timed out"], status=1))
-    monkeypatch.setattr(step, "mpirun", fake)
+    monkeypatch.setattr(sweep, "mpirun", fake)
     monkeypatch.setattr(
         step, "roll_call", lambda run, bed: Present(bed.without({"node-1"}), (died,), ("node-1: no route to host",))
     )
@@ -450,9 +451,9 @@ def test_gpus_get_nccl_tests_and_cpus_the_probe(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     wanted = load_suite("quick").collectives
     assert wanted is not None
-    nccl = step.nccl_argv(wanted, "all_gather", "/w/x.json")
+    nccl = sweep.nccl_argv(wanted, "all_gather", "/w/x.json")
     assert " ".join(nccl) == "all_gather_perf -b 1048576 -e 1073741824 -f 4 -g 1 -w 5 -n 20 -d float -J /w/x.json"
-    gloo = step.gloo_argv(run, make_testbed(), wanted, "all_gather")
+    gloo = sweep.gloo_argv(run, make_testbed(), wanted, "all_gather")
     assert gloo[:4] == ["python3", "/w/collective.py", "--operation", "all_gather"]
     assert gloo[gloo.index("--master-addr") + 1] == "10.0.0.1"
     assert 20_000 <= int(gloo[gloo.index("--master-port") + 1]) < 30_000
@@ -517,6 +518,6 @@ def fake_head(monkeypatch: pytest.MonkeyPatch, answers: Mapping[str, str]) -> li
         commands.append(command)
         return CommandResult(0, next(text for word, text in answers.items() if word in command), 0.1)
 
-    monkeypatch.setattr(step, "connected", lambda bed, node, timeout_s: nullcontext())
-    monkeypatch.setattr(step, "run_command", run_command)
+    monkeypatch.setattr(sweep, "connected", lambda bed, node, timeout_s: nullcontext())
+    monkeypatch.setattr(sweep, "run_command", run_command)
     return commands

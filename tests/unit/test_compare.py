@@ -51,7 +51,7 @@ def passed(measurements: Iterable[Measurement], value: float = 1.0) -> Knowledge
 
 
 def one(check: Check, knowledge: Knowledge | None = None) -> Check:
-    (assessed,) = assess([check], knowledge or passed(check.measurements))
+    (assessed,) = assess([check], knowledge or passed(check.measurements)).checks
     return assessed
 
 
@@ -195,7 +195,7 @@ def verdict_after(rng: random.Random, nights: int, operations: Sequence[str], ho
     """The verdict on one more run after `nights` passing ones."""
     past = nights_of([noisy_run(rng, operations, hostile) for _ in range(nights)])
     knowledge = Knowledge(SETUP, history=past.values(), nights=past)
-    return worst(c.verdict for c in assess([noisy_run(rng, operations, hostile, drop)], knowledge))
+    return worst(c.verdict for c in assess([noisy_run(rng, operations, hostile, drop)], knowledge).checks)
 
 
 def rate(

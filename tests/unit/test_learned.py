@@ -31,7 +31,7 @@ def devices(rng: np.random.Generator, losses: dict[int, float] | None = None, ev
 
 def one(check: Check, nights: list[Check], changed: str = "", references: int | None = None) -> Check:
     past = nights_of(nights, changed, references)
-    (found,) = assess([check], Knowledge(SETUP, history=past.values(), nights=past))
+    (found,) = assess([check], Knowledge(SETUP, history=past.values(), nights=past)).checks
     return found
 
 
@@ -59,7 +59,7 @@ def test_a_healthy_run_passes_and_repeats_count_once() -> None:
     rng, nights = a_past(30)
     check = one(devices(rng), nights)
     assert check.verdict is Verdict.PASS
-    assert check.reason == "16 nodes; as expected by history"
+    assert check.reason == "16 nodes; as expected by history; 32 numbers were repeated"
     assert len(check.judgements) == 2 * NODES
 
 

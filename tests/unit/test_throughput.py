@@ -36,7 +36,7 @@ def network(link: Callable[[str, str], float]) -> Callable[[Sequence[Pair]], dic
 
 def judged(streams: dict[Pair, float]) -> Check:
     check = Check("connectivity", Verdict.PASS, "4 of 4 nodes answer", 0.0, tuple(measurements(streams)))
-    return assess([check], Knowledge(Setup("CPU", 4, 0, 1)))[0]
+    return assess([check], Knowledge(Setup("CPU", 4, 0, 1))).checks[0]
 
 
 def names(nodes: int) -> list[str]:

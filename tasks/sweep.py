@@ -1,0 +1,171 @@
+"""One sweep of one operation over every rank: what is started on the nodes, and what is heard of it."""
+
+import json
+import logging
+import shlex
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from seatrial.checks.broken import gave_up
+from seatrial.checks.sweep import Outcome, Setting, conclude, network_of
+from seatrial.errors import InputError, LaunchError, RemoteError
+from seatrial.mpi import mpirun
+from seatrial.nccl import Row, Sweep, SweepReader, TransportReader, parse_text
+from seatrial.run import Run
+from seatrial.sizes import format_size
+from seatrial.ssh import connected, run_command
+from seatrial.suite import Collectives
+from seatrial.suite import Sweep as Sizes
+from seatrial.testbed import Testbed
+from seatrial.verdict import Verdict
+
+log = logging.getLogger("seatrial.collectives")
+
+_NCCL_TYPES = {"float32": "float", "float64": "double", "float16": "half", "bfloat16": "bfloat16", "int32": "int32"}
+
+
+def sweep_once(
+    run: Run,
+    testbed: Testbed,
+    wanted: Collectives,
+    operation: str,
+    *,
+    label: str = "",
+    writes_json: bool = False,
+    verbose: bool = False,
+) -> Outcome:
+    """Sweep one operation and say what it came to; `label` (the operation itself if empty) names its logs."""
+    name = label or operation
+    json_file = f"{testbed.workdir}/{name}-{run.run_id}.json" if writes_json else None
+    argv = (
+        nccl_argv(wanted, operation, json_file)
+        if testbed.has_gpus
+        else gloo_argv(run, testbed, wanted, operation, name)
+    )
+    fabric = _fabric(run, testbed)
+    heard = _Heard(operation)
+    try:
+        result = mpirun(
+            testbed,
+            argv,
+            timeout_s=wanted.timeout_s,
+            env=_nccl_debug(testbed, verbose=verbose and fabric is not None),
+            on_line=heard.line,
+            is_done=lambda line: "# Avg bus bandwidth" in line or gave_up(line),
+            log_file=run.logs / f"{name}.log",
+        )
+    except RemoteError as error:
+        return Outcome(operation, Verdict.FAIL, f"{operation}: {error}", fabric_gone=True)
+    except LaunchError as error:  # the way to the head, not the head
+        return Outcome(operation, Verdict.INCONCLUSIVE, f"{operation}: {error}", fabric_gone=True)
+    finally:
+        exact = _take_json(testbed, json_file, run.logs / f"{name}.json") if json_file else None
+    sizes = tuple(sizes_of(testbed, wanted).sizes())
+    setting = Setting(operation, wanted.dtype, testbed.world_size, run.cluster.name, sizes, fabric, len(testbed.nodes))
+    return conclude(setting, result, _with_json(heard.sweep(), exact), heard.transport.transport())
+
+
+def sizes_of(testbed: Testbed, wanted: Collectives) -> Sizes:
+    """The sweep that these nodes are asked for."""
+    return wanted.gpu if testbed.has_gpus else wanted.cpu
+
+
+def _fabric(run: Run, testbed: Testbed) -> str | None:
+    """What data between nodes must go over, by NCCL_NET or the cluster's fabric; None where sockets, or nothing, do."""
+    if not testbed.has_gpus or len(testbed.nodes) < 2:
+        return None
+    return network_of(dict(testbed.env).get("NCCL_NET") or run.cluster.fabric)
+
+
+def _nccl_debug(testbed: Testbed, *, verbose: bool) -> Mapping[str, str]:
+    if not testbed.has_gpus or not {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS"}.isdisjoint(dict(testbed.env)):
+        return {}
+    return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"} if verbose else {"NCCL_DEBUG": "WARN"}
+
+
+def nccl_argv(wanted: Collectives, operation: str, json_file: str | None) -> list[str]:
+    """The command line of nccl-tests, one GPU per rank."""
+    sizes = wanted.gpu
+    flags = {"-b": sizes.min_bytes, "-e": sizes.max_bytes, "-f": sizes.step_factor, "-g": 1}
+    flags |= {"-w": sizes.warmup_iterations, "-n": sizes.iterations}
+    words = [word for flag, value in flags.items() for word in (flag, str(value))]
+    return [f"{operation}_perf", *words, "-d", _NCCL_TYPES[wanted.dtype], *(("-J", json_file) if json_file else ())]
+
+
+def gloo_argv(run: Run, testbed: Testbed, wanted: Collectives, operation: str, name: str = "") -> list[str]:
+    """The command line of the gloo probe, whose ranks meet under that name."""
+    sizes = wanted.cpu
+    flags = {"--min-bytes": sizes.min_bytes, "--max-bytes": sizes.max_bytes, "--step-factor": sizes.step_factor}
+    flags |= {"--warmup-iterations": sizes.warmup_iterations, "--iterations": sizes.iterations}
+    words = [word for flag, value in flags.items() for word in (flag, str(value))]
+    meeting = rendezvous_argv(run, testbed, name or operation, wanted.timeout_s)
+    probe = [testbed.python, f"{testbed.workdir}/collective.py", "--operation", operation, "--dtype", wanted.dtype]
+    return [*probe, *words, *meeting]
+
+
+def rendezvous_argv(run: Run, testbed: Testbed, what: str, timeout_s: float) -> list[str]:
+    """Where a probe's ranks meet. They give up at half of the whole time limit, so that their own words are heard."""
+    port = 20_000 + zlib.crc32(f"{run.run_id} {what}".encode()) % 10_000  # below the ports that the kernel hands out
+    network = ("--network", testbed.network) if testbed.network else ()
+    meeting = ("--master-addr", testbed.head.address, "--master-port", str(port), *network)
+    return [*meeting, "--timeout-s", f"{timeout_s / 2:g}"]
+
+
+class _Heard:
+    """Reads an operation's output as it arrives, however long it is, and says every row."""
+
+    def __init__(self, operation: str) -> None:
+        self.transport = TransportReader()
+        self._operation = operation
+        self._reader = SweepReader(operation)
+
+    def line(self, line: str) -> None:
+        self.transport.feed(line)
+        for row in self._reader.feed(line):
+            self._say(row)
+
+    def sweep(self) -> Sweep | None:
+        """The fullest sweep; None where there is nothing of one."""
+        return max(self._reader.sweeps(), key=lambda sweep: len(sweep.rows), default=None)
+
+    def _say(self, row: Row) -> None:
+        side = row.out_of_place or row.in_place
+        if side and side.time_us is not None:
+            rate = f"{side.time_us:10.1f} us  {side.busbw_gb_s or 0:8.2f} GB/s"
+            wrong = f"  {side.wrong} wrong" if side.wrong else ""
+            log.info("%s", f"{self._operation} {format_size(row.size):>6}  {rate}{wrong}", extra={"row": row})
+
+
+def can_write_json(testbed: Testbed, operation: str) -> bool:
+    """Whether these are nccl-tests that can write their results to a file as well (-J, since 2.17.3)."""
+    if not testbed.has_gpus:
+        return False
+    with suppress(RemoteError), connected(testbed, testbed.head, 30) as head:
+        return "-J" in run_command(head, f"{operation}_perf --help", timeout_s=30).output
+    return False
+
+
+def _take_json(testbed: Testbed, json_file: str, keep: Path) -> Sweep | None:
+    """The sweep in the file that rank 0 left on the head. It holds the whole environment, so it never stays there."""
+    quoted = shlex.quote(json_file)
+    with suppress(RemoteError, ValueError, InputError), connected(testbed, testbed.head, 30) as head:
+        try:
+            text = run_command(head, f"cat {quoted}", timeout_s=60).output
+        finally:
+            run_command(head, f"rm -f {quoted}", timeout_s=10)
+        document = {key: value for key, value in json.loads(text).items() if key != "env"}
+        clean = json.dumps(document, indent=1)
+        keep.parent.mkdir(parents=True, exist_ok=True)
+        keep.write_text(clean)
+        return parse_text(clean, json_file)[0]
+    return None
+
+
+def _with_json(sweep: Sweep | None, exact: Sweep | None) -> Sweep | None:
+    """The sweep with the file's rows and ranks, which no other output can tear; the outcome is what was printed."""
+    if sweep is None or exact is None or len(exact.rows) < len(sweep.rows):
+        return sweep
+    return replace(sweep, rows=exact.rows, ranks=exact.ranks or sweep.ranks)

@@ -1,0 +1,219 @@
+"""What is in doubt is measured again before anybody is blamed: how often, what counts, what is asked of nodes."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seatrial.assess import assess
+from seatrial.baselines.known import Knowledge
+from seatrial.baselines.setup import Setup
+from seatrial.checks.throughput import once_more
+from seatrial.cluster import Cluster, LocalPlatform
+from seatrial.history import open_store
+from seatrial.history.store import Store
+from seatrial.measurement import ConditionValue, Measurement, Subject, once
+from seatrial.repeats import Doubt
+from seatrial.result import Check, RunResult, now
+from seatrial.verdict import Verdict
+from tasks import repeat as step
+from tasks import sweep
+from tasks.compare import Occasion, compare
+from tasks.repeat import Repeated, measure_again
+from tests.samples import nights_of
+from tests.unit.test_collectives import FakeMpirun, make_run, make_testbed, result, table
+
+LAB = Cluster(name="lab", nodes=4, platform=LocalPlatform(kind="local"))
+
+
+def plateau(value: float) -> Measurement:
+    at: dict[str, ConditionValue] = {"operation": "all_reduce", "dtype": "float32", "ranks": 4}
+    return Measurement("busbw_plateau", value, "GB/s", Subject("cluster", "lab"), at)
+
+
+def collectives(*values: float) -> Check:
+    return Check("collectives", Verdict.PASS, "1 sweep", 1.0, tuple(plateau(value) for value in values))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """Three passing runs of 1 GB/s."""
+    with open_store(f"sqlite:///{tmp_path}/history.sqlite") as opened:
+        for number in range(3):
+            at = now()
+            opened.save(
+                RunResult(f"run-{number}", "lab", "quick", at, at, Verdict.PASS, "", checks=[collectives(1.0)]), Path()
+            )
+        yield opened
+
+
+class Nodes:
+    """Stands where the nodes are: reads `values` one by one, and counts how often it was asked."""
+
+    def __init__(self, *values: float, problem: tuple[Verdict, str] | None = None) -> None:
+        self.values, self.problem, self.asked = list(values), problem, 0
+
+    def __call__(self, doubts: Mapping[str, Sequence[Doubt]]) -> dict[str, Repeated]:
+        self.asked += 1
+        assert {d.measurement.series() for d in doubts["collectives"]} == {plateau(0).series()}
+        repeated = Repeated([plateau(self.values.pop(0))] if self.values else [])
+        repeated.problems += [self.problem] if self.problem else []
+        return {"collectives": repeated}
+
+
+def compared(store: Store, first: float, nodes: Nodes) -> Check:
+    (check,) = compare([collectives(first)], LAB, store, Occasion(), nodes)
+    return check
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "asked", "verdict"),
+    [
+        (1.0, (), 0, Verdict.PASS),  # nothing is suspicious, so nothing is repeated
+        (0.1, (0.1, 1.0, 1.0), 1, Verdict.FAIL),  # two agree: it is as slow as it looked
+        (0.1, (1.1, 0.9, 0.1), 2, Verdict.PASS),  # a hiccup
+        (0.1, (1.0, 0.11, 1.0), 2, Verdict.FAIL),  # two of three
+    ],
+)
+def test_repeats_end_as_soon_as_two_agree(
+    store: Store, first: float, then: Sequence[float], asked: int, verdict: Verdict
+) -> None:
+    nodes = Nodes(*then)
+    check = compared(store, first, nodes)
+    assert (nodes.asked, check.verdict) == (asked, verdict)
+    (judgement,) = check.judgements
+    taken = [first, *then[:asked]]
+    assert judgement.repeats == (tuple(taken) if asked else ())
+    assert judgement.measurement.value == pytest.approx(np.median(taken))
+    assert [m.value for m in check.measurements] == taken  # all of them are kept
+    assert (f"the median of {len(taken)} measurements" in judgement.reason) == bool(asked)
+
+
+def test_a_cleared_suspicion_is_told(store: Store) -> None:
+    assert compared(store, 0.1, Nodes(1.0, 1.0)).reason == "1 sweep; as expected by history; 1 number was repeated"
+
+
+def test_what_cannot_be_repeated_is_asked_for_once_and_judged_as_it_is(store: Store) -> None:
+    nodes = Nodes()
+    check = compared(store, 0.1, nodes)
+    assert (nodes.asked, check.verdict) == (1, Verdict.FAIL)
+
+
+def test_what_breaks_while_it_is_repeated_counts(store: Store) -> None:
+    nodes = Nodes(1.0, 1.0, problem=(Verdict.CORRUPT, "when it was repeated: 7 wrong elements"))
+    check = compared(store, 0.1, nodes)
+    assert check.verdict is Verdict.CORRUPT
+    assert "when it was repeated: 7 wrong elements" in check.reason
+
+
+def test_repeats_of_a_run_teach_as_one_run(store: Store) -> None:
+    """A hiccup that was cleared does not drag the history down, nor make four runs of three."""
+    check = compared(store, 0.1, Nodes(1.0, 1.0))
+    at = now()
+    store.save(RunResult("run-9", "lab", "quick", at, at, Verdict.PASS, "", checks=[check]), Path())
+    judged = compared(store, 0.9, Nodes()).judgements[0]
+    assert "the median 1 GB/s of 4 passing runs" in judged.reason
+
+
+def test_where_enough_is_known_odds_decide_how_often() -> None:
+    """A number of the whole cluster, 20 nights of 2 % noise: 15 % below is doubted until it is proven or cleared."""
+    rng = np.random.default_rng(4)
+    nights = nights_of([collectives(float(np.exp(0.02 * rng.standard_normal()))) for _ in range(20)])
+    knowledge = Knowledge(Setup("cpu", 4, 0, 4), history=nights.values(), nights=nights)
+
+    def doubted(*values: float) -> list[Doubt]:
+        return assess([collectives(*values)], knowledge).doubts.get("collectives", [])
+
+    assert not doubted(1.0)
+    assert [(d.taken, d.most) for d in doubted(0.85)] == [(1, 24)]
+    assert not doubted(0.85, 1.0, 1.01)
+    taken = [0.85]
+    while doubted(*taken):
+        taken.append(0.85)
+    assert 1 < len(taken) < 10
+    assert assess([collectives(*taken)], knowledge).checks[0].verdict is Verdict.DEGRADED
+
+
+# What is asked of the nodes
+
+
+def doubt(**conditions: str | int) -> Doubt:
+    at: dict[str, ConditionValue] = {"operation": "all_reduce", "dtype": "float32", "ranks": 4, **conditions}
+    metric = "busbw_plateau" if "max_bytes" in at else "busbw"
+    return Doubt(Measurement(metric, 0.1, "GB/s", Subject("cluster", "lab"), at), 1, 3)
+
+
+def asked(argv: Sequence[str]) -> tuple[str, str, str]:
+    values = [argv[argv.index(flag) + 1] for flag in ("--operation", "--min-bytes", "--max-bytes")]
+    return values[0], values[1], values[2]
+
+
+@pytest.fixture
+def again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[FakeMpirun, dict[str, Repeated]]]:
+    def measured(*doubts: Doubt, wrong: int = 0) -> tuple[FakeMpirun, dict[str, Repeated]]:
+        fake = FakeMpirun(lambda operation: result(table(sizes=(16384,), wrong=wrong)))
+        monkeypatch.setattr(sweep, "mpirun", fake)
+        run = make_run(tmp_path, operations=["all_reduce", "broadcast"])
+        return fake, measure_again(run, make_testbed(), {"collectives": doubts})
+
+    return measured
+
+
+def test_only_that_operation_is_swept_again_at_only_those_sizes(
+    again: Callable[..., tuple[FakeMpirun, dict[str, Repeated]]],
+) -> None:
+    fake, found = again(doubt(message_bytes=16384, placement="out_of_place"))
+    assert [asked(argv) for argv in fake.argvs] == [("all_reduce", "16384", "16384")]
+    (m,) = found["collectives"].measurements  # and not the latency or the plateau of that one size
+    assert (m.metric, m.conditions["message_bytes"], m.conditions["placement"]) == ("busbw", 16384, "out_of_place")
+
+
+def test_a_plateau_is_repeated_by_the_sizes_that_make_it(
+    again: Callable[..., tuple[FakeMpirun, dict[str, Repeated]]],
+) -> None:
+    fake, _ = again(doubt(max_bytes=65536))
+    assert [asked(argv) for argv in fake.argvs] == [("all_reduce", "4096", "65536")]
+
+
+def test_wrong_elements_in_a_repeat_are_a_problem_of_the_cluster(
+    again: Callable[..., tuple[FakeMpirun, dict[str, Repeated]]],
+) -> None:
+    _, found = again(doubt(message_bytes=16384, placement="out_of_place"), wrong=5)
+    ((verdict, reason),) = found["collectives"].problems
+    assert verdict is Verdict.CORRUPT
+    assert "wrong elements" in reason
+
+
+def test_a_check_that_cannot_be_repeated_comes_back_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step, "_REPEATS", {})
+    assert measure_again(make_run(tmp_path), make_testbed(), {"devices": [doubt()]}) == {"devices": Repeated()}
+
+
+@pytest.mark.parametrize(
+    ("names", "doubtful", "batches"),
+    [
+        ("abcd", "b", [[("b", "c")]]),  # the first time again, so with the second of a, c, d
+        ("abcd", "bcd", [[("b", "a")], [("c", "a")], [("d", "a")]]),
+        ("ab", "ab", [[("a", "b")]]),
+    ],
+)
+def test_doubtful_nodes_meet_nodes_that_are_not(
+    names: str, doubtful: str, batches: list[list[tuple[str, str]]]
+) -> None:
+    assert once_more(list(names), list(doubtful), 1) == batches
+
+
+def test_many_doubtful_nodes_are_tried_at_once_and_nobody_twice_at_a_time() -> None:
+    names = [f"node-{i}" for i in range(20)]
+    batches = once_more(names, names[:13], 3)
+    assert sorted(pair[0] for batch in batches for pair in batch) == sorted(names[:13])
+    for batch in batches:
+        ends = [name for pair in batch for name in pair]
+        assert len(ends) == len(set(ends))
+    assert len(batches) == 2
+
+
+def test_a_series_counts_once_by_its_median() -> None:
+    (m,) = once([plateau(3.0), plateau(1.0), plateau(2.0)])
+    assert m.value == 2.0
