@@ -16,9 +16,11 @@ from prefect.runtime import flow_run as current
 from prefect.states import Completed, Failed
 
 from flows.signals import uninterrupted
+from seatrial.baselines.setup import setup_of
 from seatrial.cluster import Cluster, load_cluster
 from seatrial.errors import SeatrialError
 from seatrial.history import open_store
+from seatrial.occasion import Occasion
 from seatrial.platforms import platform_for
 from seatrial.progress import log, log_file
 from seatrial.result import Check, RunResult
@@ -28,7 +30,7 @@ from seatrial.trial import Trial, process_age_s
 from seatrial.verdict import Verdict
 from tasks.collect import CUT_TIMEOUT_S, TIMEOUT_S, collect
 from tasks.collectives import collectives_task
-from tasks.compare import Occasion, compare_task
+from tasks.compare import compare_task
 from tasks.connectivity import connectivity_task
 from tasks.image import demand, image_task, what_nodes_lack
 from tasks.launch import keep, launch_task, reap, teardown
@@ -135,9 +137,11 @@ def _try_out(trial: Trial, rebuild: bool, store: "Store | None") -> None:
                 demand("training", lacks)
                 trial.add(training_task(trial.run, trial.testbed))
         with trial.attempt("compare"):
-            occasion = Occasion(suite.name, trial.fingerprint, trial.started)
-            again = partial(measure_again, trial.run, trial.testbed) if trial.nodes_up else None
-            trial.checks = compare_task(trial.checks, trial.run.cluster, store, occasion, again)
+            cluster, again = trial.run.cluster, None
+            if trial.nodes_up:
+                again = partial(measure_again, trial.run, trial.testbed)
+            occasion = Occasion(cluster.name, suite.name, trial.fingerprint, trial.started)
+            trial.checks = compare_task(trial.checks, setup_of(cluster), store, occasion, again)
         if store is None:
             trial.add(_UNREACHABLE)
         through = True

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from seatrial.history.store import Store
 
 _TAUGHT_BY = timedelta(days=90)
+_A_MOMENT = timedelta(microseconds=1)
 _TOLD = 20  # differences in a question
 
 
@@ -46,17 +47,14 @@ def promote(store: "Store", run_id: str, approval: Approval) -> list[Pin]:
     run = stored_run(store, run_id)
     measured = store.measurements(run_id)
     names = list(dict.fromkeys(m.series() for m in measured))
-    found = pins(run, measured, _earlier(store, run, names), approval)
+    result = store.result(run_id)
+    found = pins(run, measured, _earlier(store, run, names), approval, result.setup if result else None)
     store.pin(run.cluster, found)
     return found
 
 
 def _earlier(store: "Store", run: RunRow, names: list[str]) -> dict[str, list[float]]:
     """The values of passing runs with the same software up to this one, by series."""
-    rows = store.runs_since(run.cluster, run.suite, run.started - _TAUGHT_BY)
-    alike = [
-        row.run_id
-        for row in rows
-        if row.verdict is Verdict.PASS and row.fingerprint == run.fingerprint and row.started <= run.started
-    ]
+    rows = store.runs_since(run.cluster, run.suite, run.started - _TAUGHT_BY, run.started + _A_MOMENT)
+    alike = [row.run_id for row in rows if row.verdict is Verdict.PASS and row.fingerprint == run.fingerprint]
     return medians_of_runs(store.readings(alike, names), names, np.ones(len(alike), dtype=bool))

@@ -70,6 +70,7 @@ def _assessed(check: Check, new: Sequence[Judgement], learned: Learned) -> Check
         reason=_reason(check, new, counted),
         judgements=(*check.judgements, *new),
         suspects=(*check.suspects, *_suspects(new), *_proven(new, learned)),
+        found=check.by_itself,
     )
 
 

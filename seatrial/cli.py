@@ -16,6 +16,7 @@ from seatrial.cli_compare import compare
 from seatrial.cli_judge import judge
 from seatrial.cli_options import FILE, json_option, print_json
 from seatrial.cli_pinned import diff, expire, promote, show
+from seatrial.cli_rejudge import rejudge
 from seatrial.cli_simulate import simulate
 from seatrial.errors import InputError, NothingFoundError, SeatrialError
 
@@ -34,7 +35,7 @@ def app() -> None:
     """Sea trials for GPU clusters: image, nodes, MPI, collectives, training, verdict."""
 
 
-for command in (judge, baseline, compare, simulate):
+for command in (judge, rejudge, baseline, compare, simulate):
     app.add_command(command)
 for command in (promote, show, diff, expire):
     baseline.add_command(command)

@@ -144,7 +144,12 @@ def _turned(before: RunResult, after: RunResult) -> Iterator[Turned]:
 
 def _facts(run: RunResult) -> dict[str, str]:
     """The software, and what else makes runs of one cluster differ."""
-    return {**run.fingerprint, "suite": run.suite, "nodes": str(len(run.nodes)), "cluster": run.cluster}
+    return {
+        **run.fingerprint,
+        "suite": run.suite,
+        "nodes": str(run.setup.nodes if run.setup else len(run.nodes)),
+        "cluster": run.cluster,
+    }
 
 
 def _replaced(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Replaced]:

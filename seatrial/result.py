@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from seatrial.baselines.setup import Setup
 from seatrial.measurement import Measurement
 from seatrial.verdict import Verdict, worst
 
@@ -68,8 +69,24 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """What a check came to by itself, before any of its numbers was held against a baseline."""
+
+    verdict: Verdict
+    reason: str
+    suspects: tuple[Suspect, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        suspects = [suspect.to_dict() for suspect in self.suspects]
+        return {"verdict": self.verdict.value, "reason": self.reason, "suspects": suspects}
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was tried on the testbed, with what it measured and what that came to."""
+    """One thing that was tried on the testbed, with what it measured and what that came to.
+
+    `found` is set once the numbers have been judged; verdict, reason and suspects hold what follows from both.
+    """
 
     name: str
     verdict: Verdict
@@ -78,6 +95,17 @@ class Check:
     measurements: tuple[Measurement, ...] = ()
     judgements: tuple[Judgement, ...] = ()
     suspects: tuple[Suspect, ...] = ()
+    found: Found | None = None
+
+    @property
+    def by_itself(self) -> Found:
+        """What it came to before its numbers were judged."""
+        return self.found or Found(self.verdict, self.reason, self.suspects)
+
+    def unjudged(self) -> "Check":
+        """The check as it was before its numbers were judged."""
+        own = self.by_itself
+        return Check(self.name, own.verdict, own.reason, self.seconds, self.measurements, suspects=own.suspects)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -85,6 +113,7 @@ class Check:
             "verdict": self.verdict.value,
             "reason": self.reason,
             "seconds": round(self.seconds, 3),
+            "found": self.by_itself.to_dict(),
             "judgements": [j.to_dict() for j in self.judgements],
         }
 
@@ -106,6 +135,7 @@ class RunResult:
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     timings: Mapping[str, float] = field(default_factory=dict)
     notes: Sequence[str] = ()  # what people should know besides: where its files are, that its nodes are still up
+    setup: Setup | None = None  # the cluster's facts that numbers are held against
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -121,6 +151,7 @@ class RunResult:
             "checks": [check.to_dict() for check in self.checks],
             "suspects": [suspect.to_dict() for suspect in self.suspects],
             "fingerprint": dict(self.fingerprint),
+            "setup": asdict(self.setup) if self.setup else None,
             "timings": {step: round(seconds, 3) for step, seconds in self.timings.items()},
         }
 

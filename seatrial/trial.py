@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from seatrial.baselines.setup import setup_of
 from seatrial.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
 from seatrial.progress import step
 from seatrial.result import Check, RunResult, Suspect, conclude, merge_suspects, now
@@ -114,6 +115,7 @@ class Trial:
             fingerprint=dict(sorted(self.fingerprint.items())),
             timings=dict(self.timings),
             notes=tuple(self.notes),
+            setup=setup_of(self.run.cluster),
         )
 
 

@@ -55,7 +55,7 @@ def nights_before(
     store: "Store", cluster: str, suite: str, fingerprint: Mapping[str, str], names: Sequence[str], now: datetime
 ) -> Nights:
     """What the store holds for a run of `suite` with that software. Raises SeatrialError when it cannot be read."""
-    runs = store.runs_since(cluster, suite, now - OLDEST)
+    runs = store.runs_since(cluster, suite, now - OLDEST, now)
     passed = np.array([run.verdict is Verdict.PASS for run in runs], dtype=bool)
     same = np.array([run.fingerprint == dict(fingerprint) for run in runs], dtype=bool)
     chosen = choose(passed, same)

@@ -83,7 +83,7 @@ def refuse_beyond_physics(measurement: Measurement, threshold: float, setup: Set
         operation = measurement.conditions["operation"]
         raise InputError(
             f"{measurement.metric} of {operation}: a threshold of {short(threshold)} GB/s is beyond {limit.detail};"
-            f" give at most {short(limit.centre)}"
+            f" no run reaches more than {short(limit.centre)}"
         )
 
 

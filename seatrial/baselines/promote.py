@@ -6,12 +6,15 @@ pinned, and judged by its pin alone until that expires.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 
+from seatrial.baselines.catalog.links import with_links
 from seatrial.baselines.history import MIN_SAMPLES
+from seatrial.baselines.physics import refuse_beyond_physics
+from seatrial.baselines.setup import Setup
 from seatrial.baselines.tolerance import log_width, tolerance_of
 from seatrial.errors import InputError
 from seatrial.history.rows import Pin, RunRow
@@ -38,12 +41,17 @@ class Approval:
 
 
 def pins(
-    run: RunRow, measured: Sequence[Measurement], earlier: Mapping[str, Sequence[float]], approval: Approval
+    run: RunRow,
+    measured: Sequence[Measurement],
+    earlier: Mapping[str, Sequence[float]],
+    approval: Approval,
+    setup: Setup | None = None,
 ) -> list[Pin]:
     """A pin for each series of `run` that concerns the cluster (for each at all where a bad run is forced).
 
     `earlier` are the values by series of passing runs with the same software, this one among them if it passed. Raises
-    InputError for a run that did not pass or rests on too few values, unless it is forced.
+    InputError for a run that did not pass or rests on too few values, unless it is forced; and, forced or not, for a
+    number that the links of `setup` have no room for.
     """
     bad = run.verdict is not Verdict.PASS
     if bad and not approval.forced:
@@ -54,7 +62,10 @@ def pins(
         raise InputError(f"run {run.run_id}: holds no number of the cluster that could be pinned")
     values = {m.series(): [v for v in earlier.get(m.series(), ()) if v > 0] or [m.value] for m in chosen}
     _refuse_few(run, chosen, values, approval)
-    return [_pin(m, [m.value] if bad else values[m.series()], run, approval) for m in chosen]
+    found = [_pin(m, [m.value] if bad else values[m.series()], run, approval) for m in chosen]
+    if setup:
+        _refuse_impossible(run, zip(chosen, found, strict=True), with_links(setup))
+    return found
 
 
 def _refuse_few(
@@ -67,6 +78,14 @@ def _refuse_few(
             f"run {run.run_id}: {few[0].metric} rests on {known} passing run{'' if known == 1 else 's'} with this"
             f" software, {MIN_SAMPLES} are needed: run the suite again, or --force REASON"
         )
+
+
+def _refuse_impossible(run: RunRow, pinned: Iterable[tuple[Measurement, Pin]], setup: Setup) -> None:
+    for m, pin in pinned:
+        try:
+            refuse_beyond_physics(m, pin.centre, setup)
+        except InputError as error:
+            raise InputError(f"run {run.run_id}: {error}") from error
 
 
 def _pin(m: Measurement, values: Sequence[float], run: RunRow, approval: Approval) -> Pin:

@@ -18,7 +18,8 @@ METRIC = "busbw_share"
 
 def with_shares(check: Check, setup: Setup) -> Check:
     """The check with one more measurement for each plateau whose links are known; it is not judged."""
-    return replace(check, measurements=(*check.measurements, *_shares(check, setup)))
+    measured = (m for m in check.measurements if m.metric != METRIC)
+    return replace(check, measurements=(*measured, *_shares(check, setup)))
 
 
 def plateau_words(check: Check, setup: Setup) -> list[str]:

@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,23 @@ def run(result: RunResult, out: Path) -> Record:
         "reason": result.reason,
         "fingerprint": dict(result.fingerprint),
         "out": str(out),
+        "setup": asdict(result.setup) if result.setup else None,
     }
+
+
+def checks(result: RunResult) -> list[Record]:
+    return [
+        {
+            "run_id": result.run_id,
+            "nth": nth,
+            "name": check.name,
+            "verdict": check.verdict.value,
+            "reason": check.reason,
+            "seconds": check.seconds,
+            "found": check.by_itself.to_dict(),
+        }
+        for nth, check in enumerate(result.checks)
+    ]
 
 
 Key = tuple[str, str, str]  # of a series: digest, check, unit

@@ -20,7 +20,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-HEAD = "0003"
+HEAD = "0004"
 # Not alembic's own name: the store may share a database with Prefect's server, which keeps its version under that name.
 VERSION_TABLE = "seatrial_version"
 
@@ -35,6 +35,24 @@ class CleanText(TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         return None if value is None else clean(value)
+
+
+class CleanJson(TypeDecorator[Any]):
+    """A document whose texts may come from anywhere."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        return _cleaned(value)
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _cleaned(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_cleaned(item) for item in value]
+    return clean(value) if isinstance(value, str) else value
 
 
 def clean(text: str) -> str:
@@ -71,7 +89,21 @@ runs = Table(
     Column("reason", CleanText, nullable=False),
     Column("fingerprint", JSON, nullable=False),
     Column("out", CleanText, nullable=False),
+    Column("setup", JSON),
     Index("ix_runs_cluster_started", "cluster", "started"),
+)
+
+# What each check came to, and by itself (`found`) before its numbers were judged. `nth` is its place in the run.
+checks = Table(
+    "checks",
+    metadata,
+    Column("run_id", CleanText, ForeignKey("runs.run_id", ondelete="CASCADE"), primary_key=True),
+    Column("nth", Integer, primary_key=True, autoincrement=False),
+    Column("name", CleanText, nullable=False),
+    Column("verdict", String(16), nullable=False),
+    Column("reason", CleanText, nullable=False),
+    Column("seconds", Double, nullable=False),
+    Column("found", CleanJson, nullable=False),
 )
 
 # What is measured, described once. `series_key` is a digest: a series names its subject, and a group of a thousand

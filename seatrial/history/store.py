@@ -1,25 +1,24 @@
 """Save runs, and answer what later runs ask of them."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy import Engine, Row, and_, delete, func, insert, or_, select
+from sqlalchemy import Engine, Row, and_, delete, insert, or_, select
 from sqlalchemy.exc import IntegrityError
 
 from seatrial.history import records
 from seatrial.history.engine import explained
 from seatrial.history.records import series_key
 from seatrial.history.rows import Pin, Readings, RunRow
-from seatrial.history.schema import baselines, readings, runs, samples, series, suspects
-from seatrial.history.series import KEYS_PER_QUERY, known_series, numbers_of
-from seatrial.measurement import Measurement, Subject
+from seatrial.history.schema import baselines, checks, readings, runs, samples, suspects
+from seatrial.history.series import known_series, numbers_of
+from seatrial.history.stored import run_row, stored_measurements, stored_result
+from seatrial.measurement import Measurement
 from seatrial.result import RunResult
 from seatrial.verdict import Verdict
 
-_DESCRIBED = ("metric", "unit", "subject_kind", "subject_name", "conditions", "better")
 _NEWEST_FIRST = (runs.c.started.desc(), runs.c.run_id.desc())
 
 
@@ -53,7 +52,8 @@ class Store:
             numbers, raw = records.readings(result, ids)
             connection.execute(delete(runs).where(runs.c.run_id == result.run_id))
             connection.execute(insert(runs), records.run(result, out))
-            for table, rows in ((readings, numbers), (samples, raw), (suspects, records.suspects(result))):
+            given = ((checks, records.checks(result)), (readings, numbers), (samples, raw))
+            for table, rows in (*given, (suspects, records.suspects(result))):
                 if rows:
                     connection.execute(insert(table), rows)
 
@@ -63,14 +63,14 @@ class Store:
         if cluster is not None:
             query = query.where(runs.c.cluster == cluster)
         with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
-            return [_run_row(row) for row in connection.execute(query)]
+            return [run_row(row) for row in connection.execute(query)]
 
     def run(self, run_id: str) -> RunRow | None:
         """The run of that id."""
         query = select(runs).where(runs.c.run_id == run_id)
         with explained(self._engine.url, f"run {run_id} cannot be read"), self._engine.begin() as connection:
             row = connection.execute(query).first()
-            return _run_row(row) if row else None
+            return run_row(row) if row else None
 
     def last_verdict(self, cluster: str, suite: str | None = None, before: str | None = None) -> Verdict | None:
         """The verdict of the cluster's newest run, with that suite, that is older than run `before`.
@@ -88,12 +88,12 @@ class Store:
             found = connection.execute(query).scalar()
         return None if found is None else Verdict(found)
 
-    def runs_since(self, cluster: str, suite: str, since: datetime, but: str = "") -> list[RunRow]:
-        """The cluster's runs of that suite, oldest first, without run `but`."""
-        query = select(runs).where(runs.c.cluster == cluster, runs.c.suite == suite, runs.c.started >= since)
-        query = query.where(runs.c.run_id != but).order_by(runs.c.started, runs.c.run_id)
+    def runs_since(self, cluster: str, suite: str, since: datetime, before: datetime) -> list[RunRow]:
+        """The cluster's runs of that suite that started in that time, oldest first."""
+        query = select(runs).where(runs.c.cluster == cluster, runs.c.suite == suite)
+        query = query.where(runs.c.started >= since, runs.c.started < before).order_by(runs.c.started, runs.c.run_id)
         with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
-            return [_run_row(row) for row in connection.execute(query)]
+            return [run_row(row) for row in connection.execute(query)]
 
     def readings(self, run_ids: Sequence[str], series: Sequence[str]) -> Readings:
         """What those runs measured of those series."""
@@ -101,30 +101,14 @@ class Store:
             return numbers_of(connection, run_ids, series)
 
     def measurements(self, run_id: str) -> list[Measurement]:
-        """Every number of the run, without the samples behind it."""
-        query = (
-            select(*(series.c[name] for name in _DESCRIBED), readings.c.value)
-            .join(readings, readings.c.series_id == series.c.id)
-            .where(readings.c.run_id == run_id, readings.c.value.is_not(None))
-            .order_by(readings.c.series_id, readings.c.nth)
-        )
+        """Every number of the run that is one, without the samples behind it."""
         with explained(self._engine.url, f"run {run_id} cannot be read"), self._engine.begin() as connection:
-            return [_measurement(row) for row in connection.execute(query)]
+            return [m for _, m in stored_measurements(connection, run_id) if m.finite]
 
-    def samples(self, cluster: str, series: Iterable[str], limit: int = 20) -> dict[str, list[float]]:
-        """The values of each series in the newest `limit` runs that passed, newest first.
-
-        Only passing runs teach, and of those only values that were not themselves judged worse than pass. A series
-        without any is left out.
-        """
-        wanted = list(dict.fromkeys(series))
-        found: dict[str, list[float]] = defaultdict(list)
-        with explained(self._engine.url, "samples cannot be read"), self._engine.begin() as connection:
-            for start in range(0, len(wanted), KEYS_PER_QUERY):
-                rows = connection.execute(_samples_query(cluster, wanted[start : start + KEYS_PER_QUERY], limit))
-                for name, value in rows:
-                    found[name].append(float(value))
-        return dict(found)
+    def result(self, run_id: str) -> RunResult | None:
+        """The run as far as it is kept: all but the judgements, the nodes and the timings."""
+        with explained(self._engine.url, f"run {run_id} cannot be read"), self._engine.begin() as connection:
+            return stored_result(connection, run_id)
 
     def pinned(self, cluster: str) -> dict[str, Pin]:
         """The cluster's pinned baselines by series."""
@@ -145,39 +129,12 @@ class Store:
             return _forget(connection, cluster, series)
 
 
-def _samples_query(cluster: str, names: Sequence[str], limit: int) -> Any:
-    newest = func.row_number().over(partition_by=readings.c.series_id, order_by=_NEWEST_FIRST)
-    ranked = (
-        select(series.c.series, readings.c.value, newest.label("nth"))
-        .join(series, series.c.id == readings.c.series_id)
-        .join(runs, runs.c.run_id == readings.c.run_id)
-        .where(
-            series.c.series_key.in_([series_key(name) for name in names]),
-            runs.c.cluster == cluster,
-            runs.c.verdict == Verdict.PASS.value,
-            readings.c.value.is_not(None),
-            or_(readings.c.verdict.is_(None), readings.c.verdict == Verdict.PASS.value),
-        )
-        .subquery()
-    )
-    return select(ranked.c.series, ranked.c.value).where(ranked.c.nth <= limit).order_by(ranked.c.nth)
-
-
 def _forget(connection: Any, cluster: str, series: Iterable[str]) -> int:
     gone = 0
     for name in series:
         match = and_(baselines.c.cluster == cluster, baselines.c.series_key == series_key(name))
         gone += connection.execute(delete(baselines).where(match)).rowcount
     return gone
-
-
-def _run_row(row: Row[Any]) -> RunRow:
-    return RunRow(**{**row._mapping, "verdict": Verdict(row.verdict)})
-
-
-def _measurement(row: Any) -> Measurement:
-    subject = Subject(row.subject_kind, row.subject_name)
-    return Measurement(row.metric, row.value, row.unit, subject, row.conditions, better=row.better)
 
 
 def _pin(row: Row[Any]) -> Pin:

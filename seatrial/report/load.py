@@ -4,13 +4,14 @@ import csv
 import json
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from seatrial.baselines.setup import Setup
 from seatrial.errors import InputError
 from seatrial.measurement import ConditionValue, Measurement, Subject, SubjectKind
-from seatrial.result import SCHEMA, Check, Expected, Judgement, RunResult, Suspect
+from seatrial.result import SCHEMA, Check, Expected, Found, Judgement, RunResult, Suspect
 from seatrial.verdict import Verdict
 
 MAX_BYTES = 500_000_000
@@ -70,19 +71,22 @@ def _number(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
+class _Found(BaseModel):
+    verdict: Verdict
+    reason: str
+    suspects: list[Suspect] = []
+
+    def to_found(self) -> Found:
+        return Found(self.verdict, self.reason, tuple(self.suspects))
+
+
 class _Check(BaseModel):
     name: str
     verdict: Verdict
     reason: str
     seconds: float = 0.0
+    found: _Found | None = None
     judgements: list[_Judgement] = []
-
-
-class _Suspect(BaseModel):
-    kind: Literal["node", "gpu", "link"]
-    name: str
-    confidence: float
-    evidence: str
 
 
 class _Run(BaseModel):
@@ -95,8 +99,9 @@ class _Run(BaseModel):
     reason: str
     nodes: list[dict[str, Any]] = []
     checks: list[_Check] = []
-    suspects: list[_Suspect] = []
+    suspects: list[Suspect] = []
     fingerprint: dict[str, str | None] = {}
+    setup: Setup | None = None
     timings: dict[str, float] = {}
 
 
@@ -118,15 +123,17 @@ def load_result(path: Path) -> RunResult:
         reason=run.reason,
         nodes=run.nodes,
         checks=[_check(check, tuple(measured.get(check.name, ()))) for check in run.checks],
-        suspects=[Suspect(s.kind, s.name, s.confidence, s.evidence) for s in run.suspects],
+        suspects=run.suspects,
         fingerprint={name: version or "" for name, version in run.fingerprint.items()},
         timings=run.timings,
+        setup=run.setup,
     )
 
 
 def _check(check: _Check, measurements: tuple[Measurement, ...]) -> Check:
     judgements = tuple(j.to_judgement() for j in check.judgements)
-    return Check(check.name, check.verdict, check.reason, check.seconds, measurements, judgements)
+    found = check.found.to_found() if check.found else None
+    return Check(check.name, check.verdict, check.reason, check.seconds, measurements, judgements, found=found)
 
 
 def _read_document(file: Path) -> dict[str, Any]:

@@ -100,16 +100,12 @@ def hiccup(console: Console, suite: Path) -> dict[str, Any]:
     process = console.start("run", console.cluster(2), "--suite", suite, "--out", out)
     log = out / "logs" / "run.log"
     until(lambda: log.exists() and "nodes, head" in log.read_text())
-    (namespace,) = (
-        left for left in console.left() if left.endswith("-node-1") and left.split("-")[-3] in log.read_text()
-    )
-    shape = ["ip", "netns", "exec", namespace, "tc", "qdisc"]
-    subprocess.run(
-        [*shape, "add", "dev", "eth0", "root", *["tbf", "rate", "100mbit", "burst", "32kbit", "latency", "400ms"]],
-        check=True,
-    )
+    (namespace,) = (left for left in console.left() if re.fullmatch(r"seatrial-\S+-node-1", left))
+    link = ["ip", "netns", "exec", namespace, "tc", "qdisc"]
+    shape = ["tbf", "rate", "100mbit", "burst", "32kbit", "latency", "400ms"]
+    subprocess.run([*link, "add", "dev", "eth0", "root", *shape], check=True)
     until(lambda: "suspicious" in log.read_text())
-    subprocess.run([*shape, "del", "dev", "eth0", "root"], check=True)
+    subprocess.run([*link, "del", "dev", "eth0", "root"], check=True)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     found: dict[str, Any] = json.loads((out / "run.json").read_text())

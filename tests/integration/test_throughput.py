@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from seatrial.baselines.setup import setup_of
 from seatrial.measurement import Measurement
 from seatrial.result import Check
 from seatrial.verdict import Verdict
@@ -24,7 +25,7 @@ def first_night(local_testbed: LocalTestbed, **fields: Any) -> tuple[Check, Chec
     """What connectivity finds, and what becomes of it without any history."""
     with local_testbed(nodes=4, **fields) as (run, testbed):
         found = connectivity(run, testbed)
-    (judged,) = compare([found.check], run.cluster, None)
+    (judged,) = compare([found.check], setup_of(run.cluster))
     return found.check, judged
 
 

@@ -10,16 +10,15 @@ import pytest
 from seatrial.assess import assess
 from seatrial.baselines.known import Knowledge
 from seatrial.baselines.setup import Setup
-from seatrial.cluster import Cluster, LocalPlatform
 from seatrial.history import open_store
 from seatrial.measurement import ConditionValue, Measurement, Subject
+from seatrial.occasion import Occasion
 from seatrial.result import Check, Judgement, RunResult
 from seatrial.verdict import Verdict, worst
-from tasks.compare import Occasion, compare, compare_task
+from tasks.compare import compare, compare_task
 from tests.samples import nights_of
 
 CLUSTER = Subject("cluster", "lab")
-LAB = Cluster(name="lab", nodes=4, platform=LocalPlatform(kind="local"))
 SETUP = Setup("cpu", 4, 0, 1)
 QUICK_SIZES = tuple(4096 * 4**i for i in range(7))
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "alltoall")
@@ -155,21 +154,23 @@ def _saved(number: int, checks: Sequence[Check], verdict: Verdict) -> RunResult:
 
 
 def test_three_nights_teach_and_the_fourth_is_judged_by_them() -> None:
-    occasion = Occasion(started=datetime(2026, 11, 20, tzinfo=UTC))
+    occasion = Occasion("lab", "quick", started=datetime(2026, 11, 20, tzinfo=UTC))
     with open_store("sqlite://") as store:
         for night in range(3):
-            checks = compare([collectives(plateau(0.5))], LAB, store, occasion)
+            checks = compare([collectives(plateau(0.5))], SETUP, store, occasion)
             assert "no baseline yet" in checks[0].reason
             store.save(_saved(night, checks, Verdict.PASS), Path())
         for night in (3, 4, 5):  # a bad night teaches nothing
-            (check,) = compare([collectives(plateau(0.02))], LAB, store, occasion)
+            (check,) = compare([collectives(plateau(0.02))], SETUP, store, occasion)
             assert check.verdict is Verdict.FAIL
             store.save(_saved(night, [check], check.verdict), Path())
-        assert compare([collectives(plateau(0.5))], LAB, store, occasion)[0].reason == "1 sweep; as expected by history"
+        assert (
+            compare([collectives(plateau(0.5))], SETUP, store, occasion)[0].reason == "1 sweep; as expected by history"
+        )
 
 
 def test_without_a_store_the_task_still_compares() -> None:
-    (check,) = compare_task.fn([collectives(plateau(0.5))], LAB, None)
+    (check,) = compare_task.fn([collectives(plateau(0.5))], SETUP, None, Occasion("lab", "quick"), None)
     assert check.verdict is Verdict.PASS
 
 

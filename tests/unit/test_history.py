@@ -15,15 +15,18 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from seatrial.baselines.nights import nights_before
+from seatrial.baselines.setup import Setup
 from seatrial.errors import InputError, MissingError, SeatrialError
-from seatrial.history import Pin, open_store
+from seatrial.history import Pin, open_store, records
 from seatrial.history.store import Store
 from seatrial.measurement import ConditionValue, Measurement, Subject
 from seatrial.report.earlier_runs import history_json, history_table, show_history
-from seatrial.result import Check, Judgement, RunResult, Suspect
+from seatrial.result import Check, Found, Judgement, RunResult, Suspect
 from seatrial.verdict import Verdict
 
 START = datetime(2026, 11, 2, 1, 30, tzinfo=UTC)
@@ -107,6 +110,11 @@ def _empty(url: str) -> None:
         connection.execute("CREATE SCHEMA public")
 
 
+def taught(store: Store, *series: str, cluster: str = "lab") -> dict[str, list[float]]:
+    """What a run of today would learn from the store."""
+    return nights_before(store, cluster, "quick", {"nccl": "2.27"}, series, START + timedelta(days=80)).values()
+
+
 def test_a_saved_run_comes_back(store: Store) -> None:
     store.save(a_run(1), Path("/runs/1"))
     (row,) = store.runs("lab")
@@ -125,7 +133,7 @@ def test_saving_twice_keeps_one_run_and_the_later_word(store: Store) -> None:
     store.save(a_run(1, 0.5), Path())
     store.save(a_run(1, 0.6, reason="again"), Path())
     assert [row.reason for row in store.runs()] == ["again"]
-    assert store.samples("lab", [plateau(0).series()]) == {plateau(0).series(): [0.6]}
+    assert taught(store, plateau(0).series()) == {plateau(0).series(): [0.6]}
 
 
 def test_runs_are_newest_first_and_limited(store: Store) -> None:
@@ -152,8 +160,8 @@ def test_only_passing_runs_of_the_same_cluster_teach(store: Store) -> None:
     series = plateau(0).series()
     for number, verdict in enumerate(Verdict):
         store.save(a_run(number, float(number + 1), verdict), Path())
-    store.save(a_run(90, 90.0, cluster="other"), Path())
-    assert store.samples("lab", [series, "unknown"]) == {series: [1.0]}
+    store.save(a_run(70, 90.0, cluster="other"), Path())
+    assert taught(store, series, "unknown") == {series: [1.0]}
 
 
 def test_a_value_judged_bad_teaches_nothing_even_in_a_passing_run(store: Store) -> None:
@@ -161,14 +169,7 @@ def test_a_value_judged_bad_teaches_nothing_even_in_a_passing_run(store: Store) 
     bad = Judgement(m, Verdict.DEGRADED, "low", "history")
     check = Check("collectives", Verdict.PASS, "", 0.0, (m,), (bad,))
     store.save(a_run(1, checks=[check]), Path())
-    assert store.samples("lab", [m.series()]) == {}
-
-
-def test_samples_are_the_newest_and_limited_per_series(store: Store) -> None:
-    for number in range(6):
-        store.save(a_run(number, float(number + 1)), Path())
-    many = [plateau(0).series(), *(f"series {n}" for n in range(1200))]
-    assert store.samples("lab", many, limit=3) == {many[0]: [6.0, 5.0, 4.0]}
+    assert taught(store, m.series()) == {}
 
 
 def test_numbers_that_are_none_and_text_that_is_hardly_any_are_survived(store: Store) -> None:
@@ -177,13 +178,13 @@ def test_numbers_that_are_none_and_text_that_is_hardly_any_are_survived(store: S
     run = a_run(1, verdict=Verdict.CORRUPT, reason="nul \0 and half a \udc80 character", checks=[check])
     store.save(run, Path())
     assert store.runs()[0].reason == "nul \ufffd and half a ? character"
-    assert store.samples("lab", [odd.series()]) == {}
+    assert taught(store, odd.series()) == {}
 
 
 def test_a_subject_as_long_as_a_thousand_nodes_is_stored(store: Store) -> None:
     group = Measurement("busbw", 1.0, "GB/s", Subject("group", ",".join(f"node-{n}" for n in range(3000))))
     store.save(a_run(1, checks=[Check("c", Verdict.PASS, "", 0.0, (group,))]), Path())
-    assert store.samples("lab", [group.series()]) == {group.series(): [1.0]}
+    assert taught(store, group.series()) == {group.series(): [1.0]}
 
 
 def test_a_run_is_saved_whole_or_not_at_all(store: Store) -> None:
@@ -191,7 +192,7 @@ def test_a_run_is_saved_whole_or_not_at_all(store: Store) -> None:
     with pytest.raises(SeatrialError, match="run run-001 cannot be saved"):
         store.save(a_run(1, suspects=[Suspect("node", None, 0.5, "")], reason="never seen"), Path())  # type: ignore[arg-type]
     assert [row.reason for row in store.runs()] == ["because"]
-    assert store.samples("lab", [plateau(0).series()]) != {}
+    assert taught(store, plateau(0).series()) != {}
 
 
 def test_pins_replace_each_other_and_can_be_taken_back(store: Store) -> None:
@@ -278,6 +279,29 @@ def test_a_kill_in_the_middle_loses_at_most_the_run_that_was_being_saved(url: st
         store.save(_wide(0), Path())
 
 
+def test_a_whole_run_comes_back_as_far_as_it_is_kept(store: Store) -> None:
+    odd = Measurement("loss", math.nan, "", CLUSTER, {"lr": 0.1}, (math.nan, 1.0), None)
+    blamed = Suspect("node", "node-1", 1.0, "dead \0")
+    found = Found(Verdict.FAIL, "node-1: dead", (blamed,))
+    first = Check("connectivity", Verdict.FAIL, "node-1: dead; slow", 2.0, (odd,), suspects=(blamed,), found=found)
+    second = Check("collectives", Verdict.PASS, "fine", 1.0, (plateau(0.5, (0.4, 0.6)), plateau(0.7)))
+    setup = Setup("H100-SXM", 2, 8, 8, "IB-8x400G", node_link_gb_s=400.0)
+    store.save(a_run(1, checks=[first, second], setup=setup), Path())
+    back = store.result("run-001")
+    assert back is not None
+    assert back.setup == setup
+    assert back.suspects == [Suspect("node", "node-2", 0.9, "slow")]
+    one, two = back.checks
+    assert (one.verdict, one.reason, one.seconds) == (Verdict.FAIL, "node-1: dead; slow", 2.0)
+    assert one.unjudged().verdict is Verdict.FAIL
+    assert one.unjudged().reason == "node-1: dead"
+    assert [suspect.evidence for suspect in one.unjudged().suspects] == ["dead \ufffd"]
+    assert math.isnan(one.measurements[0].value)
+    assert one.measurements[0].samples[1:] == (1.0,)
+    assert two.measurements == second.measurements
+    assert store.result("run-999") is None
+
+
 def test_readings_are_found_by_place_and_know_what_was_judged_bad(store: Store) -> None:
     m, bad = plateau(0.5), plateau(0.1)
     judged = Judgement(bad, Verdict.DEGRADED, "low", "history")
@@ -297,9 +321,13 @@ def test_runs_since_are_oldest_first_of_one_suite(store: Store) -> None:
     for number in (3, 1, 2):
         store.save(a_run(number), Path())
     store.save(a_run(4, suite="nightly"), Path())
-    found = store.runs_since("lab", "quick", START + timedelta(days=2))
-    assert [row.run_id for row in found] == ["run-002", "run-003"]
-    assert [row.run_id for row in store.runs_since("lab", "quick", START, but="run-002")] == ["run-001", "run-003"]
+
+    def since(first: int, before: int) -> list[str]:
+        found = store.runs_since("lab", "quick", START + timedelta(days=first), START + timedelta(days=before))
+        return [row.run_id for row in found]
+
+    assert since(2, 9) == ["run-002", "run-003"]
+    assert since(0, 3) == ["run-001", "run-002"]
 
 
 def test_the_flag_wins_over_the_environment_over_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -466,17 +494,21 @@ def test_the_migrated_schema_is_the_one_in_the_code(url: str) -> None:
     assert _differences(url) == []
 
 
+def as_it_was(run: RunResult) -> dict[str, Any]:
+    """A row of `runs` before migration 0004."""
+    return {key: value for key, value in records.run(run, Path()).items() if key != "setup"}
+
+
 def test_an_older_store_is_upgraded_and_keeps_its_runs(url: str) -> None:
     from sqlalchemy import insert
 
-    from seatrial.history import records
     from seatrial.history.engine import _engine, parse_url
     from seatrial.history.schema import runs
 
     _at_revision(url, "0001")
     engine = _engine(parse_url(url))
     with engine.execution_options(writes=True).begin() as connection:
-        connection.execute(insert(runs), records.run(a_run(1), Path()))
+        connection.execute(insert(runs), as_it_was(a_run(1)))
     engine.dispose()
     assert _differences(url) != []
     with open_store(url) as store:
@@ -495,7 +527,6 @@ _OLD_MEASUREMENT = (
 def test_measurements_of_an_older_store_come_along_with_their_repeats_and_samples(url: str) -> None:
     from sqlalchemy import insert, text
 
-    from seatrial.history import records
     from seatrial.history.engine import _engine, parse_url
     from seatrial.history.schema import runs
 
@@ -503,7 +534,7 @@ def test_measurements_of_an_older_store_come_along_with_their_repeats_and_sample
     engine = _engine(parse_url(url))
     with engine.execution_options(writes=True).begin() as connection:
         for number in range(2):
-            connection.execute(insert(runs), records.run(a_run(number), Path()))
+            connection.execute(insert(runs), as_it_was(a_run(number)))
             for name, value, samples in (("a", 1.0, "[1.0, 2.0]"), ("b", 2.0, "[]"), ("a", 3.0, "[]")):
                 row = {"run_id": f"run-00{number}", "series": name, "key": records.series_key(name), "value": value}
                 connection.execute(text(_OLD_MEASUREMENT), {**row, "samples": samples, "verdict": "pass"})
@@ -513,7 +544,13 @@ def test_measurements_of_an_older_store_come_along_with_their_repeats_and_sample
         assert found.value.tolist() == [1.0, 3.0, 2.0] * 2
         assert found.series.tolist() == [1, 1, 0] * 2
         assert found.nth.tolist() == [0, 1, 0] * 2
-        assert store.samples("lab", ["b"]) == {"b": [2.0, 2.0]}
+        assert taught(store, "b", "a") == {"a": [2.0, 2.0], "b": [2.0, 2.0]}
+        older = store.result("run-000")
+        assert older is not None
+        assert [(check.name, check.verdict, len(check.measurements)) for check in older.checks] == [
+            ("collectives", Verdict.PASS, 3)
+        ]
+        assert older.checks[0].measurements[0].samples == (1.0, 2.0)
     engine = _engine(parse_url(url))
     with engine.begin() as connection:
         assert connection.execute(text("SELECT COUNT(*) FROM series")).scalar() == 2

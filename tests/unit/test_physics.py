@@ -11,7 +11,7 @@ from seatrial.baselines.catalog.match import from_catalog
 from seatrial.baselines.catalog.nearest import no_reference
 from seatrial.baselines.known import Knowledge, baselines_for
 from seatrial.baselines.physics import from_physics, refuse_beyond_physics, wire
-from seatrial.baselines.setup import Setup
+from seatrial.baselines.setup import Setup, setup_of
 from seatrial.checks.efficiency import plateau_words, with_shares
 from seatrial.cli import main
 from seatrial.cluster import Cluster, LocalPlatform
@@ -110,7 +110,7 @@ def test_a_threshold_beyond_physics_is_refused_in_one_line() -> None:
         refuse_beyond_physics(plateau(0, 16), 900, PAIR)
     assert str(refused.value) == (
         "busbw_plateau of all_reduce: a threshold of 900 GB/s is beyond the 750 GB/s that all_reduce over 16 ranks can"
-        " reach on node links of 400 GB/s; give at most 750"
+        " reach on node links of 400 GB/s; no run reaches more than 750"
     )
 
 
@@ -181,7 +181,9 @@ def test_a_run_says_what_comes_nearest() -> None:
         {"name": "lab", "nodes": 3, "gpus_per_node": 8, "hardware": "H100-SXM", "fabric": "IB-8x400G"}
         | {"platform": LocalPlatform(kind="local")}
     )
-    (check,) = compare([Check("collectives", Verdict.PASS, "swept", measurements=(plateau(380, 24),))], cluster, None)
+    (check,) = compare(
+        [Check("collectives", Verdict.PASS, "swept", measurements=(plateau(380, 24),))], setup_of(cluster)
+    )
     assert check.reason.endswith("12 nodes of 8 H100-SXM over IB-8x400G, differs in node count")
     assert [m.metric for m in check.measurements] == ["busbw_plateau", "busbw_share"]
 

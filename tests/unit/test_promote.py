@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from seatrial.approve import promote
 from seatrial.baselines.promote import Approval, differences, pins
+from seatrial.baselines.setup import Setup
 from seatrial.cli import app
 from seatrial.errors import InputError
 from seatrial.history import RunRow, open_store
@@ -31,11 +32,20 @@ def matmul(value: float) -> Measurement:
     return Measurement("matmul", value, "TFLOP/s", Subject("node", "node-0"))
 
 
-def save(store: Store, number: int, value: float, verdict: Verdict = Verdict.PASS, nccl: str = "2.27") -> str:
+def save(
+    store: Store,
+    number: int,
+    value: float,
+    verdict: Verdict = Verdict.PASS,
+    nccl: str = "2.27",
+    setup: Setup | None = None,
+) -> str:
     at = START + timedelta(days=number)
     check = Check("collectives", verdict, "because", 1.0, (plateau(value), matmul(700), LATENCY))
     software = {"nccl": nccl}
-    run = RunResult(f"run-{number}", "lab", "quick", at, at, verdict, "", checks=[check], fingerprint=software)
+    run = RunResult(
+        f"run-{number}", "lab", "quick", at, at, verdict, "", checks=[check], fingerprint=software, setup=setup
+    )
     store.save(run, Path())
     return run.run_id
 
@@ -90,6 +100,24 @@ def test_a_bad_run_is_refused_and_forced_only_with_a_reason_that_is_kept(store: 
         "latency": 20.0,
         "matmul": 700.0,  # a forced run is approved as it is, its nodes as well
     }
+
+
+@pytest.mark.parametrize("forced", ["", "it is a fast cluster"])
+def test_a_threshold_beyond_physics_is_refused_in_one_line_also_when_forced(store: Store, forced: str) -> None:
+    """Two nodes of eight GPUs whose links carry 400 GB/s: no all_reduce over 16 ranks reads 900."""
+    links = Setup("H100-SXM", 2, 8, 8, "IB-8x400G")
+    for number, value in enumerate((700.0, 700.0, 700.0)):
+        save(store, number, value, setup=links)
+    assert promote(store, "run-2", Approval("ann", START, "", forced))
+    for number, value in enumerate((900.0, 900.0, 900.0)):
+        save(store, number, value, setup=links)
+    with pytest.raises(InputError) as refused:
+        promote(store, "run-2", Approval("ann", START, "", forced))
+    assert str(refused.value) == (
+        "run run-2: busbw_plateau of all_reduce: a threshold of 900 GB/s is beyond the 750 GB/s that all_reduce over 16"
+        " ranks can reach on node links of 400 GB/s; no run reaches more than 750"
+    )
+    assert {pin.centre for pin in store.pinned("lab").values()} == {700.0, 20.0}  # as it was before
 
 
 def test_too_few_runs_of_the_same_software_are_refused(store: Store) -> None:

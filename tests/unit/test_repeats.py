@@ -10,21 +10,21 @@ from seatrial.assess import assess
 from seatrial.baselines.known import Knowledge
 from seatrial.baselines.setup import Setup
 from seatrial.checks.throughput import once_more
-from seatrial.cluster import Cluster, LocalPlatform
 from seatrial.history import open_store
 from seatrial.history.store import Store
 from seatrial.measurement import ConditionValue, Measurement, Subject, once
+from seatrial.occasion import Occasion
 from seatrial.repeats import Doubt
 from seatrial.result import Check, RunResult, now
 from seatrial.verdict import Verdict
 from tasks import repeat as step
 from tasks import sweep
-from tasks.compare import Occasion, compare
+from tasks.compare import compare
 from tasks.repeat import Repeated, measure_again
 from tests.samples import nights_of
 from tests.unit.test_collectives import FakeMpirun, make_run, make_testbed, result, table
 
-LAB = Cluster(name="lab", nodes=4, platform=LocalPlatform(kind="local"))
+LAB = Setup("cpu", 4, 0, 1)
 
 
 def plateau(value: float) -> Measurement:
@@ -63,7 +63,7 @@ class Nodes:
 
 
 def compared(store: Store, first: float, nodes: Nodes) -> Check:
-    (check,) = compare([collectives(first)], LAB, store, Occasion(), nodes)
+    (check,) = compare([collectives(first)], LAB, store, Occasion("lab", "quick"), nodes)
     return check
 
 

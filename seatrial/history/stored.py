@@ -1,0 +1,86 @@
+"""A run back from the store's tables."""
+
+import math
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, outerjoin, select
+
+from seatrial.baselines.setup import Setup
+from seatrial.history.rows import RunRow
+from seatrial.history.schema import checks, readings, runs, samples, series, suspects
+from seatrial.measurement import Measurement, Subject
+from seatrial.result import Check, Found, RunResult, Suspect
+from seatrial.verdict import Verdict
+
+_DESCRIBED = ("check_name", "metric", "unit", "subject_kind", "subject_name", "conditions", "better")
+_NOT_KEPT = "what it found by itself was not kept"
+
+
+def run_row(row: Row[Any]) -> RunRow:
+    known = {key: value for key, value in row._mapping.items() if key != "setup"}
+    return RunRow(**{**known, "verdict": Verdict(row.verdict)})
+
+
+def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, Measurement]]:
+    """Every number of the run with its check, in the order of the series; NaN where it was not finite."""
+    beside = and_(
+        samples.c.run_id == readings.c.run_id,
+        samples.c.series_id == readings.c.series_id,
+        samples.c.nth == readings.c.nth,
+    )
+    query = (
+        select(*(series.c[name] for name in _DESCRIBED), readings.c.value, samples.c.samples)
+        .select_from(outerjoin(readings.join(series, readings.c.series_id == series.c.id), samples, beside))
+        .where(readings.c.run_id == run_id)
+        .order_by(readings.c.series_id, readings.c.nth)
+    )
+    return [(row.check_name, _measurement(row)) for row in connection.execute(query)]
+
+
+def stored_result(connection: Connection, run_id: str) -> RunResult | None:
+    row = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
+    if row is None:
+        return None
+    blamed = connection.execute(select(suspects).where(suspects.c.run_id == run_id).order_by(suspects.c.id))
+    run = run_row(row)
+    return RunResult(
+        run.run_id,
+        run.cluster,
+        run.suite,
+        run.started,
+        run.finished,
+        run.verdict,
+        run.reason,
+        checks=_checks(connection, run),
+        suspects=[Suspect(s.kind, s.name, s.confidence, s.evidence) for s in blamed],
+        fingerprint=run.fingerprint,
+        setup=Setup(**row.setup) if row.setup else None,
+    )
+
+
+def _checks(connection: Connection, run: RunRow) -> list[Check]:
+    measured: dict[str, list[Measurement]] = {}
+    for name, m in stored_measurements(connection, run.run_id):
+        measured.setdefault(name, []).append(m)
+    query = select(checks).where(checks.c.run_id == run.run_id).order_by(checks.c.nth)
+    found = [_check(row, measured.pop(row.name, [])) for row in connection.execute(query)]
+    return found or [_older(run, name, some) for name, some in measured.items()]
+
+
+def _check(row: Row[Any], measured: list[Measurement]) -> Check:
+    blamed = tuple(Suspect(**suspect) for suspect in row.found["suspects"])
+    found = Found(Verdict(row.found["verdict"]), row.found["reason"], blamed)
+    return Check(row.name, Verdict(row.verdict), row.reason, row.seconds, tuple(measured), found=found)
+
+
+def _older(run: RunRow, name: str, measured: list[Measurement]) -> Check:
+    """A check of a run that was saved before checks were: only where the run passed is it known what it found."""
+    verdict = Verdict.PASS if run.verdict is Verdict.PASS else Verdict.INCONCLUSIVE
+    return Check(name, verdict, "" if verdict is Verdict.PASS else _NOT_KEPT, measurements=tuple(measured))
+
+
+def _measurement(row: Any) -> Measurement:
+    subject = Subject(row.subject_kind, row.subject_name)
+    value = math.nan if row.value is None else row.value
+    taken = tuple(math.nan if sample is None else sample for sample in row.samples or ())
+    return Measurement(row.metric, value, row.unit, subject, row.conditions, taken, row.better)

@@ -1,0 +1,144 @@
+"""Runs that are over: judged again by today's rules, and compared, from the history alone."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from seatrial.baselines.setup import Setup
+from seatrial.cli import app
+from seatrial.errors import InputError
+from seatrial.history import Pin, open_store
+from seatrial.history.store import Store
+from seatrial.measurement import ConditionValue, Measurement, Subject
+from seatrial.occasion import Occasion
+from seatrial.rejudge import rejudge, run_of
+from seatrial.result import Check, RunResult, Suspect, conclude, merge_suspects
+from seatrial.verdict import Verdict
+from tasks.compare import compare
+from tasks.record import record
+from tests.unit.test_collectives import make_run
+
+START = datetime(2026, 11, 2, 1, 30, tzinfo=UTC)
+LAB = Setup("H100-SXM", 2, 8, 8, "IB-8x400G")
+
+
+def plateau(value: float) -> Measurement:
+    at: dict[str, ConditionValue] = {"operation": "all_reduce", "dtype": "float32", "ranks": 16}
+    return Measurement("busbw_plateau", value, "GB/s", Subject("cluster", "lab"), at)
+
+
+def judged(number: int, value: float, store: Store, *more: Check) -> RunResult:
+    """A run as the flow makes it."""
+    at = START + timedelta(days=number)
+    swept = Check("collectives", Verdict.PASS, "1 sweep", 1.0, (plateau(value),))
+    checks = compare([*more, swept], LAB, store, Occasion("lab", "quick", {"nccl": "2.27"}, at))
+    verdict, reason = conclude(checks)
+    suspects = merge_suspects(checks)
+    return RunResult(
+        f"run-{number}", "lab", "quick", at, at, verdict, reason, (), checks, suspects, {"nccl": "2.27"}, setup=LAB
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """Four healthy runs, then one at a tenth; none of their folders is there any more."""
+    monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{tmp_path}/history.sqlite")
+    with open_store() as opened:
+        for number, value in enumerate((360.0, 362.0, 358.0, 361.0, 36.0)):
+            opened.save(judged(number, value, opened), tmp_path / "gone")
+        yield opened
+
+
+def command(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def outcome(run: RunResult) -> tuple[object, ...]:
+    shown = [(c.name, c.verdict, c.reason, [j.to_dict() for j in c.judgements]) for c in run.checks]
+    return run.verdict, run.reason, shown, run.suspects
+
+
+@pytest.mark.parametrize("number", [0, 3, 4])
+def test_without_new_rules_a_stored_run_comes_to_what_it_came_to(store: Store, number: int) -> None:
+    """Also the first, although later runs are in the history by now; whole reasons, intervals and all."""
+    value = (360.0, 362.0, 358.0, 361.0, 36.0)[number]
+    with open_store("sqlite://") as then:
+        for earlier in range(number):
+            then.save(judged(earlier, (360.0, 362.0, 358.0, 361.0)[earlier], then), Path())
+        first = judged(number, value, then)
+    stored = run_of(f"run-{number}")
+    assert outcome(rejudge(stored, store)) == outcome(first)
+
+
+def test_a_new_pin_judges_an_old_run(store: Store) -> None:
+    pin = Pin(plateau(0).series(), 370.0, 365.0, None, "GB/s", "ann", START)
+    assert rejudge(run_of("run-2"), store).verdict is Verdict.PASS
+    store.pin("lab", [pin])
+    found = rejudge(run_of("run-2"), store)
+    assert found.verdict is Verdict.DEGRADED
+    assert found.checks[0].judgements[0].source == "pinned"
+    assert store.run("run-2").verdict is Verdict.PASS  # type: ignore[union-attr]  # nothing is changed
+
+
+def test_what_a_check_found_by_itself_stays(store: Store) -> None:
+    """A dead node is no matter of rules; a number that was too low is."""
+    dead = Suspect("node", "node-1", 1.0, "connection refused")
+    own = Check("connectivity", Verdict.FAIL, "node-1: connection refused", suspects=(dead,))
+    store.save(judged(9, 36.0, store, own), Path())
+    store.pin("lab", [Pin(plateau(0).series(), 36.0, 30.0, None, "GB/s", "ann", START)])
+    found = rejudge(run_of("run-9"), store)
+    assert (found.checks[0].verdict, found.checks[0].reason) == (Verdict.FAIL, "node-1: connection refused")
+    assert found.checks[1].verdict is Verdict.PASS
+    assert found.suspects == [dead]
+
+
+def test_a_run_from_before_checks_were_kept_never_becomes_a_pass(store: Store, tmp_path: Path) -> None:
+    """What it found by itself is not known; its numbers are still judged."""
+    store.save(replace(judged(9, 361.0, store), verdict=Verdict.FAIL), Path())
+    with closing(sqlite3.connect(tmp_path / "history.sqlite")) as connection, connection:
+        connection.execute("DELETE FROM checks WHERE run_id = 'run-9'")
+        connection.execute("UPDATE runs SET setup = NULL WHERE run_id = 'run-9'")
+    found = rejudge(run_of("run-9"), store)
+    assert (found.verdict, found.reason) == (
+        Verdict.INCONCLUSIVE,
+        "collectives: what it found by itself was not kept",
+    )
+    assert [j.source for j in found.checks[0].judgements] == ["history"]
+
+
+def test_a_runs_folder_is_judged_again_as_well(store: Store, tmp_path: Path) -> None:
+    run = judged(7, 36.0, store)
+    out = tmp_path / "out"
+    record(run, replace(make_run(tmp_path), out=out))
+    again = rejudge(run_of(str(out)), store)
+    assert outcome(again) == outcome(run)
+
+
+def test_the_command_says_what_it_was_and_what_it_is(store: Store) -> None:
+    said = command("rejudge", "run-4")
+    assert said.exit_code == 1
+    lines = said.output.splitlines()
+    assert lines[0].startswith("run-4 was fail: ")
+    assert lines[-1].startswith("fail: collectives: all_reduce busbw_plateau 36 GB/s is 90 % below")
+    document = json.loads(command("rejudge", "run-4", "--json").output)
+    assert document["verdict"] == "fail"
+    assert document["setup"]["fabric"] == "IB-8x400G"
+    store.pin("lab", [Pin(plateau(0).series(), 36.0, 30.0, None, "GB/s", "ann", START)])
+    said = command("rejudge", "run-4")
+    assert (said.exit_code, "collectives: pass (was fail): " in said.output) == (0, True)
+    assert isinstance(command("rejudge", "nowhere").exception, InputError)
+
+
+def test_two_runs_of_the_history_are_compared_without_their_folders(store: Store) -> None:
+    found = json.loads(command("compare", "run-3", "run-4", "--json").output)
+    assert found["verdicts"][0] == {"what": "run", "before": "pass", "after": "fail"}
+    (moved,) = (m for m in found["measurements"] if m["metric"] == "busbw_plateau")
+    assert (moved["before"], moved["after"], moved["direction"]) == (361.0, 36.0, "worse")
+    assert found["software"] == []
