@@ -13,6 +13,7 @@ run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
 
 test: lint
+	@scripts/test-packages
 	$(BIN)/pytest
 
 lint: setup

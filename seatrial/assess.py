@@ -110,9 +110,11 @@ def _judged_by_peers(check: Check, learned: Learned) -> list[Judgement]:
 
 
 def _remarked(judgement: Judgement, series: str, learned: Learned) -> Judgement:
+    """A bad judgement with what it rests on, and since when it is bad."""
     remark = learned.remarks.get(series)
-    bad = remark and judgement.verdict is not Verdict.PASS
-    return replace(judgement, reason=f"{judgement.reason}; {remark}") if bad else judgement
+    if remark is None or judgement.verdict is Verdict.PASS:
+        return judgement
+    return replace(judgement, reason=f"{judgement.reason}; {remark}", drift=learned.drifts.get(series))
 
 
 def _changed(judgement: Judgement, nights: Nights | None) -> Judgement:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from seatrial.baselines.learned import Learned
-from seatrial.fleet.rules import RULES
 from seatrial.measurement import Measurement, by_series
 from seatrial.result import Judgement
 from seatrial.verdict import Verdict
@@ -57,7 +56,7 @@ def _most(j: Judgement, series: str, values: Sequence[float], decides: bool, lea
         return 0  # the odds are against it, however often it is measured
     if j.source in ("history", "peers") and series in learned.baselines:
         if series in learned.doubtful:
-            return RULES.most_repeats
+            return learned.doubtful[series]
         if j.verdict is Verdict.PASS:
             return 0
     return 2 * _AGREEING - 1 if _undecided(j, values, decides) else 0

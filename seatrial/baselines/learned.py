@@ -6,6 +6,7 @@ History and peers come together here. The rules: docs/decisions/0007-a-measured-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from statistics import median
 
 import numpy as np
@@ -15,38 +16,39 @@ from seatrial.baselines.interval import around
 from seatrial.baselines.nights import Nights
 from seatrial.baselines.numbers import short
 from seatrial.baselines.tolerance import log_reach, tolerance_of
-from seatrial.fleet.drift import Change, find_change
+from seatrial.fleet.drift import find_change
 from seatrial.fleet.levels import Ints, Past
 from seatrial.fleet.night import Night, Repeat, lowest
 from seatrial.fleet.odds import Floats
 from seatrial.fleet.rules import RULES
+from seatrial.fleet.suspicion import worth_taking
 from seatrial.fleet.together import Verdicts, judge_fleet
-from seatrial.measurement import Measurement, Subject
+from seatrial.measurement import Measurement, Subject, by_series
+from seatrial.result import Drift
 
 _PEERS = ("node", "gpu", "link")
+_DRIFTS_TOLD = 50
 _JUST = 1e-9  # on logs: on the right side of a bound that the value itself would be
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """By series: the baseline, and the `remarks` that say what a bad verdict rests on.
+    """By series: the baseline, `remarks` that say what a bad verdict rests on, and `drifts`, since when it is bad.
 
-    `doubtful` are neither proven nor cleared. `together` are groups of peers that are slower all alike, one measurement
-    and its baseline for each.
+    `doubtful` are neither proven nor cleared, with how many measurements of them are worth their time. `together` are
+    groups of peers that are slower all alike, one measurement and its baseline for each.
     """
 
     baselines: dict[str, Baseline] = field(default_factory=dict)
     remarks: dict[str, str] = field(default_factory=dict)
-    doubtful: set[str] = field(default_factory=set)
+    drifts: dict[str, Drift] = field(default_factory=dict)
+    doubtful: dict[str, int] = field(default_factory=dict)
     together: list[tuple[Measurement, Baseline]] = field(default_factory=list)
 
 
 def learn(measurements: Iterable[Measurement], nights: Nights | None) -> Learned:
     """Judge all measurements of a run at once; those of the same series are repeats, in the order they were taken."""
-    series: dict[str, list[Measurement]] = {}
-    for m in measurements:
-        if m.better and m.finite and m.value > 0:
-            series.setdefault(m.series(), []).append(m)
+    series = by_series(m for m in measurements if m.better and m.finite and m.value > 0)
     if not series:
         return Learned()
     first = [repeats[0] for repeats in series.values()]
@@ -93,23 +95,24 @@ class _Panel:
         more = (run[again], series[again], value[again]) if again.any() else None
         return Past(self.groups(), table[:teach], table[teach:], more, bool(self.nights.changed))
 
-    def change(self, past: Past, tonight: float, column: int, scale: float) -> Change | None:
-        """When the series began to differ, tonight included."""
-        if self.nights is None or not self.nights.runs:
-            return None
-        started = [run.started.timestamp() / 86400 for run in self.nights.runs]
-        days = np.array([*started, max(started) + 1])
-        return find_change(days, np.append(past.nights[:, column], tonight), scale)
+    def drifts(self, each: Night) -> dict[str, Drift]:
+        """Since when the blamed series are bad, as far as the past tells; of very many, of the first."""
+        blamed = {self.names[i]: int(i) for i in np.flatnonzero(each.guilty)[:_DRIFTS_TOLD].tolist()}
+        if not blamed or self.nights is None or not self.nights.runs:
+            return {}
+        started, courses = self.nights.courses(list(blamed))
+        dates = [*started, self.nights.now]
+        found = {name: self._drift(dates, courses[name], each, i) for name, i in blamed.items()}
+        return {name: drift for name, drift in found.items() if drift}
 
-    def told(self, change: Change) -> str:
-        """When it began, and how."""
-        runs = self.nights.runs if self.nights else ()
-        day = f"on {runs[change.since].started:%Y-%m-%d}" if change.since < len(runs) else "in this run"
-        share = abs(math.expm1(change.size if change.kind == "step" else 7 * change.size))
-        way = "lower" if change.size < 0 else "higher"
-        if change.kind == "step":
-            return f"a step of {share:.1%} {way} {day}".replace("%", " %")
-        return f"a decay of {share:.1%} per week since about {day.removeprefix('on ')}".replace("%", " %")
+    def _drift(self, dates: Sequence[datetime], course: Floats, each: Night, i: int) -> Drift | None:
+        days = np.array([date.timestamp() / 86400 for date in dates])
+        logs = self.signs[i] * np.log(np.where(course > 0, course, np.nan))
+        change = find_change(days, np.append(logs, each.value[i]), float(each.levels.scale[i]))
+        if change is None:
+            return None
+        size = math.expm1(self.signs[i] * (change.size if change.kind == "step" else 7 * change.size))
+        return Drift(change.kind, f"{dates[change.since]:%Y-%m-%d}", size)
 
 
 def _peers_of(m: Measurement) -> object:
@@ -129,7 +132,8 @@ def _replay(panel: _Panel, repeats: Sequence[Sequence[Measurement]]) -> Repeat:
 
 
 def _learned(panel: _Panel, past: Past, repeats: Sequence[Sequence[Measurement]], found: Verdicts) -> Learned:
-    learned, each, low = Learned(), found.each, lowest(found.each)
+    each, low = found.each, lowest(found.each)
+    learned = Learned(drifts=panel.drifts(each))
     for i in (int(column) for column in np.flatnonzero(each.judged)):
         m, value = panel.first[i], float(panel.signs[i]) * math.log(median(r.value for r in repeats[i]))
         proven = max(float(low[i]), value + _JUST) if each.guilty[i] else min(float(low[i]), value - _JUST)
@@ -137,10 +141,12 @@ def _learned(panel: _Panel, past: Past, repeats: Sequence[Sequence[Measurement]]
         width = float(each.expected[i]) - max(proven, float(each.expected[i]) - reach)
         learned.baselines[panel.names[i]] = _baseline(panel, each, i, width)
         if each.guilty[i]:
-            learned.remarks[panel.names[i]] = "; ".join(_remarks(panel, past, each, i))
+            drift = learned.drifts.get(panel.names[i])
+            learned.remarks[panel.names[i]] = "; ".join((*_remarks(each, i), *((drift.words,) if drift else ())))
     learned.together.extend(_together(panel, past, found))
-    in_doubt = found.each.doubtful | found.fleet.doubtful[past.group]
-    learned.doubtful.update(panel.names[int(i)] for i in np.flatnonzero(in_doubt & found.each.judged))
+    in_doubt = each.doubtful | found.fleet.doubtful[past.group]
+    for i in np.flatnonzero(in_doubt & each.judged).tolist():
+        learned.doubtful[panel.names[i]] = worth_taking(float(each.levels.shared[i]), RULES)
     return learned
 
 
@@ -161,7 +167,7 @@ def _moved(shift: float) -> str:
     return f"are {abs(math.expm1(shift)):.1%} {'slower' if shift < 0 else 'faster'}".replace("%", " %")
 
 
-def _remarks(panel: _Panel, past: Past, each: Night, i: int) -> Iterator[str]:
+def _remarks(each: Night, i: int) -> Iterator[str]:
     """What the verdict rests on, so that it can be checked by hand."""
     yield (
         f"odds of {np.exp(min(each.evidence[i], 600)):.0e} to 1 against chance, {np.exp(each.needed):.0e} blame;"
@@ -169,9 +175,6 @@ def _remarks(panel: _Panel, past: Past, each: Night, i: int) -> Iterator[str]:
     )
     if each.nights[i]:
         yield f"slow for {each.nights[i] + 1} runs"
-    change = panel.change(past, float(each.value[i]), i, float(each.levels.scale[i]))
-    if change:
-        yield panel.told(change)
 
 
 def _together(panel: _Panel, past: Past, found: Verdicts) -> Iterator[tuple[Measurement, Baseline]]:

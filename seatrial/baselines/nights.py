@@ -1,7 +1,7 @@
 """The earlier runs that a run is held against."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seatrial.fleet.levels import Bools
+from seatrial.fleet.odds import Floats
 from seatrial.fleet.past import choose
 from seatrial.history.rows import Readings, RunRow
 from seatrial.verdict import Verdict
@@ -19,20 +20,32 @@ if TYPE_CHECKING:
 
 OLDEST = timedelta(days=90)  # what is older neither teaches nor bears witness
 _CHANGES_TOLD = 3
+Reread = Callable[[Sequence[str]], tuple[Sequence[RunRow], Readings]]
 
 
 @dataclass(frozen=True, slots=True)
 class Nights:
-    """Reference runs, then recent ones, oldest first, and what they measured of `names` (series).
+    """Reference runs, then recent ones, oldest first, and what they measured of `names` (series); all before `now`.
 
-    `changed` says which software is not that of the reference any more, "" where all is.
+    `changed` says which software is not that of the reference any more, "" where all is. `reread` reads some series in
+    every run of the cluster, those between reference and recent ones included.
     """
 
     names: Sequence[str]
     runs: Sequence[RunRow]
     references: int
     readings: Readings
+    now: datetime
+    reread: Reread
     changed: str = ""
+
+    def courses(self, names: Sequence[str]) -> tuple[list[datetime], dict[str, Floats]]:
+        """When every run was, oldest first, and what each series came to in it, NaN where it was not measured."""
+        runs, readings = self.reread(names)
+        courses = {name: np.full(len(runs), np.nan) for name in names}
+        for (series, run), taken in _by_run(readings, np.ones(len(readings.run), dtype=bool)).items():
+            courses[names[series]][run] = median(taken)
+        return [run.started for run in runs], courses
 
     def values(self) -> dict[str, list[float]]:
         """By series the values that teach, newest run first: of each run that passed the median of the good ones."""
@@ -42,13 +55,19 @@ class Nights:
 
 def medians_of_runs(readings: Readings, names: Sequence[str], teach: Bools) -> dict[str, list[float]]:
     """By series, newest run first, the median of what was good in each run that may `teach`: repeats count once."""
-    found: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for i in np.flatnonzero(readings.good & teach[readings.run])[::-1] if teach.size else ():
-        found[int(readings.series[i]), int(readings.run[i])].append(float(readings.value[i]))
     values: dict[str, list[float]] = defaultdict(list)
-    for (series, _), taken in found.items():
+    chosen = readings.good & teach[readings.run] if teach.size else np.zeros(len(readings.run), dtype=bool)
+    for (series, _), taken in _by_run(readings, chosen).items():
         values[names[series]].append(median(taken))
     return dict(values)
+
+
+def _by_run(readings: Readings, chosen: Bools) -> dict[tuple[int, int], list[float]]:
+    """The chosen values by series and run, newest run first."""
+    found: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for i in np.flatnonzero(chosen)[::-1]:
+        found[int(readings.series[i]), int(readings.run[i])].append(float(readings.value[i]))
+    return found
 
 
 def nights_before(
@@ -62,7 +81,11 @@ def nights_before(
     picked = [runs[i] for i in (*chosen.reference, *chosen.recent)]
     changed = _changed(picked[len(chosen.reference) - 1].fingerprint, fingerprint) if chosen.renewed else ""
     readings = store.readings([run.run_id for run in picked], names)
-    return Nights(names, picked, len(chosen.reference), readings, changed)
+
+    def reread(some: Sequence[str]) -> tuple[Sequence[RunRow], Readings]:
+        return runs, store.readings([run.run_id for run in runs], some)
+
+    return Nights(names, picked, len(chosen.reference), readings, now, reread, changed)
 
 
 def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> str:

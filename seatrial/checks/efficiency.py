@@ -4,7 +4,6 @@ Recorded as `busbw_share` beside each `busbw_plateau`, a fraction: 1 is a ring t
 node and trees over two may exceed it (seatrial/baselines/physics.py).
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from seatrial.baselines.numbers import short
@@ -17,9 +16,16 @@ METRIC = "busbw_share"
 
 
 def with_shares(check: Check, setup: Setup) -> Check:
-    """The check with one more measurement for each plateau whose links are known; it is not judged."""
-    measured = (m for m in check.measurements if m.metric != METRIC)
-    return replace(check, measurements=(*measured, *_shares(check, setup)))
+    """The check with one more measurement for each plateau whose links are known; it is not judged, but told beside the
+    judgement of the plateau."""
+    measured = tuple(m for m in check.measurements if m.metric != METRIC)
+    shares = tuple(
+        Measurement(METRIC, share, "", m.subject, m.conditions, better=None)
+        for m in measured
+        if (share := _share(m, setup)) is not None
+    )
+    judged = tuple(replace(j, share=_share(j.measurement, setup)) for j in check.judgements)
+    return replace(check, measurements=(*measured, *shares), judgements=judged)
 
 
 def plateau_words(check: Check, setup: Setup) -> list[str]:
@@ -27,11 +33,9 @@ def plateau_words(check: Check, setup: Setup) -> list[str]:
     return [_words(m, setup) for m in check.measurements if m.metric == "busbw_plateau"]
 
 
-def _shares(check: Check, setup: Setup) -> Iterator[Measurement]:
-    for m in check.measurements:
-        limit = wire(m, setup) if m.metric == "busbw_plateau" and m.finite else None
-        if limit:
-            yield Measurement(METRIC, m.value / limit.gb_s, "", m.subject, m.conditions, better=None)
+def _share(m: Measurement, setup: Setup) -> float | None:
+    limit = wire(m, setup) if m.metric == "busbw_plateau" and m.finite else None
+    return m.value / limit.gb_s if limit else None
 
 
 def _words(m: Measurement, setup: Setup) -> str:

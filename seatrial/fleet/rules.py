@@ -10,6 +10,7 @@ class Rules:
     `sizes` are the slowdowns looked for, on natural logs; noise above 2 % stretches them. A measurement is repeated,
     `most_repeats` times at most, until its odds are enough to blame; or until the size at `tonight`, which must not be
     missed the same night, has odds below `sure_healthy`, and no size has log odds above `doubtful`.
+    A further repeat that is worth less than `least_worth` independent measurements costs real nodes more than it tells.
     `shared_at_first` is the part of the variance that repeats in one night are taken to share until history tells, by
     `pairs_to_learn` pairs for a group of its own. `nights_to_learn` passing nights, or `peers_to_learn` peers, must be
     known before noise is learned at all; of fewer than `least_peers` nobody can tell who is odd. `least_scale` is the
@@ -22,6 +23,7 @@ class Rules:
     sure_healthy: float = 0.002
     doubtful: float = -0.3
     most_repeats: int = 24
+    least_worth: float = 0.05
     shared_at_first: float = 0.25
     pairs_to_learn: int = 1000
     nights_to_learn: int = 8

@@ -70,6 +70,16 @@ def weighed(read: Odds, times: Ints, shared: Floats) -> Odds:
     return np.asarray(read / weight, dtype=np.float32)
 
 
+def worth_taking(shared: float, rules: Rules) -> int:
+    """How many measurements in one night are worth their time, where they have that share of their noise in common."""
+
+    def worth(count: int) -> float:
+        return count / (1 + (count - 1) * shared)
+
+    counts = range(2, rules.most_repeats)
+    return next((n for n in counts if worth(n + 1) - worth(n) < rules.least_worth), rules.most_repeats)
+
+
 def with_more(suspicion: Suspicion, at: Ints, values: Floats, bar: Bar) -> Suspicion:
     """The suspicion once the series `at` have been measured again."""
     read, repeats = suspicion.read.copy(), suspicion.repeats.copy()

@@ -51,15 +51,16 @@ def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[s
     at = np.full(max((found for found, _ in known), default=0) + 2, -1, dtype=np.int64)
     for found, i in known:
         at[found] = i
-    return _collected(connection, run_ids, at)
+    few = sorted(found for found, _ in known) if len(known) <= KEYS_PER_QUERY else None
+    return _collected(connection, run_ids, at, few)
 
 
-def _collected(connection: Connection, run_ids: Sequence[str], at: Any) -> Readings:
-    """`at`: the place of each series by its id, -1 for those that were not asked for."""
+def _collected(connection: Connection, run_ids: Sequence[str], at: Any, few: Sequence[int] | None) -> Readings:
+    """`at`: the place of each series by its id, -1 for those that were not asked for; `few`: the ids, if they are."""
     runs: list[Any] = []
     columns: list[tuple[Any, ...]] = []
     for i, run_id in enumerate(run_ids):
-        rows = _rows(connection, run_id)
+        rows = _rows(connection, run_id, few)
         runs.append(np.full(len(rows), i))
         columns.append(_columns(rows))
     ids, nth, value, good = (np.concatenate([c[n] for c in columns]) if columns else np.empty(0) for n in range(4))
@@ -69,14 +70,16 @@ def _collected(connection: Connection, run_ids: Sequence[str], at: Any) -> Readi
     return Readings(run[asked], where[asked], nth[asked].astype(np.int64), value[asked], good[asked].astype(bool))
 
 
-def _rows(connection: Connection, run_id: str) -> list[Any]:
-    """Past SQLAlchemy's own rows, which cost three times as much as reading."""
+def _rows(connection: Connection, run_id: str, few: Sequence[int] | None) -> list[Any]:
+    """Past SQLAlchemy's own rows, which cost three times as much as reading; the whole run where `few` is None."""
     unblamed = or_(readings.c.verdict.is_(None), readings.c.verdict == Verdict.PASS.value)
     query = (
         select(readings.c.series_id, readings.c.nth, readings.c.value, case((unblamed, 1), else_=0))
         .where(and_(readings.c.run_id == run_id, readings.c.value.is_not(None)))
         .order_by(readings.c.series_id, readings.c.nth)
     )
+    if few is not None:
+        query = query.where(readings.c.series_id.in_(few))
     found = connection.execute(query)
     assert found.cursor is not None
     return list(found.cursor.fetchall())

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from seatrial.baselines.setup import Setup
 from seatrial.errors import InputError
 from seatrial.measurement import ConditionValue, Measurement, Subject, SubjectKind
-from seatrial.result import SCHEMA, Check, Expected, Found, Judgement, RunResult, Suspect
+from seatrial.result import SCHEMA, Check, Drift, Expected, Found, Judgement, RunResult, Suspect
 from seatrial.verdict import Verdict
 
 MAX_BYTES = 500_000_000
@@ -55,15 +55,24 @@ class _Judgement(BaseModel):
     expected: _Expected = _Expected()
     source: str
     deviation: float | None = None
+    drift: Drift | None = None
+    share: float | None = None
     verdict: Verdict
     reason: str
 
     def to_judgement(self) -> Judgement:
         subject = Subject(self.subject.kind, self.subject.name)
-        measurement = Measurement(self.metric, _number(self.value), self.unit, subject, self.conditions)
-        expected = Expected(self.expected.low, self.expected.high)
-        repeats = tuple(_number(value) for value in self.repeats)
-        return Judgement(measurement, self.verdict, self.reason, self.source, expected, self.deviation, repeats)
+        return Judgement(
+            Measurement(self.metric, _number(self.value), self.unit, subject, self.conditions),
+            self.verdict,
+            self.reason,
+            self.source,
+            Expected(self.expected.low, self.expected.high),
+            self.deviation,
+            tuple(_number(value) for value in self.repeats),
+            self.drift,
+            self.share,
+        )
 
 
 def _number(value: float | None) -> float:

@@ -558,6 +558,74 @@ def test_measurements_of_an_older_store_come_along_with_their_repeats_and_sample
     engine.dispose()
 
 
+def _an_older_store(url: str, runs_in_it: int, width: int) -> None:
+    """A store as revision 0002 left it."""
+    from sqlalchemy import insert, text
+
+    from seatrial.history.engine import _engine, parse_url
+    from seatrial.history.schema import runs
+
+    _at_revision(url, "0002")
+    names = [f"series {n}" for n in range(width)]
+    keys = {name: records.series_key(name) for name in names}
+    engine = _engine(parse_url(url))
+    with engine.execution_options(writes=True).begin() as connection:
+        for number in range(runs_in_it):
+            connection.execute(insert(runs), as_it_was(a_run(number)))
+            rows = [
+                {"run_id": f"run-{number:03}", "series": name, "key": keys[name], "value": 1.0, "samples": "[1.0]"}
+                for name in names
+            ]
+            connection.execute(text(_OLD_MEASUREMENT), [{**row, "verdict": "pass"} for row in rows])
+    engine.dispose()
+
+
+def test_an_older_store_that_several_open_at_once_is_upgraded_once(url: str) -> None:
+    _an_older_store(url, 3, 200)
+    with ProcessPoolExecutor(3, get_context("spawn")) as pool:
+        list(pool.map(_open_and_save, [url] * 3, [3, 4, 5]))
+    with open_store(url) as store:
+        assert len(store.runs()) == 6
+        names = [f"series {n}" for n in range(200)]
+        assert store.readings([f"run-{n:03}" for n in range(3)], names).value.size == 600
+    assert _differences(url) == []
+
+
+_UPGRADE = """
+import sys
+sys.path.insert(0, {root!r})
+import alembic.command
+from seatrial.history import open_store
+print("now", flush=True)
+open_store({url!r}).close()
+print("done", flush=True)
+"""
+
+
+def test_an_upgrade_that_is_killed_is_made_anew_and_loses_nothing(url: str) -> None:
+    _an_older_store(url, 10, 1000)
+    program = _UPGRADE.format(root=str(Path(__file__).parents[2]), url=url)
+    finished = []
+    for delay in (0.0, 0.05, 0.15):
+        process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout
+            process.stdout.readline()
+            time.sleep(delay)
+        finally:
+            process.kill()
+            rest, _ = process.communicate()
+        finished.append("done" in rest)
+    assert not finished[0]  # killed at once, it cannot have been through
+    names = [f"series {n}" for n in range(1000)]
+    with open_store(url) as store:
+        assert store.readings([f"run-{n:03}" for n in range(10)], names).value.size == 10_000
+        whole = store.result("run-009")
+    assert whole is not None
+    assert {m.samples for m in whole.checks[0].measurements} == {(1.0,)}
+    assert _differences(url) == []
+
+
 def test_a_failed_upgrade_leaves_nothing_behind(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from alembic import op
 

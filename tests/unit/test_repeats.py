@@ -126,7 +126,7 @@ def test_where_enough_is_known_odds_decide_how_often() -> None:
         return assess([collectives(*values)], knowledge).doubts.get("collectives", [])
 
     assert not doubted(1.0)
-    assert [(d.taken, d.most) for d in doubted(0.85)] == [(1, 24)]
+    assert [(d.taken, d.most) for d in doubted(0.85)] == [(1, 12)]
     assert not doubted(0.85, 1.0, 1.01)
     taken = [0.85]
     while doubted(*taken):

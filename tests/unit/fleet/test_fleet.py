@@ -12,6 +12,7 @@ from seatrial.fleet.night import judge_night, lowest
 from seatrial.fleet.odds import Floats
 from seatrial.fleet.past import choose
 from seatrial.fleet.rules import RULES
+from seatrial.fleet.suspicion import worth_taking
 from seatrial.fleet.together import judge_fleet
 from seatrial.simulate.nights import Memory, one_night
 from seatrial.simulate.noise import Draws, Noise
@@ -106,6 +107,37 @@ def test_repeats_that_all_say_the_same_are_learned_to_say_little() -> None:
     found, _ = one_night(memory, draws)
     assert found.each.levels.shared[0] == pytest.approx(0.9, abs=0.1)
     assert not found.alarm
+
+
+@pytest.mark.parametrize(("shared", "most"), [(0.0, 24), (0.1, 24), (0.3, 10), (0.5, 5), (0.9, 2)])
+def test_repeats_that_resemble_each_other_are_not_worth_their_time(shared: float, most: int) -> None:
+    assert worth_taking(shared, RULES) == most
+
+
+@pytest.mark.parametrize(("after", "alarm"), [(0.0, False), (0.15, True)])
+def test_a_whole_fleet_is_measured_again_before_it_is_blamed(after: float, alarm: bool) -> None:
+    """All 15 % slower at first: a hiccup that passes, or not."""
+    draws, memory = a_fleet(metrics=1)
+    night, asked = draws.night(), []
+
+    def repeat(which: Ints) -> Floats:
+        asked.append(which)
+        return draws.measure(night, which, -np.log(1 - after))
+
+    found = judge_fleet(memory.past(), draws.measure(night, loss=-np.log(0.85)), repeat)
+    assert any(len(which) == NODES for which in asked)
+    assert found.fleet.guilty.tolist() == [alarm]
+    assert not found.each.guilty.any()
+
+
+def test_what_has_no_peers_is_measured_again_only_where_odds_are_against_it() -> None:
+    """To repeat it takes the time of the whole cluster."""
+    rng = np.random.default_rng(2)
+    past = Past(np.zeros(1, dtype=np.int64), 0.02 * rng.standard_normal((20, 1)), np.empty((0, 1)))
+    assert not judge_night(past, np.array([0.0])).doubtful[0]
+    assert judge_night(past, np.array([-0.15])).doubtful[0]
+    draws, memory = a_fleet()
+    assert judge_night(memory.past(), draws.measure(draws.night())).doubtful.all()  # 10 % is not ruled out by one value
 
 
 def test_the_least_value_that_is_not_blamed_is_where_the_verdict_turns() -> None:

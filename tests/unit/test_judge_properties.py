@@ -1,0 +1,118 @@
+"""What holds for the judge whatever the numbers: on few runs, on many, and by peers; and what its code may not do."""
+
+import ast
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import seatrial
+from seatrial.assess import assess
+from seatrial.baselines.known import Knowledge
+from seatrial.baselines.setup import Setup
+from seatrial.measurement import Measurement, Subject
+from seatrial.result import Check
+from seatrial.verdict import Verdict
+from tests.samples import nights_of
+
+NODES = 9
+NIGHTS = (0, 4, 12)  # peers alone, few runs, enough for odds
+SETUP = Setup("cpu", NODES, 0, 1)
+_BADNESS = (Verdict.PASS, Verdict.DEGRADED, Verdict.FAIL)
+
+seeds = st.integers(0, 1000)
+nights = st.sampled_from(NIGHTS)
+
+
+def devices(rng: np.random.Generator, factor: float = 1.0) -> Check:
+    """A rate and a time of each node, and a plateau of the whole cluster; all noise 3 %, one node 30 % off."""
+    found = []
+    for node in range(NODES):
+        subject, off = Subject("node", f"node-{node}"), 0.7 if node == 3 else 1.0
+        for metric, better in (("matmul", "higher"), ("step_time", "lower")):
+            value = np.exp(0.03 * rng.standard_normal()) * (off if better == "higher" else 1 / off)
+            found.append(Measurement(metric, factor * value, "x", subject, better=better))  # type: ignore[arg-type]
+    plateau = factor * np.exp(0.03 * rng.standard_normal())
+    found.append(Measurement("busbw_plateau", plateau, "x", Subject("cluster", "lab"), {"operation": "all_reduce"}))
+    return Check("devices", Verdict.PASS, "", 0.0, tuple(found))
+
+
+def judged(tonight: Sequence[Measurement], past: Sequence[Check]) -> dict[str, Verdict]:
+    known = nights_of(past)
+    check = Check("devices", Verdict.PASS, "", 0.0, tuple(tonight))
+    (found,) = assess([check], Knowledge(SETUP, history=known.values(), nights=known)).checks
+    return {f"{j.measurement.series()} by {j.source}": j.verdict for j in found.judgements}
+
+
+@settings(max_examples=30, deadline=None)
+@given(seeds, nights, st.integers(-10, 10))
+def test_the_unit_does_not_matter(seed: int, count: int, power: int) -> None:
+    """Everything times the same factor: a shift on logs."""
+    plain, moved = (
+        judged(devices(rng, factor).measurements, [devices(rng, factor) for _ in range(count)])
+        for rng, factor in ((np.random.default_rng(seed), 1.0), (np.random.default_rng(seed), 2.0**power))
+    )
+    assert moved == plain
+
+
+@settings(max_examples=30, deadline=None)
+@given(seeds, nights, st.permutations(range(2 * NODES + 1)))
+def test_the_order_of_rows_does_not_matter(seed: int, count: int, order: list[int]) -> None:
+    rng = np.random.default_rng(seed)
+    tonight, past = devices(rng).measurements, [devices(rng) for _ in range(count)]
+    turned = [replace(check, measurements=tuple(check.measurements[i] for i in order)) for check in past]
+    assert judged([tonight[i] for i in order], turned) == judged(tonight, past)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seeds, nights, st.sampled_from([0, 1, 6, 7, 2 * NODES]), st.floats(0, 4))
+def test_a_worse_value_is_never_judged_better(seed: int, count: int, place: int, worse: float) -> None:
+    rng = np.random.default_rng(seed)
+    tonight, past = list(devices(rng).measurements), [devices(rng) for _ in range(count)]
+    before = judged(tonight, past)
+    m = tonight[place]
+    tonight[place] = replace(m, value=m.value * np.exp(worse if m.better == "lower" else -worse))
+    after = judged(tonight, past)
+    own = [key for key in before if key.startswith(m.series())]
+    assert own
+    for key in own:
+        assert _BADNESS.index(after[key]) >= _BADNESS.index(before[key])
+
+
+ROOT = Path(seatrial.__file__).parent
+JUDGING = [
+    *(ROOT / name for name in ("judge.py", "assess.py", "repeats.py")),
+    *(path for folder in ("fleet", "baselines") for path in (ROOT / folder).rglob("*.py")),
+]
+_EFFECTS = {"os", "time", "random", "socket", "subprocess", "sqlalchemy", "requests", "httpx", "logging", "threading"}
+
+
+def test_no_rule_is_a_string_that_is_evaluated() -> None:
+    called = {path: _plain_calls(path) & {"eval", "exec", "compile", "__import__"} for path in ROOT.rglob("*.py")}
+    assert len(called) > 100
+    assert not {path for path, names in called.items() if names}
+
+
+def _plain_calls(path: Path) -> set[str]:
+    calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    return {function.id for function in calls if isinstance(function, ast.Name)}
+
+
+def test_what_judges_imports_nothing_with_effects() -> None:
+    """No clock, chance, network or database: its numbers are handed in. (The catalogs read files of the package.)"""
+    imported = {path: _imports(path) & _EFFECTS for path in JUDGING}
+    assert len(imported) > 20
+    assert not {path for path, names in imported.items() if names}
+
+
+def _imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.split(".")[0])
+    return found

@@ -1,0 +1,158 @@
+"""Weeks of stored runs, the next one compared with them, and what people then read: run.json, report, terminal."""
+
+import io
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from seatrial.baselines.setup import Setup
+from seatrial.history import open_store
+from seatrial.history.store import Store
+from seatrial.measurement import ConditionValue, Measurement, Subject
+from seatrial.occasion import Occasion
+from seatrial.repeats import Doubt
+from seatrial.report.terminal import closing_line, summary
+from seatrial.result import Check, RunResult, conclude, merge_suspects
+from seatrial.verdict import Verdict
+from tasks.compare import compare
+from tasks.record import record
+from tasks.repeat import Repeated
+from tests.unit.test_collectives import make_run
+
+START = datetime(2026, 9, 1, 2, tzinfo=UTC)
+LAB = Setup("H100-SXM", 4, 8, 8, "IB-8x400G")
+OLD, NEW = {"nccl": "2.27"}, {"nccl": "2.28"}
+NOISE = 0.01
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with open_store("sqlite://") as opened:
+        yield opened
+
+
+def swept(factor: float, rng: np.random.Generator) -> Check:
+    """A plateau of 360 GB/s, and its curve."""
+    at: dict[str, ConditionValue] = {"operation": "all_reduce", "dtype": "float32", "ranks": 32}
+    value = 360 * factor * np.exp(NOISE * rng.standard_normal())
+    cluster = Subject("cluster", "lab")
+    curve = [Measurement("busbw", value, "GB/s", cluster, {**at, "message_bytes": 1 << n}) for n in (28, 30, 32)]
+    return Check(
+        "collectives", Verdict.PASS, "1 sweep", 1.0, (*curve, Measurement("busbw_plateau", value, "GB/s", cluster, at))
+    )
+
+
+class Nights:
+    """One run after another, each compared with those before it and stored."""
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self.store, self.folder, self.rng, self.number = store, folder, np.random.default_rng(7), 0
+
+    def pass_by(self, count: int, factor: Callable[[int], float] = lambda night: 1.0, nccl: Any = OLD) -> None:
+        for night in range(count):
+            run = self.next(factor(night), nccl, compared=False)
+            self.store.save(run, Path())
+
+    def next(self, factor: float, nccl: dict[str, str] = OLD, *, compared: bool = True) -> RunResult:
+        at, check = START + timedelta(days=self.number), swept(factor, self.rng)
+
+        def again(doubts: Mapping[str, Sequence[Doubt]]) -> dict[str, Repeated]:
+            return {name: Repeated(list(swept(factor, self.rng).measurements)) for name in doubts}
+
+        occasion = Occasion("lab", "nightly", nccl, at)
+        checks = compare([check], LAB, self.store, occasion, again) if compared else [check]
+        verdict, reason = conclude(checks)
+        blamed = merge_suspects(checks)
+        self.number += 1
+        return RunResult(
+            f"run-{self.number}", "lab", "nightly", at, at, verdict, reason, (), checks, blamed, nccl, setup=LAB
+        )
+
+    def read(self, run: RunResult) -> tuple[dict[str, Any], str, str]:
+        """The judgement of the plateau in run.json, the report's text, and what the terminal shows."""
+        written = record(run, replace(make_run(self.folder), out=self.folder))
+        document = json.loads(written["run.json"].read_text())
+        (plateau,) = (j for j in document["checks"][0]["judgements"] if j["metric"] == "busbw_plateau")
+        shown = Console(file=io.StringIO(), record=True, width=400)
+        shown.print(summary(run))
+        return plateau, written["report.html"].read_text(), f"{shown.export_text()}\n{closing_line(run, 'utf-8')}"
+
+
+@pytest.fixture
+def nights(store: Store, tmp_path: Path) -> Nights:
+    return Nights(store, tmp_path)
+
+
+def day(number: int) -> date:
+    return (START + timedelta(days=number)).date()
+
+
+def test_a_step_is_told_from_a_decay_with_the_night_it_began(nights: Nights) -> None:
+    nights.pass_by(30)
+    nights.pass_by(5, lambda night: 0.92)
+    run = nights.next(0.92)
+    plateau, report, terminal = nights.read(run)
+    assert run.verdict is Verdict.DEGRADED
+    assert plateau["drift"]["kind"] == "step"
+    assert plateau["drift"]["since"] == str(day(30))
+    assert plateau["drift"]["size"] == pytest.approx(-0.08, abs=0.015)
+    told = re.search(r"a step of (\S+) % lower on 2026-10-01", plateau["reason"])
+    assert told
+    assert float(told[1]) == pytest.approx(8, abs=1.5)
+    assert told[0] in report
+    assert told[0] in terminal.splitlines()[-1]
+
+
+def test_a_slow_decay_is_told_from_a_step_with_the_night_it_began(nights: Nights) -> None:
+    nights.pass_by(30)
+    nights.pass_by(24, lambda night: float(np.exp(-0.02 * (night + 1) / 7)))
+    run = nights.next(float(np.exp(-0.02 * 25 / 7)))
+    plateau, report, terminal = nights.read(run)
+    assert run.verdict is Verdict.DEGRADED
+    assert plateau["drift"]["kind"] == "decay"
+    assert plateau["drift"]["size"] == pytest.approx(-0.02, abs=0.007)  # per week
+    assert abs(date.fromisoformat(plateau["drift"]["since"]) - day(30)) <= timedelta(days=7)
+    told = re.search(r"a decay of \S+ % per week since about 2026-\d\d-\d\d", plateau["reason"])
+    assert told
+    assert told[0] in report
+    assert told[0] in terminal.splitlines()[-1]
+
+
+def test_new_software_that_made_it_slower_is_named(nights: Nights) -> None:
+    nights.pass_by(20)
+    run = nights.next(0.85, NEW)
+    plateau, report, terminal = nights.read(run)
+    assert run.verdict is Verdict.DEGRADED
+    for text in (plateau["reason"], terminal.splitlines()[-1]):
+        assert "changed with nccl 2.27 -> 2.28" in text
+    assert "changed with nccl 2.27 -&gt; 2.28" in report
+
+
+def test_a_new_segment_learns_from_itself_once_it_has_eight_nights(nights: Nights) -> None:
+    """The software is 15 % faster: its own nights are the reference then, and what is well before is slow now."""
+    nights.pass_by(20)
+    nights.pass_by(8, lambda night: 1.15, NEW)
+    assert nights.next(1.15, NEW).verdict is Verdict.PASS
+    run = nights.next(1.0, NEW)
+    plateau, _, _ = nights.read(run)
+    assert run.verdict is Verdict.DEGRADED
+    assert "to be expected from 8 passing runs" in plateau["reason"]
+    assert "changed with" not in plateau["reason"]
+
+
+def test_efficiency_stands_beside_each_plateau(nights: Nights) -> None:
+    """360 of the 400 GB/s of eight 400 Gb/s NICs: 90 %."""
+    run = nights.next(1.0)
+    plateau, report, terminal = nights.read(run)
+    assert plateau["share"] == pytest.approx(plateau["value"] / 400)
+    assert "of links" in terminal
+    assert f"{round(plateau['value'] / 4)} %" in terminal
+    assert f"{round(plateau['value'] / 4)} % of the links" in report
