@@ -1,11 +1,16 @@
 """The odds that one measurement gives: bounded, monotone, and never more than fair on average."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.fleet.odds import FREEDOM, Sizes, below
+from seatrial.baselines.history import from_history
+from seatrial.fleet.odds import FREEDOM, Odds, Sizes, below
+from seatrial.fleet.rules import RULES
+from seatrial.measurement import Measurement, Subject
 
 deltas = st.floats(0.5, 80)
 zs = st.floats(-1e4, 1e4)
@@ -43,3 +48,29 @@ def test_one_value_that_is_ten_times_too_low_is_not_proof_among_thousands() -> N
 
 def test_what_was_not_measured_says_nothing() -> None:
     assert odds(float("nan"), 5.0) == 0.0
+
+
+def test_the_example_in_the_documentation_is_what_the_code_computes() -> None:
+    text = (Path(__file__).parents[3] / "docs/verdicts.md").read_text()
+    example = text[text.index("### By hand") : text.index("### Pinned")]
+    sizes = Sizes.of(np.array(RULES.sizes) / RULES.sizes[0] * max(RULES.sizes[0] / 0.02, 1.6))
+
+    def log_odds(value: float) -> Odds:
+        return sizes.log_odds(np.full(7, np.log(value / 700) / 0.02))
+
+    assert sizes.delta[2] == 5.25
+    slow, well = float(np.exp(log_odds(630)[2])), float(np.exp(log_odds(700)[2]))
+    needed = 2 * len(RULES.sizes) * 64 / RULES.false_alarms
+    assert f"= 178, times {np.exp(-sizes.debt[2]):.3f} = {slow:.0f} to 1" in example
+    assert f"{well:.4f} to 1" in example
+    assert f"{needed / 1e6:.1f} million" in example
+    assert f"= {slow**3 / 1e6:.1f} million" in example
+    assert slow**2 < needed < slow**3
+    cleared = log_odds(630) + 2 * log_odds(700)
+    assert int(np.argmax(cleared)) == 0
+    assert f"3.5 %, at {np.exp(cleared.max()):.2f} to 1" in example
+    assert cleared.max() < RULES.doubtful < (log_odds(630) + log_odds(700)).max()
+    few = from_history(Measurement("busbw_plateau", 0.11, "GB/s", Subject("cluster", "lab")), [0.50, 0.52, 0.48])
+    assert few is not None
+    assert few.low == pytest.approx(0.198, abs=5e-4)
+    assert few.floor == pytest.approx(0.099, abs=5e-4)
