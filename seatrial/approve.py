@@ -44,10 +44,9 @@ def differences_to(store: "Store", run_id: str) -> str:
 
 def promote(store: "Store", run_id: str, approval: Approval) -> list[Pin]:
     """Pin the numbers of a run. Raises InputError for one that is unknown, bad, or rests on too little."""
-    run = stored_run(store, run_id)
+    run, result = stored_run(store, run_id), store.result(run_id)
     measured = store.measurements(run_id)
     names = list(dict.fromkeys(m.series() for m in measured))
-    result = store.result(run_id)
     found = pins(run, measured, _earlier(store, run, names), approval, result.setup if result else None)
     store.pin(run.cluster, found)
     return found

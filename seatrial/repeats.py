@@ -52,12 +52,10 @@ def doubts(
 
 def _most(j: Judgement, series: str, values: Sequence[float], decides: bool, learned: Learned) -> int:
     """How often at most the series is to be measured; 0 where its judgement is sure."""
-    if series in learned.remarks:
-        return 0  # the odds are against it, however often it is measured
     if j.source in ("history", "peers") and series in learned.baselines:
         if series in learned.doubtful:
             return learned.doubtful[series]
-        if j.verdict is Verdict.PASS:
+        if j.verdict is Verdict.PASS or series in learned.remarks:
             return 0
     return 2 * _AGREEING - 1 if _undecided(j, values, decides) else 0
 

@@ -48,11 +48,11 @@ def wants_repeat(suspicion: Suspicion, peers: Ints, needed: float, rules: Rules)
     """Not yet sure, and either what must be found tonight is not ruled out or the odds are against the series.
 
     Only one node, GPU or link among many must be found tonight: to repeat what has no peers costs the whole cluster's
-    time, so it takes odds against it.
+    time, so it takes odds against it. And nobody is blamed for a single measurement of tonight, however far off.
     """
     unruled = (suspicion.tonight[rules.tonight] > np.log(rules.sure_healthy)) & (peers >= rules.least_peers)
     against = (suspicion.carried + suspicion.tonight).max(axis=0) > rules.doubtful
-    found: Bools = (unruled | against) & ~guilty(suspicion, needed)
+    found: Bools = (unruled | against) & ~(guilty(suspicion, needed) & (suspicion.repeats > 1))
     return found
 
 

@@ -135,6 +135,22 @@ def test_where_enough_is_known_odds_decide_how_often() -> None:
     assert assess([collectives(*taken)], knowledge).checks[0].verdict is Verdict.DEGRADED
 
 
+def test_a_hiccup_however_deep_blames_nobody_by_itself() -> None:
+    """A third of what it should be, with 1 % noise: no chance under heavy tails, and yet only a process that got in."""
+    rng = np.random.default_rng(5)
+    nights = nights_of([collectives(float(np.exp(0.01 * rng.standard_normal()))) for _ in range(20)])
+    knowledge = Knowledge(Setup("cpu", 4, 0, 4), history=nights.values(), nights=nights)
+    assert assess([collectives(0.33)], knowledge).checks[0].verdict is not Verdict.PASS  # if nothing can be repeated
+    assert assess([collectives(0.33)], knowledge).doubts
+    taken = [0.33]
+    while assess([collectives(*taken)], knowledge).doubts:
+        taken.append(1.0)
+    assert 2 <= len(taken) <= 4
+    assert assess([collectives(*taken)], knowledge).checks[0].verdict is Verdict.PASS
+    assert assess([collectives(0.33, 0.33)], knowledge).checks[0].verdict is not Verdict.PASS
+    assert not assess([collectives(0.33, 0.33)], knowledge).doubts
+
+
 # What is asked of the nodes
 
 
