@@ -18,6 +18,7 @@ from seatrial.cli_options import FILE, json_option, print_json
 from seatrial.cli_pinned import diff, expire, promote, show
 from seatrial.cli_rejudge import rejudge
 from seatrial.cli_simulate import simulate
+from seatrial.cli_report import bundle, report, verify
 from seatrial.errors import InputError, NothingFoundError, SeatrialError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def app() -> None:
     """Sea trials for GPU clusters: image, nodes, MPI, collectives, training, verdict."""
 
 
-for command in (judge, rejudge, baseline, compare, simulate):
+for command in (judge, rejudge, baseline, compare, simulate, report, bundle, verify):
     app.add_command(command)
 for command in (promote, show, diff, expire):
     baseline.add_command(command)
@@ -194,22 +195,6 @@ def history(cluster: str | None, limit: int, as_json: bool) -> None:
         print_json(history_json(rows))
     else:
         show_history(rows)
-
-
-@app.command()
-@click.argument("run_folder", metavar="RUN", type=FILE)
-def report(run_folder: Path) -> None:
-    """Write report.html anew for RUN, a run's folder or its run.json."""
-    from seatrial.report.html import report_html
-    from seatrial.report.load import load_result
-
-    result = load_result(run_folder)
-    target = (run_folder if run_folder.is_dir() else run_folder.parent) / "report.html"
-    try:
-        target.write_text(report_html(result), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written: {error.strerror}") from error
-    print(target)
 
 
 def main() -> NoReturn:

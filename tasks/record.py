@@ -5,9 +5,9 @@ import json
 import logging
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from prefect import task
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
@@ -20,18 +20,13 @@ from seatrial.report.series import Reading, every_reading
 from seatrial.result import Check, RunResult
 from seatrial.run import Run
 
+if TYPE_CHECKING:
+    from seatrial.history.store import Store
+
 log = logging.getLogger("seatrial.record")
 
-LOG_TAIL_LINES = 60
 
-
-class Store(Protocol):
-    """Where results of earlier runs are kept."""
-
-    def save(self, result: RunResult, out: Path) -> object: ...
-
-
-def record(result: RunResult, run: Run, store: Store | None = None, log_file: Path | None = None) -> dict[str, Path]:
+def record(result: RunResult, run: Run, store: "Store | None" = None, log_file: Path | None = None) -> dict[str, Path]:
     """Write run.json, measurements.csv and report.html into `run.out`, then save the run in `store`.
 
     Returns the files that were written, by name. run.json comes first: without it there is no result, so InputError is
@@ -42,7 +37,7 @@ def record(result: RunResult, run: Run, store: Store | None = None, log_file: Pa
     with _lossless("measurements.csv"):
         written["measurements.csv"] = _write(run.out / "measurements.csv", measurements_csv(result))
     with _lossless("report.html"):
-        written["report.html"] = _write(run.out / "report.html", _report(result, log_file))
+        written["report.html"] = _write(run.out / "report.html", _report(result, run.out, store, log_file))
     if store is not None:
         with _lossless("the history"):
             store.save(result, run.out)
@@ -89,18 +84,11 @@ def _row(result: RunResult, check: Check, reading: Reading) -> dict[str, Any]:
     return {**m.conditions, **own}
 
 
-def _report(result: RunResult, log_file: Path | None) -> str:
+def _report(result: RunResult, folder: Path, store: "Store | None", log_file: Path | None) -> str:
+    from seatrial.report.context import context_of
     from seatrial.report.html import report_html
 
-    return report_html(result, _tail(log_file))
-
-
-def _tail(log_file: Path | None) -> Sequence[str]:
-    if log_file is None or not log_file.is_file():
-        return ()
-    with log_file.open("rb") as file:
-        file.seek(max(0, log_file.stat().st_size - LOG_TAIL_LINES * 400))
-        return file.read().decode(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+    return report_html(result, context_of(result, folder, store, log_file))
 
 
 def write_run_json(result: RunResult, out: Path) -> Path:
@@ -154,7 +142,7 @@ def _publish(name: str, create: Callable[[], object]) -> None:
 
 @task(name="record", cache_policy=NO_CACHE)
 def record_task(
-    result: RunResult, run: Run, store: Store | None = None, log_file: Path | None = None
+    result: RunResult, run: Run, store: "Store | None" = None, log_file: Path | None = None
 ) -> dict[str, Path]:
     written = record(result, run, store, log_file)
     key = f"judgements-{run.cluster.name}"

@@ -102,6 +102,21 @@ def with_shares(result: RunResult) -> RunResult:
     return replace(result, checks=[efficiency.with_shares(check, setup) for check in result.checks])
 
 
+def night(result: RunResult, number: int, factor: float, verdict: Verdict = Verdict.PASS) -> RunResult:
+    """The same run `5 - number` nights before, every number of it times `factor`, with an older driver."""
+    started = result.started - timedelta(days=5 - number)
+    checks = [
+        replace(
+            check, measurements=tuple(replace(m, value=m.value * factor) for m in check.measurements), judgements=()
+        )
+        for check in result.checks
+    ]
+    fingerprint = {**result.fingerprint, "driver": "565.57.01"}
+    return replace(
+        result, run_id=f"night-{number}", started=started, checks=checks, verdict=verdict, fingerprint=fingerprint
+    )
+
+
 def hostile(text: str) -> RunResult:
     """A run in which every text that comes from outside is `text`."""
     measurement = Measurement(text, 1.0, text, Subject("node", text), {"operation": text, text: text}, (1.0,))

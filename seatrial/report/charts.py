@@ -1,83 +1,73 @@
-"""Charts as inline SVG. Colours are CSS variables of the page, so that one chart serves light, dark and paper."""
+"""The charts of the report: busbw over message size, and the loss of the training. Pure."""
 
-import io
-import re
+import math
 from collections.abc import Callable, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from seatrial.report import words
 from seatrial.report.series import Curve, Point
+from seatrial.report.svg import BAD, SERIES, WEAK, Mark, inline_svg
 from seatrial.sizes import format_size
 from seatrial.verdict import Verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# matplotlib only takes real colours: it draws with these, and the page's variables are put in their place.
-_INK, _GRID, _BAD, _WEAK = "#010101", "#010102", "#010103", "#010104"
-_SERIES = tuple(f"#0101{n:02x}" for n in range(0x10, 0x18))
-_VARIABLES = {_INK: "--soft", _GRID: "--line", _BAD: "--fail", _WEAK: "--degraded"} | {
-    colour: f"--series-{n}" for n, colour in enumerate(_SERIES, 1)
-}
-
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",  # text stays text: it can be searched, copied and read aloud
-    "text.parse_math": False,  # names come from outside; a "$" in one is no formula
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "axes.edgecolor": _GRID,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "grid.color": _GRID,
-    "grid.linewidth": 0.7,
-    "text.color": _INK,
-    "axes.labelcolor": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-    "ytick.left": False,
-    "xtick.minor.bottom": False,
-    "font.size": 9.0,
-    "axes.titlesize": 9.0,
-    "axes.titlelocation": "left",
-    "legend.frameon": False,
-    "path.simplify": True,
-}
+LastValue = Callable[[Point], float | None]  # what the last good run reached there
 
 _MAX_TICKS = 10
-_BAD_VERDICTS = {Verdict.FAIL: _BAD, Verdict.CORRUPT: _BAD, Verdict.DEGRADED: _WEAK}
+_BAD_VERDICTS = {Verdict.FAIL: BAD, Verdict.CORRUPT: BAD, Verdict.DEGRADED: WEAK}
 
 
-def busbw_chart(curves: Sequence[Curve]) -> str:
-    """busbw in GB/s over message size (log scale), one line per operation, the expected interval shaded."""
+def busbw_chart(curves: Sequence[Curve], last: LastValue = lambda _: None) -> str:
+    """busbw in GB/s over message size (log scale), one line per operation.
+
+    The expected interval is shaded, or dashed where it has one bound; what the last good run reached is dotted.
+    """
     named = ", ".join(f"{c.operation} up to {words.number(max(p.busbw_gb_s for p in c.points))} GB/s" for c in curves)
-    return _svg("busbw", f"busbw over message size: {named}", lambda axes: _draw_busbw(axes, curves))
+    title, top = f"busbw over message size: {named}", 24 if len(curves) == 1 else 24 + 18 * -(-len(curves) // 5)
+    return inline_svg("busbw", title, lambda axes: _draw_busbw(axes, curves, last), top=top)
 
 
 def loss_chart(losses: Sequence[float]) -> str:
     """The training loss of each step."""
     title = f"training loss over {len(losses)} steps: {words.number(losses[0])} to {words.number(losses[-1])}"
-    return _svg("loss", title, lambda axes: _draw_loss(axes, losses), height_in=2.1)
+    return inline_svg("loss", title, lambda axes: _draw_loss(axes, losses), height_in=2.1)
 
 
-def _draw_busbw(axes: "Axes", curves: Sequence[Curve]) -> None:
+def _draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[Mark]:
     axes.set_xscale("log", base=2)
-    axes.set_title("busbw, GB/s", pad=26 if len(curves) > 1 else 8)
-    for curve, colour in zip(curves, _SERIES * (1 + len(curves) // len(_SERIES)), strict=False):
+    axes.set_title("busbw, GB/s", pad=8 if len(curves) == 1 else 8 + 18 * -(-len(curves) // 5))
+    for curve, colour in zip(curves, SERIES * (1 + len(curves) // len(SERIES)), strict=False):
         sizes = [point.message_bytes for point in curve.points]
         axes.plot(
             sizes, [p.busbw_gb_s for p in curve.points], "o-", color=colour, label=curve.operation, ms=3.5, lw=1.8
         )
         _draw_expected(axes, curve, colour)
+        _draw_last(axes, curve, last, colour)
         _mark_bad(axes, curve.points)
     _size_axis(axes, sorted({point.message_bytes for curve in curves for point in curve.points}))
     axes.set_ylim(bottom=0)
-    if len(curves) > 1:
+    if len(curves) == 1:
+        _shade_above(axes, curves[0])
+    else:
         axes.legend(
             loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=min(len(curves), 5), handlelength=1.2, columnspacing=1
         )
+    return [_mark(curve, point, last(point)) for curve in curves for point in curve.points]
+
+
+def _mark(curve: Curve, point: Point, last: float | None) -> Mark:
+    """busbw, what is expected by whom, the verdict, and the last good run."""
+    verdict = f" · {words.GLYPHS[point.verdict]} {words.label(point.verdict)}" if point.verdict else ""
+    expected = words.interval(point.expected, "GB/s")
+    lines = (
+        f"{curve.operation}, {format_size(point.message_bytes)}",
+        f"{words.quantity(point.busbw_gb_s, 'GB/s')}{verdict}",
+        f"expected {expected} ({point.source})" if expected != "–" else "",
+        f"last good run {words.quantity(last, 'GB/s')}" if last is not None else "",
+    )
+    return Mark(point.message_bytes, point.busbw_gb_s, tuple(line for line in lines if line))
 
 
 def _draw_expected(axes: "Axes", curve: Curve, colour: str) -> None:
@@ -97,6 +87,20 @@ def _draw_expected(axes: "Axes", curve: Curve, colour: str) -> None:
         axes.fill_between(large, low, high, color=colour, alpha=0.16, lw=0)
     elif low is not None:
         axes.plot(large, [low] * len(large), "--", color=colour, lw=1, alpha=0.8)
+
+
+def _shade_above(axes: "Axes", curve: Curve) -> None:
+    """An interval that is open above reaches to the top; of several curves they would hide each other."""
+    open_above = [p for p in curve.points if p.expected.low is not None and p.expected.high is None]
+    if len(open_above) > 1:
+        sizes, lows = [p.message_bytes for p in open_above], [p.expected.low or 0.0 for p in open_above]
+        axes.fill_between(sizes, lows, axes.get_ylim()[1], color=SERIES[0], alpha=0.08, lw=0)
+
+
+def _draw_last(axes: "Axes", curve: Curve, last: LastValue, colour: str) -> None:
+    before = [(p.message_bytes, value) for p in curve.points if (value := last(p)) is not None]
+    if len(before) > 1:
+        axes.plot(*_columns(before), ":", color=colour, lw=1.4, alpha=0.9)
 
 
 def _both(point: Point) -> bool:
@@ -121,53 +125,13 @@ def _size_axis(axes: "Axes", sizes: Sequence[int]) -> None:
     axes.set_xticks([], minor=True)
 
 
-def _draw_loss(axes: "Axes", losses: Sequence[float]) -> None:
+def _draw_loss(axes: "Axes", losses: Sequence[float]) -> list[Mark]:
     from matplotlib.ticker import MaxNLocator
 
     axes.set_title("loss by step", pad=8)
-    axes.plot(range(1, len(losses) + 1), losses, color=_SERIES[0], lw=1.8)
+    axes.plot(range(1, len(losses) + 1), losses, color=SERIES[0], lw=1.8)
     axes.margins(x=0.01)
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-
-
-def _svg(name: str, title: str, draw: Callable[["Axes"], None], height_in: float = 3.0) -> str:
-    """Draw on a figure of its own: pyplot's global state is not used, so threads and callers do not meet."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    text = io.StringIO()
-    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):
-        figure = Figure((6.8, height_in), layout="tight")
-        draw(figure.subplots())
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-    return _inline(text.getvalue(), name, title)
-
-
-def _inline(svg: str, name: str, title: str) -> str:
-    """A stand-alone SVG document made fit to stand in a page: no prologue, no outside address, own ids, a title."""
-    body = svg[svg.index("<svg") :]
-    for pattern, replacement in _CLEANUP:
-        body = pattern.sub(replacement, body)
-    body = re.sub(r' (?:d|x|y|transform)="[^"]*"', _rounded, body)
-    body = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", body)
-    for colour, variable in _VARIABLES.items():
-        body = body.replace(colour, f"var({variable})")
-    view_box = re.search(r'viewBox="[^"]*"', svg)
-    label = escape(title)
-    frame = f'{view_box[0] if view_box else ""} class="chart" role="img" aria-label="{label}"'
-    return f"<svg {frame}><title>{label}</title>" + body[body.index(">") + 1 :]
-
-
-def _rounded(attribute: re.Match[str]) -> str:
-    """A hundredth of a point is finer than any screen."""
-    return re.sub(r"(\.\d\d)\d+", r"\1", attribute[0])
-
-
-_CLEANUP: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"<!--.*?-->", re.DOTALL), ""),
-    (re.compile(r"<metadata>.*?</metadata>", re.DOTALL), ""),
-    (re.compile(r"<style.*?</style>", re.DOTALL), ""),  # its "*" rule would reach the whole page
-    (re.compile(r"font-family: [^;\"]*;? ?"), ""),
-    (re.compile(r"xlink:href="), "href="),
-    (re.compile(r"\s*\n\s*"), " "),
-)
+    stride = -(-len(losses) // 200)
+    steps = list(enumerate(losses, 1))[::stride]
+    return [Mark(n, loss, (f"step {n}", f"loss {words.number(loss)}")) for n, loss in steps if math.isfinite(loss)]

@@ -1,11 +1,15 @@
-"""The report of a run as one HTML file that needs nothing else: no script, no font, no request of any kind."""
+"""The report of a run as one HTML file that needs nothing else: no font, no request, one script of its own."""
 
-from collections.abc import Sequence
+import base64
+import hashlib
+from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from seatrial.report import words
+from seatrial.report.context import NO_CONTEXT, Context
+from seatrial.report.page import page
 from seatrial.report.series import plateau
-from seatrial.report.view import page
 from seatrial.result import RunResult
 from seatrial.sizes import format_size
 from seatrial.verdict import Verdict
@@ -14,9 +18,15 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def report_html(result: RunResult, log_tail: Sequence[str] = ()) -> str:
-    """The report; `log_tail` are the last lines of the run's log, shown when the verdict is not a pass."""
-    return _environment().get_template("report.html.j2").render(page(result, log_tail))
+def report_html(result: RunResult, context: Context = NO_CONTEXT) -> str:
+    """The report, with what is known besides the result."""
+    return _environment().get_template("report.html.j2").render(page(result, context))
+
+
+@cache
+def script() -> str:
+    """The page's script. The page's policy lets no other run, whatever a log has smuggled in."""
+    return files("seatrial.report").joinpath("templates/report.js").read_text(encoding="utf-8")
 
 
 def _environment() -> "Environment":
@@ -31,7 +41,13 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
     )
     environment.globals.update(
-        Verdict=Verdict, glyphs=words.GLYPHS, meanings=words.MEANINGS, headline=words.headline, plateau=plateau
+        Verdict=Verdict,
+        glyphs=words.GLYPHS,
+        meanings=words.MEANINGS,
+        headline=words.headline,
+        plateau=plateau,
+        script=script(),
+        script_hash=base64.b64encode(hashlib.sha256(script().encode()).digest()).decode(),
     )
     environment.filters.update(
         label=words.label,
@@ -40,6 +56,7 @@ def _environment() -> "Environment":
         duration=words.duration,
         interval=words.interval,
         percent=words.percent,
+        bytes=words.file_size,
         size=format_size,
         unit=words.unit_name,
         subject=words.subject_name,

@@ -21,12 +21,14 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One busbw of a sweep, in GB/s."""
+    """One busbw of a sweep, in GB/s; `source` says who expects what, `series` is the measurement's own."""
 
     message_bytes: int
     busbw_gb_s: float
     expected: Expected
     verdict: Verdict | None
+    source: str = ""
+    series: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ def _points(group: Sequence[Reading]) -> tuple[Point, ...]:
 
 
 def _point(message_bytes: int, reading: Reading) -> Point:
-    value, judgement = reading.measurement.value, reading.judgement
+    m, judgement = reading.measurement, reading.judgement
     if judgement is None:
-        return Point(message_bytes, value, Expected(), None)
-    return Point(message_bytes, value, judgement.expected, judgement.verdict)
+        return Point(message_bytes, m.value, Expected(), None, series=m.series())
+    return Point(message_bytes, m.value, judgement.expected, judgement.verdict, judgement.source, m.series())

@@ -84,6 +84,14 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
+def file_size(count: int) -> str:
+    """Bytes as people read them: "812 B", "2.4 kB", "15 MB"."""
+    for unit, factor in (("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.{0 if count >= 10 * factor else 1}f} {unit}"
+    return f"{count} B"
+
+
 def interval(expected: Expected, unit: str = "") -> str:
     """What is expected: "370 – 405 GB/s", "≥ 370 GB/s", or a dash when nothing is."""
     low, high = expected.low, expected.high

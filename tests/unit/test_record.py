@@ -9,6 +9,8 @@ import pytest
 
 from seatrial.cluster import Cluster
 from seatrial.errors import InputError
+from seatrial.history import RunRow
+from seatrial.history.store import Store
 from seatrial.measurement import Measurement, Subject
 from seatrial.report import html
 from seatrial.report.load import load_result
@@ -22,12 +24,15 @@ from tests import samples
 FILES = {"run.json", "measurements.csv", "report.html"}
 
 
-class Shelf:
+class Shelf(Store):
     """A store that remembers, or fails."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.saved: list[tuple[RunResult, Path]] = []
         self.error = error
+
+    def runs(self, cluster: str | None = None, limit: int = 20) -> list[RunRow]:
+        return []
 
     def save(self, result: RunResult, out: Path) -> None:
         if self.error:

@@ -1,16 +1,24 @@
+import base64
+import hashlib
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from seatrial.history import open_store
 from seatrial.measurement import Measurement, Subject
+from seatrial.redact import redacted
 from seatrial.report import charts
-from seatrial.report.html import report_html
+from seatrial.report.context import Context, context_of
+from seatrial.report.html import report_html, script
+from seatrial.report.past import Past
 from seatrial.result import Check, Judgement, RunResult, Suspect
 from seatrial.verdict import Verdict
 from tests import samples
+from tests.fleet_run import fleet_context, fleet_run
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -51,7 +59,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def faulty() -> str:
-    return report_html(samples.faulty_h100(), ["line one", "line two"])
+    return report_html(samples.faulty_h100(), Context(log_tail=("line one", "line two")))
 
 
 def test_verdict_reason_and_suspects_come_first(faulty: str) -> None:
@@ -63,7 +71,7 @@ def test_verdict_reason_and_suspects_come_first(faulty: str) -> None:
 
 
 def test_a_pass_shows_no_suspects_and_no_log() -> None:
-    text = Page(report_html(samples.healthy_local(), ["line one"])).text
+    text = Page(report_html(samples.healthy_local(), Context(log_tail=("line one",)))).text
     assert "local passes" in text
     assert "Suspects" not in text
     assert "line one" not in text
@@ -73,7 +81,7 @@ def test_a_pass_shows_no_suspects_and_no_log() -> None:
 def test_nothing_is_fetched(result: RunResult) -> None:
     html = report_html(result)
     page = Page(html)
-    assert "script" not in page.tags
+    assert page.tags.count("script") == 1
     links = [value for name, value in page.attributes if name in ("href", "src", "action", "data", "xlink:href")]
     assert all(link.startswith("#") or link == "data:," for link in links)
     assert not re.search(r"https?:|//[a-z]|@import|url\((?!#)", html)
@@ -88,8 +96,8 @@ def test_links_inside_the_page_lead_somewhere(faulty: str) -> None:
 
 def test_every_text_from_outside_is_escaped() -> None:
     attack = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
-    page = Page(report_html(samples.hostile(attack), [attack]))
-    assert "script" not in page.tags
+    page = Page(report_html(samples.hostile(attack), Context(log_tail=(attack,))))
+    assert page.tags.count("script") == 1
     assert "img" not in page.tags
     assert not [name for name, _ in page.attributes if name.startswith("on")]
     assert page.text.count("<script>alert(1)") > 10
@@ -140,3 +148,53 @@ def test_plateaus_and_what_they_are_of_the_links() -> None:
     assert "Plateaus" not in report_html(samples.faulty_h100())
     page = report_html(samples.with_shares(samples.faulty_h100()))
     assert "Plateaus: all_reduce 205 GB/s, 51 % of the links; " in page
+
+
+def test_the_one_script_is_ours_and_the_policy_names_it() -> None:
+    page = report_html(samples.hostile("<script>alert(1)</script>"))
+    digest = base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in page
+    assert f"<script>{script()}</script>" in page
+    assert "".join(redacted(script().splitlines(keepends=True))) == script()  # or an uploaded page would not run it
+
+
+def test_a_point_of_the_curve_tells_value_expectation_verdict_and_the_last_good_run(tmp_path: Path) -> None:
+    page = Page(report_html(*_with_a_past(tmp_path)))
+    assert "all_reduce, 8G 205 GB/s · ✕ fail expected 356 – 418 GB/s (catalog) last good run 211 GB/s" in page.text
+
+
+def test_headline_numbers_stand_beside_the_last_good_run(tmp_path: Path) -> None:
+    text = Page(report_html(*_with_a_past(tmp_path))).text
+    assert "Last good run: night-4, 13 March 2026, 02:00 UTC." in text
+    assert "busbw plateau of all_reduce 205 GB/s 364 – 410 211 -2.7 %" in text
+    assert "driver changed 570.124.06 565.57.01" in text
+    assert "cuda 12.8 the same" in text
+
+
+def test_a_history_that_cannot_be_read_is_said() -> None:
+    result = samples.healthy_local()
+    text = Page(report_html(result, Context(past=Past(problem="the disk is <gone>")))).text
+    assert "Earlier runs are not shown: the disk is <gone>." in text
+    assert "No earlier run of this cluster and suite is known." in Page(report_html(result)).text
+
+
+def test_a_thousand_nodes_fit_and_the_ill_ones_come_first() -> None:
+    result = fleet_run()
+    html = report_html(result, fleet_context(result))
+    text = Page(html).text
+    assert len(html) < 3_000_000
+    lines = [text.index(name, text.index("Nodes by check")) for name in ("rack01-node01", "rack31-node04", "996 nodes")]
+    assert lines == sorted(lines)
+    assert "-50 % since 22 February 2026" in text
+    assert "with driver 565.57.01 to 570.124.06" in text
+    assert text.count("gpu-rack62-node06") == 2  # in the full table, and its log
+
+
+def _with_a_past(folder: Path) -> tuple[RunResult, Context]:
+    """The faulty run after four nights, all good but the third; the software changed since."""
+    result = samples.faulty_h100()
+    with open_store(f"sqlite:///{folder}/history.sqlite") as store:
+        for n in range(1, 5):
+            store.save(samples.night(result, n, 1.02 + n / 500, Verdict.FAIL if n == 3 else Verdict.PASS), folder)
+        store.save(result, folder)
+        return result, context_of(result, folder, store)

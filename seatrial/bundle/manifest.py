@@ -1,0 +1,39 @@
+"""SHA256SUMS: one line per file, as sha256sum writes and checks it. Pure."""
+
+import re
+from collections.abc import Mapping
+
+_LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
+
+
+def manifest_text(digests: Mapping[str, str]) -> str:
+    """A line per file, by name."""
+    return "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
+
+
+def read_manifest(text: str) -> dict[str, str]:
+    """Digest by name. Raises ValueError that names the line that is none."""
+    digests: dict[str, str] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        match = _LINE.fullmatch(line)
+        if match and match[2] not in digests:
+            digests[match[2]] = match[1]
+        elif line:
+            raise ValueError(f"line {number} is no checksum, or of a file that has one already")
+    return digests
+
+
+def first_difference(listed: Mapping[str, str], found: Mapping[str, str]) -> str:
+    """The first file that is not as listed, and how; "" where all are."""
+    for name, digest in listed.items():
+        if name not in found:
+            return f"{name}: is missing"
+        if found[name] != digest:
+            return f"{name}: is not what it was"
+    added = [name for name in found if name not in listed]
+    return f"{added[0]}: was added" if added else ""
+
+
+def fits(name: str) -> bool:
+    """Whether a manifest can hold that name: sha256sum escapes backslashes and line ends, and we do without."""
+    return name.isprintable() and "\\" not in name

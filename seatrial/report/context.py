@@ -1,0 +1,83 @@
+"""What the report shows besides the run's own result: earlier runs, and what lies beside it in the run's folder."""
+
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from seatrial.errors import SeatrialError
+from seatrial.redact import redacted, secrets_in
+from seatrial.report.past import NO_PAST, Past, past_of
+from seatrial.result import RunResult
+
+if TYPE_CHECKING:
+    from seatrial.history.store import Store
+
+log = logging.getLogger("seatrial.report")
+
+LOG_TAIL_LINES = 60
+MAX_LOGS = 3000
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file below `logs/`; `href` leads there from the report beside it."""
+
+    name: str
+    href: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """`log_tail` are the last lines of the run's log, shown when the verdict is not a pass."""
+
+    past: Past = NO_PAST
+    logs: tuple[LogFile, ...] = ()
+    log_tail: tuple[str, ...] = ()
+
+
+NO_CONTEXT = Context()
+
+
+def context_of(result: RunResult, folder: Path, store: "Store | None" = None, log_file: Path | None = None) -> Context:
+    """What is known of the run in `folder`. A store that cannot be read is said in the report, and never raised."""
+    return Context(_past(result, store), log_files(folder), _tail(log_file or folder / "logs" / "run.log"))
+
+
+def log_files(folder: Path) -> tuple[LogFile, ...]:
+    """The files below `logs/`, those of the run before those of its nodes; links and empty files are left out."""
+    found = sorted(_files(folder / "logs"), key=lambda path: (len(path.parts), path))
+    return tuple(_log_file(path.relative_to(folder), path.stat().st_size) for path in found[:MAX_LOGS])
+
+
+def _files(logs: Path) -> Iterator[Path]:
+    return (path for path in logs.rglob("*") if path.is_file() and not path.is_symlink() and path.stat().st_size)
+
+
+def _log_file(path: Path, size: int) -> LogFile:
+    href = quote(os.fsencode(path.as_posix()))
+    return LogFile(Path(*path.parts[1:]).as_posix(), href, size)
+
+
+def _past(result: RunResult, store: "Store | None") -> Past:
+    if store is None:
+        return Past(problem="the history could not be opened")
+    try:
+        return past_of(result, store)
+    except SeatrialError as error:
+        log.warning("the report goes without earlier runs: %s", error)
+        return Past(problem=str(error))
+
+
+def _tail(log_file: Path) -> tuple[str, ...]:
+    """The last lines, without secrets: a report is forwarded."""
+    if not log_file.is_file():
+        return ()
+    with log_file.open("rb") as file:
+        file.seek(max(0, log_file.stat().st_size - LOG_TAIL_LINES * 400))
+        lines = file.read().decode(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+    return tuple(line.rstrip("\n") for line in redacted(lines, secrets_in(os.environ)))

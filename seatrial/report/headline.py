@@ -1,0 +1,92 @@
+"""The headline numbers: each with what is expected of it by whom, what the last good run had, and its history. Pure."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from seatrial.history.rows import RunRow
+from seatrial.measurement import Measurement
+from seatrial.report import words
+from seatrial.report.changes import Step, steps
+from seatrial.report.past import Past, headlines
+from seatrial.report.series import severity
+from seatrial.result import Expected, Judgement, RunResult
+from seatrial.verdict import Verdict
+
+_SOFTWARE_TOLD = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Then:
+    """A headline number in one run; `software` is what is not as in the run before, in words."""
+
+    run_id: str
+    started: datetime
+    value: float
+    verdict: Verdict | None
+    software: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """One number of the whole cluster; `judgements` come worst first, `trend` and `changes` oldest first."""
+
+    measurement: Measurement
+    judgements: tuple[Judgement, ...]
+    last: float | None
+    trend: tuple[Then, ...]
+    changes: tuple[Step, ...]
+
+    @property
+    def name(self) -> str:
+        """As short as it stays clear: busbw plateau of all_reduce."""
+        operation = self.measurement.conditions.get("operation")
+        return words.metric_name(self.measurement.metric) + (f" of {operation}" if operation else "")
+
+    @property
+    def expected(self) -> Expected:
+        return self.judgements[0].expected if self.judgements else Expected()
+
+    @property
+    def verdict(self) -> Verdict | None:
+        return self.judgements[0].verdict if self.judgements else None
+
+    @property
+    def change(self) -> float | None:
+        """Against the last good run: -0.1 is a tenth less."""
+        return self.measurement.value / self.last - 1 if self.last else None
+
+
+def headline_numbers(result: RunResult, past: Past) -> list[Headline]:
+    """The headline numbers in the order of the checks."""
+    return [_headline(m, result, past) for m in headlines(result)]
+
+
+def _headline(m: Measurement, result: RunResult, past: Past) -> Headline:
+    series = m.series()
+    found = [j for check in result.checks for j in check.judgements if j.measurement.series() == series]
+    judgements = tuple(sorted(found, key=lambda j: severity(j.verdict)))
+    now = Then(result.run_id, result.started, m.value, judgements[0].verdict if judgements else None)
+    trend = (*_trend(series, past), now)
+    return Headline(m, judgements, past.last_value(series), trend, tuple(steps([then.value for then in trend])))
+
+
+def _trend(series: str, past: Past) -> Iterator[Then]:
+    """The runs that have the number."""
+    numbers = past.numbers.get(series, {})
+    before: RunRow | None = None
+    for row in past.runs:
+        if (number := numbers.get(row.run_id)) and math.isfinite(number.value):
+            software = software_changes(before, row) if before else ""
+            yield Then(row.run_id, row.started, number.value, number.verdict, software)
+        before = row
+
+
+def software_changes(before: RunRow, after: RunRow) -> str:
+    """What is not what it was: "nccl 2.26.2 to 2.27.3"."""
+    old, new = before.fingerprint, after.fingerprint
+    names = [name for name in dict.fromkeys((*old, *new)) if (old.get(name) or "") != (new.get(name) or "")]
+    told = [f"{name} {old.get(name) or 'unknown'} to {new.get(name) or 'unknown'}" for name in names[:_SOFTWARE_TOLD]]
+    more = [f"and {len(names) - _SOFTWARE_TOLD} more"] if len(names) > _SOFTWARE_TOLD else []
+    return ", ".join((*told, *more))

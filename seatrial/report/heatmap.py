@@ -1,0 +1,159 @@
+"""Nodes by check: the worst verdict of each node in each thing that was measured on nodes. Pure.
+
+Nodes that look the same are one line, the worst first, so that a thousand nodes are read as few are.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seatrial.measurement import Measurement, Subject
+from seatrial.report import words
+from seatrial.report.series import Reading, readings, severity
+from seatrial.result import RunResult
+from seatrial.verdict import Verdict
+
+NODES_SHOWN = 40  # on lines of their own; the others are in the full table
+NAMES_TOLD = 3  # of a group
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One metric of a check, under the same conditions."""
+
+    check: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """`verdict` is None where a number was only recorded; `text` is the value, `told` all there is to say."""
+
+    verdict: Verdict | None
+    text: str
+    told: str
+
+
+NOT_MEASURED = Cell(Verdict.NOT_RUN, "not measured", "not measured on this node")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A node and its cells; `blamed` is the confidence that it is to blame, where it is a suspect."""
+
+    node: str
+    cells: tuple[Cell, ...]
+    blamed: float | None
+
+    @property
+    def verdicts(self) -> tuple[Verdict | None, ...]:
+        return tuple(cell.verdict for cell in self.cells)
+
+    @property
+    def clean(self) -> bool:
+        return self.blamed is None and set(self.verdicts) <= {Verdict.PASS, None}
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Nodes with the same verdict in every column."""
+
+    nodes: tuple[str, ...]
+    verdicts: tuple[Verdict | None, ...]
+
+    @property
+    def names(self) -> str:
+        more = f" and {len(self.nodes) - NAMES_TOLD:,} more" if len(self.nodes) > NAMES_TOLD else ""
+        return ", ".join(self.nodes[:NAMES_TOLD]) + more
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """`lines` are all nodes, the worst first; `alone` are those that get a line to see, `alike` the rest in groups."""
+
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+    alone: tuple[Line, ...]
+    alike: tuple[Alike, ...]
+
+
+def heat_map(result: RunResult) -> HeatMap | None:
+    """None where nothing was measured on nodes."""
+    columns, cells = _cells(result)
+    if not columns:
+        return None
+    blamed = {suspect.name: suspect.confidence for suspect in result.suspects if suspect.kind == "node"}
+    names = dict.fromkeys((*(str(node.get("name")) for node in result.nodes), *(node for node, _ in cells)))
+    found = [
+        Line(name, tuple(cells.get((name, column), NOT_MEASURED) for column in columns), blamed.get(name))
+        for name in names
+    ]
+    lines = tuple(sorted(found, key=_worst_first))
+    alone = lines if len(lines) <= NODES_SHOWN else tuple(line for line in lines if not line.clean)[:NODES_SHOWN]
+    return HeatMap(tuple(columns), lines, alone, tuple(_alike(lines[len(alone) :])))
+
+
+def _cells(result: RunResult) -> tuple[list[Column], dict[tuple[str, Column], Cell]]:
+    """What was judged anywhere is a column; what was only recorded tells nothing of good and bad."""
+    found: dict[Column, dict[str, list[Reading]]] = {}
+    for check in result.checks:
+        for reading in readings(check):
+            if node := _node(reading.measurement.subject):
+                column = Column(check.name, _title(reading.measurement))
+                found.setdefault(column, {}).setdefault(node, []).append(reading)
+    judged = {column: nodes for column, nodes in found.items() if _is_judged(nodes)}
+    return list(judged), {
+        (node, column): _cell(group) for column, nodes in judged.items() for node, group in nodes.items()
+    }
+
+
+def _is_judged(nodes: Mapping[str, Sequence[Reading]]) -> bool:
+    return any(reading.judgement for group in nodes.values() for reading in group)
+
+
+def _node(subject: Subject) -> str:
+    """The node that a node or a GPU ("node-3/gpu-1", "node-3:1") is or is in; "" for anything else."""
+    if subject.kind == "node":
+        return subject.name
+    return subject.name.replace(":", "/").partition("/")[0] if subject.kind == "gpu" else ""
+
+
+def _title(measurement: Measurement) -> str:
+    operation = measurement.conditions.get("operation")
+    return words.metric_name(measurement.metric) + (f" of {operation}" if operation else "")
+
+
+def _cell(group: Sequence[Reading]) -> Cell:
+    """The worst of the readings, several where sizes or GPUs were measured one by one."""
+    worst = min(group, key=_severity)
+    m, judgement = worst.measurement, worst.judgement
+    told = [words.what(m), words.quantity(m.value, m.unit)]
+    if judgement:
+        expected = words.interval(judgement.expected, m.unit)
+        told += [words.label(judgement.verdict), f"expected {expected} ({judgement.source})" if expected != "–" else ""]
+    if len(group) > 1:
+        told.append(f"the worst of {len(group)}")
+    return Cell(
+        judgement.verdict if judgement else None,
+        words.quantity(m.value, m.unit),
+        ", ".join(text for text in told if text),
+    )
+
+
+def _severity(reading: Reading) -> tuple[int, float]:
+    """What nothing judged comes last."""
+    if reading.judgement is None:
+        return len(Verdict), 0.0
+    return severity(reading.judgement.verdict), -abs(reading.judgement.deviation or 0.0)
+
+
+def _worst_first(line: Line) -> tuple[Any, ...]:
+    bad = sorted(severity(verdict) for verdict in line.verdicts if verdict)
+    return (line.clean, bad, -(line.blamed or 0.0))
+
+
+def _alike(lines: Iterable[Line]) -> list[Alike]:
+    groups: dict[tuple[Verdict | None, ...], list[str]] = {}
+    for line in lines:
+        groups.setdefault(line.verdicts, []).append(line.node)
+    return [Alike(tuple(nodes), verdicts) for verdicts, nodes in groups.items()]

@@ -1,0 +1,99 @@
+"""What the report tells of earlier runs: the last good one, and how each headline number went."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from seatrial.history.rows import RunRow
+from seatrial.measurement import Measurement
+from seatrial.result import RunResult
+from seatrial.verdict import Verdict
+
+if TYPE_CHECKING:
+    from seatrial.history.numbers import Number
+    from seatrial.history.store import Store
+
+RUNS_SHOWN = 60
+_RUNS_SEARCHED = 500  # other suites run on the same cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Earlier runs of the same cluster and suite, oldest first, and what they measured, by series and run id.
+
+    `last_good` is the newest of them that passed; it may be older than all of `runs`. `problem` says why nothing is
+    known, where that is not because nothing was run.
+    """
+
+    runs: tuple[RunRow, ...] = ()
+    last_good: RunRow | None = None
+    numbers: Mapping[str, Mapping[str, "Number"]] = field(default_factory=dict)
+    problem: str = ""
+
+    def last_value(self, series: str) -> float | None:
+        """What the last good run measured of that series; None where it did not."""
+        if self.last_good is None:
+            return None
+        found = self.numbers.get(series, {}).get(self.last_good.run_id)
+        return found.value if found else None
+
+
+NO_PAST = Past()
+
+
+def past_of(result: RunResult, store: "Store") -> Past:
+    """What `store` knows of the runs before this one. Raises SeatrialError when it cannot be read."""
+    from seatrial.history.numbers import numbers
+
+    rows = [row for row in store.runs(result.cluster, _RUNS_SEARCHED) if _is_earlier(row, result)]
+    last_good = next((row for row in rows if row.verdict is Verdict.PASS), None)
+    shown = tuple(reversed(rows[:RUNS_SHOWN]))
+    if not shown:
+        return NO_PAST
+    found = numbers(store, [row.run_id for row in shown], [m.series() for m in headlines(result)])
+    if last_good:
+        of_last = numbers(store, [last_good.run_id], [m.series() for m in (*headlines(result), *_curves(result))])
+        found = {series: {**found.get(series, {}), **of_last.get(series, {})} for series in {**found, **of_last}}
+    return Past(shown, last_good, found)
+
+
+def headlines(result: RunResult) -> list[Measurement]:
+    """The numbers of the whole cluster that runs are compared by, each once: plateaus, latency, throughput, ..."""
+    found: dict[str, Measurement] = {}
+    for m in _of_the_cluster(result):
+        if m.better and "message_bytes" not in m.conditions:
+            found.setdefault(m.series(), m)
+    for m in _smallest_latencies(result):
+        found.setdefault(m.series(), m)
+    return list(found.values())
+
+
+def _smallest_latencies(result: RunResult) -> list[Measurement]:
+    """Latency counts where the message is smallest; out of place, where both were measured."""
+    by_operation: dict[object, Measurement] = {}
+    for m in _of_the_cluster(result):
+        if m.metric != "latency":
+            continue
+        operation = m.conditions.get("operation")
+        if operation not in by_operation or _small_first(m) < _small_first(by_operation[operation]):
+            by_operation[operation] = m
+    return list(by_operation.values())
+
+
+def _small_first(m: Measurement) -> tuple[int, bool]:
+    size = m.conditions.get("message_bytes")
+    return (size if isinstance(size, int) else 0, m.conditions.get("placement") == "in_place")
+
+
+def _curves(result: RunResult) -> Iterable[Measurement]:
+    return (m for m in _of_the_cluster(result) if m.metric == "busbw")
+
+
+def _of_the_cluster(result: RunResult) -> list[Measurement]:
+    """Measured or, where only run.json is left, judged."""
+    every = (m for check in result.checks for m in (*check.measurements, *(j.measurement for j in check.judgements)))
+    return [m for m in every if m.subject.kind == "cluster" and m.finite]
+
+
+def _is_earlier(row: RunRow, result: RunResult) -> bool:
+    return row.suite == result.suite and row.run_id != result.run_id and row.started < result.started

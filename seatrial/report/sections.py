@@ -1,0 +1,110 @@
+"""One section of the report per check: its charts, its judgements, its logs. Pure."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from seatrial.report import charts, words
+from seatrial.report.context import NO_CONTEXT, Context, LogFile
+from seatrial.report.series import (
+    Curve,
+    LatencyTable,
+    bad_judgements,
+    busbw_curves,
+    latency_table,
+    losses,
+    plateau,
+    readings,
+    share,
+)
+from seatrial.report.tables import Group, Recorded, groups, recorded
+from seatrial.result import Check
+from seatrial.verdict import Verdict
+
+log = logging.getLogger("seatrial.report")
+
+MAX_BAD_ROWS = 200
+MAX_GOOD_ROWS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One check. A chart that could not be drawn is empty and `problem` says why."""
+
+    check: Check
+    busbw: str
+    loss: str
+    legend: str
+    latency: LatencyTable | None
+    bad: tuple[Group, ...]
+    good: tuple[Group, ...]
+    left_out: int
+    recorded: tuple[Recorded, ...]
+    problem: str
+    plateaus: str
+    logs: tuple[LogFile, ...]
+
+
+def section(check: Check, context: Context = NO_CONTEXT) -> Section:
+    """Everything that the report shows of the check."""
+    bad = [j for _, j in bad_judgements([check])]
+    good = [j for j in check.judgements if j.verdict is Verdict.PASS]
+    curves, loss, past = busbw_curves(check), losses(check), context.past
+    problems: list[str] = []
+    return Section(
+        check=check,
+        busbw=drawn(lambda: charts.busbw_chart(curves, lambda p: past.last_value(p.series)), problems)
+        if curves
+        else "",
+        loss=drawn(lambda: charts.loss_chart(loss), problems) if loss else "",
+        legend=_legend(curves, any(past.last_value(p.series) is not None for c in curves for p in c.points)),
+        latency=latency_table(check),
+        bad=groups(bad[:MAX_BAD_ROWS]),
+        good=groups(good[:MAX_GOOD_ROWS]),
+        left_out=max(0, len(bad) - MAX_BAD_ROWS) + max(0, len(good) - MAX_GOOD_ROWS),
+        recorded=recorded(r.measurement for r in readings(check) if r.judgement is None),
+        problem="; ".join(problems),
+        plateaus=_plateaus(check),
+        logs=_logs(check, context.logs),
+    )
+
+
+def drawn(draw: Callable[[], str], problems: list[str]) -> str:
+    """A chart is worth less than the report it stands in: whatever stops it is said, never raised."""
+    try:
+        return draw()
+    except Exception as error:
+        log.warning("a chart of the report could not be drawn: %s: %s", type(error).__name__, error)
+        problems.append(f"a chart could not be drawn ({type(error).__name__}: {error}); the numbers are below")
+        return ""
+
+
+def _legend(curves: Sequence[Curve], has_last: bool) -> str:
+    parts = (
+        (any(_has_expected(curve) for curve in curves), "Shaded or dashed: what is expected."),
+        (has_last, "Dotted: the last good run."),
+        (any(p.verdict not in (None, Verdict.PASS) for c in curves for p in c.points), "A cross: not a pass."),
+    )
+    return " ".join(text for there, text in parts if there)
+
+
+def _has_expected(curve: Curve) -> bool:
+    return any(e.low is not None for e in (*(p.expected for p in curve.points), curve.plateau))
+
+
+def _plateaus(check: Check) -> str:
+    """The plateaus whose share of what the links carry is known: "all_reduce 481 GB/s, 107 % of the links"."""
+    found = [(curve.operation, share(check, curve.operation)) for curve in busbw_curves(check)]
+    return "; ".join(
+        f"{operation} {words.quantity(plateau(check, operation), 'GB/s')}, {words.fraction(part)} of the links"
+        for operation, part in found
+        if part is not None
+    )
+
+
+def _logs(check: Check, logs: Sequence[LogFile]) -> tuple[LogFile, ...]:
+    """The logs that are named as the check or as an operation of it."""
+    names = {check.name, *(str(m.conditions.get("operation")) for m in check.measurements)}
+    if check.name == "connectivity":
+        names.add("mpirun-hostname")
+    return tuple(file for file in logs if file.name.removesuffix(".log") in names)

@@ -1,0 +1,103 @@
+"""Judgements and recorded numbers of a check as tables, cut to a length that a browser and a mailbox take. Pure."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from seatrial.checks.efficiency import METRIC as SHARE
+from seatrial.measurement import Measurement
+from seatrial.report import words
+from seatrial.report.series import severity
+from seatrial.result import Judgement
+
+OPEN_ROWS = 6  # a longer table of bad rows is folded under its worst row
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One judgement; `what` is only what its group's title does not say."""
+
+    what: str
+    judgement: Judgement
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Judgements of one metric under the same conditions but for message size, placement and subject."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+    @property
+    def folded(self) -> bool:
+        return len(self.rows) > OPEN_ROWS
+
+    @property
+    def worst(self) -> Row:
+        return min(self.rows, key=lambda row: (severity(row.judgement.verdict), -abs(row.judgement.deviation or 0.0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Measurements of one metric that nothing judged, summed up."""
+
+    title: str
+    unit: str
+    count: int
+    low: Measurement
+    median: float
+    high: Measurement
+
+
+def groups(judgements: Sequence[Judgement]) -> tuple[Group, ...]:
+    """The worst group first."""
+    by_title: dict[str, list[Row]] = {}
+    for judgement in judgements:
+        m = judgement.measurement
+        by_title.setdefault(_title(m), []).append(Row(_own_words(m), judgement))
+    found = [Group(title, tuple(sorted(rows, key=_row_order))) for title, rows in by_title.items()]
+    return tuple(sorted(found, key=lambda group: severity(group.worst.judgement.verdict)))
+
+
+def recorded(measurements: Iterable[Measurement]) -> tuple[Recorded, ...]:
+    """One line per metric, operation and kind of subject; sweeps and their latencies are drawn instead."""
+    found: dict[tuple[str, str], list[Measurement]] = {}
+    for m in measurements:
+        drawn = m.metric in ("busbw", "latency", SHARE) and m.subject.kind == "cluster"
+        if m.finite and not drawn:
+            each = f", by {m.subject.kind}" if m.subject.kind != "cluster" else ""
+            found.setdefault((_title(m) + each, m.unit), []).append(m)
+    return tuple(_summed_up(title, unit, group) for (title, unit), group in found.items())
+
+
+def _in_row(measurement: Measurement) -> tuple[str, ...]:
+    """The conditions that tell rows of one group apart; the others are said once, in the title."""
+    return ("message_bytes", "placement") if "message_bytes" in measurement.conditions else ("operation",)
+
+
+def _title(measurement: Measurement) -> str:
+    shared = words.condition_words(measurement, without=_in_row(measurement))
+    return words.metric_name(measurement.metric) + (f" · {shared}" if shared else "")
+
+
+def _own_words(measurement: Measurement) -> str:
+    """What tells a row from its neighbours: subject, message size, and the placement when it is the unusual one."""
+    usual = ("placement",) if measurement.conditions.get("placement") == "out_of_place" else ()
+    others = tuple(key for key in measurement.conditions if key not in _in_row(measurement))
+    own = words.condition_words(measurement, without=(*others, *usual))
+    return ", ".join(text for text in (words.subject_name(measurement.subject), own) if text)
+
+
+def _row_order(row: Row) -> tuple[int, str, int, str]:
+    """By message size where rows have one; else the worst first."""
+    m = row.judgement.measurement
+    size = m.conditions.get("message_bytes")
+    placement = str(m.conditions.get("placement", ""))
+    at = size if isinstance(size, int) else 0
+    return at, "" if placement == "out_of_place" else placement, severity(row.judgement.verdict), m.subject.name
+
+
+def _summed_up(title: str, unit: str, group: Sequence[Measurement]) -> Recorded:
+    ordered = sorted(group, key=lambda m: m.value)
+    middle = statistics.median(m.value for m in group)
+    return Recorded(title, words.unit_name(unit), len(group), ordered[0], middle, ordered[-1])

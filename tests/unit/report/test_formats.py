@@ -1,0 +1,103 @@
+"""`seatrial report` in each of its formats, on a run's folder."""
+
+import json
+import re
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from seatrial.cli import app
+from seatrial.errors import InputError
+from seatrial.history import open_store
+from seatrial.report.html import report_html
+from seatrial.report.pdf import on_paper, pdf_of
+from tasks.record import measurements_csv, run_json
+from tests import samples
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run's folder; the history knows it and a good run before it."""
+    result = samples.faulty_h100()
+    folder = tmp_path / "runs" / result.run_id
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(run_json(result))
+    (folder / "measurements.csv").write_text(measurements_csv(result))
+    monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{tmp_path}/history.sqlite")
+    monkeypatch.chdir(tmp_path)
+    with open_store() as store:
+        store.save(samples.night(result, 4, 1.5), tmp_path / "gone")
+        store.save(result, folder)
+    return folder
+
+
+def _report(*words: object) -> str:
+    result = CliRunner().invoke(app, ["report", *(str(word) for word in words)], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output
+
+
+def test_a_run_is_found_by_folder_file_and_id(folder: Path) -> None:
+    for word in (folder, folder / "run.json", folder.name):
+        (folder / "report.html").unlink(missing_ok=True)
+        said = _report(word)
+        assert (Path.cwd() / said.strip()).samefile(folder / "report.html")
+        assert "Last good run: night-4" in (folder / "report.html").read_text()
+
+
+def test_what_is_no_run_is_one_line(folder: Path) -> None:
+    with pytest.raises(InputError, match="RUN nonsense: neither a folder nor a run of the history"):
+        _report("nonsense")
+    with pytest.raises(InputError, match=r"RUN night-4: its folder .*/gone has no run.json any more"):
+        _report("night-4")
+
+
+def test_markdown_goes_to_standard_output(folder: Path) -> None:
+    assert _report(folder, "--format", "md").startswith("## ✕ h100-east fails\n\n**fail**: ")
+
+
+def test_json_holds_the_run_and_what_the_page_shows_besides(folder: Path) -> None:
+    document = json.loads(_report(folder, "--format", "json"))
+    assert document["run"] == json.loads((folder / "run.json").read_text())
+    assert document["last_good"]["run_id"] == "night-4"
+    plateau = document["headlines"][0]
+    assert plateau["name"] == "busbw plateau of all_reduce"
+    assert plateau["change"] == pytest.approx(1 / 1.5 - 1)
+    assert {"what": "driver", "last_good": "565.57.01", "this_run": "570.124.06"} in document["software"]
+
+
+def test_a_history_that_is_broken_leaves_a_report_that_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "broken").write_text("no database " * 100)
+    monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{folder}/broken")
+    _report(folder)
+    assert "Earlier runs are not shown: the history could not be opened." in (folder / "report.html").read_text()
+
+
+def test_the_pdf_is_a4_and_small_enough_to_be_sent(folder: Path) -> None:
+    pytest.importorskip("weasyprint", exc_type=(ImportError, OSError))  # type: ignore[arg-type]
+    (folder / "run.json").write_text(run_json(samples.healthy_local()))  # a table of many rows takes long to lay out
+    said = _report(folder, "--format", "pdf")
+    content = Path(said.strip()).read_bytes()
+    assert content.startswith(b"%PDF-")
+    streams = re.findall(rb"FlateDecode.*?>>\nstream\n(.*?)\nendstream", content, re.DOTALL)
+    objects = b"".join(zlib.decompress(stream) for stream in streams)
+    assert re.search(rb"/MediaBox ?\[0 0 595\.\d+ 841\.\d+\]", objects)
+    assert len(content) < 300_000
+
+
+def test_on_paper_no_colour_is_left_to_a_variable_and_nothing_runs() -> None:
+    page = on_paper(report_html(samples.faulty_h100()))
+    drawn = page[page.index("<body>") :]
+    assert "var(" not in drawn
+    assert "#c62a2f" in drawn
+    assert "<script" not in page
+    assert 'class="hits"' not in page
+
+
+def test_without_weasyprint_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "weasyprint", None)
+    with pytest.raises(InputError, match=r"--format pdf: needs WeasyPrint .*: pip install 'seatrial\[pdf\]'"):
+        pdf_of("")

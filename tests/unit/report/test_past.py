@@ -1,0 +1,100 @@
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from seatrial.errors import SeatrialError
+from seatrial.history import open_store
+from seatrial.history.store import Store
+from seatrial.report.context import context_of, log_files
+from seatrial.report.headline import headline_numbers
+from seatrial.report.past import RUNS_SHOWN, headlines, past_of
+from seatrial.verdict import Verdict
+from tests import samples
+
+RESULT = samples.faulty_h100()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(f"sqlite:///{tmp_path}/history.sqlite") as store:
+        yield store
+
+
+def _save(store: Store, number: int, verdict: Verdict = Verdict.PASS, factor: float = 1.0) -> None:
+    store.save(samples.night(RESULT, number, factor, verdict), Path("/runs"))
+
+
+def test_the_last_good_run_is_the_newest_that_passed(store: Store) -> None:
+    for number, verdict in enumerate([Verdict.PASS, Verdict.PASS, Verdict.DEGRADED], 1):
+        _save(store, number, verdict, 1 + number / 10)
+    past = past_of(RESULT, store)
+    plateau = headlines(RESULT)[0]
+    assert [row.run_id for row in past.runs] == ["night-1", "night-2", "night-3"]
+    assert past.last_good and past.last_good.run_id == "night-2"
+    assert past.last_value(plateau.series()) == pytest.approx(1.2 * plateau.value)
+
+
+def test_other_suites_and_later_runs_are_none_of_the_past(store: Store) -> None:
+    _save(store, 1)
+    store.save(replace(samples.night(RESULT, 2, 1.0), suite="quick"), Path("/runs"))
+    store.save(replace(samples.night(RESULT, 3, 1.0), started=RESULT.started + timedelta(days=1)), Path("/runs"))
+    store.save(RESULT, Path("/runs"))
+    assert [row.run_id for row in past_of(RESULT, store).runs] == ["night-1"]
+
+
+def test_the_last_good_run_may_be_older_than_what_is_drawn(store: Store) -> None:
+    _save(store, 1, factor=1.5)
+    bad = samples.night(RESULT, 2, 1.0, Verdict.FAIL)
+    for n in range(RUNS_SHOWN + 3):
+        store.save(replace(bad, run_id=f"bad-{n:02}", started=bad.started + timedelta(minutes=n)), Path("/runs"))
+    past = past_of(RESULT, store)
+    assert len(past.runs) == RUNS_SHOWN
+    assert past.last_good and past.last_good.run_id == "night-1"
+    headline = headline_numbers(RESULT, past)[0]
+    assert headline.change == pytest.approx(1 / 1.5 - 1)
+    assert len(headline.trend) == RUNS_SHOWN + 1
+
+
+def test_headlines_are_of_the_cluster_and_each_once() -> None:
+    found = [(m.metric, m.conditions.get("operation")) for m in headlines(RESULT)]
+    assert len(found) == len(set(found)) == 5 + 5 + 3
+    latency = next(m for m in headlines(RESULT) if m.metric == "latency")
+    assert (latency.conditions["message_bytes"], latency.conditions["placement"]) == (65536, "out_of_place")
+
+
+def test_a_change_of_software_is_told_where_it_happened(store: Store) -> None:
+    _save(store, 1)
+    store.save(replace(samples.night(RESULT, 2, 1.0), fingerprint=RESULT.fingerprint), Path("/runs"))
+    told = [then.software for then in headline_numbers(RESULT, past_of(RESULT, store))[0].trend]
+    assert told == ["", "driver 565.57.01 to 570.124.06", ""]
+
+
+def test_a_store_that_fails_is_said_and_not_raised(store: Store, tmp_path: Path) -> None:
+    class Broken(Store):
+        def runs(self, cluster: str | None = None, limit: int = 20) -> list[object]:  # type: ignore[override]
+            raise SeatrialError("history: runs cannot be read: locked")
+
+    context = context_of(RESULT, tmp_path, Broken(store._engine))
+    assert context.past.problem == "history: runs cannot be read: locked"
+    assert context.past.runs == ()
+
+
+def test_links_to_logs_are_relative_quoted_and_lead_nowhere_else(tmp_path: Path) -> None:
+    for name in ("run.log", "nodes/a b#1.log", "nodes/empty.log"):
+        (tmp_path / "logs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "logs" / name).write_text("" if "empty" in name else "x")
+    (tmp_path / "logs" / "passwd").symlink_to("/etc/passwd")
+    assert [(file.name, file.href) for file in log_files(tmp_path)] == [
+        ("run.log", "logs/run.log"),
+        ("nodes/a b#1.log", "logs/nodes/a%20b%231.log"),
+    ]
+
+
+def test_the_end_of_the_log_goes_without_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUCKET_TOKEN", "s3cret-of-the-site")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "run.log").write_text("upload with s3cret-of-the-site\nlast\n")
+    assert context_of(RESULT, tmp_path).log_tail == ("upload with ***", "last")
