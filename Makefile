@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit docs test-images test-kubernetes bench format clean
+.PHONY: setup system run test lint unit docs test-images test-browser test-kubernetes bench format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
@@ -33,6 +33,10 @@ docs: setup
 test-images: setup   # builds images/cpu for real and runs it; minutes the first time, skipped where the tools cannot be had
 	@scripts/image-packages || true
 	$(BIN)/pytest tests/images
+
+test-browser: setup   # report.html of four runs in headless Chromium; skipped where it cannot be had
+	@scripts/browser-packages || true
+	$(BIN)/pytest tests/browser
 
 test-kubernetes: setup   # a real cluster of two nodes; the first time builds Kubernetes (20 minutes on two cores) and images/cpu
 	@test -n "$$SEATRIAL_TEST_KUBECONFIG" || $(BIN)/python -m tests.e2e.kubernetes build || true   # pytest skips what there is not

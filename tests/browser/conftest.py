@@ -1,0 +1,83 @@
+"""The lane that looks at what is made for people with a real browser; only when it is asked for by its path.
+
+With `--pictures` the tests also take the pictures in docs/pictures anew.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seatrial.platforms.local import PLATFORM
+from tests.browser.page import Browser
+from tests.e2e.conftest import Console, prefect_url  # noqa: F401 - a fixture
+
+SUITE = {
+    "collectives": {
+        "operations": ["all_reduce"],
+        "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
+        "cpu": {"min_bytes": "4K", "max_bytes": "16M", "step_factor": 4, "warmup_iterations": 1, "iterations": 3},
+        "timeout_s": 60,
+    },
+}
+TRAINING = {"steps": 20, "batch_per_rank": 4, "min_loss_drop": 0.05, "timeout_s": 60}
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return None if any("tests/browser" in argument for argument in config.args) else True
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--pictures", action="store_true", help="take the pictures in docs/pictures anew")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    if lacking := [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]:
+        pytest.skip(f"{' and '.join(lacking)} not installed; as root: scripts/browser-packages")
+    return str(shutil.which("chromium"))
+
+
+@pytest.fixture
+def browser(chromium: str, tmp_path: Path) -> Iterator[Browser]:
+    """A browser of its own, that reaches nothing but files of this machine."""
+    with Browser.started(chromium, tmp_path / "profile") as browser:
+        yield browser
+
+
+@pytest.fixture
+def still_browser(chromium: str, tmp_path: Path) -> Iterator[Browser]:
+    """One in which no script runs."""
+    with Browser.started(chromium, tmp_path / "still", scripts=False) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="session")
+def runs(chromium: str, tmp_path_factory: pytest.TempPathFactory, prefect_url: str) -> Path:  # noqa: F811
+    """Three good nights of four local nodes, `good-2` the last, and a bad one: `bad`, with node-2 on a slow link."""
+    if lacking := PLATFORM.missing():
+        pytest.skip("; ".join(lacking))
+    folder = tmp_path_factory.mktemp("runs")
+    console = Console(folder, _environment(folder, prefect_url))
+    for n, training in enumerate((None, None, TRAINING)):  # three passes make a history; the loss is drawn once
+        good = console.check(console.cluster(), console.suite(**SUITE, training=training), f"good-{n}")
+        assert good.status == 0, good.said
+    slow = console.cluster(faults=[{"node": "node-2", "rate": "200mbit"}])
+    bad = console.check(slow, console.suite(**SUITE, training=TRAINING), "bad")
+    assert bad.status == 1, bad.said
+    assert not console.left()
+    return folder
+
+
+def _environment(folder: Path, url: str) -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("SEATRIAL_")}
+    return {
+        **kept,
+        "PREFECT_API_URL": url,
+        "PREFECT_HOME": str(folder / "prefect"),
+        "XDG_STATE_HOME": str(folder / "state"),
+        "COLUMNS": "200",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }

@@ -1,0 +1,117 @@
+"""What a person does with a page, through Chromium's own driver."""
+
+import base64
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from selenium.webdriver import ActionChains, Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+
+PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
+_COLOURS = 160  # enough for a page of text and lines, and a third of the bytes
+
+
+@dataclass(slots=True)
+class Browser:
+    """A window of 1100 x 900 pixels."""
+
+    driver: Chrome
+
+    @classmethod
+    @contextmanager
+    def started(cls, chromium: str, profile: Path, *, scripts: bool = True) -> "Iterator[Browser]":
+        options = ChromeOptions()
+        options.binary_location = chromium
+        for word in (
+            "--headless=new",
+            "--no-sandbox",  # it wants no root
+            "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+            "--window-size=1100,900",
+            "--host-resolver-rules=MAP * ~NOTFOUND",
+            f"--user-data-dir={profile}",
+        ):
+            options.add_argument(word)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        if not scripts:
+            never = {"profile.managed_default_content_settings.javascript": 2}
+            options.add_experimental_option("prefs", never)
+        driver = Chrome(options, Service(shutil.which("chromedriver")))
+        try:
+            yield cls(driver)
+        finally:
+            driver.quit()
+
+    def open(self, file: Path) -> float:
+        """Seconds until the page has loaded, or the time of its own that it took, whichever is longer."""
+        began = time.monotonic()
+        self.driver.get(file.resolve().as_uri())
+        return time.monotonic() - began
+
+    def requests(self) -> list[str]:
+        """The address of everything that was asked for since the last time."""
+        events = [json.loads(entry["message"])["message"] for entry in self._log("performance")]
+        return [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+
+    def complaints(self) -> list[str]:
+        """What the browser's console says."""
+        return [entry["message"] for entry in self._log("browser")]
+
+    def _log(self, kind: str) -> list[dict[str, Any]]:
+        entries: list[dict[str, Any]] = self.driver.get_log(kind)  # type: ignore[no-untyped-call]
+        return entries
+
+    def find(self, selector: str) -> WebElement:
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector: str) -> list[WebElement]:
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def text(self, selector: str = "body") -> str:
+        """What can be seen of it, on one line."""
+        return " ".join(self.find(selector).text.split())
+
+    def point_at(self, element: WebElement) -> None:
+        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
+        ActionChains(self.driver).move_to_element(element).perform()
+
+    def press(self, *keys: str) -> None:
+        ActionChains(self.driver).send_keys(*keys).perform()
+
+    def ask(self, script: str) -> Any:
+        return self.driver.execute_script(script)
+
+    def prefer(self, scheme: str) -> None:
+        """light or dark."""
+        wanted = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", wanted)
+
+    def print(self) -> bytes:
+        """What the print dialogue would send to an A4 printer."""
+        paper = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True, "preferCSSPageSize": True}
+        return base64.b64decode(self.driver.execute_cdp_cmd("Page.printToPDF", paper)["data"])
+
+    def unreadable(self) -> list[str]:
+        """Texts whose contrast is below what WCAG 2 asks for (level AA)."""
+        found: list[str] = self.ask(files("tests.browser").joinpath("contrast.js").read_text())
+        return found
+
+    def picture(self, name: str, height: int) -> None:
+        """The top of the page, or where it is scrolled to, as docs/pictures/NAME.png."""
+        from PIL import Image
+
+        self.driver.set_window_size(1100, height)
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        target = PICTURES / f"{name}.png"
+        self.driver.save_screenshot(str(target))
+        with Image.open(target) as image:
+            image.convert("RGB").quantize(_COLOURS).save(target, optimize=True)

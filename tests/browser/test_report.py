@@ -1,0 +1,136 @@
+"""report.html as its readers see it: of real runs on four local nodes, and of a thousand nodes."""
+
+import io
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from pypdf import PdfReader
+from selenium.webdriver.common.keys import Keys
+
+from seatrial.report.html import report_html
+from tests.browser.page import Browser
+from tests.fleet_run import fleet_context, fleet_run
+
+pytestmark = pytest.mark.timeout(900)  # four runs come first, and the machine may be busy
+
+MAX_BYTES = 10_000_000
+MAX_OPEN_S = 3.0
+
+
+def test_a_bad_run_is_read_without_scrolling_and_asks_for_nothing(browser: Browser, runs: Path) -> None:
+    report = runs / "bad" / "report.html"
+    browser.open(report)
+    assert browser.complaints() == []
+    asked = [url for url in browser.requests() if not url.startswith("data:")]
+    assert asked == [report.resolve().as_uri()]
+    assert browser.text("h1") in ("trial is degraded", "trial fails")
+    assert "node node-2" in browser.text(".suspects li:first-child b")
+    bottom = browser.find(".suspects li:first-child").rect
+    assert bottom["y"] + bottom["height"] < 900
+
+
+def test_pointing_at_the_curve_tells_value_expectation_verdict_and_the_last_good_run(
+    browser: Browser, runs: Path
+) -> None:
+    browser.open(runs / "bad" / "report.html")
+    browser.point_at(browser.all("figure .hits circle")[6])
+    told = browser.find(".tip").text.splitlines()
+    assert told[0] == "all_reduce, 16M"
+    assert told[1].split(" GB/s · ")[1] in ("✕ fail", "▼ degraded", "✓ pass")
+    assert told[2].startswith("expected ") and told[2].endswith(" GB/s (history)")
+    assert told[3].startswith("last good run ") and told[3].endswith(" GB/s")
+    assert browser.complaints() == []
+    browser.point_at(browser.find("h1"))
+    assert not browser.find(".tip").is_displayed()
+
+
+def test_the_curve_is_walked_with_the_keyboard(browser: Browser, runs: Path) -> None:
+    browser.open(runs / "good-2" / "report.html")
+    browser.ask("document.querySelector('figure svg.chart').focus()")
+    browser.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    assert browser.find(".tip").text.startswith("all_reduce, 16K\n")
+    browser.press(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
+    assert browser.find(".tip").text.startswith("all_reduce, 16M\n")
+    browser.press(Keys.ESCAPE)
+    assert not browser.find(".tip").is_displayed()
+
+
+def test_links_to_logs_lead_to_them(browser: Browser, runs: Path) -> None:
+    browser.open(runs / "bad" / "report.html")
+    browser.find("#logs ~ details a[href='logs/all_reduce.log']").click()
+    assert "out-of-place" in browser.text()
+
+
+def test_without_scripts_it_says_the_same(still_browser: Browser, browser: Browser, runs: Path) -> None:
+    report = runs / "bad" / "report.html"
+    browser.open(report)
+    still_browser.open(report)
+    assert still_browser.text("main") == browser.text("main")
+    assert still_browser.all(".tip") == []
+    (told,) = still_browser.all("figure .hits circle:nth-child(7) title")[:1]
+    assert (told.get_attribute("textContent") or "").startswith("all_reduce, 16M\n")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("run", ["good-2", "bad"])
+def test_everything_has_contrast_and_a_name(browser: Browser, runs: Path, scheme: str, run: str) -> None:
+    browser.prefer(scheme)
+    browser.open(runs / run / "report.html")
+    browser.ask("document.querySelectorAll('details').forEach((folded) => (folded.open = true))")
+    assert browser.unreadable() == []
+    levels = [int(heading.tag_name[1]) for heading in browser.all("h1, h2, h3")]
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    unnamed = "[...document.querySelectorAll('svg, a, section, nav, input')].filter((e) => !e.id && !e.ariaLabel"
+    unnamed += " && !e.getAttribute('aria-labelledby') && !e.textContent.trim()).length"
+    assert browser.ask(f"return {unnamed}") == 0
+
+
+def test_on_paper_the_verdict_is_on_page_one_and_what_is_folded_is_told(browser: Browser, runs: Path) -> None:
+    browser.open(runs / "bad" / "report.html")
+    pages = [page.extract_text() for page in PdfReader(io.BytesIO(browser.print())).pages]
+    assert browser.text("h1") in pages[0]
+    assert "node-2" in pages[0]
+    whole = "\n".join(pages)
+    assert "Not as expected" in whole
+    assert "each is in measurements.csv" in " ".join(whole.split())
+    assert 2 <= len(pages) <= 9
+
+
+def test_a_narrow_screen_does_not_scroll_sideways(browser: Browser, runs: Path) -> None:
+    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.open(runs / "bad" / "report.html")
+    assert browser.ask("return document.documentElement.scrollWidth") <= 390
+
+
+def test_a_thousand_nodes_open_at_once(browser: Browser, tmp_path: Path) -> None:
+    result = fleet_run()
+    report = tmp_path / "report.html"
+    report.write_text(report_html(result, fleet_context(result)))
+    assert report.stat().st_size < MAX_BYTES
+    seconds = [browser.open(report) for _ in range(3)]
+    print(f"{report.stat().st_size / 1e6:.1f} MB opens in {', '.join(f'{s:.2f}' for s in seconds)} s")
+    assert min(seconds) < MAX_OPEN_S
+    assert browser.complaints() == []
+    browser.find("#heat ~ details summary").click()
+    browser.find("input[type=search]").send_keys("rack62-node07")
+    rows = [row.text for row in browser.all("table[data-find] tbody tr") if row.is_displayed()]
+    assert len(rows) == 1
+    assert rows[0].startswith("gpu-rack62-node07 suspect")
+
+
+def test_the_pictures_of_the_documentation(browser: Browser, runs: Path, pytestconfig: pytest.Config) -> None:
+    if not pytestconfig.getoption("--pictures"):
+        pytest.skip("only with --pictures")
+    browser.open(runs / "bad" / "report.html")
+    browser.picture("report", 1500)
+    point = browser.all("figure .hits circle")[6]
+    browser.driver.set_window_size(1100, 640)
+    browser.point_at(point)
+    browser.picture("report-curve", 640)
+    browser.ask("document.querySelector('#heat').scrollIntoView()")
+    browser.picture("report-nodes", 360)
+    browser.ask("document.querySelector('#history').scrollIntoView()")
+    browser.picture("report-history", 640)
