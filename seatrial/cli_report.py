@@ -26,9 +26,9 @@ def report(run_word: str, form: str) -> None:
     """Report on RUN anew, with what the history knows by now: a run's folder, its run.json, or its id."""
     result, folder = _load(run_word)
     if form == "md":
-        from seatrial.report.markdown import summary
+        from seatrial.report.markdown import report_markdown
 
-        print(summary(result), end="")
+        print(report_markdown(result, _context(result, folder)), end="")
     elif form == "json":
         from seatrial.report.document import report_json
 

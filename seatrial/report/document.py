@@ -7,7 +7,7 @@ from seatrial.history.rows import RunRow
 from seatrial.report.context import Context
 from seatrial.report.headline import Headline, headline_numbers
 from seatrial.report.heatmap import Column, heat_map
-from seatrial.report.page import software
+from seatrial.report.past import software
 from seatrial.result import RunResult
 from seatrial.verdict import Verdict
 

@@ -4,6 +4,9 @@ import re
 from collections.abc import Iterable, Sequence
 
 from seatrial.report import words
+from seatrial.report.context import Context
+from seatrial.report.headline import Headline, headline_numbers
+from seatrial.report.past import software
 from seatrial.report.series import bad_judgements, severity
 from seatrial.result import Check, Judgement, RunResult
 
@@ -24,6 +27,18 @@ def summary(result: RunResult) -> str:
         _software(result),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def report_markdown(result: RunResult, context: Context) -> str:
+    """The summary, and what is known of earlier runs: the headline numbers beside those of the last good run."""
+    last = context.past.last_good
+    title = f"Headline numbers, last good run {_code(last.run_id)}" if last else "Headline numbers"
+    head = ("number", "measured", "expected", "last good run", "change", "verdict")
+    numbers = _table(title, head, map(_headline_row, headline_numbers(result, context.past)))
+    changed = [fact for fact in software(result, context.past) if last and fact.before != fact.after]
+    rows = ((fact.what, fact.before or "–", fact.after or "–") for fact in changed)
+    parts = (summary(result), numbers, _table("Software that changed", ("what", "last good run", "this run"), rows))
+    return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
 
 
 def judgement_rows(result: RunResult, limit: int = 500) -> list[dict[str, Cell]]:
@@ -63,6 +78,18 @@ def _suspects(result: RunResult) -> str:
         f"- **{s.kind} {_text(s.name)}** ({s.confidence:.0%}): {_text(s.evidence)}" for s in result.suspects[:MAX_ROWS]
     ]
     return "\n".join(["### Suspects", "", *lines, *_more(len(result.suspects), "suspects")])
+
+
+def _headline_row(headline: Headline) -> tuple[str, ...]:
+    m = headline.measurement
+    return (
+        headline.name,
+        words.quantity(m.value, m.unit),
+        words.interval(headline.expected, m.unit),
+        words.quantity(headline.last, m.unit),
+        words.percent(headline.change),
+        words.label(headline.verdict) if headline.verdict else "recorded",
+    )
 
 
 def _check_row(check: Check) -> tuple[str, ...]:

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from seatrial.difference import Replaced
 from seatrial.report import words
 from seatrial.report.context import NO_CONTEXT, Context
 from seatrial.report.headline import Headline, headline_numbers
 from seatrial.report.heatmap import heat_map
-from seatrial.report.past import Past
+from seatrial.report.past import software
 from seatrial.report.sections import drawn, section
 from seatrial.report.series import bad_judgements
 from seatrial.report.trends import trend_chart
@@ -76,13 +75,6 @@ def _trends(headlines: Sequence[Headline], problems: list[str]) -> list[Trend]:
         Trend(headline, drawn(partial(trend_chart, f"trend{n}", headline), problems))
         for n, headline in enumerate(with_past)
     ]
-
-
-def software(result: RunResult, past: Past) -> list[Replaced]:
-    """Every fact of the fingerprint beside the last good run's; equal on both sides where nothing changed."""
-    before = past.last_good.fingerprint if past.last_good else {}
-    names = dict.fromkeys((*result.fingerprint, *before))
-    return [Replaced(name, before.get(name) or None, result.fingerprint.get(name) or None) for name in names]
 
 
 def _blamed_first(result: RunResult) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from seatrial.difference import Replaced
 from seatrial.history.rows import RunRow
 from seatrial.measurement import Measurement
 from seatrial.result import RunResult
@@ -97,3 +98,10 @@ def _of_the_cluster(result: RunResult) -> list[Measurement]:
 
 def _is_earlier(row: RunRow, result: RunResult) -> bool:
     return row.suite == result.suite and row.run_id != result.run_id and row.started < result.started
+
+
+def software(result: RunResult, past: Past) -> list[Replaced]:
+    """Every fact of the fingerprint beside the last good run's; equal on both sides where nothing changed."""
+    before = past.last_good.fingerprint if past.last_good else {}
+    names = dict.fromkeys((*result.fingerprint, *before))
+    return [Replaced(name, before.get(name) or None, result.fingerprint.get(name) or None) for name in names]

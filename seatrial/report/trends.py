@@ -70,12 +70,12 @@ def _dates(axes: "Axes", trend: Sequence[Then]) -> None:
 
 
 def _from_zero_where_it_is_near(axes: "Axes") -> None:
-    """A small change must not look like a collapse: at least a tenth of the value is in sight."""
+    """A small change must not look like a collapse: two fifths of the value are in sight, or all of it."""
     low, high = axes.get_ylim()
-    if low > 0 and high < 1.1 * low:
+    if low > 0 and high < 1.4 * low:
         middle = (low + high) / 2
-        axes.set_ylim(0.95 * middle, 1.05 * middle)
-    elif 0 < low < high / 2:
+        axes.set_ylim(0.8 * middle, 1.2 * middle)
+    elif low > 0:
         axes.set_ylim(bottom=0)
 
 

@@ -151,6 +151,7 @@ def plain(text: object, encoding: str = "utf-8") -> str:
 _WORDS = {
     "operation": "{}",
     "message_bytes": "{}",
+    "max_bytes": "up to {}",
     "dtype": "{}",
     "ranks": "{} ranks",
     "placement": "{}",
@@ -166,8 +167,8 @@ def _ascii(line: str) -> str:
 
 
 def _condition(key: str, value: ConditionValue) -> str:
-    if key == "message_bytes" and isinstance(value, int):
-        return format_size(value)
+    if key in ("message_bytes", "max_bytes") and isinstance(value, int):
+        return _WORDS[key].format(format_size(value))
     if key == "placement":
         return str(value).replace("_", " ")
     return _WORDS.get(key, f"{key} {{}}").format(value)

@@ -17,7 +17,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
-_COLOURS = 160  # enough for a page of text and lines, and a third of the bytes
+_COLOURS = 256  # enough for a page of text and lines, and half of the bytes
 
 
 @dataclass(slots=True)
@@ -46,8 +46,11 @@ class Browser:
             never = {"profile.managed_default_content_settings.javascript": 2}
             options.add_experimental_option("prefs", never)
         driver = Chrome(options, Service(shutil.which("chromedriver")))
+        browser = cls(driver)
         try:
-            yield cls(driver)
+            driver.get("about:blank")
+            browser.requests()  # those of the browser's own first page
+            yield browser
         finally:
             driver.quit()
 

@@ -131,6 +131,6 @@ def test_the_pictures_of_the_documentation(browser: Browser, runs: Path, pytestc
     browser.point_at(point)
     browser.picture("report-curve", 640)
     browser.ask("document.querySelector('#heat').scrollIntoView()")
-    browser.picture("report-nodes", 360)
+    browser.picture("report-nodes", 420)
     browser.ask("document.querySelector('#history').scrollIntoView()")
     browser.picture("report-history", 640)

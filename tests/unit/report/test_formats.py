@@ -56,7 +56,11 @@ def test_what_is_no_run_is_one_line(folder: Path) -> None:
 
 
 def test_markdown_goes_to_standard_output(folder: Path) -> None:
-    assert _report(folder, "--format", "md").startswith("## ✕ h100-east fails\n\n**fail**: ")
+    said = _report(folder, "--format", "md")
+    assert said.startswith("## ✕ h100-east fails\n\n**fail**: ")
+    assert "### Headline numbers, last good run night-4\n" in said
+    assert "| busbw plateau of all\\_reduce | 205 GB/s | 364 – 410 GB/s | 307 GB/s | -33 % | fail |\n" in said
+    assert "| driver | 565.57.01 | 570.124.06 |\n" in said
 
 
 def test_json_holds_the_run_and_what_the_page_shows_besides(folder: Path) -> None:
