@@ -44,7 +44,7 @@ NO_CONTEXT = Context()
 
 
 def context_of(result: RunResult, folder: Path, store: "Store | None" = None, log_file: Path | None = None) -> Context:
-    """What is known of the run in `folder`. A store that cannot be read is said in the report, and never raised."""
+    """What is known of the run in `folder`; what stops the store from being read is said there, and never raised."""
     return Context(_past(result, store), log_files(folder), _tail(log_file or folder / "logs" / "run.log"))
 
 
@@ -68,9 +68,10 @@ def _past(result: RunResult, store: "Store | None") -> Past:
         return Past(problem="the history could not be opened")
     try:
         return past_of(result, store)
-    except SeatrialError as error:
-        log.warning("the report goes without earlier runs: %s", error)
-        return Past(problem=str(error))
+    except Exception as error:  # a report without its past is worth more than none
+        said = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
+        log.warning("the report goes without earlier runs: %s", said)
+        return Past(problem=said)
 
 
 def _tail(log_file: Path) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ def _draw(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
         at = [i for i, then in enumerate(trend) if then.verdict is verdict]
         colour, sign = (_COLOURS[verdict], "x") if verdict in _COLOURS else (SERIES[0], "o")
         axes.plot(at, [trend[i].value for i in at], sign, color=colour, ms=3.2, mew=1.4)
-    axes.plot([len(trend) - 1], [trend[-1].value], "o", ms=8, mfc="none", color=INK)
+    axes.plot([len(trend) - 1], [trend[-1].value], "o", ms=8, mfc="none", color=INK, clip_on=False)
     _draw_expected(axes, headline)
     _draw_levels(axes, headline)
     for i, then in enumerate(trend):

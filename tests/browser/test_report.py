@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from pypdf import PdfReader
+from selenium.webdriver import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from seatrial.report.html import report_html
@@ -127,9 +128,10 @@ def test_the_pictures_of_the_documentation(browser: Browser, runs: Path, pytestc
     browser.open(runs / "bad" / "report.html")
     browser.picture("report", 1500)
     point = browser.all("figure .hits circle")[6]
-    browser.driver.set_window_size(1100, 640)
-    browser.point_at(point)
-    browser.picture("report-curve", 640)
+    browser.driver.set_window_size(1100, 760)
+    browser.ask("document.querySelector('figure').scrollIntoView()")
+    ActionChains(browser.driver).move_to_element(point).perform()
+    browser.picture("report-curve", 760)
     browser.ask("document.querySelector('#heat').scrollIntoView()")
     browser.picture("report-nodes", 420)
     browser.ask("document.querySelector('#history').scrollIntoView()")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.errors import SeatrialError
-from seatrial.history import open_store
+from seatrial.history import RunRow, open_store
 from seatrial.history.store import Store
 from seatrial.report.context import context_of, log_files
 from seatrial.report.headline import headline_numbers
@@ -72,13 +72,20 @@ def test_a_change_of_software_is_told_where_it_happened(store: Store) -> None:
     assert told == ["", "driver 565.57.01 to 570.124.06", ""]
 
 
-def test_a_store_that_fails_is_said_and_not_raised(store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (SeatrialError("history: runs cannot be read: locked"), "history: runs cannot be read: locked"),
+        (KeyError("verdict"), "KeyError: 'verdict'"),
+    ],
+)
+def test_a_store_that_fails_is_said_and_not_raised(store: Store, tmp_path: Path, error: Exception, said: str) -> None:
     class Broken(Store):
-        def runs(self, cluster: str | None = None, limit: int = 20) -> list[object]:  # type: ignore[override]
-            raise SeatrialError("history: runs cannot be read: locked")
+        def runs(self, cluster: str | None = None, limit: int = 20) -> list[RunRow]:
+            raise error
 
     context = context_of(RESULT, tmp_path, Broken(store._engine))
-    assert context.past.problem == "history: runs cannot be read: locked"
+    assert context.past.problem == said
     assert context.past.runs == ()
 
 
