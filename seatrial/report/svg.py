@@ -96,7 +96,7 @@ def _hits(axes: "Axes", marks: Sequence[Mark], height: float) -> str:
         x, y = axes.transData.transform((mark.x, mark.y))
         told = escape("\n".join(mark.lines))
         circles.append(f'<circle cx="{x:.1f}" cy="{height - y:.1f}" r="7"><title>{told}</title></circle>')
-    return f'<g class="hits">{"".join(circles)}</g>' if circles else ""
+    return f'<g class="hits" fill="none" pointer-events="all">{"".join(circles)}</g>' if circles else ""
 
 
 def _inline(svg: str, name: str, title: str, hits: str) -> str:
