@@ -17,8 +17,8 @@ from seatrial.cli_judge import judge
 from seatrial.cli_options import FILE, json_option, print_json
 from seatrial.cli_pinned import diff, expire, promote, show
 from seatrial.cli_rejudge import rejudge
-from seatrial.cli_simulate import simulate
 from seatrial.cli_report import bundle, report, verify
+from seatrial.cli_simulate import simulate
 from seatrial.errors import InputError, NothingFoundError, SeatrialError
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ def compare(before: str, after: str, as_json: bool) -> None:
     A RUN is a run's folder, its run.json, or its id in the history.
     """
     from seatrial.difference import difference
-    from seatrial.rejudge import run_of
     from seatrial.report.compared import show_difference
+    from seatrial.report.find import run_of
 
     found = difference(run_of(before), run_of(after))
     if as_json:

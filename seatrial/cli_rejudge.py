@@ -21,7 +21,7 @@ def rejudge(run_word: str, as_json: bool) -> NoReturn:
     """
     from seatrial.history import open_store
     from seatrial.rejudge import rejudge as judge_again
-    from seatrial.rejudge import run_of
+    from seatrial.report.find import run_of
 
     was = run_of(run_word)
     with open_store() as store:

@@ -1,38 +1,15 @@
 """Judge a run that is over by today's rules: what it measured, and what was known when it ran. No cluster is needed."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seatrial.assess import assess
 from seatrial.baselines.setup import Setup
-from seatrial.errors import InputError
 from seatrial.occasion import Occasion, explained, knowledge_of
 from seatrial.result import RunResult, conclude, merge_suspects
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
-
-
-def run_of(word: str) -> RunResult:
-    """The run in that folder, or of that id: from its folder where that still has it, else from the history.
-
-    Raises InputError where it is in neither.
-    """
-    from seatrial.history import open_store
-    from seatrial.report.load import load_result
-
-    if Path(word).exists():
-        return load_result(Path(word))
-    with open_store() as store:
-        row = store.run(word)
-        folder = Path(row.out) if row else Path()
-        if row and (folder / "run.json").exists() and (found := load_result(folder)).run_id == word:
-            return found
-        stored = store.result(word)
-    if stored is None:
-        raise InputError(f"RUN {word}: neither a folder nor a run of the history; `seatrial history` lists those")
-    return stored
 
 
 def rejudge(run: RunResult, store: "Store") -> RunResult:

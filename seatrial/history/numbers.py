@@ -3,19 +3,13 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
-from seatrial.history.engine import explained
 from seatrial.history.records import series_key
 from seatrial.history.schema import readings, series
+from seatrial.history.series import KEYS_PER_QUERY
 from seatrial.verdict import Verdict
-
-if TYPE_CHECKING:
-    from seatrial.history.store import Store
-
-_KEYS_PER_QUERY = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +23,17 @@ class Number:
 Numbers = dict[str, dict[str, Number]]
 
 
-def numbers(store: "Store", run_ids: Sequence[str], names: Sequence[str]) -> Numbers:
-    """By series and run id; a run that has no finite value of a series is left out. Raises SeatrialError."""
+def numbers(connection: Connection, run_ids: Sequence[str], names: Sequence[str]) -> Numbers:
+    """By series and run id; a run that has no finite value of a series is left out."""
     found: Numbers = defaultdict(dict)
-    engine = store._engine
-    for start in range(0, len(names), _KEYS_PER_QUERY):
-        keys = [series_key(name) for name in names[start : start + _KEYS_PER_QUERY]]
+    for start in range(0, len(names), KEYS_PER_QUERY):
+        keys = [series_key(name) for name in names[start : start + KEYS_PER_QUERY]]
         query = (
             select(series.c.series, readings.c.run_id, readings.c.value, readings.c.verdict)
             .join(readings, readings.c.series_id == series.c.id)
             .where(readings.c.run_id.in_(run_ids), series.c.series_key.in_(keys), readings.c.value.is_not(None))
             .where(readings.c.nth == 0)
         )
-        with explained(engine.url, "measurements cannot be read"), engine.begin() as connection:
-            for row in connection.execute(query):
-                found[row.series][row.run_id] = Number(row.value, Verdict(row.verdict) if row.verdict else None)
+        for row in connection.execute(query):
+            found[row.series][row.run_id] = Number(row.value, Verdict(row.verdict) if row.verdict else None)
     return dict(found)

@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from seatrial.history import records
 from seatrial.history.engine import explained
+from seatrial.history.numbers import Numbers, numbers
 from seatrial.history.records import series_key
 from seatrial.history.rows import Pin, Readings, RunRow
 from seatrial.history.schema import baselines, checks, readings, runs, samples, suspects
@@ -71,6 +72,11 @@ class Store:
         with explained(self._engine.url, f"run {run_id} cannot be read"), self._engine.begin() as connection:
             row = connection.execute(query).first()
             return run_row(row) if row else None
+
+    def numbers(self, run_ids: Sequence[str], series: Sequence[str]) -> Numbers:
+        """What these runs measured of these series."""
+        with explained(self._engine.url, "measurements cannot be read"), self._engine.begin() as connection:
+            return numbers(connection, run_ids, series)
 
     def last_verdict(self, cluster: str, suite: str | None = None, before: str | None = None) -> Verdict | None:
         """The verdict of the cluster's newest run, with that suite, that is older than run `before`.

@@ -1,28 +1,54 @@
-"""Find a run by what people call it."""
+"""Find a run by what people call it: the path of its folder or run.json, or its id below runs/ or in the history."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seatrial.errors import InputError
+from seatrial.report.load import load_result
+
+if TYPE_CHECKING:
+    from seatrial.result import RunResult
 
 
 def find_run(run: str) -> Path:
-    """The folder or run.json of a run, given by its path, or by its id below runs/ or in the history.
-
-    Raises InputError.
-    """
-    for path in (Path(run), Path("runs") / run):
-        if path.exists():
-            return path
-    return _remembered(run)
-
-
-def _remembered(run_id: str) -> Path:
+    """Where its files are. Raises InputError."""
+    if path := _path(run):
+        return path
     from seatrial.history import open_store
 
     with open_store() as store:
-        row = store.run(run_id)
+        row = store.run(run)
     if row is None:
-        raise InputError(f"RUN {run_id}: neither a folder nor a run of the history; `seatrial history` lists those")
-    if not (Path(row.out) / "run.json").exists():
-        raise InputError(f"RUN {run_id}: its folder {row.out} has no run.json any more; give the folder it is in now")
+        raise _unknown(run)
+    if not _is_still_in(row.out, run):
+        raise InputError(f"RUN {run}: its folder {row.out} has it no more; give the folder it is in now")
     return Path(row.out)
+
+
+def run_of(run: str) -> "RunResult":
+    """What it came to: by its files where they are still there, else by the history. Raises InputError."""
+    if path := _path(run):
+        return load_result(path)
+    from seatrial.history import open_store
+
+    with open_store() as store:
+        row = store.run(run)
+        if row and _is_still_in(row.out, run):
+            return load_result(Path(row.out))
+        stored = store.result(run)
+    if stored is None:
+        raise _unknown(run)
+    return stored
+
+
+def _path(run: str) -> Path | None:
+    return next((path for path in (Path(run), Path("runs") / run) if path.exists()), None)
+
+
+def _is_still_in(out: str, run_id: str) -> bool:
+    """Whether nobody has removed it, or used the folder for another run."""
+    return (Path(out) / "run.json").exists() and load_result(Path(out)).run_id == run_id
+
+
+def _unknown(run: str) -> InputError:
+    return InputError(f"RUN {run}: neither a folder nor a run of the history; `seatrial history` lists those")

@@ -44,16 +44,14 @@ NO_PAST = Past()
 
 def past_of(result: RunResult, store: "Store") -> Past:
     """What `store` knows of the runs before this one. Raises SeatrialError when it cannot be read."""
-    from seatrial.history.numbers import numbers
-
     rows = [row for row in store.runs(result.cluster, _RUNS_SEARCHED) if _is_earlier(row, result)]
     last_good = next((row for row in rows if row.verdict is Verdict.PASS), None)
     shown = tuple(reversed(rows[:RUNS_SHOWN]))
     if not shown:
         return NO_PAST
-    found = numbers(store, [row.run_id for row in shown], [m.series() for m in headlines(result)])
+    found = store.numbers([row.run_id for row in shown], [m.series() for m in headlines(result)])
     if last_good:
-        of_last = numbers(store, [last_good.run_id], [m.series() for m in (*headlines(result), *_curves(result))])
+        of_last = store.numbers([last_good.run_id], [m.series() for m in (*headlines(result), *_curves(result))])
         found = {series: {**found.get(series, {}), **of_last.get(series, {})} for series in {**found, **of_last}}
     return Past(shown, last_good, found)
 

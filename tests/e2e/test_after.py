@@ -74,9 +74,9 @@ def test_a_failed_run_is_kept_until_somebody_ends_it(console: Console) -> None:
 
 
 def test_a_kept_run_ends_by_itself_when_its_time_is_over(console: Console) -> None:
-    run_id = kept_run(console, mpi={"mpirun": "/nowhere/mpirun"}, keep_s=5)
+    run_id = kept_run(console, mpi={"mpirun": "/nowhere/mpirun"}, keep_s=20)
     assert any(run_id in left for left in console.left())
-    until(lambda: not console.left(), timeout_s=20)
+    until(lambda: not console.left(), timeout_s=40)
 
 
 def test_a_pass_is_not_kept_where_only_failures_are(console: Console) -> None:

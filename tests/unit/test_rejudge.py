@@ -18,7 +18,8 @@ from seatrial.history import Pin, open_store
 from seatrial.history.store import Store
 from seatrial.measurement import ConditionValue, Measurement, Subject
 from seatrial.occasion import Occasion
-from seatrial.rejudge import rejudge, run_of
+from seatrial.rejudge import rejudge
+from seatrial.report.find import run_of
 from seatrial.result import Check, RunResult, Suspect, conclude, merge_suspects
 from seatrial.verdict import Verdict
 from tasks.compare import compare

@@ -44,6 +44,7 @@ PARTS = {  # of longer reasons, or before bad input
     "less than the … that /dev/shm may take",
     "no reason is given",
     "not a file name",
+    "not measured",
     "on every node",
     "seatrial: …",
     "while the run used it…",

@@ -51,7 +51,7 @@ def test_a_run_is_found_by_folder_file_and_id(folder: Path) -> None:
 def test_what_is_no_run_is_one_line(folder: Path) -> None:
     with pytest.raises(InputError, match="RUN nonsense: neither a folder nor a run of the history"):
         _report("nonsense")
-    with pytest.raises(InputError, match=r"RUN night-4: its folder .*/gone has no run.json any more"):
+    with pytest.raises(InputError, match=r"RUN night-4: its folder .*/gone has it no more"):
         _report("night-4")
 
 
