@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit docs test-images test-browser test-kubernetes bench format clean
+.PHONY: setup system run test lint unit docs test-images test-browser test-prometheus test-kubernetes bench format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
@@ -37,6 +37,10 @@ test-images: setup   # builds images/cpu for real and runs it; minutes the first
 test-browser: setup   # report.html of four runs in headless Chromium; skipped where it cannot be had
 	@scripts/browser-packages || true
 	$(BIN)/pytest tests/browser
+
+test-prometheus: setup   # the real Prometheus, node exporter and push gateway, unpacked from Debian's packages
+	@scripts/prometheus-packages || true
+	$(BIN)/pytest tests/integration/test_prometheus.py
 
 test-kubernetes: setup   # a real cluster of two nodes; the first time builds Kubernetes (20 minutes on two cores) and images/cpu
 	@test -n "$$SEATRIAL_TEST_KUBECONFIG" || $(BIN)/python -m tests.e2e.kubernetes build || true   # pytest skips what there is not

@@ -1,6 +1,7 @@
 """The flow `check`: one cluster through the whole chain, from image to verdict."""
 
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -34,6 +35,7 @@ from tasks.compare import compare_task
 from tasks.connectivity import connectivity_task
 from tasks.image import demand, image_task, what_nodes_lack
 from tasks.launch import keep, launch_task, reap, teardown
+from tasks.metrics import metrics_task
 from tasks.notify import notify_task
 from tasks.record import record_task, write_run_json
 from tasks.repeat import measure_again
@@ -99,9 +101,13 @@ def check(
         if run.cluster.upload:
             with trial.attempt("upload"):
                 trial.note(upload_task(run, trial.started))
+        if os.environ.get("SEATRIAL_METRICS"):
+            with trial.attempt("metrics"):
+                trial.note(metrics_task(trial.result(), store))
         if notify and "record" in trial.done:
             with trial.attempt("notify"):
-                notify_task(trial.result(), _verdict_before(run, store), written.get("report.html"))
+                told = notify_task(trial.result(), run.cluster, store, written.get("report.html"))
+                trial.note(f"alerts: {told.said}" if told.failed else None)
         result = trial.result()
         write_run_json(result, run.out)  # once more: now the timings are complete
     return _state(result)
@@ -175,15 +181,6 @@ def _record_cut(trial: Trial, cut: BaseException) -> None:
     trial.add(Check("run", Verdict.INCONCLUSIVE, f"cut off by {type(cut).__name__} before it was through"))
     write_run_json(trial.result(), trial.run.out)
     upload(trial.run, trial.started, CUT_UPLOAD_S)
-
-
-def _verdict_before(run: Run, store: "Store | None") -> Verdict | None:
-    """The verdict of the cluster's run before this one; None when there is none or it cannot be told."""
-    try:
-        return store.last_verdict(run.cluster.name, run.suite.name, before=run.run_id) if store else None
-    except SeatrialError as error:
-        log.warning("history: %s", error)
-        return None
 
 
 def _run(cluster: Cluster, suite: str, out: str | None) -> Run:

@@ -56,6 +56,7 @@ def provide_prefect_server(log: IO[bytes]) -> None:
         server = start_server(log)
         atexit.register(server.stop)
         os.environ["PREFECT_API_URL"] = server.api_url
+        os.environ["SEATRIAL_TEMPORARY_SERVER"] = "1"  # whoever links to it would link to nothing
 
 
 def start_server(log: IO[bytes]) -> TemporaryServer:

@@ -46,7 +46,9 @@ for command in (promote, show, diff, expire):
 @cluster_argument
 @suite_option
 @click.option("--out", type=FILE, help="Folder to write to; runs/RUN_ID when not given.")
-@click.option("--notify/--no-notify", default=True, show_default=True, help="Tell Slack, where it is configured.")
+@click.option(
+    "--notify/--no-notify", default=True, show_default=True, help="Tell people what is new, where it is configured."
+)
 @click.option("--rebuild", is_flag=True, help="Build the image also when nothing that it is made of has changed.")
 @json_option
 @click.option("-v", "--verbose", is_flag=True, help="Show debug messages.")

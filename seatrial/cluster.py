@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from seatrial.alerts.config import Notify
 from seatrial.baselines.catalog import known_hardware
 from seatrial.builders.config import ImageField, Recipe
 from seatrial.destination import Address
@@ -165,6 +166,7 @@ class Cluster(Strict):
     )
     keep: Literal["never", "on_failure", "always"] = Field("never", description="whether nodes stay up after a run")
     keep_s: KeptSeconds = Field(2 * 3600, description="seconds that they stay up")
+    notify: Notify = Field(Notify.model_construct(), description="who hears of it, and how (docs/alerts.md)")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -11,10 +11,12 @@ from pathlib import Path
 from rich.console import Console
 
 from flows.by_hand import by_hand
+from seatrial.alerts.settings import check_alerts
 from seatrial.builders import check_recipe
 from seatrial.cluster import load_cluster
 from seatrial.destination import missing
 from seatrial.errors import InputError, MissingError
+from seatrial.metrics import target_of_environment
 from seatrial.platforms import platform_for
 from seatrial.progress import TerminalHandler
 from seatrial.result import RunResult
@@ -34,6 +36,9 @@ def run_by_hand(
     if wanted.upload and (lacking := missing(wanted.upload)):  # a person is here to install it
         raise MissingError(f"{cluster}: upload: {lacking}")
     load_suite(suite)
+    if notify:
+        check_alerts(wanted.notify)
+    target_of_environment()
     _check_folder(out)
     with _progress(verbose) as console:
         console.print(f"[bold]seatrial[/] {cluster} · {suite}", highlight=False)

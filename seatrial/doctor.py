@@ -1,12 +1,12 @@
 """`seatrial doctor`: what this machine lacks, each with the next step."""
 
-import os
 import shutil
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from seatrial.alerts.settings import AlertSettings
 from seatrial.cluster import Cluster, LocalPlatform, load_cluster
 from seatrial.destination import missing
 from seatrial.errors import SeatrialError
@@ -45,7 +45,7 @@ def _findings(cluster: Cluster, file: Path | None) -> Iterator[Finding]:
     if cluster.upload:
         yield f"upload {cluster.upload}", missing(cluster.upload)
     yield _history()
-    yield _slack()
+    yield _alerts(cluster)
 
 
 def _history() -> Finding:
@@ -58,8 +58,8 @@ def _history() -> Finding:
     return "history", None
 
 
-def _slack() -> Finding:
-    configured = os.environ.get("SEATRIAL_SLACK_WEBHOOK") or (
-        os.environ.get("SEATRIAL_SLACK_TOKEN") and os.environ.get("SEATRIAL_SLACK_CHANNEL")
-    )
-    return ("Slack" if configured else "Slack (not configured, so nobody is told: set SEATRIAL_SLACK_WEBHOOK)"), None
+def _alerts(cluster: Cluster) -> Finding:
+    settings = AlertSettings.from_env(cluster.notify)
+    if not settings.anybody:
+        return "alerts (not configured, so nobody is told: see docs/alerts.md)", None
+    return "alerts", (settings.slack.problem() if settings.slack else None) or settings.problem()

@@ -178,6 +178,7 @@ class RunResult:
             "fingerprint": dict(self.fingerprint),
             "setup": asdict(self.setup) if self.setup else None,
             "timings": {step: round(seconds, 3) for step, seconds in self.timings.items()},
+            "notes": list(self.notes),
         }
 
 

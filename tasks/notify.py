@@ -1,245 +1,186 @@
-"""Step `notify`: tell Slack what the run came to. Nothing that goes wrong here ever changes a run's verdict."""
+"""Step `notify`: tell people what is new. Nothing that goes wrong here ever changes a run's verdict.
+
+What is wrong with a cluster is an incident (seatrial/alerts/incident.py), kept in the history with what every sink has
+heard of it: whoever could not be told tonight is told by the next run.
+"""
 
 import logging
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
-from pydantic import SecretStr
+from prefect.runtime import flow_run
+from prefect.utilities.urls import url_for
 
-from seatrial.report.slack import Block, blocks, recovered
-from seatrial.report.slack_settings import HOW_TO, SlackSettings, secret
-from seatrial.report.words import label
-from seatrial.result import RunResult
+from seatrial.alerts.alert import Alert
+from seatrial.alerts.clean import cleaner, without_secrets
+from seatrial.alerts.incident import Incident, Night, Receipt, advance, night_of
+from seatrial.alerts.overdue import died, overdue
+from seatrial.alerts.settings import HOW_TO, AlertSettings
+from seatrial.cluster import Cluster
+from seatrial.errors import SeatrialError
+from seatrial.history import open_store
+from seatrial.redact import secrets_in
+from seatrial.result import RunResult, now
 from seatrial.verdict import Verdict
+from tasks.sinks import Files, Sink, Told, material
+from tasks.sinks.configured import settings_of, sinks_of
+from tasks.sinks.material import Site
 
 if TYPE_CHECKING:
-    from slack_sdk import WebClient
-    from slack_sdk.errors import SlackApiError
-    from slack_sdk.http_retry.handler import RetryHandler
+    from seatrial.history.store import Store
 
 log = logging.getLogger("seatrial.notify")
 
-TIMEOUT_S = 10
-MAX_WAIT_S = 30  # the longest Retry-After that is waited for
-MAX_RETRIES = 2
-
-# What to do about Slack's error codes: https://docs.slack.dev/reference/methods/chat.postMessage#errors
-_TOKEN = "check SEATRIAL_SLACK_TOKEN"
-_STATUS = "see https://slack-status.com and run again"
-_NEXT_STEPS = {
-    **dict.fromkeys(("invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive"), _TOKEN),
-    "channel_not_found": "check SEATRIAL_SLACK_CHANNEL; a private channel needs the app invited",
-    "not_in_channel": "invite the app to the channel with /invite",
-    "is_archived": "choose another SEATRIAL_SLACK_CHANNEL",
-    "missing_scope": "give the app the scope chat:write",
-    "ratelimited": "Slack is rate limiting this app; the next run will try again",
-    **dict.fromkeys(("no_service", "no_service_id", "no_team", "invalid_token"), "make a new SEATRIAL_SLACK_WEBHOOK"),
-    "channel_is_archived": "make a new SEATRIAL_SLACK_WEBHOOK for another channel",
-}
-
 
 @dataclass(frozen=True, slots=True)
-class _Message:
-    text: str
-    blocks: list[Block]
-    report: Path | None
+class Notified:
+    """What happened, on one line; `failed` where somebody should have been told and was not."""
 
-
-class _Refused(Exception):
-    """Slack answered, and said no; `code` is its word for why."""
-
-    def __init__(self, code: str) -> None:
-        super().__init__(code)
-        self.code = code
+    said: str
+    failed: bool = False
 
 
 def notify(
-    result: RunResult, previous: Verdict | None, settings: SlackSettings | None, report_path: Path | str | None
-) -> str:
-    """Tell Slack when the run is not a pass, and when it is one again. Returns what happened, on one line.
+    result: RunResult,
+    cluster: Cluster,
+    store: "Store | None",
+    settings: AlertSettings,
+    report: Path | None = None,
+    run_link: str | None = None,
+) -> Notified:
+    """Tell every sink what the run brings that it has not heard; `report` is attached where a sink takes files."""
+    secrets = [*settings.secrets(), *secrets_in({**os.environ, **cluster.env})]
+    clean = without_secrets(result, secrets)
+    sinks, problem = sinks_of(settings, cluster)
+    site = Site(cluster, store, sinks, secrets, run_link, report)
+    told = _tell(site, clean.suite, night_of(clean), clean)
+    if problem or not sinks:
+        return Notified(f"not configured: {problem or HOW_TO}")
+    if told:
+        return _summed_up(told)
+    if cluster.notify.quiet == "digest" and clean.verdict is Verdict.PASS:
+        return _summed_up([(sink.name, sink.digest(clean)) for sink in sinks], again="")
+    return Notified("nothing new")
 
-    `previous` is the verdict of the cluster's run before, None when there is none. A `report_path` that is a file is
-    attached to the message's thread where the token allows it.
+
+def watch(
+    cluster: Cluster,
+    suite: str,
+    max_age: timedelta,
+    store: "Store",
+    settings: AlertSettings,
+    crashed: str | None = None,
+) -> Notified:
+    """Tell that the check of a cluster died (`crashed` says how), or that its last run is older than `max_age`.
+
+    One incident for as long as it lasts; the next run that is recorded ends it. Raises SeatrialError when the history
+    cannot be read.
     """
-    if settings is None:
-        return f"not configured: {HOW_TO}"
-    if problem := settings.problem():
-        return f"not configured: {problem}"
-    if result.verdict is Verdict.PASS and not recovered(result, previous):
-        return f"not needed: pass after {label(previous)}" if previous else "not needed: pass, and no run before"
-    report = str(report_path) if report_path else None
-    text, found = blocks(result, previous, report)
+    last = store.last_run(cluster.name, suite)
+    silence = died(crashed, last, now()) if crashed else overdue(last, suite, max_age, now())
+    if silence is None:
+        return Notified("the last run is young enough")
+    sinks, problem = sinks_of(settings, cluster)
+    secrets = [*settings.secrets(), *secrets_in({**os.environ, **cluster.env})]
+    told = _tell(
+        Site(cluster, store, sinks, secrets), suite, replace(silence, reason=cleaner(secrets)(silence.reason)), None
+    )
+    if problem or not sinks:
+        return Notified(f"not configured: {problem or HOW_TO}", failed=True)
+    return _summed_up(told) if told else Notified(f"told before: {silence.reason}")
+
+
+def _tell(site: Site, suite: str, night: Night, result: RunResult | None) -> list[tuple[str, Told]]:
+    """Take the incidents through the night, tell every sink what it has not heard, and keep what it was told."""
+    told = []
+    for incident in _incidents(site, suite, night):
+        after, ready, files = incident, None, Files()
+        for sink in _listeners(site, incident, night):
+            if ready is None:
+                ready = material.alert(site, incident, result)
+                files = material.files(site, ready, result)
+            one = _heard(sink, ready, files)
+            log.log(logging.WARNING if one.failed else logging.INFO, "%s: %s", sink.name, one.said)
+            told.append((sink.name, one))
+            after = after.with_receipt(sink.name, one.receipt)
+        if after is not incident:
+            _keep(site, after)
+    return told
+
+
+def _incidents(site: Site, suite: str, night: Night) -> list[Incident]:
+    """Without a history every bad night stands alone."""
+    names = [sink.name for sink in site.sinks]
+    if site.store is not None:
+        try:
+            return site.store.incidents(site.cluster.name, suite, night, names)
+        except SeatrialError as error:
+            log.warning("history: %s; what is told now cannot be kept up to date", error)
+    return advance([], site.cluster.name, suite, night, names)
+
+
+def _listeners(site: Site, incident: Incident, night: Night) -> list[Sink]:
+    """Who has something to hear, or to bring up to date."""
+    of_tonight = incident.seen == night.at
+    return [sink for sink in site.sinks if of_tonight or incident.news(sink.name)]
+
+
+def _heard(sink: Sink, alert: Alert, files: Files) -> Told:
+    """A sink raises nothing; should one do it all the same, the others are told."""
+    receipt = alert.incident.receipts.get(sink.name, Receipt())
     try:
-        return _send(settings, _Message(text, found, _file(report)))
+        return sink.tell(alert, receipt, files)
     except Exception as error:
-        return settings.scrub(f"failed: {_explain(error)}")
+        log.debug("%s", sink.name, exc_info=error)
+        return Told(receipt, f"seatrial itself failed ({type(error).__name__})", failed=True)
 
 
-def _send(settings: SlackSettings, message: _Message) -> str:
-    """By token where both ways are set, as only that can attach the report."""
-    if settings.token is not None and settings.channel is not None:
-        return _post(settings.token, settings.channel, settings.api_url, message)
-    assert settings.webhook is not None  # settings.problem() has said so
-    return _post_to_webhook(settings.webhook, message)
-
-
-def _post(token: SecretStr, channel: str, api_url: str | None, message: _Message) -> str:
-    from slack_sdk import WebClient
-    from slack_sdk.errors import SlackApiError
-
-    client = WebClient(
-        token=token.get_secret_value(),
-        base_url=_base_url(api_url),
-        timeout=TIMEOUT_S,
-        logger=_mute(),
-        retry_handlers=_retry_handlers(),
-    )
+def _keep(site: Site, incident: Incident) -> None:
+    if site.store is None or incident.id is None:
+        return
     try:
-        sent = client.chat_postMessage(
-            channel=channel, text=message.text, blocks=message.blocks, unfurl_links=False, unfurl_media=False
-        )
-    except SlackApiError as error:
-        raise _Refused(_code(error)) from None
-    said = f"sent to {_channel(channel)}"
-    if message.report is None:
-        return said
-    attached = _attach(client, message.report, str(sent["channel"]), str(sent["ts"]))
-    return said if attached is None else f"{said}; report not attached: {attached}"
+        site.store.keep_incident(incident)
+    except SeatrialError as error:
+        log.warning("history: %s; the next run may tell it once more", error)
 
 
-def _attach(client: "WebClient", report: Path, channel_id: str, thread: str) -> str | None:
-    """Put the report into the message's thread; returns why it could not be. The message itself is already there."""
-    from slack_sdk.errors import SlackApiError
-
-    try:
-        client.files_upload_v2(file=str(report), filename=report.name, channel=channel_id, thread_ts=thread)
-    except SlackApiError as error:
-        code = _code(error)
-        return "missing_scope; give the app the scope files:write" if code == "missing_scope" else code
-    except Exception as error:
-        return _network(error)
-    return None
+def _summed_up(told: Sequence[tuple[str, Told]], again: str = "; the next run tells it") -> Notified:
+    """What was told to whom; and what becomes of that which was not."""
+    said = "; ".join(f"{name}: {'FAILED ' if one.failed else ''}{one.said}" for name, one in told)
+    failed = any(one.failed for _, one in told)
+    return Notified(f"{said}{again}" if failed else said, failed)
 
 
-def _post_to_webhook(webhook: SecretStr, message: _Message) -> str:
-    from slack_sdk import WebhookClient
-
-    client = WebhookClient(
-        webhook.get_secret_value(), timeout=TIMEOUT_S, logger=_mute(), retry_handlers=_retry_handlers()
-    )
-    answer = client.send(text=message.text, blocks=message.blocks, unfurl_links=False)
-    if answer.status_code != 200:
-        raise _Refused(_word(answer.body, answer.status_code))
-    return "sent to the webhook's channel"
-
-
-def _retry_handlers() -> "list[RetryHandler]":
-    """Wait when Slack says how long, but not for longer than a run can wait."""
-    from slack_sdk.http_retry.builtin_handlers import (
-        ConnectionErrorRetryHandler,
-        RateLimitErrorRetryHandler,
-        ServerErrorRetryHandler,
-    )
-
-    class Patient(RateLimitErrorRetryHandler):
-        def _can_retry(self, *, response: Any = None, **given: Any) -> bool:
-            limited = super()._can_retry(response=response, **given)
-            return limited and _wait_s(response.headers) <= MAX_WAIT_S
-
-    return [ConnectionErrorRetryHandler(1), Patient(MAX_RETRIES), ServerErrorRetryHandler(MAX_RETRIES)]
-
-
-def _wait_s(headers: Mapping[str, Any]) -> float:
-    """Retry-After in seconds; one that is no number cannot be waited for."""
-    given = next((value for name, value in headers.items() if name.lower() == "retry-after"), ["1"])
-    text = str(given[0] if isinstance(given, list) else given)
-    return float(text) if text.isdecimal() else float("inf")
-
-
-def _mute() -> logging.Logger:
-    """slack_sdk logs addresses and bodies, and a webhook's address is its secret: its records go nowhere."""
-    logger = logging.Logger("seatrial.notify.slack_sdk", level=logging.CRITICAL + 1)
-    logger.addHandler(logging.NullHandler())
-    return logger
-
-
-def _code(error: "SlackApiError") -> str:
-    """The error code of what the Web API answered; `response` is a mapping, or text where it was no JSON."""
-    response: Any = error.response
-    said = response.get("error") if hasattr(response, "get") else None
-    return _word(said, getattr(response, "status_code", None))
-
-
-def _word(said: object, status: int | None) -> str:
-    """Slack's word for an error, such as invalid_auth; the HTTP status where a page or a proxy answered instead."""
-    if status == 429:
-        return "ratelimited"
-    return said if isinstance(said, str) and re.fullmatch(r"[a-z][a-z0-9_]{1,60}", said) else f"HTTP {status}"
-
-
-def _explain(error: Exception) -> str:
-    if isinstance(error, _Refused):
-        step = _NEXT_STEPS.get(error.code, _STATUS if error.code.startswith("HTTP 5") else "")
-        return f"Slack says {error.code}; {step}" if step else f"Slack says {error.code}"
-    return _network(error)
-
-
-def _network(error: Exception) -> str:
-    """Slack could not be reached, or was not understood."""
-    reason = getattr(error, "reason", error)
-    if isinstance(reason, TimeoutError):
-        return f"Slack did not answer within {TIMEOUT_S} s; check the network or proxy of this host"
-    if isinstance(error, OSError):
-        return f"Slack cannot be reached ({reason}); check the network or proxy of this host"
-    return f"{type(error).__name__}: {error}"
-
-
-def _channel(channel: str) -> str:
-    """As people write it: #alerts; an id stays as it is."""
-    is_id = channel[:1] in "CGD" and channel.isalnum() and channel.isupper()
-    return channel if is_id or channel.startswith("#") else f"#{channel}"
-
-
-def _base_url(api_url: str | None) -> str:
-    return f"{(api_url or 'https://slack.com/api').rstrip('/')}/"
-
-
-def _file(path: str | None) -> Path | None:
-    return Path(path) if path and Path(path).is_file() else None
-
-
-def _with_blocks(settings: SlackSettings | None) -> SlackSettings | None:
-    """What the environment leaves open, from the Prefect blocks of that name; the environment wins."""
-    own = settings or SlackSettings(
-        channel=os.environ.get("SEATRIAL_SLACK_CHANNEL", "").strip() or None,
-        api_url=os.environ.get("SEATRIAL_SLACK_API_URL", "").strip() or None,
-    )
-    if own.token or own.webhook:
-        return own
-    found = replace(own, token=_block("seatrial-slack-token"), webhook=_block("seatrial-slack-webhook"))
-    return found if found.token or found.webhook else None
-
-
-def _block(name: str) -> SecretStr | None:
-    """The value of a Secret block, or None where there is no such block."""
-    from prefect.blocks.system import Secret
-
-    try:
-        value = Secret.load(name, _sync=True).get()  # type: ignore[call-arg, union-attr]
-    except Exception as error:
-        log.debug("no Secret block %s (%s)", name, type(error).__name__)
+def _run_link() -> str | None:
+    """Where Prefect's UI shows this run; a temporary server has none."""
+    if os.environ.get("SEATRIAL_TEMPORARY_SERVER") or not flow_run.id:
         return None
-    return secret(str(value))
+    return url_for("flow-run", obj_id=flow_run.id)
 
 
 @task(name="notify", cache_policy=NO_CACHE)
-def notify_task(result: RunResult, previous: Verdict | None, report_path: Path | str | None) -> str:
-    said = notify(result, previous, _with_blocks(SlackSettings.from_env()), report_path)
-    log.log(logging.WARNING if said.startswith("failed") else logging.INFO, "Slack: %s", said)
+def notify_task(result: RunResult, cluster: Cluster, store: "Store | None", report: Path | None) -> Notified:
+    try:
+        said = notify(result, cluster, store, settings_of(cluster), report, _run_link())
+    except Exception as error:  # whatever it is, it is not the cluster's
+        log.debug("notify", exc_info=error)
+        said = Notified(f"nobody was told: seatrial itself failed ({type(error).__name__})", failed=True)
+    log.log(logging.WARNING if said.failed else logging.INFO, "alerts: %s", said.said)
+    return said
+
+
+@task(name="watch", cache_policy=NO_CACHE)
+def watch_task(cluster: Cluster, suite: str, max_age: timedelta, crashed: str | None) -> Notified:
+    """Raises SeatrialError where nobody could be told, so that Prefect shows the watch itself as failed."""
+    with open_store() as store:
+        said = watch(cluster, suite, max_age, store, settings_of(cluster), crashed)
+    if said.failed:
+        raise SeatrialError(f"alerts: {said.said}")
+    log.info("alerts: %s", said.said)
     return said

@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import (
     JSON,
+    Boolean,
     Column,
     DateTime,
     Dialect,
@@ -20,7 +21,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-HEAD = "0004"
+HEAD = "0005"
 # Not alembic's own name: the store may share a database with Prefect's server, which keeps its version under that name.
 VERSION_TABLE = "seatrial_version"
 
@@ -168,4 +169,28 @@ baselines = Table(
     Column("run_id", CleanText),
     Column("note", CleanText, nullable=False),
     UniqueConstraint("cluster", "series_key", name="uq_baselines_cluster_series"),
+)
+
+# What is wrong, and who has heard of it. It outlives its runs: they are named in words, not by foreign keys.
+incidents = Table(
+    "incidents",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("cluster", CleanText, nullable=False),
+    Column("suite", CleanText, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("opened", UtcDateTime, nullable=False),
+    Column("seen", UtcDateTime, nullable=False),
+    Column("closed", UtcDateTime),
+    Column("last_run", CleanText, nullable=False),
+    Column("verdict", String(16), nullable=False),
+    Column("worst", String(16), nullable=False),
+    Column("reason", CleanText, nullable=False),
+    Column("suspects", JSON, nullable=False),
+    Column("checks", JSON, nullable=False),
+    Column("nights", Integer, nullable=False),
+    Column("changes", JSON, nullable=False),
+    Column("receipts", JSON, nullable=False),
+    Column("settled", Boolean, nullable=False),
+    Index("ix_incidents_cluster_settled", "cluster", "settled"),
 )

@@ -5,10 +5,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy import Engine, Row, and_, delete, insert, or_, select
+from sqlalchemy import ColumnElement, Engine, Row, and_, delete, insert, or_, select
 from sqlalchemy.exc import IntegrityError
 
-from seatrial.history import records
+from seatrial.alerts.incident import Incident, Night
+from seatrial.history import incidents, records
 from seatrial.history.engine import explained
 from seatrial.history.numbers import Numbers, numbers
 from seatrial.history.records import series_key
@@ -100,6 +101,31 @@ class Store:
         query = query.where(runs.c.started >= since, runs.c.started < before).order_by(runs.c.started, runs.c.run_id)
         with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
             return [run_row(row) for row in connection.execute(query)]
+
+    def last_run(self, cluster: str, suite: str) -> RunRow | None:
+        """The cluster's newest run with that suite, whatever it came to."""
+        return self._newest(runs.c.cluster == cluster, runs.c.suite == suite)
+
+    def last_pass(self, cluster: str, suite: str, before: str) -> RunRow | None:
+        """The cluster's newest run with that suite that passed, other than run `before`."""
+        passed = runs.c.verdict == Verdict.PASS.value
+        return self._newest(runs.c.cluster == cluster, runs.c.suite == suite, passed, runs.c.run_id != before)
+
+    def _newest(self, *which: ColumnElement[bool]) -> RunRow | None:
+        query = select(runs).where(*which).order_by(*_NEWEST_FIRST).limit(1)
+        with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
+            row = connection.execute(query).first()
+            return run_row(row) if row else None
+
+    def incidents(self, cluster: str, suite: str, night: Night, sinks: Iterable[str]) -> list[Incident]:
+        """What is wrong after that night and was not settled before, kept; see `seatrial.alerts.incident.advance`."""
+        with explained(self._engine.url, "incidents cannot be kept"), self._writer.begin() as connection:
+            return incidents.gone_on(connection, cluster, suite, night, sinks)
+
+    def keep_incident(self, incident: Incident) -> None:
+        """Keep what the sinks have been told of it."""
+        with explained(self._engine.url, f"incident {incident.id} cannot be kept"), self._writer.begin() as connection:
+            incidents.write(connection, incident)
 
     def readings(self, run_ids: Sequence[str], series: Sequence[str]) -> Readings:
         """What those runs measured of those series."""

@@ -112,6 +112,7 @@ class _Run(BaseModel):
     fingerprint: dict[str, str | None] = {}
     setup: Setup | None = None
     timings: dict[str, float] = {}
+    notes: list[str] = []
 
 
 def load_result(path: Path) -> RunResult:
@@ -136,6 +137,7 @@ def load_result(path: Path) -> RunResult:
         fingerprint={name: version or "" for name, version in run.fingerprint.items()},
         timings=run.timings,
         setup=run.setup,
+        notes=tuple(run.notes),
     )
 
 

@@ -9,8 +9,6 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from seatrial.report.words import plain
-
 HOW_TO = "set SEATRIAL_SLACK_TOKEN and SEATRIAL_SLACK_CHANNEL, or SEATRIAL_SLACK_WEBHOOK"
 
 
@@ -40,9 +38,13 @@ class SlackSettings:
         if self.webhook is None and (self.token is None or self.channel is None):
             missing = "SEATRIAL_SLACK_TOKEN" if self.token is None else "SEATRIAL_SLACK_CHANNEL"
             return f"{missing} is not set; {HOW_TO}"
-        if self._by_token and not _safe(self.api_url or "https://slack.com"):
+        return self.malformed()
+
+    def malformed(self) -> str | None:
+        """What is set, and can never work as it is written."""
+        if self._by_token and not safe(self.api_url or "https://slack.com"):
             return "SEATRIAL_SLACK_API_URL must start with https:// (http:// only to this machine)"
-        if not self._by_token and self.webhook and not _safe(self.webhook.get_secret_value()):
+        if not self._by_token and self.webhook and not safe(self.webhook.get_secret_value()):
             return "SEATRIAL_SLACK_WEBHOOK must start with https:// (http:// only to this machine)"
         return None
 
@@ -50,19 +52,12 @@ class SlackSettings:
     def _by_token(self) -> bool:
         return self.token is not None and self.channel is not None
 
-    def scrub(self, text: str) -> str:
-        """`text` on one line, without the secrets, wherever it came from."""
-        for secret in (self.token, self.webhook):
-            if secret and secret.get_secret_value():
-                text = text.replace(secret.get_secret_value(), "***")
-        return plain(text)[:300]
-
 
 def secret(value: str | None) -> SecretStr | None:
     return SecretStr(value.strip()) if value and value.strip() else None
 
 
-def _safe(url: str) -> bool:
+def safe(url: str) -> bool:
     """Whether secrets may be sent there: encrypted, or not leaving this machine."""
     try:
         parts = urlsplit(url)

@@ -4,83 +4,147 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from seatrial.alerts.config import Notify
+from seatrial.alerts.settings import AlertSettings, check_alerts
+from seatrial.cluster import Cluster, LocalPlatform, load_cluster
+from seatrial.errors import InputError
 from seatrial.report.slack_settings import SlackSettings
-from seatrial.verdict import Verdict
-from tasks import notify as module
-from tasks.notify import notify
-from tests import samples
+from tasks.notify import Notified, notify
+from tasks.sinks import configured
+from tasks.sinks.slack import SlackSink
+from tasks.sinks.slack_client import shown
+from tests import nights
 
 TOKEN = "xoxb-not-a-real-token"
 WEBHOOK = "https://hooks.example.com/services/T0/B0/not-real"
+MAIL = "mailtos://user:swordfish@mail.example.com?to=ops@example.com"
+CLUSTER = Cluster(name="h100-east", nodes=8, platform=LocalPlatform(kind="local"))
 
 
-def test_a_pass_after_a_pass_needs_no_message() -> None:
-    settings = SlackSettings(token=SecretStr(TOKEN), channel="alerts")
-    assert notify(samples.healthy_local(), Verdict.PASS, settings, None) == "not needed: pass after pass"
-    assert notify(samples.healthy_local(), None, settings, None) == "not needed: pass, and no run before"
+def settings(**environ: str) -> AlertSettings:
+    return AlertSettings.from_env(Notify(), {f"SEATRIAL_{key}": value for key, value in environ.items()})
 
 
 def test_without_settings_it_says_what_to_set() -> None:
-    said = notify(samples.faulty_h100(), None, SlackSettings.from_env({}), None)
-    assert said == "not configured: set SEATRIAL_SLACK_TOKEN and SEATRIAL_SLACK_CHANNEL, or SEATRIAL_SLACK_WEBHOOK"
+    told = notify(nights.bad(1), CLUSTER, None, settings())
+    assert told.said == (
+        "not configured: set SEATRIAL_SLACK_TOKEN and SEATRIAL_SLACK_CHANNEL, or SEATRIAL_SLACK_WEBHOOK;"
+        " or SEATRIAL_ALERT_WEBHOOK or SEATRIAL_ALERT_URLS"
+    )
+    assert not told.failed
 
 
-@pytest.mark.parametrize(
-    ("environ", "said"),
-    [
-        ({"TOKEN": TOKEN}, "not configured: SEATRIAL_SLACK_CHANNEL is not set; set"),
-        ({"WEBHOOK": "http://hooks.example.com/x"}, "not configured: SEATRIAL_SLACK_WEBHOOK must start with https://"),
-        ({"WEBHOOK": "not an address"}, "not configured: SEATRIAL_SLACK_WEBHOOK must start with https://"),
-        ({"WEBHOOK": "http://[::1"}, "not configured: SEATRIAL_SLACK_WEBHOOK must start with https://"),
-        (
-            {"TOKEN": TOKEN, "CHANNEL": "#a", "API_URL": "http://slack.example.com/api"},
-            "not configured: SEATRIAL_SLACK_API_URL must start with https://",
-        ),
-        (
-            {"TOKEN": TOKEN, "CHANNEL": "#a", "API_URL": "http://localhost.example.com/"},
-            "not configured: SEATRIAL_SLACK_API_URL must start with https://",
-        ),
-    ],
-)
-def test_what_cannot_work_is_not_tried(environ: dict[str, str], said: str) -> None:
-    settings = SlackSettings.from_env({f"SEATRIAL_SLACK_{key}": value for key, value in environ.items()})
-    assert settings is not None
-    got = notify(samples.faulty_h100(), None, settings, None)
-    assert got.startswith(said)
-    assert environ.get("WEBHOOK", TOKEN) not in got
+BAD = [
+    ({"SLACK_WEBHOOK": "http://hooks.example.com/x"}, "SEATRIAL_SLACK_WEBHOOK must start with https://"),
+    ({"SLACK_WEBHOOK": "not an address"}, "SEATRIAL_SLACK_WEBHOOK must start with https://"),
+    ({"SLACK_WEBHOOK": "http://[::1"}, "SEATRIAL_SLACK_WEBHOOK must start with https://"),
+    (
+        {"SLACK_TOKEN": TOKEN, "SLACK_CHANNEL": "#a", "SLACK_API_URL": "http://slack.example.com/api"},
+        "SEATRIAL_SLACK_API_URL must start with https://",
+    ),
+    (
+        {"SLACK_TOKEN": TOKEN, "SLACK_CHANNEL": "#a", "SLACK_API_URL": "http://localhost.example.com/"},
+        "SEATRIAL_SLACK_API_URL must start with https://",
+    ),
+    ({"SLACK_TOKEN": TOKEN, "SLACK_CHANNEL": "two words"}, "SEATRIAL_SLACK_CHANNEL: must be a channel's name or id"),
+    ({"ALERT_WEBHOOK": "http://alerts.example.com/"}, "SEATRIAL_ALERT_WEBHOOK must start with https://"),
+    ({"ALERT_URLS": f"{MAIL} carrierpigeon://x:secret@y"}, "SEATRIAL_ALERT_URLS: address 2 (carrierpigeon://...)"),
+]
+
+
+@pytest.mark.parametrize(("environ", "said"), BAD)
+def test_what_cannot_work_is_bad_input_and_is_not_tried(
+    environ: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = notify(nights.bad(1), CLUSTER, None, settings(**environ)).said
+    assert told.startswith(f"not configured: {said}")
+    assert not any(secret in told for secret in ("hooks.example.com", TOKEN, "secret@", "swordfish"))
+    for key, value in environ.items():
+        monkeypatch.setenv(f"SEATRIAL_{key}", value)
+    with pytest.raises(InputError, match=r"^SEATRIAL_"):
+        check_alerts(Notify())
+
+
+def test_a_token_without_a_channel_is_said_and_keeps_no_other_from_hearing(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = notify(nights.bad(1), CLUSTER, None, settings(SLACK_TOKEN=TOKEN))
+    assert told.said.startswith("not configured: SEATRIAL_SLACK_CHANNEL is not set; set")
+    sinks, problem = configured.sinks_of(settings(SLACK_TOKEN=TOKEN, ALERT_URLS=MAIL), CLUSTER)
+    assert problem
+    assert [sink.name for sink in sinks] == ["mailtos://user:****@mail.example.com/ops%40example.com"]
 
 
 def test_secrets_do_not_show() -> None:
-    settings = SlackSettings(SecretStr(TOKEN), "alerts", SecretStr(WEBHOOK))
-    assert TOKEN not in repr(settings)
-    assert WEBHOOK not in repr(settings)
-    assert settings.scrub(f"failed: {WEBHOOK}\n{TOKEN}") == "failed: *** ***"
+    own = settings(SLACK_TOKEN=TOKEN, SLACK_CHANNEL="a", SLACK_WEBHOOK=WEBHOOK, ALERT_WEBHOOK=WEBHOOK, ALERT_URLS=MAIL)
+    for secret in (TOKEN, WEBHOOK, "swordfish"):
+        assert secret not in repr(own)
+        assert secret not in own.scrub(f"failed: {WEBHOOK}\n{TOKEN} {MAIL}")
+    assert own.scrub(f"failed: {WEBHOOK}\n{TOKEN}") == "failed: *** ***"
 
 
-def test_any_failure_is_one_line_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any) -> str:
+def test_whatever_a_sink_does_is_one_line_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> str:
         raise RuntimeError(f"cannot post to {WEBHOOK}\nsorry")
 
-    monkeypatch.setattr(module, "_post_to_webhook", broken)
-    said = notify(samples.faulty_h100(), None, SlackSettings(webhook=SecretStr(WEBHOOK)), Path("/nowhere"))
-    assert said == "failed: RuntimeError: cannot post to *** sorry"
+    monkeypatch.setattr("tasks.sinks.slack.webhook_client", broken)
+    told = notify(nights.bad(1), CLUSTER, None, settings(SLACK_WEBHOOK=WEBHOOK), Path("/nowhere"))
+    assert told == Notified(
+        "slack webhook: FAILED RuntimeError: cannot post to *** sorry; the next run tells it", failed=True
+    )
+    monkeypatch.setattr(SlackSink, "tell", broken)
+    told = notify(nights.bad(1), CLUSTER, None, settings(SLACK_TOKEN=TOKEN, SLACK_CHANNEL="a"))
+    assert told.said == "slack #a: FAILED seatrial itself failed (RuntimeError); the next run tells it"
 
 
-def test_the_environment_wins_over_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_block", lambda name: SecretStr(f"from {name}"))
-    own = SlackSettings(webhook=SecretStr(WEBHOOK))
-    assert module._with_blocks(own) == own
+def test_the_environment_wins_over_blocks_and_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configured, "_block", lambda name: f"json://from-{name}")
+    cluster = CLUSTER.model_copy(update={"notify": Notify.model_validate({"slack": {"channel": "east"}})})
+    found = configured.settings_of(cluster)
+    assert found.slack == SlackSettings(
+        SecretStr("json://from-seatrial-slack-token"), "east", SecretStr("json://from-seatrial-slack-webhook")
+    )
+    assert found.urls == (SecretStr("json://from-seatrial-alert-urls"),)
     monkeypatch.setenv("SEATRIAL_SLACK_CHANNEL", "alerts")
-    found = module._with_blocks(None)
-    assert found is not None
-    assert found.channel == "alerts"
-    assert found.token == SecretStr("from seatrial-slack-token")
-    monkeypatch.setattr(module, "_block", lambda _: None)
-    assert module._with_blocks(None) is None
+    monkeypatch.setenv("SEATRIAL_SLACK_WEBHOOK", WEBHOOK)
+    assert configured.settings_of(cluster).slack == SlackSettings(None, "alerts", SecretStr(WEBHOOK))
+    monkeypatch.undo()
+    monkeypatch.setattr(configured, "_block", lambda _: None)
+    assert not configured.settings_of(cluster).anybody
 
 
 @pytest.mark.parametrize(
-    ("channel", "shown"), [("alerts", "#alerts"), ("#alerts", "#alerts"), ("C024BE91L", "C024BE91L")]
+    ("channel", "written"), [("alerts", "#alerts"), ("#alerts", "#alerts"), ("C024BE91L", "C024BE91L")]
 )
-def test_channels_are_shown_as_people_write_them(channel: str, shown: str) -> None:
-    assert module._channel(channel) == shown
+def test_channels_are_shown_as_people_write_them(channel: str, written: str) -> None:
+    assert shown(channel) == written
+
+
+@pytest.mark.parametrize(
+    ("notify", "said"),
+    [
+        ("{slack: {channel: 'two words'}}", "notify.slack.channel: must be a channel's name or id"),
+        ("{slack: {mentions: {fail: ['@ann']}}}", "notify.slack.mentions.fail.0: must be here, channel, everyone"),
+        ("{slack: {mentions: {terrible: [here]}}}", "notify.slack.mentions.terrible"),
+        ("{slack: {token: xoxb-1}}", "notify.slack.token: unknown field; legal: channel, mentions"),
+        ("{quiet: please}", "notify.quiet: input should be 'nothing' or 'digest', is 'please'"),
+        ("{report_url: 'https://u:p@x.example.com'}", "notify.report_url: must be an http or https address without"),
+        ("{report_url: 'https://x.example.com/{run}'}", "notify.report_url: must be an http or https address"),
+        ("{mail: ops@example.com}", "notify.mail: unknown field; legal: quiet, report_url, slack"),
+    ],
+)
+def test_bad_settings_are_one_line(notify: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "east.yaml"
+    file.write_text(f"nodes: 2\nplatform: {{kind: local}}\nnotify: {notify}\n")
+    with pytest.raises(InputError) as told:
+        load_cluster(file)
+    assert str(told.value).startswith(f"{file}: {said}")
+    assert "\n" not in str(told.value)
+
+
+def test_the_files_settings_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "east.yaml"
+    file.write_text(
+        "nodes: 2\nplatform: {kind: local}\n"
+        "notify: {slack: {channel: '#gpu', mentions: {fail: [S0614TZR7]}}, quiet: digest}\n"
+    )
+    found = load_cluster(file).notify
+    assert (found.slack.channel, found.slack.mentions, found.quiet) == ("#gpu", {"fail": ("S0614TZR7",)}, "digest")

@@ -7,101 +7,159 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seatrial.alerts.alert import Alert, convincing, report_address
+from seatrial.alerts.config import Notify
+from seatrial.alerts.incident import Receipt, advance, night_of
+from seatrial.difference import difference
 from seatrial.measurement import Measurement, Subject
-from seatrial.report.slack import blocks
+from seatrial.report.letter import event, letter, subject
+from seatrial.report.picture import curve_png
+from seatrial.report.slack import blocks, change, digest
+from seatrial.report.slack_details import details
 from seatrial.result import Check, Expected, Judgement, RunResult, Suspect
 from seatrial.verdict import Verdict
-from tests import samples
+from tests import nights, samples
+from tests.slack_server import block_problem, texts
 
-nasty = st.text(st.sampled_from("ab<>&`*|\n\x1b✓名@!"), max_size=60).map(lambda text: text * 80)
-texts = st.one_of(st.text(max_size=50), nasty)
+nasty = st.text(st.sampled_from("ab<>&`*_~|\n\x1b✓名@!"), max_size=60).map(lambda text: text * 80)
+anything = st.one_of(st.text(max_size=50), nasty)
 
 
 @st.composite
 def results(draw: st.DrawFn) -> RunResult:
-    suspect = st.builds(Suspect, st.sampled_from(["node", "gpu", "link"]), texts, st.floats(0, 1), texts)
+    suspect = st.builds(Suspect, st.sampled_from(["node", "gpu", "link"]), anything, st.floats(0, 1), anything)
     measurement = Measurement(
-        draw(texts), draw(st.floats()), draw(texts), Subject("node", draw(texts)), {"operation": draw(texts)}
+        draw(anything),
+        draw(st.floats()),
+        draw(anything),
+        Subject("node", draw(anything)),
+        {"operation": draw(anything)},
     )
     bound = st.none() | st.floats()
     judgement = Judgement(
-        measurement, Verdict.FAIL, draw(texts), draw(texts), Expected(draw(bound), draw(bound)), draw(bound)
+        measurement, Verdict.FAIL, draw(anything), draw(anything), Expected(draw(bound), draw(bound)), draw(bound)
     )
     return replace(
         samples.healthy_local(),
         verdict=draw(st.sampled_from(Verdict)),
-        reason=draw(texts),
-        cluster=draw(texts),
-        run_id=draw(texts),
+        reason=draw(anything),
+        cluster=draw(anything),
+        run_id=draw(anything),
         suspects=draw(st.lists(suspect, max_size=3)) * draw(st.sampled_from([1, 400])),
-        checks=[Check("c", Verdict.FAIL, "", 1.0, (), (judgement,) * draw(st.sampled_from([0, 1, 500])))],
-        fingerprint={draw(texts): draw(texts) for _ in range(3)},
-        notes=(draw(texts),),
+        checks=[Check("c", Verdict.FAIL, draw(anything), 1.0, (), (judgement,) * draw(st.sampled_from([0, 1, 500])))],
+        fingerprint={draw(anything): draw(anything) for _ in range(3)},
+        notes=(draw(anything),),
     )
 
 
+def alert_of(*runs: RunResult, before: RunResult | None = None, **fields: Any) -> Alert:
+    """What is told after those nights."""
+    known = advance([], runs[0].cluster, runs[0].suite, night_of(runs[0]), ["slack"])
+    for run in runs[1:]:
+        known = advance(known, run.cluster, run.suite, night_of(run), ["slack"])
+    return Alert(known[0], runs[-1], difference(before, runs[-1]) if before else None, **fields)
+
+
 @settings(max_examples=60, deadline=None)
-@given(results(), st.none() | st.sampled_from(Verdict), st.none() | texts)
-def test_slacks_limits_hold(result: RunResult, previous: Verdict | None, report: str | None) -> None:
-    text, found = blocks(result, previous, report)
-    assert 0 < len(text) <= 3000
-    assert 0 < len(found) <= 50
-    assert len(json.dumps(found, ensure_ascii=False)) < 13_000
-    for block in found:
-        _check_block(block)
-
-
-def _check_block(block: dict[str, Any]) -> None:
-    if block["type"] == "header":
-        assert block["text"]["type"] == "plain_text"
-        assert 0 < len(block["text"]["text"]) <= 150
-        return
-    elements = [block["text"]] if block["type"] == "section" else block["elements"]
-    assert len(elements) <= 10
-    for element in elements:
-        text = element["text"]
+@given(results(), results(), st.none() | anything)
+def test_slacks_limits_hold(result: RunResult, before: RunResult, report: str | None) -> None:
+    bad = result if result.verdict is not Verdict.PASS else replace(result, verdict=Verdict.FAIL)
+    alert = alert_of(bad, before=before, report_link=report if report and not report.startswith("http") else None)
+    over = Alert(replace(alert.incident, closed=bad.finished), result)
+    for text, found in (blocks(alert), blocks(over), details(bad)):
         assert 0 < len(text) <= 3000
-        assert not re.search(r"[<>]", text)
-        assert not re.search(r"&(?!amp;|lt;|gt;)", text)
+        assert block_problem(found) is None
+        for said in (said for block in found if block["type"] != "header" for said in texts(block)):
+            assert not re.search(r"[<>]", said)
+            assert not re.search(r"&(?!amp;|lt;|gt;)", said)
+    for line in (change(alert, alert.incident.changes), digest(result)):
+        assert 0 < len(line) <= 3000
+        assert not re.search(r"[<>]", line)
+    assert subject(alert)
+    assert letter(alert, alert.incident.changes)
+    json.dumps(event(alert, alert.incident.changes), allow_nan=False)
 
 
 def _text(found: list[dict[str, Any]]) -> str:
     return json.dumps(found, ensure_ascii=False)
 
 
-def test_a_failure_says_what_who_and_what_next() -> None:
-    text, found = blocks(samples.faulty_h100(), Verdict.PASS, "/runs/1/report.html")
+def test_a_failure_says_what_who_what_changed_and_what_next() -> None:
+    before = nights.good(0, checks=samples.faulty_h100().checks, fingerprint={"nccl": "2.26.0"})
+    bad = nights.bad(1, fingerprint={"nccl": "2.27.1"})
+    alert = alert_of(
+        bad, before=before, report_link="/runs/1/report.html", run_link="https://prefect.example.com/r?a&b"
+    )
+    text, found = blocks(alert, ("here", "U024BE7LH"))
     said = _text(found)
-    assert text.startswith("h100-east fails (was pass): collectives:")
+    assert text.startswith("h100-east fails: collectives:")
     assert "*node node-5* (97%): every pair with node-5" in said
     assert "*205 GB/s*, expected 364 – 410 GB/s (catalog), -47 %" in said
-    assert "nccl 2.26.2" in said
+    assert "nccl 2.26.0 → 2.27.1" in said
     assert "report: /runs/1/report.html" in said
-    assert "`seatrial history h100-east`" in said
+    assert "<https://prefect.example.com/r?a&amp;b|The run>" in said
+    assert "`seatrial compare run-0 run-1`" in said
+    assert "<!here> <@U024BE7LH>" in said
 
 
-@pytest.mark.parametrize("previous", [v for v in Verdict if v is not Verdict.PASS])
-def test_a_pass_after_anything_else_is_a_recovery(previous: Verdict) -> None:
-    text, found = blocks(samples.healthy_local(), previous)
-    assert text.startswith(f"local recovered: pass again after {previous.value.replace('_', ' ')}")
-    assert "*Next*" not in _text(found)
-
-
-def test_a_lasting_failure_is_told_from_a_new_one() -> None:
-    text, _ = blocks(samples.faulty_h100(), Verdict.FAIL)
-    assert text.startswith("h100-east fails (as before)")
-    text, _ = blocks(samples.faulty_h100(), None)
-    assert text.startswith("h100-east fails: ")
+def test_three_rows_of_three_numbers_convince() -> None:
+    chosen = convincing(samples.faulty_h100())
+    assert [j.measurement.conditions["operation"] for j in chosen] == ["all_reduce", "all_gather", "reduce_scatter"]
+    assert all(j.measurement.metric == "busbw_plateau" for j in chosen)
+    only = replace(
+        samples.faulty_h100(),
+        checks=[replace(samples.faulty_h100().checks[1], judgements=(chosen[0], replace(chosen[0])))],
+    )
+    assert convincing(only) == [chosen[0]] * 2
 
 
 def test_what_is_missing_leads_to_the_doctor() -> None:
-    _, found = blocks(replace(samples.healthy_local(), verdict=Verdict.NOT_RUN, reason="mpirun is missing"), None)
+    _, found = blocks(alert_of(nights.unmeasured(1, Verdict.NOT_RUN)))
     assert "`seatrial doctor`" in _text(found)
+    assert "h100-east could not be checked" in _text(found)
+    _, found = blocks(alert_of(nights.unmeasured(1)))
+    assert "`seatrial report run-1`" in _text(found)
 
 
 def test_where_the_files_are_and_what_is_kept_is_said() -> None:
     notes = ("nodes are kept until 17:00\n  to log in: seatrial ssh r1 head", "files: gs://bucket/logs/r1/")
-    _, found = blocks(replace(samples.faulty_h100(), notes=notes), None)
+    _, found = blocks(alert_of(nights.bad(1, notes=notes)))
     said = json.dumps(found)
     assert "seatrial ssh r1 head" in said
     assert "files: gs://bucket/logs/r1/" in said
+
+
+@pytest.mark.parametrize(
+    ("notify", "upload", "address"),
+    [
+        ({}, None, "/runs/r1/report.html"),
+        ({}, "gs://bucket/logs", "https://storage.cloud.google.com/bucket/logs/r1/report.html"),
+        ({}, "s3://bucket/logs", "s3://bucket/logs/r1/report.html"),
+        ({"report_url": "https://x.example.com/{cluster}/{run_id}/"}, "gs://b", "https://x.example.com/east/r1/"),
+    ],
+)
+def test_where_reports_are(notify: dict[str, str], upload: str | None, address: str) -> None:
+    found = report_address(Notify.model_validate(notify), "r1", "east", upload, "/runs/r1/report.html")
+    assert found == address
+
+
+def test_the_letter_says_the_same() -> None:
+    alert = alert_of(nights.bad(1), nights.bad(2), before=nights.good(0))
+    said = letter(alert, alert.incident.changes)
+    for part in ("h100-east fails (2 runs)", "node node-5 (97%)", "205 GB/s, expected 364", "next: seatrial compare"):
+        assert part in said
+    assert "What is new" not in said
+    assert "What is new:\n- more" in letter(replace(alert, incident=_told(alert, "more")), ("more",))
+
+
+def _told(alert: Alert, news: str) -> Any:
+    incident = replace(alert.incident, changes=(*alert.incident.changes, news))
+    return incident.with_receipt("slack", Receipt(1))
+
+
+def test_the_picture_is_one_and_needs_a_sweep() -> None:
+    png = curve_png(nights.bad(1), samples.faulty_h100())
+    assert png is not None
+    assert png.startswith(b"\x89PNG")
+    assert 20_000 < len(png) < 500_000
+    assert curve_png(nights.unmeasured(1)) is None

@@ -1,0 +1,29 @@
+"""The flow `watch`: tell people where the check of a cluster died or did not run. It looks at the history alone."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+from prefect import flow
+from pydantic import Field
+
+from seatrial.cluster import load_cluster
+from tasks.notify import watch_task
+
+
+@flow(name="seatrial-watch", validate_parameters=True)
+def watch(
+    cluster: str,
+    suite: str = "nightly",
+    max_age_hours: Annotated[float, Field(gt=0, le=24 * 366)] = 26,
+    crashed: Annotated[str, Field(max_length=500)] | None = None,
+) -> str:
+    """Find a check that is overdue, or say that one has died; the next run that is recorded ends the alert.
+
+    Args:
+        cluster: Path of the cluster file.
+        suite: The name of the suite that should have run.
+        max_age_hours: How old the last run may be: the time between two runs, and a little.
+        crashed: How the check died, where that is known; empty to look at the age alone.
+    """
+    return watch_task(load_cluster(Path(cluster)), suite, timedelta(hours=max_age_hours), crashed).said

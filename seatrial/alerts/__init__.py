@@ -1,0 +1,1 @@
+"""What people are told, when, and what they have been told already. Pure; sending is the tasks'."""

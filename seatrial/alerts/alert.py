@@ -1,0 +1,120 @@
+"""An alert: an incident, and the run that shows it, made ready for every sink to put into its own words. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from seatrial.alerts.config import Notify
+from seatrial.alerts.incident import Incident, nights
+from seatrial.difference import Difference, Moved
+from seatrial.report import words
+from seatrial.report.series import bad_judgements
+from seatrial.result import Judgement, RunResult
+from seatrial.verdict import Verdict
+
+ROWS = 3  # as many as convince
+_MOVED = 3.0  # sigmas: less is no news
+_LEFT_OUT = ("suite", "nodes", "cluster")  # facts that say nothing when a run is there without its nodes
+
+_OPEN = {"fault": "{} {}", "unmeasured": "{} could not be checked", "silent": "{}: the check did not run"}
+_FAULTS = {Verdict.DEGRADED: "is degraded", Verdict.FAIL: "fails", Verdict.CORRUPT: "computes wrong numbers"}
+_OVER = {"fault": "{} recovered", "unmeasured": "{} is measured again", "silent": "{}: the check runs again"}
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """What is to be told. `result` is the run that shows it, None where there is none; `since` the last good run."""
+
+    incident: Incident
+    result: RunResult | None = None
+    since: Difference | None = None
+    run_link: str | None = None  # an address
+    report_link: str | None = None  # an address, or a path on the machine that ran the check
+
+    @property
+    def over(self) -> bool:
+        return self.incident.closed is not None
+
+
+def headline(incident: Incident) -> str:
+    """The first words, which a phone shows: "h100-east fails (3 runs)"."""
+    name = words.plain(incident.cluster)
+    if incident.closed:
+        return f"{_OVER[incident.kind].format(name)}: {incident.changes[-1]}"
+    said = _OPEN[incident.kind].format(name, _FAULTS.get(incident.verdict, ""))
+    return said if incident.nights == 1 or incident.kind == "silent" else f"{said} ({nights(incident.nights)})"
+
+
+def span(incident: Incident) -> str:
+    """Since when, how often, and how bad it was: "since 2026-03-14 02:00 UTC, 3 runs, worst fail"."""
+    opened = f"{incident.opened:%Y-%m-%d %H:%M} UTC"
+    lasted = f"from {opened} to {incident.closed:%Y-%m-%d %H:%M} UTC" if incident.closed else f"since {opened}"
+    worst = f", worst {words.label(incident.worst)}" if incident.worst is not incident.verdict else ""
+    counted = "" if incident.kind == "silent" else f", {nights(incident.nights)}"
+    return f"{lasted}{counted}{worst}"
+
+
+def convincing(result: RunResult) -> list[Judgement]:
+    """The judgements that convince: the worst ones, each of another number where there are enough."""
+    bad = [judgement for _, judgement in bad_judgements(result.checks)]
+    firsts: dict[tuple[str, str, object], Judgement] = {}
+    for judgement in bad:
+        firsts.setdefault(_about(judgement), judgement)
+    chosen = list(firsts.values())[:ROWS]
+    others = (judgement for judgement in bad if all(judgement is not one for one in chosen))
+    return [*chosen, *islice(others, ROWS - len(chosen))]
+
+
+def _about(judgement: Judgement) -> tuple[str, str, object]:
+    m = judgement.measurement
+    return m.metric, m.subject.name, m.conditions.get("operation")
+
+
+def software(since: Difference) -> list[str]:
+    """What is not the software it was: "driver 570.1 → 575.3"."""
+    return [
+        f"{change.what} {change.before or 'none'} → {change.after or 'none'}"
+        for change in since.software
+        if change.what not in _LEFT_OUT
+    ]
+
+
+def numbers(since: Difference) -> list[str]:
+    """The numbers that got worse, beyond their own noise: "busbw plateau of all_reduce 387 → 205 GB/s (-47 %)"."""
+    worse = [moved for moved in since.measurements if moved.direction == "worse" and moved.sigmas >= _MOVED]
+    whole = sorted(worse, key=lambda moved: "message_bytes" in moved.after.conditions)  # sweeps before single sizes
+    return [_moved(moved) for moved in whole[:ROWS]]
+
+
+def _moved(moved: Moved) -> str:
+    m = moved.after
+    was = words.number(moved.before.value)
+    return f"{words.what(m)} {was} → {words.quantity(m.value, m.unit)} ({words.percent(moved.ratio - 1)})"
+
+
+def next_command(alert: Alert) -> str | None:
+    """The one command that leads on: what is missing here, what is in the report, or what is not as it was."""
+    run, before = alert.result, alert.since.before if alert.since else None
+    if alert.over:
+        return None
+    if alert.incident.kind == "silent" or run is None:
+        return f"seatrial history {words.plain(alert.incident.cluster)}"
+    if run.verdict is Verdict.NOT_RUN:
+        return "seatrial doctor"
+    if run.verdict is Verdict.INCONCLUSIVE or before is None:
+        return f"seatrial report {words.plain(run.run_id)}"
+    return f"seatrial compare {words.plain(before.run_id)} {words.plain(run.run_id)}"
+
+
+def report_address(notify: Notify, run_id: str, cluster: str, upload: str | None, path: str | None) -> str | None:
+    """Where people read the report: as the cluster file says, in the bucket, else on the machine that ran the check."""
+    if notify.report_url:
+        return notify.report_url.replace("{run_id}", run_id).replace("{cluster}", cluster)
+    if upload and upload.startswith("gs://"):
+        return f"https://storage.cloud.google.com/{upload.removeprefix('gs://')}/{run_id}/report.html"
+    return f"{upload}/{run_id}/report.html" if upload else path
+
+
+def mentions_for(incident: Incident, mentions: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Who is called: nobody when it is over."""
+    return () if incident.closed else tuple(mentions.get(incident.verdict.value, ()))

@@ -1,0 +1,40 @@
+"""The dead man's switch: a check that died, or that did not run in its time, as the night it should have been. Pure."""
+
+from datetime import datetime, timedelta
+
+from seatrial.alerts.incident import Night
+from seatrial.history.rows import RunRow
+from seatrial.report import words
+from seatrial.verdict import Verdict
+
+
+def overdue(last: RunRow | None, suite: str, max_age: timedelta, now: datetime) -> Night | None:
+    """A silent night where the last run is older than its schedule allows; None where it is young enough.
+
+    A cluster without any run is overdue at once: whoever watches it means it to be checked.
+    """
+    if last is None:
+        return _silent("", now, f"no run of suite {suite} is recorded; check its schedule and its worker")
+    age = now - last.finished
+    if age <= max_age:
+        return None
+    said = (
+        f"the last run, {last.run_id}, ended {hours(age)} ago, {hours(max_age)} are allowed; check its schedule and its"
+        " worker"
+    )
+    return _silent(last.run_id, now, said)
+
+
+def died(how: str, last: RunRow | None, now: datetime) -> Night:
+    """A silent night: the check was started and did not come to a record."""
+    return _silent(last.run_id if last else "", now, f"the check died: {words.plain(how)}")
+
+
+def hours(span: timedelta) -> str:
+    """As people say it: "26 h", "3 days"."""
+    whole = round(span.total_seconds() / 3600)
+    return f"{whole} h" if whole < 72 else f"{whole // 24} days"
+
+
+def _silent(run_id: str, now: datetime, reason: str) -> Night:
+    return Night(run_id, now, "silent", Verdict.NOT_RUN, reason)

@@ -1,0 +1,88 @@
+"""Where alerts go, from the environment and the cluster file. The secrets in it show nowhere."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+from pydantic import SecretStr
+
+from seatrial.alerts.config import Notify, legal_channel
+from seatrial.errors import InputError
+from seatrial.redact import redacted
+from seatrial.report.slack_settings import HOW_TO as SLACK_HOW_TO
+from seatrial.report.slack_settings import SlackSettings, safe, secret
+from seatrial.report.words import plain
+
+HOW_TO = f"{SLACK_HOW_TO}; or SEATRIAL_ALERT_WEBHOOK or SEATRIAL_ALERT_URLS"
+_WEBHOOK, _URLS = "SEATRIAL_ALERT_WEBHOOK", "SEATRIAL_ALERT_URLS"
+
+
+@dataclass(frozen=True, slots=True)
+class AlertSettings:
+    """Slack, a webhook that takes JSON, and addresses as apprise knows them (e-mail, Teams, PagerDuty, ...)."""
+
+    slack: SlackSettings | None = None
+    webhook: SecretStr | None = None
+    urls: tuple[SecretStr, ...] = ()
+
+    @classmethod
+    def from_env(cls, notify: Notify, environ: Mapping[str, str] | None = None) -> Self:
+        """What SEATRIAL_SLACK_*, SEATRIAL_ALERT_WEBHOOK and SEATRIAL_ALERT_URLS say; the channel may be the file's."""
+        env = os.environ if environ is None else environ
+        slack = SlackSettings.from_env(env)
+        if slack and slack.channel is None:
+            slack = replace(slack, channel=notify.slack.channel)
+        found = (secret(url) for url in env.get(_URLS, "").split())
+        return cls(slack, secret(env.get(_WEBHOOK)), tuple(url for url in found if url))
+
+    @property
+    def anybody(self) -> bool:
+        return bool(self.slack or self.webhook or self.urls)
+
+    def secrets(self) -> list[str]:
+        """What must not show, the longest first."""
+        slack = (self.slack.token, self.slack.webhook) if self.slack else ()
+        found = (held.get_secret_value() for held in (*slack, self.webhook, *self.urls) if held)
+        return sorted(found, key=len, reverse=True)
+
+    def scrub(self, text: str) -> str:
+        """`text` on one line, without the secrets, wherever it came from."""
+        for held in self.secrets():
+            text = text.replace(held, "***")
+        return plain("".join(redacted([text])))[:300]
+
+    def problem(self) -> str | None:
+        """What can never work as it is written, if anything; never quotes a secret."""
+        if self.slack and (problem := self.slack.malformed()):
+            return problem
+        if self.slack and self.slack.channel is not None:
+            try:
+                legal_channel(self.slack.channel)
+            except ValueError as error:
+                return f"SEATRIAL_SLACK_CHANNEL: {error}"
+        if self.webhook and not safe(self.webhook.get_secret_value()):
+            return f"{_WEBHOOK} must start with https:// (http:// only to this machine)"
+        return _unknown_url(self.urls)
+
+
+def check_alerts(notify: Notify) -> None:
+    """Raises InputError when the environment's settings can never work; said before an hour is spent, not after it."""
+    if problem := AlertSettings.from_env(notify).problem():
+        raise InputError(problem)
+
+
+def _unknown_url(urls: tuple[SecretStr, ...]) -> str | None:
+    """Which of the addresses apprise does not understand, by number, as the address itself is a secret."""
+    if not urls:
+        return None
+    import apprise
+
+    for number, url in enumerate(urls, 1):
+        if not apprise.Apprise.instantiate(url.get_secret_value(), suppress_exceptions=True):
+            scheme = url.get_secret_value().partition("://")[0][:20]
+            return (
+                f"{_URLS}: address {number} ({scheme}://...) is none that apprise knows; legal: such as"
+                " mailtos://user:password@host?to=ops@example.com; see https://appriseit.com/services"
+            )
+    return None

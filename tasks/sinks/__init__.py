@@ -1,0 +1,49 @@
+"""Where alerts go. A sink knows its own words and its own errors; what is told, and when, it does not decide."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from seatrial.alerts.alert import Alert
+from seatrial.alerts.incident import Receipt
+from seatrial.result import RunResult
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What goes with an alert where a sink takes files: the curve (PNG) and the report, each if there is one."""
+
+    picture: bytes | None = None
+    described: str = ""
+    report: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How it went: `said` is one line; the receipt is as far as the sink came, also where it `failed`."""
+
+    receipt: Receipt
+    said: str
+    failed: bool = False
+
+
+class Sink(Protocol):
+    """One way to reach people."""
+
+    @property
+    def name(self) -> str:
+        """What receipts are kept under: the same every night, and no secret."""
+        ...
+
+    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Told:
+        """Tell what is new since the receipt, and bring what can be changed up to date. Raises nothing."""
+        ...
+
+    def digest(self, result: RunResult) -> Told:
+        """One line of a run with nothing new. Raises nothing."""
+        ...
+
+
+def told_all(alert: Alert, place: Mapping[str, str]) -> Receipt:
+    """The receipt of a sink that has heard everything."""
+    return Receipt(len(alert.incident.changes), place)

@@ -1,0 +1,57 @@
+"""Who is told: what the environment, the Prefect Secret blocks and the cluster file come to."""
+
+import logging
+import os
+
+from pydantic import SecretStr
+
+from seatrial.alerts.settings import AlertSettings
+from seatrial.cluster import Cluster
+from seatrial.report.slack_settings import SlackSettings, secret
+from tasks.sinks import Sink
+from tasks.sinks.others import AppriseSink
+from tasks.sinks.slack import slack_sink
+from tasks.sinks.webhook import WebhookSink
+
+log = logging.getLogger("seatrial.notify")
+
+
+def sinks_of(settings: AlertSettings, cluster: Cluster) -> tuple[list[Sink], str | None]:
+    """Whom to tell, and what is wrong with the settings, if anything."""
+    slack, scrub = settings.slack, settings.scrub
+    if problem := settings.problem():
+        return [], problem
+    problem = slack.problem() if slack else None
+    mentions = {str(verdict): who for verdict, who in cluster.notify.slack.mentions.items()}
+    found: list[Sink] = [slack_sink(slack, mentions, scrub)] if slack and not problem else []
+    found += [WebhookSink(settings.webhook, scrub)] if settings.webhook else []
+    return [*found, *(AppriseSink(url, scrub) for url in settings.urls)], problem
+
+
+def settings_of(cluster: Cluster) -> AlertSettings:
+    """What the environment says; what it leaves open, from the Prefect Secret blocks of that name."""
+    own = AlertSettings.from_env(cluster.notify)
+    slack = own.slack or _slack_of_blocks(cluster)
+    urls = own.urls or tuple(SecretStr(url) for url in (_block("seatrial-alert-urls") or "").split())
+    return AlertSettings(slack, own.webhook or secret(_block("seatrial-alert-webhook")), urls)
+
+
+def _slack_of_blocks(cluster: Cluster) -> SlackSettings | None:
+    found = SlackSettings(
+        token=secret(_block("seatrial-slack-token")),
+        channel=os.environ.get("SEATRIAL_SLACK_CHANNEL", "").strip() or cluster.notify.slack.channel,
+        webhook=secret(_block("seatrial-slack-webhook")),
+        api_url=os.environ.get("SEATRIAL_SLACK_API_URL", "").strip() or None,
+    )
+    return found if found.token or found.webhook else None
+
+
+def _block(name: str) -> str | None:
+    """The value of a Secret block, or None where there is no such block."""
+    from prefect.blocks.system import Secret
+
+    try:
+        return str(Secret.load(name, _sync=True).get())  # type: ignore[call-arg, union-attr]
+    except Exception as error:
+        log.debug("no Secret block %s (%s)", name, type(error).__name__)
+        return None

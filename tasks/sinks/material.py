@@ -1,0 +1,100 @@
+"""What an incident is told with, without secrets: the run that shows it, the last good run, the curve, the report."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seatrial.alerts.alert import Alert, report_address
+from seatrial.alerts.clean import without_secrets
+from seatrial.alerts.incident import Incident
+from seatrial.cluster import Cluster
+from seatrial.difference import Difference, difference
+from seatrial.errors import SeatrialError
+from seatrial.redact import redacted
+from seatrial.report.load import load_result
+from seatrial.report.picture import curve_png, described
+from seatrial.result import RunResult
+from tasks.sinks import Files, Sink
+
+if TYPE_CHECKING:
+    from seatrial.history import RunRow
+    from seatrial.history.store import Store
+
+log = logging.getLogger("seatrial.notify")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What telling needs to know besides what is told."""
+
+    cluster: Cluster
+    store: "Store | None"
+    sinks: Sequence[Sink]
+    secrets: Sequence[str]
+    run_link: str | None = None
+    report: Path | None = None
+
+
+def alert(site: Site, incident: Incident, tonight: RunResult | None) -> Alert:
+    """The incident with the run that shows it, which is an earlier one where tonight's is about something else."""
+    shown = tonight if tonight and tonight.run_id == incident.last_run else _earlier(site, incident.last_run)
+    link = site.run_link if shown is tonight else None
+    path = str(site.report) if site.report and shown is tonight else None
+    upload = site.cluster.upload
+    address = report_address(site.cluster.notify, incident.last_run, incident.cluster, upload, path) if shown else None
+    return Alert(incident, shown, _since(site, shown) if shown and not incident.closed else None, link, address)
+
+
+def _since(site: Site, result: RunResult) -> Difference | None:
+    """What changed since the last good run, as far as its folder or the history still tell."""
+    try:
+        row = site.store.last_pass(result.cluster, result.suite, result.run_id) if site.store else None
+        before = _result(site, row) if row else None
+    except SeatrialError as error:
+        log.warning("history: %s", error)
+        return None
+    return difference(before, result) if before else None
+
+
+def _earlier(site: Site, run_id: str) -> RunResult | None:
+    try:
+        row = site.store.run(run_id) if site.store and run_id else None
+        return _result(site, row) if row else None
+    except SeatrialError as error:
+        log.warning("history: %s", error)
+        return None
+
+
+def _result(site: Site, row: "RunRow") -> RunResult | None:
+    """A run of the history: as its folder has it where that is still there, else as far as the history keeps it."""
+    try:
+        found: RunResult | None = load_result(Path(row.out))
+    except SeatrialError as error:
+        log.debug("%s", error)
+        found = None
+    if found is None or found.run_id != row.run_id:
+        found = site.store.result(row.run_id) if site.store else None
+    return without_secrets(found, site.secrets) if found else None
+
+
+def files(site: Site, alert: Alert, tonight: RunResult | None) -> Files:
+    """The curve and the report, where somebody is to hear something new of this very run."""
+    run, waiting = alert.result, any(alert.incident.news(sink.name) for sink in site.sinks)
+    if run is None or alert.over or not waiting:
+        return Files()
+    try:
+        picture = curve_png(run, alert.since.before if alert.since else None)
+    except Exception as error:
+        log.warning("the curve could not be drawn: %s: %s", type(error).__name__, error)
+        picture = None
+    return Files(picture, described(run), _report(site) if run is tonight else None)
+
+
+def _report(site: Site) -> bytes | None:
+    """The report without secrets."""
+    if site.report is None or not site.report.is_file():
+        return None
+    text = site.report.read_text(encoding="utf-8", errors="replace")
+    return "".join(redacted(text.splitlines(keepends=True), site.secrets)).encode()

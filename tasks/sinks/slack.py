@@ -1,0 +1,173 @@
+"""Slack by a bot token: one message per incident, kept up to date; what changes is a reply that the channel sees too.
+
+The picture, the report and the details go into the message's thread. Scopes: chat:write, and files:write for the files.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import SecretStr
+
+from seatrial.alerts.alert import Alert, mentions_for
+from seatrial.alerts.incident import Receipt
+from seatrial.report.slack import blocks, change, digest
+from seatrial.report.slack_details import details
+from seatrial.report.slack_settings import SlackSettings
+from seatrial.report.slack_text import Block
+from seatrial.result import RunResult
+from tasks.sinks import Files, Told, told_all
+from tasks.sinks.slack_client import Refused, code, explain, shown, web_client, webhook_client, word
+
+_QUIET = {"unfurl_links": False, "unfurl_media": False}
+# The message cannot be changed any more: somebody deleted it, the channel's rules forbid it, or it is another app's.
+_GONE = ("message_not_found", "cant_update_message", "edit_window_closed", "channel_not_found")
+
+
+def slack_sink(
+    settings: SlackSettings, mentions: Mapping[str, Sequence[str]], scrub: Callable[[str], str]
+) -> "SlackSink | SlackWebhookSink":
+    """By token where both ways are set, as only that can update, thread and attach."""
+    if settings.token is not None and settings.channel is not None:
+        return SlackSink(settings.token, settings.channel, settings.api_url, mentions, scrub)
+    assert settings.webhook is not None  # settings.problem() has said so
+    return SlackWebhookSink(settings.webhook, mentions, scrub)
+
+
+@dataclass(frozen=True)
+class SlackSink:
+    """A channel."""
+
+    token: SecretStr
+    channel: str
+    api_url: str | None
+    mentions: Mapping[str, Sequence[str]]
+    scrub: Callable[[str], str]
+
+    @property
+    def name(self) -> str:
+        return f"slack {shown(self.channel)}"
+
+    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Told:
+        heard = receipt
+        try:
+            if "ts" not in receipt.place or not self._update(alert, receipt.place):
+                heard = told_all(alert, self._post(alert))
+                return Told(heard, self._said(f"sent to {shown(self.channel)}", self._thread(alert, heard, files)))
+            if not (news := alert.incident.changes[receipt.told :]):
+                return Told(receipt, f"message in {shown(self.channel)} updated")
+            self._reply(alert, receipt.place, news)
+            heard = told_all(alert, receipt.place)
+            return Told(heard, self._said(f"told {shown(self.channel)} the change", self._thread(alert, heard, files)))
+        except Exception as error:
+            return Told(heard, self.scrub(explain(error)), failed=True)
+
+    def digest(self, result: RunResult) -> Told:
+        try:
+            self._call("chat_postMessage", channel=self.channel, text=digest(result), **_QUIET)
+        except Exception as error:
+            return Told(Receipt(), self.scrub(explain(error)), failed=True)
+        return Told(Receipt(), f"digest sent to {shown(self.channel)}")
+
+    def _post(self, alert: Alert) -> dict[str, str]:
+        text, found = blocks(alert, mentions_for(alert.incident, self.mentions))
+        sent = self._call("chat_postMessage", channel=self.channel, text=text, blocks=found, **_QUIET)
+        return {"channel": str(sent["channel"]), "ts": str(sent["ts"])}
+
+    def _update(self, alert: Alert, place: Mapping[str, str]) -> bool:
+        """Bring the message up to date; False where there is none to change any more."""
+        text, found = blocks(alert)
+        try:
+            self._call("chat_update", channel=place["channel"], ts=place["ts"], text=text, blocks=found)
+        except Refused as refusal:
+            if refusal.code in _GONE:
+                return False
+            raise
+        return True
+
+    def _reply(self, alert: Alert, place: Mapping[str, str], news: Sequence[str]) -> None:
+        text = change(alert, news, mentions_for(alert.incident, self.mentions))
+        where = {"channel": place["channel"], "thread_ts": place["ts"], "reply_broadcast": True}
+        self._call("chat_postMessage", text=text, **where, **_QUIET)
+
+    def _thread(self, alert: Alert, heard: Receipt, files: Files) -> str | None:
+        """Details and files below the message; returns what could not be put there. The message itself is there."""
+        if alert.result is None or alert.over:
+            return None
+        text, found = details(alert.result)
+        missed = [
+            self._tried("details", lambda: self._details(heard.place, text, found)),
+            self._tried("files", lambda: self._upload(heard.place, files)),
+        ]
+        return "; ".join(problem for problem in missed if problem) or None
+
+    def _details(self, place: Mapping[str, str], text: str, found: list[Block]) -> None:
+        where = {"channel": place["channel"], "thread_ts": place["ts"]}
+        self._call("chat_postMessage", text=text, blocks=found, **where, **_QUIET)
+
+    def _upload(self, place: Mapping[str, str], files: Files) -> None:
+        wanted: list[dict[str, Any]] = []
+        if files.picture:
+            wanted.append({"filename": "busbw.png", "content": files.picture, "title": "busbw over message size"})
+            wanted[0]["alt_txt"] = files.described
+        if files.report:
+            wanted.append({"filename": "report.html", "content": files.report, "title": "Report"})
+        if wanted:
+            where = {"channel": place["channel"], "thread_ts": place["ts"]}
+            self._call("files_upload_v2", file_uploads=wanted, **where)
+
+    def _tried(self, what: str, put: Callable[[], None]) -> str | None:
+        try:
+            put()
+        except Refused as refusal:
+            scope = "; give the app the scope files:write" if refusal.code == "missing_scope" else ""
+            return f"{what} not attached: {refusal.code}{scope}"
+        except Exception as error:
+            return self.scrub(f"{what} not attached: {explain(error)}")
+        return None
+
+    def _call(self, method: str, **given: Any) -> Any:
+        from slack_sdk.errors import SlackApiError
+
+        try:
+            return getattr(web_client(self.token, self.api_url), method)(**given)
+        except SlackApiError as error:
+            raise Refused(code(error)) from None
+
+    @staticmethod
+    def _said(said: str, missed: str | None) -> str:
+        return f"{said}; {missed}" if missed else said
+
+
+@dataclass(frozen=True)
+class SlackWebhookSink:
+    """An incoming webhook, which can only post: what is new, and nothing where nothing is."""
+
+    webhook: SecretStr
+    mentions: Mapping[str, Sequence[str]]
+    scrub: Callable[[str], str]
+    name: str = "slack webhook"
+
+    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Told:
+        news = alert.incident.changes[receipt.told :]
+        if not news:
+            return Told(receipt, "nothing new")
+        mentions = mentions_for(alert.incident, self.mentions)
+        text, found = blocks(alert, mentions) if not receipt.told else (change(alert, news, mentions), None)
+        try:
+            self._send(text, found)
+        except Exception as error:
+            return Told(receipt, self.scrub(explain(error)), failed=True)
+        return Told(told_all(alert, {}), "sent to the webhook's channel")
+
+    def digest(self, result: RunResult) -> Told:
+        try:
+            self._send(digest(result), None)
+        except Exception as error:
+            return Told(Receipt(), self.scrub(explain(error)), failed=True)
+        return Told(Receipt(), "digest sent to the webhook's channel")
+
+    def _send(self, text: str, found: list[Block] | None) -> None:
+        answer = webhook_client(self.webhook).send(text=text, blocks=found, unfurl_links=False)
+        if answer.status_code != 200:
+            raise Refused(word(answer.body, answer.status_code))

@@ -1,0 +1,78 @@
+"""Any receiver of JSON over HTTP: one POST per thing that is new (docs/alerts.md has the fields)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import SecretStr
+
+from seatrial.alerts.alert import Alert
+from seatrial.alerts.incident import Receipt
+from seatrial.report.letter import SCHEMA, digest, event
+from seatrial.result import RunResult
+from tasks.sinks import Files, Told, told_all
+
+TIMEOUT_S = 10
+RETRIES = 2
+MAX_WAIT_S = 10  # of what the receiver asks for: a run does not wait longer
+
+
+@dataclass(frozen=True)
+class WebhookSink:
+    """What SEATRIAL_ALERT_WEBHOOK names; the address is a secret."""
+
+    url: SecretStr
+    scrub: Callable[[str], str]
+    name: str = "webhook"
+
+    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Told:
+        news = alert.incident.changes[receipt.told :]
+        if not news:
+            return Told(receipt, "nothing new")
+        problem = self._posted(event(alert, news))
+        return Told(receipt, problem, failed=True) if problem else Told(told_all(alert, {}), "sent")
+
+    def digest(self, result: RunResult) -> Told:
+        problem = self._posted({"schema": SCHEMA, "event": "digest", "text": digest(result)})
+        return Told(Receipt(), problem or "digest sent", failed=bool(problem))
+
+    def _posted(self, body: dict[str, Any]) -> str | None:
+        """Returns what went wrong, if anything."""
+        import requests
+
+        try:
+            with _session() as session:
+                answer = session.post(self.url.get_secret_value(), json=body, timeout=TIMEOUT_S, allow_redirects=False)
+        except requests.RequestException as error:
+            return self.scrub(f"cannot be reached ({_cause(error)}); check SEATRIAL_ALERT_WEBHOOK and the network")
+        return None if answer.ok and answer.status_code < 300 else f"HTTP {answer.status_code} {answer.reason}"
+
+
+def _session() -> Any:
+    """Tries again where the receiver is busy or broken, and waits as it says."""
+    import requests
+    from requests.adapters import HTTPAdapter
+    from urllib3 import Retry
+
+    class Patient(Retry):
+        def get_retry_after(self, response: Any) -> float | None:
+            after = super().get_retry_after(response)
+            return None if after is None else min(after, MAX_WAIT_S)
+
+    again = Patient(
+        RETRIES,
+        allowed_methods=None,  # a POST too: a receiver tells the same event by incident and changes
+        status_forcelist=(429, 500, 502, 503, 504),
+        backoff_factor=0.2,
+        raise_on_status=False,
+    )
+    session = requests.Session()
+    session.mount("http://", HTTPAdapter(max_retries=again))
+    session.mount("https://", HTTPAdapter(max_retries=again))
+    return session
+
+
+def _cause(error: Exception) -> str:
+    """The innermost reason: requests and urllib3 wrap it, with the address in every layer."""
+    inner = getattr(error.args[0], "reason", None) if error.args else None
+    return type(inner or error).__name__

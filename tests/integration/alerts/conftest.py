@@ -1,0 +1,54 @@
+"""A Slack on this machine, and what a cluster and its history need for alerts."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from seatrial.alerts.settings import AlertSettings
+from seatrial.cluster import Cluster, LocalPlatform
+from seatrial.history import open_store
+from seatrial.history.store import Store
+from seatrial.report.slack_settings import SlackSettings
+from tests.slack_server import PATH, TOKEN, Slack, slack_server
+
+CLUSTER = Cluster(name="h100-east", nodes=8, platform=LocalPlatform(kind="local"))
+
+
+@pytest.fixture
+def slack(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slack]:
+    no_proxy(monkeypatch)
+    with slack_server() as fake:
+        yield fake
+
+
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made once: its migrations take longer than most tests."""
+    path = tmp_path_factory.mktemp("store") / "history.sqlite"
+    open_store(f"sqlite:///{path}").close()
+    return path
+
+
+@pytest.fixture
+def store(tmp_path: Path, empty_store: Path) -> Iterator[Store]:
+    copy = shutil.copy(empty_store, tmp_path / "history.sqlite")
+    with open_store(f"sqlite:///{copy}") as found:
+        yield found
+
+
+@pytest.fixture
+def by_token(slack: Slack) -> AlertSettings:
+    return AlertSettings(SlackSettings(SecretStr(TOKEN), "alerts", api_url=f"{slack.url}/api"))
+
+
+@pytest.fixture
+def by_webhook(slack: Slack) -> AlertSettings:
+    return AlertSettings(SlackSettings(webhook=SecretStr(f"{slack.url}{PATH}")))

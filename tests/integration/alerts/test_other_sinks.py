@@ -1,0 +1,227 @@
+"""The sinks for sites without Slack, against a real SMTP server and a real receiver of JSON on this machine."""
+
+import json
+import logging
+import socket
+import threading
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from email import message_from_bytes
+from email.message import Message
+from email.policy import default
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import AuthResult, Envelope
+from pydantic import SecretStr
+
+from seatrial.alerts.settings import AlertSettings
+from seatrial.history.store import Store
+from tasks.notify import notify
+from tests import nights
+from tests.integration.alerts.conftest import CLUSTER, no_proxy
+
+pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH")  # on the loopback interface, for a test
+PASSWORD = "not-a-real-swordfish"
+
+
+@dataclass
+class Mailbox:
+    """What a mail server took, and with whose login."""
+
+    letters: list[Any] = field(default_factory=list)
+    refuse: str = ""
+
+    async def handle_DATA(self, _server: object, _session: object, envelope: Envelope) -> str:
+        if self.refuse:
+            return self.refuse
+        self.letters.append(message_from_bytes(bytes(envelope.content or b""), policy=default))  # type: ignore[arg-type]
+        return "250 OK"
+
+
+def _authenticate(_server: Any, _session: Any, _envelope: Any, _mechanism: str, data: Any) -> AuthResult:
+    return AuthResult(success=data.password == PASSWORD.encode())
+
+
+@pytest.fixture
+def mail() -> Iterator[tuple[Mailbox, AlertSettings]]:
+    box = Mailbox()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = Controller(
+        box, hostname="127.0.0.1", port=port, authenticator=_authenticate, auth_require_tls=False, auth_required=True
+    )
+    server.start()
+    address = f"mailto://ops:{PASSWORD}@127.0.0.1:{port}?from=seatrial@example.com&to=ops@example.com&mode=insecure"
+    try:
+        yield box, AlertSettings(urls=(SecretStr(address),))
+    finally:
+        server.stop()
+
+
+@pytest.fixture(autouse=True)
+def _no_secret_in_any_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    caplog.set_level(logging.DEBUG)
+    yield
+    assert PASSWORD not in caplog.text
+
+
+def body(letter: Message) -> str:
+    part = letter.get_body(("plain", "html"))  # type: ignore[attr-defined]
+    return str(part.get_content())
+
+
+def test_mail_says_what_is_new_in_one_thread(mail: tuple[Mailbox, AlertSettings], store: Store, tmp_path: Path) -> None:
+    box, settings = mail
+    (tmp_path / "report.html").write_text("<!doctype html>the report")
+    for result in (nights.good(0), nights.bad(1), nights.bad(2), nights.good(3), nights.good(4)):
+        store.save(result, tmp_path)
+        told = notify(result, CLUSTER, store, settings, tmp_path / "report.html")
+        assert not told.failed, told.said
+    first, last = box.letters
+    assert first["subject"] == "seatrial: h100-east fails"
+    assert first["to"] == "ops@example.com"
+    assert "node node-5 (97%)" in body(first)
+    assert "205 GB/s, expected 364 – 410 GB/s (catalog)" in body(first)
+    attached = {part.get_filename(): part.get_payload(decode=True) for part in first.iter_attachments()}
+    assert attached["busbw.png"].startswith(b"\x89PNG")
+    assert b"the report" in attached["report.html"]
+    assert last["subject"] == "seatrial: h100-east recovered: pass again after 2 runs of fail"
+    assert first["references"] == last["references"] != ""
+
+
+def test_what_a_log_says_is_no_html_in_a_mail(mail: tuple[Mailbox, AlertSettings]) -> None:
+    box, settings = mail
+    evil = "<script>alert(1)</script> <a href='https://evil.example.com'>ok</a>\r\nBcc: all@example.com"
+    assert not notify(
+        nights.bad(1, reason=evil, cluster="east\r\nBcc: all@example.com"), CLUSTER, None, settings
+    ).failed
+    (letter,) = box.letters
+    assert letter["bcc"] is None
+    html = letter.get_body(("html",))
+    assert html is not None
+    assert "<script" not in html.get_content()
+    assert "<a " not in html.get_content()
+
+
+def test_a_mail_server_that_refuses_is_quoted_and_tried_again(
+    mail: tuple[Mailbox, AlertSettings], store: Store
+) -> None:
+    box, settings = mail
+    box.refuse = "550 no such user"
+    told = notify(nights.bad(1), CLUSTER, store, settings)
+    assert told.failed
+    assert "no such user" in told.said
+    assert PASSWORD not in told.said
+    box.refuse = ""
+    assert not notify(nights.bad(2), CLUSTER, store, settings).failed
+    assert box.letters[0]["subject"] == "seatrial: h100-east fails (2 runs)"
+
+
+def test_a_mail_server_that_is_not_there_is_said(store: Store) -> None:
+    nobody = f"mailto://ops:{PASSWORD}@127.0.0.1:9?from=a@example.com&to=b@example.com&mode=insecure"
+    told = notify(nights.bad(1), CLUSTER, store, AlertSettings(urls=(SecretStr(nobody),)))
+    assert told.failed
+    assert "Connection refused" in told.said
+    assert PASSWORD not in told.said
+
+
+@dataclass
+class Receiver:
+    """What takes JSON; `statuses` are its answers before it answers well."""
+
+    url: str = ""
+    events: list[dict[str, Any]] = field(default_factory=list)
+    statuses: deque[int] = field(default_factory=deque)
+    calls: int = 0
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    no_proxy(monkeypatch)
+    box = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            content = self.rfile.read(int(self.headers["content-length"]))
+            box.calls += 1
+            status = box.statuses.popleft() if box.statuses else 202
+            if status == 202:
+                box.events.append(json.loads(content))
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            if status == 429:
+                self.send_header("Retry-After", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    box.url = f"http://127.0.0.1:{server.server_port}/hook/{PASSWORD}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield box
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_webhook_gets_events(receiver: Receiver, store: Store) -> None:
+    settings = AlertSettings(webhook=SecretStr(receiver.url))
+    for result in (
+        nights.good(0),
+        nights.bad(1),
+        nights.bad(2),
+        nights.bad(3, suspects=nights.suspected("n1")),
+        nights.good(4),
+    ):
+        store.save(result, Path("/gone"))
+        assert not notify(result, CLUSTER, store, settings).failed
+    opened, changed, closed = receiver.events
+    assert [e["event"] for e in receiver.events] == ["opened", "changed", "closed"]
+    assert (opened["schema"], opened["incident"]["verdict"], opened["run_id"]) == (1, "fail", "run-1")
+    assert opened["suspects"][0]["name"] == "node-5"
+    assert opened["judgements"][0]["metric"] == "busbw_plateau"
+    assert len(opened["judgements"]) == 3
+    assert changed["news"] == ["new suspect: node n1"]
+    assert closed["text"].startswith("h100-east recovered: pass again after 3 runs of fail")
+    assert closed["incident"]["id"] == opened["incident"]["id"]
+
+
+def test_whatever_else_apprise_knows_is_told_too(receiver: Receiver, store: Store) -> None:
+    settings = AlertSettings(urls=(SecretStr(receiver.url.replace("http://", "json://")),))
+    for result in (nights.bad(1), nights.bad(2), nights.good(3)):
+        told = notify(result, CLUSTER, store, settings)
+        assert not told.failed, told.said
+    opened, closed = receiver.events
+    assert (opened["title"], opened["type"]) == ("seatrial: h100-east fails", "failure")
+    assert closed["type"] == "success"
+    receiver.statuses.extend([500] * 9)
+    assert "failed" in notify(nights.bad(4), CLUSTER, store, settings).said.lower()
+
+
+def test_a_busy_receiver_is_tried_again(receiver: Receiver) -> None:
+    receiver.statuses.extend([429, 500])
+    assert not notify(nights.bad(1), CLUSTER, None, AlertSettings(webhook=SecretStr(receiver.url))).failed
+    assert (receiver.calls, len(receiver.events)) == (3, 1)
+
+
+@pytest.mark.parametrize(("status", "calls"), [(404, 1), (503, 3), (302, 1)])
+def test_a_receiver_that_refuses_is_said(receiver: Receiver, status: int, calls: int) -> None:
+    receiver.statuses.extend([status] * 9)
+    told = notify(nights.bad(1), CLUSTER, None, AlertSettings(webhook=SecretStr(receiver.url)))
+    assert told.failed
+    assert told.said.startswith(f"webhook: FAILED HTTP {status} ")
+    assert receiver.calls == calls
+
+
+def test_a_receiver_that_is_not_there_is_said() -> None:
+    told = notify(nights.bad(1), CLUSTER, None, AlertSettings(webhook=SecretStr(f"http://127.0.0.1:9/{PASSWORD}")))
+    assert "cannot be reached (NewConnectionError); check SEATRIAL_ALERT_WEBHOOK and the network" in told.said
+    assert PASSWORD not in told.said

@@ -1,0 +1,147 @@
+"""Metrics, dashboard and alerts with the real Prometheus, node exporter and push gateway."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from seatrial.metrics import publish
+from tests import nights, samples
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "deployments/prometheus/seatrial.rules.yaml"
+UNPACKED = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "seatrial/prometheus/usr/bin")
+PATH = f"{os.environ['PATH']}:{UNPACKED}"
+TOOLS = ("prometheus", "promtool", "prometheus-node-exporter", "prometheus-pushgateway")
+
+pytestmark = pytest.mark.skipif(
+    not all(shutil.which(tool, path=PATH) for tool in TOOLS),
+    reason="Prometheus is not here: scripts/prometheus-packages",
+)
+
+
+def tool(name: str) -> str:
+    return shutil.which(name, path=PATH) or name
+
+
+@contextmanager
+def running(folder: Path, name: str, *arguments: str) -> Iterator[None]:
+    """A server of ours until the end; what it says is in `folder`."""
+    with (folder / f"{name}.log").open("w") as log:
+        process = subprocess.Popen([tool(name), *arguments], stdout=log, stderr=log, cwd=folder)
+        try:
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def until(true: Callable[[], Any], timeout_s: float = 60) -> Any:
+    """The first thing that is true."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        try:
+            if found := true():
+                return found
+        except httpx.TransportError:
+            pass
+        time.sleep(0.2)
+    raise AssertionError("it did not happen in time")
+
+
+@pytest.fixture
+def prometheus(tmp_path: Path) -> Iterator[tuple[str, Path, str]]:
+    """Prometheus' address, the folder that its node exporter reads, and the address of its push gateway."""
+    exporter, gateway, own = (f"127.0.0.1:{free_port()}" for _ in range(3))
+    textfiles = tmp_path / "textfiles"
+    textfiles.mkdir()
+    jobs = [
+        {"job_name": "node", "static_configs": [{"targets": [exporter]}]},
+        {"job_name": "push", "honor_labels": True, "static_configs": [{"targets": [gateway]}]},
+    ]
+    settings = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(RULES)],
+        "scrape_configs": jobs,
+    }
+    (tmp_path / "prometheus.yml").write_text(json.dumps(settings))  # JSON is YAML
+    with ExitStack() as stack:
+        stack.enter_context(
+            running(
+                tmp_path,
+                "prometheus-node-exporter",
+                f"--web.listen-address={exporter}",
+                "--collector.disable-defaults",
+                "--collector.textfile",
+                f"--collector.textfile.directory={textfiles}",
+            )
+        )
+        stack.enter_context(running(tmp_path, "prometheus-pushgateway", f"--web.listen-address={gateway}"))
+        stack.enter_context(
+            running(
+                tmp_path,
+                "prometheus",
+                "--config.file=prometheus.yml",
+                f"--web.listen-address={own}",
+                f"--storage.tsdb.path={tmp_path / 'tsdb'}",
+            )
+        )
+        for address in (gateway, own):
+            until(lambda address=address: httpx.get(f"http://{address}/-/ready").is_success)  # type: ignore[misc]
+        yield f"http://{own}", textfiles, f"http://{gateway}"
+
+
+def ask(url: str, query: str) -> list[dict[str, Any]]:
+    answer = httpx.get(f"{url}/api/v1/query", params={"query": query}).json()
+    assert answer["status"] == "success", answer
+    found: list[dict[str, Any]] = answer["data"]["result"]
+    return found
+
+
+def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
+    subprocess.run([tool("promtool"), "check", "rules", str(RULES)], check=True, capture_output=True)
+    file = Path(publish(samples.with_shares(nights.bad(1)), nights.good(0).finished, str(tmp_path)))
+    linted = subprocess.run(
+        [tool("promtool"), "check", "metrics"], input=file.read_text(), capture_output=True, text=True, check=False
+    )
+    assert (linted.returncode, linted.stdout + linted.stderr) == (0, "")
+
+
+def test_every_panel_shows_something_and_the_alerts_fire(prometheus: tuple[str, Path, str]) -> None:
+    url, textfiles, gateway = prometheus
+    publish(samples.with_shares(nights.bad(1)), nights.good(0).finished, str(textfiles))
+    publish(nights.good(1, cluster="h100-west"), nights.good(1).finished, gateway)
+    until(lambda: len(ask(url, "seatrial_nodes")) == 2)
+    assert [found["value"][1] for found in ask(url, "node_textfile_scrape_error")] == ["0"]
+    dashboard = json.loads((ROOT / "deployments/grafana/seatrial.json").read_text())
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            query = target["expr"].replace("$cluster", ".*").replace("$suite", ".*")
+            assert ask(url, query), f"{panel['title']}: {query}"
+    last = {row["metric"]["cluster"]: row["metric"]["verdict"] for row in ask(url, "seatrial_verdict == 1")}
+    assert last == {"h100-east": "fail", "h100-west": "pass"}
+    age = ask(url, "time() - seatrial_last_good_run_timestamp_seconds{cluster='h100-east'}")
+    assert float(age[0]["value"][1]) == pytest.approx(time.time() - nights.good(0).finished.timestamp(), abs=30)
+    firing = until(
+        lambda: [a for a in httpx.get(f"{url}/api/v1/alerts").json()["data"]["alerts"] if a["state"] == "firing"]
+    )
+    assert ("SeatrialNotGood", "h100-east") in {(a["labels"]["alertname"], a["labels"]["cluster"]) for a in firing}

@@ -1,0 +1,36 @@
+"""Nights of one cluster, for tests of what is told of them."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from seatrial.result import Check, RunResult, Suspect
+from seatrial.verdict import Verdict
+from tests import samples
+
+CURE = Check("collectives", Verdict.PASS, "all_reduce: plateau 386 GB/s", 240.0)
+
+
+def bad(number: int, **changes: object) -> RunResult:
+    """A night on which node-5 is slow."""
+    return _at(number, samples.faulty_h100(), **changes)
+
+
+def good(number: int, **changes: object) -> RunResult:
+    run = samples.faulty_h100()
+    passed = {"verdict": Verdict.PASS, "reason": "collectives: all pass", "checks": [CURE], "suspects": ()}
+    return _at(number, run, **{**passed, **changes})
+
+
+def unmeasured(number: int, verdict: Verdict = Verdict.INCONCLUSIVE) -> RunResult:
+    check = Check("launch", verdict, "no node came up in 600 s; see logs/run.log")
+    return _at(number, samples.faulty_h100(), verdict=verdict, reason=check.reason, checks=[check], suspects=())
+
+
+def suspected(*names: str) -> tuple[Suspect, ...]:
+    return tuple(Suspect("node", name, 0.9, f"{name} is slow") for name in names)
+
+
+def _at(number: int, run: RunResult, **changes: object) -> RunResult:
+    span = timedelta(days=number)
+    own = {"run_id": f"run-{number}", "started": run.started + span, "finished": run.finished + span}
+    return replace(run, **{**own, **changes})  # type: ignore[arg-type]

@@ -1,0 +1,148 @@
+"""What is news, what is not, and when it is over."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seatrial.alerts.incident import Incident, Kind, Night, Receipt, advance, night_of
+from seatrial.alerts.overdue import died, overdue
+from seatrial.history.rows import RunRow
+from seatrial.verdict import Verdict
+from tests import nights
+
+NOW = datetime(2026, 3, 14, 2, tzinfo=UTC)
+F, D, C, P, I, N = (Verdict(v) for v in ("fail", "degraded", "corrupt", "pass", "inconclusive", "not_run"))  # noqa: E741
+
+
+def night(number: int, verdict: Verdict, *suspects: str, checks: tuple[str, ...] = ()) -> Night:
+    kind: Kind | None = None if verdict is P else "unmeasured" if verdict in (I, N) else "fault"
+    return Night(f"run-{number}", NOW + timedelta(days=number), kind, verdict, "because", suspects, checks)
+
+
+def after(*all_nights: Night, told: bool = True) -> list[Incident]:
+    """The incidents after those nights; with `told`, the one sink hears of everything at once."""
+    known: list[Incident] = []
+    for one in all_nights:
+        known = advance([i for i in known if not i.settled], "east", "nightly", one, ["slack"])
+        if told:
+            known = [i.with_receipt("slack", Receipt(len(i.changes))) for i in known]
+    return known
+
+
+@pytest.mark.parametrize("verdict", [F, D, C, P, I, N])
+def test_what_a_run_brings(verdict: Verdict) -> None:
+    found = night_of(nights.bad(1, verdict=verdict, reason="two\nlines\0"))
+    assert found.kind == night(1, verdict).kind
+    assert (found.run_id, found.reason, found.suspects) == ("run-1", "two lines", ("node node-5",))
+    assert found.checks == ("collectives",)
+
+
+def test_a_pass_is_no_incident() -> None:
+    assert after(night(1, P), night(2, P)) == []
+
+
+def test_bad_nights_are_one_incident_until_a_pass() -> None:
+    (incident,) = after(night(1, F), night(2, F), night(3, F))
+    assert (incident.nights, incident.changes, incident.closed) == (3, ("fail: because",), None)
+    (incident,) = after(night(1, F), night(2, F), night(3, P))
+    assert incident.changes[-1] == "pass again after 2 runs of fail"
+    assert incident.settled
+    assert after(night(1, F), night(2, P), night(3, P)) == []
+
+
+@pytest.mark.parametrize(
+    ("later", "news"),
+    [
+        ([night(2, C)], ["corrupt, was fail"]),
+        ([night(2, D)], []),
+        ([night(2, D), night(3, F)], []),  # as bad as it was before
+        ([night(2, F, "node 1")], ["new suspect: node 1"]),
+        ([night(2, F, "n1"), night(3, F), night(4, F, "n1")], ["new suspect: n1"]),  # comes and goes
+        (
+            [night(2, C, "n1", "n2", checks=("training",))],
+            ["corrupt, was fail; new suspects: n1, n2; now also training"],
+        ),
+        ([night(2, F, *"abcde")], ["new suspects: a, b, c and 2 more"]),
+    ],
+)
+def test_what_is_news(later: list[Night], news: list[str]) -> None:
+    (incident,) = after(night(1, F), *later)
+    assert list(incident.changes[1:]) == news
+
+
+@pytest.mark.parametrize("verdict", [I, N])
+def test_a_night_without_a_measurement_closes_no_fault(verdict: Verdict) -> None:
+    fault, unmeasured = after(night(1, F), night(2, verdict), night(3, verdict))
+    assert (fault.kind, fault.closed, fault.nights) == ("fault", None, 1)
+    assert (unmeasured.kind, unmeasured.nights, len(unmeasured.changes)) == ("unmeasured", 2, 1)
+
+
+def test_a_measurement_of_any_kind_ends_what_could_not_be_measured() -> None:
+    unmeasured, fault = after(night(1, I), night(2, F))
+    assert unmeasured.changes[-1] == "measured again"
+    assert fault.closed is None
+    (unmeasured,) = after(night(1, I), night(2, P))
+    assert unmeasured.closed
+
+
+def test_silence_is_over_with_any_run() -> None:
+    silence = died("crashed", None, NOW)
+    for verdict in (P, F, I):
+        found = after(silence, night(1, verdict))
+        assert found[0].changes[-1] == "runs again"
+        assert [i.kind for i in found if not i.closed] == {P: [], F: ["fault"], I: ["unmeasured"]}[verdict]
+
+
+def test_the_same_night_twice_changes_nothing() -> None:
+    once, twice = after(night(1, F)), after(night(1, F), night(1, F))
+    assert once == twice
+
+
+def test_a_sink_that_could_not_be_told_is_told_later_but_not_for_ever() -> None:
+    (closed,) = after(night(1, F), night(2, P), told=False)
+    assert closed.news("slack") == ("fail: because", "pass again after 1 run of fail")
+    (still,) = after(night(1, F), night(2, P), night(3, P), told=False)
+    assert not still.settled
+    assert after(night(1, F), night(2, P), night(9, P), told=False)[0].settled
+
+
+def test_a_new_sink_hears_of_what_is_open_only() -> None:
+    known = after(night(1, F), night(2, I))
+    again = advance(known, "east", "nightly", night(3, I), ["slack", "mail"])
+    assert [i.news("mail") != () for i in again] == [True, True]
+    closed = advance(known, "east", "nightly", night(3, P), ["slack", "mail"])
+    assert all("mail" not in i.receipts for i in closed)
+
+
+@given(st.lists(st.sampled_from([F, D, C, P, I, N]), max_size=12))
+def test_never_two_open_of_a_kind_and_never_more_told_than_nights(verdicts: list[Verdict]) -> None:
+    known: list[Incident] = []
+    for number, verdict in enumerate(verdicts):
+        known = [i for i in known if not i.settled]
+        known = advance(known, "east", "nightly", night(number, verdict), ["slack"])
+        opened = [i.kind for i in known if i.closed is None]
+        assert len(opened) == len(set(opened))
+        assert not (verdict is P and opened)
+        assert all(len(i.changes) <= i.nights + 1 for i in known)
+        known = [i.with_receipt("slack", Receipt(len(i.changes))) for i in known]
+
+
+def row(ended: datetime) -> RunRow:
+    return RunRow("run-7", "east", "nightly", ended - timedelta(minutes=9), ended, P, "all pass", {}, "/gone")
+
+
+def test_overdue() -> None:
+    day = timedelta(hours=26)
+    assert overdue(row(NOW - day), "nightly", day, NOW) is None
+    late = overdue(row(NOW - day - timedelta(hours=2)), "nightly", day, NOW)
+    assert late is not None
+    assert (late.run_id, late.kind, late.verdict) == ("run-7", "silent", N)
+    assert late.reason.startswith("the last run, run-7, ended 28 h ago, 26 h are allowed; check its schedule")
+    never = overdue(None, "nightly", day, NOW)
+    assert never is not None
+    assert never.reason.startswith("no run of suite nightly is recorded")
+    weeks = overdue(row(NOW - 9 * day), "nightly", day, NOW)
+    assert weeks is not None
+    assert "ended 9 days ago" in weeks.reason

@@ -1,0 +1,144 @@
+"""The metrics of a run, and that the dashboard and the alerts ask for nothing else."""
+
+import json
+import math
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from grafana_foundation_sdk.models.dashboard import Dashboard
+from prometheus_client.parser import text_string_to_metric_families
+
+from seatrial.errors import InputError
+from seatrial.measurement import Measurement
+from seatrial.metrics import headlines, publish, target_of_environment
+from seatrial.result import Check, RunResult
+from seatrial.verdict import Verdict
+from tasks.metrics import metrics
+from tests import nights, samples
+
+ROOT = Path(__file__).parents[2]
+Samples = dict[str, dict[tuple[tuple[str, str], ...], float]]
+
+
+def written(result: RunResult, folder: Path, good: RunResult | None = None) -> Samples:
+    """Every sample by name and labels."""
+    publish(result, good.finished if good else None, str(folder))
+    (file,) = folder.glob("*.prom")
+    found: Samples = {}
+    for family in text_string_to_metric_families(file.read_text()):
+        for sample in family.samples:
+            labels = tuple(sorted((k, v) for k, v in sample.labels.items() if v))
+            found.setdefault(sample.name, {})[labels] = sample.value
+    return found
+
+
+def test_a_run_as_metrics(tmp_path: Path) -> None:
+    bad, good = samples.with_shares(nights.bad(1)), nights.good(0)
+    found = written(bad, tmp_path, good)
+    own = (("cluster", "h100-east"), ("suite", "nightly"))
+    assert found["seatrial_verdict"][*own, ("verdict", "fail")] == 1
+    assert sum(found["seatrial_verdict"].values()) == 1
+    assert len(found["seatrial_verdict"]) == len(Verdict)
+    assert found["seatrial_last_good_run_timestamp_seconds"][own] == good.finished.timestamp()
+    assert found["seatrial_run_timestamp_seconds"][own] == bad.finished.timestamp()
+    assert found["seatrial_suspects"][own] == 2
+    at = (own[0], ("dtype", "float32"), ("operation", "all_reduce"), own[1])
+    assert found["seatrial_busbw_plateau_bytes_per_second"][at] == pytest.approx(204.9e9, rel=1e-3)
+    expected = found["seatrial_busbw_plateau_expected_bytes_per_second"]
+    assert expected[("bound", "low"), *at] == pytest.approx(387e9 * 0.94)
+    assert found["seatrial_throughput_samples_per_second"][own[0], ("dtype", "float32"), own[1]] == 11840
+    assert {file.name for file in tmp_path.iterdir()} == {"seatrial-h100-east-nightly.prom"}
+    assert os.stat(tmp_path / "seatrial-h100-east-nightly.prom").st_mode & 0o777 == 0o644
+
+
+def test_what_never_passed_has_no_age(tmp_path: Path) -> None:
+    assert "seatrial_last_good_run_timestamp_seconds" not in written(nights.bad(1), tmp_path)
+
+
+def test_only_numbers_of_the_whole_cluster_are_headlines() -> None:
+    cluster = samples.CLUSTER
+    odd = (
+        Measurement("busbw_plateau", math.nan, "GB/s", cluster),
+        Measurement("temperature", 40.0, "bananas", cluster),
+        Measurement("busbw", 4.0, "GB/s", cluster, {"message_bytes": 1024}),
+        Measurement("clock_skew", 0.1, "s", replace(cluster, kind="node", name="node-1")),
+        Measurement("Peak rate!", 2.0, "us", cluster),
+    )
+    check = Check("odd", Verdict.PASS, "", 1.0, odd)
+    (only,) = headlines(replace(nights.good(1), checks=[check]))
+    assert (only.name, only.unit) == ("peak_rate", "seconds")
+    assert only.value == pytest.approx(2e-6)
+
+
+def test_hostile_names_stay_in_their_labels_and_in_the_folder(tmp_path: Path) -> None:
+    evil = replace(nights.bad(1), cluster='../../x"} 1\nup{a="', suite="/etc/passwd")
+    found = written(evil, tmp_path)
+    assert len(found["seatrial_nodes"]) == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["seatrial-.._.._x_1_up_a_-_etc_passwd.prom"]
+
+
+def test_a_thousand_nodes_are_no_more_series(tmp_path: Path) -> None:
+    nodes = [{"name": f"node-{i}"} for i in range(1000)]
+    per_node = tuple(
+        Measurement("tcp_egress", 9.0, "MB/s", replace(samples.CLUSTER, kind="node", name=f"node-{i}"))
+        for i in range(1000)
+    )
+    run = replace(nights.bad(1), nodes=nodes, checks=[Check("connectivity", Verdict.PASS, "", 1.0, per_node)])
+    assert sum(len(series) for series in written(run, tmp_path).values()) < 30
+
+
+@pytest.mark.parametrize("target", ["relative/folder", "https://", "http://user:secret@gateway:9091"])
+def test_a_bad_target_is_bad_input_and_in_a_run_a_note(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEATRIAL_METRICS", target)
+    with pytest.raises(InputError, match=r"^SEATRIAL_METRICS must be ") as told:
+        target_of_environment()
+    assert "secret" not in str(told.value)
+    assert (metrics(nights.bad(1), None) or "").startswith("metrics could not be published: SEATRIAL_METRICS must be ")
+
+
+def test_a_gateway_that_is_not_there_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEATRIAL_METRICS", "http://127.0.0.1:9")
+    assert "Connection refused" in (metrics(nights.bad(1), None) or "")
+    monkeypatch.delenv("SEATRIAL_METRICS")
+    assert metrics(nights.bad(1), None) is None
+
+
+def names_in(text: str) -> set[str]:
+    return set(re.findall(r"\bseatrial_[a-z_]+", text))
+
+
+def test_the_dashboard_asks_for_what_is_written(tmp_path: Path) -> None:
+    dashboard = json.loads((ROOT / "deployments/grafana/seatrial.json").read_text())
+    there = written(samples.with_shares(nights.bad(1)), tmp_path, nights.good(0))
+    assert dashboard["panels"]
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            asked = names_in(target["expr"])
+            assert asked, panel["title"]
+            assert asked <= set(there), panel["title"]
+    for variable in dashboard["templating"]["list"][1:]:
+        assert names_in(variable["definition"]) <= set(there)
+
+
+def test_grafanas_own_model_reads_the_dashboard() -> None:
+    dashboard = json.loads((ROOT / "deployments/grafana/seatrial.json").read_text())
+    read: Any = Dashboard.from_json(dashboard)
+    assert (read.uid, read.title) == ("seatrial", "seatrial")
+    assert [panel.title for panel in read.panels] == [panel["title"] for panel in dashboard["panels"]]
+    spots = [panel["gridPos"] for panel in dashboard["panels"]]
+    cells = [(x, y) for s in spots for x in range(s["x"], s["x"] + s["w"]) for y in range(s["y"], s["y"] + s["h"])]
+    assert len(cells) == len(set(cells))  # no two panels lie on each other
+    assert max(x for x, _ in cells) < 24
+
+
+def test_the_alerts_ask_for_what_is_written(tmp_path: Path) -> None:
+    rules = yaml.safe_load((ROOT / "deployments/prometheus/seatrial.rules.yaml").read_text())
+    there = written(nights.bad(1), tmp_path, nights.good(0))
+    for rule in rules["groups"][0]["rules"]:
+        assert names_in(rule["expr"])
+        assert names_in(rule["expr"]) <= set(there)
