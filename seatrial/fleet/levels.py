@@ -1,7 +1,7 @@
 """What each series should read tonight, and how far chance takes it: from its past, its peers, or both."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,9 +58,8 @@ def levels(past: Past, tonight: Floats, rules: Rules) -> Levels:
     again = None if past.more is None else measured_again(past)
     good, halved = _means_of_nights(past, again)
     own, nights = _midmeans(good)
-    groups = int(past.group.max(initial=-1)) + 1
-    peers = np.bincount(past.group[np.isfinite(tonight)], minlength=groups)
-    at = Grouped(past.group, groups)
+    at = Grouped.of(past.group)
+    peers = np.bincount(past.group[np.isfinite(tonight)], minlength=at.groups)
     known = np.where(nights > 0, own, np.nan)
     middle = at.median(np.where(at.any(nights > 0)[past.group], known, tonight))
     start = np.where(nights > 0, own, middle[past.group])
@@ -164,6 +163,11 @@ class Grouped:
         order = np.argsort(group, kind="stable")
         cuts = np.cumsum(np.bincount(group, minlength=groups))[:-1]
         self._members: list[Any] = np.split(order, cuts) if groups > 1 else [slice(None)] * groups
+
+    @classmethod
+    def of(cls, group: Ints) -> Self:
+        """By the groups there are."""
+        return cls(group, int(group.max(initial=-1)) + 1)
 
     def median(self, values: Floats) -> Floats:
         """NaN for a group without values."""

@@ -57,12 +57,13 @@ def judge_night(
     """Judge `tonight` (M), repeating what is suspicious where `repeat` can. `series` is how many the whole run has."""
     known = levels(past, tonight, rules)
     needed = float(np.log((series or tonight.size) / rules.false_alarms))
-    shift = _shift(past.group, tonight, known, past.renewed, rules)
+    at = Grouped.of(past.group)
+    shift = _shift(at, tonight, known, past.renewed, rules)
     expected = known.centre + shift
     sizes = Sizes.of(_sizes(known.scale[_one_of_each(past.group)], rules)).at(past.group)
     allowance = _allowance(known, sizes.delta, needed)
     bar = (expected, known.scale)
-    carried, since = _carried(past, known, allowance, sizes, needed, rules)
+    carried, since = _carried(past, at, known, allowance, sizes, needed, rules)
     read, once = odds_of(tonight, bar, sizes, allowance), np.isfinite(tonight).astype(np.int64)
     suspicion = Suspicion(sizes, allowance, carried, since, read, once, known.shared)
     suspicion, value = _repeated(suspicion, tonight, bar, needed, known.peers, repeat, rules)
@@ -97,10 +98,9 @@ def _one_of_each(group: Ints) -> Ints:
     return found
 
 
-def _shift(group: Ints, tonight: Floats, known: Levels, renewed: bool, rules: Rules) -> Floats:
+def _shift(at: Grouped, tonight: Floats, known: Levels, renewed: bool, rules: Rules) -> Floats:
     """By how much peers moved together, per series: new software may move them, else only slower and beyond chance."""
-    at = Grouped(group, int(group.max(initial=-1)) + 1)
-    moved = at.median(tonight - known.centre)[group]
+    moved = at.median(tonight - known.centre)[at.group]
     error = known.scale * np.sqrt(VARIANCE_OF_MEDIAN / np.maximum(known.peers, 1))
     beyond = (np.abs(moved) if renewed else -moved) - 2 * error
     return np.where((beyond > 0) & (known.peers >= rules.least_peers), moved, 0.0)
@@ -117,12 +117,12 @@ def _allowance(known: Levels, sizes: Odds, needed: float) -> Odds:
 
 
 def _carried(
-    past: Past, known: Levels, allowance: Odds, sizes: Sizes, needed: float, rules: Rules
+    past: Past, at: Grouped, known: Levels, allowance: Odds, sizes: Sizes, needed: float, rules: Rules
 ) -> tuple[Odds, NDArray[np.int32]]:
     """The evidence of the recent nights: it never falls below none, nor rises beyond what blames."""
     carried, since = np.zeros_like(sizes.delta), np.zeros(sizes.delta.shape, dtype=np.int32)
     for night, values in enumerate(past.recent):
-        shift = _shift(past.group, values, known, past.renewed, rules)
+        shift = _shift(at, values, known, past.renewed, rules)
         bar = (known.centre + shift, known.scale)
         read, times = odds_of(values, bar, sizes, allowance), np.isfinite(values).astype(np.int64)
         _add_repeats(read, times, past, len(past.good) + night, bar, sizes, allowance)

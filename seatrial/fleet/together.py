@@ -49,7 +49,8 @@ def judge_fleet(past: Past, tonight: Floats, repeat: Repeat | None = None, rules
             found[unknown] = fleets.moved(measured(fleets.members(which[unknown])))[which[unknown]]
         return found
 
-    fleet = judge_night(fleets.past(past), fleets.moved(tonight), repeated, rules, series=2 * fleets.at.groups)
+    again_all = repeated if repeat else None
+    fleet = judge_night(fleets.past(past), fleets.moved(tonight), again_all, rules, series=2 * fleets.at.groups)
     return Verdicts(each, fleet)
 
 
@@ -57,7 +58,7 @@ class _Fleets:
     """Each group of peers as one series."""
 
     def __init__(self, group: Ints, levels: Levels, rules: Rules) -> None:
-        self.at = Grouped(group, int(group.max(initial=-1)) + 1)
+        self.at = Grouped.of(group)
         self._centre = levels.centre
         self._least = np.maximum(rules.least_peers, self.at.largest(levels.peers) // 2)
 

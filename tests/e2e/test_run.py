@@ -55,6 +55,7 @@ def test_a_healthy_cluster_passes_and_leaves_its_record(console: Console) -> Non
     assert "<svg" in (out / "report.html").read_text()
 
 
+@pytest.mark.timeout(600)  # five runs
 def test_a_slow_node_is_caught_against_three_healthy_runs_and_a_hiccup_is_not(console: Console) -> None:
     suite = console.suite()
     for i in range(3):
