@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial.fleet.odds import SCALE_PER_MAD, SCALE_PER_STEP, VARIANCE_OF_MIDMEAN, Floats
+from seatrial.fleet.odds import SCALE_PER_MAD, SCALE_PER_STEP, VARIANCE_OF_MIDMEAN, VARIANCE_OF_PAIRS, Floats
 from seatrial.fleet.rules import Rules
 
 Ints = NDArray[np.int64]
@@ -56,7 +56,7 @@ class Levels:
 def levels(past: Past, tonight: Floats, rules: Rules) -> Levels:
     """Each series' own median, drawn towards its peers' as far as it is not known well itself."""
     again = None if past.more is None else measured_again(past)
-    good, halved = _means_of_nights(past, again)
+    good, paired = _means_of_nights(past, again)
     own, nights = _midmeans(good)
     at = Grouped.of(past.group)
     peers = np.bincount(past.group[np.isfinite(tonight)], minlength=at.groups)
@@ -68,12 +68,18 @@ def levels(past: Past, tonight: Floats, rules: Rules) -> Levels:
     chance = np.where(enough, noise * _inflation(steps), _by_peers(at, tonight - start, peers, rules))
     scale = np.maximum(chance, rules.least_scale)[past.group]
     shared = _shared(past, again, at, noise, rules)[past.group]
-    error = scale * np.sqrt(VARIANCE_OF_MIDMEAN / np.maximum(nights, 1) * (1 - halved * (1 - shared) / 2))
+    error = _error(scale, nights, paired, shared)
     spread = _spread(at, own, error, nights, peers, scale, rules)
     weight = np.where(nights > 0, 1 / (1 + (error / spread) ** 2), 0.0)  # alone (infinite spread) it is 1
     centre = middle[past.group] + weight * (start - middle[past.group])
     unsure = np.where(nights > 0, np.sqrt(weight) * error, spread)
     return Levels(centre, unsure, scale, shared, nights, peers[past.group])
+
+
+def _error(scale: Floats, nights: Ints, paired: Floats, shared: Floats) -> Floats:
+    """The standard deviation of a series' own centre; nights with two measurements say more, as far as those differ."""
+    gained = paired * (1 - shared) * (1 - VARIANCE_OF_PAIRS)
+    return np.asarray(scale * np.sqrt(VARIANCE_OF_MIDMEAN / np.maximum(nights, 1) * (1 - gained)))
 
 
 def _means_of_nights(past: Past, again: Floats | None) -> tuple[Floats, Floats]:

@@ -19,6 +19,7 @@ SCALE_PER_MAD = 1 / 0.7407
 SCALE_PER_STEP = 1 / 1.1384  # the median of the distance between two nights
 VARIANCE_OF_MEDIAN = 1.78  # of n values, times s squared / n
 VARIANCE_OF_MIDMEAN = 1.5
+VARIANCE_OF_PAIRS = 0.58  # of the midmean of means of two, over that of single values; their tails are lighter already
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.baselines.history import from_history
-from seatrial.fleet.odds import FREEDOM, Odds, Sizes, below
+from seatrial.fleet.levels import Past, levels
+from seatrial.fleet.odds import (
+    FREEDOM,
+    SCALE_PER_MAD,
+    SCALE_PER_STEP,
+    VARIANCE_OF_MEDIAN,
+    VARIANCE_OF_MIDMEAN,
+    VARIANCE_OF_PAIRS,
+    Odds,
+    Sizes,
+    below,
+)
 from seatrial.fleet.rules import RULES
 from seatrial.measurement import Measurement, Subject
 
@@ -24,6 +35,23 @@ def test_the_distribution_function_is_students() -> None:
     """Against tabulated quantiles of t with four degrees of freedom."""
     for t, share in ((-4.604, 0.005), (-2.776, 0.025), (0.0, 0.5), (0.741, 0.75), (2.132, 0.95), (7.173, 0.999)):
         assert below(np.array(t)) == pytest.approx(share, abs=2e-4)
+
+
+def test_the_constants_are_those_of_t_noise() -> None:
+    """What the code learns a scale and its uncertainty by, against drawn noise of scale 1: 20 nights, one by one or in
+    means of two."""
+    rng = np.random.default_rng(20261121)
+    once, again = (rng.standard_t(FREEDOM, (20, 10_000)) for _ in range(2))
+    night = np.zeros((1, 10_000))
+    assert np.median(np.abs(once)) * SCALE_PER_MAD == pytest.approx(1, rel=0.01)
+    assert np.median(np.abs(np.diff(once, axis=0))) * SCALE_PER_STEP == pytest.approx(1, rel=0.01)
+    assert 20 * np.median(once, axis=0).var() == pytest.approx(VARIANCE_OF_MEDIAN, rel=0.05)
+    more = (np.repeat(np.arange(20), 10_000), np.tile(np.arange(10_000), 20), again.ravel())
+    alone = np.arange(10_000)
+    single = levels(Past(alone, once, night[:0]), night[0], RULES).centre.var()
+    paired = levels(Past(alone, once, night[:0], more), night[0], RULES).centre.var()
+    assert 20 * single == pytest.approx(VARIANCE_OF_MIDMEAN, rel=0.05)
+    assert paired / single == pytest.approx(VARIANCE_OF_PAIRS, rel=0.05)
 
 
 @given(zs, st.floats(0, 100), deltas)
