@@ -1,6 +1,5 @@
 """The flow `check`: one cluster through the whole chain, from image to verdict."""
 
-import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,14 +11,19 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from prefect import flow
-from prefect.logging.handlers import APILogHandler
+from prefect.runtime import deployment
 from prefect.runtime import flow_run as current
-from prefect.states import Completed, Failed
 
-from flows.signals import uninterrupted
+from flows.artifacts import progress, show_files
+from flows.limits import WAIT_S, turn
+from flows.outcome import broken_off, came_to_a_verdict, state_of
+from flows.parameters import ClusterFile, SuiteName, WaitSeconds
+from flows.shown import introduce, show_verdict
+from flows.signals import end_with_parent, uninterrupted
+from flows.told import told_to_prefect
 from seatrial.baselines.setup import setup_of
 from seatrial.cluster import Cluster, load_cluster
-from seatrial.errors import SeatrialError
+from seatrial.errors import MissingError, SeatrialError
 from seatrial.history import open_store
 from seatrial.occasion import Occasion
 from seatrial.platforms import platform_for
@@ -51,7 +55,12 @@ if TYPE_CHECKING:
 
 
 def _teardown_after_death(flow: "Flow[..., object]", flow_run: "FlowRun", state: "State[object]") -> None:
-    """Prefect calls this where a run was cancelled or its process died: nothing of it is in memory any more."""
+    """Prefect calls this where a run was cancelled or its process died: nothing of it is in memory any more.
+
+    It does so also where a run could not measure; that one has taken its nodes down, or keeps them on purpose.
+    """
+    if came_to_a_verdict(state):
+        return
     cluster = load_cluster(Path(flow_run.parameters["cluster"]))
     teardown(cluster, run_id_of(flow_run.id, flow_run.expected_start_time))
 
@@ -75,29 +84,53 @@ def _name() -> str:
     on_crashed=[_teardown_after_death],
 )
 def check(
-    cluster: str, suite: str = "quick", out: str | None = None, notify: bool = True, rebuild: bool = False
-) -> "State[RunResult]":
+    cluster: ClusterFile,
+    suite: SuiteName = "quick",
+    out: str | None = None,
+    notify: bool = True,
+    rebuild: bool = False,
+    wait_s: WaitSeconds = WAIT_S,
+) -> "State[RunResult] | State[Exception]":
     """Take a cluster through its sea trials and end in a verdict.
 
     Args:
-        cluster: Path of the cluster file.
-        suite: quick, nightly, acceptance, or the path of a suite file.
+        cluster: Path of the cluster file, as the machine that runs the check sees it.
+        suite: quick (about a minute), nightly (minutes), acceptance (an hour), or the path of a suite file.
         out: Folder for run.json, measurements.csv, report.html and logs; runs/RUN_ID when empty.
         notify: Whether Slack is told, where it is configured.
         rebuild: Whether the image is built also when nothing that it is made of has changed.
+        wait_s: Seconds to wait while another check has the cluster; 0 gives up at once and says who has it.
     """
-    run = _run(load_cluster(Path(cluster)), suite, out)
-    with _told_to_prefect(), log_file(run.logs / "run.log"), _store() as store:
-        trial = Trial(run, timings={"startup": process_age_s()})
-        _reap(run)
+    if deployment.id:  # started by a runner or a worker
+        end_with_parent()
+    try:
+        run = _run(load_cluster(Path(cluster)), suite, out)
+        with told_to_prefect(), log_file(run.logs / "run.log"):
+            introduce(run)
+            result = _checked(run, notify, rebuild, wait_s)
+            show_verdict(result)
+    except Exception as error:  # Failed would say that the cluster is bad
+        return broken_off(error)
+    return state_of(result)
+
+
+def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
+    """What the run came to, once it had the cluster for itself."""
+    trial = Trial(run, timings={"startup": process_age_s()})
+    with _store() as store:
         try:
-            _try_out(trial, rebuild, store)
+            with turn(run.cluster.name, run.run_id, UUID(current.id), wait_s), progress(run):
+                _reap(run)
+                _try_out(trial, rebuild, store)
+        except MissingError as taken:
+            trial.add(Check("turn", Verdict.NOT_RUN, str(taken)))
         except BaseException as cut:
             with uninterrupted():
                 _record_cut(trial, cut)
             raise
         with trial.attempt("record"):
             written = record_task(trial.result(), run, store, run.logs / "run.log")
+            show_files(run, written, trial.result())
         if run.cluster.upload:
             with trial.attempt("upload"):
                 trial.note(upload_task(run, trial.started))
@@ -110,7 +143,7 @@ def check(
                 trial.note(f"alerts: {told.said}" if told.failed else None)
         result = trial.result()
         write_run_json(result, run.out)  # once more: now the timings are complete
-    return _state(result)
+    return result
 
 
 def _try_out(trial: Trial, rebuild: bool, store: "Store | None") -> None:
@@ -197,19 +230,6 @@ def run_id_of(flow_run_id: UUID, scheduled: datetime | None) -> str:
 
 
 @contextmanager
-def _told_to_prefect() -> Iterator[None]:
-    """What the steps say is kept with the flow run, whoever started it and whatever Prefect's settings say."""
-    logger, handler = logging.getLogger("seatrial"), APILogHandler()
-    if logger.getEffectiveLevel() > logging.INFO:
-        logger.setLevel(logging.INFO)
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-
-
-@contextmanager
 def _store() -> "Iterator[Store | None]":
     """The history; a run whose history cannot be opened still measures."""
     try:
@@ -220,11 +240,3 @@ def _store() -> "Iterator[Store | None]":
         return
     with store:
         yield store
-
-
-def _state(result: RunResult) -> "State[RunResult]":
-    """The state Prefect shows: Completed only for a pass, so that its automations see what people see."""
-    message = f"{result.verdict.value}: {result.reason}"
-    if result.verdict is Verdict.PASS:
-        return Completed(message=message, data=result)
-    return Failed(message=message, data=result)

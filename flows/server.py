@@ -20,6 +20,8 @@ _SERVER_SETTINGS = {
     "PREFECT__SERVER_FINAL": "1",
 }
 
+TEMPORARY = "SEATRIAL_TEMPORARY_SERVER"  # set where the Prefect server is there for one run alone
+
 # PR_SET_PDEATHSIG (1) with SIGKILL (9): the server goes when the run does, even when nothing can be said any more.
 _SERVE = """
 import ctypes, sys
@@ -56,7 +58,12 @@ def provide_prefect_server(log: IO[bytes]) -> None:
         server = start_server(log)
         atexit.register(server.stop)
         os.environ["PREFECT_API_URL"] = server.api_url
-        os.environ["SEATRIAL_TEMPORARY_SERVER"] = "1"  # whoever links to it would link to nothing
+        os.environ[TEMPORARY] = "1"
+
+
+def has_lasting_server() -> bool:
+    """Whether the server outlives this run, so that others can see what it holds there."""
+    return bool(configured_api_url()) and TEMPORARY not in os.environ
 
 
 def start_server(log: IO[bytes]) -> TemporaryServer:

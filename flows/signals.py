@@ -1,10 +1,12 @@
-"""Signals, where a flow must not be interrupted."""
+"""Signals: where a flow must not be interrupted, and where it must be."""
 
+import ctypes
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+_PR_SET_PDEATHSIG = 1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -23,3 +25,13 @@ def uninterrupted() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def end_with_parent() -> None:
+    """Have the kernel send SIGTERM to this process when the one that started it dies.
+
+    A runner or worker that is killed leaves its flow runs at work with nobody to watch or to cancel them. Where that is
+    not Linux it stays so.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)

@@ -18,6 +18,7 @@ from seatrial.cli_options import FILE, json_option, print_json
 from seatrial.cli_pinned import diff, expire, promote, show
 from seatrial.cli_rejudge import rejudge
 from seatrial.cli_report import bundle, report, verify
+from seatrial.cli_serve import serve
 from seatrial.cli_simulate import simulate
 from seatrial.errors import InputError, NothingFoundError, SeatrialError
 
@@ -36,7 +37,7 @@ def app() -> None:
     """Sea trials for GPU clusters: image, nodes, MPI, collectives, training, verdict."""
 
 
-for command in (judge, rejudge, baseline, compare, simulate, report, bundle, verify):
+for command in (judge, rejudge, baseline, compare, simulate, report, bundle, verify, serve):
     app.add_command(command)
 for command in (promote, show, diff, expire):
     baseline.add_command(command)

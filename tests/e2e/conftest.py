@@ -125,6 +125,7 @@ def console(tmp_path: Path, prefect_url: str) -> Iterator[Console]:
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith("SEATRIAL_")},
         "PREFECT_API_URL": prefect_url,
+        "SEATRIAL_TEMPORARY_SERVER": "1",  # it is one, if for all tests
         "PREFECT_HOME": str(tmp_path / "prefect"),
         "XDG_STATE_HOME": str(tmp_path / "state"),
         "COLUMNS": "200",

@@ -58,7 +58,7 @@ def served(console: Console) -> Iterator[Console]:
 
 def call(console: Console, method: str, path: str, **body: Any) -> Any:
     """One call of Prefect's REST API, as its UI makes them."""
-    answer = httpx.request(method, f"{console.environment['PREFECT_API_URL']}{path}", json=body or None, timeout=30)
+    answer = httpx.request(method, f"{console.environment['PREFECT_API_URL']}{path}", json=body or None, timeout=120)
     answer.raise_for_status()
     return answer.json()
 

@@ -1,0 +1,146 @@
+"""One check of a cluster at a time: a file lock on this machine, and a limit of the Prefect server across machines.
+
+Two sweeps at once would each measure half a fabric. The second run waits and says for whom. A holder that is killed
+gives the file lock back at once and the limit's slot when its lease is over, or as soon as somebody on its machine sees
+that it is gone.
+"""
+
+import contextvars
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+from uuid import UUID
+
+import httpx
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import ConcurrencyLeaseHolder
+from prefect.exceptions import ObjectAlreadyExists, PrefectHTTPStatusError
+
+from flows.holders import holder
+from flows.server import has_lasting_server
+from flows.shown import LEASE, label, show_waiting
+from seatrial.errors import MissingError
+from seatrial.turn import FileLock
+
+log = logging.getLogger("seatrial.turn")
+T = TypeVar("T")
+
+WAIT_S = 3600.0
+LEASE_S = 60.0  # the least that Prefect takes
+_LOOK_S = 2.0
+_LOCKED, _GONE = 423, (404, 410)
+
+
+@contextmanager
+def turn(cluster: str, run_id: str, flow_run_id: UUID, wait_s: float) -> Iterator[None]:
+    """Hold the cluster. Raises MissingError, which says who has it, when it is not free within `wait_s`."""
+    deadline = time.monotonic() + wait_s
+    with _file_lock(cluster, run_id, deadline):
+        if not has_lasting_server():
+            yield
+            return
+        with _leased(cluster, flow_run_id, deadline):
+            yield
+
+
+@contextmanager
+def _file_lock(cluster: str, run_id: str, deadline: float) -> Iterator[None]:
+    try:
+        lock = FileLock(cluster, run_id)
+    except OSError as error:
+        log.warning("no lock on this machine, runs may meet: %s", error)
+        yield
+        return
+    try:
+        with show_waiting() as waiting:
+            _wait(lambda: lock.take() or None, lock.holder, deadline, waiting)
+        yield
+    finally:
+        lock.close()
+
+
+@contextmanager
+def _leased(cluster: str, flow_run_id: UUID, deadline: float) -> Iterator[None]:
+    lease = _Lease(cluster, flow_run_id)
+    try:
+        with get_client(sync_client=True) as client, show_waiting() as waiting:
+            lease.make_limit(client)
+            _wait(lambda: lease.take(client), lambda: holder(client, cluster, flow_run_id), deadline, waiting)
+    except httpx.HTTPError as error:
+        log.warning("the Prefect server keeps no order between machines just now: %s", error)
+        yield
+        return
+    renewal = threading.Thread(target=contextvars.copy_context().run, args=(lease.keep,), name="lease", daemon=True)
+    renewal.start()
+    try:
+        yield
+    finally:
+        lease.give_back()
+
+
+def _wait(take: Callable[[], T | None], who: Callable[[], str], deadline: float, waiting: Callable[[str], None]) -> T:
+    """What `take` gives in the end. Meanwhile everybody can see who is waited for."""
+    said = ""
+    while (taken := take()) is None:
+        holds = who()
+        if time.monotonic() >= deadline:
+            raise MissingError(f"{holds}; start it again later, or give it longer to wait (wait_s)")
+        if holds != said:
+            log.info("waiting: %s", said := holds)
+            waiting(holds)
+        time.sleep(_LOOK_S)
+    return taken
+
+
+class _Lease:
+    """The slot of a cluster's limit, renewed until it is given back; a server that is away is no reason to stop."""
+
+    def __init__(self, cluster: str, flow_run_id: UUID) -> None:
+        self._name, self._flow_run_id = f"seatrial-{cluster}", flow_run_id
+        self._id: UUID | None = None
+        self._over = threading.Event()
+
+    def make_limit(self, client: SyncPrefectClient) -> None:
+        with suppress(ObjectAlreadyExists):  # by another run, this moment
+            client.upsert_global_concurrency_limit_by_name(self._name, 1)
+
+    def take(self, client: SyncPrefectClient) -> UUID | None:
+        who = ConcurrencyLeaseHolder(type="flow_run", id=self._flow_run_id)
+        try:
+            answer = client.increment_concurrency_slots_with_lease([self._name], 1, "concurrency", LEASE_S, who)
+        except PrefectHTTPStatusError as error:
+            if error.response.status_code == _LOCKED:
+                return None
+            raise
+        self._id = UUID(answer.json()["lease_id"])
+        label(client, self._flow_run_id, {LEASE: str(self._id)})
+        return self._id
+
+    def keep(self) -> None:
+        with get_client(sync_client=True) as client:
+            while not self._over.wait(LEASE_S / 3):
+                with suppress(httpx.HTTPError):  # the next round tries again
+                    self._renew(client)
+
+    def _renew(self, client: SyncPrefectClient) -> None:
+        assert self._id is not None
+        try:
+            client.renew_concurrency_lease(self._id, LEASE_S)
+        except PrefectHTTPStatusError as error:
+            if error.response.status_code not in _GONE:
+                raise
+            if self.take(client) is None:
+                log.warning("another run may have this cluster now: the Prefect server was away for too long")
+                self._over.set()
+
+    def give_back(self) -> None:
+        self._over.set()
+        assert self._id is not None
+        try:
+            with get_client(sync_client=True) as client:
+                client.release_concurrency_slots_with_lease(self._id)
+        except httpx.HTTPError as error:
+            log.warning("the cluster is free for other runs in %.0f s only: %s", LEASE_S, error)

@@ -1,0 +1,65 @@
+"""The flow `reap`: remove what killed runs have left, and say of those whose process is gone that they are over."""
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+from prefect import flow
+from prefect.client.orchestration import get_client
+from prefect.states import Completed, Crashed
+
+from flows.holders import bury, running
+from flows.parameters import ClusterFile
+from flows.signals import end_with_parent
+from flows.told import told_to_prefect
+from seatrial.cluster import load_cluster
+from seatrial.errors import SeatrialError
+from seatrial.platforms import Platform, platform_for, platforms
+from tasks.launch import reap as reap_platform
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import State
+
+log = logging.getLogger("seatrial.reap")
+
+
+@flow(name="seatrial-reap", flow_run_name="reap", validate_parameters=True)
+def reap(clusters: list[ClusterFile]) -> "State[int]":
+    """Remove what runs whose process is gone have left behind, and end them in Prefect.
+
+    Args:
+        clusters: Paths of the cluster files to look at, as the machine that runs this sees them.
+    """
+    end_with_parent()
+    with told_to_prefect():
+        ended = _bury_all()
+        found = [_reap(file) for file in (None, *clusters)]
+    problems = [problem for _, problem in found if problem]
+    count = sum(removed for removed, _ in found)
+    message = f"{count} runs' leftovers removed, {ended} runs ended"
+    if problems:
+        return Crashed(message=f"{message}; {'; '.join(problems)}")
+    return Completed(message=message, data=count)
+
+
+def _bury_all() -> int:
+    """How many runs were said to be at work and are gone."""
+    try:
+        with get_client(sync_client=True) as client:
+            return sum(bury(client, run) for run in running(client))
+    except httpx.HTTPError as error:
+        log.warning("which runs are gone cannot be told: %s", error)
+        return 0
+
+
+def _reap(file: str | None) -> tuple[int, str | None]:
+    """How many runs' leftovers were removed, and what went wrong. No file: the platforms that need none."""
+    try:
+        chosen: list[Platform] = (
+            [platform_for(load_cluster(Path(file)), Path(file))] if file else list(platforms().values())
+        )
+        return sum(len(reap_platform(platform)) for platform in chosen), None
+    except SeatrialError as error:
+        log.error("%s", error)
+        return 0, str(error)

@@ -1,0 +1,80 @@
+"""The process that starts the runs of `seatrial serve`.
+
+python -m flows.runner SITE      SITE is JSON; see flows/site.py
+"""
+
+import asyncio
+import json
+import os
+import sys
+import warnings
+from uuid import UUID
+
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import (
+    DeploymentFilter,
+    DeploymentFilterId,
+    FlowRunFilter,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
+from prefect.client.schemas.objects import State, StateType
+from prefect.runner import Runner
+from prefect.server.schemas.schedules import CronSchedule
+from prefect.states import Crashed
+
+from flows.automations import deaths, install, zombies
+from flows.holders import bury
+from flows.signals import end_with_parent
+from flows.site import Site, deployments
+
+_STARTED = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
+
+
+def main(site: Site) -> None:
+    end_with_parent()
+    # Prefect's own, when it is stopped
+    warnings.filterwarnings("ignore", message="coroutine 'Runner.astop' was never awaited", category=RuntimeWarning)
+    runner = Runner(name="seatrial")
+    ids: dict[str, UUID] = {}
+    for deployment in deployments(site):
+        served = runner.add_deployment(deployment)
+        assert isinstance(served, UUID)
+        ids[deployment.name] = served
+    with get_client(sync_client=True) as client:
+        end_what_an_earlier_runner_left(client, list(ids.values()))
+        install(client, zombies())
+        install(client, deaths(ids["alarm"]))
+    for line in announced(site):
+        print(line, flush=True)
+    asyncio.run(runner.start())
+
+
+def end_what_an_earlier_runner_left(client: SyncPrefectClient, served: list[UUID]) -> None:
+    """Only one runner serves these deployments, so what an earlier one has started is over."""
+    runs = client.read_flow_runs(
+        deployment_filter=DeploymentFilter(id=DeploymentFilterId(any_=served)),
+        flow_run_filter=FlowRunFilter(
+            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(_STARTED))),
+        ),
+        limit=200,
+    )
+    died: State[object] = Crashed(message="what had started it has died")
+    for run in runs:
+        if not bury(client, run):
+            client.set_flow_run_state(run.id, died, force=True)
+
+
+def announced(site: Site) -> list[str]:
+    """What a person at the terminal should know."""
+    (due,) = asyncio.run(CronSchedule(cron=site.cron, timezone=site.timezone).get_dates(1))
+    url = os.environ["PREFECT_API_URL"].removesuffix("/api")
+    nights = [
+        f"nightly  {name}, suite {site.suite}: {site.cron} ({site.timezone}), next {due:%Y-%m-%d %H:%M}"
+        for name in site.names().values()
+    ]
+    return [f"Prefect  {url}", *nights, f"ad-hoc   by its form at {url}/deployments", "reap     every 15 minutes"]
+
+
+if __name__ == "__main__":
+    main(Site(**{**(given := json.loads(sys.argv[1])), "clusters": tuple(given["clusters"])}))

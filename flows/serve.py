@@ -1,0 +1,149 @@
+"""`seatrial serve`: a Prefect server, its UI, the deployments, their schedule and a runner, on one machine.
+
+Two processes, watched by this one: what dies is started again. The socket is this process's own, so callers queue while
+a server that died comes up again, and runs go on meanwhile.
+"""
+
+import dataclasses
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from flows.artifacts import RUNS_URL
+from flows.automations import HEARTBEAT_S
+from flows.server import TEMPORARY
+from flows.signals import uninterrupted
+from flows.site import Site, validated
+from flows.webserver import FILES
+from seatrial.errors import InputError, SeatrialError
+
+_LOOK_S = 0.5
+_STOP_RUNNER_S, _STOP_SERVER_S = 60.0, 10.0  # a cancelled run has 30 s for its teardown
+_QUICK_S, _TRIES = 20.0, 5  # what dies sooner than this, this often in a row, will not come up
+_DEFAULTS = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),
+}
+
+
+class _Stop(BaseException):
+    """Somebody wants it to end."""
+
+
+def _stop(number: int, frame: object) -> None:
+    raise _Stop
+
+
+def serve(site: Site, host: str, port: int) -> None:
+    """Serve until SIGINT or SIGTERM. Raises InputError, or SeatrialError when a process does not stay up."""
+    validated(site)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
+    with _listening(host, port) as listener, _children(site, listener) as children:
+        while True:
+            for child in children:
+                child.look()
+            time.sleep(_LOOK_S)
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket that nobody else has. Raises InputError."""
+    with socket.socket() as listener:
+        listener.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # one that was closed a moment ago does not count
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            other = f"something listens there already, such as another seatrial serve: http://{host}:{port}"
+            why = other if isinstance(error, OSError) and error.errno == 98 else error.strerror
+            raise InputError(f"--port {port}: {why}; give another --port") from error
+        listener.listen(512)
+        yield listener
+
+
+@contextmanager
+def _children(site: Site, listener: socket.socket) -> "Iterator[list[_Child]]":
+    """Server and runner; whatever happens, both have ended afterwards, the runner first."""
+    host, port = listener.getsockname()
+    url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
+    fd = listener.fileno()
+    web = ["flows.webserver", str(fd), str(Path("runs").absolute())]
+    server = _Child("the Prefect server", web, _server_environment(host, port, url), [fd], _STOP_SERVER_S)
+    work = ["flows.runner", json.dumps(dataclasses.asdict(site))]
+    runner = _Child("the runner", work, _runner_environment(url), [], _STOP_RUNNER_S)
+    try:
+        yield [server, runner]
+    except _Stop:
+        pass
+    finally:
+        with uninterrupted():
+            runner.stop()
+            server.stop()
+
+
+def _common_environment() -> dict[str, str]:
+    inherited = {key: value for key, value in os.environ.items() if key not in ("PREFECT_API_URL", TEMPORARY)}
+    return {**_DEFAULTS, **inherited, "PYTHONUNBUFFERED": "1"}
+
+
+def _server_environment(host: str, port: int, url: str) -> dict[str, str]:
+    own = {"PREFECT_SERVER_API_HOST": host, "PREFECT_SERVER_API_PORT": str(port)}
+    defaults = {"PREFECT_SERVER_UI_API_URL": f"{url}/api", "PREFECT_LOGGING_LEVEL": "WARNING"}
+    return {**defaults, **_common_environment(), **own}
+
+
+def _runner_environment(url: str) -> dict[str, str]:
+    files = {} if os.environ.get("PREFECT_SERVER_API_AUTH_STRING") else {RUNS_URL: f"{url}{FILES}"}
+    return {**files, **_common_environment(), "PREFECT_API_URL": f"{url}/api"}
+
+
+class _Child:
+    """A process of ours, started again when it dies."""
+
+    def __init__(
+        self, name: str, module: Sequence[str], environment: Mapping[str, str], fds: Sequence[int], stop_s: float
+    ) -> None:
+        self._name, self._module, self._environment, self._fds = name, module, environment, fds
+        self._stop_s, self._quick_deaths = stop_s, 0
+        self._start()
+
+    def _start(self) -> None:
+        self._started = time.monotonic()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", *self._module],
+            env=dict(self._environment),
+            pass_fds=self._fds,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for this process, which ends them in order
+        )
+
+    def look(self) -> None:
+        """Start it again if it has died. Raises SeatrialError when that has not helped."""
+        status = self._process.poll()
+        if status is None:
+            return
+        quick = time.monotonic() - self._started < _QUICK_S
+        self._quick_deaths = self._quick_deaths + 1 if quick else 0
+        if self._quick_deaths >= _TRIES:
+            raise SeatrialError(f"{self._name} does not stay up (exit status {status}); its last words are above")
+        print(f"{self._name} ended with status {status}; starting it again", file=sys.stderr, flush=True)
+        self._start()
+
+    def stop(self) -> None:
+        """End it, and what it has started if it does not."""
+        self._process.terminate()
+        try:
+            self._process.wait(self._stop_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()

@@ -1,0 +1,91 @@
+"""What a site has Prefect run: the check every night and by its form, reaping, and pinning baselines."""
+
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from seatrial.cluster import load_cluster
+from seatrial.errors import InputError
+from seatrial.suite import load_suite
+
+if TYPE_CHECKING:
+    from prefect.deployments.runner import RunnerDeployment
+
+REAP_CRON = "*/15 * * * *"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Which clusters are checked, with what and when. Paths are absolute."""
+
+    clusters: tuple[str, ...]
+    suite: str
+    cron: str
+    timezone: str
+
+    def names(self) -> dict[str, str]:
+        """The clusters' names, by their file. Raises InputError."""
+        return {file: load_cluster(Path(file)).name for file in self.clusters}
+
+
+def validated(site: Site) -> Site:
+    """Raises InputError where it is not what it should be."""
+    names = list(site.names().values())
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(f"two of the cluster files name cluster {twice!r}; give each a name of its own")
+    load_suite(site.suite)
+    _check_schedule(site.cron, site.timezone)
+    return site
+
+
+def _check_schedule(cron: str, timezone: str) -> None:
+    from prefect.client.schemas.schedules import CronSchedule
+    from pydantic import ValidationError
+
+    try:
+        ZoneInfo(timezone)
+    except (KeyError, ValueError, OSError) as error:
+        raise InputError(f"--timezone {timezone}: unknown; legal are names such as Europe/Berlin, and UTC") from error
+    try:
+        CronSchedule(cron=cron, timezone=timezone)
+    except ValidationError as error:
+        legal = "needs minute, hour, day, month and weekday, such as '0 2 * * *'"
+        raise InputError(f"--cron {cron!r}: {legal}") from error
+
+
+def local_timezone() -> str:
+    """The machine's, by its name; UTC where it has none."""
+    where = Path("/etc/localtime").resolve().as_posix()
+    return where.partition("/zoneinfo/")[2] or "UTC"
+
+
+def deployments(site: Site) -> "Iterator[RunnerDeployment]":
+    """What a runner serves. `nightly` is one deployment with a schedule per cluster, so that one list shows all."""
+    from prefect.deployments.runner import RunnerDeployment
+    from prefect.flows import EntrypointType  # type: ignore[attr-defined]
+    from prefect.schedules import Schedule
+
+    from flows.alarm import alarm
+    from flows.check import check
+    from flows.reap import reap
+
+    common: dict[str, Any] = {"entrypoint_type": EntrypointType.MODULE_PATH, "enforce_parameter_schema": True}
+    first = site.clusters[0]
+    nights = [
+        Schedule(cron=site.cron, timezone=site.timezone, slug=name, parameters={"cluster": file, "suite": site.suite})
+        for file, name in site.names().items()
+    ]
+    nightly = {"cluster": first, "suite": site.suite}
+    yield RunnerDeployment.from_flow(check, "nightly", schedules=nights, parameters=nightly, tags=["nightly"], **common)
+    yield RunnerDeployment.from_flow(check, "ad-hoc", parameters={"cluster": first}, tags=["ad-hoc"], **common)
+    every = [Schedule(cron=REAP_CRON, timezone="UTC", slug="reap")]
+    yield RunnerDeployment.from_flow(
+        reap, "reap", schedules=every, parameters={"clusters": list(site.clusters)}, **common
+    )
+    yield RunnerDeployment.from_flow(alarm, "alarm", **common)
+    if importlib.util.find_spec("flows.promote"):
+        promote = importlib.import_module("flows.promote").promote_run
+        yield RunnerDeployment.from_flow(promote, "promote", **common)
