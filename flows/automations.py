@@ -1,9 +1,12 @@
-"""What Prefect's server does by itself: end runs whose heart stopped, and raise the alarm when a check died."""
+"""What Prefect's server does by itself: end runs whose heart stopped, and raise the alarm when a check died.
+
+python -m flows.automations      puts both in place, once the deployment `alarm` is there
+"""
 
 from datetime import timedelta
 from uuid import UUID
 
-from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import StateType
 from prefect.events.actions import ChangeFlowRunState, RunDeployment
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
@@ -62,3 +65,13 @@ def install(client: SyncPrefectClient, automation: AutomationCore) -> None:
     for old in client.read_automations_by_name(automation.name):
         client.delete_automation(old.id)
     client.create_automation(automation)
+
+
+def install_all(client: SyncPrefectClient, alarm: UUID) -> None:
+    install(client, zombies())
+    install(client, deaths(alarm))
+
+
+if __name__ == "__main__":
+    with get_client(sync_client=True) as prefect:
+        install_all(prefect, prefect.read_deployment_by_name("seatrial-alarm/alarm").id)

@@ -15,6 +15,7 @@ from prefect.runtime import deployment
 from prefect.runtime import flow_run as current
 
 from flows.artifacts import progress, show_files
+from flows.holders import set_free
 from flows.limits import WAIT_S, turn
 from flows.outcome import broken_off, came_to_a_verdict, state_of
 from flows.parameters import ClusterFile, SuiteName, WaitSeconds
@@ -63,6 +64,7 @@ def _teardown_after_death(flow: "Flow[..., object]", flow_run: "FlowRun", state:
         return
     cluster = load_cluster(Path(flow_run.parameters["cluster"]))
     teardown(cluster, run_id_of(flow_run.id, flow_run.expected_start_time))
+    set_free(flow_run.id)
 
 
 # Without its history a run could pass what a pinned or an earlier value would not let pass.

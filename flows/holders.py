@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterState,
@@ -34,6 +34,14 @@ def holder(client: SyncPrefectClient, cluster: str, but: UUID) -> str:
         since = f"{run.start_time:%Y-%m-%d %H:%M} UTC" if run.start_time else "just now"
         return held_by(cluster, f"{run.labels.get(RUN)} ({run.name})", since)
     return f"cluster {cluster} is being checked by a run that has died; it is free in a minute"
+
+
+def set_free(flow_run_id: UUID) -> None:
+    """Give back what a run that has died held; nothing where it held nothing any more."""
+    with get_client(sync_client=True) as client:
+        lease = client.read_flow_run(flow_run_id).labels.get(LEASE)
+        if lease:
+            client.release_concurrency_slots_with_lease(UUID(str(lease)))
 
 
 def bury(client: SyncPrefectClient, run: FlowRun) -> bool:

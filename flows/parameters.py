@@ -6,6 +6,8 @@ from pydantic import Field
 
 ClusterFile = Annotated[str, Field(min_length=1, examples=["deployments/clusters/a4-gke.yaml"])]
 SuiteName = Annotated[
-    Literal["quick", "nightly", "acceptance"] | Annotated[str, Field(title="file", min_length=1)], Field()
+    Annotated[Literal["quick", "nightly", "acceptance"], Field(title="shipped")]
+    | Annotated[str, Field(title="file", min_length=1)],
+    Field(),
 ]
 WaitSeconds = Annotated[float, Field(ge=0, le=86_400)]

@@ -23,7 +23,7 @@ from prefect.runner import Runner
 from prefect.server.schemas.schedules import CronSchedule
 from prefect.states import Crashed
 
-from flows.automations import deaths, install, zombies
+from flows.automations import install_all
 from flows.holders import bury
 from flows.signals import end_with_parent
 from flows.site import Site, deployments
@@ -43,8 +43,7 @@ def main(site: Site) -> None:
         ids[deployment.name] = served
     with get_client(sync_client=True) as client:
         end_what_an_earlier_runner_left(client, list(ids.values()))
-        install(client, zombies())
-        install(client, deaths(ids["alarm"]))
+        install_all(client, ids["alarm"])
     for line in announced(site):
         print(line, flush=True)
     asyncio.run(runner.start())

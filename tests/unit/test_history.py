@@ -2,12 +2,9 @@
 
 import io
 import math
-import os
-import shutil
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -28,6 +25,7 @@ from seatrial.measurement import ConditionValue, Measurement, Subject
 from seatrial.report.earlier_runs import history_json, history_table, show_history
 from seatrial.result import Check, Found, Judgement, RunResult, Suspect
 from seatrial.verdict import Verdict
+from tests.postgres import postgres_server
 
 START = datetime(2026, 11, 2, 1, 30, tzinfo=UTC)
 CLUSTER = Subject("cluster", "lab")
@@ -59,31 +57,10 @@ def a_pin(value: float = 0.5) -> Pin:
     return Pin(plateau(value).series(), value, 0.4, None, "GB/s", "ann", START, "run-001", "after the upgrade")
 
 
-POSTGRES = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True)), None)
-
-
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """A PostgreSQL server of our own, on a Unix socket in a folder of our own."""
-    if POSTGRES is None:
-        pytest.skip("PostgreSQL's server binaries are not installed")
-    folder = Path(tempfile.mkdtemp(prefix="seatrial-pg-"))
-    as_user: list[str] = []
-    if os.geteuid() == 0:
-        shutil.chown(folder, "postgres", "postgres")
-        as_user = ["runuser", "-u", "postgres", "--"]
-    pg_ctl = [*as_user, str(POSTGRES.with_name("pg_ctl")), "-D", str(folder / "data"), "-w", "-s"]
-    try:
-        initdb = [*as_user, str(POSTGRES), "-D", str(folder / "data"), "-A", "trust", "-U", "postgres", "--no-sync"]
-        subprocess.run(initdb, check=True, capture_output=True, cwd="/")
-        options = f"-k {folder} -c listen_addresses='' -c fsync=off"
-        subprocess.run([*pg_ctl, "-l", str(folder / "log"), "-o", options, "start"], check=True, cwd="/")
-        try:
-            yield f"postgresql://postgres@/postgres?host={folder}"
-        finally:
-            subprocess.run([*pg_ctl, "-m", "immediate", "stop"], check=True, cwd="/")
-    finally:
-        shutil.rmtree(folder)
+    with postgres_server() as folder:
+        yield f"postgresql://postgres@/postgres?host={folder}"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -1,0 +1,204 @@
+"""Whatever dies in the middle of a run: nothing stays up, the state is right, and what earlier runs found is there."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.site import Site
+
+FLOW, RUNNER, SERVER = "prefect.engine", "flows.runner", "flows.webserver"
+
+
+@pytest.fixture(scope="module")
+def first(served: Site) -> Path:
+    """The folder of a run that went well before anything went wrong."""
+    found = served.folder / "first"
+    flow_run = served.run("ad-hoc", suite=str(served.folder / "brief.yaml"), out=str(found))
+    assert served.ended(flow_run)["type"] == "COMPLETED"
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _nothing_lost(served: Site, first: Path) -> Iterator[None]:
+    """After each of them: nothing is up, and the first run is still there, in its folder and in the history."""
+    document = served.document(first)
+    yield
+    served.until(lambda: not served.pids(FLOW), timeout_s=60)
+    served.until(lambda: not served.left(), timeout_s=60)
+    assert served.document(first) == document
+    history = subprocess.run(
+        [sys.executable, "-m", "seatrial.cli", "history", "--json"],
+        env=served.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f'"{document["run_id"]}"' in history.stdout
+
+
+def start_long(served: Site, out: Path) -> str:
+    """A run that is in the middle of its sweep."""
+    flow_run = served.run("ad-hoc", suite=str(served.folder / "long.yaml"), out=str(out))
+    served.until_sweeping(out)
+    assert served.left()
+    return flow_run
+
+
+def goes_on(served: Site) -> None:
+    """The next run is as good as any."""
+    flow_run = served.run("ad-hoc", suite=str(served.folder / "brief.yaml"))
+    assert served.ended(flow_run)["type"] == "COMPLETED", served.flow_run(flow_run)["state"]
+
+
+def alarmed(served: Site) -> set[str]:
+    """The flow runs that the alarm was raised for."""
+    alarms = served.api("POST", "/flow_runs/filter", flows={"name": {"any_": ["seatrial-alarm"]}})
+    return {alarm["parameters"]["flow_run"] for alarm in alarms}
+
+
+def test_the_flow_process_is_killed(served: Site, out: Path) -> None:
+    flow_run = start_long(served, out)
+    served.kill(FLOW)
+    assert served.ended(flow_run)["type"] == "CRASHED"
+    served.until(lambda: not served.left(), timeout_s=60)
+    served.until(lambda: flow_run in alarmed(served))
+    goes_on(served)
+
+
+def test_the_runner_is_killed(served: Site, out: Path) -> None:
+    flow_run = start_long(served, out)
+    served.kill(RUNNER)
+    state = served.ended(flow_run)
+    assert state["type"] == "CRASHED", state
+    served.until(lambda: not served.left(), timeout_s=60)
+    assert served.document(out)["verdict"] == "inconclusive"
+    served.until(lambda: bool(served.pids(RUNNER)))
+    goes_on(served)
+
+
+def test_runner_and_flow_process_are_killed_at_once(served: Site, out: Path) -> None:
+    flow_run = start_long(served, out)
+    for pid in (*served.pids(RUNNER), *served.pids(FLOW)):
+        os.kill(pid, signal.SIGKILL)
+    state = served.ended(flow_run)
+    assert (state["type"], state["message"]) == ("CRASHED", "its process is gone and did not say why")
+    goes_on(served)
+
+
+def test_the_server_is_killed(served: Site, out: Path) -> None:
+    flow_run = served.run("ad-hoc", suite=str(served.folder / "brief.yaml"), out=str(out))
+    log = out / "logs" / "run.log"
+    served.until(lambda: log.exists() and "launch ..." in log.read_text())
+    served.kill(SERVER)
+    assert served.ended(flow_run)["type"] == "COMPLETED"
+    assert served.document(out)["verdict"] == "pass"
+    artifacts = served.api("POST", "/artifacts/filter", artifacts={"flow_run_id": {"any_": [flow_run]}})
+    assert {"judgements-trial", "summary-trial"} <= {artifact["key"] for artifact in artifacts}
+
+
+def test_a_run_is_cancelled(served: Site, out: Path) -> None:
+    flow_run = start_long(served, out)
+    served.api("POST", f"/flow_runs/{flow_run}/set_state", state={"type": "CANCELLING", "name": "Cancelling"})
+    assert served.ended(flow_run)["type"] == "CANCELLED"
+    assert served.document(out)["verdict"] == "inconclusive"
+
+
+def test_two_nightly_runs_at_once(served: Site) -> None:
+    runs = [served.run("nightly") for _ in range(2)]
+    served.until(lambda: "Waiting" in {served.flow_run(run)["state"]["name"] for run in runs})
+    (waits,) = (run for run in runs if served.flow_run(run)["state"]["name"] == "Waiting")
+    assert "cluster trial is being checked by run " in served.flow_run(waits)["state"]["message"]
+    assert [served.ended(run)["type"] for run in runs] == ["COMPLETED"] * 2
+    spans = sorted(_nodes_up(served, run) for run in runs)
+    assert spans[0][1] <= spans[1][0]
+
+
+def _nodes_up(served: Site, flow_run: str) -> tuple[str, str]:
+    """From when to when a run had nodes, by its log."""
+    run_id = served.flow_run(flow_run)["labels"]["seatrial.run"]
+    lines = (served.folder / "runs" / run_id / "logs" / "run.log").read_text().splitlines()
+    times = [line[:23] for line in lines if "launch ..." in line or "teardown: " in line]
+    return times[0], times[-1]
+
+
+def test_a_second_run_that_may_not_wait_says_who_has_the_cluster(served: Site, out: Path) -> None:
+    flow_run = start_long(served, out)
+    refused = served.ended(served.run("ad-hoc", wait_s=0))
+    assert refused["type"] == "CRASHED"
+    assert refused["message"].startswith("not_run: turn: cluster trial is being checked by run ")
+    assert served.flow_run(flow_run)["state"]["type"] == "RUNNING"
+    served.api("POST", f"/flow_runs/{flow_run}/set_state", state={"type": "CANCELLING", "name": "Cancelling"})
+    assert served.ended(flow_run)["type"] == "CANCELLED"
+
+
+def _locked(path: Path, seconds: float) -> "threading.Thread":
+    """Nobody else can write to, or read from, this SQLite database for so long."""
+
+    def hold() -> None:
+        connection = sqlite3.connect(path, isolation_level=None, timeout=30)
+        connection.execute("BEGIN EXCLUSIVE")
+        done.wait(seconds)
+        connection.execute("ROLLBACK")
+        connection.close()
+
+    done = threading.Event()
+    thread = threading.Thread(target=hold)
+    thread.start()
+    return thread
+
+
+def test_prefects_database_is_locked_for_a_while(served: Site, out: Path) -> None:
+    flow_run = served.run("ad-hoc", suite=str(served.folder / "brief.yaml"), out=str(out))
+    log = out / "logs" / "run.log"
+    served.until(lambda: log.exists() and "launch ..." in log.read_text())
+    _locked(served.folder / "prefect" / "prefect.db", 15).join()
+    assert served.ended(flow_run)["type"] == "COMPLETED"
+    assert served.document(out)["verdict"] == "pass"
+
+
+def test_the_history_is_locked(served: Site, out: Path) -> None:
+    held = _locked(served.folder / "state" / "seatrial" / "history.sqlite", 75)
+    try:
+        state = served.ended(served.run("ad-hoc", suite=str(served.folder / "brief.yaml"), out=str(out)))
+    finally:
+        held.join()
+    assert state["type"] == "CRASHED"
+    assert state["message"].startswith("inconclusive: history: cannot be opened")
+    assert served.document(out)["checks"]
+
+
+@pytest.fixture
+def small_disk(out: Path) -> Iterator[Path]:
+    """A file system of 4 MB at `out`."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    out.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(out)], check=True)
+    try:
+        yield out
+    finally:
+        subprocess.run(["umount", "-l", str(out)], check=True)
+
+
+def test_the_disk_is_full_while_recording(served: Site, small_disk: Path) -> None:
+    flow_run = served.run("ad-hoc", suite=str(served.folder / "brief.yaml"), out=str(small_disk))
+    log = small_disk / "logs" / "run.log"
+    served.until(lambda: log.exists() and "all_reduce     1M" in log.read_text())
+    _fill(small_disk)
+    state = served.ended(flow_run)
+    assert state["type"] == "CRASHED"
+    assert "No space left on device" in state["message"]
+    goes_on(served)
+
+
+def _fill(folder: Path) -> None:
+    with (folder / "ballast").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+        while True:
+            file.write(bytes(4096))

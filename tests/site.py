@@ -1,0 +1,169 @@
+"""`seatrial serve` for tests: a folder, a port and a state of its own, and a look at every process that it has."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from tests.conftest import leftovers
+
+QUICK = {
+    "connectivity": {"timeout_s": 30},
+    "collectives": {
+        "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
+        "cpu": {"min_bytes": "1M", "max_bytes": "4M", "step_factor": 4, "warmup_iterations": 1, "iterations": 3},
+        "timeout_s": 120,
+    },
+}
+# At work until somebody ends it, for a while at least.
+LONG = {
+    "collectives": {
+        "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
+        "cpu": {"min_bytes": "1M", "max_bytes": "64M", "warmup_iterations": 0, "iterations": 300},
+        "timeout_s": 300,
+    }
+}
+_FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+
+
+@dataclass(slots=True)
+class Site:
+    """A folder in which `seatrial serve` runs."""
+
+    folder: Path
+    port: int
+    environment: dict[str, str]
+    process: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def said(self) -> str:
+        return (self.folder / "serve.log").read_text()
+
+    def write(self, name: str, **content: Any) -> str:
+        path = self.folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump({"name": name, **content}))
+        return str(path)
+
+    def start(self, *arguments: str) -> None:
+        """Serve, and come back when the runner has everything in place."""
+        command = [sys.executable, "-m", "seatrial.cli", "serve", *arguments, "--port", str(self.port)]
+        with (self.folder / "serve.log").open("ab") as log:
+            before = log.tell()
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, cwd=self.folder, env=self.environment, start_new_session=True
+            )
+        self.until(lambda: "every 15 minutes" in self.said[before:])
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        assert self.process
+        self.process.send_signal(number)
+        return self.process.wait(120)
+
+    def api(self, method: str, path: str, **body: Any) -> Any:
+        """One call of Prefect's REST API, as its UI makes them."""
+        answer = httpx.request(method, f"{self.url}/api{path}", json=body or None, timeout=60)
+        answer.raise_for_status()
+        return answer.json() if answer.content else None
+
+    def run(self, deployment: str, **parameters: Any) -> str:
+        """Start a run of a deployment of the check; the flow run's id."""
+        found = self.api("GET", f"/deployments/name/seatrial-check/{deployment}")["id"]
+        return str(self.api("POST", f"/deployments/{found}/create_flow_run", parameters=parameters)["id"])
+
+    def flow_run(self, flow_run: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.api("GET", f"/flow_runs/{flow_run}")
+        return found
+
+    def ended(self, flow_run: str, timeout_s: float = 240) -> dict[str, Any]:
+        """The state in which the flow run ends."""
+        self.until(lambda: self.flow_run(flow_run)["state"]["type"] in _FINAL, timeout_s)
+        found: dict[str, Any] = self.flow_run(flow_run)["state"]
+        return found
+
+    def until_sweeping(self, out: Path) -> None:
+        log = out / "logs" / "run.log"
+        self.until(lambda: log.exists() and "all_reduce     1M" in log.read_text())
+
+    def until(self, true: Callable[[], bool], timeout_s: float = 240) -> None:
+        """Wait for something that other processes do; a server that is away for a moment says nothing."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            with suppress(httpx.HTTPError):
+                if true():
+                    return
+            assert time.monotonic() < deadline, f"it did not happen in time; serve said:\n{self.said[-4000:]}"
+            time.sleep(0.3)
+
+    def processes(self) -> dict[int, str]:
+        """The command lines of everything that was started here and lives: by their environment."""
+        mark = str(self.folder).encode() + b"/state"
+        found = {}
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if mark in (entry / "environ").read_bytes():
+                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return found
+
+    def pids(self, word: str) -> list[int]:
+        return [pid for pid, command in self.processes().items() if word in command]
+
+    def kill(self, word: str) -> None:
+        """SIGKILL to the one process with that word in its command line."""
+        (pid,) = self.pids(word)
+        os.kill(pid, signal.SIGKILL)
+
+    def left(self) -> set[str]:
+        """Namespaces, folders and processes of runs that were started here."""
+        logs = [*self.folder.glob("*/logs/run.log"), *self.folder.glob("runs/*/logs/run.log")]
+        ids = {found for log in logs for found in re.findall(r"run (\S+): \d+ nodes", log.read_text())}
+        return {left for left in leftovers() if any(run_id in left for run_id in ids)}
+
+    def document(self, out: Path) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((out / "run.json").read_text())
+        return found
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@contextmanager
+def site(folder: Path, more: Mapping[str, str] | None = None) -> Iterator[Site]:
+    """A folder to serve in; in the end nothing of it runs any more."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("SEATRIAL_", "PREFECT_"))}
+    own = {
+        "PREFECT_HOME": str(folder / "prefect"),
+        "XDG_STATE_HOME": str(folder / "state"),
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+    }
+    made = Site(folder, free_port(), {**kept, **own, **(more or {})})
+    try:
+        yield made
+    finally:
+        if made.process and made.process.poll() is None:
+            made.process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                made.process.wait(90)
+        for pid in made.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if made.process:
+            made.process.wait()
