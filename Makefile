@@ -7,14 +7,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit docs test-images test-browser test-prometheus test-kubernetes bench format clean
+.PHONY: setup system run test lint unit docs test-images test-browser test-production test-prometheus test-kubernetes bench format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
 
 test: lint
 	@scripts/test-packages
-	$(BIN)/pytest
+	$(BIN)/pytest --ignore=tests/production --ignore=tests/browser
 
 lint: setup
 	$(BIN)/ruff format --check .
@@ -34,7 +34,7 @@ test-images: setup   # builds images/cpu for real and runs it; minutes the first
 	@scripts/image-packages || true
 	$(BIN)/pytest tests/images
 
-test-browser: setup   # report.html of four runs in headless Chromium; skipped where it cannot be had
+test-browser: setup   # report.html and Prefect's UI in headless Chromium; skipped where it cannot be had
 	@scripts/browser-packages || true
 	$(BIN)/pytest tests/browser
 
@@ -45,6 +45,10 @@ test-prometheus: setup   # the real Prometheus, node exporter and push gateway, 
 test-kubernetes: setup   # a real cluster of two nodes; the first time builds Kubernetes (20 minutes on two cores) and images/cpu
 	@test -n "$$SEATRIAL_TEST_KUBECONFIG" || $(BIN)/python -m tests.e2e.kubernetes build || true   # pytest skips what there is not
 	$(BIN)/pytest tests/e2e/kubernetes
+
+test-production: setup   # seatrial serve with its processes killed, on SQLite and PostgreSQL; ten minutes, twenty on a busy machine
+	@scripts/test-packages
+	$(BIN)/pytest tests/production
 
 bench: setup
 	$(BIN)/python benchmarks/launch.py

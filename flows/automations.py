@@ -16,6 +16,7 @@ SILENCE_S = 3 * HEARTBEAT_S
 _ENDED = {f"prefect.flow-run.{name}" for name in ("Completed", "Failed", "Cancelled", "Crashed")}
 _HEARTBEAT = "prefect.flow-run.heartbeat"
 _EVERY_RUN = {"prefect.resource.id": "prefect.flow-run.*"}
+_OF_THE_CHECK = {"prefect.resource.role": "flow", "prefect.resource.name": "seatrial-check"}
 
 
 def zombies() -> AutomationCore:
@@ -25,6 +26,7 @@ def zombies() -> AutomationCore:
         description="A flow run without a heartbeat is set to Crashed.",
         trigger=EventTrigger(
             match=_EVERY_RUN,
+            match_related=_OF_THE_CHECK,
             after={_HEARTBEAT},
             expect={_HEARTBEAT, *_ENDED},
             for_each={"prefect.resource.id"},
@@ -43,7 +45,7 @@ def deaths(alarm: UUID) -> AutomationCore:
         description="Starts the deployment alarm, which tells people.",
         trigger=EventTrigger(
             match=_EVERY_RUN,
-            match_related={"prefect.resource.role": "flow", "prefect.resource.name": "seatrial-check"},
+            match_related=_OF_THE_CHECK,
             expect={"prefect.flow-run.Crashed", "prefect.flow-run.Late"},
             for_each={"prefect.resource.id"},
             posture=Posture.Reactive,

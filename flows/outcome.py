@@ -1,7 +1,7 @@
 """How a run's end shows in Prefect: Completed for a pass, Failed for measured and bad, Crashed for not measured."""
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prefect.states import Completed, Crashed, Failed
 
@@ -32,6 +32,6 @@ def broken_off(error: Exception) -> "State[Exception]":
     return Crashed(message=f"could not measure: {what}", data=error)
 
 
-def came_to_a_verdict(state: "State[object]") -> bool:
+def came_to_a_verdict(state: "State[Any]") -> bool:
     """Whether the run ended by itself, as `state_of` says it."""
     return (state.message or "").partition(": ")[0] in set(Verdict)

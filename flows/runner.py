@@ -11,6 +11,7 @@ import warnings
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.filters import (
     DeploymentFilter,
     DeploymentFilterId,
@@ -22,11 +23,13 @@ from prefect.client.schemas.objects import State, StateType
 from prefect.runner import Runner
 from prefect.server.schemas.schedules import CronSchedule
 from prefect.states import Crashed
+from prefect.utilities.callables import parameter_schema
 
 from flows.automations import install_all
+from flows.check import check
 from flows.holders import bury
 from flows.signals import end_with_parent
-from flows.site import Site, deployments
+from flows.site import Site, deployments, with_choices
 
 _STARTED = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
 
@@ -43,6 +46,7 @@ def main(site: Site) -> None:
         ids[deployment.name] = served
     with get_client(sync_client=True) as client:
         end_what_an_earlier_runner_left(client, list(ids.values()))
+        offer_choices(client, [ids["nightly"], ids["ad-hoc"]], site)
         install_all(client, ids["alarm"])
     for line in announced(site):
         print(line, flush=True)
@@ -62,6 +66,13 @@ def end_what_an_earlier_runner_left(client: SyncPrefectClient, served: list[UUID
     for run in runs:
         if not bury(client, run):
             client.set_flow_run_state(run.id, died, force=True)
+
+
+def offer_choices(client: SyncPrefectClient, checks: list[UUID], site: Site) -> None:
+    """Have the run form list what there is."""
+    schema = with_choices(parameter_schema(check).model_dump(), site)
+    for deployment in checks:
+        client.update_deployment(deployment, DeploymentUpdate(parameter_openapi_schema=schema))
 
 
 def announced(site: Site) -> list[str]:

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from seatrial.cluster import load_cluster
 from seatrial.errors import InputError
-from seatrial.suite import load_suite
+from seatrial.suite import SHIPPED, load_suite
 
 if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment
@@ -60,6 +60,19 @@ def local_timezone() -> str:
     """The machine's, by its name; UTC where it has none."""
     where = Path("/etc/localtime").resolve().as_posix()
     return where.partition("/zoneinfo/")[2] or "UTC"
+
+
+def with_choices(schema: dict[str, Any], site: Site) -> dict[str, Any]:
+    """The form's schema with this site's clusters and suites to choose from, instead of paths to type. Pure."""
+    suites = dict.fromkeys([*SHIPPED, site.suite])
+    chosen = {"cluster": list(site.clusters), "suite": list(suites)}
+    fields = {
+        name: {**{key: value for key, value in field.items() if key != "anyOf"}, "type": "string", "enum": chosen[name]}
+        if name in chosen
+        else field
+        for name, field in schema["properties"].items()
+    }
+    return {**schema, "properties": fields}
 
 
 def deployments(site: Site) -> "Iterator[RunnerDeployment]":

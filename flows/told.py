@@ -14,6 +14,7 @@ def told_to_prefect() -> Iterator[None]:
     if logger.getEffectiveLevel() > logging.INFO:
         logger.setLevel(logging.INFO)
     logger.addHandler(handler)
+    logging.getLogger("prefect.task_runs").setLevel(logging.WARNING)  # steps say themselves that they have ended
     try:
         yield
     finally:

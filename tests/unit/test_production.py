@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 import yaml
-from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.states import Completed, Crashed, Failed, Late, Running
 from prefect.utilities.callables import parameter_schema
 
@@ -22,7 +22,7 @@ from flows.alarm import died
 from flows.artifacts import share
 from flows.check import check
 from flows.outcome import broken_off, came_to_a_verdict, state_of
-from flows.site import Site, deployments, local_timezone, validated
+from flows.site import Site, deployments, local_timezone, validated, with_choices
 from seatrial.errors import InputError, SeatrialError
 from seatrial.suite import load_suite
 from seatrial.turn import FileLock, Place, held_by
@@ -72,7 +72,8 @@ def a_run(state: Any) -> FlowRun:
 def test_the_alarm_tells_of_checks_that_died_or_did_not_start_and_of_no_others() -> None:
     assert died(a_run(Crashed(message="exit status -9"))) == "the check of a4-gke died: exit status -9"
     assert re.match(r"the check of a4-gke did not start at \S+ .*: is `seatrial serve`", died(a_run(Late())) or "")
-    for state in (Crashed(message="inconclusive: launch: quota"), Failed(message="fail: slow"), Running(), Completed()):
+    others: list[State[Any]] = [Crashed(message="inconclusive: launch: quota"), Failed(message="fail: slow")]
+    for state in (*others, Running(), Completed()):
         assert died(a_run(state)) is None
 
 
@@ -91,6 +92,16 @@ def test_the_form_explains_itself() -> None:
     assert all(field["description"] for field in fields.values())
     assert fields["suite"]["anyOf"][0]["enum"] == ["quick", "nightly", "acceptance"]
     assert (fields["wait_s"]["minimum"], fields["wait_s"]["maximum"]) == (0, 86_400)
+
+
+def test_the_form_of_a_site_offers_its_own_clusters_and_suites() -> None:
+    site = Site(("/a.yaml", "/b.yaml"), "/own.yaml", "0 2 * * *", "UTC")
+    fields = with_choices(parameter_schema(check).model_dump(), site)["properties"]
+    assert fields["cluster"]["enum"] == ["/a.yaml", "/b.yaml"]
+    assert fields["suite"]["enum"] == ["quick", "nightly", "acceptance", "/own.yaml"]
+    assert "anyOf" not in fields["suite"]
+    assert fields["suite"]["description"]
+    assert fields["wait_s"]["maximum"] == 86_400
 
 
 def test_a_site_has_its_deployments_and_a_schedule_per_cluster(cluster: str, tmp_path: Path) -> None:

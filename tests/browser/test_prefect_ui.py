@@ -1,0 +1,178 @@
+"""A person at Prefect's UI: starts a check by its form, watches it, opens what it found; and cancels another.
+
+The pictures in docs/pictures are made by this test: SEATRIAL_PICTURES=docs/pictures make test-browser
+"""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.common.exceptions import WebDriverException
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import Select
+
+from seatrial.platforms.local import PLATFORM
+from tests.site import LONG, QUICK, Site, site
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+_OURS = ("data:", "blob:", "chrome:", "about:")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A site that offers a suite of its own in the form, one that takes a while."""
+    if lacking := PLATFORM.missing():
+        pytest.skip("; ".join(lacking))
+    if not (CHROMIUM and DRIVER):
+        pytest.skip("chromium and chromium-driver are not installed")
+    with site(tmp_path_factory.mktemp("site")) as found:
+        found.write("trial", nodes=2, platform={"kind": "local"})
+        found.write("brief", **QUICK)
+        found.write("long", **LONG)
+        found.start("trial.yaml", "--suite", "brief.yaml", "--timezone", "UTC")
+        yield found
+
+
+class Browser:
+    """A window, and what was asked of the network and said by JavaScript in it."""
+
+    def __init__(self, driver: webdriver.Chrome, served: Site, pictures: Path) -> None:
+        self.driver, self._served, self._pictures = driver, served, pictures
+
+    @property
+    def text(self) -> str:
+        return self.driver.find_element(By.TAG_NAME, "body").text
+
+    def open(self, path: str) -> None:
+        self.driver.get(path if path.startswith("http") else self._served.url + path)
+
+    def until(self, true: Callable[[], object], timeout_s: float = 180) -> None:
+        """The page changes under our hands: what is not there now may be there in a moment."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                if true():
+                    return
+            except WebDriverException:
+                pass
+            assert time.monotonic() < deadline, f"it did not happen in time at {self.driver.current_url}:\n{self.text}"
+            time.sleep(0.3)
+
+    def sees(self, *words: str) -> None:
+        self.until(lambda: all(word in self.text for word in words))
+
+    def click(self, text: str) -> None:
+        """The button, link or tab of that text."""
+
+        def found() -> WebElement:
+            return self.driver.find_element(
+                By.XPATH, f"//*[self::button or self::a or @role='tab'][normalize-space()='{text}']"
+            )
+
+        def clicked() -> bool:
+            found().click()
+            return True
+
+        self.until(clicked)
+
+    def picture(self, name: str) -> None:
+        time.sleep(1.5)  # pages fade in
+        assert self.driver.save_screenshot(str(self._pictures / f"{name}.png"))
+
+    def strangers(self) -> list[str]:
+        """Addresses outside this machine that the pages asked for."""
+        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]  # type: ignore[no-untyped-call]
+        asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+        return [url for url in asked if not url.startswith((self._served.url, *_OURS))]
+
+    def errors(self) -> list[str]:
+        """JavaScript's errors; Prefect ships no favicon."""
+        entries = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        severe = [entry["message"] for entry in entries if entry["level"] == "SEVERE"]
+        return [message for message in severe if "favicon.ico" not in message]
+
+
+@pytest.fixture
+def browser(served: Site, tmp_path: Path) -> Iterator[Browser]:
+    """No page asks for anything outside this machine, and none fails."""
+    options = Options()
+    options.binary_location = str(CHROMIUM)
+    for argument in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu", "window-size=1300,1250"):
+        options.add_argument(f"--{argument}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    pictures = Path(os.environ.get("SEATRIAL_PICTURES", tmp_path)).absolute()
+    try:
+        found = Browser(driver, served, pictures)
+        yield found
+        assert found.strangers() == []
+        assert found.errors() == []
+    finally:
+        driver.quit()
+
+
+def newest(served: Site) -> str:
+    """The id of the newest flow run of the check that did not come from a schedule."""
+    wanted = {"flows": {"name": {"any_": ["seatrial-check"]}}, "flow_runs": {"tags": {"all_": ["ad-hoc"]}}}
+    runs = served.api("POST", "/flow_runs/filter", sort="EXPECTED_START_TIME_DESC", limit=1, **wanted)
+    return str(runs[0]["id"])
+
+
+def fill_in_the_form(served: Site, browser: Browser, suite: str) -> None:
+    """From the list of deployments to a run that is scheduled."""
+    browser.open("/deployments")
+    browser.click("ad-hoc")
+    browser.click("Run")
+    browser.click("Custom run")
+    browser.sees("Path of the cluster file", "0 gives up at once and says who has it")
+    lists = [Select(found) for found in browser.driver.find_elements(By.TAG_NAME, "select")]
+    (suites,) = (found for found in lists if "acceptance" in [option.text for option in found.options])
+    suites.select_by_visible_text(suite)
+    browser.picture("prefect-form")
+    browser.click("Submit")
+    browser.sees("scheduled to start now")
+
+
+def test_a_check_is_started_by_its_form_and_its_findings_are_opened(served: Site, browser: Browser) -> None:
+    fill_in_the_form(served, browser, str(served.folder / "brief.yaml"))
+    flow_run = newest(served)
+    browser.open(f"/runs/flow-run/{flow_run}")
+    browser.sees("trial brief", "cluster:trial", "suite:brief")
+    browser.sees("Completed", "verdict:pass", "all_reduce: 2 sizes from 1M to 4M, every result right")
+    assert served.ended(flow_run)["type"] == "COMPLETED"
+    browser.picture("prefect-run")
+    browser.click("Artifacts")
+    browser.sees("judgements-trial", "summary-trial", "report-trial", "busbw-trial", "progress-trial")
+    browser.open("/artifacts/key/summary-trial")
+    browser.sees("connectivity", "collectives")
+    browser.click("Detail")
+    browser.sees("pass")
+    browser.picture("prefect-artifact")
+    browser.open("/artifacts/key/busbw-trial")
+    picture = "return [...document.images].some(i => i.src.endsWith('busbw.svg') && i.complete && i.naturalWidth > 0)"
+    browser.until(lambda: browser.driver.execute_script(picture))
+    (link,) = served.api("POST", "/artifacts/filter", artifacts={"key": {"any_": ["report-trial"]}}, limit=1)
+    browser.open(link["data"].partition("](")[2].rstrip(")"))
+    browser.sees("pass", "trial")
+
+
+def test_a_check_is_cancelled_from_the_ui(served: Site, browser: Browser) -> None:
+    out = served.folder / "cancelled"
+    flow_run = served.run("ad-hoc", suite=str(served.folder / "long.yaml"), out=str(out))
+    served.until_sweeping(out)
+    browser.open(f"/runs/flow-run/{flow_run}")
+    browser.sees("Running", "progress-trial")
+    browser.click("Cancel")
+    browser.until(lambda: browser.driver.find_element(By.CSS_SELECTOR, ".p-modal"))
+    browser.driver.find_element(By.CSS_SELECTOR, ".p-modal .p-button--danger").click()
+    assert served.ended(flow_run)["type"] == "CANCELLED"
+    browser.sees("Cancelled")
+    served.until(lambda: not served.left())

@@ -1,0 +1,131 @@
+"""`seatrial serve` from a fresh machine to the first scheduled run, and again after a stop or a death; PostgreSQL."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seatrial.platforms.local import PLATFORM
+from tests.postgres import postgres_server
+from tests.production.conftest import furnish
+from tests.site import Site, run_id_in, site
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Site]:
+    if lacking := PLATFORM.missing():
+        pytest.skip("; ".join(lacking))
+    with site(tmp_path) as found:
+        furnish(found)
+        yield found
+
+
+def nightly_runs(served: Site, *states: str) -> list[str]:
+    wanted = {"tags": {"all_": ["nightly"]}, "state": {"type": {"any_": list(states)}}}
+    return [str(run["id"]) for run in served.api("POST", "/flow_runs/filter", flow_runs=wanted)]
+
+
+def test_one_command_to_the_first_scheduled_run_and_again(fresh: Site) -> None:
+    every_minute = ["trial.yaml", "--suite", "brief.yaml", "--cron", "* * * * *", "--timezone", "Asia/Tokyo"]
+    fresh.start(*every_minute)
+    assert f"Prefect  {fresh.url}" in fresh.said
+    assert "nightly  trial" in fresh.said
+    assert "* * * * * (Asia/Tokyo), next " in fresh.said
+    fresh.until(lambda: bool(nightly_runs(fresh, "COMPLETED")))
+    (first, *_) = nightly_runs(fresh, "COMPLETED")
+    run_id = fresh.flow_run(first)["labels"]["seatrial.run"]
+    assert fresh.document(fresh.folder / "runs" / run_id)["verdict"] == "pass"
+
+    command = [sys.executable, "-m", "seatrial.cli", "serve", "trial.yaml", "--port", str(fresh.port)]
+    second = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=fresh.folder, env=fresh.environment
+    )
+    assert second.returncode == 2
+    assert second.stderr.startswith(f"seatrial: --port {fresh.port}: something listens there already")
+    assert second.stderr.count("\n") == 1
+
+    assert fresh.stop() == 0
+    assert fresh.processes() == {}
+    assert not fresh.left()
+    fresh.start(*every_minute)
+    assert fresh.flow_run(first)["state"]["type"] == "COMPLETED"
+    nightly = fresh.api("GET", "/deployments/name/seatrial-check/nightly")
+    assert (nightly["paused"], [schedule["slug"] for schedule in nightly["schedules"]]) == (False, ["trial"])
+    assert len(fresh.api("POST", "/automations/filter")) == 2
+    assert fresh.stop(signal.SIGINT) == 0
+    assert fresh.processes() == {}
+
+
+def test_serve_is_killed_and_started_again(fresh: Site) -> None:
+    fresh.start("trial.yaml", "--timezone", "UTC")
+    out = fresh.folder / "out"
+    flow_run = fresh.run("ad-hoc", suite=str(fresh.folder / "long.yaml"), out=str(out))
+    fresh.until_sweeping(out)
+    assert fresh.process
+    fresh.process.kill()
+    fresh.process.wait()
+    fresh.until(lambda: not fresh.processes())
+    fresh.until(lambda: not fresh.left())
+    fresh.start("trial.yaml", "--timezone", "UTC")
+    assert fresh.flow_run(flow_run)["state"]["type"] in ("CRASHED", "CANCELLED")
+    assert fresh.document(out)["verdict"] == "inconclusive"
+    brief = str(fresh.folder / "brief.yaml")
+    assert fresh.ended(fresh.run("ad-hoc", suite=brief))["type"] == "COMPLETED"
+
+
+def test_a_machine_that_is_gone_with_its_run(fresh: Site) -> None:
+    """Nobody can ask its process: the lease runs out, and the server sees that its heart has stopped."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a run a process tree of its own")
+    fresh.start("trial.yaml", "--timezone", "UTC")
+    elsewhere = {
+        **fresh.environment,
+        "XDG_STATE_HOME": str(fresh.folder / "state-of-the-other"),
+        "PREFECT_API_URL": f"{fresh.url}/api",
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+    }
+    out = fresh.folder / "out"
+    run = [sys.executable, "-m", "seatrial.cli", "run", "trial.yaml", "--suite", "long.yaml", "--out", str(out)]
+    with (fresh.folder / "other.log").open("wb") as log:
+        other = subprocess.Popen(
+            ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *run],
+            cwd=fresh.folder,
+            env=elsewhere,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        fresh.until_sweeping(out)
+        lost = fresh.api("POST", "/flow_runs/filter", flow_runs={"state": {"type": {"any_": ["RUNNING"]}}})[0]["id"]
+        waits = fresh.run("ad-hoc", suite=str(fresh.folder / "brief.yaml"))
+        fresh.until(lambda: fresh.flow_run(waits)["state"]["name"] == "Waiting")
+        held = fresh.flow_run(waits)["state"]["message"]
+        assert held.startswith(f"cluster trial is being checked by run {run_id_in(out)} (trial long) since ")
+    finally:
+        other.kill()
+        other.wait()
+    assert fresh.ended(waits)["type"] == "COMPLETED"
+    state = fresh.ended(lost)
+    assert (state["type"], state["message"]) == ("CRASHED", "no sign of life from its machine")
+
+
+def test_on_postgresql(tmp_path: Path) -> None:
+    with postgres_server() as socket:
+        databases = {
+            "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"postgresql+asyncpg://postgres@/postgres?host={socket}",
+            "SEATRIAL_HISTORY": f"postgresql://postgres@/postgres?host={socket}",
+        }
+        with site(tmp_path, databases) as served:
+            furnish(served)
+            served.start("trial.yaml", "--suite", "brief.yaml", "--cron", "* * * * *", "--timezone", "UTC")
+            served.until(lambda: bool(nightly_runs(served, "COMPLETED")))
+            runs = [served.run("ad-hoc", suite=str(served.folder / "brief.yaml")) for _ in range(2)]
+            assert [served.ended(run)["type"] for run in runs] == ["COMPLETED"] * 2
+            assert served.stop() == 0
+        assert not (tmp_path / "prefect" / "prefect.db").exists()
+        count = ["psql", "-h", str(socket), "-U", "postgres", "-Atc", "select count(*) from runs where verdict='pass'"]
+        assert int(subprocess.run(count, check=True, capture_output=True, text=True).stdout) >= 3
