@@ -6,8 +6,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -176,3 +177,29 @@ def test_a_baseline_is_pinned_when_a_person_approves_and_only_then(approving: Co
     assert (done["type"], done["message"]) == ("COMPLETED", "run-2: 1 numbers pinned by ann")
     (pin,) = json.loads(approving.run("baseline", "show", "lab", "--json").out)
     assert (pin["centre"], pin["pinned_by"], pin["run_id"], pin["note"]) == (400.0, "ann", "run-2", "as delivered")
+
+
+def test_a_run_that_could_not_measure_is_crashed_and_keeps_its_nodes(served: Console) -> None:
+    """Prefect calls the hooks of a crash then too; they must leave alone what is kept for people."""
+    cluster = served.cluster(2, mpi={"mpirun": "/nowhere/mpirun"}, keep="on_failure", keep_s=300)
+    flow_run = start(served, cluster=str(cluster), suite=str(served.suite()), out=str(served.folder / "out"))
+    until(lambda: state(served, flow_run)["type"] in ("FAILED", "COMPLETED", "CRASHED"))
+    assert state(served, flow_run)["type"] == "CRASHED"
+    assert state(served, flow_run)["message"].startswith("not_run: ")
+    until(lambda: not running(flow_run))
+    assert served.left()
+    (run_id,) = served.run_ids()
+    assert served.run("reap", "--run", run_id).status == 0
+    until(lambda: not served.left(), timeout_s=10)
+    tags = call(served, "GET", f"/flow_runs/{flow_run}")["tags"]
+    assert {"cluster:trial", "suite:brief", "verdict:not_run"} <= set(tags)
+
+
+def running(flow_run: str) -> bool:
+    """Whether the flow run has a process."""
+    mark = f"PREFECT__FLOW_RUN_ID={flow_run}".encode()
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark in entry.read_bytes():
+                return True
+    return False
