@@ -77,10 +77,11 @@ def _children(site: Site, listener: socket.socket) -> "Iterator[list[_Child]]":
     host, port = listener.getsockname()
     url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
     fd = listener.fileno()
-    web = ["flows.webserver", str(fd), str(Path("runs").absolute())]
-    server = _Child("the Prefect server", web, _server_environment(host, port, url), [fd], _STOP_SERVER_S)
+    life, living = os.pipe()  # whoever has its other end keeps the server alive: this process and the runner
+    web = ["flows.webserver", str(fd), str(life), str(Path("runs").absolute())]
+    server = _Child("the Prefect server", web, _server_environment(host, port, url), [fd, life], _STOP_SERVER_S)
     work = ["flows.runner", json.dumps(dataclasses.asdict(site))]
-    runner = _Child("the runner", work, _runner_environment(url), [], _STOP_RUNNER_S)
+    runner = _Child("the runner", work, _runner_environment(url), [living], _STOP_RUNNER_S)
     try:
         yield [server, runner]
     except _Stop:

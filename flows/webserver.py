@@ -1,18 +1,21 @@
 """The process of a lasting Prefect server: API, UI, scheduler, and the runs' folders for a browser.
 
-python -m flows.webserver FD RUNS      FD is a socket that listens already
+python -m flows.webserver FD LIFE RUNS
+
+FD is a socket that listens already, LIFE the end of a pipe: where it is closed on the other side, `seatrial serve` and
+its runner have both ended, and nobody needs this server any more. Not sooner: runs that end with them say so here.
 """
 
 import os
+import signal
 import sys
-
-from flows.signals import end_with_parent
+import threading
 
 FILES = "/seatrial/runs"  # Prefect's own UI has pages under /runs
 
 
-def main(fd: int, runs: str) -> None:
-    end_with_parent()
+def main(fd: int, life: int, runs: str) -> None:
+    threading.Thread(target=_end_with, args=(life,), name="life", daemon=True).start()
     import uvicorn
     from prefect.server.api.server import create_app
     from starlette.routing import Mount
@@ -25,5 +28,10 @@ def main(fd: int, runs: str) -> None:
     uvicorn.run(app, fd=fd, log_level="warning", lifespan="on", timeout_graceful_shutdown=3)
 
 
+def _end_with(life: int) -> None:
+    os.read(life, 1)  # nobody ever writes
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
