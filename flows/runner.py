@@ -20,13 +20,13 @@ from prefect.client.schemas.filters import (
     FlowRunFilterStateType,
 )
 from prefect.client.schemas.objects import State, StateType
-from prefect.runner import Runner
 from prefect.server.schemas.schedules import CronSchedule
 from prefect.states import Crashed
 from prefect.utilities.callables import parameter_schema
 
 from flows.automations import install_all
 from flows.check import check
+from flows.ending import PatientRunner
 from flows.holders import bury
 from flows.signals import end_with_parent
 from flows.site import Site, deployments, with_choices
@@ -38,7 +38,7 @@ def main(site: Site) -> None:
     end_with_parent()
     # Prefect's own, when it is stopped
     warnings.filterwarnings("ignore", message="coroutine 'Runner.astop' was never awaited", category=RuntimeWarning)
-    runner = Runner(name="seatrial")
+    runner = PatientRunner(name="seatrial")
     ids: dict[str, UUID] = {}
     for deployment in deployments(site):
         served = runner.add_deployment(deployment)

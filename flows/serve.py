@@ -25,7 +25,7 @@ from flows.webserver import FILES
 from seatrial.errors import InputError, SeatrialError
 
 _LOOK_S = 0.5
-_STOP_RUNNER_S, _STOP_SERVER_S = 60.0, 10.0  # a cancelled run has 30 s for its teardown
+_STOP_RUNNER_S, _STOP_SERVER_S = 75.0, 10.0  # runs have 45 s to end
 _QUICK_S, _TRIES = 20.0, 5  # what dies sooner than this, this often in a row, will not come up
 _DEFAULTS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",

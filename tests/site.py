@@ -76,8 +76,12 @@ class Site:
         return self.process.wait(120)
 
     def api(self, method: str, path: str, **body: Any) -> Any:
-        """One call of Prefect's REST API, as its UI makes them."""
-        answer = httpx.request(method, f"{self.url}/api{path}", json=body or None, timeout=60)
+        """One call of Prefect's REST API; once more where SQLite was busy (503), as Prefect's own clients do."""
+        for _ in range(10):
+            answer = httpx.request(method, f"{self.url}/api{path}", json=body or None, timeout=60)
+            if answer.status_code != 503:
+                break
+            time.sleep(1)
         answer.raise_for_status()
         return answer.json() if answer.content else None
 

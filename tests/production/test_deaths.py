@@ -83,6 +83,18 @@ def test_the_runner_is_killed(served: Site, out: Path) -> None:
     goes_on(served)
 
 
+def test_the_runner_is_told_to_stop(served: Site, out: Path) -> None:
+    """As at the end of `seatrial serve`: its run takes its own nodes down, and says what became of it."""
+    flow_run = start_long(served, out)
+    (runner,) = served.pids(RUNNER)
+    os.kill(runner, signal.SIGTERM)
+    assert served.ended(flow_run)["type"] == "CRASHED"
+    assert served.document(out)["verdict"] == "inconclusive"
+    assert "teardown: " in (out / "logs" / "run.log").read_text()
+    served.until(lambda: runner not in served.pids(RUNNER) and bool(served.pids(RUNNER)))
+    goes_on(served)
+
+
 def test_runner_and_flow_process_are_killed_at_once(served: Site, out: Path) -> None:
     flow_run = start_long(served, out)
     for pid in (*served.pids(RUNNER), *served.pids(FLOW)):
