@@ -22,6 +22,7 @@ from selenium.webdriver.support.ui import Select
 from seatrial.platforms.local import PLATFORM
 from tests.site import LONG, QUICK, Site, site
 
+PICTURES = os.environ.get("SEATRIAL_PICTURES")  # read before the tests' own environment is made
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 _MISSING = ("/favicon.ico", "/ico/")
 _OURS = ("data:", "blob:", "chrome:", "about:")
@@ -113,7 +114,7 @@ def browser(served: Site, tmp_path: Path) -> Iterator[Browser]:
         options.add_argument(f"--{argument}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    pictures = Path(os.environ.get("SEATRIAL_PICTURES", tmp_path)).absolute()
+    pictures = Path(PICTURES or tmp_path).absolute()
     try:
         found = Browser(driver, served, pictures)
         yield found
