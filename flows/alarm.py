@@ -1,6 +1,7 @@
 """The flow `alarm`: the checker itself died or did not run. What starts it: flows/automations.py."""
 
 import logging
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -11,6 +12,9 @@ from prefect.client.schemas.objects import FlowRun, StateType
 
 from flows.outcome import came_to_a_verdict
 from flows.told import told_to_prefect
+from seatrial.cluster import load_cluster
+from seatrial.suite import load_suite
+from tasks.notify import watch_task
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
@@ -22,14 +26,18 @@ log = logging.getLogger("seatrial.alarm")
 def alarm(flow_run: str) -> str | None:
     """Tell people that a check died or did not run; a check that said itself why it could not measure is no such case.
 
+    Fails where nobody could be told.
+
     Args:
         flow_run: The id of the check's flow run.
     """
     with told_to_prefect(), get_client(sync_client=True) as client:
-        text = died(client.read_flow_run(UUID(flow_run)))
-        if text:
-            log.error("%s", text)
-        return text
+        run = client.read_flow_run(UUID(flow_run))
+        if why := died(run):
+            log.error("%s", why)
+            cluster, suite = (str(run.parameters.get(name, "")) for name in ("cluster", "suite"))
+            watch_task(load_cluster(Path(cluster)), load_suite(suite or "quick").name, timedelta.max, why)
+        return why
 
 
 def died(run: FlowRun) -> str | None:

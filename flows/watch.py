@@ -26,4 +26,5 @@ def watch(
         max_age_hours: How old the last run may be: the time between two runs, and a little.
         crashed: How the check died, where that is known; empty to look at the age alone.
     """
-    return watch_task(load_cluster(Path(cluster)), suite, timedelta(hours=max_age_hours), crashed).said
+    gone = f"the check died: {crashed}" if crashed else None
+    return watch_task(load_cluster(Path(cluster)), suite, timedelta(hours=max_age_hours), gone).said

@@ -20,7 +20,7 @@ from prefect.utilities.urls import url_for
 from seatrial.alerts.alert import Alert
 from seatrial.alerts.clean import cleaner, without_secrets
 from seatrial.alerts.incident import Incident, Night, Receipt, advance, night_of
-from seatrial.alerts.overdue import died, overdue
+from seatrial.alerts.overdue import overdue, silent
 from seatrial.alerts.settings import HOW_TO, AlertSettings
 from seatrial.cluster import Cluster
 from seatrial.errors import SeatrialError
@@ -75,15 +75,15 @@ def watch(
     max_age: timedelta,
     store: "Store",
     settings: AlertSettings,
-    crashed: str | None = None,
+    gone: str | None = None,
 ) -> Notified:
-    """Tell that the check of a cluster died (`crashed` says how), or that its last run is older than `max_age`.
+    """Tell that the check of a cluster is `gone`, which says how, or that its last run is older than `max_age`.
 
     One incident for as long as it lasts; the next run that is recorded ends it. Raises SeatrialError when the history
     cannot be read.
     """
     last = store.last_run(cluster.name, suite)
-    silence = died(crashed, last, now()) if crashed else overdue(last, suite, max_age, now())
+    silence = silent(gone, last, now()) if gone else overdue(last, suite, max_age, now())
     if silence is None:
         return Notified("the last run is young enough")
     sinks, problem = sinks_of(settings, cluster)
@@ -176,10 +176,10 @@ def notify_task(result: RunResult, cluster: Cluster, store: "Store | None", repo
 
 
 @task(name="watch", cache_policy=NO_CACHE)
-def watch_task(cluster: Cluster, suite: str, max_age: timedelta, crashed: str | None) -> Notified:
+def watch_task(cluster: Cluster, suite: str, max_age: timedelta, gone: str | None = None) -> Notified:
     """Raises SeatrialError where nobody could be told, so that Prefect shows the watch itself as failed."""
     with open_store() as store:
-        said = watch(cluster, suite, max_age, store, settings_of(cluster), crashed)
+        said = watch(cluster, suite, max_age, store, settings_of(cluster), gone)
     if said.failed:
         raise SeatrialError(f"alerts: {said.said}")
     log.info("alerts: %s", said.said)

@@ -25,9 +25,9 @@ def overdue(last: RunRow | None, suite: str, max_age: timedelta, now: datetime) 
     return _silent(last.run_id, now, said)
 
 
-def died(how: str, last: RunRow | None, now: datetime) -> Night:
-    """A silent night: the check was started and did not come to a record."""
-    return _silent(last.run_id if last else "", now, f"the check died: {words.plain(how)}")
+def silent(why: str, last: RunRow | None, now: datetime) -> Night:
+    """A silent night: the check has died, or was not started, and `why` says so."""
+    return _silent(last.run_id if last else "", now, words.plain(why))
 
 
 def hours(span: timedelta) -> str:

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,12 +64,13 @@ def alarmed(served: Site) -> set[str]:
     return {alarm["parameters"]["flow_run"] for alarm in alarms}
 
 
-def test_the_flow_process_is_killed(served: Site, out: Path) -> None:
+def test_the_flow_process_is_killed(served: Site, out: Path, alerts: list[dict[str, Any]]) -> None:
     flow_run = start_long(served, out)
     served.kill(FLOW)
     assert served.ended(flow_run)["type"] == "CRASHED"
     served.until(lambda: not served.left(), timeout_s=60)
     served.until(lambda: flow_run in alarmed(served))
+    served.until(lambda: any("the check of trial died: " in alert["text"] for alert in alerts))
     goes_on(served)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.alerts.incident import Incident, Kind, Night, Receipt, advance, night_of
-from seatrial.alerts.overdue import died, overdue
+from seatrial.alerts.overdue import overdue, silent
 from seatrial.history.rows import RunRow
 from seatrial.verdict import Verdict
 from tests import nights
@@ -88,7 +88,7 @@ def test_a_measurement_of_any_kind_ends_what_could_not_be_measured() -> None:
 
 
 def test_silence_is_over_with_any_run() -> None:
-    silence = died("crashed", None, NOW)
+    silence = silent("the check died: crashed", None, NOW)
     for verdict in (P, F, I):
         found = after(silence, night(1, verdict))
         assert found[0].changes[-1] == "runs again"
