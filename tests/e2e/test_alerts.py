@@ -37,6 +37,7 @@ def test_an_incident_from_its_first_night_to_its_recovery(
         "SEATRIAL_SLACK_API_URL": f"{slack.url}/api",
         **PLANTED,
     }
+    del console.environment["SEATRIAL_TEMPORARY_SERVER"]  # messages link to a server that lasts
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         console.environment.pop(name, None)
     suite, broken = console.suite(), [{"node": "node-2", "sshd": "stopped"}]

@@ -66,10 +66,17 @@ def call(console: Console, method: str, path: str, **body: Any) -> Any:
 
 def start(console: Console, **parameters: str) -> str:
     """Start a run of the deployment, once the runner has registered it; the flow run's id."""
-    until(lambda: bool(call(console, "POST", "/deployments/filter", limit=1)))
-    (deployment,) = call(console, "POST", "/deployments/filter", limit=1)
+    deployment = registered(console, "trial")
     created = call(console, "POST", f"/deployments/{deployment['id']}/create_flow_run", parameters=parameters)
     return str(created["id"])
+
+
+def registered(console: Console, name: str) -> dict[str, Any]:
+    """The deployment of that name, once its runner has registered it."""
+    wanted = {"name": {"any_": [name]}}
+    until(lambda: bool(call(console, "POST", "/deployments/filter", deployments=wanted)))
+    (found,) = call(console, "POST", "/deployments/filter", deployments=wanted)
+    return dict(found)
 
 
 def state(console: Console, flow_run: str) -> dict[str, Any]:
@@ -162,9 +169,7 @@ def resumed(console: Console, flow_run: str, fields: dict[str, Any]) -> bool:
 
 
 def promotion(console: Console) -> str:
-    name = {"name": {"any_": ["promote"]}}
-    until(lambda: bool(call(console, "POST", "/deployments/filter", deployments=name)))
-    (deployment,) = call(console, "POST", "/deployments/filter", deployments=name)
+    deployment = registered(console, "promote")
     body = {"parameters": {"run_id": "run-2", "poll_s": 1}}
     return str(call(console, "POST", f"/deployments/{deployment['id']}/create_flow_run", **body)["id"])
 
