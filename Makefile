@@ -46,7 +46,7 @@ test-kubernetes: setup   # a real cluster of two nodes; the first time builds Ku
 	@test -n "$$SEATRIAL_TEST_KUBECONFIG" || $(BIN)/python -m tests.e2e.kubernetes build || true   # pytest skips what there is not
 	$(BIN)/pytest tests/e2e/kubernetes
 
-test-production: setup   # seatrial serve with its processes killed, on SQLite and PostgreSQL; ten minutes, twenty on a busy machine
+test-production: setup   # seatrial serve with its processes killed, on SQLite and PostgreSQL, and an incident; ten minutes, twenty on a busy machine
 	@scripts/test-packages
 	$(BIN)/pytest tests/production
 

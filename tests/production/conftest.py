@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from seatrial.platforms.local import PLATFORM
+from tests.e2e.conftest import console, prefect_url  # noqa: F401  fixtures here too
 from tests.integration.loopback import web_server
 from tests.site import LONG, QUICK, Site, site
 
