@@ -1,10 +1,9 @@
 """A person at Prefect's UI: starts a check by its form, watches it, opens what it found; and cancels another.
 
-The pictures in docs/pictures are made by this test: SEATRIAL_PICTURES=docs/pictures make test-browser
+With `--pictures` it takes those in docs/pictures anew; with `--basetemp=/srv/seatrial` the form shows paths of a site.
 """
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ from selenium.webdriver.support.ui import Select
 from seatrial.platforms.local import PLATFORM
 from tests.site import LONG, QUICK, Site, site
 
-PICTURES = os.environ.get("SEATRIAL_PICTURES")  # read before the tests' own environment is made
+PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 _MISSING = ("/favicon.ico", "/ico/")
 _OURS = ("data:", "blob:", "chrome:", "about:")
@@ -106,7 +105,7 @@ class Browser:
 
 
 @pytest.fixture
-def browser(served: Site, tmp_path: Path) -> Iterator[Browser]:
+def browser(served: Site, tmp_path: Path, pytestconfig: pytest.Config) -> Iterator[Browser]:
     """No page asks for anything outside this machine, and none fails."""
     options = Options()
     options.binary_location = str(CHROMIUM)
@@ -114,7 +113,7 @@ def browser(served: Site, tmp_path: Path) -> Iterator[Browser]:
         options.add_argument(f"--{argument}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    pictures = Path(PICTURES or tmp_path).absolute()
+    pictures = PICTURES if pytestconfig.getoption("--pictures") else tmp_path
     try:
         found = Browser(driver, served, pictures)
         yield found
@@ -162,7 +161,7 @@ def test_a_check_is_started_by_its_form_and_its_findings_are_opened(served: Site
     open_artifact(served, browser, "judgements-trial")
     browser.sees("busbw")
     open_artifact(served, browser, "busbw-trial")
-    picture = "return [...document.images].some(i => i.src.endsWith('busbw.svg') && i.complete && i.naturalWidth > 0)"
+    picture = "return [...document.images].some(i => i.src.endsWith('busbw.png') && i.complete && i.naturalWidth > 0)"
     browser.until(lambda: browser.driver.execute_script(picture))
     open_artifact(served, browser, "report-trial")
     browser.click("report")
