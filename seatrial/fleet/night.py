@@ -100,10 +100,11 @@ def _one_of_each(group: Ints) -> Ints:
 
 def _shift(at: Grouped, tonight: Floats, known: Levels, renewed: bool, rules: Rules) -> Floats:
     """By how much peers moved together, per series: new software may move them, else only slower and beyond chance."""
-    moved = at.median(tonight - known.centre)[at.group]
-    error = known.scale * np.sqrt(VARIANCE_OF_MEDIAN / np.maximum(known.peers, 1))
+    one = _one_of_each(at.group)
+    moved, peers = at.median(tonight - known.centre), known.peers[one]
+    error = known.scale[one] * np.sqrt(VARIANCE_OF_MEDIAN / np.maximum(peers, 1))
     beyond = (np.abs(moved) if renewed else -moved) - 2 * error
-    return np.where((beyond > 0) & (known.peers >= rules.least_peers), moved, 0.0)
+    return np.asarray(np.where((beyond > 0) & (peers >= rules.least_peers), moved, 0.0)[at.group])
 
 
 def _allowance(known: Levels, sizes: Odds, needed: float) -> Odds:
