@@ -19,7 +19,7 @@ from flows.server import start_server
 from seatrial.platforms.local import PLATFORM
 from tests.conftest import leftovers
 
-BRIEF = {
+BRIEF: dict[str, Any] = {
     "connectivity": {"timeout_s": 10},
     "collectives": {
         "operations": ["all_reduce"],
