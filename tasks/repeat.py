@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from seatrial.checks.plateau import sizes_behind
-from seatrial.checks.throughput import measurements, once_more
+from seatrial.checks.reachability import Pair
+from seatrial.checks.throughput import Streams, explore_again, measurements, once_more
 from seatrial.contact import Contact, greet, try_streams
 from seatrial.errors import SeatrialError
 from seatrial.measurement import Measurement
@@ -94,26 +95,28 @@ def _span(sizes: Sequence[int]) -> str:
 
 
 def _streams(run: Run, testbed: Testbed, doubts: Sequence[Doubt], repeated: Repeated) -> None:
-    """A TCP stream between each doubtful node and one that is not in doubt, both ways."""
+    """TCP streams between each doubtful node and the neighbours that it had the first time, both ways."""
     names = [node.name for node in testbed.nodes]
     doubtful = [name for name in names if any(d.measurement.subject.name == name for d in doubts)]
     if not doubtful:
         return
     _say(f"TCP of {_some(doubtful)}", doubts)
-    timeout_s = run.suite.connectivity.timeout_s
-    batches = once_more(names, doubtful, max(d.taken for d in doubts))
-    needed = {name for batch in batches for pair in batch for name in pair}
+    timeout_s, nth = run.suite.connectivity.timeout_s, max(d.taken for d in doubts)
+    needed = {name for batch in once_more(names, doubtful, nth) for pair in batch for name in pair}
     greeted = on_each(
         [node for node in testbed.nodes if node.name in needed], partial(greet, testbed, timeout_s=timeout_s)
     )
     contacts = {name: answer for name, answer in greeted.items() if isinstance(answer, Contact)}
+
+    def measure(pairs: Sequence[Pair]) -> Streams:
+        return try_streams(testbed, contacts, [pair for pair in pairs if contacts.keys() >= set(pair)], timeout_s)
+
     try:
-        for batch in batches:
-            there = [pair for pair in batch if contacts.keys() >= set(pair)]
-            repeated.measurements += measurements(try_streams(testbed, contacts, there, timeout_s))
+        found = explore_again(names, doubtful, nth, measure)
     finally:
         for contact in contacts.values():
             contact.transport.close()
+    repeated.measurements += measurements(found)
 
 
 def _some(names: Sequence[str]) -> str:

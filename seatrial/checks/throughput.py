@@ -19,24 +19,39 @@ _DOUBTFUL_FACTOR = 3.0  # below the median; less than what peers are allowed, so
 
 Key = TypeVar("Key")
 Streams = Mapping[Pair, float]  # MB/s by (from, to); a stream that could not be measured is not there
+Measure = Callable[[Sequence[Pair]], Streams]
 
 
-def explore(names: Sequence[str], measure: Callable[[Sequence[Pair]], Streams]) -> Streams:
+def explore(names: Sequence[str], measure: Measure) -> Streams:
     """The streams between ring neighbours, and between nodes that look slow and healthy ones.
 
     `measure` takes disjoint pairs, which may run at once, and returns the streams of both directions of each.
     """
+    return _with_second_tries(rounds(names), len(names), measure)
+
+
+def explore_again(names: Sequence[str], doubtful: Sequence[str], nth: int, measure: Measure) -> Streams:
+    """What `explore` measures of the doubtful nodes once more, so that one is as good as the other."""
+    return _with_second_tries(once_more(names, doubtful, nth), len(names), measure)
+
+
+def _with_second_tries(batches: Sequence[Sequence[Pair]], nodes: int, measure: Measure) -> Streams:
     streams: dict[Pair, float] = {}
-    for pairs in rounds(names):
+    for pairs in batches:
         _keep_best(streams, measure(pairs))
     for _ in range(SECOND_TRIES):
-        for pairs in _batches(second_tries(streams), len(names)):
+        for pairs in _batches(second_tries(streams), nodes):
             _keep_best(streams, measure(pairs))
     return streams
 
 
 def rounds(names: Sequence[str]) -> list[list[Pair]]:
     """Every node with its neighbours in a ring, in batches of disjoint pairs."""
+    return [batch for disjoint in _ring(names) for batch in _batches(disjoint, len(names))]
+
+
+def _ring(names: Sequence[str]) -> list[list[Pair]]:
+    """The edges of the ring, as up to three lists of disjoint ones."""
     if len(names) < 2:
         return []
     following = [*names[1:], names[0]] if len(names) > 2 else names[1:]
@@ -44,7 +59,7 @@ def rounds(names: Sequence[str]) -> list[list[Pair]]:
     even, odd, last = edges[0::2], edges[1::2], []
     if len(edges) > 1 and len(edges) % 2:  # in an odd ring the last edge meets the first
         last = [even.pop()]
-    return [batch for disjoint in (even, odd, last) for batch in _batches(disjoint, len(names))]
+    return [even, odd, last]
 
 
 def _batches(pairs: Sequence[Pair], nodes: int) -> list[list[Pair]]:
@@ -71,16 +86,19 @@ def second_tries(streams: Streams) -> list[Pair]:
 
 
 def once_more(names: Sequence[str], doubtful: Sequence[str], nth: int) -> list[list[Pair]]:
-    """Each of the doubtful nodes with a node that is not in doubt, another for each `nth` time, in batches of disjoint
-    pairs; where all are in doubt, the whole ring."""
-    free = [name for name in names if name not in doubtful]
-    if not free:
-        return rounds(names)
-    batches = []
-    for start in range(0, len(doubtful), len(free)):
-        turned = [free[(i + nth) % len(free)] for i in range(len(free))]
-        batches += _batches(list(zip(doubtful[start:], turned, strict=False)), len(names))
-    return batches
+    """Each of the doubtful nodes with its neighbours in the ring, in batches of disjoint pairs.
+
+    Those whose neighbours are in doubt as well meet one that is not on top, another for each `nth` time.
+    """
+    wanted = set(doubtful)
+    ring = [[pair for pair in disjoint if wanted.intersection(pair)] for disjoint in _ring(names)]
+    trusted = {name for disjoint in ring for pair in disjoint if not wanted.issuperset(pair) for name in pair}
+    lonely = [name for name in doubtful if name not in trusted]
+    free = [name for name in names if name not in wanted]
+    turned = [free[(i + nth) % len(free)] for i in range(len(free))]
+    starts = range(0, len(lonely), len(free)) if free else ()
+    on_top = [list(zip(lonely[start:], turned, strict=False)) for start in starts]
+    return [batch for disjoint in (*ring, *on_top) for batch in _batches(disjoint, len(names))]
 
 
 def egress(streams: Streams) -> dict[str, float]:
