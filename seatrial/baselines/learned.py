@@ -178,15 +178,16 @@ def _remarks(each: Night, i: int) -> Iterator[str]:
 
 
 def _together(panel: _Panel, past: Past, found: Verdicts) -> Iterator[tuple[Measurement, Baseline]]:
-    """Peers that are slower all alike: one measurement for the lot, its value their median."""
-    groups, each, low = panel.groups(), found.each, lowest(found.fleet)
-    for number in (int(group) for group in np.flatnonzero(found.fleet.guilty)):
+    """Peers that are slower all alike: one measurement for the lot, as far from their level as they were judged to be."""
+    groups, fleet, each, low = panel.groups(), found.fleet, found.each, lowest(found.fleet)
+    for number in (int(group) for group in np.flatnonzero(fleet.guilty)):
         members = np.flatnonzero(groups == number)
         m, sign = panel.first[members[0]], panel.signs[members[0]]
-        value = float(np.exp(sign * np.nanmedian(each.value[members])))
-        was = float(np.exp(sign * np.nanmedian(each.levels.centre[members])))
+        level = float(np.nanmedian(each.levels.centre[members]))
+        moved, expected = float(fleet.value[number]), float(fleet.expected[number])
+        value, was = (float(np.exp(sign * (level + distance))) for distance in (moved, expected))
         nights = int(each.levels.nights[members].max())
         words = f"the median {short(was)} {m.unit} of {len(members)} {m.subject.kind}s in {nights} passing runs"
-        width = float(found.fleet.expected[number] - low[number])
+        width = expected - max(float(low[number]), moved + _JUST)
         lot = replace(m, value=value, subject=Subject("group", f"all {len(members)} {m.subject.kind}s"), samples=())
         yield lot, around(lot, "history", was, width, nights, words)

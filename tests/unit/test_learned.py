@@ -5,8 +5,10 @@ import pytest
 
 from seatrial.assess import assess
 from seatrial.baselines.known import Knowledge
+from seatrial.baselines.learned import learn
 from seatrial.baselines.setup import Setup
 from seatrial.fleet.drift import find_change
+from seatrial.judge import judge
 from seatrial.measurement import Measurement, Subject
 from seatrial.result import Check
 from seatrial.verdict import Verdict
@@ -80,6 +82,29 @@ def test_all_nodes_slower_is_one_judgement_and_no_suspect() -> None:
         assert {j.measurement.subject.name for j in bad} == {"all 16 nodes"}
         assert not check.suspects
         assert ("changed with nccl 2.27 -> 2.28" in check.reason) == bool(software)
+
+
+def test_a_fleet_that_is_proven_slower_never_passes() -> None:
+    """A little slower for six nights, and tonight's repeats disagree: the odds and the interval must say the same."""
+    lots = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        nights = [matmuls(rng, *([loss] * 2)) for loss in [0.0] * 20 + [0.05] * 6]
+        losses = rng.choice([0, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3], size=rng.integers(1, 6))
+        lots += learn(matmuls(rng, *losses).measurements, nights_of(nights, references=20)).together
+    judged = [judge(m, [baseline]) for m, baseline in lots]
+    assert len(judged) > 10
+    assert all(j and j.verdict is not Verdict.PASS for j in judged)
+
+
+def matmuls(rng: np.random.Generator, *losses: float) -> Check:
+    """Eight nodes with 3 % noise, measured once for each of `losses`."""
+    found = [
+        Measurement("matmul", float(700 * np.exp(0.02 * rng.standard_t(4)) * (1 - loss)), "TFLOP/s", subject)
+        for subject in (Subject("node", f"node-{node}") for node in range(8))
+        for loss in losses
+    ]
+    return Check("devices", Verdict.PASS, "8 nodes", 0.0, tuple(found))
 
 
 def test_a_step_tells_its_night() -> None:
