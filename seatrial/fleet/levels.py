@@ -66,7 +66,8 @@ def levels(past: Past, tonight: Floats, rules: Rules) -> Levels:
     noise, steps = _by_nights(past, at)
     enough = at.largest(nights) >= rules.nights_to_learn
     chance = np.where(enough, noise * _inflation(steps), _by_peers(at, tonight - start, peers, rules))
-    scale = np.maximum(chance, rules.least_scale)[past.group]
+    unknown = (nights == 0) & (peers < rules.least_peers)[past.group]  # nothing says what such a series should read
+    scale = np.where(unknown, np.nan, np.maximum(chance, rules.least_scale)[past.group])
     shared = _shared(past, again, at, noise, rules)[past.group]
     error = _error(scale, nights, paired, shared)
     spread = _spread(at, own, error, nights, peers, scale, rules)

@@ -60,7 +60,7 @@ def judge_night(
     at = Grouped.of(past.group)
     shift = _shift(at, tonight, known, past.renewed, rules)
     expected = known.centre + shift
-    sizes = Sizes.of(_sizes(known.scale[_one_of_each(past.group)], rules)).at(past.group)
+    sizes = Sizes.of(_sizes(known.scale[_one_of_each(past.group, np.isfinite(known.scale))], rules)).at(past.group)
     allowance = _allowance(known, sizes.delta, needed)
     bar = (expected, known.scale)
     carried, since = _carried(past, at, known, allowance, sizes, needed, rules)
@@ -91,10 +91,11 @@ def _sizes(scale: Floats, rules: Rules) -> Floats:
     return np.array(rules.sizes)[:, None] / rules.sizes[0] * smallest
 
 
-def _one_of_each(group: Ints) -> Ints:
-    """A member of each group: what holds for all of a group is worked out once."""
+def _one_of_each(group: Ints, better: Bools) -> Ints:
+    """A member of each group, of the `better` ones if there are: what holds for a whole group is worked out once."""
     found = np.zeros(int(group.max(initial=-1)) + 1, dtype=np.int64)
     found[group] = np.arange(group.size)
+    found[group[better]] = np.flatnonzero(better)
     return found
 
 

@@ -59,6 +59,21 @@ def test_few_nodes_without_a_past_are_not_judged() -> None:
     assert not found.alarm
 
 
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_new_node_among_few_is_not_held_against_them_and_they_are_judged_as_ever(place: int) -> None:
+    """Three nodes, two of which have a past: nobody can tell what the third should read."""
+    rng = np.random.default_rng(1)
+    good = 0.02 * rng.standard_normal((20, 3))
+    good[:, place] = np.nan
+    tonight = np.full(3, 0.0)
+    tonight[[place, 1]] = -0.15, -0.5
+    past = Past(np.zeros(3, dtype=np.int64), good, np.empty((0, 3)))
+    found = judge_fleet(past, tonight, lambda which: tonight[which])
+    assert np.flatnonzero(found.each.guilty).tolist() == [1]
+    assert np.flatnonzero(~found.each.judged).tolist() == [place]
+    assert not found.each.doubtful[place]
+
+
 def test_a_fleet_that_slows_down_together_is_no_nodes_fault() -> None:
     draws, memory = a_fleet()
     nights = [one_night(memory, draws, slow(draws, slice(0, NODES), 0.15))[0] for _ in range(2)]
