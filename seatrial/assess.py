@@ -56,7 +56,7 @@ def _judgements(check: Check, knowledge: Knowledge, learned: Learned) -> list[Ju
     known = {j.measurement.series() for j in check.judgements}
     found = (*_each(counts, knowledge, learned), *_all_alike(counts, knowledge, learned))
     wanted = [j for j in found if not (_is_sanity_pass(j) and j.measurement.series() in known)]
-    new = (_changed(j, knowledge.nights) for j in (*wanted, *_judged_by_peers(counts, learned)))
+    new = (_changed(j, knowledge.nights) for j in (*wanted, *_judged_by_peers(counts, knowledge, learned)))
     return [with_repeats(j, taken.get(j.measurement.series(), ())) for j in new]
 
 
@@ -97,11 +97,13 @@ def _what(m: Measurement) -> tuple[object, ...]:
     return m.metric, m.unit, frozenset(m.conditions.items())
 
 
-def _judged_by_peers(check: Check, learned: Learned) -> list[Judgement]:
-    """By the judge of fleets where there are enough peers, else by the rule for few."""
-    few = [pair for pair in from_peers(check.measurements) if pair[0].series() not in learned.baselines]
+def _judged_by_peers(check: Check, knowledge: Knowledge, learned: Learned) -> list[Judgement]:
+    """By the judge of fleets where there are enough peers, else by the rule for few; a pin judges alone."""
+    unpinned = [m for m in check.measurements if m.series() not in knowledge.pinned]
+    known = {*knowledge.pinned, *learned.baselines}
+    few = [pair for pair in from_peers(check.measurements) if pair[0].series() not in known]
     found = [judge(measurement, [baseline]) for measurement, baseline in few]
-    for m in check.measurements:
+    for m in unpinned:
         own = learned.baselines.get(m.series())
         if own and own.source == "peers":
             judgement = judge(m, [own])

@@ -10,7 +10,7 @@ import pytest
 from seatrial.assess import assess
 from seatrial.baselines.known import Knowledge
 from seatrial.baselines.setup import Setup
-from seatrial.history import open_store
+from seatrial.history import Pin, open_store
 from seatrial.measurement import ConditionValue, Measurement, Subject
 from seatrial.occasion import Occasion
 from seatrial.result import Check, Judgement, RunResult
@@ -143,6 +143,19 @@ def test_a_slow_node_among_its_peers_becomes_a_suspect() -> None:
     assert suspect.evidence.startswith(
         "matmul 40 TFLOP/s on node-2 is 94 % below the median 695 TFLOP/s of 4 nodes in this run"
     )
+
+
+@pytest.mark.parametrize("nodes", [4, 12])
+def test_a_pinned_node_is_judged_by_its_pin_alone_whatever_its_peers_read(nodes: int) -> None:
+    """Few peers, or enough for odds."""
+    values = [690.0 + i for i in range(nodes - 1)] + [40.0]
+    taken = [Measurement("matmul", v, "TFLOP/s", Subject("node", f"node-{i}")) for i, v in enumerate(values)]
+    slow, devices = taken[-1], Check("devices", Verdict.PASS, "nodes", 0.0, tuple(taken))
+    assert [suspect.name for suspect in one(devices, Knowledge(SETUP)).suspects] == [slow.subject.name]
+    pin = Pin(slow.series(), 40.0, 35.0, None, "TFLOP/s", "ann", datetime(2026, 11, 2, tzinfo=UTC))
+    found = one(devices, Knowledge(SETUP, pinned={slow.series(): pin}))
+    assert (found.verdict, found.suspects) == (Verdict.PASS, ())
+    assert [j.source for j in found.judgements if j.measurement.series() == slow.series()] == ["pinned"]
 
 
 # With a store
