@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from sqlalchemy import Connection, select
 
@@ -14,7 +15,7 @@ from seatrial.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A value in its measurement's unit, and what it was judged; None where it was only recorded."""
+    """A value in its measurement's unit, of repeats the median as it was judged; None where it was only recorded."""
 
     value: float
     verdict: Verdict | None
@@ -26,14 +27,21 @@ Numbers = dict[str, dict[str, Number]]
 def numbers(connection: Connection, run_ids: Sequence[str], names: Sequence[str]) -> Numbers:
     """By series and run id; a run that has no finite value of a series is left out."""
     found: Numbers = defaultdict(dict)
+    columns = (series.c.series, readings.c.run_id, readings.c.series_id, readings.c.value, readings.c.verdict)
     for start in range(0, len(names), KEYS_PER_QUERY):
         keys = [series_key(name) for name in names[start : start + KEYS_PER_QUERY]]
         query = (
-            select(series.c.series, readings.c.run_id, readings.c.value, readings.c.verdict)
+            select(*columns)
             .join(readings, readings.c.series_id == series.c.id)
             .where(readings.c.run_id.in_(run_ids), series.c.series_key.in_(keys), readings.c.value.is_not(None))
-            .where(readings.c.nth == 0)
+            .order_by(readings.c.series_id)
         )
+        taken = defaultdict(list)
         for row in connection.execute(query):
-            found[row.series][row.run_id] = Number(row.value, Verdict(row.verdict) if row.verdict else None)
+            taken[row.series_id, row.run_id].append(row)
+        for (_, run_id), rows in taken.items():
+            judged = rows[0].verdict
+            found[rows[0].series][run_id] = Number(
+                median(row.value for row in rows), Verdict(judged) if judged else None
+            )
     return dict(found)

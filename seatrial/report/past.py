@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from seatrial.difference import Replaced
 from seatrial.history.rows import RunRow
-from seatrial.measurement import Measurement
+from seatrial.measurement import Measurement, once
 from seatrial.result import RunResult
 from seatrial.verdict import Verdict
 
@@ -90,7 +90,9 @@ def _curves(result: RunResult) -> Iterable[Measurement]:
 
 def _of_the_cluster(result: RunResult) -> list[Measurement]:
     """Measured or, where only run.json is left, judged."""
-    every = (m for check in result.checks for m in (*check.measurements, *(j.measurement for j in check.judgements)))
+    every = (
+        m for check in result.checks for m in (*once(check.measurements), *(j.measurement for j in check.judgements))
+    )
     return [m for m in every if m.subject.kind == "cluster" and m.finite]
 
 

@@ -20,9 +20,11 @@ from seatrial.baselines.nights import nights_before
 from seatrial.baselines.setup import Setup
 from seatrial.errors import InputError, MissingError, SeatrialError
 from seatrial.history import Pin, open_store, records
+from seatrial.history.numbers import Number
 from seatrial.history.store import Store
 from seatrial.measurement import ConditionValue, Measurement, Subject
 from seatrial.report.earlier_runs import history_json, history_table, show_history
+from seatrial.report.past import headlines
 from seatrial.result import Check, Found, Judgement, RunResult, Suspect
 from seatrial.verdict import Verdict
 from tests.postgres import postgres_server
@@ -104,6 +106,16 @@ def test_a_saved_run_comes_back(store: Store) -> None:
     assert row.fingerprint == {"nccl": "2.27"}
     assert store.run("run-001") == row
     assert store.run("run-999") is None
+
+
+def test_repeats_are_shown_by_the_median_that_was_judged(store: Store) -> None:
+    values = (60.0, 101.0, 100.0)
+    check = Check("collectives", Verdict.PASS, "because", 1.0, tuple(plateau(value) for value in values))
+    run = a_run(1, checks=[check])
+    store.save(run, Path())
+    series = plateau(0).series()
+    assert store.numbers(["run-001"], [series]) == {series: {"run-001": Number(100.0, None)}}
+    assert [m.value for m in headlines(run)] == [100.0]
 
 
 def test_saving_twice_keeps_one_run_and_the_later_word(store: Store) -> None:
