@@ -121,7 +121,7 @@ class Difference:
 
 def differences(pinned: Mapping[str, Pin], measured: Sequence[Measurement]) -> list[Difference]:
     """Every pin beside what the run measured, the furthest off first, what was not measured last."""
-    values = {m.series(): m.value for m in measured if m.finite}
+    values = {m.series(): m.value for m in once(measured) if m.finite}
     found = [_difference(pin, values.get(series)) for series, pin in pinned.items()]
     return sorted(found, key=lambda d: (d.value is None, -abs(d.deviation or 0.0), d.pin.series))
 

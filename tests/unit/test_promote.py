@@ -145,6 +145,12 @@ def test_differences_are_the_furthest_off_first() -> None:
     assert [d.value for d in differences(pinned, [LATENCY])] == [20.0, None]
 
 
+def test_what_was_repeated_is_held_against_its_pin_by_the_median_that_was_judged() -> None:
+    (pin,) = pins(a_run(), [plateau(400)], {plateau(0).series(): [400.0] * 3}, ANN)
+    (found,) = differences({pin.series: pin}, [plateau(404), plateau(396), plateau(100)])
+    assert (found.value, found.inside) == (396, True)
+
+
 def test_the_commands_from_promoting_to_expiring(store: Store) -> None:
     for number in range(4):
         save(store, number, 400)
