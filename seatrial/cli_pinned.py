@@ -1,6 +1,7 @@
 """`seatrial baseline promote|show|diff|expire`: what a person approved."""
 
 import getpass
+import os
 
 import click
 
@@ -8,6 +9,14 @@ from seatrial.cli_options import json_option, print_json
 from seatrial.errors import InputError
 
 run_argument = click.argument("run_id", metavar="RUN")
+
+
+def _who() -> str:
+    """Who approves; in a container the user may have no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # since Python 3.13 an OSError
+        return f"uid {os.getuid()}"
 
 
 @click.command()
@@ -25,7 +34,7 @@ def promote(run_id: str, note: str, force: str) -> None:
     from seatrial.result import now
 
     with open_store() as store:
-        found = approve(store, run_id, Approval(getpass.getuser(), now(), note, force))
+        found = approve(store, run_id, Approval(_who(), now(), note, force))
     print(f"{run_id}: {len(found)} numbers pinned; `seatrial baseline expire` takes that back")
 
 

@@ -151,6 +151,21 @@ def test_what_was_repeated_is_held_against_its_pin_by_the_median_that_was_judged
     assert (found.value, found.inside) == (396, True)
 
 
+@pytest.mark.parametrize("error", [KeyError, OSError])
+def test_a_user_without_a_name_approves_by_number(
+    store: Store, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def nameless() -> str:
+        raise error("getpwuid(): uid not found: 4711")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    monkeypatch.setattr("os.getuid", lambda: 4711)
+    for number in range(3):
+        save(store, number, 400)
+    assert command("promote", "run-2").exit_code == 0
+    assert {pin.pinned_by for pin in store.pinned("lab").values()} == {"uid 4711"}
+
+
 def test_the_commands_from_promoting_to_expiring(store: Store) -> None:
     for number in range(4):
         save(store, number, 400)
