@@ -1,5 +1,6 @@
 """Find a run by what people call it: the path of its folder or run.json, or its id below runs/ or in the history."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,9 @@ from seatrial.report.load import load_result
 
 if TYPE_CHECKING:
     from seatrial.result import RunResult
+
+
+log = logging.getLogger("seatrial.report")
 
 
 def find_run(run: str) -> Path:
@@ -46,8 +50,12 @@ def _path(run: str) -> Path | None:
 
 
 def _is_still_in(out: str, run_id: str) -> bool:
-    """Whether nobody has removed it, or used the folder for another run."""
-    return (Path(out) / "run.json").exists() and load_result(Path(out)).run_id == run_id
+    """Whether nobody has removed it, damaged it, or used the folder for another run."""
+    try:
+        return (Path(out) / "run.json").exists() and load_result(Path(out)).run_id == run_id
+    except InputError as error:
+        log.warning("%s", error)
+        return False
 
 
 def _unknown(run: str) -> InputError:

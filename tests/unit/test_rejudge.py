@@ -78,6 +78,15 @@ def test_without_new_rules_a_stored_run_comes_to_what_it_came_to(store: Store, n
     assert outcome(rejudge(stored, store)) == outcome(first)
 
 
+def test_a_run_whose_folder_is_damaged_is_read_from_the_history(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "gone" / "run.json").write_text("{ cut off")
+    assert run_of("run-2").run_id == "run-2"
+    assert "run.json" in caplog.text
+
+
 def test_a_new_pin_judges_an_old_run(store: Store) -> None:
     pin = Pin(plateau(0).series(), 370.0, 365.0, None, "GB/s", "ann", START)
     assert rejudge(run_of("run-2"), store).verdict is Verdict.PASS
