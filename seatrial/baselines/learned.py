@@ -178,7 +178,7 @@ def _remarks(each: Night, i: int) -> Iterator[str]:
 
 
 def _together(panel: _Panel, past: Past, found: Verdicts) -> Iterator[tuple[Measurement, Baseline]]:
-    """Peers that are slower all alike: one measurement for the lot, as far from their level as they were judged to be."""
+    """Peers that are slower all alike: one measurement for the lot, as far off as it was judged to be."""
     groups, fleet, each, low = panel.groups(), found.fleet, found.each, lowest(found.fleet)
     for number in (int(group) for group in np.flatnonzero(fleet.guilty)):
         members = np.flatnonzero(groups == number)
