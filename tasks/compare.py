@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seatrial.history.store import Store
 
 MOST_REPEATING_S = 600  # no repeat is begun later, so that a cluster full of doubt does not hold a night's run for ever
-Again = Callable[[Mapping[str, Sequence[Doubt]]], Mapping[str, Repeated]]
+Again = Callable[[Mapping[str, Sequence[Doubt]], float], Mapping[str, Repeated]]  # until when, of time.monotonic
 
 
 def compare(
@@ -41,10 +41,12 @@ def compare(
     found = assess(checks, knowledge)
     enough, given_up = time.monotonic() + MOST_REPEATING_S, set[str]()
     while again and (doubts := _without(found.doubts, given_up)) and time.monotonic() < enough:
-        more = again(doubts)
+        more = again(doubts, enough)
         checks = [_extended(check, more.get(check.name)) for check in checks]
         given_up |= _unanswered(doubts, more)
         found = assess(checks, knowledge)
+        if any(repeated.over for repeated in more.values()):
+            break
     return explained(found.checks, knowledge.setup)
 
 
@@ -59,7 +61,7 @@ def _unanswered(doubts: Mapping[str, Sequence[Doubt]], more: Mapping[str, Repeat
 
 
 def _extended(check: Check, repeated: Repeated | None) -> Check:
-    """The check with what was measured again, and what broke while it was."""
+    """The check with what was measured again, what broke while it was, and who is to blame for that."""
     if repeated is None:
         return check
     return replace(
@@ -67,6 +69,7 @@ def _extended(check: Check, repeated: Repeated | None) -> Check:
         verdict=worst((check.verdict, *(verdict for verdict, _ in repeated.problems))),
         reason="; ".join((check.reason, *(reason for _, reason in repeated.problems))),
         measurements=(*check.measurements, *repeated.measurements),
+        suspects=(*check.suspects, *repeated.suspects),
     )
 
 

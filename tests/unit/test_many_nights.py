@@ -64,7 +64,7 @@ class Nights:
     def next(self, factor: float, nccl: dict[str, str] = OLD, *, compared: bool = True) -> RunResult:
         at, check = START + timedelta(days=self.number), swept(factor, self.rng)
 
-        def again(doubts: Mapping[str, Sequence[Doubt]]) -> dict[str, Repeated]:
+        def again(doubts: Mapping[str, Sequence[Doubt]], until: float) -> dict[str, Repeated]:
             return {name: Repeated(list(swept(factor, self.rng).measurements)) for name in doubts}
 
         occasion = Occasion("lab", "nightly", nccl, at)
