@@ -68,7 +68,14 @@ def _leased(cluster: str, flow_run_id: UUID, deadline: float) -> Iterator[None]:
     try:
         with get_client(sync_client=True) as client, show_waiting() as waiting:
             lease.make_limit(client)
-            _wait(lambda: lease.take(client), lambda: holder(client, cluster, flow_run_id), deadline, waiting)
+            if lease.take(client) is None:  # held, until the server says that it is not
+                away = f"cluster {cluster} is being checked by another run, and the Prefect server does not answer"
+                _wait(
+                    lambda: _asked(lambda: lease.take(client), None),
+                    lambda: _asked(lambda: holder(client, cluster, flow_run_id), away),
+                    deadline,
+                    waiting,
+                )
     except httpx.HTTPError as error:
         log.warning("the Prefect server keeps no order between machines just now: %s", error)
         yield
@@ -79,6 +86,15 @@ def _leased(cluster: str, flow_run_id: UUID, deadline: float) -> Iterator[None]:
         yield
     finally:
         lease.give_back()
+
+
+def _asked(ask: Callable[[], T], otherwise: T) -> T:
+    """What the server says; `otherwise` where it does not answer, which is no word that the cluster is free."""
+    try:
+        return ask()
+    except httpx.HTTPError as error:
+        log.debug("the Prefect server: %s", error)
+        return otherwise
 
 
 def _wait(take: Callable[[], T | None], who: Callable[[], str], deadline: float, waiting: Callable[[str], None]) -> T:
@@ -116,7 +132,8 @@ class _Lease:
                 return None
             raise
         self._id = UUID(answer.json()["lease_id"])
-        label(client, self._flow_run_id, {LEASE: str(self._id)})
+        with suppress(httpx.HTTPError):  # the slot is ours all the same; without it others only wait a minute longer
+            label(client, self._flow_run_id, {LEASE: str(self._id)})
         return self._id
 
     def keep(self) -> None:
