@@ -143,8 +143,18 @@ def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
             with trial.attempt("notify"):
                 told = notify_task(trial.result(), run.cluster, store, written.get("report.html"))
                 trial.note(f"alerts: {told.said}" if told.failed else None)
-        result = trial.result()
-        write_run_json(result, run.out)  # once more: now the timings are complete
+    return _written_again(trial)
+
+
+def _written_again(trial: Trial) -> RunResult:
+    """run.json once more, now with all timings. Raises SeatrialError where there is none: what is recorded stands."""
+    result = trial.result()
+    try:
+        write_run_json(result, trial.run.out)
+    except SeatrialError as error:
+        if "record" not in trial.done:
+            raise
+        log.warning("run.json is as it was before the last steps: %s", error)
     return result
 
 
@@ -214,7 +224,10 @@ def _reap(run: Run) -> None:
 def _record_cut(trial: Trial, cut: BaseException) -> None:
     """A run that is interrupted or cancelled leaves a run.json that says so; what there is, is uploaded."""
     trial.add(Check("run", Verdict.INCONCLUSIVE, f"cut off by {type(cut).__name__} before it was through"))
-    write_run_json(trial.result(), trial.run.out)
+    try:
+        write_run_json(trial.result(), trial.run.out)
+    except SeatrialError as error:  # must not stand in the place of what cut the run off
+        log.error("%s", error)
     upload(trial.run, trial.started, CUT_UPLOAD_S)
 
 

@@ -13,7 +13,7 @@ from prefect import task
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.errors import InputError
+from seatrial.errors import SeatrialError
 from seatrial.report.load import FIXED_COLUMNS
 from seatrial.report.markdown import judgement_rows, summary
 from seatrial.report.series import Reading, every_reading
@@ -29,9 +29,9 @@ log = logging.getLogger("seatrial.record")
 def record(result: RunResult, run: Run, store: "Store | None" = None, log_file: Path | None = None) -> dict[str, Path]:
     """Write run.json, measurements.csv and report.html into `run.out`, then save the run in `store`.
 
-    Returns the files that were written, by name. run.json comes first: without it there is no result, so InputError is
-    raised when it cannot be written. Whatever fails after it is a warning. `log_file` is the run's log, whose end goes
-    into the report of a run that does not pass.
+    Returns the files that were written, by name. run.json comes first: without it there is no result, so SeatrialError
+    is raised when it cannot be written. Whatever fails after it is a warning. `log_file` is the run's log, whose end
+    goes into the report of a run that does not pass.
     """
     written = {"run.json": write_run_json(result, run.out)}
     with _lossless("measurements.csv"):
@@ -92,12 +92,12 @@ def _report(result: RunResult, folder: Path, store: "Store | None", log_file: Pa
 
 
 def write_run_json(result: RunResult, out: Path) -> Path:
-    """Write run.json into `out`; raises InputError when that cannot be done."""
+    """Write run.json into `out`; raises SeatrialError when that cannot be done, which is no bad input any more."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         return _write(out / "run.json", run_json(result))
     except OSError as error:
-        raise InputError(
+        raise SeatrialError(
             f"{out}: run.json cannot be written: {error.strerror or error}; choose another --out"
         ) from error
 

@@ -1,3 +1,4 @@
+import errno
 import io
 import json
 import math
@@ -7,8 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from flows import by_hand, check
 from seatrial.cluster import Cluster
-from seatrial.errors import InputError
+from seatrial.errors import InputError, SeatrialError
 from seatrial.history import RunRow
 from seatrial.history.store import Store
 from seatrial.measurement import Measurement, Subject
@@ -17,6 +19,7 @@ from seatrial.report.load import load_result
 from seatrial.result import Check, Judgement, RunResult
 from seatrial.run import Run
 from seatrial.suite import load_suite
+from seatrial.trial import Trial
 from seatrial.verdict import Verdict
 from tasks.record import measurements_csv, record, run_json
 from tests import samples
@@ -73,8 +76,46 @@ def test_the_log_ends_up_in_the_report_of_a_failure(run: Run, tmp_path: Path) ->
 
 def test_an_unwritable_folder_is_one_clear_error(run: Run, tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file")
-    with pytest.raises(InputError, match=r"runs/one: run.json cannot be written: .*; choose another --out$"):
+    with pytest.raises(SeatrialError, match=r"runs/one: run.json cannot be written: .*; choose another --out$") as told:
         record(samples.healthy_local(), run)
+    assert not isinstance(told.value, InputError)  # which ends with exit status 2, but the run has measured
+
+
+@pytest.fixture
+def full(run: Run, monkeypatch: pytest.MonkeyPatch) -> Trial:
+    """A run that failed, on a disk that takes nothing any more."""
+
+    def no_space(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tasks.record.os.fsync", no_space)
+    return Trial(run, checks=[Check("collectives", Verdict.FAIL, "slow")])
+
+
+def test_a_disk_that_fills_up_after_recording_leaves_the_verdict_as_it_is(
+    full: Trial, caplog: pytest.LogCaptureFixture
+) -> None:
+    full.done.add("record")
+    assert check._written_again(full).verdict is Verdict.FAIL
+    assert "run.json is as it was before the last steps: " in caplog.text
+
+
+def test_a_run_that_is_recorded_nowhere_could_not_measure(full: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SeatrialError, match="No space left") as told:
+        check._written_again(full)
+    monkeypatch.setattr(by_hand, "provide_prefect_server", lambda _: None)
+    monkeypatch.setattr(by_hand, "_run_flow", lambda *_: told.value)
+    monkeypatch.setattr(by_hand.signal, "signal", lambda *_: None)
+    outcome = by_hand.by_hand(Path("a.yaml"), "quick", None, notify=True, rebuild=False)
+    assert isinstance(outcome, by_hand.Unfinished)
+    assert outcome.exit_status == 3
+
+
+def test_what_cut_a_run_off_is_not_replaced_by_a_full_disk(full: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    uploaded: list[Run] = []
+    monkeypatch.setattr(check, "upload", lambda run, *_: uploaded.append(run))
+    check._record_cut(full, KeyboardInterrupt())
+    assert uploaded == [full.run]
 
 
 def test_a_failing_report_loses_nothing_else(
