@@ -60,6 +60,6 @@ def _reap(file: str | None) -> tuple[int, str | None]:
             [platform_for(load_cluster(Path(file)), Path(file))] if file else list(platforms().values())
         )
         return sum(len(reap_platform(platform)) for platform in chosen), None
-    except SeatrialError as error:
-        log.error("%s", error)
+    except Exception as error:  # the other clusters are looked at all the same
+        log.error("%s", error, exc_info=None if isinstance(error, SeatrialError) else error)
         return 0, str(error)

@@ -67,11 +67,20 @@ def end(run: str, cluster: Cluster | None = None) -> str:
 
 
 def reap(platform: Platform) -> list[Leftover]:
-    """Tear down what runs whose process is gone have left on `platform`; returns what it was."""
-    left = platform.leftovers()
+    """Tear down what runs whose process is gone have left on `platform`; returns what it was.
+
+    Raises SeatrialError at the end, when all were tried, where some of it is still there.
+    """
+    left, problems = platform.leftovers(), []
     for leftover in left:
-        platform.teardown(leftover.run_id)
-        log.warning("removed what run %s had left: %s", leftover.run_id, leftover.what)
+        try:
+            platform.teardown(leftover.run_id)
+        except Exception as error:  # the others must not stay up for it
+            problems.append(f"run {leftover.run_id}: {error}")
+        else:
+            log.warning("removed what run %s had left: %s", leftover.run_id, leftover.what)
+    if problems:
+        raise SeatrialError(f"{len(problems)} of {len(left)} leftovers cannot be removed: {'; '.join(problems)}")
     return left
 
 
