@@ -2,13 +2,17 @@
 
 import fcntl
 import json
+import logging
 import os
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.platforms.state import Process, this_process
 from seatrial.result import now
+
+log = logging.getLogger("seatrial.turn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +61,17 @@ class FileLock:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # never removed: a lock on a removed file is none
 
     def take(self) -> bool:
-        """Whether it is ours now."""
+        """Whether nobody else has it: it is ours now, or this file system knows no locks."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, json.dumps({"run": self._run_id, "since": f"{now():%Y-%m-%d %H:%M} UTC"}).encode(), 0)
+        except OSError as error:
+            log.warning("no lock on this machine, runs may meet: %s", error)
+            return True
+        with suppress(OSError):  # a quota that is full; the lock itself takes no room
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, json.dumps({"run": self._run_id, "since": f"{now():%Y-%m-%d %H:%M} UTC"}).encode(), 0)
         return True
 
     def holder(self) -> str:
@@ -71,7 +79,7 @@ class FileLock:
         try:
             found = json.loads(os.pread(self._file, 4096, 0))
             return held_by(self._cluster, str(found["run"]), str(found["since"]))
-        except (ValueError, KeyError, TypeError):  # taken this very moment
+        except (OSError, ValueError, KeyError, TypeError):  # taken this very moment
             return f"cluster {self._cluster} is being checked by another run"
 
     def close(self) -> None:

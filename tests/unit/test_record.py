@@ -2,6 +2,7 @@ import errno
 import io
 import json
 import math
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -105,7 +106,7 @@ def test_a_run_that_is_recorded_nowhere_could_not_measure(full: Trial, monkeypat
         check._written_again(full)
     monkeypatch.setattr(by_hand, "provide_prefect_server", lambda _: None)
     monkeypatch.setattr(by_hand, "_run_flow", lambda *_: told.value)
-    monkeypatch.setattr(by_hand.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     outcome = by_hand.by_hand(Path("a.yaml"), "quick", None, notify=True, rebuild=False)
     assert isinstance(outcome, by_hand.Unfinished)
     assert outcome.exit_status == 3

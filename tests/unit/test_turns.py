@@ -1,5 +1,8 @@
 """Waiting for a cluster that another run has: the limit of a Prefect server that comes and goes, and the file lock."""
 
+import errno
+import fcntl
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +15,7 @@ import pytest
 from prefect.exceptions import PrefectHTTPStatusError
 
 from flows import limits
+from seatrial import turn
 from seatrial.errors import MissingError
 
 AWAY = httpx.ConnectError("connection refused")
@@ -22,7 +26,8 @@ class Server:
     """A Prefect server that answers to a wish for the slot what it was told to; its last answer for ever."""
 
     def __init__(self, *answers: Exception | None) -> None:
-        self.answers, self.released = list(answers), 0
+        self.answers = list(answers)
+        self.given_back: list[UUID] = []
 
     def increment_concurrency_slots_with_lease(self, *_: Any) -> Any:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -38,8 +43,8 @@ class Server:
 
     def upsert_global_concurrency_limit_by_name(self, *_: Any) -> None: ...
 
-    def release_concurrency_slots_with_lease(self, _: UUID) -> None:
-        self.released += 1
+    def release_concurrency_slots_with_lease(self, lease: UUID) -> None:
+        self.given_back.append(lease)
 
 
 @contextmanager
@@ -73,12 +78,40 @@ def test_a_run_that_waits_goes_in_when_the_server_is_back_and_the_slot_is_free(m
     server = Server(HELD, AWAY, HELD, AWAY, None)
     with leased(server, monkeypatch, seconds=30) as shown:
         assert len(shown) == 1
-        assert not server.released
-    assert server.released == 1
+        assert not server.given_back
+    assert len(server.given_back) == 1
 
 
 def test_a_server_that_is_away_from_the_start_keeps_nobody_from_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(AWAY)
     with leased(server, monkeypatch, seconds=30) as shown:
         assert not shown
-    assert not server.released
+    assert not server.given_back
+
+
+def failing(number: int) -> Any:
+    def fail(*_: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS])
+def test_a_file_system_without_locks_keeps_nobody_from_measuring(
+    number: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lock = turn.FileLock("a", "run-1")
+    monkeypatch.setattr(fcntl, "flock", failing(number))
+    assert lock.take()
+    assert "no lock on this machine, runs may meet: " in caplog.text
+    lock.close()
+
+
+def test_a_full_quota_costs_the_holders_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, other = turn.FileLock("a", "run-1"), turn.FileLock("a", "run-2")
+    monkeypatch.setattr(os, "pwrite", failing(errno.EDQUOT))
+    assert lock.take()
+    assert not other.take()
+    assert other.holder() == "cluster a is being checked by another run"
+    lock.close()
+    other.close()
