@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from seatrial.alerts.settings import check_alerts
 from seatrial.cluster import load_cluster
 from seatrial.errors import InputError
 from seatrial.suite import SHIPPED, load_suite
@@ -37,6 +38,8 @@ def validated(site: Site) -> Site:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"two of the cluster files name cluster {twice!r}; give each a name of its own")
     load_suite(site.suite)
+    for file in site.clusters:
+        check_alerts(load_cluster(Path(file)).notify)
     _check_schedule(site.cron, site.timezone)
     return site
 

@@ -62,4 +62,4 @@ def _alerts(cluster: Cluster) -> Finding:
     settings = AlertSettings.from_env(cluster.notify)
     if not settings.anybody:
         return "alerts (not configured, so nobody is told: see docs/alerts.md)", None
-    return "alerts", (settings.slack.problem() if settings.slack else None) or settings.problem()
+    return "alerts", (settings.slack.problem() if settings.slack else None) or settings.legal()[1]

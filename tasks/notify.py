@@ -60,13 +60,13 @@ def notify(
     sinks, problem = sinks_of(settings, cluster)
     site = Site(cluster, store, sinks, secrets, run_link, report)
     told = _tell(site, clean.suite, night_of(clean), clean)
-    if problem or not sinks:
-        return Notified(f"not configured: {problem or HOW_TO}")
+    if not sinks:
+        return Notified(f"not configured: {problem or HOW_TO}", failed=problem is not None)
     if told:
-        return _summed_up(told)
+        return _with(problem, _summed_up(told))
     if cluster.notify.quiet == "digest" and clean.verdict is Verdict.PASS:
-        return _summed_up([(sink.name, sink.digest(clean)) for sink in sinks], again="")
-    return Notified("nothing new")
+        return _with(problem, _summed_up([(sink.name, sink.digest(clean)) for sink in sinks], again=""))
+    return _with(problem, Notified("nothing new"))
 
 
 def watch(
@@ -91,9 +91,9 @@ def watch(
     told = _tell(
         Site(cluster, store, sinks, secrets), suite, replace(silence, reason=cleaner(secrets)(silence.reason)), None
     )
-    if problem or not sinks:
+    if not sinks:
         return Notified(f"not configured: {problem or HOW_TO}", failed=True)
-    return _summed_up(told) if told else Notified(f"told before: {silence.reason}")
+    return _with(problem, _summed_up(told) if told else Notified(f"told before: {silence.reason}"))
 
 
 def _tell(site: Site, suite: str, night: Night, result: RunResult | None) -> list[tuple[str, Told]]:
@@ -155,6 +155,11 @@ def _summed_up(told: Sequence[tuple[str, Told]], again: str = "; the next run te
     said = "; ".join(f"{name}: {'FAILED ' if one.failed else ''}{one.said}" for name, one in told)
     failed = any(one.failed for _, one in told)
     return Notified(f"{said}{again}" if failed else said, failed)
+
+
+def _with(problem: str | None, said: Notified) -> Notified:
+    """What was told, and which receivers nobody could tell anything, as their settings are wrong."""
+    return Notified(f"{said.said}; not configured: {problem}", failed=True) if problem else said
 
 
 def _run_link() -> str | None:

@@ -52,37 +52,52 @@ class AlertSettings:
             text = text.replace(held, "***")
         return plain("".join(redacted([text])))[:300]
 
-    def problem(self) -> str | None:
-        """What can never work as it is written, if anything; never quotes a secret."""
-        if self.slack and (problem := self.slack.malformed()):
+    def legal(self) -> tuple[Self, str | None]:
+        """The receivers that can work as they are written, and what is wrong with the others; never quotes a secret."""
+        slack, webhook, unknown = self._bad_slack(), self._bad_webhook(), _unknown_urls(self.urls)
+        kept = replace(
+            self,
+            slack=None if slack else self.slack,
+            webhook=None if webhook else self.webhook,
+            urls=tuple(url for number, url in enumerate(self.urls, 1) if number not in unknown),
+        )
+        return kept, "; ".join(problem for problem in (slack, webhook, *unknown.values()) if problem) or None
+
+    def _bad_slack(self) -> str | None:
+        problem = self.slack.malformed() if self.slack else None
+        if problem or self.slack is None or self.slack.channel is None:
             return problem
-        if self.slack and self.slack.channel is not None:
-            try:
-                legal_channel(self.slack.channel)
-            except ValueError as error:
-                return f"SEATRIAL_SLACK_CHANNEL: {error}"
-        if self.webhook and not safe(self.webhook.get_secret_value()):
-            return f"{_WEBHOOK} must start with https:// (http:// only to this machine)"
-        return _unknown_url(self.urls)
+        try:
+            legal_channel(self.slack.channel)
+        except ValueError as error:
+            return f"SEATRIAL_SLACK_CHANNEL: {error}"
+        return None
+
+    def _bad_webhook(self) -> str | None:
+        if self.webhook is None or safe(self.webhook.get_secret_value()):
+            return None
+        return f"{_WEBHOOK} must start with https:// (http:// only to this machine)"
 
 
 def check_alerts(notify: Notify) -> None:
     """Raises InputError when the environment's settings can never work; said before an hour is spent, not after it."""
-    if problem := AlertSettings.from_env(notify).problem():
+    _, problem = AlertSettings.from_env(notify).legal()
+    if problem:
         raise InputError(problem)
 
 
-def _unknown_url(urls: tuple[SecretStr, ...]) -> str | None:
-    """Which of the addresses apprise does not understand, by number, as the address itself is a secret."""
+def _unknown_urls(urls: tuple[SecretStr, ...]) -> dict[int, str]:
+    """What is wrong with the addresses that apprise does not understand, by number: the address itself is a secret."""
     if not urls:
-        return None
+        return {}
     import apprise
 
+    found = {}
     for number, url in enumerate(urls, 1):
         if not apprise.Apprise.instantiate(url.get_secret_value(), suppress_exceptions=True):
             scheme = url.get_secret_value().partition("://")[0][:20]
-            return (
+            found[number] = (
                 f"{_URLS}: address {number} ({scheme}://...) is none that apprise knows; legal: such as"
                 " mailtos://user:password@host?to=ops@example.com; see https://appriseit.com/services"
             )
-    return None
+    return found

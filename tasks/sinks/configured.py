@@ -17,15 +17,16 @@ log = logging.getLogger("seatrial.notify")
 
 
 def sinks_of(settings: AlertSettings, cluster: Cluster) -> tuple[list[Sink], str | None]:
-    """Whom to tell, and what is wrong with the settings, if anything."""
-    slack, scrub = settings.slack, settings.scrub
-    if problem := settings.problem():
-        return [], problem
-    problem = slack.problem() if slack else None
+    """Whom to tell, and what is wrong with the settings of the others, if anything."""
+    scrub = settings.scrub
+    legal, malformed = settings.legal()
+    slack = legal.slack
+    incomplete = slack.problem() if slack else None
     mentions = {str(verdict): who for verdict, who in cluster.notify.slack.mentions.items()}
-    found: list[Sink] = [slack_sink(slack, mentions, scrub)] if slack and not problem else []
-    found += [WebhookSink(settings.webhook, scrub)] if settings.webhook else []
-    return [*found, *(AppriseSink(url, scrub) for url in settings.urls)], problem
+    found: list[Sink] = [slack_sink(slack, mentions, scrub)] if slack and not incomplete else []
+    found += [WebhookSink(legal.webhook, scrub)] if legal.webhook else []
+    found += [AppriseSink(url, scrub) for url in legal.urls]
+    return found, "; ".join(problem for problem in (malformed, incomplete) if problem) or None
 
 
 def settings_of(cluster: Cluster) -> AlertSettings:

@@ -30,7 +30,7 @@ def slack_sink(
     """By token where both ways are set, as only that can update, thread and attach."""
     if settings.token is not None and settings.channel is not None:
         return SlackSink(settings.token, settings.channel, settings.api_url, mentions, scrub)
-    assert settings.webhook is not None  # settings.problem() has said so
+    assert settings.webhook is not None  # SlackSettings.problem has said so
     return SlackWebhookSink(settings.webhook, mentions, scrub)
 
 

@@ -4,13 +4,16 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from seatrial.alerts.alert import Alert
 from seatrial.alerts.config import Notify
+from seatrial.alerts.incident import Receipt
 from seatrial.alerts.settings import AlertSettings, check_alerts
 from seatrial.cluster import Cluster, LocalPlatform, load_cluster
 from seatrial.errors import InputError
 from seatrial.report.slack_settings import SlackSettings
 from tasks.notify import Notified, notify
-from tasks.sinks import configured
+from tasks.sinks import Files, Told, configured, told_all
+from tasks.sinks.others import AppriseSink
 from tasks.sinks.slack import SlackSink
 from tasks.sinks.slack_client import shown
 from tests import nights
@@ -48,7 +51,7 @@ BAD = [
     ),
     ({"SLACK_TOKEN": TOKEN, "SLACK_CHANNEL": "two words"}, "SEATRIAL_SLACK_CHANNEL: must be a channel's name or id"),
     ({"ALERT_WEBHOOK": "http://alerts.example.com/"}, "SEATRIAL_ALERT_WEBHOOK must start with https://"),
-    ({"ALERT_URLS": f"{MAIL} carrierpigeon://x:secret@y"}, "SEATRIAL_ALERT_URLS: address 2 (carrierpigeon://...)"),
+    ({"ALERT_URLS": "carrierpigeon://x:secret@y"}, "SEATRIAL_ALERT_URLS: address 1 (carrierpigeon://...)"),
 ]
 
 
@@ -56,7 +59,9 @@ BAD = [
 def test_what_cannot_work_is_bad_input_and_is_not_tried(
     environ: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = notify(nights.bad(1), CLUSTER, None, settings(**environ)).said
+    answer = notify(nights.bad(1), CLUSTER, None, settings(**environ))
+    assert answer.failed
+    told = answer.said
     assert told.startswith(f"not configured: {said}")
     assert not any(secret in told for secret in ("hooks.example.com", TOKEN, "secret@", "swordfish"))
     for key, value in environ.items():
@@ -71,6 +76,32 @@ def test_a_token_without_a_channel_is_said_and_keeps_no_other_from_hearing(monke
     sinks, problem = configured.sinks_of(settings(SLACK_TOKEN=TOKEN, ALERT_URLS=MAIL), CLUSTER)
     assert problem
     assert [sink.name for sink in sinks] == ["mailtos://user:****@mail.example.com/ops%40example.com"]
+
+
+def test_a_receiver_that_is_mistyped_keeps_no_other_from_hearing(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []
+
+    def tell(self: AppriseSink, alert: Alert, receipt: Receipt, files: Files) -> Told:
+        heard.append(self.name)
+        return Told(told_all(alert, {}), "sent")
+
+    monkeypatch.setattr(AppriseSink, "tell", tell)
+    own = settings(
+        SLACK_TOKEN=TOKEN,
+        SLACK_CHANNEL="two words",
+        ALERT_WEBHOOK="http://alerts.example.com/",
+        ALERT_URLS=f"carrierpigeon://x:secret@y {MAIL} owl://z",
+    )
+    told = notify(nights.bad(1), CLUSTER, None, own)
+    assert len(heard) == 1
+    assert told.failed
+    assert told.said.startswith("mailtos://user:****@mail.example.com/")
+    assert ": sent; not configured: SEATRIAL_SLACK_CHANNEL: must be" in told.said
+    for wrong in ("SEATRIAL_ALERT_WEBHOOK must", "address 1 (carrierpigeon://...)", "address 3 (owl://...)"):
+        assert wrong in told.said
+    quiet = notify(nights.good(2), CLUSTER, None, own)
+    assert quiet.failed
+    assert quiet.said.startswith("nothing new; not configured: ")
 
 
 def test_secrets_do_not_show() -> None:

@@ -137,6 +137,14 @@ def test_clusters_of_one_name_are_refused(cluster: str, tmp_path: Path) -> None:
         validated(Site((cluster, str(other)), "quick", "0 2 * * *", "UTC"))
 
 
+def test_a_site_whose_alerts_can_never_work_is_refused(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site((cluster,), "quick", "0 2 * * *", "UTC")
+    assert validated(site) == site
+    monkeypatch.setenv("SEATRIAL_ALERT_URLS", "carrierpigeon://x:secret@y")
+    with pytest.raises(InputError, match=r"^SEATRIAL_ALERT_URLS: address 1 \(carrierpigeon://...\) is none"):
+        validated(site)
+
+
 def test_the_machines_time_zone_is_one() -> None:
     from zoneinfo import ZoneInfo
 
