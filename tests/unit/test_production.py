@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,16 +18,25 @@ import yaml
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.states import Completed, Crashed, Failed, Late, Running
 from prefect.utilities.callables import parameter_schema
+from pydantic import SecretStr
 
-from flows.alarm import died
+from flows.alarm import cluster_of, died, suite_of
 from flows.artifacts import share
 from flows.check import check
 from flows.outcome import broken_off, came_to_a_verdict, state_of
 from flows.site import Site, deployments, local_timezone, validated, with_choices
+from seatrial.alerts.alert import Alert
+from seatrial.alerts.incident import Receipt
+from seatrial.alerts.settings import AlertSettings
+from seatrial.cluster import load_cluster
 from seatrial.errors import InputError, SeatrialError
+from seatrial.history import open_store
 from seatrial.suite import load_suite
 from seatrial.turn import FileLock, Place, held_by
 from seatrial.verdict import Verdict
+from tasks.notify import watch
+from tasks.sinks import Files, Told, told_all
+from tasks.sinks.webhook import WebhookSink
 from tests.samples import healthy_local
 
 ROOT = Path(__file__).parents[2]
@@ -75,6 +85,41 @@ def test_the_alarm_tells_of_checks_that_died_or_did_not_start_and_of_no_others()
     others: list[State[Any]] = [Crashed(message="inconclusive: launch: quota"), Failed(message="fail: slow")]
     for state in (*others, Running(), Completed()):
         assert died(a_run(state)) is None
+
+
+def test_the_alarm_keeps_quiet_of_a_run_that_was_to_tell_nobody() -> None:
+    run = a_run(Crashed(message="exit status -9"))
+    run.parameters["notify"] = False
+    assert died(run) is None
+
+
+def test_the_alarm_knows_whom_to_tell(cluster: str) -> None:
+    run = a_run(Crashed())
+    run.parameters = {"cluster": cluster, "suite": "nightly"}
+    assert (cluster_of(run), suite_of(run)) == (load_cluster(Path(cluster)), "nightly")
+
+
+def test_a_check_that_died_of_a_file_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the name that the run's tag or the file has, as the history and the receivers take it."""
+    for name in ("a4.yaml", "hard.yaml"):
+        (tmp_path / name).write_text("nodes: many\n")
+    run = a_run(Crashed(message="could not measure: a4.yaml: nodes"))
+    run.parameters = {"cluster": str(tmp_path / "a4.yaml"), "suite": str(tmp_path / "hard.yaml")}
+    assert (cluster_of(run).name, suite_of(run)) == ("a4", "hard")
+    run.tags = ["nightly", "cluster:h100-east"]
+    assert cluster_of(run).name == "h100-east"
+    heard: list[str] = []
+
+    def tell(_: WebhookSink, alert: Alert, receipt: Receipt, files: Files) -> Told:
+        heard.append(f"{alert.incident.cluster}/{alert.incident.suite}: {alert.incident.reason}")
+        return Told(told_all(alert, {}), "sent")
+
+    monkeypatch.setattr(WebhookSink, "tell", tell)
+    settings = AlertSettings(webhook=SecretStr("https://alerts.example.com/"))
+    with open_store(f"sqlite:///{tmp_path / 'history.sqlite'}") as store:
+        said = watch(cluster_of(run), suite_of(run), timedelta.max, store, settings, died(run))
+    assert not said.failed
+    assert heard == ["h100-east/hard: the check of a4 died: could not measure: a4.yaml: nodes"]
 
 
 def test_how_far_a_run_is_grows_with_every_row_and_step() -> None:
