@@ -1,13 +1,16 @@
 """Where alerts go, from the environment and the cluster file. The secrets in it show nowhere."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
+from urllib.parse import unquote_plus
 
 from pydantic import SecretStr
 
 from seatrial.alerts.config import Notify, legal_channel
+from seatrial.alerts.muted import APPRISE, muted
 from seatrial.errors import InputError
 from seatrial.redact import redacted
 from seatrial.report.slack_settings import HOW_TO as SLACK_HOW_TO
@@ -15,6 +18,8 @@ from seatrial.report.slack_settings import SlackSettings, safe, secret
 from seatrial.report.words import plain
 
 HOW_TO = f"{SLACK_HOW_TO}; or SEATRIAL_ALERT_WEBHOOK or SEATRIAL_ALERT_URLS"
+_TELLING = 8  # characters from which on a part of an address is no common word
+_ADDRESSED = re.compile(r"\b((?:with|for) url:) \S+")  # how requests and urllib3 quote an address in their errors
 _WEBHOOK, _URLS = "SEATRIAL_ALERT_WEBHOOK", "SEATRIAL_ALERT_URLS"
 
 
@@ -48,9 +53,16 @@ class AlertSettings:
 
     def scrub(self, text: str) -> str:
         """`text` on one line, without the secrets, wherever it came from."""
-        for held in self.secrets():
+        text = _ADDRESSED.sub(r"\1 ***", text)
+        for held in (*self.secrets(), *self._parts()):
             text = text.replace(held, "***")
         return plain("".join(redacted([text])))[:300]
+
+    def _parts(self) -> list[str]:
+        """What an address is made of, the longest first: a service's own address has the same token elsewhere."""
+        slack = self.slack.webhook if self.slack else None
+        addresses = [held.get_secret_value() for held in (slack, self.webhook, *self.urls) if held]
+        return sorted({part for address in addresses for part in _parts_of(address)}, key=len, reverse=True)
 
     def legal(self) -> tuple[Self, str | None]:
         """The receivers that can work as they are written, and what is wrong with the others; never quotes a secret."""
@@ -79,6 +91,20 @@ class AlertSettings:
         return f"{_WEBHOOK} must start with https:// (http:// only to this machine)"
 
 
+def _parts_of(address: str) -> set[str]:
+    """Login, path segments and values of an address, as written and decoded; what has a dot in it is a host, no token.
+
+    Shorter ones are left, as they are words of the language too.
+    """
+    rest, _, query = address.partition("://")[2].partition("#")[0].partition("?")
+    authority, *segments = rest.split("/")
+    login, _, host = authority.rpartition("@")
+    where = [] if "." in host or host.startswith("localhost") else host.split(":")
+    values = [value.partition("=")[2] for value in query.split("&")]
+    found = {part for part in (*login.split(":"), *where, *segments, *values) if part}
+    return {part for part in (*found, *map(unquote_plus, found)) if len(part) >= _TELLING}
+
+
 def check_alerts(notify: Notify) -> None:
     """Raises InputError when the environment's settings can never work; said before an hour is spent, not after it."""
     _, problem = AlertSettings.from_env(notify).legal()
@@ -94,7 +120,9 @@ def _unknown_urls(urls: tuple[SecretStr, ...]) -> dict[int, str]:
 
     found = {}
     for number, url in enumerate(urls, 1):
-        if not apprise.Apprise.instantiate(url.get_secret_value(), suppress_exceptions=True):
+        with muted(APPRISE):
+            service = apprise.Apprise.instantiate(url.get_secret_value(), suppress_exceptions=True)
+        if not service:
             scheme = url.get_secret_value().partition("://")[0][:20]
             found[number] = (
                 f"{_URLS}: address {number} ({scheme}://...) is none that apprise knows; legal: such as"

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from seatrial.alerts.alert import Alert
 from seatrial.alerts.incident import Receipt
+from seatrial.alerts.muted import APPRISE, URLLIB3, muted
 from seatrial.report.letter import digest, letter, subject
 from seatrial.result import RunResult
 from seatrial.verdict import Verdict
@@ -30,8 +31,13 @@ class AppriseSink:
 
     @property
     def name(self) -> str:
-        """The address as apprise shows it, with what is secret masked."""
-        return str(self._service().url(privacy=True)).partition("?")[0]
+        """Service and host as apprise shows them, with logins masked, and what tells it from others of that service.
+
+        Without the path: in that of a receiver of JSON apprise masks nothing.
+        """
+        masked = str(self._service().url(privacy=True)).partition("?")[0]
+        digest_of_all = hashlib.sha256(self.url.get_secret_value().encode()).hexdigest()
+        return f"{'/'.join(masked.split('/')[:3])} ({digest_of_all[:4]})"
 
     def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Told:
         news = alert.incident.changes[receipt.told :]
@@ -55,7 +61,7 @@ class AppriseSink:
         if thread and isinstance(service, NotifyEmail):
             service.headers |= {"References": thread, "In-Reply-To": thread}
         files = attached if service.attachment_support else None
-        with _listened() as heard:
+        with muted(URLLIB3), _listened() as heard:
             try:
                 # As text: what is HTML to the service is escaped on the way.
                 text, as_kind = apprise.NotifyFormat.TEXT, apprise.NotifyType(kind)
@@ -68,7 +74,8 @@ class AppriseSink:
     def _service(self) -> Any:
         import apprise
 
-        return apprise.Apprise.instantiate(self.url.get_secret_value())
+        with muted(APPRISE):
+            return apprise.Apprise.instantiate(self.url.get_secret_value())
 
 
 def _kind(alert: Alert) -> str:

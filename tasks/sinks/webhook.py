@@ -8,6 +8,7 @@ from pydantic import SecretStr
 
 from seatrial.alerts.alert import Alert
 from seatrial.alerts.incident import Receipt
+from seatrial.alerts.muted import URLLIB3, muted
 from seatrial.report.letter import SCHEMA, digest, event
 from seatrial.result import RunResult
 from tasks.sinks import Files, Told, told_all
@@ -41,7 +42,7 @@ class WebhookSink:
         import requests
 
         try:
-            with _session() as session:
+            with muted(URLLIB3), _session() as session:
                 answer = session.post(self.url.get_secret_value(), json=body, timeout=TIMEOUT_S, allow_redirects=False)
         except requests.RequestException as error:
             return self.scrub(f"cannot be reached ({_cause(error)}); check SEATRIAL_ALERT_WEBHOOK and the network")

@@ -75,7 +75,33 @@ def test_a_token_without_a_channel_is_said_and_keeps_no_other_from_hearing(monke
     assert told.said.startswith("not configured: SEATRIAL_SLACK_CHANNEL is not set; set")
     sinks, problem = configured.sinks_of(settings(SLACK_TOKEN=TOKEN, ALERT_URLS=MAIL), CLUSTER)
     assert problem
-    assert [sink.name for sink in sinks] == ["mailtos://user:****@mail.example.com/ops%40example.com"]
+    assert [sink.name.partition(" (")[0] for sink in sinks] == ["mailtos://user:****@mail.example.com"]
+
+
+def test_two_addresses_of_one_service_are_two_receivers() -> None:
+    both = "json://alerts.example.com/?to=east json://alerts.example.com/?to=west"
+    sinks, _ = configured.sinks_of(settings(ALERT_URLS=both), CLUSTER)
+    one, other = (sink.name for sink in sinks)
+    assert one != other
+    assert one.startswith("json://alerts.example.com (")
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("msteams://T1/aaaabbbbcccc/dddd%40eeee", "POST /webhookb2/aaaabbbbcccc/dddd@eeee failed"),
+        ("tgram://123456789:AAbbCCddEE/12", "https://api.example.com/bot123456789:AAbbCCddEE/send"),
+        ("json://ops:swordfishes@x.example.com/?token=not-a-real-one", "swordfishes, token not-a-real-one"),
+        ("slack://T1/B1/zzzz", "Max retries exceeded with url: /services/T1/B1/zzzz (Caused by NewConnectionError)"),
+        ("slack://T1/B1/zzzz", "404 Client Error: Not Found for url: https://hooks.example.com/services/T1/B1/zzzz"),
+    ],
+)
+def test_what_an_address_is_made_of_does_not_show(address: str, said: str) -> None:
+    scrubbed = settings(ALERT_URLS=address).scrub(said)
+    assert "***" in scrubbed
+    for secret in ("aaaabbbbcccc", "dddd@eeee", "123456789", "AAbbCC", "swordfishes", "not-a-real-one", "zzzz"):
+        assert secret not in scrubbed
+    assert settings(ALERT_URLS=MAIL).scrub("mail.example.com: Connection refused").startswith("mail.example.com: ")
 
 
 def test_a_receiver_that_is_mistyped_keeps_no_other_from_hearing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +121,7 @@ def test_a_receiver_that_is_mistyped_keeps_no_other_from_hearing(monkeypatch: py
     told = notify(nights.bad(1), CLUSTER, None, own)
     assert len(heard) == 1
     assert told.failed
-    assert told.said.startswith("mailtos://user:****@mail.example.com/")
+    assert told.said.startswith("mailtos://user:****@mail.example.com (")
     assert ": sent; not configured: SEATRIAL_SLACK_CHANNEL: must be" in told.said
     for wrong in ("SEATRIAL_ALERT_WEBHOOK must", "address 1 (carrierpigeon://...)", "address 3 (owl://...)"):
         assert wrong in told.said
