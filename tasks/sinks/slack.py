@@ -20,8 +20,8 @@ from tasks.sinks import Files, Told, told_all
 from tasks.sinks.slack_client import Refused, code, explain, shown, web_client, webhook_client, word
 
 _QUIET = {"unfurl_links": False, "unfurl_media": False}
-# The message cannot be changed any more: somebody deleted it, the channel's rules forbid it, or it is another app's.
-_GONE = ("message_not_found", "cant_update_message", "edit_window_closed", "channel_not_found")
+_GONE = ("message_not_found", "channel_not_found")  # somebody deleted it
+_FIXED = ("cant_update_message", "edit_window_closed")  # it is there: the workspace's rules, or it is another app's
 
 
 def slack_sink(
@@ -51,11 +51,12 @@ class SlackSink:
     def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Told:
         heard = receipt
         try:
-            if "ts" not in receipt.place or not self._update(alert, receipt.place):
+            updated = self._updated(alert, receipt.place) if "ts" in receipt.place else None
+            if updated is None:
                 heard = told_all(alert, self._post(alert))
                 return Told(heard, self._said(f"sent to {shown(self.channel)}", self._thread(alert, heard, files)))
             if not (news := alert.incident.changes[receipt.told :]):
-                return Told(receipt, f"message in {shown(self.channel)} updated")
+                return Told(receipt, f"message in {shown(self.channel)} {updated}")
             self._reply(alert, receipt.place, news)
             heard = told_all(alert, receipt.place)
             return Told(heard, self._said(f"told {shown(self.channel)} the change", self._thread(alert, heard, files)))
@@ -74,16 +75,18 @@ class SlackSink:
         sent = self._call("chat_postMessage", channel=self.channel, text=text, blocks=found, **_QUIET)
         return {"channel": str(sent["channel"]), "ts": str(sent["ts"])}
 
-    def _update(self, alert: Alert, place: Mapping[str, str]) -> bool:
-        """Bring the message up to date; False where there is none to change any more."""
+    def _updated(self, alert: Alert, place: Mapping[str, str]) -> str | None:
+        """Bring the message up to date, and say how that went; None where there is no message any more."""
         text, found = blocks(alert)
         try:
             self._call("chat_update", channel=place["channel"], ts=place["ts"], text=text, blocks=found)
         except Refused as refusal:
             if refusal.code in _GONE:
-                return False
+                return None
+            if refusal.code in _FIXED:
+                return f"cannot be updated ({refusal.code})"
             raise
-        return True
+        return "updated"
 
     def _reply(self, alert: Alert, place: Mapping[str, str], news: Sequence[str]) -> None:
         text = change(alert, news, mentions_for(alert.incident, self.mentions))

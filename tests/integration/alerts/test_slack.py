@@ -145,6 +145,23 @@ def test_a_message_that_somebody_deleted_is_posted_anew(slack: Slack, by_token: 
     assert message.blocks[0]["text"]["text"] == "h100-east fails (2 runs)"
 
 
+@pytest.mark.parametrize("rule", ["edit_window_closed", "cant_update_message"])
+def test_a_message_that_may_not_be_edited_is_not_posted_anew(
+    slack: Slack, by_token: AlertSettings, store: Store, rule: str
+) -> None:
+    night(nights.bad(1), store, by_token)
+    slack.plan("chat.update", *[refusal(rule)] * 3)
+    told = night(nights.bad(2), store, by_token)
+    assert told == Notified(f"slack #alerts: message in #alerts cannot be updated ({rule})")
+    night(nights.bad(3, suspects=nights.suspected("node-2")), store, by_token)
+    assert night(nights.good(4), store, by_token).said == "slack #alerts: told #alerts the change"
+    (message,) = slack.posted
+    assert [reply.text for reply in slack.replies(message) if reply.broadcast] == [
+        ":red_circle: h100-east: new suspect: node node-2",
+        ":large_green_circle: h100-east: pass again after 3 runs of fail",
+    ]
+
+
 def test_the_same_run_twice_counts_once(slack: Slack, by_token: AlertSettings, store: Store) -> None:
     night(nights.bad(1), store, by_token)
     night(nights.bad(1), store, by_token)
