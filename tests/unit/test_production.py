@@ -26,11 +26,13 @@ from flows.check import check
 from flows.outcome import broken_off, came_to_a_verdict, state_of
 from flows.site import Site, deployments, local_timezone, validated, with_choices
 from seatrial.alerts.alert import Alert
+from seatrial.alerts.config import Notify
 from seatrial.alerts.incident import Receipt
 from seatrial.alerts.settings import AlertSettings
 from seatrial.cluster import load_cluster
 from seatrial.errors import InputError, SeatrialError
 from seatrial.history import open_store
+from seatrial.metrics import target_of_environment
 from seatrial.suite import load_suite
 from seatrial.turn import FileLock, Place, held_by
 from seatrial.verdict import Verdict
@@ -256,6 +258,23 @@ def test_the_compose_file_is_one() -> None:
     subprocess.run([*command, str(compose)], check=True, capture_output=True)
     wanted = set(re.findall(r"\$\{(\w+):\?", compose.read_text()))
     assert wanted <= set(re.findall(r"^(\w+)=", (DEPLOYMENTS / "server" / "example.env").read_text(), re.MULTILINE))
+
+
+def test_the_worker_knows_whom_to_tell() -> None:
+    """Every variable of docs/alerts.md and docs/metrics.md for sites, empty where .env leaves it open."""
+    told = (ROOT / "docs" / "alerts.md").read_text() + (ROOT / "docs" / "metrics.md").read_text()
+    wanted = set(re.findall(r"SEATRIAL_(?:SLACK|ALERT|METRICS)\w*", told)) - {"SEATRIAL_SLACK_API_URL"}  # for tests
+    worker = yaml.safe_load((DEPLOYMENTS / "server" / "compose.yaml").read_text())["services"]["worker"]["environment"]
+    assert wanted
+    assert {name: worker.get(name) for name in wanted} == {name: f"${{{name}:-}}" for name in wanted}
+    assert wanted <= set(re.findall(r"^(\w+)=$", (DEPLOYMENTS / "server" / "example.env").read_text(), re.MULTILINE))
+
+
+def test_what_env_leaves_open_is_not_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLACK_TOKEN", "SLACK_CHANNEL", "SLACK_WEBHOOK", "ALERT_WEBHOOK", "ALERT_URLS", "METRICS"):
+        monkeypatch.setenv(f"SEATRIAL_{name}", "")
+    assert AlertSettings.from_env(Notify()) == AlertSettings()
+    assert target_of_environment() is None
 
 
 def _manifests() -> Iterator[dict[str, Any]]:
