@@ -101,7 +101,7 @@ def _one_of_each(group: Ints, better: Bools) -> Ints:
 
 def _shift(at: Grouped, tonight: Floats, known: Levels, renewed: bool, rules: Rules) -> Floats:
     """By how much peers moved together, per series: new software may move them, else only slower and beyond chance."""
-    one = _one_of_each(at.group)
+    one = _one_of_each(at.group, np.isfinite(known.scale))
     moved, peers = at.median(tonight - known.centre), known.peers[one]
     error = known.scale[one] * np.sqrt(VARIANCE_OF_MEDIAN / np.maximum(peers, 1))
     beyond = (np.abs(moved) if renewed else -moved) - 2 * error
