@@ -120,7 +120,7 @@ def _bad_row(judgement: Judgement) -> tuple[str, ...]:
 
 
 def _software(result: RunResult) -> str:
-    return " · ".join(f"{_text(name)} `{_code(version)}`" for name, version in result.fingerprint.items())
+    return " · ".join(f"{_text(name)} `{_code(version)}`" for name, version in result.fingerprint.items() if version)
 
 
 def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -53,5 +53,5 @@ def _pages(lines: Iterable[str]) -> list[str]:
 
 
 def _software(result: RunResult) -> str:
-    facts = " · ".join(f"{name} {version}" for name, version in result.fingerprint.items())
+    facts = " · ".join(f"{name} {version}" for name, version in result.fingerprint.items() if version)
     return clip(escape(facts), 1500) or "software: not known"

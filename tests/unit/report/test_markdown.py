@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 from seatrial.report.markdown import MAX_ROWS, judgement_rows, summary
 from tests import samples
@@ -33,3 +34,9 @@ def test_rows_are_flat_and_the_worst_come_first() -> None:
     assert rows[0]["verdict"] == "fail"
     assert all(isinstance(cell, str) for row in rows for cell in row.values())
     assert judgement_rows(samples.faulty_h100())[-1]["verdict"] == "pass"
+
+
+def test_software_that_is_not_there_is_not_told() -> None:
+    run = replace(samples.healthy_local(), fingerprint={"driver": "", "nccl": "2.27.5"})
+    assert "nccl `2.27.5`" in summary(run)
+    assert "driver" not in summary(run)
