@@ -1,0 +1,58 @@
+"""Runs, numbers and pins as the tests of the history keep them."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from seatrial.baselines.nights import nights_before
+from seatrial.history import Pin, open_store
+from seatrial.history.store import Store
+from seatrial.measurement import ConditionValue, Measurement, Subject
+from seatrial.result import Check, RunResult, Suspect
+from seatrial.verdict import Verdict
+
+START = datetime(2026, 11, 2, 1, 30, tzinfo=UTC)
+CLUSTER = Subject("cluster", "lab")
+
+
+def plateau(value: float, samples: tuple[float, ...] = ()) -> Measurement:
+    conditions: dict[str, ConditionValue] = {"operation": "all_reduce", "dtype": "float32", "ranks": 4}
+    return Measurement("busbw_plateau", value, "GB/s", CLUSTER, conditions, samples)
+
+
+def a_run(number: int, value: float = 0.5, verdict: Verdict = Verdict.PASS, **fields: object) -> RunResult:
+    check = Check("collectives", verdict, "because", 1.0, (plateau(value, (value, value)),))
+    given = {
+        "run_id": f"run-{number:03}",
+        "cluster": "lab",
+        "suite": "quick",
+        "started": START + timedelta(days=number),
+        "finished": START + timedelta(days=number, minutes=1),
+        "verdict": verdict,
+        "reason": "because",
+        "checks": [check],
+        "suspects": [Suspect("node", "node-2", 0.9, "slow")],
+        "fingerprint": {"nccl": "2.27"},
+    }
+    return RunResult(**{**given, **fields})  # type: ignore[arg-type]
+
+
+def a_pin(value: float = 0.5) -> Pin:
+    return Pin(plateau(value).series(), value, 0.4, None, "GB/s", "ann", START, "run-001", "after the upgrade")
+
+
+def taught(store: Store, *series: str, cluster: str = "lab") -> dict[str, list[float]]:
+    """What a run of today would learn from the store."""
+    return nights_before(store, cluster, "quick", {"nccl": "2.27"}, series, START + timedelta(days=80)).values()
+
+
+def wide(number: int, width: int = 300) -> RunResult:
+    """A run with many series, among them some that no other run has."""
+    names = [*(f"node-{n}" for n in range(width)), f"only-{number}"]
+    measured = tuple(Measurement("matmul", 1.0 + number, "TFLOP/s", Subject("node", name)) for name in names)
+    return a_run(number, checks=[Check("devices", Verdict.PASS, "", 0.0, measured)])
+
+
+def open_and_save(url: str, number: int) -> None:
+    """What one of many processes does."""
+    with open_store(url) as store:
+        store.save(a_run(number % 6), Path())

@@ -1,0 +1,60 @@
+"""What the history remembers for alerts and metrics."""
+
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from seatrial.history import open_store
+from seatrial.verdict import Verdict
+from tests.unit.history.stored import a_run
+
+
+def test_incidents_go_on_from_run_to_run(url: str) -> None:
+    from seatrial.alerts.incident import Receipt, night_of
+
+    hostile = "reason \0 \ud800 " + "x" * 5000
+    nights = [a_run(n, verdict=verdict, reason=hostile) for n, verdict in enumerate([Verdict.FAIL, Verdict.FAIL])]
+    with open_store(url) as store:
+        (opened,) = store.incidents("lab", "quick", night_of(nights[0]), ["slack"])
+        store.keep_incident(opened.with_receipt("slack", Receipt(1, {"ts": "17.1"})))
+        assert store.incidents("lab", "other", night_of(a_run(0)), ["slack"]) == []
+    with open_store(url) as store:
+        (again,) = store.incidents("lab", "quick", night_of(nights[1]), ["slack"])
+        assert (again.id, again.nights, again.opened) == (opened.id, 2, opened.opened)
+        assert again.receipts["slack"] == Receipt(1, {"ts": "17.1"})
+        (over,) = store.incidents("lab", "quick", night_of(a_run(2)), ["slack"])
+        assert over.news("slack") == ("pass again after 2 runs of fail",)
+        store.keep_incident(over.with_receipt("slack", Receipt(2)))
+        assert store.incidents("lab", "quick", night_of(a_run(3)), ["slack"]) == []
+
+
+def test_runs_that_end_at_once_open_one_incident(url: str) -> None:
+    with open_store(url):
+        pass
+    context = get_context("spawn")
+    with ProcessPoolExecutor(4, mp_context=context) as pool:
+        list(pool.map(_night, [url] * 4, range(4)))
+    from seatrial.alerts.incident import night_of
+
+    with open_store(url) as store:
+        (incident,) = store.incidents("lab", "quick", night_of(a_run(9, verdict=Verdict.FAIL)), [])
+        assert incident.nights == 5
+
+
+def _night(url: str, number: int) -> None:
+    from seatrial.alerts.incident import night_of
+
+    with open_store(url) as store:
+        store.incidents("lab", "quick", night_of(a_run(number, verdict=Verdict.FAIL)), ["slack"])
+
+
+def test_the_last_run_and_the_last_that_passed(url: str) -> None:
+    with open_store(url) as store:
+        assert store.last_run("lab", "quick") is None
+        for n, verdict in enumerate([Verdict.PASS, Verdict.PASS, Verdict.FAIL]):
+            store.save(a_run(n, verdict=verdict), Path())
+        last, good = store.last_run("lab", "quick"), store.last_pass("lab", "quick", before="run-001")
+        assert last is not None
+        assert good is not None
+        assert (last.run_id, good.run_id) == ("run-002", "run-000")
+        assert store.last_pass("lab", "nightly", before="") is None

@@ -1,0 +1,109 @@
+"""Which store is opened, and what is said where it cannot be."""
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from seatrial.errors import InputError, MissingError, SeatrialError
+from seatrial.history import open_store
+from tests.unit.history.stored import a_run
+
+
+def test_the_flag_wins_over_the_environment_over_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("SEATRIAL_HISTORY", raising=False)
+    open_store().close()
+    assert (tmp_path / "state/seatrial/history.sqlite").exists()
+    monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{tmp_path}/environment.sqlite")
+    open_store().close()
+    assert (tmp_path / "environment.sqlite").exists()
+    open_store(f"sqlite:///{tmp_path}/deep/down/flag.sqlite").close()
+    assert (tmp_path / "deep/down/flag.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        "nonsense",
+        "http://host/db",
+        "mysql://ann:secret@host/db",
+        "postgresql://ann:secret@host:port/db",
+        "://",
+        "sqlite+x://",
+    ],
+)
+def test_a_nonsense_url_is_bad_input_without_its_password(nonsense: str) -> None:
+    with pytest.raises(InputError, match=r"^history URL .*legal: sqlite:") as error:
+        open_store(nonsense)
+    assert "secret" not in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_an_unreachable_server_is_named_without_its_password() -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(SeatrialError, match="cannot be opened") as error:
+        open_store("postgresql://ann:s3cret@127.0.0.1:1/db?connect_timeout=2&password=s3cret")
+    assert "s3cret" not in str(error.value)
+    assert "127.0.0.1:1/db" in str(error.value)
+
+
+def test_a_missing_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MissingError, match=r"install seatrial\[postgres\]"):
+        open_store("postgresql://host/db")
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / "history.sqlite").write_text("dear diary" * 100)
+    with pytest.raises(
+        SeatrialError, match=r"history\.sqlite: cannot be opened: file is not a database; move the file"
+    ):
+        open_store(f"sqlite:///{tmp_path}/history.sqlite")
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SeatrialError, match="cannot be opened"):
+        open_store(f"sqlite:///{tmp_path}/file/history.sqlite")
+
+
+def test_a_locked_store_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "history.sqlite"
+    with (
+        open_store(f"sqlite:///{file}?timeout=0.1") as store,
+        closing(sqlite3.connect(file, isolation_level=None)) as other,
+    ):
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(SeatrialError, match="locked; another process holds it"):
+            store.save(a_run(1), Path())
+
+
+def test_a_read_only_store_can_be_read_but_not_written(tmp_path: Path) -> None:
+    with open_store(f"sqlite:///{tmp_path}/history.sqlite") as store:
+        store.save(a_run(1), Path())
+    with open_store(f"sqlite:///file:{tmp_path}/history.sqlite?mode=ro&uri=true") as store:
+        assert len(store.runs()) == 1
+        with pytest.raises(SeatrialError, match="cannot be saved: attempt to write a readonly database"):
+            store.save(a_run(2), Path())
+
+
+def test_a_store_in_memory_works() -> None:
+    with open_store("sqlite://") as store:
+        store.save(a_run(1), Path())
+        assert len(store.runs()) == 1
+
+
+def test_opening_a_current_store_does_not_import_alembic(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/history.sqlite"
+    open_store(url).close()
+    program = f"import sys, seatrial.history as h; h.open_store({url!r}).close(); sys.exit('alembic' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_importing_the_package_is_light() -> None:
+    program = "import sys, seatrial.history, seatrial.assess; sys.exit('sqlalchemy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,167 @@
+"""What goes in comes out, on SQLite and on PostgreSQL."""
+
+import math
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from seatrial.baselines.setup import Setup
+from seatrial.errors import SeatrialError
+from seatrial.history.numbers import Number
+from seatrial.history.store import Store
+from seatrial.measurement import Measurement, Subject
+from seatrial.report.past import headlines
+from seatrial.result import Check, Found, Judgement, Suspect
+from seatrial.verdict import Verdict
+from tests.unit.history.stored import CLUSTER, START, a_pin, a_run, plateau, taught
+
+
+def test_a_saved_run_comes_back(store: Store) -> None:
+    store.save(a_run(1), Path("/runs/1"))
+    (row,) = store.runs("lab")
+    assert (row.run_id, row.verdict, row.started, row.out) == (
+        "run-001",
+        Verdict.PASS,
+        START + timedelta(days=1),
+        "/runs/1",
+    )
+    assert row.fingerprint == {"nccl": "2.27"}
+    assert store.run("run-001") == row
+    assert store.run("run-999") is None
+
+
+def test_repeats_are_shown_by_the_median_that_was_judged(store: Store) -> None:
+    values = (60.0, 101.0, 100.0)
+    check = Check("collectives", Verdict.PASS, "because", 1.0, tuple(plateau(value) for value in values))
+    run = a_run(1, checks=[check])
+    store.save(run, Path())
+    series = plateau(0).series()
+    assert store.numbers(["run-001"], [series]) == {series: {"run-001": Number(100.0, None)}}
+    assert [m.value for m in headlines(run)] == [100.0]
+
+
+def test_saving_twice_keeps_one_run_and_the_later_word(store: Store) -> None:
+    store.save(a_run(1, 0.5), Path())
+    store.save(a_run(1, 0.6, reason="again"), Path())
+    assert [row.reason for row in store.runs()] == ["again"]
+    assert taught(store, plateau(0).series()) == {plateau(0).series(): [0.6]}
+
+
+def test_runs_are_newest_first_and_limited(store: Store) -> None:
+    for number in (2, 1, 3):
+        store.save(a_run(number), Path())
+    store.save(a_run(9, cluster="other"), Path())
+    assert [row.run_id for row in store.runs("lab", limit=2)] == ["run-003", "run-002"]
+    assert [row.run_id for row in store.runs()] == ["run-009", "run-003", "run-002", "run-001"]
+
+
+def test_last_verdict_is_of_the_run_before(store: Store) -> None:
+    store.save(a_run(1, verdict=Verdict.FAIL), Path())
+    store.save(a_run(2, verdict=Verdict.DEGRADED, suite="nightly"), Path())
+    store.save(a_run(3), Path())
+    assert store.last_verdict("lab") is Verdict.PASS
+    assert store.last_verdict("lab", before="run-003") is Verdict.DEGRADED
+    assert store.last_verdict("lab", "quick", before="run-003") is Verdict.FAIL
+    assert store.last_verdict("lab", before="run-001") is None
+    assert store.last_verdict("lab", before="not saved yet") is Verdict.PASS
+    assert store.last_verdict("elsewhere") is None
+
+
+def test_only_passing_runs_of_the_same_cluster_teach(store: Store) -> None:
+    series = plateau(0).series()
+    for number, verdict in enumerate(Verdict):
+        store.save(a_run(number, float(number + 1), verdict), Path())
+    store.save(a_run(70, 90.0, cluster="other"), Path())
+    assert taught(store, series, "unknown") == {series: [1.0]}
+
+
+def test_a_value_judged_bad_teaches_nothing_even_in_a_passing_run(store: Store) -> None:
+    m = plateau(0.1)
+    bad = Judgement(m, Verdict.DEGRADED, "low", "history")
+    check = Check("collectives", Verdict.PASS, "", 0.0, (m,), (bad,))
+    store.save(a_run(1, checks=[check]), Path())
+    assert taught(store, m.series()) == {}
+
+
+def test_numbers_that_are_none_and_text_that_is_hardly_any_are_survived(store: Store) -> None:
+    odd = Measurement("loss", math.nan, "", CLUSTER, {"lr": math.inf}, (math.nan, 1.0), None)
+    check = Check("training", Verdict.CORRUPT, "", 0.0, (odd,))
+    run = a_run(1, verdict=Verdict.CORRUPT, reason="nul \0 and half a \udc80 character", checks=[check])
+    store.save(run, Path())
+    assert store.runs()[0].reason == "nul \ufffd and half a ? character"
+    assert taught(store, odd.series()) == {}
+
+
+def test_a_subject_as_long_as_a_thousand_nodes_is_stored(store: Store) -> None:
+    group = Measurement("busbw", 1.0, "GB/s", Subject("group", ",".join(f"node-{n}" for n in range(3000))))
+    store.save(a_run(1, checks=[Check("c", Verdict.PASS, "", 0.0, (group,))]), Path())
+    assert taught(store, group.series()) == {group.series(): [1.0]}
+
+
+def test_a_run_is_saved_whole_or_not_at_all(store: Store) -> None:
+    store.save(a_run(1), Path())
+    with pytest.raises(SeatrialError, match="run run-001 cannot be saved"):
+        store.save(a_run(1, suspects=[Suspect("node", None, 0.5, "")], reason="never seen"), Path())  # type: ignore[arg-type]
+    assert [row.reason for row in store.runs()] == ["because"]
+    assert taught(store, plateau(0).series()) != {}
+
+
+def test_pins_replace_each_other_and_can_be_taken_back(store: Store) -> None:
+    store.pin("lab", [a_pin(0.5)])
+    store.pin("lab", [a_pin(0.7)])
+    assert store.pinned("lab") == {a_pin().series: a_pin(0.7)}
+    assert store.pinned("other") == {}
+    assert store.unpin("lab", [a_pin().series, "unknown"]) == 1
+    assert store.pinned("lab") == {}
+
+
+def test_a_whole_run_comes_back_as_far_as_it_is_kept(store: Store) -> None:
+    odd = Measurement("loss", math.nan, "", CLUSTER, {"lr": 0.1}, (math.nan, 1.0), None)
+    blamed = Suspect("node", "node-1", 1.0, "dead \0")
+    found = Found(Verdict.FAIL, "node-1: dead", (blamed,))
+    first = Check("connectivity", Verdict.FAIL, "node-1: dead; slow", 2.0, (odd,), suspects=(blamed,), found=found)
+    second = Check("collectives", Verdict.PASS, "fine", 1.0, (plateau(0.5, (0.4, 0.6)), plateau(0.7)))
+    setup = Setup("H100-SXM", 2, 8, 8, "IB-8x400G", node_link_gb_s=400.0)
+    store.save(a_run(1, checks=[first, second], setup=setup), Path())
+    back = store.result("run-001")
+    assert back is not None
+    assert back.setup == setup
+    assert back.suspects == [Suspect("node", "node-2", 0.9, "slow")]
+    one, two = back.checks
+    assert (one.verdict, one.reason, one.seconds) == (Verdict.FAIL, "node-1: dead; slow", 2.0)
+    assert one.unjudged().verdict is Verdict.FAIL
+    assert one.unjudged().reason == "node-1: dead"
+    assert [suspect.evidence for suspect in one.unjudged().suspects] == ["dead \ufffd"]
+    assert math.isnan(one.measurements[0].value)
+    assert one.measurements[0].samples[1:] == (1.0,)
+    assert two.measurements == second.measurements
+    assert store.result("run-999") is None
+
+
+def test_readings_are_found_by_place_and_know_what_was_judged_bad(store: Store) -> None:
+    m, bad = plateau(0.5), plateau(0.1)
+    judged = Judgement(bad, Verdict.DEGRADED, "low", "history")
+    store.save(a_run(1, checks=[Check("collectives", Verdict.PASS, "", 0.0, (m, plateau(0.6)))]), Path())
+    store.save(a_run(2, checks=[Check("collectives", Verdict.DEGRADED, "", 0.0, (bad,), (judged,))]), Path())
+    store.save(a_run(3, checks=[Check("collectives", Verdict.PASS, "", 0.0, (plateau(math.nan),))]), Path())
+    found = store.readings(["run-002", "run-001", "run-003", "none"], ["unknown", m.series()])
+    assert found.run.tolist() == [0, 1, 1]
+    assert found.series.tolist() == [1, 1, 1]
+    assert found.nth.tolist() == [0, 0, 1]
+    assert found.value.tolist() == [0.1, 0.5, 0.6]
+    assert found.good.tolist() == [False, True, True]
+    assert store.readings([], [m.series()]).value.size == 0
+
+
+def test_runs_since_are_oldest_first_of_one_suite(store: Store) -> None:
+    for number in (3, 1, 2):
+        store.save(a_run(number), Path())
+    store.save(a_run(4, suite="nightly"), Path())
+
+    def since(first: int, before: int) -> list[str]:
+        found = store.runs_since("lab", "quick", START + timedelta(days=first), START + timedelta(days=before))
+        return [row.run_id for row in found]
+
+    assert since(2, 9) == ["run-002", "run-003"]
+    assert since(0, 3) == ["run-001", "run-002"]

@@ -1,0 +1,38 @@
+"""Earlier runs as `seatrial history` shows them."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from seatrial.history import open_store
+from seatrial.report.earlier_runs import history_json, history_table, show_history
+from seatrial.verdict import Verdict
+from tests.unit.history.stored import a_run
+
+
+def test_the_table_and_the_json_show_every_run() -> None:
+    from rich.console import Console
+
+    with open_store("sqlite://") as store:
+        store.save(a_run(1, verdict=Verdict.FAIL, reason="[red]node-2[/red] is slow"), Path("/runs/1"))
+        rows = store.runs()
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(history_table(rows))
+    assert "[red]node-2[/red] is slow" in console.export_text()
+    assert history_json(rows)[0]["started"] == "2026-11-03T01:30:00+00:00"
+
+
+def test_a_long_reason_takes_no_room_from_what_else_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with open_store("sqlite://") as store:
+        store.save(a_run(1, verdict=Verdict.FAIL, reason="node-2 is slow, " * 40), Path("/runs/1"))
+        rows = store.runs()
+    show_history(rows)
+    line = capsys.readouterr().out.splitlines()[1]
+    assert line.startswith(rows[0].run_id)
+    assert f" {rows[0].cluster} " in line
+    assert " fail " in line
+    assert "node-2 is slow" in line
+
+
+# The schema
