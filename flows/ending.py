@@ -1,14 +1,15 @@
-"""A runner that is told to stop ends its runs first. Prefect's own kills them, and their nodes stay up."""
+"""A runner or worker that is told to stop ends its runs first. Prefect's own kill them, and their nodes stay up."""
 
 import os
 import signal
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from prefect.runner import Runner
+
+from flows.signals import children
 
 PATIENCE_S = 45.0  # a run that is cut off collects for 10 s, takes its nodes down, and uploads for 20 s at most
 _LOOK_S = 0.2
@@ -24,27 +25,22 @@ class PatientRunner(Runner):
         if self._ending:
             super().handle_sigterm(*args, **kwargs)
         self._ending = True
-        threading.Thread(target=_end_runs, name="ending", daemon=True).start()
+        self.stopping = self._scheduled_run_poller.stopping = True  # what is due now is for the next one
+        threading.Thread(target=_end_runs_and_stop, name="ending", daemon=True).start()
 
 
-def _end_runs() -> None:
-    """In a thread of its own: runs that end talk to their runner's event loop."""
-    left = children(os.getpid())
-    for pid in left:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + PATIENCE_S
-    while left & children(os.getpid()) and time.monotonic() < deadline:
-        time.sleep(_LOOK_S)
+def _end_runs_and_stop() -> None:
+    end_runs()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def children(pid: int) -> set[int]:
-    """The processes that this one has started and that live."""
-    found = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, IndexError):
-            state, parent = stat.read_text().rsplit(")", 1)[1].split()[:2]
-            if int(parent) == pid and state not in "ZX":
-                found.add(int(stat.parent.name))
-    return found
+def end_runs() -> None:
+    """Have this process's runs end. In a thread of its own: runs that end talk to their runner's event loop."""
+    told: set[int] = set()
+    deadline = time.monotonic() + PATIENCE_S
+    while (left := children(os.getpid())) and time.monotonic() < deadline:
+        for pid in left - told:  # also one that was being started this moment
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        told |= left
+        time.sleep(_LOOK_S)

@@ -1,0 +1,188 @@
+"""The work pool of deployments/prefect.yaml, as deployments/server/start-worker makes it: its runs, and what dies."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.production.conftest import alarmed, alerted_site, cancel
+from tests.site import Site, run_id_in
+
+START = Path(__file__).parents[2] / "deployments" / "server" / "start-worker"
+WORKER = "flows.worker"
+
+
+@pytest.fixture(scope="module")
+def pooled(tmp_path_factory: pytest.TempPathFactory, alerts: list[dict[str, Any]]) -> Iterator[Site]:
+    """A Prefect server and one worker; runs/ is in the folder, and clusters trial and other are free."""
+    with alerted_site(tmp_path_factory.mktemp("site"), alerts) as found:
+        found.write("other", nodes=2, platform={"kind": "local"})
+        (found.folder / "tmp").mkdir()
+        found.environment |= {
+            "PATH": f"{Path(sys.executable).parent}:{found.environment['PATH']}",
+            "TMPDIR": str(found.folder / "tmp"),  # a worker that is killed leaves some there
+            "PREFECT_API_URL": f"{found.url}/api",
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+            "PREFECT_WORKER_QUERY_SECONDS": "2",  # not 10, so that tests wait less
+            "SEATRIAL_POOL": "seatrial",
+            "SEATRIAL_HOME": str(found.folder),
+            "SEATRIAL_CLUSTER": str(found.folder / "trial.yaml"),
+            "SEATRIAL_CRON": "0 2 * * *",
+            "SEATRIAL_TIMEZONE": "Asia/Tokyo",
+        }
+        found.spawn("prefect", "server", "start", "--host", "127.0.0.1", "--port", str(found.port))
+        found.until(lambda: bool(found.api("GET", "/health")))
+        start_worker(found)
+        yield found
+
+
+def start_worker(pooled: Site) -> None:
+    """Come back when it works for the pool."""
+    before = len(pooled.said)
+    pooled.spawn("sh", str(START), "seatrial", "process")
+    pooled.until(lambda: " started!" in pooled.said[before:])
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(pooled: Site) -> Iterator[None]:
+    """After each of them no run has a process or a node."""
+    yield
+    pooled.until(lambda: not pooled.pids("prefect.engine"), timeout_s=60)
+    pooled.until(lambda: not pooled.left(), timeout_s=60)
+
+
+@pytest.fixture(scope="module")
+def first(pooled: Site) -> dict[str, Any]:
+    """A flow run that somebody started by the form, and that went well."""
+    flow_run = pooled.run("ad-hoc", suite=str(pooled.folder / "brief.yaml"))
+    assert pooled.ended(flow_run)["type"] == "COMPLETED", pooled.said
+    return pooled.flow_run(flow_run)
+
+
+@dataclass(frozen=True, slots=True)
+class Long:
+    """A run in the middle of its sweep: its flow run, and its folder."""
+
+    flow_run: str
+    out: Path
+
+
+def start_longs(pooled: Site, name: str, *clusters: str) -> list[Long]:
+    """A run of each of the clusters, all with nodes up and sweeping."""
+    found = []
+    for cluster in clusters:
+        file, out = pooled.folder / f"{cluster}.yaml", pooled.folder / f"{name}-{cluster}"
+        parameters = {"cluster": str(file), "suite": str(pooled.folder / "long.yaml"), "out": str(out)}
+        found.append(Long(pooled.run("ad-hoc", **parameters), out))
+    for long in found:
+        pooled.until_sweeping(long.out)
+        assert any(run_id_in(long.out) in left for left in pooled.left())
+    return found
+
+
+def process_of(pooled: Site, long: Long) -> int:
+    """The flow's process, as the run has labelled itself."""
+    return int(pooled.flow_run(long.flow_run)["labels"]["seatrial.process"].split()[-2])
+
+
+def test_a_run_by_its_form(pooled: Site, first: dict[str, Any]) -> None:
+    assert first["state"]["message"] == "pass: connectivity, collectives: all pass"
+    assert first["work_pool_name"] == "seatrial"
+    folder = pooled.folder / "runs" / first["labels"]["seatrial.run"]
+    assert pooled.document(folder)["verdict"] == "pass"
+    assert {"measurements.csv", "report.html", "logs"} <= {path.name for path in folder.iterdir()}
+    artifacts = pooled.api("POST", "/artifacts/filter", artifacts={"flow_run_id": {"any_": [first["id"]]}})
+    assert {"judgements-trial", "summary-trial"} <= {artifact["key"] for artifact in artifacts}
+
+
+def test_a_baseline_is_pinned_when_a_person_approves(pooled: Site, first: dict[str, Any]) -> None:
+    run_id = first["labels"]["seatrial.run"]
+    flow_run = pooled.run("promote", "promote", run_id=run_id, poll_s=1)
+    pooled.until(lambda: pooled.flow_run(flow_run)["state"]["type"] == "PAUSED")
+    said = {"approved": True, "by": "ann", "note": "as delivered", "force": "there is one run"}
+    pooled.api("POST", f"/flow_runs/{flow_run}/resume", run_input=said)
+    state = pooled.ended(flow_run)
+    show = [sys.executable, "-m", "seatrial.cli", "baseline", "show", "trial", "--json"]
+    pins = json.loads(subprocess.run(show, env=pooled.environment, capture_output=True, check=True).stdout)
+    assert {(pin["run_id"], pin["pinned_by"], pin["note"]) for pin in pins} == {
+        (run_id, "ann", "forced: there is one run; as delivered")
+    }
+    assert state["message"] == f"{run_id}: {len(pins)} numbers pinned by ann"
+
+
+def test_a_run_is_cancelled_and_another_is_killed(pooled: Site, alerts: list[dict[str, Any]]) -> None:
+    cancelled, killed = start_longs(pooled, "one-of-each", "trial", "other")
+    environment = Path(f"/proc/{process_of(pooled, killed)}/environ").read_bytes().split(b"\0")
+    assert b"PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30" in environment  # or the server would call it dead after 90 s
+    cancel(pooled, cancelled.flow_run)
+    os.kill(process_of(pooled, killed), signal.SIGKILL)
+    assert pooled.ended(cancelled.flow_run)["type"] == "CANCELLED"
+    assert pooled.document(cancelled.out)["verdict"] == "inconclusive"
+    assert pooled.ended(killed.flow_run)["type"] == "CRASHED"
+    pooled.until(lambda: not pooled.left(), timeout_s=60)
+    pooled.until(lambda: alarmed(pooled) == {killed.flow_run})
+    pooled.until(lambda: any("the check of other died: " in alert["text"] for alert in alerts))
+
+
+def registered(pooled: Site) -> tuple[list[Any], list[str]]:
+    """The deployments with their schedules, and the automations, as they are now."""
+    deployments = pooled.api("POST", "/deployments/filter")
+    schedules = [
+        (found["id"], found["name"], [(one["slug"], one["active"], one["schedule"]) for one in found["schedules"]])
+        for found in deployments
+    ]
+    return sorted(schedules), sorted(found["name"] for found in pooled.api("POST", "/automations/filter"))
+
+
+def switch_off(pooled: Site, name: str) -> None:
+    """As a person does in Prefect's UI."""
+    deployment = pooled.deployment(name)
+    (schedule,) = deployment["schedules"]
+    pooled.api("PATCH", f"/deployments/{deployment['id']}/schedules/{schedule['id']}", active=False)
+
+
+def test_the_worker_is_killed_and_started_again(pooled: Site) -> None:
+    """The kernel ends one run, which takes its nodes down; of the one killed with it `reap` says that it is over."""
+    switch_off(pooled, "nightly")
+    before = registered(pooled)
+    assert {name: [active for _, active, _ in schedules] for _, name, schedules in before[0]} == {
+        "nightly": [False],
+        "reap": [True],
+        "ad-hoc": [],
+        "alarm": [],
+        "promote": [],
+    }
+    assert [len(before[0]), len(before[1])] == [5, 2]
+    ended, killed = start_longs(pooled, "without-worker", "trial", "other")
+    os.kill(process_of(pooled, killed), signal.SIGKILL)
+    pooled.kill(WORKER)
+    assert pooled.ended(ended.flow_run)["type"] == "CRASHED"
+    assert pooled.document(ended.out)["verdict"] == "inconclusive"
+    pooled.until(lambda: not pooled.left(), timeout_s=60)
+    start_worker(pooled)
+    assert registered(pooled) == before
+    after = pooled.run("ad-hoc", suite=str(pooled.folder / "brief.yaml"))
+    reap = pooled.run("reap", "reap")
+    assert pooled.ended(reap)["message"].endswith(" 1 runs ended")
+    state = pooled.ended(killed.flow_run)
+    assert (state["type"], state["message"]) == ("CRASHED", "its process is gone and did not say why")
+    assert pooled.ended(after)["type"] == "COMPLETED"
+
+
+def test_the_worker_is_told_to_stop(pooled: Site) -> None:
+    """As by `docker compose stop` or systemd: its run takes its own nodes down, and says what became of it."""
+    (stopped,) = start_longs(pooled, "stopped", "trial")
+    (worker,) = pooled.pids(WORKER)
+    os.kill(worker, signal.SIGTERM)
+    assert pooled.ended(stopped.flow_run)["type"] == "CRASHED"
+    assert pooled.document(stopped.out)["verdict"] == "inconclusive"
+    assert "teardown: " in (stopped.out / "logs" / "run.log").read_text()
+    pooled.until(lambda: not pooled.pids(WORKER), timeout_s=60)
