@@ -1,14 +1,17 @@
 """The flow `alarm`: the checker itself died or did not run. What starts it: flows/automations.py."""
 
 import logging
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from prefect import flow
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import FlowFilter, FlowFilterId
 from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.client.schemas.sorting import FlowRunSort
 
 from flows.outcome import came_to_a_verdict
 from flows.shown import cluster_tag
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seatrial.alarm")
 
+_STOPPED = "aborted by a termination signal"  # as Prefect says it
+_MANY = 200  # the most that the server gives at once
+
 
 @flow(name="seatrial-alarm", flow_run_name="alarm", validate_parameters=True)
 def alarm(flow_run: str) -> str | None:
@@ -38,7 +44,7 @@ def alarm(flow_run: str) -> str | None:
         run = client.read_flow_run(UUID(flow_run))
         if why := died(run):
             log.error("%s", why)
-            watch_task(cluster_of(run), suite_of(run), timedelta.max, why)
+            watch_task(cluster_of(run, earlier(client, run)), suite_of(run), timedelta.max, why)
         return why
 
 
@@ -49,6 +55,8 @@ def died(run: FlowRun) -> str | None:
         return None
     cluster = Path(str(run.parameters.get("cluster", "?"))).stem
     if state.type is StateType.CRASHED:
+        if _STOPPED in (state.message or ""):
+            return f"the check of {cluster} was cut off: `seatrial serve`, or the worker, was stopped"
         return f"the check of {cluster} died: {state.message}"
     if state.type in (StateType.SCHEDULED, StateType.PENDING):
         due = f"{run.expected_start_time:%Y-%m-%d %H:%M} UTC" if run.expected_start_time else "its time"
@@ -56,8 +64,18 @@ def died(run: FlowRun) -> str | None:
     return None
 
 
-def cluster_of(run: FlowRun) -> Cluster:
-    """What the run checked. Where its file cannot be read, which may be what it died of, the name alone."""
+def earlier(client: SyncPrefectClient, run: FlowRun) -> list[FlowRun]:
+    """The latest checks of the same cluster file."""
+    flow = FlowFilter(id=FlowFilterId(any_=[run.flow_id]))
+    runs = client.read_flow_runs(flow_filter=flow, sort=FlowRunSort.START_TIME_DESC, limit=_MANY)
+    return [other for other in runs if other.parameters.get("cluster") == run.parameters.get("cluster")]
+
+
+def cluster_of(run: FlowRun, before: Sequence[FlowRun] = ()) -> Cluster:
+    """What the run checked. Where its file cannot be read, which may be what it died of, the name alone.
+
+    The name is that of the run's tag, or of those `before` it, or else what the file is called.
+    """
     file = Path(str(run.parameters.get("cluster", "")))
     try:
         return load_cluster(file)
@@ -65,7 +83,8 @@ def cluster_of(run: FlowRun) -> Cluster:
         log.warning("%s", error)
     tag = cluster_tag("")
     stem = file.stem.lower().replace("_", "-") or "unknown"
-    name = next((found.removeprefix(tag) for found in run.tags if found.startswith(tag)), stem)
+    tags = (found for one in (run, *before) for found in one.tags)
+    name = next((found.removeprefix(tag) for found in tags if found.startswith(tag)), stem)
     return Cluster.model_construct(name=name, nodes=1, platform=LocalPlatform(kind="local"), notify=Notify())
 
 

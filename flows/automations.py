@@ -11,7 +11,8 @@ from prefect.client.schemas.objects import StateType
 from prefect.events.actions import ChangeFlowRunState, RunDeployment
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 
-HEARTBEAT_S = 30  # the least that Prefect takes
+from flows.server import HEARTBEAT_S
+
 SILENCE_S = 3 * HEARTBEAT_S
 _ENDED = {f"prefect.flow-run.{name}" for name in ("Completed", "Failed", "Cancelled", "Crashed")}
 _HEARTBEAT = "prefect.flow-run.heartbeat"

@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,10 +13,10 @@ from prefect import flow
 from prefect.runtime import deployment
 from prefect.runtime import flow_run as current
 
+from flows.after_death import run_id_of, teardown_after_death
 from flows.artifacts import progress, show_files
-from flows.holders import set_free
 from flows.limits import WAIT_S, turn
-from flows.outcome import broken_off, came_to_a_verdict, state_of
+from flows.outcome import broken_off, state_of
 from flows.parameters import ClusterFile, SuiteName, WaitSeconds
 from flows.shown import introduce, show_verdict
 from flows.signals import end_with_parent, uninterrupted
@@ -29,8 +28,8 @@ from seatrial.history import open_store
 from seatrial.occasion import Occasion
 from seatrial.platforms import platform_for
 from seatrial.progress import log, log_file
-from seatrial.result import Check, RunResult
-from seatrial.run import Run
+from seatrial.result import Check, RunResult, now
+from seatrial.run import Run, writable
 from seatrial.suite import load_suite
 from seatrial.trial import Trial, process_age_s
 from seatrial.verdict import Verdict
@@ -49,23 +48,12 @@ from tasks.upload import CUT_TIMEOUT_S as CUT_UPLOAD_S
 from tasks.upload import upload, upload_task
 
 if TYPE_CHECKING:
-    from prefect.client.schemas.objects import FlowRun, State
-    from prefect.flows import Flow
+    from prefect.client.schemas.objects import State
 
     from seatrial.history.store import Store
 
 
-def _teardown_after_death(flow: "Flow[..., object]", flow_run: "FlowRun", state: "State[object]") -> None:
-    """Prefect calls this where a run was cancelled or its process died: nothing of it is in memory any more.
-
-    It does so also where a run could not measure; that one has taken its nodes down, or keeps them on purpose.
-    """
-    if came_to_a_verdict(state):
-        return
-    cluster = load_cluster(Path(flow_run.parameters["cluster"]))
-    teardown(cluster, run_id_of(flow_run.id, flow_run.expected_start_time))
-    set_free(flow_run.id)
-
+_CUT = {"KeyboardInterrupt": "Ctrl-C", "TerminationSignal": "SIGTERM"}  # what Prefect raises, as people say it
 
 # Without its history a run could pass what a pinned or an earlier value would not let pass.
 _UNREACHABLE = Check(
@@ -82,8 +70,8 @@ def _name() -> str:
     name="seatrial-check",
     flow_run_name=_name,
     validate_parameters=True,
-    on_cancellation=[_teardown_after_death],
-    on_crashed=[_teardown_after_death],
+    on_cancellation=[teardown_after_death],
+    on_crashed=[teardown_after_death],
 )
 def check(
     cluster: ClusterFile,
@@ -99,7 +87,7 @@ def check(
         cluster: Path of the cluster file, as the machine that runs the check sees it.
         suite: quick (about a minute), nightly (minutes), acceptance (an hour), or the path of a suite file.
         out: Folder for run.json, measurements.csv, report.html and logs; runs/RUN_ID when empty.
-        notify: Whether Slack is told, where it is configured.
+        notify: Whether people are told, where alerts are configured.
         rebuild: Whether the image is built also when nothing that it is made of has changed.
         wait_s: Seconds to wait while another check has the cluster; 0 gives up at once and says who has it.
     """
@@ -121,15 +109,19 @@ def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
     trial = Trial(run, timings={"startup": process_age_s()})
     with _store() as store:
         try:
-            with turn(run.cluster.name, run.run_id, UUID(current.id), wait_s), progress(run):
+            with turn(run.cluster.name, run.run_id, UUID(current.id), wait_s) as held, progress(run):
                 _reap(run)
                 _try_out(trial, rebuild, store)
+            if held.lost:
+                trial.doubt(held.lost)
         except MissingError as taken:
             trial.add(Check("turn", Verdict.NOT_RUN, str(taken)))
         except BaseException as cut:
             with uninterrupted():
                 _record_cut(trial, cut)
             raise
+        trial.finished = now()
+        written: Mapping[str, Path] = {}
         with trial.attempt("record"):
             written = record_task(trial.result(), run, store, run.logs / "run.log")
             show_files(run, written, trial.result())
@@ -139,7 +131,7 @@ def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
         if os.environ.get("SEATRIAL_METRICS"):
             with trial.attempt("metrics"):
                 trial.note(metrics_task(trial.result(), store))
-        if notify and "record" in trial.done:
+        if notify:  # also of what could not be recorded
             with trial.attempt("notify"):
                 told = notify_task(trial.result(), run.cluster, store, written.get("report.html"))
                 trial.note(f"alerts: {told.said}" if told.failed else None)
@@ -147,12 +139,17 @@ def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
 
 
 def _written_again(trial: Trial) -> RunResult:
-    """run.json once more, now with all timings. Raises SeatrialError where there is none: what is recorded stands."""
+    """run.json once more, now with all timings; what is recorded stands.
+
+    Raises SeatrialError where there is none: it could not measure. Not so where people have just been told all of it,
+    for of a deployment's run that died they would hear once more.
+    """
     result = trial.result()
     try:
         write_run_json(result, trial.run.out)
     except SeatrialError as error:
-        if "record" not in trial.done:
+        told = deployment.id and "notify" in trial.done
+        if "record" not in trial.done and not told:
             raise
         log.warning("run.json is as it was before the last steps: %s", error)
     return result
@@ -223,7 +220,8 @@ def _reap(run: Run) -> None:
 
 def _record_cut(trial: Trial, cut: BaseException) -> None:
     """A run that is interrupted or cancelled leaves a run.json that says so; what there is, is uploaded."""
-    trial.add(Check("run", Verdict.INCONCLUSIVE, f"cut off by {type(cut).__name__} before it was through"))
+    cut_by = type(cut).__name__
+    trial.add(Check("run", Verdict.INCONCLUSIVE, f"cut off by {_CUT.get(cut_by, cut_by)} before it was through"))
     try:
         write_run_json(trial.result(), trial.run.out)
     except SeatrialError as error:  # must not stand in the place of what cut the run off
@@ -233,15 +231,9 @@ def _record_cut(trial: Trial, cut: BaseException) -> None:
 
 def _run(cluster: Cluster, suite: str, out: str | None) -> Run:
     run_id = run_id_of(UUID(current.id), current.scheduled_start_time)
-    folder = (Path(out) if out else Path("runs") / run_id).absolute()
+    folder = writable((Path(out) if out else Path("runs") / run_id).absolute(), "out")
     (folder / "run.json").unlink(missing_ok=True)  # an earlier run's verdict must not pass for this one's
     return Run(run_id, cluster, load_suite(suite), folder)
-
-
-def run_id_of(flow_run_id: UUID, scheduled: datetime | None) -> str:
-    """A sortable id, unique and legal in every name, that follows from the flow run alone: 20261121-0922-1f4c2."""
-    stamp = (scheduled or datetime.now(UTC)).astimezone(UTC).strftime("%Y%m%d-%H%M")
-    return f"{stamp}-{flow_run_id.hex[-5:]}"
 
 
 @contextmanager

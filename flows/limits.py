@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
@@ -19,7 +20,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import ConcurrencyLeaseHolder
 from prefect.exceptions import ObjectAlreadyExists, PrefectHTTPStatusError
 
-from flows.holders import holder
+from flows.holders import holder, running
 from flows.server import has_lasting_server
 from flows.shown import LEASE, label, show_waiting
 from seatrial.errors import MissingError
@@ -34,16 +35,24 @@ _LOOK_S = 2.0
 _LOCKED, _GONE = 423, (404, 410)
 
 
+@dataclass(slots=True)
+class Turn:
+    """A cluster that a run has for itself; `lost` says why it may not have had it all the time."""
+
+    lost: str | None = None
+
+
 @contextmanager
-def turn(cluster: str, run_id: str, flow_run_id: UUID, wait_s: float) -> Iterator[None]:
+def turn(cluster: str, run_id: str, flow_run_id: UUID, wait_s: float) -> "Iterator[Turn]":
     """Hold the cluster. Raises MissingError, which says who has it, when it is not free within `wait_s`."""
+    held = Turn()
     deadline = time.monotonic() + wait_s
     with _file_lock(cluster, run_id, deadline):
         if not has_lasting_server():
-            yield
+            yield held
             return
-        with _leased(cluster, flow_run_id, deadline):
-            yield
+        with _leased(cluster, flow_run_id, deadline, held):
+            yield held
 
 
 @contextmanager
@@ -63,8 +72,8 @@ def _file_lock(cluster: str, run_id: str, deadline: float) -> Iterator[None]:
 
 
 @contextmanager
-def _leased(cluster: str, flow_run_id: UUID, deadline: float) -> Iterator[None]:
-    lease = _Lease(cluster, flow_run_id)
+def _leased(cluster: str, flow_run_id: UUID, deadline: float, held: Turn) -> Iterator[None]:
+    lease = _Lease(cluster, flow_run_id, held)
     try:
         with get_client(sync_client=True) as client, show_waiting() as waiting:
             lease.make_limit(client)
@@ -114,10 +123,11 @@ def _wait(take: Callable[[], T | None], who: Callable[[], str], deadline: float,
 class _Lease:
     """The slot of a cluster's limit, renewed until it is given back; a server that is away is no reason to stop."""
 
-    def __init__(self, cluster: str, flow_run_id: UUID) -> None:
-        self._name, self._flow_run_id = f"seatrial-{cluster}", flow_run_id
+    def __init__(self, cluster: str, flow_run_id: UUID, held: Turn) -> None:
+        self._cluster, self._flow_run_id, self._held = cluster, flow_run_id, held
+        self._name = f"seatrial-{cluster}"
         self._id: UUID | None = None
-        self._over = threading.Event()
+        self._over, self._renewing = threading.Event(), threading.Lock()
 
     def make_limit(self, client: SyncPrefectClient) -> None:
         with suppress(ObjectAlreadyExists):  # by another run, this moment
@@ -138,9 +148,15 @@ class _Lease:
 
     def keep(self) -> None:
         with get_client(sync_client=True) as client:
-            while not self._over.wait(LEASE_S / 3):
-                with suppress(httpx.HTTPError):  # the next round tries again
-                    self._renew(client)
+            pause = LEASE_S / 3
+            while not self._over.wait(pause):
+                try:
+                    with self._renewing:
+                        if not self._over.is_set():
+                            self._renew(client)
+                    pause = LEASE_S / 3
+                except httpx.HTTPError:
+                    pause = _LOOK_S  # as often as those who wait, when the server is there again
 
     def _renew(self, client: SyncPrefectClient) -> None:
         assert self._id is not None
@@ -149,15 +165,20 @@ class _Lease:
         except PrefectHTTPStatusError as error:
             if error.response.status_code not in _GONE:
                 raise
-            if self.take(client) is None:
-                log.warning("another run may have this cluster now: the Prefect server was away for too long")
+            if self.take(client) is None and self._another_has_it(client):
+                self._held.lost = "the Prefect server was away for too long, and another run has this cluster now"
+                log.error("%s", self._held.lost)
                 self._over.set()
+
+    def _another_has_it(self, client: SyncPrefectClient) -> bool:
+        """Not so where a server that forgot the lease still counts our own slot; the next round tries again."""
+        return any(LEASE in run.labels for run in running(client, self._cluster) if run.id != self._flow_run_id)
 
     def give_back(self) -> None:
         self._over.set()
         assert self._id is not None
         try:
-            with get_client(sync_client=True) as client:
+            with self._renewing, get_client(sync_client=True) as client:
                 client.release_concurrency_slots_with_lease(self._id)
         except httpx.HTTPError as error:
             log.warning("the cluster is free for other runs in %.0f s only: %s", LEASE_S, error)

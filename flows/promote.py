@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 from prefect import flow
 from prefect.flow_runs import pause_flow_run
 from prefect.input import RunInput
+from prefect.runtime import deployment
 from prefect.states import Completed, Failed
 
+from flows.signals import end_with_parent
 from seatrial.approve import differences_to, promote
 from seatrial.baselines.promote import Approval
 from seatrial.errors import InputError
@@ -36,6 +38,8 @@ def promote_run(run_id: str, poll_s: int = 10) -> "State[int]":
         run_id: The run, an id of `seatrial history`.
         poll_s: Seconds between looks for the answer.
     """
+    if deployment.id:  # or it would wait, and pin, after the runner that started it has gone
+        end_with_parent()
     with open_store() as store:
         question = differences_to(store, run_id)
     asked = Answer.with_initial_data(description=question, by="", note="", force="")

@@ -8,6 +8,8 @@ import json
 import os
 import sys
 import warnings
+from collections.abc import Collection
+from contextlib import suppress
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -20,6 +22,7 @@ from prefect.client.schemas.filters import (
     FlowRunFilterStateType,
 )
 from prefect.client.schemas.objects import State, StateType
+from prefect.exceptions import ObjectNotFound
 from prefect.server.schemas.schedules import CronSchedule
 from prefect.states import Crashed
 from prefect.utilities.callables import parameter_schema
@@ -28,24 +31,28 @@ from flows.automations import install_all
 from flows.check import check
 from flows.ending import PatientRunner
 from flows.holders import bury
+from flows.reap import reap
 from flows.signals import end_with_parent
 from flows.site import Site, deployments, with_choices
 
-_STARTED = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
+_STARTED = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING, StateType.PAUSED)
 
 
 def main(site: Site) -> None:
     end_with_parent()
     # Prefect's own, when it is stopped
     warnings.filterwarnings("ignore", message="coroutine 'Runner.astop' was never awaited", category=RuntimeWarning)
-    runner = PatientRunner(name="seatrial")
+    with get_client(sync_client=True) as client:
+        off = switched_off(client)
+    runner = PatientRunner(name="seatrial", limit=None)  # those that wait must not keep others from starting
     ids: dict[str, UUID] = {}
-    for deployment in deployments(site):
+    for deployment in deployments(site, off):
         served = runner.add_deployment(deployment)
         assert isinstance(served, UUID)
         ids[deployment.name] = served
     with get_client(sync_client=True) as client:
         end_what_an_earlier_runner_left(client, list(ids.values()))
+        forget_clusters(client, ids["nightly"], set(site.names().values()))
         offer_choices(client, [ids["nightly"], ids["ad-hoc"]], site)
         install_all(client, ids["alarm"])
     for line in announced(site):
@@ -66,6 +73,23 @@ def end_what_an_earlier_runner_left(client: SyncPrefectClient, served: list[UUID
     for run in runs:
         if not bury(client, run):
             client.set_flow_run_state(run.id, died, force=True)
+
+
+def switched_off(client: SyncPrefectClient) -> set[tuple[str, str | None]]:
+    """Deployment and slug of every schedule that a person has switched off."""
+    found = set()
+    for flow, name in ((check.name, "nightly"), (reap.name, "reap")):
+        with suppress(ObjectNotFound):
+            schedules = client.read_deployment_by_name(f"{flow}/{name}").schedules
+            found |= {(name, schedule.slug) for schedule in schedules if not schedule.active}
+    return found
+
+
+def forget_clusters(client: SyncPrefectClient, nightly: UUID, served: Collection[str]) -> None:
+    """Remove the schedules of clusters that are served no more: Prefect keeps those that it is not told of."""
+    for schedule in client.read_deployment_schedules(nightly):
+        if schedule.slug not in served:
+            client.delete_deployment_schedule(nightly, schedule.id)
 
 
 def offer_choices(client: SyncPrefectClient, checks: list[UUID], site: Site) -> None:

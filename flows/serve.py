@@ -5,6 +5,8 @@ a server that died comes up again, and runs go on meanwhile.
 """
 
 import dataclasses
+import errno
+import fcntl
 import json
 import os
 import signal
@@ -17,8 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flows.artifacts import RUNS_URL
-from flows.automations import HEARTBEAT_S
-from flows.server import TEMPORARY
+from flows.server import HEARTBEAT_S, TEMPORARY
 from flows.signals import uninterrupted
 from flows.site import Site, validated
 from flows.webserver import FILES
@@ -47,7 +48,7 @@ def serve(site: Site, host: str, port: int) -> None:
     validated(site)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
-    with _listening(host, port) as listener, _children(site, listener) as children:
+    with _listening(host, port) as listener, _alone(), _children(site, listener) as children:
         while True:
             for child in children:
                 child.look()
@@ -58,17 +59,35 @@ def serve(site: Site, host: str, port: int) -> None:
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
     """A socket that nobody else has. Raises InputError."""
     with socket.socket() as listener:
-        listener.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # one that was closed a moment ago does not count
+        # one that was closed a moment ago does not count
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
         except OSError as error:
-            other = f"something listens there already, such as another seatrial serve: http://{host}:{port}"
-            why = other if isinstance(error, OSError) and error.errno == 98 else error.strerror
-            raise InputError(f"--port {port}: {why}; give another --port") from error
+            other = f"something listens there already: http://{host}:{port}"
+            why = other if error.errno == errno.EADDRINUSE else error.strerror
+            ports = error.errno in (errno.EADDRINUSE, errno.EACCES)  # all else is about the address
+            option, given = ("--port", port) if ports else ("--host", host)
+            raise InputError(f"{option} {given}: {why}; give another {option}") from error
         listener.listen(512)
         yield listener
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Nobody else serves from this PREFECT_HOME: each would take the other's runs. Raises InputError."""
+    home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "seatrial-serve.lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            other = f"another seatrial serve (process {file.read().strip() or 'unknown'}) works there"
+            raise InputError(f"PREFECT_HOME {home}: {other}; give it all cluster files, or set PREFECT_HOME") from error
+        file.truncate(0)
+        print(os.getpid(), file=file, flush=True)
+        yield
 
 
 @contextmanager
@@ -76,12 +95,13 @@ def _children(site: Site, listener: socket.socket) -> "Iterator[list[_Child]]":
     """Server and runner; whatever happens, both have ended afterwards, the runner first."""
     host, port = listener.getsockname()
     url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
+    seen = os.environ.get("PREFECT_UI_URL", url).rstrip("/")  # by browsers, which may be elsewhere
     fd = listener.fileno()
     life, living = os.pipe()  # whoever has its other end keeps the server alive: this process and the runner
     web = ["flows.webserver", str(fd), str(life), str(Path("runs").absolute())]
-    server = _Child("the Prefect server", web, _server_environment(host, port, url), [fd, life], _STOP_SERVER_S)
+    server = _Child("the Prefect server", web, _server_environment(host, port, seen), [fd, life], _STOP_SERVER_S)
     work = ["flows.runner", json.dumps(dataclasses.asdict(site))]
-    runner = _Child("the runner", work, _runner_environment(url), [living], _STOP_RUNNER_S)
+    runner = _Child("the runner", work, _runner_environment(url, seen), [living], _STOP_RUNNER_S)
     try:
         yield [server, runner]
     except _Stop:
@@ -97,14 +117,14 @@ def _common_environment() -> dict[str, str]:
     return {**_DEFAULTS, **inherited, "PYTHONUNBUFFERED": "1"}
 
 
-def _server_environment(host: str, port: int, url: str) -> dict[str, str]:
+def _server_environment(host: str, port: int, seen: str) -> dict[str, str]:
     own = {"PREFECT_SERVER_API_HOST": host, "PREFECT_SERVER_API_PORT": str(port)}
-    defaults = {"PREFECT_SERVER_UI_API_URL": f"{url}/api", "PREFECT_LOGGING_LEVEL": "WARNING"}
+    defaults = {"PREFECT_SERVER_UI_API_URL": f"{seen}/api", "PREFECT_LOGGING_LEVEL": "WARNING"}
     return {**defaults, **_common_environment(), **own}
 
 
-def _runner_environment(url: str) -> dict[str, str]:
-    files = {} if os.environ.get("PREFECT_SERVER_API_AUTH_STRING") else {RUNS_URL: f"{url}{FILES}"}
+def _runner_environment(url: str, seen: str) -> dict[str, str]:
+    files = {} if os.environ.get("PREFECT_SERVER_API_AUTH_STRING") else {RUNS_URL: f"{seen}{FILES}"}
     return {**files, **_common_environment(), "PREFECT_API_URL": f"{url}/api"}
 
 

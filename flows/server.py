@@ -20,6 +20,7 @@ _SERVER_SETTINGS = {
     "PREFECT__SERVER_FINAL": "1",
 }
 
+HEARTBEAT_S = 30  # the least that Prefect takes; a lasting server calls dead what is silent for three of them
 TEMPORARY = "SEATRIAL_TEMPORARY_SERVER"  # set where the Prefect server is there for one run alone
 
 # PR_SET_PDEATHSIG (1) with SIGKILL (9): the server goes when the run does, even when nothing can be said any more.
@@ -54,6 +55,7 @@ def provide_prefect_server(log: IO[bytes]) -> None:
     stopped when this process exits, after Prefect has sent what it still holds.
     """
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+    os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", str(HEARTBEAT_S))
     if not configured_api_url():
         server = start_server(log)
         atexit.register(server.stop)

@@ -1,7 +1,6 @@
 """What a site has Prefect run: the check every night and by its form, reaping, and pinning baselines."""
 
-import importlib.util
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment
 
 REAP_CRON = "*/15 * * * *"
+_TYPED = ", or the path of a suite file"  # says flows.check; who chooses types none
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,38 +70,48 @@ def with_choices(schema: dict[str, Any], site: Site) -> dict[str, Any]:
     suites = dict.fromkeys([*SHIPPED, site.suite])
     chosen = {"cluster": list(site.clusters), "suite": list(suites)}
     fields = {
-        name: {**{key: value for key, value in field.items() if key != "anyOf"}, "type": "string", "enum": chosen[name]}
-        if name in chosen
-        else field
-        for name, field in schema["properties"].items()
+        name: _choice(field, chosen[name]) if name in chosen else field for name, field in schema["properties"].items()
     }
     return {**schema, "properties": fields}
 
 
-def deployments(site: Site) -> "Iterator[RunnerDeployment]":
-    """What a runner serves. `nightly` is one deployment with a schedule per cluster, so that one list shows all."""
+def _choice(field: dict[str, Any], legal: list[str]) -> dict[str, Any]:
+    kept = {key: value for key, value in field.items() if key != "anyOf"}
+    return {**kept, "type": "string", "enum": legal, "description": field["description"].replace(_TYPED, "")}
+
+
+def deployments(site: Site, off: Collection[tuple[str, str | None]] = ()) -> "Iterator[RunnerDeployment]":
+    """What a runner serves. `nightly` is one deployment with a schedule per cluster, so that one list shows all.
+
+    `off`: deployment and slug of schedules that stay switched off.
+    """
     from prefect.deployments.runner import RunnerDeployment
     from prefect.flows import EntrypointType  # type: ignore[attr-defined]
     from prefect.schedules import Schedule
 
     from flows.alarm import alarm
     from flows.check import check
+    from flows.promote import promote_run
     from flows.reap import reap
 
     common: dict[str, Any] = {"entrypoint_type": EntrypointType.MODULE_PATH, "enforce_parameter_schema": True}
     first = site.clusters[0]
     nights = [
-        Schedule(cron=site.cron, timezone=site.timezone, slug=name, parameters={"cluster": file, "suite": site.suite})
+        Schedule(
+            cron=site.cron,
+            timezone=site.timezone,
+            slug=name,
+            parameters={"cluster": file, "suite": site.suite},
+            active=("nightly", name) not in off,
+        )
         for file, name in site.names().items()
     ]
     nightly = {"cluster": first, "suite": site.suite}
     yield RunnerDeployment.from_flow(check, "nightly", schedules=nights, parameters=nightly, tags=["nightly"], **common)
     yield RunnerDeployment.from_flow(check, "ad-hoc", parameters={"cluster": first}, tags=["ad-hoc"], **common)
-    every = [Schedule(cron=REAP_CRON, timezone="UTC", slug="reap")]
+    every = [Schedule(cron=REAP_CRON, timezone="UTC", slug="reap", active=("reap", "reap") not in off)]
     yield RunnerDeployment.from_flow(
         reap, "reap", schedules=every, parameters={"clusters": list(site.clusters)}, **common
     )
     yield RunnerDeployment.from_flow(alarm, "alarm", **common)
-    if importlib.util.find_spec("flows.promote"):
-        promote = importlib.import_module("flows.promote").promote_run
-        yield RunnerDeployment.from_flow(promote, "promote", **common)
+    yield RunnerDeployment.from_flow(promote_run, "promote", **common)

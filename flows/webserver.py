@@ -6,12 +6,20 @@ FD is a socket that listens already, LIFE the end of a pipe: where it is closed 
 its runner have both ended, and nobody needs this server any more. Not sooner: runs that end with them say so here.
 """
 
+import logging
 import os
 import signal
 import sys
 import threading
 
 FILES = "/seatrial/runs"  # Prefect's own UI has pages under /runs
+
+
+class _Noise(logging.Filter):
+    """A heartbeat that arrives after its run's end makes the server look for a zombie, in vain: no word is needed."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return "already in terminal state" not in record.getMessage()
 
 
 def main(fd: int, life: int, runs: str) -> None:
@@ -22,6 +30,7 @@ def main(fd: int, life: int, runs: str) -> None:
     from starlette.staticfiles import StaticFiles
 
     app = create_app()
+    logging.getLogger("prefect.server.events.actions").addFilter(_Noise())
     if not os.environ.get("PREFECT_SERVER_API_AUTH_STRING"):  # Prefect would not ask for it here
         files = Mount(FILES, StaticFiles(directory=runs, check_dir=False), name="runs")
         app.router.routes.insert(0, files)  # the UI takes every path that is left

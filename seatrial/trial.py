@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ class Trial:
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+    finished: datetime | None = None  # when the cluster had been tried; what people are told and what is kept agree
     _testbed: Testbed | None = None
 
     @contextmanager
@@ -93,6 +94,16 @@ class Trial:
         if check:
             self.checks.append(check)
 
+    def doubt(self, why: str) -> None:
+        """What was slow or broke may have been so because of `why`, so nobody is blamed for it; wrong numbers stay."""
+        self.checks = [
+            replace(check, verdict=Verdict.INCONCLUSIVE, reason=f"{why}: {check.reason}", suspects=())
+            if check.verdict in (Verdict.DEGRADED, Verdict.FAIL)
+            else check
+            for check in self.checks
+        ]
+        self.checks.append(Check("turn", Verdict.INCONCLUSIVE, why))
+
     def note(self, text: str | None) -> None:
         """Keep what people should know besides the findings, if there is anything."""
         if text:
@@ -106,7 +117,7 @@ class Trial:
             cluster=self.run.cluster.name,
             suite=self.run.suite.name,
             started=self.started,
-            finished=now(),
+            finished=self.finished or now(),
             verdict=verdict,
             reason=reason,
             nodes=tuple(self.nodes.values()),

@@ -1,14 +1,12 @@
-"""What a site runs: schedules, deployments, the form, the files for Docker and Kubernetes. No server here."""
+"""What a site runs: schedules, deployments, the form, the alarm. No server here."""
 
-import json
+import os
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
+import socket
 from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
-from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -22,27 +20,28 @@ from pydantic import SecretStr
 
 from flows.alarm import cluster_of, died, suite_of
 from flows.artifacts import share
+from flows.automations import SILENCE_S
 from flows.check import check
 from flows.outcome import broken_off, came_to_a_verdict, state_of
+from flows.serve import _listening
+from flows.server import provide_prefect_server
 from flows.site import Site, deployments, local_timezone, validated, with_choices
 from seatrial.alerts.alert import Alert
-from seatrial.alerts.config import Notify
 from seatrial.alerts.incident import Receipt
 from seatrial.alerts.settings import AlertSettings
 from seatrial.cluster import load_cluster
 from seatrial.errors import InputError, SeatrialError
 from seatrial.history import open_store
-from seatrial.metrics import target_of_environment
 from seatrial.suite import load_suite
-from seatrial.turn import FileLock, Place, held_by
 from seatrial.verdict import Verdict
-from tasks.notify import watch
+from tasks.notify import _history, watch
 from tasks.sinks import Files, Told, told_all
 from tasks.sinks.webhook import WebhookSink
 from tests.samples import healthy_local
 
 ROOT = Path(__file__).parents[2]
 DEPLOYMENTS = ROOT / "deployments"
+_BEAT = "PREFECT_FLOWS_HEARTBEAT_FREQUENCY"
 
 
 @pytest.fixture
@@ -50,6 +49,17 @@ def cluster(tmp_path: Path) -> str:
     path = tmp_path / "trial.yaml"
     path.write_text("nodes: 2\nplatform: {kind: local}\n")
     return str(path)
+
+
+@pytest.mark.parametrize(("host", "taken"), [("192.0.2.1", False), ("::1", False), ("127.0.0.1", True)])
+def test_what_cannot_be_listened_on_is_named(host: str, taken: bool) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        option, given = ("--port", port) if taken else ("--host", host)
+        with pytest.raises(InputError, match=rf"^{option} {given}: .+; give another {option}$"), _listening(host, port):
+            pass
 
 
 @pytest.mark.parametrize(
@@ -84,6 +94,8 @@ def a_run(state: Any) -> FlowRun:
 def test_the_alarm_tells_of_checks_that_died_or_did_not_start_and_of_no_others() -> None:
     assert died(a_run(Crashed(message="exit status -9"))) == "the check of a4-gke died: exit status -9"
     assert re.match(r"the check of a4-gke did not start at \S+ .*: is `seatrial serve`", died(a_run(Late())) or "")
+    stopped: State[Any] = Crashed(message="Execution was aborted by a termination signal.")
+    assert died(a_run(stopped)) == "the check of a4-gke was cut off: `seatrial serve`, or the worker, was stopped"
     others: list[State[Any]] = [Crashed(message="inconclusive: launch: quota"), Failed(message="fail: slow")]
     for state in (*others, Running(), Completed()):
         assert died(a_run(state)) is None
@@ -108,6 +120,9 @@ def test_a_check_that_died_of_a_file_is_told_too(tmp_path: Path, monkeypatch: py
     run = a_run(Crashed(message="could not measure: a4.yaml: nodes"))
     run.parameters = {"cluster": str(tmp_path / "a4.yaml"), "suite": str(tmp_path / "hard.yaml")}
     assert (cluster_of(run).name, suite_of(run)) == ("a4", "hard")
+    before = a_run(Completed())
+    before.tags = ["cluster:h100-west"]
+    assert cluster_of(run, [before]).name == "h100-west"  # by an earlier run of that file
     run.tags = ["nightly", "cluster:h100-east"]
     assert cluster_of(run).name == "h100-east"
     heard: list[str] = []
@@ -122,6 +137,24 @@ def test_a_check_that_died_of_a_file_is_told_too(tmp_path: Path, monkeypatch: py
         said = watch(cluster_of(run), suite_of(run), timedelta.max, store, settings, died(run))
     assert not said.failed
     assert heard == ["h100-east/hard: the check of a4 died: could not measure: a4.yaml: nodes"]
+
+
+def test_a_death_is_told_also_without_a_history(cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both may have died of the same cause. Whether a run is late cannot be told then."""
+    heard: list[str] = []
+
+    def tell(_: WebhookSink, alert: Alert, receipt: Receipt, files: Files) -> Told:
+        heard.append(alert.incident.reason)
+        return Told(told_all(alert, {}), "sent")
+
+    monkeypatch.setattr(WebhookSink, "tell", tell)
+    monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{tmp_path}")  # a folder is no database
+    settings = AlertSettings(webhook=SecretStr("https://alerts.example.com/"))
+    with _history("the check of trial died") as store:
+        watch(load_cluster(Path(cluster)), "nightly", timedelta.max, store, settings, "the check of trial died")
+    assert heard == ["the check of trial died"]
+    with pytest.raises(SeatrialError, match="history"), _history(None):
+        pytest.fail("a check would pass for late, or not, by a history that cannot be read")
 
 
 def test_how_far_a_run_is_grows_with_every_row_and_step() -> None:
@@ -147,7 +180,7 @@ def test_the_form_of_a_site_offers_its_own_clusters_and_suites() -> None:
     assert fields["cluster"]["enum"] == ["/a.yaml", "/b.yaml"]
     assert fields["suite"]["enum"] == ["quick", "nightly", "acceptance", "/own.yaml"]
     assert "anyOf" not in fields["suite"]
-    assert fields["suite"]["description"]
+    assert fields["suite"]["description"] == "quick (about a minute), nightly (minutes), acceptance (an hour)."
     assert fields["wait_s"]["maximum"] == 86_400
 
 
@@ -155,8 +188,7 @@ def test_a_site_has_its_deployments_and_a_schedule_per_cluster(cluster: str, tmp
     other = tmp_path / "other.yaml"
     other.write_text("nodes: 2\nplatform: {kind: local}\n")
     found = {d.name: d for d in deployments(Site((cluster, str(other)), "nightly", "0 2 * * *", "Europe/Berlin"))}
-    assert {"nightly", "ad-hoc", "reap", "alarm"} <= set(found)
-    assert ("promote" in found) == bool(find_spec("flows.promote"))
+    assert set(found) == {"nightly", "ad-hoc", "reap", "alarm", "promote"}
     schedules: list[Any] = found["nightly"].schedules or []
     nights = [(s.slug, s.parameters["cluster"], s.schedule.timezone) for s in schedules]
     assert nights == [("trial", cluster, "Europe/Berlin"), ("other", str(other), "Europe/Berlin")]
@@ -198,37 +230,6 @@ def test_the_machines_time_zone_is_one() -> None:
     assert ZoneInfo(local_timezone())
 
 
-def test_a_lock_names_its_holder_and_is_free_when_its_holder_is_killed() -> None:
-    take = "import time; from seatrial.turn import FileLock as L; print(L('a', 'run-1').take(), flush=True)"
-    hold = f"{take}; time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE, text=True, cwd=ROOT) as other:
-        try:
-            assert other.stdout
-            assert other.stdout.readline() == "True\n"
-            mine = FileLock("a", "run-2")
-            assert not mine.take()
-            assert re.fullmatch(r"cluster a is being checked by run run-1 since .* UTC", mine.holder())
-        finally:
-            other.kill()
-    assert mine.take()
-    assert FileLock("b", "run-3").take()
-    mine.close()
-
-
-def test_a_place_knows_whether_its_process_is_gone() -> None:
-    with subprocess.Popen(["sleep", "60"]) as process:
-        here = Place.here()
-        assert Place.parse(str(here)) == here
-        assert not here.is_gone
-        process.kill()
-    gone = Place.parse(f"{here.machine} {process.pid} {here.process.started}")
-    assert gone
-    assert gone.is_gone
-    assert not Place("another machine", gone.process).is_gone
-    assert Place.parse("nonsense") is None
-    assert held_by("a", "r", "now") == "cluster a is being checked by run r since now"
-
-
 def _prefect_yaml() -> Any:
     return yaml.safe_load((DEPLOYMENTS / "prefect.yaml").read_text())
 
@@ -236,114 +237,25 @@ def _prefect_yaml() -> Any:
 def test_prefect_yaml_has_what_serve_has(cluster: str) -> None:
     served = {d.name: d for d in deployments(Site((cluster,), "nightly", "0 2 * * *", "UTC"))}
     written = {d["name"]: d for d in _prefect_yaml()["deployments"]}
-    assert set(served) | {"promote"} == set(written)
+    assert set(served) == set(written)
     for name, deployment in served.items():
         assert deployment.entrypoint == written[name]["entrypoint"]
         assert set(deployment.parameters) == set(written[name].get("parameters", {}))
         assert bool(deployment.schedules) == bool(written[name].get("schedules"))
 
 
+def test_every_run_beats_as_often_as_a_lasting_server_expects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a pool, and by hand; by itself Prefect beats every 180 s, and a run would be called dead while it works."""
+    for name, value in {_BEAT: "", "PREFECT_SERVER_ANALYTICS_ENABLED": "", "PREFECT_API_URL": "http://x/api"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv(_BEAT)
+    provide_prefect_server(BytesIO())
+    beats = [deployment["work_pool"]["job_variables"]["env"][_BEAT] for deployment in _prefect_yaml()["deployments"]]
+    assert {*beats, os.environ[_BEAT]} == {str(SILENCE_S // 3)}
+
+
 def test_prefect_yaml_names_flows_and_parameters_that_there_are() -> None:
     for deployment in _prefect_yaml()["deployments"]:
         module, _, name = deployment["entrypoint"].rpartition(".")
-        if module == "flows.promote" and not find_spec(module):
-            continue
         accepted = parameter_schema(getattr(import_module(module), name)).model_dump()["properties"]
         assert set(deployment.get("parameters", {})) <= set(accepted)
-
-
-def test_the_compose_file_is_one() -> None:
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
-    compose = DEPLOYMENTS / "server" / "compose.yaml"
-    subprocess.run([*command, str(compose)], check=True, capture_output=True)
-    wanted = set(re.findall(r"\$\{(\w+):\?", compose.read_text()))
-    assert wanted <= set(re.findall(r"^(\w+)=", (DEPLOYMENTS / "server" / "example.env").read_text(), re.MULTILINE))
-
-
-def test_the_worker_knows_whom_to_tell() -> None:
-    """Every variable of docs/alerts.md and docs/metrics.md for sites, empty where .env leaves it open."""
-    told = (ROOT / "docs" / "alerts.md").read_text() + (ROOT / "docs" / "metrics.md").read_text()
-    wanted = set(re.findall(r"SEATRIAL_(?:SLACK|ALERT|METRICS)\w*", told)) - {"SEATRIAL_SLACK_API_URL"}  # for tests
-    worker = yaml.safe_load((DEPLOYMENTS / "server" / "compose.yaml").read_text())["services"]["worker"]["environment"]
-    assert wanted
-    assert {name: worker.get(name) for name in wanted} == {name: f"${{{name}:-}}" for name in wanted}
-    assert wanted <= set(re.findall(r"^(\w+)=$", (DEPLOYMENTS / "server" / "example.env").read_text(), re.MULTILINE))
-
-
-def test_what_env_leaves_open_is_not_configured(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SLACK_TOKEN", "SLACK_CHANNEL", "SLACK_WEBHOOK", "ALERT_WEBHOOK", "ALERT_URLS", "METRICS"):
-        monkeypatch.setenv(f"SEATRIAL_{name}", "")
-    assert AlertSettings.from_env(Notify()) == AlertSettings()
-    assert target_of_environment() is None
-
-
-def _manifests() -> Iterator[dict[str, Any]]:
-    for file in ("server", "worker"):
-        text = (DEPLOYMENTS / "server" / "kubernetes" / f"{file}.yaml").read_text()
-        yield from yaml.safe_load_all(text)
-
-
-def test_the_manifests_are_what_kubernetes_takes() -> None:
-    import kubernetes_validate
-
-    for manifest in _manifests():
-        kubernetes_validate.validate(manifest, "1.33", strict=True)
-
-
-def test_every_container_runs_without_rights() -> None:
-    pods = [m["spec"]["template"]["spec"] for m in _manifests() if "template" in m.get("spec", {})]
-    assert len(pods) == 3
-    for pod in pods:
-        assert pod["securityContext"]["runAsNonRoot"]
-        for container in pod["containers"]:
-            assert container["securityContext"]["readOnlyRootFilesystem"]
-            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert [pod.get("automountServiceAccountToken", True) for pod in pods] == [False, False, True]
-
-
-def test_the_worker_may_do_what_prefects_worker_does_and_no_more() -> None:
-    """What it calls is read off its own source: each call of the API is a verb on a resource."""
-    from prefect_kubernetes import observer, worker
-
-    source = Path(worker.__file__).read_text() + Path(observer.__file__).read_text()
-    calls = set(re.findall(r"\.(create|read|list|patch|replace|delete)_namespaced_(job|pod_log|pod)\(", source))
-    verbs = {"read": "get", "replace": "update"}
-    plural = {"job": "jobs", "pod": "pods", "pod_log": "pods/log"}
-    called = {(plural[kind], verbs.get(verb, verb)) for verb, kind in calls}
-    watched = {(kind, verb) for kind in ("jobs", "pods") for verb in ("list", "watch")}  # kopf.on.event
-    (role,) = (m for m in _manifests() if m["kind"] == "Role")
-    granted = {(kind, verb) for rule in role["rules"] for kind in rule["resources"] for verb in rule["verbs"]}
-    assert called | watched <= granted
-    assert granted - called - watched <= {("jobs", "get"), ("pods", "get")}
-
-
-def test_the_base_job_template_makes_a_job() -> None:
-    import kubernetes_validate
-    from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration
-
-    template = json.loads((DEPLOYMENTS / "server" / "kubernetes" / "base-job-template.json").read_text())
-    defaults = {
-        key: field["default"] for key, field in template["variables"]["properties"].items() if "default" in field
-    }
-    configuration = _filled(template["job_configuration"], defaults)
-    job = KubernetesWorkerJobConfiguration.model_validate(configuration).job_manifest
-    job["metadata"] = {"name": "flow-run", "namespace": job["metadata"]["namespace"]}
-    pod = job["spec"]["template"]["spec"]
-    del pod["completions"], pod["parallelism"]  # Prefect insists on them, Kubernetes leaves them out
-    (container,) = pod["containers"]
-    container["args"] = ["prefect"]
-    container["env"] = [{"name": key, "value": value} for key, value in container["env"].items()]
-    kubernetes_validate.validate(job, "1.33", strict=True)
-    assert pod["serviceAccountName"] == "seatrial"
-    assert job["spec"]["activeDeadlineSeconds"] == 21_600
-
-
-def _filled(node: Any, values: dict[str, Any]) -> Any:
-    """The template with its defaults; what has none is left out."""
-    if isinstance(node, dict):
-        filled = {key: _filled(value, values) for key, value in node.items()}
-        return {key: value for key, value in filled.items() if value is not None}
-    if isinstance(node, list):
-        return [_filled(item, values) for item in node]
-    match = re.fullmatch(r"\{\{ (\w+) \}\}", node) if isinstance(node, str) else None
-    return values.get(match[1]) if match else node

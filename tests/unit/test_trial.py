@@ -7,7 +7,7 @@ import pytest
 
 from seatrial.cluster import Cluster
 from seatrial.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
-from seatrial.result import Check
+from seatrial.result import Check, Suspect
 from seatrial.run import Run
 from seatrial.suite import load_suite
 from seatrial.trial import Trial, process_age_s
@@ -54,6 +54,24 @@ def test_nodes_that_a_step_finds_broken_are_suspects(trial: Trial) -> None:
         ("node", "node-1", "NotReady: silent"),
         ("node", "node-3", "NotReady: gone"),
     ]
+
+
+def test_what_was_measured_beside_another_run_blames_nobody(trial: Trial) -> None:
+    suspect = Suspect("node", "node-1", 0.9, "slow")
+    trial.checks = [
+        Check("connectivity", Verdict.PASS, "all answer"),
+        Check("collectives", Verdict.FAIL, "busbw is low", suspects=(suspect,)),
+        Check("training", Verdict.CORRUPT, "the loss is NaN", suspects=(suspect,)),
+    ]
+    trial.doubt("another run has this cluster")
+    found = {check.name: (check.verdict, check.suspects) for check in trial.checks}
+    assert found == {
+        "connectivity": (Verdict.PASS, ()),
+        "collectives": (Verdict.INCONCLUSIVE, ()),
+        "training": (Verdict.CORRUPT, (suspect,)),
+        "turn": (Verdict.INCONCLUSIVE, ()),
+    }
+    assert trial.checks[1].reason == "another run has this cluster: busbw is low"
 
 
 def test_an_interrupt_is_no_finding(trial: Trial) -> None:

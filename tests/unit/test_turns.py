@@ -3,9 +3,14 @@
 import errno
 import fcntl
 import os
+import re
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
@@ -15,10 +20,15 @@ import pytest
 from prefect.exceptions import PrefectHTTPStatusError
 
 from flows import limits
+from flows.limits import Turn
+from flows.shown import LEASE
 from seatrial import turn
 from seatrial.errors import MissingError
+from seatrial.turn import FileLock, Place, held_by
 
+ROOT = Path(__file__).parents[2]
 AWAY = httpx.ConnectError("connection refused")
+GONE = PrefectHTTPStatusError("gone", request=httpx.Request("POST", "http://p"), response=httpx.Response(410))
 HELD = PrefectHTTPStatusError("locked", request=httpx.Request("POST", "http://p"), response=httpx.Response(423))
 
 
@@ -28,6 +38,7 @@ class Server:
     def __init__(self, *answers: Exception | None) -> None:
         self.answers = list(answers)
         self.given_back: list[UUID] = []
+        self.others: list[Any] | None = None
 
     def increment_concurrency_slots_with_lease(self, *_: Any) -> Any:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -36,19 +47,26 @@ class Server:
         return SimpleNamespace(json=lambda: {"lease_id": str(uuid4())})
 
     def read_flow_runs(self, **_: Any) -> list[Any]:
-        raise AWAY
+        if self.others is None:
+            raise AWAY
+        return self.others
 
     def update_flow_run_labels(self, *_: Any) -> None:
         raise AWAY
 
     def upsert_global_concurrency_limit_by_name(self, *_: Any) -> None: ...
 
+    def renew_concurrency_lease(self, *_: Any) -> None:
+        raise GONE
+
     def release_concurrency_slots_with_lease(self, lease: UUID) -> None:
         self.given_back.append(lease)
 
 
 @contextmanager
-def leased(server: Server, monkeypatch: pytest.MonkeyPatch, seconds: float) -> Iterator[list[str]]:
+def leased(
+    server: Server, monkeypatch: pytest.MonkeyPatch, seconds: float, held: Turn | None = None
+) -> Iterator[list[str]]:
     shown: list[str] = []
 
     @contextmanager
@@ -62,7 +80,7 @@ def leased(server: Server, monkeypatch: pytest.MonkeyPatch, seconds: float) -> I
     monkeypatch.setattr(limits, "get_client", client)
     monkeypatch.setattr(limits, "show_waiting", waiting)
     monkeypatch.setattr(limits, "_LOOK_S", 0.01)
-    with limits._leased("a", uuid4(), time.monotonic() + seconds):
+    with limits._leased("a", uuid4(), time.monotonic() + seconds, held or Turn()):
         yield shown
 
 
@@ -80,6 +98,46 @@ def test_a_run_that_waits_goes_in_when_the_server_is_back_and_the_slot_is_free(m
         assert len(shown) == 1
         assert not server.given_back
     assert len(server.given_back) == 1
+
+
+def test_a_run_whose_lease_another_took_meanwhile_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LEASE_S", 0.03)
+    held, server = Turn(), Server(None, AWAY, HELD)
+    server.others = []  # a server that forgot the lease still counts our own slot
+    with leased(server, monkeypatch, seconds=30, held=held):
+        time.sleep(0.2)
+        before = held.lost
+        server.others = [SimpleNamespace(id=uuid4(), labels={LEASE: "another's"})]
+        deadline = time.monotonic() + 30
+        while held.lost is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert (before, held.lost) == (
+        None,
+        "the Prefect server was away for too long, and another run has this cluster now",
+    )
+
+
+def test_no_slot_is_taken_for_a_run_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A renewal that is under way when the run ends would keep the cluster for a minute more."""
+    monkeypatch.setattr(limits, "LEASE_S", 0.03)
+    server = Server(None)
+    taken: list[UUID] = []
+    renewing = threading.Event()
+
+    def slowly(*_: Any) -> Any:
+        lease = uuid4()
+        if taken:
+            renewing.set()
+            time.sleep(0.2)
+        taken.append(lease)
+        return SimpleNamespace(json=lambda: {"lease_id": str(lease)})
+
+    monkeypatch.setattr(server, "increment_concurrency_slots_with_lease", slowly)
+    with leased(server, monkeypatch, seconds=30):
+        assert renewing.wait(30)
+    assert len(taken) == 2
+    assert server.given_back == taken[1:]
 
 
 def test_a_server_that_is_away_from_the_start_keeps_nobody_from_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,3 +173,34 @@ def test_a_full_quota_costs_the_holders_name_alone(monkeypatch: pytest.MonkeyPat
     assert other.holder() == "cluster a is being checked by another run"
     lock.close()
     other.close()
+
+
+def test_a_lock_names_its_holder_and_is_free_when_its_holder_is_killed() -> None:
+    take = "import time; from seatrial.turn import FileLock as L; print(L('a', 'run-1').take(), flush=True)"
+    hold = f"{take}; time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE, text=True, cwd=ROOT) as other:
+        try:
+            assert other.stdout
+            assert other.stdout.readline() == "True\n"
+            mine = FileLock("a", "run-2")
+            assert not mine.take()
+            assert re.fullmatch(r"cluster a is being checked by run run-1 since .* UTC", mine.holder())
+        finally:
+            other.kill()
+    assert mine.take()
+    assert FileLock("b", "run-3").take()
+    mine.close()
+
+
+def test_a_place_knows_whether_its_process_is_gone() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        here = Place.here()
+        assert Place.parse(str(here)) == here
+        assert not here.is_gone
+        process.kill()
+    gone = Place.parse(f"{here.machine} {process.pid} {here.process.started}")
+    assert gone
+    assert gone.is_gone
+    assert not Place("another machine", gone.process).is_gone
+    assert Place.parse("nonsense") is None
+    assert held_by("a", "r", "now") == "cluster a is being checked by run r since now"
