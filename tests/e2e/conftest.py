@@ -62,7 +62,7 @@ class Console:
         self.started.append(process)
         return process
 
-    def run(self, *arguments: str | Path, timeout_s: float = 120) -> "Finished":
+    def run(self, *arguments: str | Path, timeout_s: float = 240) -> "Finished":
         process = self.start(*arguments)
         out, err = process.communicate(timeout=timeout_s)
         return Finished(process.returncode, out, err)

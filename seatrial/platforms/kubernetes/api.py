@@ -1,6 +1,6 @@
 """The only place that talks to the API server. Objects are dicts, as in YAML; errors are told in our own words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -68,15 +68,17 @@ class Api:
         metadata = parent["metadata"]
         owner = {"apiVersion": parent["apiVersion"], "kind": parent["kind"], "name": metadata["name"]}
         patch = {"metadata": {"ownerReferences": [{**owner, "uid": metadata["uid"]}]}}
-        resource = self.resource(Kind(thing["apiVersion"], thing["kind"]))
         with self.explained(f"set the owner of {thing['kind']} {thing['metadata']['name']}"):
-            resource.patch(
-                body=patch,
-                name=thing["metadata"]["name"],
-                namespace=self.namespace,
-                content_type="application/merge-patch+json",
-                **LIMIT,
-            )
+            self._patch(Kind(thing["apiVersion"], thing["kind"]), thing["metadata"]["name"], patch)
+
+    def annotate(self, kind: Kind, name: str, annotations: Mapping[str, str | None]) -> None:
+        """Set annotations of an object; None removes one."""
+        with self.explained(f"annotate {kind.kind} {name}"):
+            self._patch(kind, name, {"metadata": {"annotations": dict(annotations)}})
+
+    def _patch(self, kind: Kind, name: str, patch: Object) -> None:
+        form = "application/merge-patch+json"
+        self.resource(kind).patch(body=patch, name=name, namespace=self.namespace, content_type=form, **LIMIT)
 
     def delete_all(
         self, kind: Kind, selector: str, field_selector: str | None = None, grace_s: int | None = None

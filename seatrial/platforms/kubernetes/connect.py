@@ -38,7 +38,7 @@ def _lacking(context: str | None) -> str:
 
     try:
         contexts, _ = config.list_kube_config_contexts(_kubeconfig())
-    except config.ConfigException as error:
+    except (config.ConfigException, OSError) as error:
         return f"{short(error)} (KUBECONFIG, ~/.kube/config), and this is no pod"
     known = f"known: {', '.join(sorted(each['name'] for each in contexts))}"
     return f"platform.context {context!r} is not in the kubeconfig; {known}" if context else f"no context; {known}"

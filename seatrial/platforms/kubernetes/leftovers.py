@@ -10,7 +10,7 @@ from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.launchers import Kind, Launcher
 from seatrial.platforms.kubernetes.objects import kinds, needs
-from seatrial.platforms.kubernetes.plan import RUN_ID, Object, selector
+from seatrial.platforms.kubernetes.plan import RUN_ID, TENDED_BY, Object, selector
 from seatrial.platforms.kubernetes.refusals import UnknownKindError
 
 
@@ -20,13 +20,19 @@ def leftovers(api: Api, settings: KubernetesPlatform, launcher: Launcher, name: 
     Raises SeatrialError where what every run makes cannot be looked at.
     """
     found: dict[str, Object] = {}
+    tended_by: dict[str, str] = {}
     for kind in kinds():
         for thing in filter(ownership.is_owned, _list(api, launcher, kind)):
             found.setdefault(thing["metadata"]["labels"][RUN_ID], thing)
+            if pod := thing["metadata"]["annotations"].get(TENDED_BY):
+                tended_by[thing["metadata"]["labels"][RUN_ID]] = pod
+    pods = ownership.phases(api) if tended_by else {}
+    # one that Succeeded has taken its nodes down, or keeps them on purpose
+    died = {run_id for run_id, pod in tended_by.items() if pods.get(pod, "Failed") == "Failed"}
     objects = [
         Leftover(run_id, ownership.age_s(thing), f"objects in namespace {settings.namespace}")
         for run_id, thing in found.items()
-        if ownership.is_abandoned(thing, run_id, name)
+        if run_id in died or ownership.is_abandoned(thing, run_id, name)
     ]
     keys = [
         Leftover(folder.name, states.age_s(folder), "its keys on this machine")

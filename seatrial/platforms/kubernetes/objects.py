@@ -5,7 +5,7 @@ import base64
 from seatrial.keys import KeyPair
 from seatrial.platforms.kubernetes.launchers import Kind, Launcher, launcher_for, launchers
 from seatrial.platforms.kubernetes.machines import machine
-from seatrial.platforms.kubernetes.plan import RUN_ID, Object, Plan
+from seatrial.platforms.kubernetes.plan import RUN_ID, TENDED_BY, Object, Plan
 from seatrial.platforms.kubernetes.pod import CHANNEL, NODE, RDMA, ROLE
 
 
@@ -88,7 +88,10 @@ def kind_of(thing: Object) -> Kind:
 def secret(plan: Plan, keys: dict[str, str]) -> Object:
     """The run's own keys."""
     data = {name: base64.b64encode(text.encode()).decode() for name, text in keys.items()}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": plan.metadata(), "type": "Opaque", "data": data}
+    metadata = plan.metadata()
+    if plan.pod:
+        metadata["annotations"][TENDED_BY] = plan.pod
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
 
 
 def service(plan: Plan) -> Object:

@@ -12,6 +12,7 @@ from seatrial.run import Run
 RUN_ID = "seatrial/run-id"  # label of everything that a run makes
 CLUSTER = "seatrial/cluster"
 OWNER = "seatrial/owner"  # annotation: whose it is, and the only one who can tell whether its run still lives
+TENDED_BY = "seatrial/pod"  # annotation of its Secret: the pod of this namespace that tends the run, where it is one
 EXPIRES = "seatrial/expires"  # annotation: when anybody may take it for abandoned
 MANAGED_BY = {"app.kubernetes.io/managed-by": "seatrial"}
 
@@ -26,6 +27,7 @@ class Plan:
     settings: KubernetesPlatform
     owner: str = "<this host>"
     made: datetime | None = None
+    pod: str | None = None
 
     @property
     def name(self) -> str:
@@ -75,11 +77,11 @@ class Plan:
 _LONGEST_NAME = 45  # a JobSet makes pods NAME-node-0-4095-abcde of it, and 63 characters are legal
 
 
-def plan(run: Run, owner: str | None = None) -> Plan:
+def plan(run: Run, owner: str | None = None, pod: str | None = None) -> Plan:
     """The plan of a run; with an `owner`, of one that is submitted now. Raises InputError where names get too long."""
     settings = run.cluster.platform
     assert isinstance(settings, KubernetesPlatform)
-    made = Plan(run, settings, owner, datetime.now(UTC)) if owner else Plan(run, settings)
+    made = Plan(run, settings, owner, datetime.now(UTC), pod) if owner else Plan(run, settings)
     if len(made.name) > _LONGEST_NAME:
         raise InputError(f"run id {run.run_id!r}: is too long for the names of Kubernetes objects")
     return made

@@ -15,14 +15,14 @@ from seatrial.keys import new_key_pair
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes import ownership
-from seatrial.platforms.kubernetes.api import EVENT, NODE, POD, Api
+from seatrial.platforms.kubernetes.api import EVENT, NODE, POD, SECRET, Api
 from seatrial.platforms.kubernetes.check import check
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.forward import dial_pod
 from seatrial.platforms.kubernetes.launchers import launcher_for
 from seatrial.platforms.kubernetes.machines import nccl_env
 from seatrial.platforms.kubernetes.objects import KEY_FILES, key_files, kind_of, kinds, needs, objects
-from seatrial.platforms.kubernetes.plan import Object, Plan, plan, selector
+from seatrial.platforms.kubernetes.plan import TENDED_BY, Object, Plan, plan, selector
 from seatrial.platforms.kubernetes.pod import NODE as NODE_ROLE
 from seatrial.platforms.kubernetes.pod import ROLE
 from seatrial.platforms.kubernetes.refusals import RuntimeUnseenError
@@ -66,7 +66,7 @@ class Kubernetes:
         from seatrial.platforms.kubernetes.queue import WORKLOAD
 
         run_key, host_key = new_key_pair(), new_key_pair()
-        planned = plan(run, owner=ownership.this_one(_FOLDER))
+        planned = plan(run, ownership.this_one(_FOLDER), ownership.own_pod(self._api, self._settings.context))
         files = key_files(run_key, host_key)
         *owned, parent = submitted = objects(planned, files)
         needed = [kind_of(thing) for thing in submitted] + [WORKLOAD] * bool(self._settings.queue)
@@ -154,6 +154,9 @@ class Kubernetes:
     def keep(self, run_id: str, seconds: float) -> bool:
         if not placed(self._api.list(POD, selector(run_id))):
             return False  # pods that wait for a node would start some time, and nobody would look
+        for secret in self._api.list(SECRET, selector(run_id)):
+            if TENDED_BY in (secret["metadata"].get("annotations") or {}):  # its end is theirs no more
+                self._api.annotate(SECRET, secret["metadata"]["name"], {TENDED_BY: None})
         states.keep(states.root_folder(_FOLDER) / run_id, seconds)
         return True
 

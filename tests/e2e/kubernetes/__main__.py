@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from tests.e2e.kubernetes import addons, build, cluster, store
+from tests.e2e.kubernetes import addons, build, cluster, images, store
 from tests.e2e.kubernetes.machine import Machine
 
 
@@ -23,6 +23,7 @@ def _build() -> int:
         "Kubernetes": build.programs,
         **{addon.name: partial(addons.folder, addon) for addon in addons.ALL},
         "images/cpu": lambda: store.prepared(build.programs() / "pause", with_cpu=True),
+        "deployments/server": images.build_site,
     }
     return _tried("what comes from Debian", build.require_system) or max([_tried(*step) for step in steps.items()])
 

@@ -43,7 +43,8 @@ TRAINING_OPERATOR = Addon(
     ("manifests/base/crds/kubeflow.org_pytorchjobs.yaml",),  # its MPIJob is another than that of the MPI operator
 )
 HELM = Addon("helm", "helm.sh/helm/v4/cmd/helm")
-ALL = (COREDNS, KWOK, TRAINING_OPERATOR, HELM)
+KUBE_PROXY = Addon("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy")
+ALL = (COREDNS, KWOK, TRAINING_OPERATOR, HELM, KUBE_PROXY)
 
 
 def folder(addon: Addon) -> Path:

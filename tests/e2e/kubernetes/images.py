@@ -1,4 +1,4 @@
-"""The images that a cluster has: seatrial's own images/cpu, and the pause program that holds a pod's namespaces."""
+"""The images of a cluster: images/cpu, those of a site, and the pause program that holds the namespaces of a pod."""
 
 import hashlib
 import io
@@ -8,9 +8,10 @@ import tarfile
 from pathlib import Path
 
 from tests.e2e.kubernetes.build import Unavailable
-from tests.images import lane
+from tests.images import lane, server
 
 CPU = "localhost/seatrial/cpu:test"
+SERVER = "localhost/seatrial/server:test"
 PAUSE = "localhost/seatrial/pause:test"
 
 
@@ -26,9 +27,21 @@ def build_cpu() -> str:
         return lane.build("cpu")
 
 
-def save_cpu(image: str, file: Path) -> Path:
+def build_site() -> dict[str, str]:
+    """Build what a site runs where that is to be done: by their names in the cluster, those where they were built.
+
+    Raises:
+        Unavailable: images cannot be built here.
+    """
+    if reason := lane.lacking():
+        raise Unavailable(reason)
+    with lane.alone():
+        return {SERVER: server.build_server(), server.POSTGRES: server.build_postgres()}
+
+
+def save(image: str, file: Path, name: str = CPU) -> Path:
     """Write it to a file as `docker save` does, under the name that it has in the cluster."""
-    command = ["buildah", *lane.STORE, "push", "--quiet", image, f"docker-archive:{file}:{CPU}"]
+    command = ["buildah", *lane.STORE, "push", "--quiet", image, f"docker-archive:{file}:{name}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return file

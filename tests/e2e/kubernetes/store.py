@@ -46,7 +46,7 @@ def _make(folder: Path, pause: Path, cpu: str | None) -> None:
     work.mkdir(parents=True)
     archives = [images.save_program(pause, work / "pause.tar")]
     if cpu:
-        archives.append(images.save_cpu(cpu, work / "cpu.tar"))
+        archives.append(images.save(cpu, work / "cpu.tar"))
     (work / "config.toml").write_text('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", SCRIPT, "store"]
     done = subprocess.run(

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from seatrial.cluster import Cluster
-from seatrial.errors import LaunchError
+from seatrial.errors import LaunchError, MissingError
 from seatrial.platforms import platform_for
 from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes import ownership
+from seatrial.platforms.kubernetes.connect import connect
 from seatrial.platforms.kubernetes.launchers import Kind, launchers
-from seatrial.platforms.kubernetes.plan import EXPIRES, OWNER, RUN_ID
+from seatrial.platforms.kubernetes.plan import EXPIRES, OWNER, RUN_ID, TENDED_BY
 from seatrial.platforms.kubernetes.platform import Kubernetes
 from seatrial.platforms.kubernetes.refusals import RuntimeUnseenError, refused
 
@@ -28,6 +29,11 @@ class There:
 
     def list(self, kind: Kind, selector: str | None = None) -> list[dict[str, Any]]:
         return self._objects.get(kind.kind, [])
+
+    def annotate(self, kind: Kind, name: str, annotations: dict[str, str | None]) -> None:
+        (found,) = (each for each in self.list(kind) if each["metadata"]["name"] == name)
+        kept = {**found["metadata"]["annotations"], **annotations}
+        found["metadata"]["annotations"] = {key: value for key, value in kept.items() if value is not None}
 
 
 def thing(run_id: str, **annotations: str) -> dict[str, Any]:
@@ -103,6 +109,49 @@ def test_a_run_whose_objects_are_there_is_told_once(root: Path) -> None:
     states.keep(folder, -1)
     os.utime(folder, (time.time() - 100, time.time() - 100))
     assert [each.what for each in here.leftovers()] == ["objects in namespace default"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "abandoned"),
+    [("Running", False), ("Pending", False), ("Unknown", False), ("Succeeded", False), ("Failed", True), (None, True)],
+)
+def test_a_run_in_a_pod_is_abandoned_when_the_pod_is_gone_or_was_killed(phase: str | None, abandoned: bool) -> None:
+    """One that ended by itself has taken its nodes down, or keeps them."""
+    made = thing("r1", **{OWNER: "trial-x/1", EXPIRES: "2999-01-01T00:00:00Z"})
+    secret = thing("r1", **{OWNER: "trial-x/1", TENDED_BY: "trial-x", EXPIRES: "2999-01-01T00:00:00Z"})
+    pods = [{"metadata": {"name": "trial-x", "labels": {}}, "status": {"phase": phase}}] if phase else []
+    found = platform(Job=[made], Secret=[secret], Pod=pods).leftovers()
+    assert [each.run_id for each in found] == (["r1"] if abandoned else [])
+
+
+def test_what_is_kept_does_not_go_with_the_pod_that_made_it(root: Path) -> None:
+    folder = states.make_folder("r1", "kubernetes")
+    secret = thing("r1", **{OWNER: "trial-x/1", TENDED_BY: "trial-x", EXPIRES: "2999-01-01T00:00:00Z"})
+    secret["metadata"]["name"] = "seatrial-r1"
+    node = {"metadata": {"labels": {RUN_ID: "r1"}, "name": "node-0"}, "spec": {"nodeName": "a"}}
+    here = platform(Secret=[secret], Pod=[node])
+    states.remember(folder, here._cluster)
+    assert [each.run_id for each in here.leftovers()] == ["r1"]
+    assert here.keep("r1", 60)
+    assert here.leftovers() == []
+
+
+def test_a_run_knows_its_pod_where_the_nodes_are_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not on another cluster, nor in another namespace, nor under the name of a host whose network it has."""
+    monkeypatch.setattr("socket.gethostname", lambda: "trial-x")
+    beside = platform(Pod=[{"metadata": {"name": "trial-x"}}])._api
+    assert ownership.own_pod(beside, None) is None
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    assert ownership.own_pod(beside, None) == "trial-x"
+    assert ownership.own_pod(beside, "elsewhere") is None
+    assert ownership.own_pod(platform()._api, None) is None
+
+
+def test_a_folder_in_the_place_of_a_kubeconfig_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What Docker makes where the file that is mounted is not there."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path))
+    with pytest.raises(MissingError, match=r"no cluster to talk to: .*Is a directory"):
+        connect(None)
 
 
 class Refusal:

@@ -1,0 +1,94 @@
+"""deployments/server/kubernetes, started: server, database, worker, and checks in Jobs that pass, are cut off, die."""
+
+import json
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.e2e.kubernetes.cluster import Cluster, Unavailable
+from tests.e2e.kubernetes.images import SERVER
+from tests.e2e.kubernetes.services import services
+from tests.e2e.kubernetes.site import DATABASE_PASSWORD, PASSWORD, Site, site
+
+
+@pytest.fixture(scope="module")
+def running(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    if not cluster.machine:
+        pytest.skip("no site is put on a cluster that is somebody else's")
+    try:
+        with services(cluster), site(cluster, tmp_path_factory.mktemp("site")) as made:
+            yield made
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def test_the_worker_has_put_everything_in_place(running: Site) -> None:
+    pool = running.api("GET", "/work_pools/seatrial-kubernetes")
+    assert pool["base_job_template"]["variables"]["properties"]["image"]["default"] == SERVER
+    names = {each["name"] for each in running.api("POST", "/deployments/filter", limit=50)}
+    assert names == {"nightly", "ad-hoc", "reap", "alarm", "promote"}
+    automations = {each["name"] for each in running.api("POST", "/automations/filter", limit=50)}
+    assert automations == {"seatrial: runs whose machine is gone", "seatrial: a check died or did not run"}
+
+
+def test_people_see_the_pages_and_nobody_gets_in_without_the_password(running: Site) -> None:
+    page = httpx.get(running.url, headers={"Accept": "text/html"}, follow_redirects=True)
+    assert page.status_code == 200
+    assert "<title>Prefect" in page.text
+    assert httpx.post(f"{running.url}/api/flow_runs/filter", json={}).status_code == 401
+
+
+def test_a_check_runs_in_a_job_of_its_own_and_passes(running: Site) -> None:
+    flow_run = running.start("seatrial-check/ad-hoc", suite="/clusters/brief.yaml")
+    assert running.ended(flow_run) == ("Completed", "pass: connectivity, collectives: all pass"), running.log(flow_run)
+    assert running.nodes() == ""
+    (job,) = running.jobs(flow_run)
+    assert job["spec"]["template"]["spec"]["serviceAccountName"] == "seatrial"
+    rows = running.kubectl("exec", "postgres-0", "--", "psql", "-U", "prefect", "-t", "-c", "select verdict from runs")
+    assert rows.split() == ["pass"]
+
+
+def test_a_cancelled_check_takes_its_nodes_down(running: Site) -> None:
+    flow_run = running.sweeping()
+    running.api("POST", f"/flow_runs/{flow_run}/set_state", state={"type": "CANCELLING"})
+    assert running.ended(flow_run)[0] == "Cancelled"
+    running.until(lambda: running.nodes() == "", 30, running.nodes)
+    running.until(lambda: not running.jobs(flow_run)[0]["status"].get("active"), 30, lambda: running.log(flow_run))
+
+
+def test_a_check_whose_pod_is_deleted_takes_its_nodes_down_and_does_not_begin_anew(running: Site) -> None:
+    flow_run = running.sweeping()
+    (pod,) = running.pods(flow_run)
+    running.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
+    assert running.ended(flow_run)[0] == "Crashed"
+    running.until(lambda: running.nodes() == "", 30, running.nodes)
+    assert len(running.jobs(flow_run)) == 1
+
+
+def test_the_nodes_of_a_check_that_is_killed_are_reaped(running: Site) -> None:
+    flow_run = running.sweeping()
+    (pod,) = running.pods(flow_run)
+    container = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
+    kill = ("ctr", "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", "--all", container)
+    running.cluster.on_node(pod["spec"]["nodeName"], *kill)
+    assert running.ended(flow_run) == ("Crashed", "No active or succeeded pods found for any job")
+    assert running.nodes()
+    reap = running.start("seatrial-reap/reap")
+    assert running.ended(reap) == ("Completed", "1 runs' leftovers removed, 0 runs ended"), running.log(reap)
+    assert running.nodes() == ""
+
+
+def test_no_password_is_written_down_and_nothing_was_refused(running: Site) -> None:
+    """After all of the above."""
+    jobs = running.kubectl("get", "jobs,pods", "--output", "yaml")
+    worker = running.kubectl("logs", "deployment/seatrial-worker")
+    assert "prefect.io/flow-run-id" in jobs
+    assert "started!" in worker
+    pool = json.dumps(running.api("GET", "/work_pools/seatrial-kubernetes"))
+    runs = json.dumps(running.api("POST", "/flow_runs/filter", limit=200))
+    for told in (jobs, worker, pool, runs):
+        assert PASSWORD not in told
+        assert DATABASE_PASSWORD not in told
+    assert "403" not in worker
+    assert "orbidden" not in worker
