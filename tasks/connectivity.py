@@ -1,7 +1,6 @@
 """Step `connectivity`: does every node answer, reach every other, run MPI, and carry the same software and traffic?"""
 
 import logging
-import statistics
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from seatrial.checks.mpireach import Shown, guilty_nodes, show_hosts
+from seatrial.checks.nodefacts import clock_skews, same_hostname, short_of_gpus, skewed, without_mpirun
 from seatrial.checks.reachability import blame, pairs_to_try
 from seatrial.checks.throughput import explore, measurements, summary
 from seatrial.checks.versions import odd_ones
@@ -160,66 +160,16 @@ def _judge_facts(found: _Findings, contacts: Mapping[str, Contact], run: Run) ->
         raise MissingError(
             f"{found.testbed.mpirun} is missing {where}: install Open MPI (openmpi-bin) or set mpi.mpirun"
         )
+    found.measurements += clock_skews(contacts)
     suspects = [
-        *_without_mpirun(contacts),
-        *_same_hostname(contacts),
-        *_skewed(found, contacts, run.suite.connectivity.max_clock_skew_s),
-        *_short_of_gpus(found.testbed, contacts),
+        *without_mpirun(contacts),
+        *same_hostname(contacts),
+        *skewed(contacts, run.suite.connectivity.max_clock_skew_s),
+        *short_of_gpus(found.testbed, contacts),
         *odd_ones({name: contact.versions for name, contact in contacts.items()}),
     ]
     # A cluster in the middle of an upgrade has no healthy side: all are named, and only a few odd ones taken out.
     found.blame(suspects, {suspect.name for suspect in suspects if suspect.confidence >= _CLEAR_MAJORITY})
-
-
-def _without_mpirun(contacts: Mapping[str, Contact]) -> list[Suspect]:
-    return [
-        Suspect("node", name, 1.0, "mpirun is missing on it")
-        for name, contact in contacts.items()
-        if not contact.facts["mpirun"]
-    ]
-
-
-def _same_hostname(contacts: Mapping[str, Contact]) -> list[Suspect]:
-    """Open MPI tells nodes apart by host name alone, so the second node of a name is lost to it."""
-    first: dict[str, str] = {}
-    return [
-        Suspect(
-            "node", name, 0.6, f"has the host name of {other}, {contact.hostname}: Open MPI takes them for one node"
-        )
-        for name, contact in contacts.items()
-        if (other := first.setdefault(contact.hostname, name)) != name
-    ]
-
-
-def _skewed(found: _Findings, contacts: Mapping[str, Contact], limit_s: float) -> list[Suspect]:
-    """Nodes whose clock is off from the median node's by more than the limit, beyond what the measurement can err."""
-    if not contacts:
-        return []
-    middle = statistics.median(contact.clock_offset_s for contact in contacts.values())
-    skews = {name: contact.clock_offset_s - middle for name, contact in contacts.items()}
-    found.measurements += [
-        Measurement("clock_skew", skew, "s", Subject("node", name), better=None) for name, skew in skews.items()
-    ]
-    return [
-        Suspect("node", name, 1.0, f"its clock is {skew:+.2f} s off the median node's, allowed {limit_s:g} s")
-        for name, skew in skews.items()
-        if abs(skew) - contacts[name].clock_error_s > limit_s
-    ]
-
-
-def _short_of_gpus(testbed: Testbed, contacts: Mapping[str, Contact]) -> list[Suspect]:
-    expected = {node.name: node.gpus for node in testbed.nodes}
-    return [
-        Suspect("node", name, 1.0, _gpus_found(contact, expected[name]))
-        for name, contact in contacts.items()
-        if expected[name] and (contact.facts["gpus"] is None or contact.facts["gpus"] < expected[name])
-    ]
-
-
-def _gpus_found(contact: Contact, expected: int) -> str:
-    if contact.facts["gpus"] is None:
-        return "its GPUs cannot be counted: nvidia-smi fails or does not answer within 30 s"
-    return f"{contact.facts['gpus']} of {expected} GPUs are there"
 
 
 def _try_pairs(found: _Findings, contacts: Mapping[str, Contact], timeout_s: float) -> None:

@@ -74,6 +74,8 @@ def _setup(finding: Finding) -> str:
 
 def _fault(result: MpiResult, findings: Sequence[Finding], told: str | None, *, began: bool) -> tuple[Verdict, str]:
     complaints = _complaints(result.lines)
+    if result.timed_out:  # as mpirun is ended then, ranks lose their peers
+        complaints = [complaint for complaint in complaints if not _LOST_A_PEER.search(complaint["cause"])]
     cause = _cause(findings, complaints) or told
     if cause and complaints:
         return Verdict.FAIL, cause

@@ -15,6 +15,7 @@ from seatrial.measurement import Measurement, Subject
 ONE_BY_ONE_UP_TO = 8  # nodes; these may share one machine's cores
 AT_ONCE = 32  # streams above that
 SECOND_TRIES = 2
+_TURNS = 16  # of a healthy node in one try, so that it ends
 _DOUBTFUL_FACTOR = 3.0  # below the median; less than what peers are allowed, so that no node is blamed untried
 
 Key = TypeVar("Key")
@@ -40,8 +41,9 @@ def _with_second_tries(batches: Sequence[Sequence[Pair]], nodes: int, measure: M
     for pairs in batches:
         _keep_best(streams, measure(pairs))
     for _ in range(SECOND_TRIES):
-        for pairs in _batches(second_tries(streams), nodes):
-            _keep_best(streams, measure(pairs))
+        for disjoint in second_tries(streams):
+            for pairs in _batches(disjoint, nodes):
+                _keep_best(streams, measure(pairs))
     return streams
 
 
@@ -72,16 +74,24 @@ def _keep_best(streams: dict[Pair, float], new: Streams) -> None:
         streams[pair] = max(mb_s, streams.get(pair, 0.0))
 
 
-def second_tries(streams: Streams) -> list[Pair]:
-    """Each node that looks slow with a healthy one, at best a new one: a stolen time slice or bad company clears up."""
-    doubtful = slow_nodes(streams)
-    free = [name for name in egress(streams) if name not in doubtful and name in ingress(streams)]
-    pairs = []
+def second_tries(streams: Streams) -> list[list[Pair]]:
+    """Each node that looks slow with a healthy one, at best a new one: a stolen time slice or bad company clears up.
+
+    In lists of disjoint pairs, several where fewer are healthy than look slow: nobody is blamed untried.
+    """
+    doubtful = list(slow_nodes(streams))
+    receiving = ingress(streams)
+    free = [name for name in egress(streams) if name not in doubtful and name in receiving]
+    starts = range(0, len(doubtful), len(free))[:_TURNS] if free else ()
+    return [_partnered(doubtful[start : start + len(free)], free, streams) for start in starts]
+
+
+def _partnered(doubtful: Sequence[str], free: Sequence[str], streams: Streams) -> list[Pair]:
+    left, pairs = list(free), []
     for name in doubtful:
-        partner = next((peer for peer in free if (name, peer) not in streams), free[0] if free else None)
-        if partner:
-            free.remove(partner)
-            pairs.append((name, partner))
+        partner = next((peer for peer in left if (name, peer) not in streams), left[0])
+        left.remove(partner)
+        pairs.append((name, partner))
     return pairs
 
 

@@ -126,6 +126,18 @@ def test_every_ring_link_is_measured_once_and_nobody_twice_at_a_time(nodes: int)
     assert sorted(pair for batch in batches for pair in batch) == sorted(ring)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "senders", "receivers"),
+    [(9, (0, 1), (2, 4)), (13, (0, 2, 4), (6, 8, 10)), (37, range(0, 18, 2), range(18, 36, 2))],
+)
+def test_nobody_is_blamed_for_two_slow_neighbours_where_few_are_healthy(
+    nodes: int, senders: Sequence[int], receivers: Sequence[int]
+) -> None:
+    slow = {f"node-{i}" for i in senders}, {f"node-{i}" for i in receivers}
+    streams = explore(names(nodes), network(lambda a, b: SLOW if a in slow[0] or b in slow[1] else FAST))
+    assert set(slow_nodes(streams)) == slow[0] | slow[1]
+
+
 @given(st.integers(4, 40), st.data())
 def test_exactly_the_slow_nodes_are_named(nodes: int, data: st.DataObject) -> None:
     some = st.sets(st.sampled_from(names(nodes)), max_size=(nodes - 1) // 4)

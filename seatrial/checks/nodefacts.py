@@ -1,0 +1,72 @@
+"""Which nodes are at fault by what they tell of themselves: mpirun, host name, clock, GPUs. Pure."""
+
+import statistics
+from collections.abc import Mapping
+
+from seatrial.contact import Contact
+from seatrial.measurement import Measurement, Subject
+from seatrial.result import Suspect
+from seatrial.testbed import Testbed
+
+Contacts = Mapping[str, Contact]  # by node name
+
+
+def without_mpirun(contacts: Contacts) -> list[Suspect]:
+    """Nodes that have no mpirun."""
+    return [
+        Suspect("node", name, 1.0, "mpirun is missing on it")
+        for name, contact in contacts.items()
+        if not contact.facts["mpirun"]
+    ]
+
+
+def same_hostname(contacts: Contacts) -> list[Suspect]:
+    """Open MPI tells nodes apart by host name alone, so the second node of a name is lost to it."""
+    first: dict[str, str] = {}
+    return [
+        Suspect(
+            "node", name, 0.6, f"has the host name of {other}, {contact.hostname}: Open MPI takes them for one node"
+        )
+        for name, contact in contacts.items()
+        if (other := first.setdefault(contact.hostname, name)) != name
+    ]
+
+
+def clock_skews(contacts: Contacts) -> list[Measurement]:
+    """How far each node's clock is off the median node's, in seconds."""
+    return [
+        Measurement("clock_skew", skew, "s", Subject("node", name), better=None)
+        for name, skew in _skews(contacts).items()
+    ]
+
+
+def skewed(contacts: Contacts, limit_s: float) -> list[Suspect]:
+    """Nodes whose clock is off from the median node's by more than the limit, beyond what the measurement can err."""
+    return [
+        Suspect("node", name, 1.0, f"its clock is {skew:+.2f} s off the median node's, allowed {limit_s:g} s")
+        for name, skew in _skews(contacts).items()
+        if abs(skew) - contacts[name].clock_error_s > limit_s
+    ]
+
+
+def _skews(contacts: Contacts) -> dict[str, float]:
+    if not contacts:
+        return {}
+    middle = statistics.median(contact.clock_offset_s for contact in contacts.values())
+    return {name: contact.clock_offset_s - middle for name, contact in contacts.items()}
+
+
+def short_of_gpus(testbed: Testbed, contacts: Contacts) -> list[Suspect]:
+    """Nodes with fewer GPUs than the testbed has them down for, or whose GPUs cannot be counted."""
+    expected = {node.name: node.gpus for node in testbed.nodes}
+    return [
+        Suspect("node", name, 1.0, _gpus_found(contact, expected[name]))
+        for name, contact in contacts.items()
+        if expected[name] and (contact.facts["gpus"] is None or contact.facts["gpus"] < expected[name])
+    ]
+
+
+def _gpus_found(contact: Contact, expected: int) -> str:
+    if contact.facts["gpus"] is None:
+        return "its GPUs cannot be counted: nvidia-smi fails or does not answer within 30 s"
+    return f"{contact.facts['gpus']} of {expected} GPUs are there"
