@@ -6,7 +6,8 @@ heard of it: whoever could not be told tonight is told by the next run.
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -73,16 +74,22 @@ def watch(
     cluster: Cluster,
     suite: str,
     max_age: timedelta,
-    store: "Store",
+    store: "Store | None",
     settings: AlertSettings,
     gone: str | None = None,
 ) -> Notified:
     """Tell that the check of a cluster is `gone`, which says how, or that its last run is older than `max_age`.
 
-    One incident for as long as it lasts; the next run that is recorded ends it. Raises SeatrialError when the history
-    cannot be read.
+    One incident for as long as it lasts; the next run that is recorded ends it. Without a history (`store` None) one
+    that is gone is told all the same. Raises SeatrialError when the history cannot be read.
     """
-    last = store.last_run(cluster.name, suite)
+    try:
+        last = store.last_run(cluster.name, suite) if store else None
+    except SeatrialError as error:
+        if not gone:
+            raise
+        log.warning("history: %s; what is told now cannot be kept up to date", error)
+        store = last = None
     silence = silent(gone, last, now()) if gone else overdue(last, suite, max_age, now())
     if silence is None:
         return Notified("the last run is young enough")
@@ -128,7 +135,8 @@ def _incidents(site: Site, suite: str, night: Night) -> list[Incident]:
 def _listeners(site: Site, incident: Incident, night: Night) -> list[Sink]:
     """Who has something to hear, or to bring up to date."""
     of_tonight = incident.seen == night.at
-    return [sink for sink in site.sinks if of_tonight or incident.news(sink.name)]
+    there = [sink for sink in site.sinks if not incident.closed or sink.name in incident.receipts]
+    return [sink for sink in there if of_tonight or incident.news(sink.name)]
 
 
 def _heard(sink: Sink, alert: Alert, files: Files) -> Told:
@@ -180,10 +188,25 @@ def notify_task(result: RunResult, cluster: Cluster, store: "Store | None", repo
     return said
 
 
+@contextmanager
+def _history(gone: str | None) -> "Iterator[Store | None]":
+    """The history. Of a check that is gone people hear also without it, since it may have gone for the same cause."""
+    try:
+        store = open_store()
+    except SeatrialError as error:
+        if not gone:
+            raise
+        log.warning("history: %s; what is told now cannot be kept up to date", error)
+        yield None
+        return
+    with store:
+        yield store
+
+
 @task(name="watch", cache_policy=NO_CACHE)
 def watch_task(cluster: Cluster, suite: str, max_age: timedelta, gone: str | None = None) -> Notified:
     """Raises SeatrialError where nobody could be told, so that Prefect shows the watch itself as failed."""
-    with open_store() as store:
+    with _history(gone) as store:
         said = watch(cluster, suite, max_age, store, settings_of(cluster), gone)
     if said.failed:
         raise SeatrialError(f"alerts: {said.said}")

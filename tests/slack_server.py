@@ -12,9 +12,11 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs
+
+from tests.integration.loopback import web_server
 
 TOKEN = "xoxb-not-a-real-token"
 PATH = "/services/T0/B0/not-a-real-hook"
@@ -235,17 +237,12 @@ def calls_somebody(text: str) -> bool:
 def slack_server() -> Iterator[Slack]:
     """A server on a free port of this machine, until the end."""
     fake = Slack()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(fake))
-    fake.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield fake
-    finally:
-        fake.released.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with web_server(_handler(fake)) as port:
+        fake.url = f"http://127.0.0.1:{port}"
+        try:
+            yield fake
+        finally:
+            fake.released.set()
 
 
 def _handler(fake: Slack) -> type[BaseHTTPRequestHandler]:

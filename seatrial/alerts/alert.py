@@ -18,12 +18,15 @@ _LEFT_OUT = ("suite", "nodes", "cluster")  # facts that say nothing when a run i
 
 _OPEN = {"fault": "{} {}", "unmeasured": "{} could not be checked", "silent": "{}: the check did not run"}
 _FAULTS = {Verdict.DEGRADED: "is degraded", Verdict.FAIL: "fails", Verdict.CORRUPT: "computes wrong numbers"}
-_OVER = {"fault": "{} recovered", "unmeasured": "{} is measured again", "silent": "{}: the check runs again"}
+_OVER = {"fault": "{} recovered: {}", "unmeasured": "{} is measured again", "silent": "{}: the check runs again"}
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """What is to be told. `result` is the run that shows it, None where there is none; `since` the last good run."""
+    """What is to be told. `result` is the run that shows it, or that ended it; `since` the last good run.
+
+    None where there is none: no run shows that the check did not run.
+    """
 
     incident: Incident
     result: RunResult | None = None
@@ -35,14 +38,26 @@ class Alert:
     def over(self) -> bool:
         return self.incident.closed is not None
 
+    @property
+    def run_id(self) -> str:
+        """The run that shows it, or that ended it, also where it cannot be read any more; "" where there is none."""
+        if self.result:
+            return self.result.run_id
+        return "" if self.over or self.incident.kind == "silent" else self.incident.last_run
+
 
 def headline(incident: Incident) -> str:
     """The first words, which a phone shows: "h100-east fails (3 runs)"."""
     name = words.plain(incident.cluster)
     if incident.closed:
-        return f"{_OVER[incident.kind].format(name)}: {incident.changes[-1]}"
+        return _OVER[incident.kind].format(name, incident.changes[-1])
     said = _OPEN[incident.kind].format(name, _FAULTS.get(incident.verdict, ""))
     return said if incident.nights == 1 or incident.kind == "silent" else f"{said} ({nights(incident.nights)})"
+
+
+def besides(incident: Incident, news: Sequence[str]) -> Sequence[str]:
+    """The news that the headline does not say: it says the end itself."""
+    return news[:-1] if incident.closed else news
 
 
 def span(incident: Incident) -> str:

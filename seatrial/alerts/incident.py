@@ -116,9 +116,10 @@ def advance(known: Sequence[Incident], cluster: str, suite: str, night: Night, s
 def _followed(incident: Incident, night: Night) -> Incident:
     if incident.closed or incident.last_run == night.run_id:
         return incident
-    if incident.kind == night.kind:
+    # Who is silent again after another run has not been silent all the time, though that run may have told nobody.
+    if incident.kind == night.kind and incident.kind != "silent":
         return _again(incident, night)
-    if night.kind in _ENDED_BY[incident.kind]:
+    if incident.kind == night.kind or night.kind in _ENDED_BY[incident.kind]:
         return replace(incident, closed=night.at, changes=(*incident.changes, _over(incident)))
     return incident
 

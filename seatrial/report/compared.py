@@ -24,6 +24,8 @@ def show_difference(difference: Difference) -> None:
         console.width = 200
     for name, run in (("before", difference.before), ("after", difference.after)):
         _say(console, f"{name}: {_run(run)}")
+    if (one := difference.before.cluster) != (other := difference.after.cluster):
+        _say(console, f"two clusters, {one} and {other}: what is of a whole cluster is held against the other's")
     turned = ((t.what, _verdict(t.before), _verdict(t.after)) for t in difference.verdicts)
     _show(console, "verdicts", ("", "before", "after"), turned)
     replaced = ((r.what, r.before or "-", r.after or "-") for r in difference.software)

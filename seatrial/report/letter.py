@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from seatrial.alerts.alert import Alert, convincing, headline, next_command, numbers, software, span
+from seatrial.alerts.alert import Alert, besides, convincing, headline, next_command, numbers, software, span
 from seatrial.report import words
 from seatrial.result import Judgement, RunResult, Suspect
 
@@ -19,9 +19,10 @@ def subject(alert: Alert) -> str:
 def letter(alert: Alert, news: Sequence[str]) -> str:
     """The whole alert as text; `news` is what its reader has not heard yet."""
     incident = alert.incident
+    unsaid = besides(incident, news)
     parts = [
         [headline(incident)],
-        _bullets("What is new", news if len(incident.changes) > len(news) or len(news) > 1 else ()),
+        _bullets("What is new", unsaid if len(incident.changes) > len(news) or len(unsaid) > 1 else ()),
         [f"It was: {incident.reason}" if alert.over else f"{words.label(incident.verdict)}: {incident.reason}"],
         *(_findings(alert, alert.result) if alert.result and not alert.over else []),
         _where(alert),
@@ -40,7 +41,7 @@ def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "event": "closed" if alert.over else "opened" if len(news) == len(incident.changes) else "changed",
-        "text": f"{headline(incident)}\n" + "\n".join(news),
+        "text": "\n".join((headline(incident), *besides(incident, news))),
         "incident": {
             "id": incident.id,
             "kind": incident.kind,
@@ -55,7 +56,7 @@ def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
             "changes": list(incident.changes),
         },
         "news": list(news),
-        "run_id": incident.last_run or None,
+        "run_id": alert.run_id or None,
         "suspects": [s.to_dict() for s in run.suspects[:MAX_SUSPECTS]] if run and not alert.over else [],
         "judgements": [j.to_dict() for j in convincing(run)] if run and not alert.over else [],
         "software": software(alert.since) if alert.since else [],
@@ -78,7 +79,7 @@ def _where(alert: Alert) -> list[str]:
     incident, command = alert.incident, next_command(alert)
     return [
         f"cluster {incident.cluster}, suite {incident.suite}, {span(incident)}",
-        *([f"run: {alert.run_link or incident.last_run}"] if alert.run_link or incident.last_run else []),
+        *([f"run: {run}"] if (run := alert.run_link or alert.run_id) else []),
         *([f"report: {alert.report_link}"] if alert.report_link else []),
         *([f"next: {command}"] if command else []),
     ]

@@ -88,7 +88,7 @@ def _verdict(alert: Alert, mentions: Sequence[str]) -> str:
     incident = alert.incident
     if alert.over:
         was = f"It was: {escape(incident.reason)}" + _blamed(incident)
-        return f"{_EMOJI[Verdict.PASS]} *{escape(incident.changes[-1])}*\n{clip(was, 2000)}"
+        return f"{_EMOJI[Verdict.PASS]} {clip(was, 2000)}"
     said = f"{_EMOJI[incident.verdict]} *{words.label(incident.verdict)}* {clip(escape(incident.reason), 2000)}"
     return " ".join([said, *map(mention, mentions)])
 
@@ -120,7 +120,8 @@ def _since(alert: Alert) -> list[Block]:
 def _about(alert: Alert) -> list[str]:
     """Cluster, suite, run and span; what people should know besides: one element each."""
     incident, run = alert.incident, alert.result
-    lines = [f"{incident.cluster} · suite {incident.suite} · run {incident.last_run or 'none'} · {span(incident)}"]
+    shown = f" · run {alert.run_id}" if alert.run_id else ""
+    lines = [f"{incident.cluster} · suite {incident.suite}{shown} · {span(incident)}"]
     if run and not alert.over:
         took = words.duration((run.finished - run.started).total_seconds())
         lines.append(f"{len(run.nodes):,} nodes · {took}")

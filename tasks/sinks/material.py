@@ -38,13 +38,22 @@ class Site:
 
 
 def alert(site: Site, incident: Incident, tonight: RunResult | None) -> Alert:
-    """The incident with the run that shows it, which is an earlier one where tonight's is about something else."""
-    shown = tonight if tonight and tonight.run_id == incident.last_run else _earlier(site, incident.last_run)
+    """The incident with the run that shows it, or that ended it."""
+    shown = _shown(site, incident, tonight)
     link = site.run_link if shown is tonight else None
     path = str(site.report) if site.report and shown is tonight else None
     upload = site.cluster.upload
-    address = report_address(site.cluster.notify, incident.last_run, incident.cluster, upload, path) if shown else None
+    address = report_address(site.cluster.notify, shown.run_id, incident.cluster, upload, path) if shown else None
     return Alert(incident, shown, _since(site, shown) if shown and not incident.closed else None, link, address)
+
+
+def _shown(site: Site, incident: Incident, tonight: RunResult | None) -> RunResult | None:
+    """An earlier run where tonight's is about something else; none for a check that did not run."""
+    if incident.kind == "silent" and not incident.closed:
+        return None
+    if tonight and (tonight.finished == incident.closed if incident.closed else tonight.run_id == incident.last_run):
+        return tonight
+    return _earlier(site, incident)
 
 
 def _since(site: Site, result: RunResult) -> Difference | None:
@@ -58,9 +67,14 @@ def _since(site: Site, result: RunResult) -> Difference | None:
     return difference(before, result) if before else None
 
 
-def _earlier(site: Site, run_id: str) -> RunResult | None:
+def _earlier(site: Site, incident: Incident) -> RunResult | None:
+    if site.store is None:
+        return None
     try:
-        row = site.store.run(run_id) if site.store and run_id else None
+        if incident.closed:
+            row = site.store.run_ended(incident.cluster, incident.suite, incident.closed)
+        else:
+            row = site.store.run(incident.last_run)
         return _result(site, row) if row else None
     except SeatrialError as error:
         log.warning("history: %s", error)

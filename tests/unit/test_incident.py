@@ -95,6 +95,16 @@ def test_silence_is_over_with_any_run() -> None:
         assert [i.kind for i in found if not i.closed] == {P: [], F: ["fault"], I: ["unmeasured"]}[verdict]
 
 
+def test_a_second_death_is_news_also_where_the_run_between_told_nobody() -> None:
+    def dead(last_run: str) -> Night:
+        return Night(last_run, NOW, "silent", N, "the check died")
+
+    assert len(after(dead("run-1"), dead("run-1"))) == 1
+    first, second = after(dead("run-1"), dead("run-2"), told=False)
+    assert (first.changes[-1], first.closed) == ("runs again", NOW)
+    assert (second.closed, second.news("slack")) == (None, ("not run: the check died",))
+
+
 def test_the_same_night_twice_changes_nothing() -> None:
     once, twice = after(night(1, F)), after(night(1, F), night(1, F))
     assert once == twice

@@ -1,18 +1,19 @@
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pydantic import SecretStr
 
 from seatrial.alerts.alert import Alert
 from seatrial.alerts.config import Notify
-from seatrial.alerts.incident import Receipt
+from seatrial.alerts.incident import Receipt, advance, night_of
 from seatrial.alerts.settings import AlertSettings, check_alerts
 from seatrial.cluster import Cluster, LocalPlatform, load_cluster
 from seatrial.errors import InputError
 from seatrial.report.slack_settings import SlackSettings
-from tasks.notify import Notified, notify
-from tasks.sinks import Files, Told, configured, told_all
+from tasks.notify import Notified, _listeners, notify
+from tasks.sinks import Files, Sink, Told, configured, material, told_all
 from tasks.sinks.others import AppriseSink
 from tasks.sinks.slack import SlackSink
 from tasks.sinks.slack_client import shown
@@ -150,6 +151,17 @@ def test_whatever_a_sink_does_is_one_line_without_secrets(monkeypatch: pytest.Mo
     monkeypatch.setattr(SlackSink, "tell", broken)
     told = notify(nights.bad(1), CLUSTER, None, settings(SLACK_TOKEN=TOKEN, SLACK_CHANNEL="a"))
     assert told.said == "slack #a: FAILED seatrial itself failed (RuntimeError); the next run tells it"
+
+
+def test_a_new_receiver_hears_nothing_of_what_is_over() -> None:
+    before, new = (cast(Sink, SimpleNamespace(name=name)) for name in ("before", "new"))
+    bad, good = night_of(nights.bad(1)), night_of(nights.good(2))
+    (incident,) = advance([], CLUSTER.name, "nightly", bad, ["before"])
+    (over,) = advance([incident], CLUSTER.name, "nightly", good, ["before", "new"])
+    assert over.closed
+    site = material.Site(CLUSTER, None, [before, new], [])
+    assert _listeners(site, over, night_of(nights.good(3))) == [before]
+    assert _listeners(site, incident, bad) == [before, new]
 
 
 def test_the_environment_wins_over_blocks_and_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:

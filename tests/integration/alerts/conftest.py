@@ -1,7 +1,9 @@
 """A Slack on this machine, and what a cluster and its history need for alerts."""
 
+import logging
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,12 @@ def by_token(slack: Slack) -> AlertSettings:
 @pytest.fixture
 def by_webhook(slack: Slack) -> AlertSettings:
     return AlertSettings(SlackSettings(webhook=SecretStr(f"{slack.url}{PATH}")))
+
+
+@contextmanager
+def no_log_tells(caplog: pytest.LogCaptureFixture, *secrets: str) -> Iterator[None]:
+    """Around a test: whatever is logged in it, none of these."""
+    caplog.set_level(logging.DEBUG)
+    yield
+    said = "\n".join(record.getMessage() for record in caplog.get_records("call"))
+    assert not [secret[:6] for secret in secrets if secret in said]

@@ -1,16 +1,15 @@
 """The sinks for sites without Slack, against a real SMTP server and a real receiver of JSON on this machine."""
 
 import json
-import logging
 import socket
-import threading
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from email import message_from_bytes
 from email.message import Message
 from email.policy import default
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,13 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, Envelope
 from pydantic import SecretStr
 
+from seatrial.alerts.config import Notify
 from seatrial.alerts.settings import AlertSettings
 from seatrial.history.store import Store
-from tasks.notify import notify
+from tasks.notify import notify, watch
 from tests import nights
-from tests.integration.alerts.conftest import CLUSTER, no_proxy
+from tests.integration.alerts.conftest import CLUSTER, no_log_tells, no_proxy
+from tests.integration.loopback import web_server
 
 pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH")  # on the loopback interface, for a test
 PASSWORD = "not-a-real-swordfish"
@@ -66,10 +67,8 @@ def mail() -> Iterator[tuple[Mailbox, AlertSettings]]:
 
 @pytest.fixture(autouse=True)
 def _no_secret_in_any_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    caplog.set_level(logging.DEBUG)
-    yield
-    said = "\n".join(record.getMessage() for record in caplog.get_records("call"))
-    assert PASSWORD not in said
+    with no_log_tells(caplog, PASSWORD):
+        yield
 
 
 def body(letter: Message) -> str:
@@ -163,14 +162,9 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    box.url = f"http://127.0.0.1:{server.server_port}/hook/{PASSWORD}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield box
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with web_server(Handler) as port:
+        box.url = f"http://127.0.0.1:{port}/hook/{PASSWORD}"
+        yield box
 
 
 def test_a_webhook_gets_events(receiver: Receiver, store: Store) -> None:
@@ -193,6 +187,34 @@ def test_a_webhook_gets_events(receiver: Receiver, store: Store) -> None:
     assert changed["news"] == ["new suspect: node n1"]
     assert closed["text"].startswith("h100-east recovered: pass again after 3 runs of fail")
     assert closed["incident"]["id"] == opened["incident"]["id"]
+    assert (closed["run_id"], closed["suspects"]) == ("run-4", [])
+
+
+def test_what_is_over_is_told_with_the_run_that_ended_it(receiver: Receiver, store: Store, tmp_path: Path) -> None:
+    """Also where a later run tells it, as the receiver was not there."""
+    site = CLUSTER.model_copy(update={"notify": Notify(report_url="https://reports.example.com/{run_id}")})
+    settings = AlertSettings(webhook=SecretStr(receiver.url))
+    for result, statuses in ((nights.bad(1), []), (nights.good(2), [404]), (nights.good(3), [])):
+        receiver.statuses.extend(statuses)
+        store.save(result, tmp_path)
+        notify(result, site, store, settings)
+    opened, closed = receiver.events
+    assert [e["run_id"] for e in (opened, closed)] == ["run-1", "run-2"]
+    assert closed["links"]["report"] == "https://reports.example.com/run-2"
+
+
+def test_no_run_shows_that_the_check_did_not_run(receiver: Receiver, store: Store, tmp_path: Path) -> None:
+    settings = AlertSettings(webhook=SecretStr(receiver.url))
+    earlier = nights.bad(0)  # told nobody: it has nothing to do with the silence
+    store.save(earlier, tmp_path)
+    for _ in range(2):
+        watch(CLUSTER, "nightly", timedelta(hours=26), store, settings)
+    store.save(nights.good(1), tmp_path)
+    notify(nights.good(1), CLUSTER, store, settings)
+    opened, closed = receiver.events
+    assert (opened["run_id"], opened["suspects"], opened["judgements"]) == (None, [], [])
+    assert "the last run, run-0, ended " in opened["incident"]["reason"]
+    assert (closed["run_id"], closed["text"]) == ("run-1", "h100-east: the check runs again")
 
 
 def test_whatever_else_apprise_knows_is_told_too(receiver: Receiver, store: Store) -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from seatrial.alerts.alert import Alert, convincing, report_address
 from seatrial.alerts.config import Notify
-from seatrial.alerts.incident import Receipt, advance, night_of
+from seatrial.alerts.incident import Night, Receipt, advance, night_of
+from seatrial.alerts.overdue import silent
 from seatrial.difference import difference
 from seatrial.measurement import Measurement, Subject
 from seatrial.report.letter import event, letter, subject
@@ -150,6 +151,25 @@ def test_the_letter_says_the_same() -> None:
         assert part in said
     assert "What is new" not in said
     assert "What is new:\n- more" in letter(replace(alert, incident=_told(alert, "more")), ("more",))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (night_of(nights.unmeasured(1)), "h100-east is measured again"),
+        (silent("the check died", None, nights.bad(1).finished), "h100-east: the check runs again"),
+        (night_of(nights.bad(1)), "h100-east recovered: pass again after 1 run of fail"),
+    ],
+)
+def test_the_end_is_said_once(wrong: Night, said: str) -> None:
+    (open_one,) = advance([], "h100-east", "nightly", wrong, ["webhook"])
+    (over,) = advance([open_one], "h100-east", "nightly", night_of(nights.good(2)), ["webhook"])
+    alert, news = Alert(over, nights.good(2)), over.changes[1:]
+    assert event(alert, news)["text"] == said
+    assert event(alert, news)["news"] == list(news)
+    phrase = news[-1]
+    assert letter(alert, news).count(phrase) == 1
+    assert _text(blocks(alert)[1]).count(phrase) == 1
 
 
 def _told(alert: Alert, news: str) -> Any:

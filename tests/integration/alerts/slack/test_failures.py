@@ -1,0 +1,127 @@
+"""Slack refuses, limits, breaks, hangs or is not there; so does the history."""
+
+import pytest
+from pydantic import SecretStr
+
+from seatrial.alerts.settings import AlertSettings
+from seatrial.errors import SeatrialError
+from seatrial.history.store import Store
+from seatrial.report.slack_settings import SlackSettings
+from tasks.sinks import slack_client
+from tests import nights
+from tests.integration.alerts.slack.told import WAYS, night
+from tests.slack_server import PATH, TOKEN, Answer, Slack, limited, refusal
+
+
+def test_what_slack_missed_is_told_by_the_next_run(
+    slack: Slack, by_token: AlertSettings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slack_sdk.http_retry.handler.time.sleep", lambda _: None)
+    slack.plan("chat.postMessage", *[Answer("<html>oops</html>", 500)] * 3)
+    told = night(nights.bad(1), store, by_token)
+    assert told.failed
+    assert "Slack says HTTP 500; see https://slack-status.com" in told.said
+    assert told.said.endswith("; the next run tells it")
+    assert not slack.posted
+    assert not night(nights.bad(2), store, by_token).failed
+    assert slack.posted[0].blocks[0]["text"]["text"] == "h100-east fails (2 runs)"
+    slack.plan("chat.update", *[Answer("", 503)] * 3)
+    assert night(nights.good(3), store, by_token).failed
+    assert not night(nights.good(4), store, by_token).failed
+    assert "recovered" in slack.posted[0].shown
+
+
+def test_a_missing_scope_costs_only_the_files(slack: Slack, by_token: AlertSettings, store: Store) -> None:
+    slack.scopes = {"chat:write"}
+    told = night(nights.bad(1), store, by_token)
+    assert told.said.endswith("sent to #alerts; files not attached: missing_scope; give the app the scope files:write")
+    assert not told.failed
+    assert len(slack.posted) == 1
+
+
+@WAYS
+def test_rate_limited_then_well(slack: Slack, way: str, request: pytest.FixtureRequest) -> None:
+    for method in ("chat.postMessage", PATH):
+        slack.plan(method, limited())
+    assert "sent to " in night(nights.bad(1), None, request.getfixturevalue(way)).said
+    assert [name for name, _, _ in slack.requests][:2] in (["chat.postMessage"] * 2, [PATH] * 2)
+
+
+@WAYS
+@pytest.mark.parametrize("retry_after", ["3600", "soon"])
+def test_a_long_rate_limit_is_not_waited_for(
+    slack: Slack, way: str, retry_after: str, request: pytest.FixtureRequest
+) -> None:
+    for method in ("chat.postMessage", PATH):
+        slack.plan(method, limited(retry_after))
+    told = night(nights.bad(1), None, request.getfixturevalue(way))
+    assert "Slack says ratelimited; Slack is rate limiting this app; the next run will try again" in told.said
+    assert len(slack.requests) == 1
+
+
+@WAYS
+def test_a_broken_slack_is_tried_again_a_few_times(
+    slack: Slack, way: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slack_sdk.http_retry.handler.time.sleep", lambda _: None)
+    for method in ("chat.postMessage", PATH):
+        slack.plan(method, *[Answer("<html>oops</html>", 500)] * 9)
+    assert night(nights.bad(1), None, request.getfixturevalue(way)).failed
+    assert len(slack.requests) == 1 + slack_client.MAX_RETRIES
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("invalid_auth", "Slack says invalid_auth; check SEATRIAL_SLACK_TOKEN"),
+        (
+            "channel_not_found",
+            "Slack says channel_not_found; check SEATRIAL_SLACK_CHANNEL; a private channel needs the app invited",
+        ),
+        ("brand_new_error", "Slack says brand_new_error"),
+    ],
+)
+def test_slacks_refusals_come_with_a_next_step(slack: Slack, by_token: AlertSettings, error: str, said: str) -> None:
+    slack.plan("chat.postMessage", refusal(error))
+    assert night(nights.bad(1), None, by_token).said == f"slack #alerts: FAILED {said}; the next run tells it"
+
+
+def test_an_unknown_channel_is_named(slack: Slack) -> None:
+    settings = AlertSettings(SlackSettings(SecretStr(TOKEN), "nowhere", api_url=f"{slack.url}/api"))
+    assert "slack #nowhere: FAILED Slack says channel_not_found" in night(nights.bad(1), None, settings).said
+
+
+def test_a_dead_webhook_is_named(slack: Slack, by_webhook: AlertSettings) -> None:
+    slack.plan(PATH, Answer("no_service", 404))
+    assert "Slack says no_service; make a new SEATRIAL_SLACK_WEBHOOK" in night(nights.bad(1), None, by_webhook).said
+
+
+@WAYS
+def test_a_slack_that_hangs_is_not_waited_for(
+    slack: Slack, way: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slack_client, "TIMEOUT_S", 0.3)
+    for method in ("chat.postMessage", PATH):
+        slack.plan(method, *[Answer(hang=True)] * 9)
+    told = night(nights.bad(1), None, request.getfixturevalue(way))
+    assert "Slack did not answer within 0.3 s; check the network or proxy of this host" in told.said
+    assert len(slack.requests) == 1
+
+
+def test_a_slack_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slack_sdk.http_retry.handler.time.sleep", lambda _: None)
+    nobody = AlertSettings(SlackSettings(SecretStr(TOKEN), "alerts", api_url="http://127.0.0.1:9/api"))
+    told = night(nights.bad(1), None, nobody)
+    assert "Slack cannot be reached (" in told.said
+    assert "check the network or proxy" in told.said
+
+
+def test_a_history_that_fails_costs_no_message(
+    slack: Slack, by_token: AlertSettings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(*_: object) -> None:
+        raise SeatrialError("history: locked")
+
+    monkeypatch.setattr(store, "incidents", locked)
+    assert night(nights.bad(1), store, by_token).said == "slack #alerts: sent to #alerts"
+    assert len(slack.posted) == 1

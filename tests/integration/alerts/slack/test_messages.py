@@ -1,0 +1,82 @@
+"""Whom a message calls, what it shows, and what it keeps to itself."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seatrial.alerts.config import Notify, SlackNotify
+from seatrial.alerts.incident import night_of
+from seatrial.alerts.settings import AlertSettings
+from seatrial.history.store import Store
+from seatrial.verdict import Verdict
+from tasks.notify import notify
+from tests import nights, samples
+from tests.integration.alerts.conftest import CLUSTER
+from tests.integration.alerts.slack.told import night
+from tests.slack_server import TOKEN, Slack
+
+
+def test_a_channel_and_mentions_of_the_clusters_own(slack: Slack, store: Store) -> None:
+    mentions = {"fail": ("U024BE7LH", "S0614TZR7"), "degraded": ("here",)}
+    own = Notify(slack=SlackNotify(channel="gpu-east", mentions=mentions), quiet="digest")
+    cluster = CLUSTER.model_copy(update={"notify": own})
+    environment = {"SEATRIAL_SLACK_TOKEN": TOKEN, "SEATRIAL_SLACK_API_URL": f"{slack.url}/api"}
+    settings = AlertSettings.from_env(own, environment)
+    notify(nights.bad(1, verdict=Verdict.DEGRADED), cluster, store, settings)
+    (message,) = slack.posted
+    assert message.channel == "C0EAST123"
+    assert "<!here>" in message.shown
+    notify(nights.bad(2), cluster, store, settings)
+    assert "<@U024BE7LH> <!subteam^S0614TZR7>" in slack.replies(message)[-2].text
+    notify(nights.good(3), cluster, store, settings)
+    notify(nights.good(4), cluster, store, settings)
+    assert slack.posted[-1].text.startswith(":large_green_circle: h100-east passes, nightly: ")
+    assert len(slack.posted) == 2
+
+
+def test_a_thousand_nodes_stay_under_slacks_limits(slack: Slack, by_token: AlertSettings, store: Store) -> None:
+    names = [f"rack-{i // 32}-node-{i}" for i in range(1000)]
+    judged = nights.bad(1).checks[1].judgements * 40
+    checks = [replace(nights.bad(1).checks[1], judgements=judged)] * 3
+    huge = nights.bad(1, suspects=nights.suspected(*names), checks=checks, reason="; ".join(names))
+    told = night(huge, store, by_token)
+    assert told.said == "slack #alerts: sent to #alerts"  # the server holds messages to Slack's limits
+    (message,) = slack.posted
+    assert "and 997 more in the report" in message.shown
+    assert slack.replies(message)
+
+
+def test_what_a_log_says_calls_and_links_nobody(slack: Slack, by_token: AlertSettings, store: Store) -> None:
+    evil = "<!channel> <@U024BE7LH> <https://evil.example.com|ok> `x` ```y``` *bold* _it_ ~no~ & &lt;!here&gt;\n> quote"
+    night(replace(samples.hostile(evil), run_id="run-1"), store, by_token)
+    notify(replace(samples.hostile(evil), run_id="run-2"), CLUSTER, store, by_token)
+    for message in slack.messages.values():
+        for said in (message.shown, message.text):
+            assert not any(mark in said for mark in ("<!", "<@", "<http", "<U", "```", "`x`", "*bold*", "_it_", "~no~"))
+    assert all(
+        element.get("verbatim")
+        for m in slack.posted
+        for b in m.blocks[1:]
+        for element in b.get("elements", [b.get("text")])
+    )
+
+
+def test_secrets_in_a_log_stay_here(
+    slack: Slack, by_token: AlertSettings, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = {"HF_TOKEN": "hf_plantedPlantedPlanted1", "DB_PASSWORD": "planted-swordfish"}
+    for name, value in planted.items():
+        monkeypatch.setenv(name, value)
+    said = f"ranks died: {planted['HF_TOKEN']} and {planted['DB_PASSWORD']} and token={TOKEN}"
+    (tmp_path / "report.html").write_text(said)
+    faulty = nights.bad(1, reason=said, suspects=(replace(nights.suspected("node-1")[0], evidence=said),))
+    night(faulty, store, by_token, tmp_path)
+    night(nights.bad(2, reason=said), store, by_token)
+    sent = b"".join(body for _, _, body in slack.requests).decode(errors="replace")
+    assert "ranks died" in sent
+    for secret in (*planted.values(), TOKEN):
+        assert secret not in sent
+    incident = json.dumps([i.reason for i in store.incidents("h100-east", "nightly", night_of(nights.bad(2)), [])])
+    assert not any(secret in incident for secret in (*planted.values(), TOKEN))
