@@ -34,7 +34,7 @@ The same in one step, before it is unpacked:  seatrial verify BUNDLE --key signe
 
 
 def pack(result: RunResult, folder: Path, target: Path, key: Path | None = None) -> list[str]:
-    """Write the bundle of the run in `folder` to `target`, signed with `key` if given; the names of its files.
+    """Write the bundle of the run in `folder` to `target`, signed with `key` if given; the names in its manifest.
 
     Secrets are taken out, as from what is uploaded. Raises InputError.
     """
@@ -50,7 +50,7 @@ def pack(result: RunResult, folder: Path, target: Path, key: Path | None = None)
             _write(target, f"seatrial-{result.run_id}", Path(staging), names, int(result.finished.timestamp()))
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error.strerror or error}") from error
-    return names
+    return sorted(staged)
 
 
 def _sources(folder: Path) -> dict[str, Path]:

@@ -30,7 +30,7 @@ class Verified:
 
 @dataclass(slots=True)
 class _Content:
-    """What an archive holds: digests by name, without the folder on top; `problem` is the first oddity."""
+    """What an archive holds: digests by path; `top` is the manifest's folder, `problem` the first oddity."""
 
     top: str = ""
     digests: dict[str, str] = field(default_factory=dict)
@@ -58,7 +58,18 @@ def _problem(content: _Content, signed: Signed) -> str:
         listed = read_manifest(content.small[MANIFEST].decode("utf-8", "surrogateescape"))
     except ValueError as error:
         return f"{MANIFEST}: {error}"
-    return first_difference(listed, content.digests)
+    return _foreign(content) or first_difference(listed, _inside(content))
+
+
+def _foreign(content: _Content) -> str:
+    """The first file that lies beside the bundle's own folder."""
+    beside = [path for path in content.digests if not path.startswith(f"{content.top}/")]
+    return f"{beside[0]}: was added" if beside else ""
+
+
+def _inside(content: _Content) -> dict[str, str]:
+    """Digests by name in the bundle's own folder."""
+    return {path.removeprefix(f"{content.top}/"): digest for path, digest in content.digests.items()}
 
 
 def _read(bundle: Path) -> _Content:
@@ -67,7 +78,8 @@ def _read(bundle: Path) -> _Content:
     with _opened(bundle) as (archive, stream):
         try:
             for member in archive:
-                content.problem = content.problem or _take(archive, member, content)
+                odd = _take(archive, member, content)  # of every member: the manifest may come after what is odd
+                content.problem = content.problem or odd
             if not content.problem and _holds_more(stream):
                 content.problem = "something was added behind its end"
         except _DAMAGE as error:
@@ -102,18 +114,18 @@ def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, content: _Content) 
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts:
         return f"{member.name}: leads out of the bundle"
+    if member.isdir():  # as tar adds them to what it packs
+        return ""
     if not member.isreg():
         return f"{member.name}: is no plain file"
-    top, name = path.parts[0], "/".join(path.parts[1:])
-    content.top = content.top or top
-    if not name or top != content.top:
-        return f"{member.name}: was added"
-    if name in content.digests or name in content.small:
-        return f"{name}: is there twice"
-    if name in (MANIFEST, SIGNATURE):
+    top, _, name = str(path).partition("/")
+    if str(path) in content.digests or (top == content.top and name in content.small):
+        return f"{name or top}: is there twice"
+    if name in (MANIFEST, SIGNATURE) and content.top in ("", top):
+        content.top = top
         content.small[name] = _bytes(archive, member)
     else:
-        content.digests[name] = _digest(archive, member)
+        content.digests[str(path)] = _digest(archive, member)
     return ""
 
 

@@ -1,0 +1,121 @@
+"""Whatever somebody changes in a bundle is named."""
+
+import gzip
+import hashlib
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seatrial.bundle import MANIFEST, SIGNATURE
+from seatrial.bundle.manifest import read_manifest
+from tests.unit.bundle.packed import TOP, Members, put, run, tampered, verify
+
+if shutil.which("ssh-keygen") is None:
+    pytest.skip("ssh-keygen is not installed", allow_module_level=True)
+
+
+def _change_a_log(members: Members) -> None:
+    put(members, "logs/all_reduce.log", members["logs/all_reduce.log"][1].replace(b"nccl", b"NCCL"))
+
+
+def _change_the_verdict(members: Members) -> None:
+    put(members, "run.json", members["run.json"][1].replace(b'"pass"', b'"fail"'))
+
+
+def _change_file_and_manifest(members: Members) -> None:
+    _change_the_verdict(members)
+    old = read_manifest(members[MANIFEST][1].decode())["run.json"]
+    new = hashlib.sha256(members["run.json"][1]).hexdigest()
+    put(members, MANIFEST, members[MANIFEST][1].replace(old.encode(), new.encode()))
+
+
+def _lead_out(members: Members) -> None:
+    members["evil"] = (tarfile.TarInfo(f"{TOP}/../../evil"), b"x")
+
+
+def _link_out(members: Members) -> None:
+    link = tarfile.TarInfo(f"{TOP}/logs/link")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    members["logs/link"] = (link, b"")
+
+
+def _twice(members: Members) -> None:
+    members["again"] = (tarfile.TarInfo(f"{TOP}/run.json"), b"{}")
+
+
+def _manifest_twice(members: Members) -> None:
+    members["again"] = (tarfile.TarInfo(f"{TOP}/{MANIFEST}"), members[MANIFEST][1])
+
+
+def _ahead(members: Members, name: str, kind: bytes = tarfile.REGTYPE) -> None:
+    """A member before all others, the manifest too."""
+    info = tarfile.TarInfo(name)
+    info.type = kind
+    rest = dict(members)
+    members.clear()
+    members.update({"ahead": (info, b""), **rest})
+
+
+def _moved_out(members: Members) -> None:
+    members["run.json"][0].name = "run.json"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_change_a_log, "logs/all_reduce.log: is not what it was"),
+        (_change_the_verdict, "run.json: is not what it was"),
+        (lambda members: members.pop("measurements.csv"), "measurements.csv: is missing"),
+        (lambda members: put(members, "logs/extra.log", b"x"), "logs/extra.log: was added"),
+        (_change_file_and_manifest, "SHA256SUMS: is not what was signed"),
+        (lambda members: put(members, MANIFEST, b""), "SHA256SUMS: is not what was signed"),
+        (lambda members: put(members, SIGNATURE, b"no signature"), "SHA256SUMS: is not what was signed"),
+        (lambda members: members.pop(SIGNATURE), "is not signed"),
+        (_lead_out, "evil: leads out of the bundle"),
+        (_link_out, "logs/link: is no plain file"),
+        (_twice, "run.json: is there twice"),
+        (_manifest_twice, "SHA256SUMS: is there twice"),
+        (lambda members: _ahead(members, "extra/file"), "extra/file: was added"),
+        (lambda members: _ahead(members, "../evil"), "../evil: leads out of the bundle"),
+        (lambda members: _ahead(members, f"{TOP}/logs/pipe", tarfile.FIFOTYPE), "logs/pipe: is no plain file"),
+        (_moved_out, "run.json: was added"),
+    ],
+)
+def test_whatever_is_changed_is_named(bundle: Path, keys: Path, change: Callable[[Members], object], said: str) -> None:
+    status, told = verify(tampered(bundle, change), "--key", keys / "ours.pub")
+    assert status == 1
+    assert said in told
+
+
+def test_a_bundle_signed_by_another_is_refused(folder: Path, keys: Path, tmp_path: Path) -> None:
+    run("bundle", folder, "--out", tmp_path / "b.tar.gz", "--sign", keys / "other")
+    status, said = verify(tmp_path / "b.tar.gz", "--key", keys / "ours.pub")
+    assert status == 1
+    assert "SHA256SUMS.sig: is by another key: ED25519 key SHA256:" in said
+
+
+def test_without_a_signature_a_changed_file_is_named_all_the_same(folder: Path, tmp_path: Path) -> None:
+    run("bundle", folder, "--out", tmp_path / "b.tar.gz")
+    status, said = verify(tampered(tmp_path / "b.tar.gz", _change_a_log))
+    assert (status, "logs/all_reduce.log: is not what it was" in said) == (1, True)
+
+
+def test_what_hides_behind_the_end_is_found(bundle: Path, keys: Path) -> None:
+    hidden = gzip.compress(b"hidden".ljust(10240, b"\0"))
+    bundle.write_bytes(bundle.read_bytes() + hidden)
+    assert verify(bundle, "--key", keys / "ours.pub") == (
+        1,
+        f"{bundle}: tampered with or damaged: something was added behind its end\n",
+    )
+
+
+@pytest.mark.parametrize("kept", [0.5, 0.9, 0.999])
+def test_a_bundle_that_is_cut_is_not_intact(bundle: Path, keys: Path, kept: float) -> None:
+    content = bundle.read_bytes()
+    bundle.write_bytes(content[: int(len(content) * kept)])
+    status, said = verify(bundle, "--key", keys / "ours.pub")
+    assert status == 1
+    assert "cut or damaged" in said
