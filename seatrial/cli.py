@@ -14,7 +14,7 @@ from seatrial import __version__
 from seatrial.cli_baseline import baseline
 from seatrial.cli_compare import compare
 from seatrial.cli_judge import judge
-from seatrial.cli_options import FILE, json_option, print_json
+from seatrial.cli_options import FILE, json_option, name_of, print_json
 from seatrial.cli_pinned import diff, expire, promote, show
 from seatrial.cli_rejudge import rejudge
 from seatrial.cli_report import bundle, report, verify
@@ -185,10 +185,11 @@ def dial(run_word: str, node: str) -> None:
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many, newest first.")
 @json_option
 def history(cluster: str | None, limit: int, as_json: bool) -> None:
-    """List earlier runs, all or those of CLUSTER (a name), and what they came to."""
+    """List earlier runs, all or those of CLUSTER (a name or a cluster file), and what they came to."""
     from seatrial.history import open_store
     from seatrial.report.earlier_runs import history_json, show_history
 
+    cluster = cluster and name_of(cluster)
     with open_store() as store:
         rows = store.runs(cluster, limit)
         known = sorted({row.cluster for row in store.runs(None, 1000)}) if cluster and not rows else []
@@ -206,10 +207,12 @@ def main() -> NoReturn:
     gc.set_threshold(50_000)  # importing makes many objects and no garbage; looking for some takes a tenth of the start
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # its causes come to us as exceptions
     try:
-        sys.exit(app.main(standalone_mode=False) or 0)
-    except click.ClickException as error:  # an unknown option, a missing argument
+        sys.exit(app.main(prog_name="seatrial", standalone_mode=False) or 0)
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(2)
+    except click.ClickException as error:  # an unknown option, a missing argument
+        sys.exit(_complain(_with_help(error), 2))
     except click.Abort:  # Ctrl-C where nothing is up
         sys.exit(130)
     except InputError as error:
@@ -221,7 +224,14 @@ def main() -> NoReturn:
         sys.exit(_complain(error, 3))
 
 
-def _complain(error: Exception, status: int) -> int:
+def _with_help(error: click.ClickException) -> str:
+    """What click says, and where to read what is legal."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    said = error.format_message().removesuffix(".")
+    return f"{said}; see {context.command_path} --help" if context else said
+
+
+def _complain(error: Exception | str, status: int) -> int:
     print(f"seatrial: {' '.join(str(error).split())}", file=sys.stderr)
     return status
 

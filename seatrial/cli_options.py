@@ -13,5 +13,15 @@ json_option = click.option(
 )
 
 
+def name_of(cluster: str) -> str:
+    """The cluster's name, where a name is wanted and a cluster file may be given. Raises InputError."""
+    file = Path(cluster)
+    if file.suffix not in (".yaml", ".yml") or not file.is_file():
+        return cluster
+    from seatrial.cluster import load_cluster
+
+    return load_cluster(file).name
+
+
 def print_json(document: Any) -> None:
     print(json.dumps(document, indent=2, allow_nan=False))

@@ -5,7 +5,7 @@ import os
 
 import click
 
-from seatrial.cli_options import json_option, print_json
+from seatrial.cli_options import json_option, name_of, print_json
 from seatrial.errors import InputError
 
 run_argument = click.argument("run_id", metavar="RUN")
@@ -42,10 +42,11 @@ def promote(run_id: str, note: str, force: str) -> None:
 @click.argument("cluster")
 @json_option
 def show(cluster: str, as_json: bool) -> None:
-    """Show what is pinned for CLUSTER (a name): by whom, when, from which run."""
+    """Show what is pinned for CLUSTER (a name or a cluster file): by whom, when, from which run."""
     from seatrial.history import open_store
     from seatrial.report.pinned import pins_json, pins_table
 
+    cluster = name_of(cluster)
     with open_store() as store:
         pins = store.pinned(cluster)
     if as_json:
@@ -85,14 +86,18 @@ def diff(run_id: str, as_json: bool) -> None:
 @click.argument("cluster")
 @click.option("--metric", help="Only that metric, such as busbw_plateau.")
 def expire(cluster: str, metric: str | None) -> None:
-    """Take back what is pinned for CLUSTER (a name); history and catalog judge again."""
+    """Take back what is pinned for CLUSTER (a name or a cluster file); history and catalog judge again."""
     from seatrial.history import open_store
 
+    cluster = name_of(cluster)
     with open_store() as store:
         pins = store.pinned(cluster)
+        if not pins:
+            known = ", ".join(store.pinned_clusters()) or "none"
+            raise InputError(f"baseline expire: nothing is pinned for {cluster!r}; clusters with pins: {known}")
         chosen = [series for series in pins if metric is None or series.split("|", 1)[0] == metric]
         if not chosen:
-            known = ", ".join(sorted({series.split("|", 1)[0] for series in pins})) or "nothing"
+            known = ", ".join(sorted({series.split("|", 1)[0] for series in pins}))
             raise InputError(f"baseline expire: nothing of the kind is pinned for {cluster!r}; pinned: {known}")
         gone = store.unpin(cluster, chosen)
     print(f"{cluster}: {gone} numbers are not pinned any more")

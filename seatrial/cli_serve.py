@@ -28,6 +28,6 @@ def serve(clusters: tuple[Path, ...], suite: str, cron: str, timezone: str | Non
 
     if not clusters and not _EXAMPLE.exists():
         raise InputError("no CLUSTER given, and there is no deployments/clusters/local.yaml here; name a cluster file")
-    files = tuple(str(file.absolute()) for file in clusters or (_EXAMPLE,))
+    files = tuple(dict.fromkeys(str(file.absolute()) for file in clusters or (_EXAMPLE,)))
     chosen = str(Path(suite).absolute()) if Path(suite).suffix in (".yaml", ".yml") else suite
     serve_site(Site(files, chosen, cron, timezone or local_timezone()), host, port)

@@ -15,11 +15,12 @@ from seatrial.alerts.settings import check_alerts
 from seatrial.builders import check_recipe
 from seatrial.cluster import load_cluster
 from seatrial.destination import missing
-from seatrial.errors import InputError, MissingError
+from seatrial.errors import MissingError
 from seatrial.metrics import target_of_environment
 from seatrial.platforms import platform_for
 from seatrial.progress import TerminalHandler
 from seatrial.result import RunResult
+from seatrial.run import writable
 from seatrial.suite import load_suite
 
 
@@ -39,7 +40,7 @@ def run_by_hand(
     if notify:
         check_alerts(wanted.notify)
     target_of_environment()
-    _check_folder(out)
+    writable(out or Path("runs"), "--out")  # said before an hour is spent, not after it
     with _progress(verbose) as console:
         console.print(f"[bold]seatrial[/] {cluster} · {suite}", highlight=False)
         outcome = by_hand(cluster, suite, out, notify=notify, rebuild=rebuild)
@@ -52,17 +53,6 @@ def run_by_hand(
     except BrokenPipeError:  # whoever read this has gone; the verdict stands
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return outcome.verdict.exit_status
-
-
-def _check_folder(out: Path | None) -> None:
-    """The folder can be written to; said before an hour is spent, not after it."""
-    folder = out or Path("runs")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--out {folder}: cannot be used as a folder: {error.strerror}; give another") from error
-    if not os.access(folder, os.W_OK):
-        raise InputError(f"--out {folder}: is not writable; give another")
 
 
 class Terminal(Console):

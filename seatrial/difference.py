@@ -7,7 +7,7 @@ number (seatrial/baselines/tolerance.py).
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from seatrial.baselines.tolerance import tolerance_of
@@ -103,10 +103,16 @@ _Known = tuple[Measurement, Judgement | None]
 
 def _by_series(run: RunResult) -> dict[tuple[str, str], _Known]:
     return {
-        (check.name, reading.measurement.series()): (reading.measurement, reading.judgement)
+        (check.name, _anywhere(reading.measurement).series()): (reading.measurement, reading.judgement)
         for check in run.checks
         for reading in readings(check)
     }
+
+
+def _anywhere(measurement: Measurement) -> Measurement:
+    """What is of the whole cluster without the cluster's name: two runs may be of two clusters."""
+    subject = measurement.subject
+    return replace(measurement, subject=replace(subject, name="")) if subject.kind == "cluster" else measurement
 
 
 def _compared(key: tuple[str, str], before: _Known, after: _Known) -> Moved | None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from seatrial.alerts.settings import AlertSettings
 from seatrial.cluster import Cluster, LocalPlatform, load_cluster
 from seatrial.destination import missing
-from seatrial.errors import SeatrialError
+from seatrial.errors import InputError, SeatrialError
+from seatrial.metrics import target_of_environment
 from seatrial.platforms import platform_for
 
 _LOCAL = Cluster(name="local", nodes=2, platform=LocalPlatform(kind="local"))
@@ -46,6 +47,7 @@ def _findings(cluster: Cluster, file: Path | None) -> Iterator[Finding]:
         yield f"upload {cluster.upload}", missing(cluster.upload)
     yield _history()
     yield _alerts(cluster)
+    yield from _metrics()
 
 
 def _history() -> Finding:
@@ -63,3 +65,12 @@ def _alerts(cluster: Cluster) -> Finding:
     if not settings.anybody:
         return "alerts (not configured, so nobody is told: see docs/alerts.md)", None
     return "alerts", (settings.slack.problem() if settings.slack else None) or settings.legal()[1]
+
+
+def _metrics() -> Iterator[Finding]:
+    """Only where they are asked for."""
+    try:
+        if target_of_environment():
+            yield "metrics", None
+    except InputError as error:
+        yield "metrics", str(error)

@@ -86,7 +86,8 @@ def registry(result: RunResult, last_good: datetime | None) -> "CollectorRegistr
 def publish(result: RunResult, last_good: datetime | None, target: str) -> str:
     """Write or push the run's metrics to `target`, a folder or the address of a push gateway; says where they are.
 
-    A folder gets one file per cluster and suite, whole or not at all. Raises OSError where it cannot be done.
+    A folder, which must be there, gets one file per cluster and suite, whole or not at all. Raises OSError where it
+    cannot be done.
     """
     from prometheus_client import push_to_gateway, write_to_textfile
 
@@ -95,16 +96,14 @@ def publish(result: RunResult, last_good: datetime | None, target: str) -> str:
         grouping = {"cluster": result.cluster, "suite": result.suite}
         push_to_gateway(target, "seatrial", found, grouping_key=grouping, timeout=PUSH_TIMEOUT_S)
         return "pushed"
-    folder = Path(target)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"seatrial-{_slug(result.cluster)}-{_slug(result.suite)}.prom"
+    path = Path(target) / f"seatrial-{_slug(result.cluster)}-{_slug(result.suite)}.prom"
     write_to_textfile(str(path), found)
     path.chmod(0o644)  # the node exporter is another user
     return str(path)
 
 
 def target_of_environment() -> str | None:
-    """SEATRIAL_METRICS: a folder or an address. Raises InputError for what is neither."""
+    """SEATRIAL_METRICS: a folder that is there, or an address. Raises InputError for what is neither."""
     target = os.environ.get(VARIABLE, "").strip()
     if not target:
         return None
@@ -114,6 +113,8 @@ def target_of_environment() -> str | None:
             raise InputError(f"{VARIABLE} must be http(s)://host:port of a push gateway, without a login, or a folder")
     elif not target.startswith("/"):
         raise InputError(f"{VARIABLE} must be a full path of a folder, or http(s)://host:port of a push gateway")
+    elif not Path(target).is_dir():  # nobody would collect what is written to a folder that was mistyped
+        raise InputError(f"{VARIABLE} must be a folder that exists, is {target}; make it, or correct the path")
     return target
 
 

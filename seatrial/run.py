@@ -1,9 +1,11 @@
 """One run: a cluster, a suite, an id that names everything it makes, and the folder it writes to."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.cluster import Cluster
+from seatrial.errors import InputError
 from seatrial.suite import Suite
 
 
@@ -24,3 +26,14 @@ class Run:
     def logs(self) -> Path:
         """Where the raw output of every remote command is kept."""
         return self.out / "logs"
+
+
+def writable(folder: Path, option: str) -> Path:
+    """The folder, made where it is not there. Raises InputError, which names the option that it was given by."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{option} {folder}: cannot be used as a folder: {error.strerror}; give another") from error
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{option} {folder}: is not writable; give another")
+    return folder

@@ -79,7 +79,9 @@ def _engine(url: URL) -> Engine:
     """No pool: a store is used a few times in a run, and an idle connection would only outlive its thread."""
     if url.get_backend_name() == "sqlite":
         return _sqlite_engine(url)
-    engine = create_engine(url, poolclass=NullPool, connect_args=_unless_given(url, "connect_timeout", 10))
+    # A database without an encoding of its own, as `initdb` makes it in the locale C, would answer in bytes.
+    arguments = {**_unless_given(url, "connect_timeout", 10), **_unless_given(url, "client_encoding", "utf8")}
+    engine = create_engine(url, poolclass=NullPool, connect_args=arguments)
     event.listen(engine, "begin", _limit_lock_wait)
     return engine
 
@@ -96,7 +98,7 @@ def _in_memory(url: URL) -> bool:
     return url.database in (None, "", ":memory:")
 
 
-def _unless_given(url: URL, name: str, value: float) -> dict[str, Any]:
+def _unless_given(url: URL, name: str, value: float | str) -> dict[str, Any]:
     return {} if name in url.query else {name: value}
 
 

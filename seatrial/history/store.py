@@ -111,6 +111,10 @@ class Store:
         passed = runs.c.verdict == Verdict.PASS.value
         return self._newest(runs.c.cluster == cluster, runs.c.suite == suite, passed, runs.c.run_id != before)
 
+    def run_ended(self, cluster: str, suite: str, at: datetime) -> RunRow | None:
+        """The cluster's run with that suite that ended at that moment."""
+        return self._newest(runs.c.cluster == cluster, runs.c.suite == suite, runs.c.finished == at)
+
     def _newest(self, *which: ColumnElement[bool]) -> RunRow | None:
         query = select(runs).where(*which).order_by(*_NEWEST_FIRST).limit(1)
         with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
@@ -147,6 +151,12 @@ class Store:
         query = select(baselines).where(baselines.c.cluster == cluster).order_by(baselines.c.series)
         with explained(self._engine.url, "pinned baselines cannot be read"), self._engine.begin() as connection:
             return {row.series: _pin(row) for row in connection.execute(query)}
+
+    def pinned_clusters(self) -> list[str]:
+        """The names of the clusters that have pinned baselines."""
+        query = select(baselines.c.cluster).distinct().order_by(baselines.c.cluster)
+        with explained(self._engine.url, "pinned baselines cannot be read"), self._engine.begin() as connection:
+            return list(connection.execute(query).scalars())
 
     def pin(self, cluster: str, pins: Sequence[Pin]) -> None:
         """Approve `pins`, all or nothing; each replaces what was pinned for its series."""

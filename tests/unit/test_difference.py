@@ -77,6 +77,19 @@ def test_the_furthest_move_against_its_own_noise_comes_first() -> None:
     assert second.sigmas == pytest.approx(-math.log(0.8) / (0.25 * math.sqrt(2)))
 
 
+def of_cluster(name: str, busbw: float) -> RunResult:
+    measured = replace(plateau(busbw), subject=Subject("cluster", name))
+    node = Measurement("tcp_egress", 9.0, "MB/s", Subject("node", f"{name}-0"))
+    return run(measured, node, cluster=name)
+
+
+def test_two_clusters_are_compared_as_wholes() -> None:
+    found = difference(of_cluster("east", 100.0), of_cluster("west", 50.0))
+    (moved,) = found.measurements
+    assert (moved.after.subject.name, moved.ratio, moved.direction) == ("west", 0.5, "worse")
+    assert (found.only_before, found.only_after) == (1, 1)  # each one's own node
+
+
 def test_better_and_worse_follow_the_measurement() -> None:
     found = difference(run(plateau(100), step_time(10)), run(plateau(110), step_time(11)))
     assert {m.after.metric: m.direction for m in found.measurements} == {
@@ -128,6 +141,16 @@ def test_a_table_says_what_did_not_change(tmp_path: Path, capsys: pytest.Capture
     out = capsys.readouterr().out
     assert "verdicts: nothing changed" in out
     assert "1 moved no further than their noise" in out
+
+
+def test_that_there_are_two_clusters_is_said_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [written(tmp_path / name, of_cluster(name, 9.0)) for name in ("east", "west")]
+    assert command(*paths) == 0
+    before, after, said, *_ = capsys.readouterr().out.splitlines()
+    assert (before[:7], after[:6]) == ("before:", "after:")
+    assert said == "two clusters, east and west: what is of a whole cluster is held against the other's"
+    assert command(paths[0], paths[0]) == 0
+    assert "two clusters" not in capsys.readouterr().out
 
 
 def test_runs_of_the_history_by_id(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

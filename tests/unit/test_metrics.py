@@ -13,6 +13,7 @@ import yaml
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.parser import text_string_to_metric_families
 
+from seatrial.doctor import diagnose
 from seatrial.errors import InputError
 from seatrial.measurement import Measurement
 from seatrial.metrics import headlines, publish, target_of_environment
@@ -92,13 +93,39 @@ def test_a_thousand_nodes_are_no_more_series(tmp_path: Path) -> None:
     assert sum(len(series) for series in written(run, tmp_path).values()) < 30
 
 
-@pytest.mark.parametrize("target", ["relative/folder", "https://", "http://user:secret@gateway:9091"])
+@pytest.mark.parametrize(
+    "target", ["relative/folder", "https://", "http://user:secret@gateway:9091", "/no/such/folder"]
+)
 def test_a_bad_target_is_bad_input_and_in_a_run_a_note(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEATRIAL_METRICS", target)
     with pytest.raises(InputError, match=r"^SEATRIAL_METRICS must be ") as told:
         target_of_environment()
     assert "secret" not in str(told.value)
     assert (metrics(nights.bad(1), None) or "").startswith("metrics could not be published: SEATRIAL_METRICS must be ")
+
+
+def test_a_folder_that_goes_away_is_a_note_and_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        publish(nights.bad(1), None, str(tmp_path / "gone"))
+    assert not (tmp_path / "gone").exists()
+
+
+def test_the_doctor_looks_at_what_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def row() -> list[str]:
+        diagnose(None)
+        return [line for line in capsys.readouterr().out.splitlines() if "metrics" in line.lower()]
+
+    monkeypatch.delenv("SEATRIAL_METRICS", raising=False)
+    assert row() == []
+    monkeypatch.setenv("SEATRIAL_METRICS", str(tmp_path))
+    assert row() == ["ok      metrics"]
+    monkeypatch.setenv("SEATRIAL_METRICS", f"{tmp_path}/typo")
+    (said,) = row()
+    assert said.startswith(f"missing metrics: SEATRIAL_METRICS must be a folder that exists, is {tmp_path}/typo; make")
+    assert diagnose(None) == 1
+    assert not (tmp_path / "typo").exists()
 
 
 def test_a_gateway_that_is_not_there_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:

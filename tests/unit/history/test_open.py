@@ -107,3 +107,11 @@ def test_opening_a_current_store_does_not_import_alembic(tmp_path: Path) -> None
 def test_importing_the_package_is_light() -> None:
     program = "import sys, seatrial.history, seatrial.assess; sys.exit('sqlalchemy' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_database_without_an_encoding_will_do(postgres_url: str) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE ascii ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    with open_store(postgres_url.replace("/postgres?", "/ascii?")) as store:
+        assert store.runs() == []

@@ -1,0 +1,68 @@
+"""What the command line says of what it cannot take: one line, exit status 2."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.site import Site
+from seatrial.cli import main
+from seatrial.history import open_store
+from tests.unit.history.stored import a_run
+
+
+def command(*words: str) -> int:
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(SystemExit) as ended:
+        patched.setattr(sys, "argv", ["seatrial", *words])
+        main()
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("serve", "--port", "99999"),
+            "Invalid value for '--port': 99999 is not in the range 1<=x<=65535; see seatrial",
+        ),
+        (("report", "r1", "--format", "docx"), "Invalid value for '--format': 'docx' is not one of 'html', 'pdf', "),
+        (("run",), "Missing argument 'CLUSTER'; see seatrial run --help"),
+        (("baseline", "expire"), "Missing argument 'CLUSTER'; see seatrial baseline expire --help"),
+        (("run", "a.yaml", "--fast"), "No such option"),
+        (("sail",), "No such command 'sail'; see seatrial --help"),
+    ],
+)
+def test_words_that_are_wrong_are_one_line(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(*words) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith(f"seatrial: {said}")
+
+
+def test_without_words_it_says_all_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command() == 2
+    assert "  reap " in capsys.readouterr().err
+
+
+def test_a_cluster_file_names_its_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_store() as store:
+        store.save(a_run(1), tmp_path)
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"name: {a_run(1).cluster}\nnodes: 2\nplatform: {{kind: local}}\n")
+    assert command("history", str(file)) == 0
+    assert a_run(1).run_id in capsys.readouterr().out
+    file.write_text("nodes: many\n")
+    assert command("history", str(file)) == 2
+    assert str(file) in capsys.readouterr().err
+    assert command("history", "gone.yaml") == 2
+    assert f"no runs of cluster 'gone.yaml'; known: {a_run(1).cluster}" in capsys.readouterr().err
+
+
+def test_a_cluster_file_that_is_given_twice_is_served_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[Site] = []
+    monkeypatch.setattr("flows.serve.serve", lambda site, host, port: served.append(site))
+    monkeypatch.chdir(tmp_path)
+    assert command("serve", "b.yaml", "a.yaml", "./b.yaml", str(tmp_path / "a.yaml")) == 0
+    assert [site.clusters for site in served] == [(f"{tmp_path}/b.yaml", f"{tmp_path}/a.yaml")]
