@@ -25,7 +25,7 @@ from seatrial.verdict import Verdict
 from tasks.compare import compare
 from tasks.record import record
 from tasks.repeat import Repeated
-from tests.unit.test_collectives import make_run
+from tests.unit.collectives.fake_mpirun import make_run
 
 START = datetime(2026, 9, 1, 2, tzinfo=UTC)
 LAB = Setup("H100-SXM", 4, 8, 8, "IB-8x400G")

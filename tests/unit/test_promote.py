@@ -183,6 +183,8 @@ def test_the_commands_from_promoting_to_expiring(store: Store) -> None:
     assert "outside" in command("diff", "run-9").output
     assert command("expire", "lab", "--metric", "latency").output == "lab: 1 numbers are not pinned any more\n"
     assert isinstance(command("expire", "lab", "--metric", "latency").exception, InputError)
+    unknown = str(command("expire", "lba").exception)
+    assert unknown == "baseline expire: nothing is pinned for 'lba'; clusters with pins: lab"
     assert command("expire", "lab").output == "lab: 1 numbers are not pinned any more\n"
     assert command("show", "lab").output == "nothing is pinned for lab\n"
     assert command("diff", "run-9").output == "nothing is pinned for lab\n"

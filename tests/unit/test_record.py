@@ -5,6 +5,7 @@ import math
 import signal
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -99,6 +100,12 @@ def test_a_disk_that_fills_up_after_recording_leaves_the_verdict_as_it_is(
     full.done.add("record")
     assert check._written_again(full).verdict is Verdict.FAIL
     assert "run.json is as it was before the last steps: " in caplog.text
+
+
+def test_a_run_that_was_told_though_not_recorded_did_not_die(full: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "deployment", SimpleNamespace(id="1"))
+    full.done.add("notify")
+    assert check._written_again(full).verdict is Verdict.FAIL
 
 
 def test_a_run_that_is_recorded_nowhere_could_not_measure(full: Trial, monkeypatch: pytest.MonkeyPatch) -> None:

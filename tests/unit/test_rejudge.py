@@ -24,7 +24,7 @@ from seatrial.result import Check, RunResult, Suspect, conclude, merge_suspects
 from seatrial.verdict import Verdict
 from tasks.compare import compare
 from tasks.record import record
-from tests.unit.test_collectives import make_run
+from tests.unit.collectives.fake_mpirun import make_run
 
 START = datetime(2026, 11, 2, 1, 30, tzinfo=UTC)
 LAB = Setup("H100-SXM", 2, 8, 8, "IB-8x400G")

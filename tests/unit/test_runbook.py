@@ -26,6 +26,7 @@ WORDS = (  # what these return is shown as it is
     "seatrial/checks/logs.py",
     "seatrial/checks/models.py",
     "seatrial/checks/mpireach.py",
+    "seatrial/checks/nodefacts.py",
     "seatrial/checks/versions.py",
     "seatrial/platforms/kubernetes/connect.py",
     "seatrial/platforms/kubernetes/doctor.py",

@@ -1,0 +1,100 @@
+"""The sweep of real ranks: it reads as nccl-tests do, and says what is wrong and who died."""
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from seatrial.checks.sweep import Setting, conclude
+from seatrial.mpi import MpiResult
+from seatrial.nccl import Sweep, busbw_factor, parse_lines
+from seatrial.probes import probe
+from seatrial.verdict import Verdict
+from tests.integration.probes.launched import (
+    OPERATIONS,
+    finish,
+    launch,
+    launch_many,
+    meeting,
+    mpirun_argv,
+    needs_mpirun,
+    start,
+    sweep_argv,
+)
+
+
+@pytest.fixture(scope="module")
+def sweeps() -> dict[str, Sweep]:
+    """A clean sweep of every operation over four ranks."""
+    done = launch_many(4, "collective", [sweep_argv(operation) for operation in OPERATIONS])
+    assert done.status == 0, done.lines[-20:]
+    found = parse_lines(done.lines)
+    return {sweep.collective or "": sweep for sweep in found}
+
+
+@needs_mpirun
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_operation_reads_as_nccl_tests_do(sweeps: dict[str, Sweep], operation: str) -> None:
+    sweep = sweeps[operation]
+    assert (sweep.outcome, sweep.ranks, sweep.wrong_total, sweep.out_of_bounds) == ("ok", 4, 0, 0)
+    assert [device.rank for device in sweep.devices] == [0, 1, 2, 3]
+    assert [row.size for row in sweep.rows] == [64, 4096, 262144]
+    whole = operation in ("all_reduce", "broadcast")
+    assert [row.count for row in sweep.rows] == [row.size // 4 // (1 if whole else 4) for row in sweep.rows]
+    redop = "sum" if operation in ("all_reduce", "reduce_scatter") else "none"
+    root = 0 if operation == "broadcast" else -1
+    assert {(row.type, row.redop, row.root) for row in sweep.rows} == {("float", redop, root)}
+    for row in sweep.rows:
+        for side in row.sides:
+            assert side.time_us is not None
+            algbw = row.size / side.time_us / 1e3
+            assert side.algbw_gb_s == pytest.approx(algbw, rel=0.01, abs=0.006)
+            assert side.busbw_gb_s == pytest.approx(algbw * busbw_factor(operation, 4), rel=0.01, abs=0.006)
+
+
+@needs_mpirun
+def test_one_corrupt_element_is_seen_at_every_size() -> None:
+    done = launch(2, str(probe("collective")), *sweep_argv("all_reduce", "--corrupt", "1"), *meeting())
+    assert done.status == 7
+    (sweep,) = parse_lines(done.lines)
+    assert [side.wrong for row in sweep.rows for side in row.sides] == [1] * 6
+    setting = Setting("all_reduce", "float32", 2, "lab", (64, 4096, 262144))
+    outcome = conclude(setting, done.mpi_result(), sweep)
+    assert outcome.verdict is Verdict.CORRUPT
+    assert outcome.reason.startswith("all_reduce: wrong elements: 1 at 64 out-of-place, 1 at 64 in-place")
+
+
+@needs_mpirun
+def test_a_killed_rank_ends_the_sweep_promptly() -> None:
+    """The others must neither hang nor abort, and the reason must name the rank that died."""
+    many = ["--min-bytes", "4096", "--max-bytes", "4096", "--iterations", "10000000"]
+    argv = [str(probe("collective")), "--operation", "all_reduce", *many, *meeting()]
+    process = start(mpirun_argv(2, argv))
+    assert process.stdout
+    seen = list(_until(process.stdout, r"in-place"))
+    pid = next(int(match[1]) for line in seen if (match := re.search(r"Rank +1 .*Pid +(\d+)", line)))
+    time.sleep(0.3)
+    os.kill(pid, signal.SIGKILL)
+    done = finish(process, time.monotonic(), 20)
+    assert done.seconds < 10
+    assert done.status != 0
+    assert not [line for line in done.lines if "terminate called" in line]
+    lines = (*seen, *done.lines)
+    (sweep,) = parse_lines(lines)
+    setting = Setting("all_reduce", "float32", 2, "lab", (4096,))
+    outcome = conclude(setting, MpiResult(done.status, lines, done.seconds), sweep)
+    assert outcome.verdict is Verdict.FAIL
+    assert "killed by a signal" in outcome.reason
+    assert "rank 1" in outcome.reason
+
+
+def _until(stream: Any, pattern: str) -> Iterator[str]:
+    """The lines of a stream up to the one that matches."""
+    for line in stream:
+        yield line.rstrip("\n")
+        if re.search(pattern, line):
+            return

@@ -1,0 +1,84 @@
+"""Data that is checked for real: what is lost, stale or misplaced counts as wrong."""
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.integration.probes.launched import OPERATIONS, PROBE_FOLDER
+
+
+@pytest.fixture
+def patterns(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(PROBE_FOLDER)
+    return importlib.import_module("patterns")
+
+
+RANKS = 4
+COUNT = 70_000  # more than the pattern's period
+
+
+def send_buffers(patterns: ModuleType, operation: str, turn: int = 1) -> list[Any]:
+    """What each rank sends."""
+    import torch
+
+    length = COUNT if operation in ("all_reduce", "all_gather", "broadcast") else COUNT * RANKS
+    buffers = [torch.empty(length) for _ in range(RANKS)]
+    for rank, buffer in enumerate(buffers):
+        patterns.fill(buffer, patterns.pattern(rank, turn, 4093, length))
+    return buffers
+
+
+def right_result(operation: str, rank: int, sent: list[Any]) -> Any:
+    """What `rank` receives, worked out from the send buffers and nothing else."""
+    import torch
+
+    mine = slice(rank * COUNT, (rank + 1) * COUNT)
+    if operation == "all_reduce":
+        return torch.stack(sent).sum(0)
+    if operation == "reduce_scatter":
+        return torch.stack(sent).sum(0)[mine].clone()
+    if operation == "broadcast":
+        return sent[0].clone()
+    return torch.cat(sent if operation == "all_gather" else [buffer[mine] for buffer in sent])
+
+
+def count_wrong(patterns: ModuleType, operation: str, rank: int, received: Any, turn: int = 1) -> int:
+    length = len(send_buffers(patterns, operation)[0])
+    expected = patterns.parts(operation, rank, RANKS, COUNT, lambda r: patterns.pattern(r, turn, 4093, length))
+    return int(patterns.count_wrong(received, expected))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_check_sees_what_is_lost_stale_or_misplaced(patterns: ModuleType, operation: str) -> None:
+    """The check itself, without any collective: a probe whose collective does nothing must count wrong elements."""
+    rank = 1
+    right = right_result(operation, rank, send_buffers(patterns, operation))
+    assert count_wrong(patterns, operation, rank, right) == 0
+
+    nothing = right.clone()
+    patterns.spoil(nothing)
+    assert count_wrong(patterns, operation, rank, nothing) == len(right)  # never received
+
+    stale = right_result(operation, rank, send_buffers(patterns, operation, turn=0))
+    assert count_wrong(patterns, operation, rank, stale) > 0.9 * len(right)  # the round before
+
+    own = send_buffers(patterns, operation)[rank]
+    untouched = own.repeat(RANKS)[: len(right)]
+    assert count_wrong(patterns, operation, rank, untouched) > 0.5 * len(right)  # in place, and nothing done
+
+    shifted = right.roll(1024)
+    assert count_wrong(patterns, operation, rank, shifted) > 0.9 * len(right)  # chunks in the wrong place
+
+    lost = right.clone()
+    lost[5000:5010] = float("nan")
+    assert count_wrong(patterns, operation, rank, lost) == 10
+
+
+def test_sums_stay_exact_or_are_refused(patterns: ModuleType) -> None:
+    for dtype, limit in (("bfloat16", 1 << 8), ("float16", 1 << 11), ("float32", 1 << 24)):
+        assert 4 * patterns.max_value("all_reduce", dtype, 4) <= limit
+    with pytest.raises(Exception, match="use float32"):
+        patterns.max_value("all_reduce", "bfloat16", 200)
+    assert patterns.max_value("all_gather", "bfloat16", 200) > 100

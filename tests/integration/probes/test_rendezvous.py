@@ -1,0 +1,65 @@
+"""How ranks find themselves and each other, and what they say where they cannot."""
+
+import importlib
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from seatrial.probes import probe
+from tests.integration.probes.launched import PROBE_FOLDER, finish, meeting, one_rank, start, sweep_argv
+
+
+def test_a_port_in_use_is_said_in_one_line() -> None:
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = one_rank("collective", [*sweep_argv("all_reduce"), *meeting(port)])
+    assert done.status == 3
+    (line,) = done.lines
+    assert line.endswith(f"rank 0: cannot start: port {port} on 127.0.0.1 is already in use")
+
+
+def test_a_node_without_torch_says_so() -> None:
+    argv = [sys.executable, "-S", "-E", str(probe("training")), *meeting()]  # -S: no site-packages
+    done = finish(start(argv), time.monotonic())
+    assert done.status == 3
+    assert "cannot start: torch is missing for" in done.lines[-1]
+
+
+def test_the_interface_is_found_by_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(PROBE_FOLDER)
+    rendezvous = importlib.import_module("rendezvous")
+    found = {"lo": "127.0.0.1", "eth0": "10.1.2.3", "eth1": "192.168.7.9"}
+    assert rendezvous.interface("192.168.7.0/24", "x", found) == "eth1"
+    assert rendezvous.interface("ib0", "x", found) == "ib0"
+    assert rendezvous.interface(None, "127.0.0.1", found) == "lo"
+    with pytest.raises(rendezvous.CannotStart, match=r"no interface has an address in 10\.9\.0\.0/16; here: lo 127"):
+        rendezvous.interface("10.9.0.0/16", "x", found)
+    assert rendezvous.addresses()["lo"] == "127.0.0.1"
+    assert Path(f"/sys/class/net/{rendezvous.interface('127.0.0.0/8', 'x', rendezvous.addresses())}").exists()
+
+
+@pytest.mark.parametrize(
+    ("environ", "place"),
+    [
+        (
+            {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "RANK": "0"},
+            (3, 4, 1),
+        ),
+        ({"PMI_RANK": "2", "PMI_SIZE": "8"}, (2, 8, 0)),
+        ({"PMIX_RANK": "1", "SLURM_NTASKS": "2", "SLURM_LOCALID": "1"}, (1, 2, 1)),
+        ({"SLURM_PROCID": "5", "SLURM_NTASKS": "6", "SLURM_LOCALID": "5"}, (5, 6, 5)),
+        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}, (1, 2, 1)),
+    ],
+)
+def test_every_launcher_tells_the_rank(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], place: tuple[int, int, int]
+) -> None:
+    monkeypatch.syspath_prepend(PROBE_FOLDER)
+    rendezvous = importlib.import_module("rendezvous")
+    found = rendezvous.place(environ)
+    assert (found.rank, found.world_size, found.local_rank) == place
+    with pytest.raises(rendezvous.CannotStart):
+        rendezvous.place({})

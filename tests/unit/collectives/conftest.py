@@ -1,0 +1,35 @@
+"""The step `collectives` on a fake mpirun."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.mpi import MpiResult
+from seatrial.result import Check
+from seatrial.run import Run
+from seatrial.testbed import Testbed
+from tasks import collectives as step
+from tasks import sweep
+from tasks.connectivity import Present
+from tests.unit.collectives.fake_mpirun import Answer, FakeMpirun, make_run, make_testbed
+
+
+def everybody_is_there(run: Run, testbed: Testbed) -> Present:
+    return Present(testbed, (), ())
+
+
+@pytest.fixture
+def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Check]:
+    """Runs the step on a fake mpirun that prints `played` for every operation."""
+
+    def run(played: MpiResult | Answer, bed: Testbed | None = None, **asked: Any) -> Check:
+        fake = FakeMpirun(played if callable(played) else lambda operation: played)
+        monkeypatch.setattr(sweep, "mpirun", fake)
+        monkeypatch.setattr(step, "roll_call", everybody_is_there)
+        done = step.collectives(make_run(tmp_path, **asked), bed or make_testbed()).check
+        assert done is not None
+        return done
+
+    return run

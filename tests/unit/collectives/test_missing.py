@@ -1,0 +1,63 @@
+"""Ranks and sizes that are not in what a sweep printed."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from seatrial.result import Check
+from seatrial.verdict import Verdict
+from tests.unit.collectives.fake_mpirun import SIZES, result, table
+
+
+def test_fewer_ranks_are_named_before_any_number(check: Callable[..., Check]) -> None:
+    done = check(result(table(ranks=3)))
+    assert (done.verdict, done.measurements) == (Verdict.FAIL, ())
+    assert "3 of 4 ranks took part" in done.reason
+
+
+def test_a_torn_line_of_the_header_is_no_missing_rank(check: Callable[..., Check]) -> None:
+    """busbw/algbw is that of four ranks, whatever the header lists."""
+    done = check(result(table(listed=3)))
+    assert done.verdict is Verdict.PASS
+    assert {m.conditions["ranks"] for m in done.measurements} == {4}
+
+
+def test_ranks_that_nothing_bears_out_are_inconclusive(check: Callable[..., Check]) -> None:
+    """busbw is algbw in a broadcast, so only the header tells."""
+    lines = [line.replace("    1.50  ", "    1.00  ").replace("all_reduce", "broadcast") for line in table(listed=3)]
+    done = check(result(lines), operations=["broadcast"])
+    assert (done.verdict, done.measurements) == (Verdict.INCONCLUSIVE, ())
+    assert "names 3 of 4 ranks" in done.reason
+
+
+@pytest.mark.parametrize("left", [(4096,), (4096, 16384), (16384, 65536)])
+def test_sizes_that_did_not_come_are_named(check: Callable[..., Check], left: Sequence[int]) -> None:
+    done = check(result(table(sizes=left)))
+    gone = [name for size, name in zip(SIZES, ("4K", "16K", "64K"), strict=True) if size not in left]
+    assert (done.verdict, done.reason) == (
+        Verdict.INCONCLUSIVE,
+        f"all_reduce: {len(gone)} of 3 sizes are missing: {', '.join(gone)}",
+    )
+    assert {m.metric for m in done.measurements} == {"busbw", "latency"}  # a plateau of other sizes is another number
+
+
+def test_memory_that_is_too_small_is_named(check: Callable[..., Check]) -> None:
+    done = check(result(["# Reducing maxBytes to 20000 due to memory limitation", *table(sizes=SIZES[:2])]))
+    assert done.verdict is Verdict.INCONCLUSIVE
+    assert done.reason.endswith("missing: 64K (Reducing maxBytes to 20000 due to memory limitation)")
+
+
+def test_a_row_without_numbers_is_a_missing_size(check: Callable[..., Check]) -> None:
+    lines = [line.replace("65.54", "XX.XX") for line in table()]
+    done = check(result(lines))
+    assert (done.verdict, "64K" in done.reason) == (Verdict.INCONCLUSIVE, True)
+
+
+def test_build_without_mpi_is_not_a_result(check: Callable[..., Check]) -> None:
+    copies = [
+        line.replace("Pid    100 on node-0", f"Pid {200 + i} on node-{i}") for i in range(4) for line in table(ranks=1)
+    ]
+    done = check(result(copies))
+    assert done.verdict is Verdict.FAIL
+    assert "1 of 4 ranks" in done.reason
+    assert "MPI=1" in done.reason

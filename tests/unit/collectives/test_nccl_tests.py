@@ -1,0 +1,135 @@
+"""How nccl-tests are called, which network NCCL took, and the file that they write their results to."""
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.errors import RemoteError
+from seatrial.mpi import MpiResult
+from seatrial.result import Check
+from seatrial.ssh import CommandResult
+from seatrial.suite import load_suite
+from seatrial.testbed import Testbed
+from seatrial.verdict import Verdict
+from tasks import collectives as step
+from tasks import sweep
+from tests.unit.collectives.fake_mpirun import SIZES, FakeMpirun, make_run, make_testbed, result, table
+
+SOCKETS = "node-0:81:90 [0] NCCL INFO Using network Socket"
+INFINIBAND = "node-0:81:90 [0] NCCL INFO Using network IB"
+
+
+@pytest.mark.parametrize(
+    ("evidence", "env", "fabric", "verdict"),
+    [
+        (SOCKETS, {}, "IB-8x400G", Verdict.FAIL),
+        (SOCKETS, {"NCCL_NET": "gIB"}, None, Verdict.FAIL),
+        (INFINIBAND, {}, "IB-8x400G", Verdict.PASS),
+        ("", {}, "IB-8x400G", Verdict.PASS),  # no evidence, no accusation
+        (SOCKETS, {}, None, Verdict.PASS),
+        (SOCKETS, {}, "MNNVL", Verdict.PASS),
+        (SOCKETS, {"NCCL_NET": "Socket"}, "IB-8x400G", Verdict.PASS),  # as asked
+    ],
+)
+def test_a_silent_fallback_to_sockets_fails(
+    check: Callable[..., Check],
+    monkeypatch: pytest.MonkeyPatch,
+    evidence: str,
+    env: dict[str, str],
+    fabric: str | None,
+    verdict: Verdict,
+) -> None:
+    monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
+    done = check(result([evidence, *table()]), make_testbed(gpus=1, env=env), fabric=fabric)
+    assert done.verdict is verdict, done.reason
+    if verdict is Verdict.FAIL:
+        assert f"went over sockets, not over {env.get('NCCL_NET') or fabric}: {SOCKETS}" in done.reason
+
+
+def test_nccl_is_asked_for_its_network_once_and_the_cluster_files_word_stands(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
+    run = make_run(tmp_path, operations=["all_reduce", "alltoall"], fabric="RoCE")
+
+    def envs(bed: Testbed) -> list[Mapping[str, str] | None]:
+        fake = FakeMpirun(lambda operation: result(table()))
+        monkeypatch.setattr(sweep, "mpirun", fake)
+        step.collectives(run, bed)
+        return fake.envs
+
+    info = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
+    assert envs(make_testbed(gpus=1)) == [info, {"NCCL_DEBUG": "WARN"}]
+    assert envs(make_testbed(gpus=1, env={"NCCL_DEBUG": "VERSION"})) == [{}, {}]
+    assert envs(make_testbed()) == [{}, {}]
+
+
+def test_gpus_get_nccl_tests_and_cpus_the_probe(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    wanted = load_suite("quick").collectives
+    assert wanted is not None
+    nccl = sweep.nccl_argv(wanted, "all_gather", "/w/x.json")
+    assert " ".join(nccl) == "all_gather_perf -b 1048576 -e 1073741824 -f 4 -g 1 -w 5 -n 20 -d float -J /w/x.json"
+    gloo = sweep.gloo_argv(run, make_testbed(), wanted, "all_gather")
+    assert gloo[:4] == ["python3", "/w/collective.py", "--operation", "all_gather"]
+    assert gloo[gloo.index("--master-addr") + 1] == "10.0.0.1"
+    assert 20_000 <= int(gloo[gloo.index("--master-port") + 1]) < 30_000
+
+
+def test_json_without_its_environment(
+    check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The file has a row that the output lost, and all ranks that its header lost."""
+    exact = {"time": 65.536, "alg_bw": 1.0, "bus_bw": 1.5, "nwrong": 0}
+    rows = [
+        {"size": size, "count": size // 4, "type": "float", "redop": "sum", "root": "-1", "out_of_place": exact}
+        for size in SIZES
+    ]
+    bounds = {"count": 0, "okay": "true"}
+    document = {
+        "version": 1,
+        "args": ["all_reduce_perf"],
+        "env": ["TOKEN=secret"],
+        "results": rows,
+        "out_of_bounds": bounds,
+    }
+    commands = fake_head(monkeypatch, {"--help": "[-J,--output_file <file>]", "cat": json.dumps(document), "rm": ""})
+    done = check(result(table(sizes=SIZES[:2], listed=3)), make_testbed(4, gpus=1))
+    assert done.verdict is Verdict.PASS, done.reason
+    assert any("all_reduce_perf --help" in command for command in commands)
+    assert len([m for m in done.measurements if m.metric == "busbw"]) == 3
+    assert commands[-1].startswith("rm -f /w/all_reduce-run-1.json")
+    kept = (tmp_path / "logs" / "all_reduce.json").read_text()
+    assert "secret" not in kept
+    assert "results" in kept
+
+
+@pytest.mark.parametrize("played", [result(["something else"], 1), RemoteError("connection reset")])
+def test_the_file_with_the_environment_never_stays(
+    check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch, played: MpiResult | RemoteError
+) -> None:
+    def answer(operation: str) -> MpiResult:
+        if isinstance(played, RemoteError):
+            raise played
+        return played
+
+    commands = fake_head(monkeypatch, {"--help": "[-J,--output_file <file>]", "cat": "no such file", "rm": ""})
+    assert check(answer, make_testbed(4, gpus=1)).verdict is Verdict.FAIL
+    assert commands[-1] == "rm -f /w/all_reduce-run-1.json"
+
+
+def fake_head(monkeypatch: pytest.MonkeyPatch, answers: Mapping[str, str]) -> list[str]:
+    """A head node that answers commands by the first word of `answers` found in them."""
+    commands: list[str] = []
+
+    def run_command(head: object, command: str, **options: Any) -> CommandResult:
+        commands.append(command)
+        return CommandResult(0, next(text for word, text in answers.items() if word in command), 0.1)
+
+    monkeypatch.setattr(sweep, "connected", lambda bed, node, timeout_s: nullcontext())
+    monkeypatch.setattr(sweep, "run_command", run_command)
+    return commands

@@ -1,0 +1,54 @@
+"""Logs of all_reduce_perf with any numbers, and what is judged of them."""
+
+from collections.abc import Sequence
+
+from seatrial.checks.logs import Asked, Judged, Log, judge_logs
+from seatrial.nccl import parse_text
+from seatrial.nccl.busbw import busbw_factor
+
+M, G = 1 << 20, 1 << 30
+SIZES = (64 * M, 256 * M, G, 4 * G, 8 * G)
+H100 = Asked("H100-SXM", 1, 8)
+
+
+def row(size: int, busbw: float, ranks: int = 8, wrong: int = 0) -> str:
+    algbw = busbw / busbw_factor("all_reduce", ranks)
+    side = f"{size / algbw / 1e3:.2f} {algbw:.2f} {busbw:.2f} {wrong}"
+    return f"{size} {size // 4} float sum -1 {side} {side}"
+
+
+def log_text(
+    busbw: Sequence[float],
+    ranks: int = 8,
+    nodes: int = 1,
+    before: Sequence[str] = (),
+    wrong: int = 0,
+    sizes: Sequence[int] = SIZES,
+) -> str:
+    """What all_reduce_perf prints, spread evenly over `nodes`."""
+    each = ranks // nodes
+    lines = [
+        *before,
+        "# nThread 1 nGpus 1 minBytes 67108864 maxBytes 8589934592 step: 4(factor) warmup iters: 5 iters: 20",
+        "# Using devices",
+        *(
+            f"#  Rank {i} Group  0 Pid {100 + i} on node-{i // each} device  {i % each} [0x{i % each:02x}] NVIDIA GPU"
+            for i in range(ranks)
+        ),
+        "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong",
+        *(row(size, value, ranks, wrong) for size, value in zip(sizes, busbw, strict=True)),
+        f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}",
+        "# Avg bus bandwidth    : 123.4",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def log(name: str, text: str) -> Log:
+    return Log(name, tuple(parse_text(text, name)))
+
+
+def judged(text: str, asked: Asked = H100) -> Judged:
+    return judge_logs([log("log", text)], asked)
+
+
+HEALTHY = (360.0, 419.0, 442.0, 476.0, 480.0)

@@ -1,0 +1,64 @@
+"""Several logs that are judged together: control arms, and the worst one speaks."""
+
+import pytest
+
+from seatrial.checks.logs import Asked, Log, judge_logs
+from seatrial.verdict import Verdict
+from tests.unit.judge_traps.sweeplogs import H100, HEALTHY, log, log_text
+
+GB200 = Asked("GB200-NVL72", 2, 4, "MNNVL")
+
+
+@pytest.mark.parametrize(
+    ("switch", "asked"),
+    [
+        ("NCCL_MNNVL_ENABLE=0", GB200),
+        ("node-0:1:1 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.", H100),
+        ("mpirun -x NCCL_IB_DISABLE=1 all_reduce_perf -b 8", Asked("H100-SXM", 2, 4, "IB-8x400G")),
+        ("NCCL_NET=Socket", Asked("H100-SXM", 2, 4, "IB-8x400G")),
+    ],
+)
+def test_a_control_that_is_as_fast_as_its_treatment_is_none(switch: str, asked: Asked) -> None:
+    """NVLink off: 837.76 GB/s, on: 838.07, and the published validation passed."""
+    on = log("on", log_text([837.76] * 5 if asked is GB200 else HEALTHY, 8, asked.nodes))
+    off = log("off", log_text([838.07] * 5 if asked is GB200 else HEALTHY, 8, asked.nodes, [switch]))
+    found = judge_logs([on, off], asked)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "off is no control" in found.reason
+    assert "so the switch did nothing or the link is not used" in found.reason
+
+
+def test_a_control_that_is_slower_is_neither_flagged_nor_blamed() -> None:
+    on = log("on", log_text(HEALTHY))
+    off = log("off", log_text([value / 20 for value in HEALTHY], before=["NCCL_P2P_DISABLE=1"]))
+    found = judge_logs([on, off], H100)
+    assert found.verdict is Verdict.PASS
+    assert "with NCCL_P2P_DISABLE=1" in found.reason
+    assert "a control arm, held against nothing" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("switch", "asked", "ranks"),
+    [
+        ("NCCL_IB_DISABLE=1", H100, 8),  # one node has no network to miss
+        ("NCCL_P2P_DISABLE=1", Asked("H100-SXM", 2, 1, "IB-1x400G"), 2),  # a GPU alone has no neighbour
+        ("NCCL_IB_DISABLE=0", Asked("H100-SXM", 2, 4, "IB-8x400G"), 8),
+    ],
+)
+def test_a_switch_that_need_not_show_makes_no_control(switch: str, asked: Asked, ranks: int) -> None:
+    values = HEALTHY if ranks == 8 else [value / 10 for value in HEALTHY]
+    pair = [log("a", log_text(values, ranks, asked.nodes)), log("b", log_text(values, ranks, asked.nodes, [switch]))]
+    assert judge_logs(pair, asked).verdict is Verdict.PASS
+
+
+def test_a_log_that_holds_nothing_keeps_the_others_from_passing() -> None:
+    found = judge_logs([log("a", log_text(HEALTHY)), Log("b", ())], H100)
+    assert (found.verdict, found.reason) == (Verdict.INCONCLUSIVE, "b: no nccl-tests output in it")
+
+
+def test_the_worst_log_speaks_for_all_and_every_judgement_names_its_log() -> None:
+    slow = log_text([value / 4 for value in HEALTHY])
+    found = judge_logs([log("a", log_text(HEALTHY)), log("b", slow)], H100)
+    assert found.verdict is Verdict.FAIL
+    assert found.reason.startswith("b: all_reduce busbw_plateau 119 GB/s is 75 % below the 479.7 GB/s")
+    assert {j.measurement.conditions["log"] for c in found.checks for j in c.judgements} == {"a", "b"}

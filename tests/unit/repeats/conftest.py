@@ -1,0 +1,39 @@
+"""A history of passing runs, and sweeps that are repeated on a fake mpirun."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from seatrial.history import open_store
+from seatrial.history.store import Store
+from seatrial.repeats import Doubt
+from seatrial.result import RunResult, now
+from seatrial.verdict import Verdict
+from tasks import sweep
+from tasks.repeat import Repeated, measure_again
+from tests.unit.collectives.fake_mpirun import FakeMpirun, make_run, make_testbed, result, table
+from tests.unit.repeats.doubts import collectives
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """Three passing runs of 1 GB/s."""
+    with open_store(f"sqlite:///{tmp_path}/history.sqlite") as opened:
+        for number in range(3):
+            at = now()
+            opened.save(
+                RunResult(f"run-{number}", "lab", "quick", at, at, Verdict.PASS, "", checks=[collectives(1.0)]), Path()
+            )
+        yield opened
+
+
+@pytest.fixture
+def again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[FakeMpirun, dict[str, Repeated]]]:
+    def measured(*doubts: Doubt, wrong: int = 0) -> tuple[FakeMpirun, dict[str, Repeated]]:
+        fake = FakeMpirun(lambda operation: result(table(sizes=(16384,), wrong=wrong)))
+        monkeypatch.setattr(sweep, "mpirun", fake)
+        run = make_run(tmp_path, operations=["all_reduce", "broadcast"])
+        return fake, measure_again(run, make_testbed(), {"collectives": doubts})
+
+    return measured

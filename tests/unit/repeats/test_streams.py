@@ -1,0 +1,99 @@
+"""Which nodes meet again when TCP rates are repeated, so that the second time measures what the first did."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seatrial.assess import assess
+from seatrial.baselines.known import Knowledge
+from seatrial.baselines.setup import Setup
+from seatrial.checks.reachability import Pair
+from seatrial.checks.throughput import egress, explore, explore_again, ingress, measurements, once_more
+from seatrial.contact import Contact
+from seatrial.measurement import by_series
+from seatrial.result import Check
+from seatrial.testbed import Testbed
+from seatrial.verdict import Verdict
+from tasks import repeat as step
+from tasks.repeat import measure_again
+from tests.samples import nights_of
+from tests.unit.collectives.fake_mpirun import make_run, make_testbed
+from tests.unit.repeats.doubts import FakeTransport
+
+
+@pytest.mark.parametrize(
+    ("names", "doubtful", "batches"),
+    [
+        ("abcd", "b", [[("a", "b")], [("b", "c")]]),  # the neighbours of the first time
+        ("abcd", "bcd", [[("a", "b")], [("c", "d")], [("b", "c")], [("d", "a")], [("c", "a")]]),  # c on top with a
+        ("abc", "", []),
+        ("ab", "ab", [[("a", "b")]]),
+    ],
+)
+def test_doubtful_nodes_meet_their_neighbours_again(
+    names: str, doubtful: str, batches: list[list[tuple[str, str]]]
+) -> None:
+    assert once_more(list(names), list(doubtful), 1) == batches
+
+
+def test_many_doubtful_nodes_are_tried_at_once_and_nobody_twice_at_a_time() -> None:
+    names = [f"node-{i}" for i in range(20)]
+    batches = once_more(names, names[:13], 3)
+    for batch in batches:
+        ends = [name for pair in batch for name in pair]
+        assert len(ends) == len(set(ends))
+    assert len(batches) == 4  # the ring in two, and eleven whose neighbours are in doubt with seven that are not
+    assert {pair[0] for batch in batches[2:] for pair in batch} == set(names[1:12])
+
+
+@given(st.integers(2, 30), st.data())
+def test_a_repeat_measures_what_the_first_time_did(nodes: int, data: st.DataObject) -> None:
+    """Racks of three, slower between each other: a node at a rack's end has one good neighbour, and needs it again."""
+    names = [f"node-{i}" for i in range(nodes)]
+    doubtful = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+
+    def measure(pairs: Sequence[Pair]) -> dict[Pair, float]:
+        return {way: rack_rate(*way) for a, b in pairs for way in ((a, b), (b, a))}
+
+    first, again = explore(names, measure), explore_again(names, doubtful, 1, measure)
+    assert {name: egress(again)[name] for name in doubtful} == {name: egress(first)[name] for name in doubtful}
+    assert {name: ingress(again)[name] for name in doubtful} == {name: ingress(first)[name] for name in doubtful}
+
+
+def rack_rate(a: str, b: str) -> float:
+    return 2000.0 if int(a.removeprefix("node-")) // 3 == int(b.removeprefix("node-")) // 3 else 1400.0
+
+
+def test_racks_blame_no_healthy_node_when_streams_are_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Twelve nodes in racks with 2 % noise: what is measured again must agree with 20 nights of first tries."""
+    rng = np.random.default_rng(7)
+
+    def streams(testbed: Testbed, contacts: object, pairs: Sequence[Pair], timeout_s: float) -> dict[Pair, float]:
+        return {
+            way: rack_rate(*way) * float(np.exp(0.02 * rng.standard_normal()))
+            for a, b in pairs
+            for way in ((a, b), (b, a))
+        }
+
+    def first_try() -> Check:
+        found = explore([node.name for node in testbed.nodes], lambda pairs: streams(testbed, {}, pairs, 1))
+        return Check("connectivity", Verdict.PASS, "12 nodes", 1.0, tuple(measurements(found)))
+
+    testbed = make_testbed(12)
+    monkeypatch.setattr(step, "greet", lambda *_, **__: Contact(FakeTransport(), {}, 1, 0, 0))  # type: ignore[arg-type]
+    monkeypatch.setattr(step, "try_streams", streams)
+    nights = nights_of([first_try() for _ in range(20)])
+    knowledge = Knowledge(Setup("cpu", 12, 0, 12), history=nights.values(), nights=nights)
+    run = make_run(tmp_path, nodes=12)
+    for _ in range(5):
+        check = first_try()
+        while doubts := assess([check], knowledge).doubts:
+            more = measure_again(run, testbed, doubts)["connectivity"].measurements
+            assert max(len(taken) for taken in by_series(more).values()) == 1  # one repeat a round
+            check = replace(check, measurements=(*check.measurements, *more))
+        assert assess([check], knowledge).checks[0].verdict is Verdict.PASS
