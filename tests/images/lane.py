@@ -11,20 +11,22 @@ import shutil
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-IMAGES = Path(__file__).parents[2] / "images"
+ROOT = Path(__file__).parents[2]
+IMAGES = ROOT / "images"
 MAKE_BASE = IMAGES / "cpu" / "base" / "make-base"
 MIRROR = "http://deb.debian.org/debian/dists/bookworm/Release"
-PACKAGES = IMAGES.parent / "scripts" / "image-packages"
+PACKAGES = ROOT / "scripts" / "image-packages"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seatrial" / "images"
 STORE = ("--root", str(CACHE / "storage"), "--runroot", "/run/seatrial-images")  # nobody else's images and containers
 # Machines that take CAP_SYS_RESOURCE away from root refuse podman's own limits.
 LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096")
 PREFIX = "seatrial-test-"
+HOST_FILES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pip.conf")
 
 
 def lacking() -> str | None:
@@ -114,6 +116,17 @@ def build_text(name: str, dockerfile: str, folder: Path) -> str:
     return tag
 
 
+def build_file(name: str, dockerfile: Path, inputs: Sequence[Path], start: str) -> str:
+    """Build a Dockerfile of the repository as it is, its own base replaced, when one of the inputs has changed."""
+    tag = f"localhost/seatrial/{name}:{_hash(dockerfile.parent, *inputs, text=start)}"
+    if not exists(tag):
+        # What this machine needs to reach Debian and PyPI is this machine's, and stays out of the image.
+        own = [f"--volume={file}:{file}:ro" for file in HOST_FILES if Path(file).exists()]
+        options = ["--layers", "--isolation", "chroot", "--from", start, *own]
+        _run(["buildah", *STORE, "bud", *options, "--tag", tag, "--file", str(dockerfile), str(ROOT)])
+    return tag
+
+
 def exists(name: str) -> bool:
     return subprocess.run(["podman", *STORE, "image", "exists", name], check=False).returncode == 0
 
@@ -181,7 +194,7 @@ def _hash(*paths: Path, text: str = "") -> str:
     for path in paths:
         files = sorted(path.rglob("*")) if path.is_dir() else [path]
         for file in files:
-            if file.is_file():
+            if file.is_file() and "__pycache__" not in file.parts:
                 digest.update(f"{file.relative_to(path.parent)} {file.stat().st_mode & 0o111:o}".encode())
                 digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()[:16]
