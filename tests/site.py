@@ -1,4 +1,4 @@
-"""`seatrial serve` for tests: a folder, a port and a state of its own, and a look at every process that it has."""
+"""A site for tests, such as `seatrial serve`: a folder, a port and a state of its own, and a look at its processes."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +40,13 @@ _FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 
 @dataclass(slots=True)
 class Site:
-    """A folder in which `seatrial serve` runs."""
+    """A folder in which `seatrial serve` runs, or a server and a worker."""
 
     folder: Path
     port: int
     environment: dict[str, str]
     process: "subprocess.Popen[bytes] | None" = None
+    spawned: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -53,7 +54,8 @@ class Site:
 
     @property
     def said(self) -> str:
-        return (self.folder / "serve.log").read_text()
+        log = self.folder / "serve.log"
+        return log.read_text() if log.exists() else ""
 
     def write(self, name: str, **content: Any) -> str:
         path = self.folder / f"{name}.yaml"
@@ -62,13 +64,18 @@ class Site:
 
     def start(self, *arguments: str) -> None:
         """Serve, and come back when the runner has everything in place."""
-        command = [sys.executable, "-m", "seatrial.cli", "serve", *arguments, "--port", str(self.port)]
+        before = len(self.said)
+        self.process = self.spawn(sys.executable, "-m", "seatrial.cli", "serve", *arguments, "--port", str(self.port))
+        self.until(lambda: "every 15 minutes" in self.said[before:])
+
+    def spawn(self, *command: str) -> "subprocess.Popen[bytes]":
+        """Start a process of this site, which ends with it; `said` has what it says."""
         with (self.folder / "serve.log").open("ab") as log:
-            before = log.tell()
-            self.process = subprocess.Popen(
+            process = subprocess.Popen(
                 command, stdout=log, stderr=log, cwd=self.folder, env=self.environment, start_new_session=True
             )
-        self.until(lambda: "every 15 minutes" in self.said[before:])
+        self.spawned.append(process)
+        return process
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         assert self.process
@@ -85,11 +92,15 @@ class Site:
         answer.raise_for_status()
         return answer.json() if answer.content else None
 
-    def run(self, deployment: str, **parameters: Any) -> str:
-        """Start a run of a deployment of the check; the flow run's id."""
-        found = self.api("GET", f"/deployments/name/seatrial-check/{deployment}")["id"]
+    def run(self, deployment: str, flow: str = "check", **parameters: Any) -> str:
+        """Start a run of a deployment, of the check if not of another flow; the flow run's id."""
+        found = self.deployment(deployment, flow)["id"]
         body = {"parameters": parameters, "enforce_parameter_schema": False}  # the form offers this site's suites alone
         return str(self.api("POST", f"/deployments/{found}/create_flow_run", **body)["id"])
+
+    def deployment(self, name: str, flow: str = "check") -> dict[str, Any]:
+        found: dict[str, Any] = self.api("GET", f"/deployments/name/seatrial-{flow}/{name}")
+        return found
 
     def flow_run(self, flow_run: str) -> dict[str, Any]:
         found: dict[str, Any] = self.api("GET", f"/flow_runs/{flow_run}")
@@ -112,7 +123,7 @@ class Site:
             with suppress(httpx.HTTPError):
                 if true():
                     return
-            assert time.monotonic() < deadline, f"it did not happen in time; serve said:\n{self.said[-4000:]}"
+            assert time.monotonic() < deadline, f"it did not happen in time; it said:\n{self.said[-4000:]}"
             time.sleep(0.3)
 
     def processes(self) -> dict[int, str]:
@@ -176,5 +187,5 @@ def site(folder: Path, more: Mapping[str, str] | None = None) -> Iterator[Site]:
         for pid in made.processes():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if made.process:
-            made.process.wait()
+        for process in made.spawned:
+            process.wait()

@@ -22,6 +22,7 @@ SUITE = {
         "timeout_s": 60,
     },
 }
+PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 TRAINING = {"steps": 20, "batch_per_rank": 4, "min_loss_drop": 0.05, "timeout_s": 60}
 
 
@@ -52,6 +53,12 @@ def still_browser(chromium: str, tmp_path: Path) -> Iterator[Browser]:
     """One in which no script runs."""
     with Browser.started(chromium, tmp_path / "still", scripts=False) as browser:
         yield browser
+
+
+@pytest.fixture
+def pictures(tmp_path: Path, pytestconfig: pytest.Config) -> Path:
+    """The folder that pictures of pages are written to."""
+    return PICTURES if pytestconfig.getoption("--pictures") else tmp_path
 
 
 @pytest.fixture(scope="session")

@@ -16,19 +16,21 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
-PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 _COLOURS = 256  # enough for a page of text and lines, and half of the bytes
 
 
 @dataclass(slots=True)
 class Browser:
-    """A window of 1100 x 900 pixels."""
+    """A window, and what was asked of the network and said by JavaScript in it. It reaches this machine alone."""
 
     driver: Chrome
 
     @classmethod
     @contextmanager
-    def started(cls, chromium: str, profile: Path, *, scripts: bool = True) -> "Iterator[Browser]":
+    def started(
+        cls, chromium: str, profile: Path, *, scripts: bool = True, size: tuple[int, int] = (1100, 900)
+    ) -> "Iterator[Browser]":
+        """`size` is in pixels; without `scripts` none runs, as where a site forbids them."""
         options = ChromeOptions()
         options.binary_location = chromium
         for word in (
@@ -36,8 +38,8 @@ class Browser:
             "--no-sandbox",  # it wants no root
             "--disable-dev-shm-usage",
             "--hide-scrollbars",
-            "--window-size=1100,900",
-            "--host-resolver-rules=MAP * ~NOTFOUND",
+            f"--window-size={size[0]},{size[1]}",
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
             f"--user-data-dir={profile}",
         ):
             options.add_argument(word)
@@ -65,9 +67,9 @@ class Browser:
         events = [json.loads(entry["message"])["message"] for entry in self._log("performance")]
         return [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
 
-    def complaints(self) -> list[str]:
-        """What the browser's console says."""
-        return [entry["message"] for entry in self._log("browser")]
+    def complaints(self, *levels: str) -> list[str]:
+        """What the browser's console says, of these levels if any are named."""
+        return [entry["message"] for entry in self._log("browser") if not levels or entry["level"] in levels]
 
     def _log(self, kind: str) -> list[dict[str, Any]]:
         entries: list[dict[str, Any]] = self.driver.get_log(kind)  # type: ignore[no-untyped-call]
@@ -108,13 +110,14 @@ class Browser:
         found: list[str] = self.ask(files("tests.browser").joinpath("contrast.js").read_text())
         return found
 
-    def picture(self, name: str, height: int) -> None:
-        """The top of the page, or where it is scrolled to, as docs/pictures/NAME.png."""
+    def picture(self, target: Path, height: int | None = None) -> None:
+        """The top of the page, or where it is scrolled to, as a PNG file; `height` in pixels is the window's then."""
         from PIL import Image
 
-        self.driver.set_window_size(1100, height)
-        PICTURES.mkdir(parents=True, exist_ok=True)
-        target = PICTURES / f"{name}.png"
-        self.driver.save_screenshot(str(target))
+        if height:
+            self.driver.set_window_size(self.driver.get_window_size()["width"], height)
+        assert self.driver.save_screenshot(str(target))
         with Image.open(target) as image:
-            image.convert("RGB").quantize(_COLOURS).save(target, optimize=True)
+            shown = image.convert("RGB")
+        assert shown.entropy() > 0, f"{target.name}: nothing to be seen"
+        shown.quantize(_COLOURS).save(target, optimize=True)

@@ -3,37 +3,30 @@
 With `--pictures` it takes those in docs/pictures anew; with `--basetemp=/srv/seatrial` the form shows paths of a site.
 """
 
-import json
-import shutil
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from selenium import webdriver
 from selenium.common.exceptions import NoSuchElementException, WebDriverException
-from selenium.webdriver.chrome.options import Options
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select
 
 from seatrial.platforms.local import PLATFORM
+from tests.browser.page import Browser
 from tests.site import LONG, QUICK, Site, site
 
-PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 _MISSING = ("/favicon.ico", "/ico/")
 _OURS = ("data:", "blob:", "chrome:", "about:")
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def served(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A site that offers a suite of its own in the form, one that takes a while."""
     if lacking := PLATFORM.missing():
         pytest.skip("; ".join(lacking))
-    if not (CHROMIUM and DRIVER):
-        pytest.skip("chromium and chromium-driver are not installed")
     with site(tmp_path_factory.mktemp("site")) as found:
         found.write("trial", nodes=2, platform={"kind": "local"})
         found.write("brief", **QUICK)
@@ -42,18 +35,20 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield found
 
 
-class Browser:
-    """A window, and what was asked of the network and said by JavaScript in it."""
+@dataclass(frozen=True)
+class Visitor:
+    """A person before a browser that shows Prefect's UI."""
 
-    def __init__(self, driver: webdriver.Chrome, served: Site, pictures: Path) -> None:
-        self.driver, self._served, self._pictures = driver, served, pictures
+    browser: Browser
+    served: Site
+    pictures: Path
 
     @property
-    def text(self) -> str:
-        return self.driver.find_element(By.TAG_NAME, "body").text
+    def address(self) -> str:
+        return self.browser.driver.current_url
 
     def open(self, path: str) -> None:
-        self.driver.get(path if path.startswith("http") else self._served.url + path)
+        self.browser.driver.get(self.served.url + path)
 
     def until(self, true: Callable[[], object], timeout_s: float = 180) -> None:
         """The page changes under our hands: what is not there now may be there in a moment."""
@@ -64,24 +59,29 @@ class Browser:
                     return
             except WebDriverException:
                 pass
-            assert time.monotonic() < deadline, f"it did not happen in time at {self.driver.current_url}:\n{self.text}"
+            assert time.monotonic() < deadline, f"not in time at {self.address}: {self.browser.text()}"
             time.sleep(0.3)
 
     def sees(self, *words: str) -> None:
-        self.until(lambda: all(word in self.text for word in words))
+        self.until(lambda: all(word in self.browser.text() for word in words))
 
-    def click(self, text: str) -> None:
-        """The button or link of that text; else whatever else says just that, such as a tab."""
+    def click(self, text: str, leads_to: str = "") -> None:
+        """The button or link of that text; else whatever else says just that, such as a tab.
+
+        `leads_to` is part of a link's address, where other things have the same text.
+        """
+        link = f"//a[contains(@href, '{leads_to}')][normalize-space()='{text}']"
+        others = f"//button[normalize-space()='{text}']", f"//*[text()='{text}']"
 
         def clicked() -> bool:
-            self._shown(f"//*[self::button or self::a][normalize-space()='{text}']", f"//*[text()='{text}']").click()
+            self._shown(link, *(() if leads_to else others)).click()
             return True
 
         self.until(clicked)
 
     def _shown(self, *paths: str) -> WebElement:
         """The first element that can be seen of the first path that has one."""
-        found = (element for path in paths for element in self.driver.find_elements(By.XPATH, path))
+        found = (element for path in paths for element in self.browser.driver.find_elements(By.XPATH, path))
         shown = next((element for element in found if element.is_displayed()), None)
         if shown is None:
             raise NoSuchElementException(f"nothing to be seen at {paths}")
@@ -89,38 +89,17 @@ class Browser:
 
     def picture(self, name: str) -> None:
         time.sleep(1.5)  # pages fade in
-        assert self.driver.save_screenshot(str(self._pictures / f"{name}.png"))
-
-    def strangers(self) -> list[str]:
-        """Addresses outside this machine that the pages asked for."""
-        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]  # type: ignore[no-untyped-call]
-        asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-        return [url for url in asked if not url.startswith((self._served.url, *_OURS))]
-
-    def errors(self) -> list[str]:
-        """JavaScript's errors, and what was not found; icons that Prefect does not ship do not count."""
-        entries = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
-        severe = [entry["message"] for entry in entries if entry["level"] == "SEVERE"]
-        return [message for message in severe if not any(icon in message for icon in _MISSING)]
+        self.browser.picture(self.pictures / f"{name}.png")
 
 
 @pytest.fixture
-def browser(served: Site, tmp_path: Path, pytestconfig: pytest.Config) -> Iterator[Browser]:
-    """No page asks for anything outside this machine, and none fails."""
-    options = Options()
-    options.binary_location = str(CHROMIUM)
-    for argument in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu", "window-size=1300,1250"):
-        options.add_argument(f"--{argument}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    pictures = PICTURES if pytestconfig.getoption("--pictures") else tmp_path
-    try:
-        found = Browser(driver, served, pictures)
-        yield found
-        assert found.strangers() == []
-        assert found.errors() == []
-    finally:
-        driver.quit()
+def visitor(chromium: str, served: Site, tmp_path: Path, pictures: Path) -> Iterator[Visitor]:
+    """No page asks for anything outside this machine, and none fails; icons that Prefect does not ship do not count."""
+    with Browser.started(chromium, tmp_path / "profile", size=(1300, 1250)) as browser:
+        yield Visitor(browser, served, pictures)
+        assert [url for url in browser.requests() if not url.startswith((served.url, *_OURS))] == []
+        severe = [said for said in browser.complaints("SEVERE") if not any(icon in said for icon in _MISSING)]
+        assert severe == []
 
 
 def newest(served: Site) -> str:
@@ -130,65 +109,65 @@ def newest(served: Site) -> str:
     return str(runs[0]["id"])
 
 
-def fill_in_the_form(served: Site, browser: Browser, suite: str) -> None:
+def fill_in_the_form(served: Site, visitor: Visitor, suite: str) -> None:
     """From the list of deployments to a run that is scheduled."""
-    browser.open("/deployments")
-    browser.click("ad-hoc")
-    browser.click("Run")
-    browser.click("Custom run")
-    browser.sees("Path of the cluster file", "0 gives up at once and says who has it")
-    lists = [Select(found) for found in browser.driver.find_elements(By.TAG_NAME, "select")]
+    visitor.open("/deployments")
+    visitor.click("ad-hoc", leads_to="/deployments/deployment/")
+    visitor.click("Run")
+    visitor.click("Custom run")
+    visitor.sees("Path of the cluster file", "0 gives up at once and says who has it")
+    lists = [Select(found) for found in visitor.browser.driver.find_elements(By.TAG_NAME, "select")]
     (suites,) = (found for found in lists if "acceptance" in [option.text for option in found.options])
     suites.select_by_visible_text(suite)
-    browser.picture("prefect-form")
-    browser.click("Submit")
-    browser.sees("scheduled to start now")
+    visitor.picture("prefect-form")
+    visitor.click("Submit")
+    visitor.sees("scheduled to start now")
 
 
-def test_a_check_is_started_by_its_form_and_its_findings_are_opened(served: Site, browser: Browser) -> None:
-    fill_in_the_form(served, browser, str(served.folder / "brief.yaml"))
+def test_a_check_is_started_by_its_form_and_its_findings_are_opened(served: Site, visitor: Visitor) -> None:
+    fill_in_the_form(served, visitor, str(served.folder / "brief.yaml"))
     flow_run = newest(served)
-    browser.open(f"/runs/flow-run/{flow_run}")
-    browser.sees("trial brief", "cluster:trial", "suite:brief")
-    browser.sees("Completed", "verdict:pass", "all_reduce: 2 sizes from 1M to 4M, every result right")
+    visitor.open(f"/runs/flow-run/{flow_run}")
+    visitor.sees("trial brief", "cluster:trial", "suite:brief")
+    visitor.sees("Completed", "verdict:pass", "all_reduce: 2 sizes from 1M to 4M, every result right")
     assert served.ended(flow_run)["type"] == "COMPLETED"
-    browser.picture("prefect-run")
-    browser.click("Artifacts")
-    browser.sees("judgements-trial", "summary-trial", "report-trial", "busbw-trial", "progress-trial")
-    open_artifact(served, browser, "summary-trial")
-    browser.sees("connectivity", "collectives", "pass")
-    browser.picture("prefect-artifact")
-    open_artifact(served, browser, "judgements-trial")
-    browser.sees("busbw")
-    open_artifact(served, browser, "busbw-trial")
+    visitor.picture("prefect-run")
+    visitor.click("Artifacts")
+    visitor.sees("judgements-trial", "summary-trial", "report-trial", "busbw-trial", "progress-trial")
+    open_artifact(served, visitor, "summary-trial")
+    visitor.sees("connectivity", "collectives", "pass")
+    visitor.picture("prefect-artifact")
+    open_artifact(served, visitor, "judgements-trial")
+    visitor.sees("busbw")
+    open_artifact(served, visitor, "busbw-trial")
     picture = "return [...document.images].some(i => i.src.endsWith('busbw.png') && i.complete && i.naturalWidth > 0)"
-    browser.until(lambda: browser.driver.execute_script(picture))
-    open_artifact(served, browser, "report-trial")
-    browser.click("report")
-    browser.until(lambda: len(browser.driver.window_handles) > 1 or "/seatrial/runs/" in browser.driver.current_url)
-    browser.driver.switch_to.window(browser.driver.window_handles[-1])
-    browser.sees("trial", "brief")
-    assert browser.driver.current_url.endswith("/report.html")
+    visitor.until(lambda: visitor.browser.driver.execute_script(picture))
+    open_artifact(served, visitor, "report-trial")
+    visitor.click("report")
+    visitor.until(lambda: len(visitor.browser.driver.window_handles) > 1 or "/seatrial/runs/" in visitor.address)
+    visitor.browser.driver.switch_to.window(visitor.browser.driver.window_handles[-1])
+    visitor.sees("trial", "brief")
+    assert visitor.address.endswith("/report.html")
 
 
-def open_artifact(served: Site, browser: Browser, key: str) -> None:
+def open_artifact(served: Site, visitor: Visitor, key: str) -> None:
     """From the artifact's history to its newest version."""
     wanted = {"key": {"any_": [key]}}
     (newest_one,) = served.api("POST", "/artifacts/filter", artifacts=wanted, sort="CREATED_DESC", limit=1)
-    browser.open(f"/artifacts/key/{key}")
-    browser.click(newest_one["id"][:8])
-    browser.until(lambda: "/artifacts/artifact/" in browser.driver.current_url)
+    visitor.open(f"/artifacts/key/{key}")
+    visitor.click(newest_one["id"][:8])
+    visitor.until(lambda: "/artifacts/artifact/" in visitor.address)
 
 
-def test_a_check_is_cancelled_from_the_ui(served: Site, browser: Browser) -> None:
+def test_a_check_is_cancelled_from_the_ui(served: Site, visitor: Visitor) -> None:
     out = served.folder / "cancelled"
     flow_run = served.run("ad-hoc", suite=str(served.folder / "long.yaml"), out=str(out))
     served.until_sweeping(out)
-    browser.open(f"/runs/flow-run/{flow_run}")
-    browser.sees("Running", "cluster:trial")
-    browser.click("Cancel")
-    browser.sees("Cancel Flow Run")
-    browser.click("Confirm")
+    visitor.open(f"/runs/flow-run/{flow_run}")
+    visitor.sees("Running", "cluster:trial")
+    visitor.click("Cancel")
+    visitor.sees("Cancel Flow Run")
+    visitor.click("Confirm")
     assert served.ended(flow_run)["type"] == "CANCELLED"
-    browser.sees("Cancelled")
+    visitor.sees("Cancelled")
     served.until(lambda: not served.left())

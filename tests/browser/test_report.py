@@ -122,17 +122,15 @@ def test_a_thousand_nodes_open_at_once(browser: Browser, tmp_path: Path) -> None
     assert rows[0].startswith("gpu-rack62-node07 suspect")
 
 
-def test_the_pictures_of_the_documentation(browser: Browser, runs: Path, pytestconfig: pytest.Config) -> None:
-    if not pytestconfig.getoption("--pictures"):
-        pytest.skip("only with --pictures")
+def test_the_pictures_of_the_documentation(browser: Browser, runs: Path, pictures: Path) -> None:
     browser.open(runs / "bad" / "report.html")
-    browser.picture("report", 1500)
+    browser.picture(pictures / "report.png", 1500)
     point = browser.all("figure .hits circle")[6]
     browser.driver.set_window_size(1100, 760)
     browser.ask("document.querySelector('figure').scrollIntoView()")
     ActionChains(browser.driver).move_to_element(point).perform()
-    browser.picture("report-curve", 760)
+    browser.picture(pictures / "report-curve.png", 760)
     browser.ask("document.querySelector('#heat').scrollIntoView()")
-    browser.picture("report-nodes", 420)
+    browser.picture(pictures / "report-nodes.png", 420)
     browser.ask("document.querySelector('#history').scrollIntoView()")
-    browser.picture("report-history", 640)
+    browser.picture(pictures / "report-history.png", 640)

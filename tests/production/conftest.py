@@ -1,7 +1,11 @@
-"""What production asks for: `seatrial serve` with real nodes, whose processes are killed. make test-production"""
+"""What production asks for: `seatrial serve`, or a work pool, with real nodes and processes that are killed.
+
+make test-production
+"""
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -14,6 +18,12 @@ from tests.integration.loopback import web_server
 from tests.site import LONG, QUICK, Site, site
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(900))  # several runs each, and the machine may be busy
+
+
 @pytest.fixture(scope="module")
 def alerts() -> list[dict[str, Any]]:
     """What the site's webhook was told."""
@@ -23,6 +33,14 @@ def alerts() -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, alerts: list[dict[str, Any]]) -> Iterator[Site]:
     """A site with a cluster `trial` of two local nodes, which a nightly and an ad-hoc deployment check."""
+    with alerted_site(tmp_path_factory.mktemp("site"), alerts) as found:
+        found.start("trial.yaml", "--suite", "brief.yaml", "--timezone", "UTC")
+        yield found
+
+
+@contextmanager
+def alerted_site(folder: Path, alerts: list[dict[str, Any]]) -> Iterator[Site]:
+    """A furnished site that serves nothing yet, whose webhook adds to `alerts`."""
     if lacking := PLATFORM.missing():
         pytest.skip("; ".join(lacking))
 
@@ -36,13 +54,11 @@ def served(tmp_path_factory: pytest.TempPathFactory, alerts: list[dict[str, Any]
         def log_message(self, *_: object) -> None:
             pass
 
-    folder = tmp_path_factory.mktemp("site")
     with (
         web_server(Webhook) as port,
         site(folder, {"SEATRIAL_ALERT_WEBHOOK": f"http://127.0.0.1:{port}/"}) as found,
     ):
         furnish(found)
-        found.start("trial.yaml", "--suite", "brief.yaml", "--timezone", "UTC")
         yield found
 
 
@@ -56,3 +72,22 @@ def furnish(found: Site) -> None:
 def out(served: Site, request: pytest.FixtureRequest) -> Path:
     name: str = request.node.name
     return served.folder / name
+
+
+def start_long(site: Site, out: Path, **parameters: str) -> str:
+    """A run that is in the middle of its sweep."""
+    flow_run = site.run("ad-hoc", suite=str(site.folder / "long.yaml"), out=str(out), **parameters)
+    site.until_sweeping(out)
+    assert site.left()
+    return flow_run
+
+
+def cancel(site: Site, flow_run: str) -> None:
+    """As Prefect's UI does."""
+    site.api("POST", f"/flow_runs/{flow_run}/set_state", state={"type": "CANCELLING", "name": "Cancelling"})
+
+
+def alarmed(site: Site) -> set[str]:
+    """The flow runs that the alarm was raised for."""
+    alarms = site.api("POST", "/flow_runs/filter", flows={"name": {"any_": ["seatrial-alarm"]}})
+    return {alarm["parameters"]["flow_run"] for alarm in alarms}

@@ -1,6 +1,7 @@
 """Whatever dies in the middle of a run: nothing stays up, the state is right, and what earlier runs found is there."""
 
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -12,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.site import Site
+from tests.production.conftest import alarmed, cancel, start_long
+from tests.site import LONG, Site
 
 FLOW, RUNNER, SERVER = "prefect.engine", "flows.runner", "flows.webserver"
 
@@ -44,24 +46,10 @@ def _nothing_lost(served: Site, first: Path) -> Iterator[None]:
     assert f'"{document["run_id"]}"' in history.stdout
 
 
-def start_long(served: Site, out: Path) -> str:
-    """A run that is in the middle of its sweep."""
-    flow_run = served.run("ad-hoc", suite=str(served.folder / "long.yaml"), out=str(out))
-    served.until_sweeping(out)
-    assert served.left()
-    return flow_run
-
-
 def goes_on(served: Site) -> None:
     """The next run is as good as any."""
     flow_run = served.run("ad-hoc", suite=str(served.folder / "brief.yaml"))
     assert served.ended(flow_run)["type"] == "COMPLETED", served.flow_run(flow_run)["state"]
-
-
-def alarmed(served: Site) -> set[str]:
-    """The flow runs that the alarm was raised for."""
-    alarms = served.api("POST", "/flow_runs/filter", flows={"name": {"any_": ["seatrial-alarm"]}})
-    return {alarm["parameters"]["flow_run"] for alarm in alarms}
 
 
 def test_the_flow_process_is_killed(served: Site, out: Path, alerts: list[dict[str, Any]]) -> None:
@@ -72,6 +60,28 @@ def test_the_flow_process_is_killed(served: Site, out: Path, alerts: list[dict[s
     served.until(lambda: flow_run in alarmed(served))
     served.until(lambda: any("the check of trial died: " in alert["text"] for alert in alerts))
     goes_on(served)
+
+
+def test_the_flow_process_is_killed_and_its_cluster_file_is_gone(
+    served: Site, out: Path, alerts: list[dict[str, Any]]
+) -> None:
+    """Its nodes are those of the file as it was, and people know the cluster by the name that it had there."""
+    file = served.folder / "moved.yaml"
+    file.write_text("{name: east, nodes: 2, platform: {kind: local}}")
+    flow_run = start_long(served, out, cluster=str(file))
+    file.unlink()
+    served.kill(FLOW)
+    assert served.ended(flow_run)["type"] == "CRASHED"
+    served.until(lambda: not served.left(), timeout_s=60)
+    served.until(lambda: any(alert["incident"]["cluster"] == "east" for alert in alerts))
+
+
+def test_a_folder_that_cannot_be_written_to_is_said(served: Site) -> None:
+    state = served.ended(served.run("ad-hoc", out="/proc/results"))
+    assert state["type"] == "CRASHED"
+    assert re.match(
+        r"could not measure: out /proc/results: cannot be used as a folder: .*; give another", state["message"]
+    )
 
 
 def test_the_runner_is_killed(served: Site, out: Path) -> None:
@@ -90,11 +100,12 @@ def test_the_runner_is_told_to_stop(served: Site, out: Path) -> None:
     flow_run = start_long(served, out)
     (runner,) = served.pids(RUNNER)
     os.kill(runner, signal.SIGTERM)
+    due = served.run("ad-hoc", suite=str(served.folder / "brief.yaml"))  # not for the runner that ends
     assert served.ended(flow_run)["type"] == "CRASHED"
     assert served.document(out)["verdict"] == "inconclusive"
     assert "teardown: " in (out / "logs" / "run.log").read_text()
     served.until(lambda: runner not in served.pids(RUNNER) and bool(served.pids(RUNNER)))
-    goes_on(served)
+    assert served.ended(due)["type"] == "COMPLETED", served.flow_run(due)["state"]
 
 
 def test_runner_and_flow_process_are_killed_at_once(served: Site, out: Path) -> None:
@@ -119,7 +130,7 @@ def test_the_server_is_killed(served: Site, out: Path) -> None:
 
 def test_a_run_is_cancelled(served: Site, out: Path) -> None:
     flow_run = start_long(served, out)
-    served.api("POST", f"/flow_runs/{flow_run}/set_state", state={"type": "CANCELLING", "name": "Cancelling"})
+    cancel(served, flow_run)
     assert served.ended(flow_run)["type"] == "CANCELLED"
     assert served.document(out)["verdict"] == "inconclusive"
 
@@ -148,8 +159,35 @@ def test_a_second_run_that_may_not_wait_says_who_has_the_cluster(served: Site, o
     assert refused["type"] == "CRASHED"
     assert refused["message"].startswith("not_run: turn: cluster trial is being checked by run ")
     assert served.flow_run(flow_run)["state"]["type"] == "RUNNING"
-    served.api("POST", f"/flow_runs/{flow_run}/set_state", state={"type": "CANCELLING", "name": "Cancelling"})
+    cancel(served, flow_run)
     assert served.ended(flow_run)["type"] == "CANCELLED"
+
+
+def test_another_run_takes_the_cluster_meanwhile(served: Site, out: Path) -> None:
+    """As after the server was away for longer than a lease lasts: what is slow or breaks then is nobody's fault."""
+    collectives = {**LONG["collectives"], "timeout_s": 45}  # the lease is renewed every 20 s; then the sweep is cut off
+    suite = served.write("cut", connectivity={"timeout_s": 30}, collectives=collectives)
+    flow_run = served.run("ad-hoc", suite=suite, out=str(out))
+    served.until_sweeping(out)
+    slot = {"names": ["seatrial-trial"], "slots": 1, "mode": "concurrency", "lease_duration": 300}
+    lease = served.flow_run(flow_run)["labels"]["seatrial.lease"]
+    served.api("POST", "/v2/concurrency_limits/decrement-with-lease", lease_id=lease)
+    taken = served.api("POST", "/v2/concurrency_limits/increment-with-lease", **slot)
+    other = {"flow_id": served.flow_run(flow_run)["flow_id"], "tags": ["cluster:trial"], "state": {"type": "RUNNING"}}
+    run_of_another = served.api("POST", "/flow_runs/", **other, labels={"seatrial.lease": taken["lease_id"]})["id"]
+    state = served.ended(flow_run)
+    served.api("DELETE", f"/flow_runs/{run_of_another}")
+    served.api("POST", "/v2/concurrency_limits/decrement-with-lease", lease_id=taken["lease_id"])
+    assert (state["type"], state["message"].partition(":")[0]) == ("CRASHED", "inconclusive")
+    document = served.document(out)
+    assert {check["name"]: check["verdict"] for check in document["checks"]} == {
+        "connectivity": "pass",
+        "collectives": "inconclusive",
+        "turn": "inconclusive",
+    }
+    assert not document["suspects"]
+    assert "another run has this cluster now" in state["message"]
+    goes_on(served)
 
 
 def _locked(path: Path, seconds: float) -> "threading.Thread":
@@ -201,7 +239,7 @@ def small_disk(out: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(out)], check=True)
 
 
-def test_the_disk_is_full_while_recording(served: Site, small_disk: Path) -> None:
+def test_the_disk_is_full_while_recording(served: Site, small_disk: Path, alerts: list[dict[str, Any]]) -> None:
     flow_run = served.run("ad-hoc", suite=str(served.folder / "brief.yaml"), out=str(small_disk))
     log = small_disk / "logs" / "run.log"
     served.until(lambda: log.exists() and "all_reduce     1M" in log.read_text())
@@ -209,6 +247,8 @@ def test_the_disk_is_full_while_recording(served: Site, small_disk: Path) -> Non
     state = served.ended(flow_run)
     assert state["type"] == "CRASHED"
     assert "No space left on device" in state["message"]
+    served.until(lambda: any("record: " in alert["text"] and "No space left" in alert["text"] for alert in alerts))
+    assert flow_run not in alarmed(served)  # it was told
     goes_on(served)
 
 

@@ -1,25 +1,36 @@
 """A whole incident on real nodes, against a Slack on this machine: night after night, with its servers restarted."""
 
+import json
+import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote_plus
 
+import httpx
 import pytest
 
 from flows.server import start_server
 from tests.e2e.conftest import Console, Finished
-from tests.slack_server import TOKEN, Slack, slack_server
+from tests.slack_server import TOKEN, Message, Slack, slack_server
 
 PLANTED = {
     "SEATRIAL_SLACK_TOKEN": TOKEN,
     "HF_TOKEN": "hf_plantedPlantedPlantedPlanted",
     "AWS_SECRET_ACCESS_KEY": "planted/aws/secret/0123456789",
+    "DOCKER_PASSWORD": "planted-registry-password",
     "SEATRIAL_ALERT_URLS": "json://planted:planted-json-password@127.0.0.1:9/",
+    "HTTPS_PROXY": "http://planted:planted-proxy-password@127.0.0.1:9",
+    "NO_PROXY": "*",
 }
+SECRETS = [*list(PLANTED.values())[:4], "planted-json-password", "planted-proxy-password"]
+BROKEN = [{"node": "node-2", "sshd": "stopped"}]
+BLAMED = "node-2: "
 _DIED = "from flows.watch import watch; watch('cluster.yaml', 'brief', crashed='its worker was killed')"
-SECRETS = [*list(PLANTED.values())[:3], "planted-json-password"]
 
 
 @pytest.fixture
@@ -28,79 +39,156 @@ def slack() -> Iterator[Slack]:
         yield fake
 
 
-def test_an_incident_from_its_first_night_to_its_recovery(
-    console: Console, slack: Slack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PREFECT_HOME", console.environment["PREFECT_HOME"])
+@pytest.fixture
+def watched(console: Console, slack: Slack) -> Console:
+    """A console whose runs tell Slack, with secrets in their environment."""
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY", "no_proxy"):
+        console.environment.pop(name, None)
     console.environment |= {
         "SEATRIAL_SLACK_CHANNEL": "gpu-east",
         "SEATRIAL_SLACK_API_URL": f"{slack.url}/api",
         **PLANTED,
     }
     del console.environment["SEATRIAL_TEMPORARY_SERVER"]  # messages link to a server that lasts
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        console.environment.pop(name, None)
-    suite, broken = console.suite(), [{"node": "node-2", "sshd": "stopped"}]
-    with (console.folder / "prefect.log").open("wb") as log:
-        server = start_server(log)  # of its own, because it is restarted
-        try:
-            console.environment["PREFECT_API_URL"] = server.api_url
-            assert night(console, suite, "good", []).status == 0
-            assert not slack.requests
+    return console
 
-            first = night(console, suite, "bad", broken)
-            assert first.status == 1, first.said
-            (note,) = first.document["notes"]  # the receiver that is not there is told of, and changes nothing
-            assert "json://planted:****@127.0.0.1:9/: FAILED A Connection error occurred" in note
-            (message,) = slack.posted
-            assert message.channel == "C0EAST123"
-            assert "trial fails" in message.shown
-            assert "*node node-2* (100%)" in message.shown
-            assert f"{server.api_url.removesuffix('/api')}/runs/flow-run/" in message.shown
-            assert slack.files(message)["busbw.png"].startswith(b"\x89PNG")
-            assert b"node-2" in slack.files(message)["report.html"]
-        finally:
-            server.stop()
+
+@contextmanager
+def prefect_server(console: Console) -> Iterator[str]:
+    """Its API, until the block ends; the next one goes on with the same database."""
+    with pytest.MonkeyPatch.context() as patch, (console.folder / "prefect.log").open("ab") as log:
+        patch.setenv("PREFECT_HOME", console.environment["PREFECT_HOME"])
         server = start_server(log)
+        console.environment["PREFECT_API_URL"] = server.api_url
         try:
-            console.environment["PREFECT_API_URL"] = server.api_url
-            assert night(console, suite, "again", broken).status == 1
-            assert (len(slack.posted), message.edits) == (1, 1)
-            assert "trial fails (2 runs)" in message.shown
-            assert night(console, suite, "well", []).status == 0
-            died = subprocess.run(
-                [sys.executable, "-c", _DIED],
-                cwd=console.folder,
-                env=console.environment,
-                capture_output=True,
-                text=True,
-                timeout=120,
-                check=False,
-            )
+            yield server.api_url
         finally:
             server.stop()
+
+
+def test_an_incident_from_its_first_night_to_its_recovery(watched: Console, slack: Slack) -> None:
+    with prefect_server(watched) as api:
+        a_good_night_tells_nobody(watched, slack)
+        message = the_first_bad_night_is_told(watched, slack, api)
+    with prefect_server(watched) as api:
+        the_second_bad_night_is_told_in_the_same_message(watched, slack, message)
+        the_recovery_is_told(watched, slack, message)
+        a_check_that_died_is_told(watched, slack)
+        kept = kept_by_prefect(api)
+    no_secret_is_told(slack)
+    no_secret_is_in_prefect(kept, watched)
+    no_secret_is_in_a_file(watched)
+
+
+def night(console: Console, name: str, faults: list[dict[str, str]]) -> Finished:
+    return console.check(console.cluster(3, faults=faults), console.suite(), name)
+
+
+def a_good_night_tells_nobody(console: Console, slack: Slack) -> None:
+    assert night(console, "good", []).status == 0
+    assert not slack.requests
+
+
+def the_first_bad_night_is_told(console: Console, slack: Slack, api: str) -> Message:
+    first = night(console, "bad", BROKEN)
+    assert first.status == 1, first.said
+    (note,) = first.document["notes"]  # the receiver that is not there is told of, and changes nothing
+    assert re.search(r"json://planted:\*{4}@127\.0\.0\.1:9 \(\w{4}\): FAILED A Connection error occurred", note), note
+    (message,) = slack.posted
+    assert message.channel == "C0EAST123"
+    assert "trial fails" in message.shown
+    assert "*node node-2* (100%)" in message.shown
+    assert f"{api.removesuffix('/api')}/runs/flow-run/" in message.shown
+    assert slack.files(message)["busbw.png"].startswith(b"\x89PNG")
+    assert b"node-2" in slack.files(message)["report.html"]
+    return message
+
+
+def the_second_bad_night_is_told_in_the_same_message(console: Console, slack: Slack, message: Message) -> None:
+    assert night(console, "again", BROKEN).status == 1
+    assert (len(slack.posted), message.edits) == (1, 1)
+    assert "trial fails (2 runs)" in message.shown
+
+
+def the_recovery_is_told(console: Console, slack: Slack, message: Message) -> None:
+    assert night(console, "well", []).status == 0
     assert message.blocks[0]["text"]["text"] == "trial recovered: pass again after 2 runs of fail"
     assert [reply.text for reply in slack.replies(message)][-1].endswith("trial: pass again after 2 runs of fail")
+
+
+def a_check_that_died_is_told(console: Console, slack: Slack) -> None:
+    died = subprocess.run(
+        [sys.executable, "-c", _DIED],
+        cwd=console.folder,
+        env=console.environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert died.returncode != 0  # because of the receiver that is not there; who watches the watch sees it fail
     assert "slack #gpu-east: sent to #gpu-east" in died.stderr
-    assert [m.blocks[0]["text"]["text"] for m in slack.posted[1:]] == ["trial: the check did not run"]
+    assert [message.blocks[0]["text"]["text"] for message in slack.posted[1:]] == ["trial: the check did not run"]
     assert "the check died: its worker was killed" in slack.posted[1].shown
-    assert not planted_in(console.folder)
-    assert not any(secret.encode() in body for secret in SECRETS for _, _, body in slack.requests)
 
 
-def night(console: Console, suite: Path, name: str, faults: list[dict[str, str]]) -> Finished:
-    return console.check(console.cluster(3, faults=faults), suite, name)
+def no_secret_is_told(slack: Slack) -> None:
+    """Not as it is, and not in the words of a form."""
+    raw = {f"{method} {number}": body.decode("latin-1") for number, (method, _, body) in enumerate(slack.requests)}
+    bodies = {name: f"{body}\n{unquote_plus(body)}" for name, body in raw.items()}
+    assert {"chat.postMessage", "chat.update"} <= {name.split()[0] for name in holding(["trial fails"], bodies)}
+    assert not holding(SECRETS, bodies)
 
 
-def planted_in(folder: Path) -> list[str]:
-    """The files below `folder` that hold one of the planted secrets: logs, results, reports, history, Prefect's own."""
-    for database in folder.rglob("*.db"):
-        copy = sqlite3.connect(database)
-        copy.execute("PRAGMA wal_checkpoint")
-        copy.close()
-    found = []
-    for path in (path for path in folder.rglob("*") if path.is_file()):
-        content = path.read_bytes()
-        found += [f"{path}: {secret[:6]}..." for secret in SECRETS if secret.encode() in content]
-    return found
+def no_secret_is_in_prefect(kept: Mapping[str, str], console: Console) -> None:
+    """What its API gives; each kind is there, of the bad nights too."""
+    assert "flow_runs" in holding([str(console.folder / "again")], kept)  # a parameter
+    assert "artifacts" in holding([BLAMED], kept)
+    assert "logs" in holding(["2 of 3 nodes answer on port 222"], kept)
+    assert not holding(SECRETS, kept)
+
+
+def no_secret_is_in_a_file(console: Console) -> None:
+    """Logs, results, reports, history, Prefect's own database: the same search finds what is there on purpose."""
+    files = texts_in(console.folder)
+    database = "prefect/prefect.db as text"
+    assert database in holding([str(console.folder / "again")], files)  # a parameter of a flow run
+    assert database in holding([BLAMED], files)  # an artifact
+    assert "state/seatrial/history.sqlite as text" in holding([BLAMED], files)
+    assert {"again/run.json", "again/report.html", "again/logs/run.log"} <= set(holding(["node-2"], files))
+    assert not holding(SECRETS, files)
+
+
+def kept_by_prefect(api: str) -> dict[str, str]:
+    """All that Prefect has of the runs, by kind."""
+    return {
+        kind: json.dumps(list(pages(f"{api}/{kind}/filter")))
+        for kind in ("flow_runs", "task_runs", "artifacts", "logs", "flows")
+    }
+
+
+def pages(url: str) -> Iterator[dict[str, Any]]:
+    """Every entry; the server gives 200 at once."""
+    offset = 0
+    while found := httpx.post(url, json={"limit": 200, "offset": offset}, timeout=60).raise_for_status().json():
+        yield from found
+        offset += len(found)
+
+
+def texts_in(folder: Path) -> dict[str, str]:
+    """What the files below the folder hold, by their path in it; databases as they are and as text."""
+    files = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+    raw = {name: path.read_bytes().decode("latin-1") for name, path in files.items()}
+    databases = [name for name, content in raw.items() if content.startswith("SQLite format 3\0")]
+    return raw | {f"{name} as text": dumped(files[name]) for name in databases}
+
+
+def dumped(database: Path) -> str:
+    """Its rows as text: in the file a long value lies in pieces, one per page."""
+    with closing(sqlite3.connect(database)) as connection:
+        return "\n".join(connection.iterdump())
+
+
+def holding(words: Iterable[str], texts: Mapping[str, str]) -> list[str]:
+    """The names of those texts that hold one of the words."""
+    return [name for name, text in texts.items() if any(word in text for word in words)]

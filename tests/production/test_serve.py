@@ -12,7 +12,7 @@ import pytest
 from seatrial.platforms.local import PLATFORM
 from tests.postgres import postgres_server
 from tests.production.conftest import furnish
-from tests.site import Site, run_id_in, site
+from tests.site import Site, free_port, run_id_in, site
 
 
 @pytest.fixture
@@ -47,6 +47,16 @@ def test_one_command_to_the_first_scheduled_run_and_again(fresh: Site) -> None:
     assert second.returncode == 2
     assert second.stderr.startswith(f"seatrial: --port {fresh.port}: something listens there already")
     assert second.stderr.count("\n") == 1
+    command[-1] = str(free_port())
+    second = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=fresh.folder, env=fresh.environment
+    )
+    assert fresh.process
+    works = f"another seatrial serve (process {fresh.process.pid}) works there; give it all cluster files, or set"
+    assert (second.returncode, second.stderr) == (
+        2,
+        f"seatrial: PREFECT_HOME {fresh.environment['PREFECT_HOME']}: {works} PREFECT_HOME\n",
+    )
 
     assert fresh.stop() == 0
     assert fresh.processes() == {}
@@ -61,7 +71,16 @@ def test_one_command_to_the_first_scheduled_run_and_again(fresh: Site) -> None:
 
 
 def test_serve_is_killed_and_started_again(fresh: Site) -> None:
-    fresh.start("trial.yaml", "--timezone", "UTC")
+    fresh.write("other", nodes=2, platform={"kind": "local"})
+    fresh.start("trial.yaml", "other.yaml", "--timezone", "UTC")
+    brief = str(fresh.folder / "brief.yaml")
+    good = fresh.run("ad-hoc", suite=brief)
+    assert fresh.ended(good)["type"] == "COMPLETED"
+    asks = fresh.run("promote", "promote", run_id=fresh.flow_run(good)["labels"]["seatrial.run"])
+    fresh.until(lambda: fresh.flow_run(asks)["state"]["type"] == "PAUSED")
+    nightly = fresh.api("GET", "/deployments/name/seatrial-check/nightly")
+    (own,) = (schedule["id"] for schedule in nightly["schedules"] if schedule["slug"] == "trial")
+    fresh.api("PATCH", f"/deployments/{nightly['id']}/schedules/{own}", active=False)  # as a person does in the UI
     out = fresh.folder / "out"
     flow_run = fresh.run("ad-hoc", suite=str(fresh.folder / "long.yaml"), out=str(out))
     fresh.until_sweeping(out)
@@ -73,7 +92,10 @@ def test_serve_is_killed_and_started_again(fresh: Site) -> None:
     fresh.start("trial.yaml", "--timezone", "UTC")
     assert fresh.flow_run(flow_run)["state"]["type"] in ("CRASHED", "CANCELLED")
     assert fresh.document(out)["verdict"] == "inconclusive"
-    brief = str(fresh.folder / "brief.yaml")
+    assert fresh.flow_run(asks)["state"]["type"] == "CRASHED"  # nobody would hear the answer
+    nightly = fresh.api("GET", "/deployments/name/seatrial-check/nightly")
+    # the other is served no more, and what was switched off stays so
+    assert [(schedule["slug"], schedule["active"]) for schedule in nightly["schedules"]] == [("trial", False)]
     assert fresh.ended(fresh.run("ad-hoc", suite=brief))["type"] == "COMPLETED"
 
 
