@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit docs test-images test-browser test-production test-prometheus test-kubernetes bench format clean
+.PHONY: setup system run test lint unit docs test-images test-browser test-production test-prometheus kubernetes test-kubernetes bench format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
@@ -42,11 +42,14 @@ test-prometheus: setup   # the real Prometheus, node exporter and push gateway, 
 	@scripts/prometheus-packages || true
 	$(BIN)/pytest tests/integration/test_prometheus.py
 
-test-kubernetes: setup   # a real cluster of two nodes; the first time builds Kubernetes (20 minutes on two cores) and images/cpu
-	@test -n "$$SEATRIAL_TEST_KUBECONFIG" || $(BIN)/python -m tests.e2e.kubernetes build || true   # pytest skips what there is not
+kubernetes: setup   # builds Kubernetes from source (20 minutes on two cores) and images/cpu, unless they are there
+	$(BIN)/python -m tests.e2e.kubernetes build
+
+test-kubernetes: setup   # a real cluster of two nodes; the first time builds it
+	@test -n "$$SEATRIAL_TEST_KUBECONFIG" || $(MAKE) --no-print-directory kubernetes || true   # pytest skips what there is not
 	$(BIN)/pytest tests/e2e/kubernetes
 
-test-production: setup   # seatrial serve with its processes killed, on SQLite and PostgreSQL, and an incident; ten minutes, twenty on a busy machine
+test-production: setup   # seatrial serve and a work pool with their processes killed, on SQLite and PostgreSQL, and an incident; 15 minutes, 30 on a busy machine
 	@scripts/test-packages
 	$(BIN)/pytest tests/production
 
