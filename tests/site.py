@@ -139,9 +139,12 @@ class Site:
     def pids(self, word: str) -> list[int]:
         return [pid for pid, command in self.processes().items() if word in command]
 
-    def kill(self, word: str) -> None:
-        """SIGKILL to the one process with that word in its command line."""
+    def kill(self, word: str, *before: int) -> None:
+        """SIGKILL to the one process with that word in its command line; it does not see those `before` it die."""
         (pid,) = self.pids(word)
+        os.kill(pid, signal.SIGSTOP)
+        for first in before:
+            os.kill(first, signal.SIGKILL)
         os.kill(pid, signal.SIGKILL)
 
     def left(self) -> set[str]:

@@ -87,7 +87,7 @@ def cancel(site: Site, flow_run: str) -> None:
     site.api("POST", f"/flow_runs/{flow_run}/set_state", state={"type": "CANCELLING", "name": "Cancelling"})
 
 
-def alarmed(site: Site) -> set[str]:
-    """The flow runs that the alarm was raised for."""
+def alarmed(site: Site) -> dict[str, str]:
+    """The flow runs that the alarm was raised for, each with that alarm's own flow run."""
     alarms = site.api("POST", "/flow_runs/filter", flows={"name": {"any_": ["seatrial-alarm"]}})
-    return {alarm["parameters"]["flow_run"] for alarm in alarms}
+    return {alarm["parameters"]["flow_run"]: alarm["id"] for alarm in alarms}
