@@ -82,6 +82,11 @@ def start_long(site: Site, out: Path, **parameters: str) -> str:
     return flow_run
 
 
+def process_of(site: Site, flow_run: str) -> int:
+    """The run's process, as the run has labelled itself: a `reap` or an alarm may be at work beside it."""
+    return int(site.flow_run(flow_run)["labels"]["seatrial.process"].split()[-2])
+
+
 def cancel(site: Site, flow_run: str) -> None:
     """As Prefect's UI does."""
     site.api("POST", f"/flow_runs/{flow_run}/set_state", state={"type": "CANCELLING", "name": "Cancelling"})

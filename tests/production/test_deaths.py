@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.production.conftest import alarmed, cancel, start_long
+from tests.production.conftest import alarmed, cancel, process_of, start_long
 from tests.site import LONG, Site
 
 FLOW, RUNNER, SERVER = "prefect.engine", "flows.runner", "flows.webserver"
@@ -54,7 +54,7 @@ def goes_on(served: Site) -> None:
 
 def test_the_flow_process_is_killed(served: Site, out: Path, alerts: list[dict[str, Any]]) -> None:
     flow_run = start_long(served, out)
-    served.kill(FLOW)
+    os.kill(process_of(served, flow_run), signal.SIGKILL)
     assert served.ended(flow_run)["type"] == "CRASHED"
     served.until(lambda: not served.left(), timeout_s=60)
     served.until(lambda: flow_run in alarmed(served))
@@ -70,7 +70,7 @@ def test_the_flow_process_is_killed_and_its_cluster_file_is_gone(
     file.write_text("{name: east, nodes: 2, platform: {kind: local}}")
     flow_run = start_long(served, out, cluster=str(file))
     file.unlink()
-    served.kill(FLOW)
+    os.kill(process_of(served, flow_run), signal.SIGKILL)
     assert served.ended(flow_run)["type"] == "CRASHED"
     served.until(lambda: not served.left(), timeout_s=60)
     served.until(lambda: any(alert["incident"]["cluster"] == "east" for alert in alerts))

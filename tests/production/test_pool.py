@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.production.conftest import alarmed, alerted_site, cancel
+from tests.production.conftest import alarmed, alerted_site, cancel, process_of
 from tests.site import Site, run_id_in
 
 START = Path(__file__).parents[2] / "deployments" / "server" / "start-worker"
@@ -88,11 +88,6 @@ def start_longs(pooled: Site, name: str, *clusters: str) -> list[Long]:
     return found
 
 
-def process_of(pooled: Site, long: Long) -> int:
-    """The flow's process, as the run has labelled itself."""
-    return int(pooled.flow_run(long.flow_run)["labels"]["seatrial.process"].split()[-2])
-
-
 def test_a_run_by_its_form(pooled: Site, first: dict[str, Any]) -> None:
     assert first["state"]["message"] == "pass: connectivity, collectives: all pass"
     assert first["work_pool_name"] == "seatrial"
@@ -120,10 +115,10 @@ def test_a_baseline_is_pinned_when_a_person_approves(pooled: Site, first: dict[s
 
 def test_a_run_is_cancelled_and_another_is_killed(pooled: Site, alerts: list[dict[str, Any]]) -> None:
     cancelled, killed = start_longs(pooled, "one-of-each", "trial", "other")
-    environment = Path(f"/proc/{process_of(pooled, killed)}/environ").read_bytes().split(b"\0")
+    environment = Path(f"/proc/{process_of(pooled, killed.flow_run)}/environ").read_bytes().split(b"\0")
     assert b"PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30" in environment  # or the server would call it dead after 90 s
     cancel(pooled, cancelled.flow_run)
-    os.kill(process_of(pooled, killed), signal.SIGKILL)
+    os.kill(process_of(pooled, killed.flow_run), signal.SIGKILL)
     assert pooled.ended(cancelled.flow_run)["type"] == "CANCELLED"
     assert pooled.document(cancelled.out)["verdict"] == "inconclusive"
     assert pooled.ended(killed.flow_run)["type"] == "CRASHED"
@@ -165,7 +160,7 @@ def test_the_worker_is_killed_and_started_again(pooled: Site) -> None:
     }
     assert [len(before[0]), len(before[1])] == [5, 2]
     ended, killed = start_longs(pooled, "without-worker", "trial", "other")
-    pooled.kill(WORKER, process_of(pooled, killed))
+    pooled.kill(WORKER, process_of(pooled, killed.flow_run))
     assert pooled.ended(ended.flow_run)["type"] == "CRASHED"
     assert pooled.document(ended.out)["verdict"] == "inconclusive"
     pooled.until(lambda: not pooled.left(), timeout_s=60)

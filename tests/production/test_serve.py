@@ -125,7 +125,8 @@ def test_a_machine_that_is_gone_with_its_run(fresh: Site) -> None:
         )
     try:
         fresh.until_sweeping(out)
-        lost = fresh.api("POST", "/flow_runs/filter", flow_runs={"state": {"type": {"any_": ["RUNNING"]}}})[0]["id"]
+        at_work = {"tags": {"all_": ["cluster:trial"]}, "state": {"type": {"any_": ["RUNNING"]}}}
+        (lost,) = (str(run["id"]) for run in fresh.api("POST", "/flow_runs/filter", flow_runs=at_work))
         waits = fresh.run("ad-hoc", suite=str(fresh.folder / "brief.yaml"))
         fresh.until(lambda: fresh.flow_run(waits)["state"]["name"] == "Waiting")
         held = fresh.flow_run(waits)["state"]["message"]

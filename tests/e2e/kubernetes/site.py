@@ -53,6 +53,12 @@ class Site:
         found = self.api("GET", f"/deployments/name/{deployment}")["id"]
         return str(self.api("POST", f"/deployments/{found}/create_flow_run", parameters=parameters)["id"])
 
+    def switch_off(self, deployment: str) -> None:
+        """Its one schedule, as a person does in Prefect's UI."""
+        found = self.api("GET", f"/deployments/name/{deployment}")
+        (schedule,) = found["schedules"]
+        self.api("PATCH", f"/deployments/{found['id']}/schedules/{schedule['id']}", active=False)
+
     def state(self, flow_run: str) -> dict[str, Any]:
         found: dict[str, Any] = self.api("GET", f"/flow_runs/{flow_run}")["state"]
         return found
