@@ -28,6 +28,8 @@ _SERVE = """
 import ctypes, sys
 ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
 import uvicorn
+from flows.garbage import collect_apart
+collect_apart()
 uvicorn.run("prefect.server.api.server:create_app", factory=True, fd=int(sys.argv[1]), log_level="error", lifespan="on")
 """
 

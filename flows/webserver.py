@@ -12,6 +12,8 @@ import signal
 import sys
 import threading
 
+from flows.garbage import collect_apart
+
 FILES = "/seatrial/runs"  # Prefect's own UI has pages under /runs
 
 
@@ -34,6 +36,7 @@ def main(fd: int, life: int, runs: str) -> None:
     if not os.environ.get("PREFECT_SERVER_API_AUTH_STRING"):  # Prefect would not ask for it here
         files = Mount(FILES, StaticFiles(directory=runs, check_dir=False), name="runs")
         app.router.routes.insert(0, files)  # the UI takes every path that is left
+    collect_apart()
     uvicorn.run(app, fd=fd, log_level="warning", lifespan="on", timeout_graceful_shutdown=3)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.postgres import postgres_server
 from tests.production.conftest import alarmed, alerted_site, cancel, process_of
 from tests.site import Site, run_id_in
 
@@ -21,8 +22,8 @@ WORKER = "flows.worker"
 
 @pytest.fixture(scope="module")
 def pooled(tmp_path_factory: pytest.TempPathFactory, alerts: list[dict[str, Any]]) -> Iterator[Site]:
-    """A Prefect server and one worker; runs/ is in the folder, and clusters trial and other are free."""
-    with alerted_site(tmp_path_factory.mktemp("site"), alerts) as found:
+    """A Prefect server on PostgreSQL, and one worker; runs/ is in the folder, and clusters trial and other are free."""
+    with postgres_server() as socket, alerted_site(tmp_path_factory.mktemp("site"), alerts) as found:
         found.write("other", nodes=2, platform={"kind": "local"})
         (found.folder / "tmp").mkdir()
         found.environment |= {
@@ -30,6 +31,7 @@ def pooled(tmp_path_factory: pytest.TempPathFactory, alerts: list[dict[str, Any]
             "TMPDIR": str(found.folder / "tmp"),  # a worker that is killed leaves some there
             "PREFECT_API_URL": f"{found.url}/api",
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"postgresql+asyncpg://postgres@/postgres?host={socket}",
             "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
             "PREFECT_WORKER_QUERY_SECONDS": "2",  # not 10, so that tests wait less
             "SEATRIAL_POOL": "seatrial",

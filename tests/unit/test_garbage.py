@@ -1,0 +1,37 @@
+"""The garbage of a server on SQLite does not keep its event loop from going on."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+# The same without asyncio: a cursor that an error has left in a cycle, its connection waiting to write in a thread, and
+# the only one who can end that wait making so many objects that the collector is due.
+_SERVER = """
+import contextlib, sqlite3, sys, threading, time
+from flows.garbage import collect_apart
+
+collect_apart()
+writes = sqlite3.connect(sys.argv[1], isolation_level=None)
+writes.execute("create table numbers (n unique)")
+writes.execute("insert into numbers values (1)")
+waits = sqlite3.connect(sys.argv[1], isolation_level=None, check_same_thread=False, timeout=8)
+left = [waits.cursor()]
+left.append(left)
+with contextlib.suppress(sqlite3.IntegrityError):
+    left[0].execute("insert into numbers values (1)")
+writes.execute("begin immediate")
+thread = threading.Thread(target=lambda: print("written", waits.execute("insert into numbers values (2)").rowcount))
+thread.start()
+time.sleep(0.5)
+del left
+made = [[] for _ in range(100_000)]
+time.sleep(1.5)  # it has been found by now
+writes.execute("commit")
+thread.join()
+"""
+
+
+def test_a_cursor_left_behind_does_not_stop_who_is_waited_for(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _SERVER, str(tmp_path / "prefect.db")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == ("written 1\n", "")
