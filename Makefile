@@ -6,8 +6,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
-# Tests with real nodes wait more than they compute, so one more than there are cores are at work; each asks for much memory.
-SIDE_BY_SIDE ?= $(shell cores=$$(nproc); echo $$((cores < 8 ? cores + 1 : 8)))
 
 .PHONY: setup system run test lint unit docs test-images test-browser test-production test-prometheus kubernetes test-kubernetes bench format clean
 
@@ -16,7 +14,7 @@ run: setup
 
 test: lint
 	@scripts/test-packages
-	$(BIN)/pytest --numprocesses=$(SIDE_BY_SIDE) --dist=worksteal --ignore=tests/production --ignore=tests/browser
+	$(BIN)/pytest --ignore=tests/production --ignore=tests/browser
 
 lint: setup
 	$(BIN)/ruff format --check .

@@ -42,7 +42,7 @@ def _starts_of_rows(size: int) -> bytes:
 @pytest.mark.parametrize(
     ("make", "kilobytes"),
     [(_noise, 1000), (_text, 1000), (_one_line, 20_000), (_starts_of_rows, 200)],
-    ids=lambda v: str(v)[:24],
+    ids=lambda v: getattr(v, "__name__", str(v)),
 )
 def test_noise_is_refused_in_bounded_memory(make: Callable[[int], bytes], kilobytes: int, tmp_path: Path) -> None:
     path = tmp_path / "noise.log"
