@@ -4,6 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from flows.server import _SERVE
+
 # The same without asyncio: a cursor that an error has left in a cycle, its connection waiting to write in a thread, and
 # the only one who can end that wait making so many objects that the collector is due.
 _SERVER = """
@@ -35,3 +39,13 @@ def test_a_cursor_left_behind_does_not_stop_who_is_waited_for(tmp_path: Path) ->
     command = [sys.executable, "-c", _SERVER, str(tmp_path / "prefect.db")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.stdout, done.stderr) == ("written 1\n", "")
+
+
+@pytest.mark.parametrize(
+    "serve", [_SERVE, "from flows.webserver import main; main(0, os.pipe()[0], '.')"], ids=["of a run", "lasting"]
+)
+def test_each_of_our_servers_does_so(serve: str, tmp_path: Path) -> None:
+    said = "import gc, os, uvicorn; uvicorn.run = lambda *_, **__: print('collects by itself:', gc.isenabled())\n"
+    command = [sys.executable, "-c", said + serve, "0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path)
+    assert done.stdout == "collects by itself: False\n", done.stderr
