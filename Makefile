@@ -1,5 +1,5 @@
 # make run   sets everything up and takes four local nodes through the quick suite
-# make test  sets everything up and runs the whole check: format, lint, types, imports, tests
+# make test  sets everything up and runs the ordinary check: format, lint, types, imports, tests
 # make docs  writes what docs/ has from the code anew, and builds the site into site/
 
 VENV := .venv
@@ -7,14 +7,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit docs test-images test-browser test-production test-prometheus kubernetes test-kubernetes bench format clean
+.PHONY: setup system run test lint unit docs test-e2e test-images test-browser test-production test-prometheus kubernetes test-kubernetes bench format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
 
 test: lint
 	@scripts/test-packages
-	$(BIN)/pytest --ignore=tests/production --ignore=tests/browser
+	$(BIN)/pytest --ignore=tests/e2e --ignore=tests/production --ignore=tests/browser
 
 lint: setup
 	$(BIN)/ruff format --check .
@@ -29,6 +29,9 @@ docs: setup
 	$(BIN)/python -m scripts.reference
 	$(BIN)/mkdocs build --strict --quiet
 	@echo site/index.html
+
+test-e2e: setup   # `seatrial run` as people run it: whole checks of local nodes, slowed, cut and killed; 10 minutes
+	$(BIN)/pytest tests/e2e
 
 test-images: setup   # builds images/cpu for real and runs it; minutes the first time, skipped where the tools cannot be had
 	@scripts/image-packages || true

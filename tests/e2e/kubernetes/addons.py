@@ -1,19 +1,21 @@
-"""What can be added to a cluster: each a Go module of its own, so that the versions of one do not move another's."""
+"""What can be added to a cluster, built with the versions that Kubernetes is: what they share is compiled once."""
 
-import hashlib
 import os
 import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.kubernetes.build import CACHE, HERE, Unavailable, exclusive, go_build, require_go
+from tests.e2e.kubernetes.build import CACHE, HERE, TOOLS, Unavailable, digest, exclusive, go_build, require_go
 from tests.e2e.kubernetes.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
 class Addon:
-    """A program, and files that its module has beside the source."""
+    """A program, and files that its module has beside the source.
+
+    Its versions are in tools/go.mod, unless it has a folder in addons/ with a go.mod of its own.
+    """
 
     name: str
     package: str
@@ -22,7 +24,8 @@ class Addon:
 
     @property
     def source(self) -> Path:
-        return HERE / "addons" / self.name
+        own = HERE / "addons" / self.name
+        return own if own.is_dir() else TOOLS
 
 
 KWOK = Addon(
@@ -35,7 +38,7 @@ KWOK = Addon(
         "kustomize/stage/pod/fast/pod-delete.yaml",
     ),
 )
-COREDNS = Addon("coredns", ".")
+COREDNS = Addon("coredns", "./coredns")
 TRAINING_OPERATOR = Addon(
     "training-operator",
     "github.com/kubeflow/training-operator/cmd/training-operator.v1",
@@ -53,10 +56,7 @@ def folder(addon: Addon) -> Path:
     Raises:
         Unavailable: it cannot be built here.
     """
-    digest = hashlib.sha256(repr(addon).encode())
-    for file in sorted(addon.source.iterdir()):
-        digest.update(file.name.encode() + file.read_bytes())
-    target = CACHE / "addons" / f"{addon.name}-{digest.hexdigest()[:16]}"
+    target = CACHE / "addons" / f"{addon.name}-{digest(repr(addon), addon.source)}"
     with exclusive(CACHE / f"addon-{addon.name}.lock"):
         if not target.exists():
             require_go()

@@ -24,7 +24,7 @@ PROGRAMS = {
     "pause": "./pause",
 }
 CNI = Path("/usr/lib/cni")
-TIMEOUT_S = 2400
+TIMEOUT_S = 3600
 
 
 class Unavailable(Exception):
@@ -67,11 +67,16 @@ def programs() -> Path:
 
 def cache_key() -> str:
     """Of everything that decides what the binaries are."""
-    digest = hashlib.sha256(repr(sorted(PROGRAMS.items())).encode())
-    for file in sorted(TOOLS.rglob("*")):
+    return digest(repr(sorted(PROGRAMS.items())), TOOLS)
+
+
+def digest(recipe: str, source: Path) -> str:
+    """Of what is asked for, and of every file below the folder that it is built from."""
+    whole = hashlib.sha256(recipe.encode())
+    for file in sorted(source.rglob("*")):
         if file.is_file():
-            digest.update(f"{file.relative_to(TOOLS)}\n".encode() + file.read_bytes())
-    return digest.hexdigest()[:16]
+            whole.update(f"{file.relative_to(source)}\n".encode() + file.read_bytes())
+    return whole.hexdigest()[:16]
 
 
 def require_go() -> None:
