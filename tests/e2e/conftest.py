@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -49,8 +48,6 @@ class Console:
         return path
 
     def start(self, *arguments: str | Path) -> "subprocess.Popen[str]":
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background; children would inherit it
-            signal.signal(signal.SIGINT, signal.default_int_handler)
         process = subprocess.Popen(
             [sys.executable, "-m", "seatrial.cli", *map(str, arguments)],
             stdout=subprocess.PIPE,
