@@ -19,6 +19,7 @@ from seatrial.measurement import Measurement, Subject
 from seatrial.result import Check, RunResult
 from seatrial.verdict import Verdict
 from tests.e2e.conftest import Console, until
+from tests.site import TLS
 
 _SERVE = """
 from prefect.flows import EntrypointType
@@ -59,7 +60,8 @@ def served(console: Console) -> Iterator[Console]:
 
 def call(console: Console, method: str, path: str, **body: Any) -> Any:
     """One call of Prefect's REST API, as its UI makes them."""
-    answer = httpx.request(method, f"{console.environment['PREFECT_API_URL']}{path}", json=body or None, timeout=120)
+    url = f"{console.environment['PREFECT_API_URL']}{path}"
+    answer = httpx.request(method, url, json=body or None, timeout=120, verify=TLS)
     answer.raise_for_status()
     return answer.json()
 

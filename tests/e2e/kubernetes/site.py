@@ -17,6 +17,7 @@ from tests.e2e.conftest import BRIEF
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.images import SERVER, build_site, save
 from tests.images.lane import ROOT
+from tests.site import TLS
 
 NAMESPACE = "seatrial"
 USER, PASSWORD, DATABASE_PASSWORD = "skipper", "word-of-the-api", "word-of-the-database"
@@ -44,7 +45,8 @@ class Site:
 
     def api(self, method: str, path: str, **body: Any) -> Any:
         """One call of Prefect's REST API as the site's user."""
-        answer = httpx.request(method, f"{self.url}/api{path}", json=body or None, auth=(USER, PASSWORD), timeout=60)
+        user = (USER, PASSWORD)
+        answer = httpx.request(method, f"{self.url}/api{path}", json=body or None, auth=user, timeout=60, verify=TLS)
         answer.raise_for_status()
         return answer.json() if answer.content else None
 
