@@ -24,7 +24,7 @@ PROGRAMS = {
     "pause": "./pause",
 }
 CNI = Path("/usr/lib/cni")
-TIMEOUT_S = 3600
+TIMEOUT_S = 2400
 
 
 class Unavailable(Exception):
