@@ -108,8 +108,7 @@ def target_of_environment() -> str | None:
     if not target:
         return None
     if is_gateway(target):
-        parts = urlsplit(target)
-        if not parts.hostname or parts.username:
+        if not _legal_gateway(target):
             raise InputError(f"{VARIABLE} must be http(s)://host:port of a push gateway, without a login, or a folder")
     elif not target.startswith("/"):
         raise InputError(f"{VARIABLE} must be a full path of a folder, or http(s)://host:port of a push gateway")
@@ -120,6 +119,14 @@ def target_of_environment() -> str | None:
 
 def is_gateway(target: str) -> bool:
     return target.startswith(("http://", "https://"))
+
+
+def _legal_gateway(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and not parts.username and parts.port != 0
+    except ValueError:  # half an IPv6 address, or a port that is none
+        return False
 
 
 def _of_the_run(result: RunResult, last_good: datetime | None) -> Iterator[tuple[str, str, float]]:

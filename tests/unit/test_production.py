@@ -51,7 +51,9 @@ def cluster(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(("host", "taken"), [("192.0.2.1", False), ("::1", False), ("127.0.0.1", True)])
+@pytest.mark.parametrize(
+    ("host", "taken"), [("192.0.2.1", False), ("::1", False), ("é..b", False), ("127.0.0.1", True)]
+)
 def test_what_cannot_be_listened_on_is_named(host: str, taken: bool) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
