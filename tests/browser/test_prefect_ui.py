@@ -18,6 +18,8 @@ from seatrial.platforms.local import PLATFORM
 from tests.browser.page import Browser
 from tests.site import LONG, QUICK, Site, site
 
+pytestmark = pytest.mark.timeout(900)  # a server and whole runs, and the machine may be busy
+
 _MISSING = ("/favicon.ico", "/ico/")
 _OURS = ("data:", "blob:", "chrome:", "about:")
 

@@ -197,7 +197,7 @@ def test_a_run_that_could_not_measure_is_crashed_and_keeps_its_nodes(served: Con
     assert served.left()
     (run_id,) = served.run_ids()
     assert served.run("reap", "--run", run_id).status == 0
-    until(lambda: not served.left(), timeout_s=10)
+    until(lambda: not served.left(), timeout_s=60)
     tags = call(served, "GET", f"/flow_runs/{flow_run}")["tags"]
     assert {"cluster:trial", "suite:brief", "verdict:not_run"} <= set(tags)
 

@@ -171,6 +171,12 @@ class Container:
     def logs(self) -> str:
         return _run(["podman", *STORE, "logs", self.name])
 
+    def wait_said(self, text: str, timeout_s: float = 60) -> None:
+        deadline = time.monotonic() + timeout_s
+        while text not in (said := self.logs()):
+            assert time.monotonic() < deadline, f"{self.name} did not say {text!r} in {timeout_s} s:\n{said}"
+            time.sleep(0.1)
+
     def wait_exit(self, timeout_s: float) -> int:
         """Its exit status."""
         deadline = time.monotonic() + timeout_s

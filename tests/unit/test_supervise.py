@@ -76,7 +76,7 @@ def test_input_that_closes_before_the_variables_starts_nothing() -> None:
 
 
 def test_time_up_ends_it_and_its_children() -> None:
-    with supervise(0.3, "sh", "-c", "sleep 300 & echo $!; wait") as process:
+    with supervise(2, "sh", "-c", "sleep 300 & echo $!; wait") as process:
         out = said(process)
         assert last_words(process) == b"seatrial-supervisor: time is up"
     assert not alive(int(out))

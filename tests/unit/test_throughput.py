@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.assess import assess
@@ -115,6 +115,7 @@ def test_a_link_that_cannot_be_measured_is_left_out() -> None:
     assert explore(("node-0",), network(lambda a, b: FAST)) == {}
 
 
+@settings(deadline=None)
 @given(st.integers(2, 100))
 def test_every_ring_link_is_measured_once_and_nobody_twice_at_a_time(nodes: int) -> None:
     batches = rounds(names(nodes))
@@ -138,6 +139,7 @@ def test_nobody_is_blamed_for_two_slow_neighbours_where_few_are_healthy(
     assert set(slow_nodes(streams)) == slow[0] | slow[1]
 
 
+@settings(deadline=None)
 @given(st.integers(4, 40), st.data())
 def test_exactly_the_slow_nodes_are_named(nodes: int, data: st.DataObject) -> None:
     some = st.sets(st.sampled_from(names(nodes)), max_size=(nodes - 1) // 4)

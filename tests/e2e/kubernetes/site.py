@@ -65,7 +65,7 @@ class Site:
         found: dict[str, Any] = self.api("GET", f"/flow_runs/{flow_run}")["state"]
         return found
 
-    def ended(self, flow_run: str, timeout_s: float = 150) -> tuple[str, str]:
+    def ended(self, flow_run: str, timeout_s: float = 240) -> tuple[str, str]:
         """Name and message of the state in which the flow run ends."""
         self.until(lambda: self.state(flow_run)["type"] in FINAL, timeout_s, lambda: self.log(flow_run))
         state = self.state(flow_run)
@@ -78,7 +78,7 @@ class Site:
     def sweeping(self) -> str:
         """A run that has just printed the first row of its first operation; its id."""
         flow_run = self.start("seatrial-check/ad-hoc", suite="/clusters/long.yaml")
-        self.until(lambda: "all_reduce     1M" in self.log(flow_run), 150, lambda: self.log(flow_run))
+        self.until(lambda: "all_reduce     1M" in self.log(flow_run), 240, lambda: self.log(flow_run))
         assert self.nodes()
         return flow_run
 

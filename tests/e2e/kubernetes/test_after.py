@@ -88,7 +88,7 @@ def test_an_image_that_cannot_be_had_leaves_its_events_and_pods(
     console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str
 ) -> None:
     file = with_fields(
-        trial(image="localhost/nothing:1", image_pull_policy="Never"),
+        trial(nodes=1, image="localhost/nothing:1", image_pull_policy="Never"),
         upload=f"file://{console.folder}/bucket",
         keep="on_failure",
     )

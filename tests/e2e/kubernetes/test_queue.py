@@ -14,6 +14,7 @@ from tests.e2e.conftest import Console, until
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.queues import Queues
 from tests.e2e.kubernetes.runs import BRIEF, Going, in_the_middle_of_a_sweep
+from tests.site import TLS
 
 Trial = Callable[..., Path]
 LEVEL = "cloud.google.com/gce-topology-"
@@ -47,9 +48,8 @@ def test_a_queue_that_is_full_for_a_while(console: Console, trial: Trial, queues
 
 def in_prefect(console: Console) -> set[str]:
     """What Prefect keeps of all runs' logs."""
-    answer = httpx.post(
-        f"{console.environment['PREFECT_API_URL']}/logs/filter", json={"limit": 200, "sort": "TIMESTAMP_DESC"}
-    )
+    url = f"{console.environment['PREFECT_API_URL']}/logs/filter"
+    answer = httpx.post(url, json={"limit": 200, "sort": "TIMESTAMP_DESC"}, timeout=60, verify=TLS)
     return {entry["message"] for entry in answer.json()}
 
 

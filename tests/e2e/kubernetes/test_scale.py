@@ -121,7 +121,7 @@ def test_waiting_asks_nothing(
     launch.start()
     try:
         until(lambda: len(own_cluster.get("pods", "-n", namespace)["items"]) == 2)
-        time.sleep(3)
+        until(lambda: sum("watch=" in path for _, path in requests.seen) == 3)  # pods, Job and events
         before = len(requests.seen)
         time.sleep(10)
         assert requests.seen[before:] == []

@@ -10,6 +10,7 @@ from tests.e2e.kubernetes.cluster import Cluster, Unavailable
 from tests.e2e.kubernetes.images import SERVER
 from tests.e2e.kubernetes.services import services
 from tests.e2e.kubernetes.site import DATABASE_PASSWORD, PASSWORD, Site, site
+from tests.site import TLS
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +34,10 @@ def test_the_worker_has_put_everything_in_place(running: Site) -> None:
 
 
 def test_people_see_the_pages_and_nobody_gets_in_without_the_password(running: Site) -> None:
-    page = httpx.get(running.url, headers={"Accept": "text/html"}, follow_redirects=True)
+    page = httpx.get(running.url, headers={"Accept": "text/html"}, follow_redirects=True, timeout=60, verify=TLS)
     assert page.status_code == 200
     assert "<title>Prefect" in page.text
-    assert httpx.post(f"{running.url}/api/flow_runs/filter", json={}).status_code == 401
+    assert httpx.post(f"{running.url}/api/flow_runs/filter", json={}, timeout=60, verify=TLS).status_code == 401
 
 
 def test_a_check_runs_in_a_job_of_its_own_and_passes(running: Site) -> None:
@@ -53,8 +54,8 @@ def test_a_cancelled_check_takes_its_nodes_down(running: Site) -> None:
     flow_run = running.sweeping()
     running.api("POST", f"/flow_runs/{flow_run}/set_state", state={"type": "CANCELLING"})
     assert running.ended(flow_run)[0] == "Cancelled"
-    running.until(lambda: running.nodes() == "", 30, running.nodes)
-    running.until(lambda: not running.jobs(flow_run)[0]["status"].get("active"), 30, lambda: running.log(flow_run))
+    running.until(lambda: running.nodes() == "", 60, running.nodes)
+    running.until(lambda: not running.jobs(flow_run)[0]["status"].get("active"), 60, lambda: running.log(flow_run))
 
 
 def test_a_check_whose_pod_is_deleted_takes_its_nodes_down_and_does_not_begin_anew(running: Site) -> None:
@@ -62,7 +63,7 @@ def test_a_check_whose_pod_is_deleted_takes_its_nodes_down_and_does_not_begin_an
     (pod,) = running.pods(flow_run)
     running.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
     assert running.ended(flow_run)[0] == "Crashed"
-    running.until(lambda: running.nodes() == "", 30, running.nodes)
+    running.until(lambda: running.nodes() == "", 60, running.nodes)
     assert len(running.jobs(flow_run)) == 1
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.assess import assess
@@ -51,6 +51,7 @@ def test_many_doubtful_nodes_are_tried_at_once_and_nobody_twice_at_a_time() -> N
     assert {pair[0] for batch in batches[2:] for pair in batch} == set(names[1:12])
 
 
+@settings(deadline=None)
 @given(st.integers(2, 30), st.data())
 def test_a_repeat_measures_what_the_first_time_did(nodes: int, data: st.DataObject) -> None:
     """Racks of three, slower between each other: a node at a rack's end has one good neighbour, and needs it again."""
