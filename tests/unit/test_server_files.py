@@ -32,6 +32,7 @@ def test_the_worker_knows_whom_to_tell() -> None:
     told = (ROOT / "docs" / "alerts.md").read_text() + (ROOT / "docs" / "metrics.md").read_text()
     wanted = set(re.findall(r"SEATRIAL_(?:SLACK|ALERT|METRICS)\w*", told)) - {"SEATRIAL_SLACK_API_URL"}  # for tests
     worker = yaml.safe_load((DEPLOYMENTS / "server" / "compose.yaml").read_text())["services"]["worker"]["environment"]
+    assert worker["PREFECT_UI_URL"] == "${PREFECT_URL:-http://127.0.0.1:4200}"  # in links, as people reach it
     assert wanted
     assert {name: worker.get(name) for name in wanted} == {name: f"${{{name}:-}}" for name in wanted}
     assert wanted <= set(re.findall(r"^(\w+)=$", (DEPLOYMENTS / "server" / "example.env").read_text(), re.MULTILINE))
