@@ -22,7 +22,7 @@ from flows.artifacts import RUNS_URL
 from flows.server import HEARTBEAT_S, TEMPORARY
 from flows.signals import uninterrupted
 from flows.site import Site, validated
-from flows.webserver import FILES
+from flows.webserver import FILES, asks_for_a_login
 from seatrial.errors import InputError, SeatrialError
 
 _LOOK_S = 0.5
@@ -126,7 +126,7 @@ def _server_environment(host: str, port: int, seen: str) -> dict[str, str]:
 
 
 def _runner_environment(url: str, seen: str) -> dict[str, str]:
-    files = {} if os.environ.get("PREFECT_SERVER_API_AUTH_STRING") else {RUNS_URL: f"{seen}{FILES}"}
+    files = {} if asks_for_a_login() else {RUNS_URL: f"{seen}{FILES}"}
     return {**files, **_common_environment(), "PREFECT_API_URL": f"{url}/api"}
 
 

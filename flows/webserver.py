@@ -33,11 +33,18 @@ def main(fd: int, life: int, runs: str) -> None:
 
     app = create_app()
     logging.getLogger("prefect.server.events.actions").addFilter(_Noise())
-    if not os.environ.get("PREFECT_SERVER_API_AUTH_STRING"):  # Prefect would not ask for it here
+    if not asks_for_a_login():  # Prefect would not ask for it here
         files = Mount(FILES, StaticFiles(directory=runs, check_dir=False), name="runs")
         app.router.routes.insert(0, files)  # the UI takes every path that is left
     collect_apart()
     uvicorn.run(app, fd=fd, log_level="warning", lifespan="on", timeout_graceful_shutdown=3)
+
+
+def asks_for_a_login() -> bool:
+    """Whether the environment or Prefect's profile says so."""
+    from prefect.settings import get_current_settings
+
+    return bool(get_current_settings().server.api.auth_string)
 
 
 def _end_with(life: int) -> None:

@@ -14,16 +14,17 @@ from uuid import uuid4
 import pytest
 import yaml
 from prefect.client.schemas.objects import FlowRun, State
+from prefect.settings import PREFECT_SERVER_API_AUTH_STRING, temporary_settings
 from prefect.states import Completed, Crashed, Failed, Late, Running
 from prefect.utilities.callables import parameter_schema
 from pydantic import SecretStr
 
 from flows.alarm import cluster_of, died, suite_of
-from flows.artifacts import share
+from flows.artifacts import RUNS_URL, share
 from flows.automations import SILENCE_S
 from flows.check import check
 from flows.outcome import broken_off, came_to_a_verdict, state_of
-from flows.serve import _listening
+from flows.serve import _listening, _runner_environment
 from flows.server import provide_prefect_server
 from flows.site import Site, deployments, local_timezone, validated, with_choices
 from seatrial.alerts.alert import Alert
@@ -62,6 +63,14 @@ def test_what_cannot_be_listened_on_is_named(host: str, taken: bool) -> None:
         option, given = ("--port", port) if taken else ("--host", host)
         with pytest.raises(InputError, match=rf"^{option} {given}: .+; give another {option}$"), _listening(host, port):
             pass
+
+
+@pytest.mark.parametrize("login", [None, "ann:password"])
+def test_where_prefect_asks_for_a_login_the_runs_folders_are_not_served(login: str | None) -> None:
+    """Be it set in Prefect's profile, as here, or in the environment."""
+    with temporary_settings({PREFECT_SERVER_API_AUTH_STRING: login}):
+        served = _runner_environment("http://127.0.0.1:4200", "http://checks.example.com:4200").get(RUNS_URL)
+    assert served == (None if login else "http://checks.example.com:4200/seatrial/runs")
 
 
 @pytest.mark.parametrize(
