@@ -29,11 +29,11 @@ from seatrial.occasion import Occasion
 from seatrial.platforms import platform_for
 from seatrial.progress import log, log_file
 from seatrial.result import Check, RunResult, now
-from seatrial.run import Run, writable
+from seatrial.run import RESULT, Run, secrets_of, writable
 from seatrial.suite import load_suite
 from seatrial.trial import Trial, process_age_s
 from seatrial.verdict import Verdict
-from tasks.collect import CUT_TIMEOUT_S, TIMEOUT_S, collect
+from tasks.collect import CUT_TIMEOUT_S, TIMEOUT_S, collect, hide_secrets
 from tasks.collectives import collectives_task
 from tasks.compare import compare_task
 from tasks.connectivity import connectivity_task
@@ -95,7 +95,8 @@ def check(
         end_with_parent()
     try:
         run = _run(load_cluster(Path(cluster)), suite, out)
-        with told_to_prefect(), log_file(run.logs / "run.log"):
+        secrets = secrets_of(run.cluster)
+        with told_to_prefect(secrets), log_file(run.logs / "run.log", secrets):
             introduce(run)
             result = _checked(run, notify, rebuild, wait_s)
             show_verdict(result)
@@ -199,7 +200,10 @@ def _try_out(trial: Trial, rebuild: bool, store: "Store | None") -> None:
 
 
 def _leave(trial: Trial, through: bool) -> None:
-    """Fetch what the nodes can tell and take them down, or keep them; those of a run that was cut off never."""
+    """Fetch what the nodes can tell and take them down, or keep them; those of a run that was cut off never.
+
+    Last of all, what is left of the run goes without secrets.
+    """
     run = trial.run
     with trial.attempt("collect"):
         collect(run, trial.nodes_up, TIMEOUT_S if through else CUT_TIMEOUT_S)
@@ -208,6 +212,7 @@ def _leave(trial: Trial, through: bool) -> None:
         trial.note(kept)
         if not kept:
             teardown(run.cluster, run.run_id)
+    hide_secrets(run, trial.started)
 
 
 def _reap(run: Run) -> None:
@@ -232,7 +237,8 @@ def _record_cut(trial: Trial, cut: BaseException) -> None:
 def _run(cluster: Cluster, suite: str, out: str | None) -> Run:
     run_id = run_id_of(UUID(current.id), current.scheduled_start_time)
     folder = writable((Path(out) if out else Path("runs") / run_id).absolute(), "out")
-    (folder / "run.json").unlink(missing_ok=True)  # an earlier run's verdict must not pass for this one's
+    for name in RESULT:  # an earlier run's verdict must not pass for this one's
+        (folder / name).unlink(missing_ok=True)
     return Run(run_id, cluster, load_suite(suite), folder)
 
 

@@ -1,28 +1,27 @@
 """A run without the secrets that its logs may have put into what it says. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
-from seatrial.redact import redacted
+from seatrial.redact import Secrets
 from seatrial.result import Check, Judgement, RunResult, Suspect
 from seatrial.verdict import Verdict
 
 Clean = Callable[[str], str]
 
 
-def cleaner(secrets: Sequence[str]) -> Clean:
+def cleaner(secrets: Secrets) -> Clean:
     """Takes `secrets`, and what looks like one, out of a text. The same text is looked at once."""
-    known = tuple(secrets)
 
     @cache
     def clean(text: str) -> str:
-        return "".join(redacted(text.splitlines(keepends=True), known))
+        return "".join(secrets.out_of(text.splitlines(keepends=True)))
 
     return clean
 
 
-def without_secrets(result: RunResult, secrets: Sequence[str]) -> RunResult:
+def without_secrets(result: RunResult, secrets: Secrets) -> RunResult:
     """The run with clean reasons, evidence, notes and facts; numbers and the names of nodes are no secrets."""
     clean = cleaner(secrets)
     return replace(

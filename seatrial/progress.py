@@ -13,6 +13,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.status import Status
 
+from seatrial.redact import Secrets
+
 log = logging.getLogger("seatrial.step")
 
 _LEVEL_STYLES = {logging.WARNING: "yellow", logging.ERROR: "bold red"}
@@ -79,12 +81,23 @@ class TerminalHandler(logging.Handler):
             self._status = None
 
 
+class Discreet(logging.Formatter):
+    """Formats records without what is known to be secret."""
+
+    def __init__(self, form: str, secrets: Secrets) -> None:
+        super().__init__(form)
+        self._secrets = secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._secrets.hidden_in(super().format(record))
+
+
 @contextmanager
-def log_file(path: Path) -> Iterator[None]:
-    """Keep everything that is said meanwhile in `path`, with the time of each line."""
+def log_file(path: Path, secrets: Secrets) -> Iterator[None]:
+    """Keep everything that is said meanwhile in `path`, with the time of each line and without `secrets`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path, mode="w", encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(Discreet("%(asctime)s %(levelname)s %(name)s: %(message)s", secrets))
     logger = logging.getLogger("seatrial")
     logger.addHandler(handler)
     try:

@@ -6,6 +6,8 @@ login in an address, an Authorization header) or by their shape.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 
 _HIDDEN = "***"
 _SHORTEST = 8  # characters: a shorter value would be found in harmless text
@@ -37,6 +39,31 @@ _SHAPES = (
 _KEY_BEGINS, _KEY_ENDS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY"), re.compile(r"-----END [A-Z ]*PRIVATE KEY")
 
 
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What is known to be secret: values, and names of variables whose values only the nodes know."""
+
+    values: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def hidden_in(self, text: str) -> str:
+        """The text without the values, and without what is assigned to one of the names."""
+        for value in self.values:
+            text = text.replace(value, _HIDDEN)
+        for name in self.names:
+            text = _assigned_to(name).sub(rf"\1{_HIDDEN}", text)
+        return text
+
+    def out_of(self, lines: Iterable[str]) -> Iterator[str]:
+        """The lines without them, and without what looks like a secret: fit to leave this machine."""
+        return redacted(map(self.hidden_in, lines))
+
+
+@cache
+def _assigned_to(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(\b{re.escape(name)}[\"']?[ \t]*[=:][ \t]*[\"']?)[^\s\"']+")
+
+
 def looks_secret(name: str) -> bool:
     """Whether a variable of that name holds what must not be shown."""
     return bool(SECRET_NAME.search(name))
@@ -48,24 +75,19 @@ def secrets_in(environ: Mapping[str, str]) -> list[str]:
     return sorted((value for value in values if len(value) >= _SHORTEST), key=len, reverse=True)
 
 
-def redacted(lines: Iterable[str], secrets: Iterable[str] = (), names: Iterable[str] = ()) -> Iterator[str]:
-    """The lines without `secrets`, without what is assigned to one of `names`, and without what looks like a secret."""
-    known, in_key = tuple(secrets), False
-    named = [re.compile(rf"(\b{re.escape(name)}[\"']?\s*[=:]\s*[\"']?)[^\s\"']+") for name in names]
+def redacted(lines: Iterable[str]) -> Iterator[str]:
+    """The lines without what looks like a secret."""
+    in_key = False
     for line in lines:
         if in_key or _KEY_BEGINS.search(line):
             if not in_key:
                 yield f"{_HIDDEN} a private key {_HIDDEN}\n"
             in_key = not _KEY_ENDS.search(line)
             continue
-        yield _without(line, known, named)
+        yield _shapeless(line)
 
 
-def _without(line: str, secrets: Iterable[str], named: Iterable[re.Pattern[str]]) -> str:
-    for secret in secrets:
-        line = line.replace(secret, _HIDDEN)
-    for assigned in named:
-        line = assigned.sub(rf"\1{_HIDDEN}", line)
+def _shapeless(line: str) -> str:
     for shape, instead in _SHAPES:
         line = shape.sub(instead, line)
     return line

@@ -2,11 +2,15 @@
 
 import os
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from seatrial.cluster import Cluster
 from seatrial.errors import InputError
+from seatrial.redact import Secrets, secrets_in
 from seatrial.suite import Suite
+
+RESULT = ("run.json", "measurements.csv", "report.html")  # the files that say what a run came to
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,17 @@ class Run:
     def logs(self) -> Path:
         """Where the raw output of every remote command is kept."""
         return self.out / "logs"
+
+
+def secrets_of(cluster: Cluster) -> Secrets:
+    """Of this process' environment and of the cluster file."""
+    names = (variable.name for variable in getattr(cluster.platform, "secret_env", ()))
+    return Secrets(tuple(secrets_in({**os.environ, **cluster.env})), tuple(names))
+
+
+def is_new(path: Path, started: datetime) -> bool:
+    """Whether it is a file that was written since then: a folder may hold an earlier run's."""
+    return path.is_file() and path.stat().st_mtime >= started.timestamp() - 1  # file systems round
 
 
 def writable(folder: Path, option: str) -> Path:

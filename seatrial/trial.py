@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.baselines.setup import setup_of
+from seatrial.clean import without_secrets
 from seatrial.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
 from seatrial.progress import step
 from seatrial.result import Check, RunResult, Suspect, conclude, merge_suspects, now
-from seatrial.run import Run
+from seatrial.run import Run, secrets_of
 from seatrial.testbed import Testbed
 from seatrial.verdict import Verdict
 
@@ -110,9 +111,9 @@ class Trial:
             self.notes.append(text)
 
     def result(self) -> RunResult:
-        """What the run came to, as of now."""
+        """What the run came to as of now, without the secrets that a node may have put into it."""
         verdict, reason = conclude(self.checks)
-        return RunResult(
+        found = RunResult(
             run_id=self.run.run_id,
             cluster=self.run.cluster.name,
             suite=self.run.suite.name,
@@ -128,6 +129,7 @@ class Trial:
             notes=tuple(self.notes),
             setup=setup_of(self.run.cluster),
         )
+        return without_secrets(found, secrets_of(self.run.cluster))
 
 
 def _explain(error: Exception) -> tuple[Verdict, str]:

@@ -10,11 +10,13 @@ import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 from seatrial.errors import SeatrialError
 from seatrial.platforms import platform_for
-from seatrial.run import Run
+from seatrial.redact import Secrets
+from seatrial.run import Run, is_new, secrets_of
 from seatrial.ssh import connected, on_each, run_command
 from seatrial.testbed import Node, Testbed
 
@@ -39,6 +41,32 @@ def collect(run: Run, testbed: Testbed | None, timeout_s: float = TIMEOUT_S) -> 
     if testbed and pattern:
         with _as_far_as_possible():
             fetch_nccl_logs(testbed, pattern, run.logs / NCCL_LOGS, deadline)
+
+
+def hide_secrets(run: Run, started: datetime) -> None:
+    """Take what is known to be secret out of the logs since `started`: nobody who hands them on later knows it.
+
+    Not out of run.log, which is being written and never had any.
+    """
+    secrets = secrets_of(run.cluster)
+    for path in sorted(run.logs.rglob("*")):
+        if path.name != "run.log" and not path.is_symlink() and path.is_file() and is_new(path, started):
+            with _as_far_as_possible():
+                _hide(path, secrets)
+
+
+def _hide(path: Path, secrets: Secrets) -> None:
+    """A file without any stays as it is."""
+    raw = path.read_bytes()
+    said = raw.decode("utf-8", "surrogateescape")
+    clean = secrets.hidden_in(said)
+    if clean != said:
+        new = path.with_name(f".{path.name}.new")
+        try:
+            new.write_bytes(clean.encode("utf-8", "surrogateescape"))
+            new.replace(path)
+        finally:
+            new.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -19,15 +19,16 @@ from prefect.runtime import flow_run
 from prefect.utilities.urls import url_for
 
 from seatrial.alerts.alert import Alert
-from seatrial.alerts.clean import cleaner, without_secrets
 from seatrial.alerts.incident import Incident, Night, Receipt, advance, night_of
 from seatrial.alerts.overdue import overdue, silent
 from seatrial.alerts.settings import HOW_TO, AlertSettings
+from seatrial.clean import cleaner, without_secrets
 from seatrial.cluster import Cluster
 from seatrial.errors import SeatrialError
 from seatrial.history import open_store
-from seatrial.redact import secrets_in
+from seatrial.redact import Secrets
 from seatrial.result import RunResult, now
+from seatrial.run import secrets_of
 from seatrial.verdict import Verdict
 from tasks.sinks import Files, Sink, Told, material
 from tasks.sinks.configured import settings_of, sinks_of
@@ -56,7 +57,7 @@ def notify(
     run_link: str | None = None,
 ) -> Notified:
     """Tell every sink what the run brings that it has not heard; `report` is attached where a sink takes files."""
-    secrets = [*settings.secrets(), *secrets_in({**os.environ, **cluster.env})]
+    secrets = _secrets(settings, cluster)
     clean = without_secrets(result, secrets)
     sinks, problem = sinks_of(settings, cluster)
     site = Site(cluster, store, sinks, secrets, run_link, report)
@@ -94,13 +95,18 @@ def watch(
     if silence is None:
         return Notified("the last run is young enough")
     sinks, problem = sinks_of(settings, cluster)
-    secrets = [*settings.secrets(), *secrets_in({**os.environ, **cluster.env})]
+    secrets = _secrets(settings, cluster)
     told = _tell(
         Site(cluster, store, sinks, secrets), suite, replace(silence, reason=cleaner(secrets)(silence.reason)), None
     )
     if not sinks:
         return Notified(f"not configured: {problem or HOW_TO}", failed=True)
     return _with(problem, _summed_up(told) if told else Notified(f"told before: {silence.reason}"))
+
+
+def _secrets(settings: AlertSettings, cluster: Cluster) -> Secrets:
+    known = secrets_of(cluster)
+    return replace(known, values=(*settings.secrets(), *known.values))
 
 
 def _tell(site: Site, suite: str, night: Night, result: RunResult | None) -> list[tuple[str, Told]]:

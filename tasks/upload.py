@@ -5,7 +5,6 @@ At `<upload>/<run_id>/`: the result and the report, `nccl-test-results.txt` (wha
 """
 
 import logging
-import os
 import re
 import tempfile
 import threading
@@ -18,14 +17,13 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from seatrial.errors import SeatrialError
-from seatrial.redact import redacted, secrets_in
-from seatrial.run import Run
+from seatrial.redact import Secrets
+from seatrial.run import RESULT, Run, is_new, secrets_of
 
 log = logging.getLogger("seatrial.upload")
 
 TIMEOUT_S = 300.0
 CUT_TIMEOUT_S = 20.0  # for a run that was cut off: somebody waits for its end
-_RESULT = ("run.json", "measurements.csv", "report.html")
 _AT_THE_TOP = ("pod-logs",)  # folders of `logs/` that lie beside it
 _OF_CONNECTIVITY = re.compile(r"seatrial\.(connectivity|contact): ")
 # Two files that many look for, made of several.
@@ -41,44 +39,35 @@ def upload(run: Run, started: datetime, timeout_s: float = TIMEOUT_S) -> str | N
     if run.cluster.upload is None:
         return None
     target = f"{run.cluster.upload}/{run.run_id}"
-    secrets = secrets_in({**os.environ, **run.cluster.env})
+    secrets = secrets_of(run.cluster)
     try:
         with tempfile.TemporaryDirectory(prefix="seatrial-upload-", ignore_cleanup_errors=True) as staging:
             names = stage(run, started, Path(staging), secrets)
             _within(timeout_s, Path(staging), names, target)
     except Exception as error:
-        (said,) = redacted([" ".join(f"{type(error).__name__}: {error}".split())[:300]], secrets)
+        (said,) = secrets.out_of([" ".join(f"{type(error).__name__}: {error}".split())[:300]])
         log.warning("upload to %s failed: %s", target, said)
         return None
     log.info("%d files", len(names))
     return f"files: {target}/"
 
 
-def stage(run: Run, started: datetime, folder: Path, secrets: Sequence[str]) -> list[str]:
+def stage(run: Run, started: datetime, folder: Path, secrets: Secrets) -> list[str]:
     """Write what is to be uploaded below `folder`, without secrets; the names there, the most telling first."""
-    logs = [path for path in sorted(run.logs.rglob("*")) if _is_new(path, started)]
+    logs = [path for path in sorted(run.logs.rglob("*")) if is_new(path, started)]
     made = {
         SWEEPS: chain.from_iterable(map(_lines, _sweeps(run, logs))),
         CONNECTIVITY: chain.from_iterable(map(_about_connectivity, logs)),
     }
-    found = {name: _lines(run.out / name) for name in _RESULT if _is_new(run.out / name, started)}
+    found = {name: _lines(run.out / name) for name in RESULT if is_new(run.out / name, started)}
     for name, lines in {**found, **made, **{_remote(path, run.logs): _lines(path) for path in logs}}.items():
-        _write(folder / name, redacted(lines, secrets, _secret_names(run)))
+        _write(folder / name, secrets.out_of(lines))
     return [name for name in (*found, *made, *(_remote(path, run.logs) for path in logs)) if (folder / name).exists()]
-
-
-def _secret_names(run: Run) -> list[str]:
-    """Variables whose values only the nodes know."""
-    return [variable.name for variable in getattr(run.cluster.platform, "secret_env", ())]
 
 
 def _remote(path: Path, logs: Path) -> str:
     within = path.relative_to(logs)
     return within.as_posix() if within.parts[0] in _AT_THE_TOP else f"logs/{within.as_posix()}"
-
-
-def _is_new(path: Path, started: datetime) -> bool:
-    return path.is_file() and path.stat().st_mtime >= started.timestamp() - 1  # file systems round
 
 
 def _sweeps(run: Run, logs: Sequence[Path]) -> list[Path]:

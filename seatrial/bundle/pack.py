@@ -6,6 +6,7 @@ import os
 import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import IO
 
@@ -13,10 +14,10 @@ from seatrial.bundle import HOW_TO, MANIFEST, NAMESPACE, SIGNATURE
 from seatrial.bundle.manifest import fits, manifest_text
 from seatrial.bundle.signature import sign
 from seatrial.errors import InputError
-from seatrial.redact import redacted, secrets_in
+from seatrial.redact import Secrets, secrets_in
 from seatrial.result import RunResult
+from seatrial.run import RESULT, is_new
 
-_RESULT = ("run.json", "measurements.csv", "report.html")
 _EXPLAINED = f"""\
 This is run {{run_id}} of {{cluster}}. Its report is report.html; logs/ is what every command printed.
 
@@ -38,8 +39,8 @@ def pack(result: RunResult, folder: Path, target: Path, key: Path | None = None)
 
     Secrets are taken out, as from what is uploaded. Raises InputError.
     """
-    sources = _sources(folder)
-    secrets = secrets_in(os.environ)
+    sources = _sources(folder, result.started)
+    secrets = Secrets(tuple(secrets_in(os.environ)))
     try:
         with tempfile.TemporaryDirectory(prefix="seatrial-bundle-") as staging:
             staged = {name: _stage(path, Path(staging) / name, secrets) for name, path in sources.items()}
@@ -53,10 +54,10 @@ def pack(result: RunResult, folder: Path, target: Path, key: Path | None = None)
     return sorted(staged)
 
 
-def _sources(folder: Path) -> dict[str, Path]:
-    """What is handed over, by its name in the bundle. Links are not followed: they may lead anywhere."""
-    logs = (path for path in sorted((folder / "logs").rglob("*")))
-    every = (*(folder / name for name in _RESULT), *logs)
+def _sources(folder: Path, started: datetime) -> dict[str, Path]:
+    """What is handed over, by its name in the bundle; no logs of an earlier run. Links may lead anywhere: none."""
+    logs = (path for path in sorted((folder / "logs").rglob("*")) if is_new(path, started))
+    every = (*(folder / name for name in RESULT), *logs)
     found = {path.relative_to(folder).as_posix(): path for path in every if path.is_file() and not path.is_symlink()}
     for name in found:
         if not fits(name):
@@ -64,13 +65,13 @@ def _sources(folder: Path) -> dict[str, Path]:
     return found
 
 
-def _stage(source: Path, target: Path, secrets: Sequence[str]) -> Path:
+def _stage(source: Path, target: Path, secrets: Secrets) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with (
         source.open(encoding="utf-8", errors="surrogateescape", newline="") as lines,
         target.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
     ):
-        file.writelines(redacted(lines, secrets))
+        file.writelines(secrets.out_of(lines))
     return target
 
 

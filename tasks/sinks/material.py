@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seatrial.alerts.alert import Alert, report_address
-from seatrial.alerts.clean import without_secrets
 from seatrial.alerts.incident import Incident
+from seatrial.clean import without_secrets
 from seatrial.cluster import Cluster
 from seatrial.difference import Difference, difference
 from seatrial.errors import SeatrialError
-from seatrial.redact import redacted
+from seatrial.redact import Secrets
 from seatrial.report.load import load_result
 from seatrial.report.picture import curve_png, described
 from seatrial.result import RunResult
@@ -32,7 +32,7 @@ class Site:
     cluster: Cluster
     store: "Store | None"
     sinks: Sequence[Sink]
-    secrets: Sequence[str]
+    secrets: Secrets
     run_link: str | None = None
     report: Path | None = None
 
@@ -111,4 +111,4 @@ def _report(site: Site) -> bytes | None:
     if site.report is None or not site.report.is_file():
         return None
     text = site.report.read_text(encoding="utf-8", errors="replace")
-    return "".join(redacted(text.splitlines(keepends=True), site.secrets)).encode()
+    return "".join(site.secrets.out_of(text.splitlines(keepends=True))).encode()

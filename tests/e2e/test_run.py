@@ -268,12 +268,13 @@ def test_a_broken_history_is_no_pass(console: Console) -> None:
 def test_a_folder_used_again_does_not_keep_the_old_verdict(console: Console) -> None:
     out = console.folder / "out"
     out.mkdir()
-    (out / "run.json").write_text('{"verdict": "pass"}')
+    for name in ("run.json", "measurements.csv", "report.html"):
+        (out / name).write_text('{"verdict": "pass"}')
     process = console.start("run", console.cluster(2), "--suite", console.suite(), "--out", out)
     until(lambda: bool(console.run_ids()))
     process.kill()
     process.communicate()
-    assert not (out / "run.json").exists()
+    assert [path.name for path in out.iterdir()] == ["logs"]
     assert console.run("reap").status == 0
     until(lambda: not console.left(), timeout_s=60)
 

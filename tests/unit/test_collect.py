@@ -1,7 +1,9 @@
 """NCCL's own files on the nodes, and what happens when logs cannot be had."""
 
 import logging
+import os
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,26 @@ def test_logs_that_cannot_be_had_are_a_warning(
     with caplog.at_level(logging.WARNING):
         step.collect(Run("r1", cluster, load_suite("quick"), tmp_path), None)
     assert caplog.messages == ["not all logs could be collected: ZeroDivisionError: oops"]
+
+
+def test_what_is_known_to_be_secret_does_not_stay_in_the_logs(tmp_path: Path) -> None:
+    """Of the run: what lies there from an earlier one, behind a link, or is being written, is left alone."""
+    env = {"MY_TOKEN": "s3cr3t-value"}
+    cluster = Cluster.model_validate({"name": "c", "nodes": 2, "platform": {"kind": "local"}, "env": env})
+    run, started = Run("r1", cluster, load_suite("quick"), tmp_path), datetime.now(UTC)
+    (run.logs / "pod-logs").mkdir(parents=True)
+    elsewhere, earlier = tmp_path / "elsewhere", run.logs / "earlier.log"
+    for path in (run.logs / "pod-logs" / "node-1.log", run.logs / "run.log", elsewhere, earlier):
+        path.write_bytes(b"\xff\r\nwith s3cr3t-value \n")
+    (run.logs / "harmless.log").write_text("nothing here")
+    (run.logs / "link.log").symlink_to(elsewhere)
+    os.utime(earlier, (started.timestamp() - 60,) * 2)
+    before = (run.logs / "harmless.log").stat()
+    step.hide_secrets(run, started)
+    assert (run.logs / "pod-logs" / "node-1.log").read_bytes() == b"\xff\r\nwith *** \n"
+    assert all(b"s3cr3t" in path.read_bytes() for path in (run.logs / "run.log", elsewhere, earlier))
+    assert (run.logs / "harmless.log").stat() == before
+    assert sorted(path.name for path in (run.logs / "pod-logs").iterdir()) == ["node-1.log"]
 
 
 def test_only_the_end_of_what_is_long_is_kept(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from seatrial.alerts.incident import Receipt, advance, night_of
 from seatrial.alerts.settings import AlertSettings, check_alerts
 from seatrial.cluster import Cluster, LocalPlatform, load_cluster
 from seatrial.errors import InputError
+from seatrial.redact import Secrets
 from seatrial.report.slack_settings import SlackSettings
 from tasks.notify import Notified, _listeners, notify
 from tasks.sinks import Files, Sink, Told, configured, material, told_all
@@ -159,7 +160,7 @@ def test_a_new_receiver_hears_nothing_of_what_is_over() -> None:
     (incident,) = advance([], CLUSTER.name, "nightly", bad, ["before"])
     (over,) = advance([incident], CLUSTER.name, "nightly", good, ["before", "new"])
     assert over.closed
-    site = material.Site(CLUSTER, None, [before, new], [])
+    site = material.Site(CLUSTER, None, [before, new], Secrets())
     assert _listeners(site, over, night_of(nights.good(3))) == [before]
     assert _listeners(site, incident, bad) == [before, new]
 

@@ -1,14 +1,20 @@
 """What must not leave this machine, and what must stay readable."""
 
+import logging
+import os
 import time
+from pathlib import Path
 
 import pytest
 
-from seatrial.redact import looks_secret, redacted, secrets_in
+from seatrial.cluster import Cluster
+from seatrial.progress import log_file
+from seatrial.redact import Secrets, looks_secret, secrets_in
+from seatrial.run import secrets_of
 
 
 def shown(*lines: str, secrets: tuple[str, ...] = ()) -> list[str]:
-    return list(redacted(lines, secrets))
+    return list(Secrets(secrets).out_of(lines))
 
 
 @pytest.mark.parametrize(
@@ -68,10 +74,34 @@ def test_everyday_words_are_left() -> None:
 
 
 def test_what_only_the_nodes_know_is_known_by_its_name() -> None:
-    assert list(redacted(["WORD=abc and 'WORD': 'x'", "PASSWORDLESS=no"], names=["WORD"])) == [
-        "WORD=*** and 'WORD': '***'",
-        "PASSWORDLESS=no",
-    ]
+    said = "WORD=abc and 'WORD': 'x'\nWORDLESS=no\nWORD=\nnothing\n"
+    assert Secrets(names=("WORD",)).hidden_in(said) == "WORD=*** and 'WORD': '***'\nWORDLESS=no\nWORD=\nnothing\n"
+
+
+def test_what_is_secret_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("SITE_TOKEN", "known-to-the-site")
+    monkeypatch.setenv("HOME", "/home/somebody")
+    secret = {"name": "LICENSE_FILE", "secret": "license", "key": "file"}
+    platform = {"kind": "kubernetes", "secret_env": [secret]}
+    fields = {"name": "c", "nodes": 2, "image": "registry.example.com/x:1", "env": {"NCCL_DEBUG": "INFO-of-NCCL"}}
+    assert secrets_of(Cluster.model_validate({**fields, "platform": platform})) == Secrets(
+        ("known-to-the-site",), ("LICENSE_FILE",)
+    )
+    own = {"name": "c", "nodes": 2, "platform": {"kind": "local"}, "env": {"MY_API_KEY": "known-to-the-nodes"}}
+    assert secrets_of(Cluster.model_validate(own)) == Secrets(("known-to-the-nodes", "known-to-the-site"))
+
+
+def test_the_log_of_a_run_goes_without_what_is_known_to_be_secret(tmp_path: Path) -> None:
+    with log_file(tmp_path / "run.log", Secrets(("s3cr3t-value",), ("LICENSE_FILE",))):
+        log = logging.getLogger("seatrial.launch")
+        log.warning("node-1 said: %s", "s3cr3t-value, LICENSE_FILE=27000@host")
+        log.warning("curl failed", exc_info=ValueError("with s3cr3t-value"))
+    said = (tmp_path / "run.log").read_text()
+    assert "node-1 said: ***, LICENSE_FILE=***\n" in said
+    assert "ValueError: with ***\n" in said
+    assert "s3cr3t" not in said
 
 
 def test_a_secret_of_several_lines_is_found_line_by_line() -> None:

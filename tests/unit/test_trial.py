@@ -45,6 +45,15 @@ def test_an_error_in_a_step_becomes_a_check(trial: Trial, error: Exception, verd
     assert trial.result().verdict is verdict
 
 
+def test_what_a_run_came_to_goes_without_secrets(tmp_path: Path) -> None:
+    cluster = {"name": "c", "nodes": 2, "platform": {"kind": "local"}, "env": {"MY_TOKEN": "s3cr3t-value"}}
+    trial = Trial(Run("r1", Cluster.model_validate(cluster), load_suite("quick"), tmp_path))
+    with trial.attempt("launch"):
+        failing(LaunchError("node-1 said: s3cr3t-value"))
+    trial.note("s3cr3t-value is not taken")
+    assert (trial.result().reason, trial.result().notes) == ("launch: node-1 said: ***", ("*** is not taken",))
+
+
 def test_nodes_that_a_step_finds_broken_are_suspects(trial: Trial) -> None:
     with trial.attempt("teardown"):
         failing(NodesError({"node-1": "NotReady: silent", "node-3": "NotReady: gone"}))
