@@ -28,6 +28,13 @@ PLANTED = {
     "NO_PROXY": "*",
 }
 SECRETS = [*list(PLANTED.values())[:4], "planted-json-password", "planted-proxy-password"]
+OF_THE_NODES = "planted-for-the-nodes"
+TALKATIVE = """\
+#!/bin/sh
+echo what there is:
+env
+exec mpirun "$@"
+"""
 BROKEN = [{"node": "node-2", "sshd": "stopped"}]
 BLAMED = "node-2: "
 _DIED = "from flows.watch import watch; watch('cluster.yaml', 'brief', crashed='its worker was killed')"
@@ -81,7 +88,12 @@ def test_an_incident_from_its_first_night_to_its_recovery(watched: Console, slac
 
 
 def night(console: Console, name: str, faults: list[dict[str, str]]) -> Finished:
-    return console.check(console.cluster(3, faults=faults), console.suite(), name)
+    """One whose mpirun prints all that it was given."""
+    mpirun = console.folder / "mpirun"
+    mpirun.write_text(TALKATIVE)
+    mpirun.chmod(0o755)
+    settings = {"env": {"MY_API_TOKEN": OF_THE_NODES}, "mpi": {"mpirun": str(mpirun)}}
+    return console.check(console.cluster(3, faults=faults, **settings), console.suite(), name)
 
 
 def a_good_night_tells_nobody(console: Console, slack: Slack) -> None:
@@ -137,7 +149,7 @@ def no_secret_is_told(slack: Slack) -> None:
     raw = {f"{method} {number}": body.decode("latin-1") for number, (method, _, body) in enumerate(slack.requests)}
     bodies = {name: f"{body}\n{unquote_plus(body)}" for name, body in raw.items()}
     assert {"chat.postMessage", "chat.update"} <= {name.split()[0] for name in holding(["trial fails"], bodies)}
-    assert not holding(SECRETS, bodies)
+    assert not holding([*SECRETS, OF_THE_NODES], bodies)
 
 
 def no_secret_is_in_prefect(kept: Mapping[str, str], console: Console) -> None:
@@ -145,7 +157,7 @@ def no_secret_is_in_prefect(kept: Mapping[str, str], console: Console) -> None:
     assert "flow_runs" in holding([str(console.folder / "again")], kept)  # a parameter
     assert "artifacts" in holding([BLAMED], kept)
     assert "logs" in holding(["2 of 3 nodes answer on port 222"], kept)
-    assert not holding(SECRETS, kept)
+    assert not holding([*SECRETS, OF_THE_NODES], kept)
 
 
 def no_secret_is_in_a_file(console: Console) -> None:
@@ -157,6 +169,8 @@ def no_secret_is_in_a_file(console: Console) -> None:
     assert "state/seatrial/history.sqlite as text" in holding([BLAMED], files)
     assert {"again/run.json", "again/report.html", "again/logs/run.log"} <= set(holding(["node-2"], files))
     assert not holding(SECRETS, files)
+    assert "good/logs/mpirun-hostname.log" in holding(["MY_API_TOKEN=***"], files)
+    assert holding([OF_THE_NODES], files) == ["cluster.yaml"]  # where a person wrote it
 
 
 def kept_by_prefect(api: str) -> dict[str, str]:
