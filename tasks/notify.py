@@ -6,7 +6,7 @@ heard of it: whoever could not be told tonight is told by the next run.
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -113,7 +113,8 @@ def _tell(site: Site, suite: str, night: Night, result: RunResult | None) -> lis
     """Take the incidents through the night, tell every sink what it has not heard, and keep what it was told."""
     told = []
     for incident in _incidents(site, suite, night):
-        after, ready, files = incident, None, Files()
+        receipts: dict[str, Receipt] = {}
+        ready, files = None, Files()
         for sink in _listeners(site, incident, night):
             if ready is None:
                 ready = material.alert(site, incident, result)
@@ -121,9 +122,8 @@ def _tell(site: Site, suite: str, night: Night, result: RunResult | None) -> lis
             one = _heard(sink, ready, files)
             log.log(logging.WARNING if one.failed else logging.INFO, "%s: %s", sink.name, one.said)
             told.append((sink.name, one))
-            after = after.with_receipt(sink.name, one.receipt)
-        if after is not incident:
-            _keep(site, after)
+            receipts[sink.name] = one.receipt
+        _keep(site, incident, receipts)
     return told
 
 
@@ -155,11 +155,13 @@ def _heard(sink: Sink, alert: Alert, files: Files) -> Told:
         return Told(receipt, f"seatrial itself failed ({type(error).__name__})", failed=True)
 
 
-def _keep(site: Site, incident: Incident) -> None:
-    if site.store is None or incident.id is None:
+def _keep(site: Site, incident: Incident, receipts: Mapping[str, Receipt]) -> None:
+    """What did not come through is no receipt: another run may have told the sink since."""
+    heard = {sink: receipt for sink, receipt in receipts.items() if receipt != incident.receipts.get(sink)}
+    if site.store is None or incident.id is None or not heard:
         return
     try:
-        site.store.keep_incident(incident)
+        site.store.keep_receipts(incident.id, heard)
     except SeatrialError as error:
         log.warning("history: %s; the next run may tell it once more", error)
 

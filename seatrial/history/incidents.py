@@ -1,6 +1,6 @@
 """Incidents as rows of the store."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,13 +16,33 @@ _ADVISORY_LOCK = 7228466
 
 def gone_on(connection: Connection, cluster: str, suite: str, night: Night, sinks: Iterable[str]) -> list[Incident]:
     """Take the incidents of cluster and suite through that night; two runs that end at once do it in turn."""
+    _lock(connection)
+    after = advance(_unsettled(connection, cluster, suite), cluster, suite, night, sinks)
+    return [_write(connection, incident) for incident in after]
+
+
+def receive(connection: Connection, key: int, receipts: Mapping[str, Receipt]) -> None:
+    """Note `receipts` on the incident as it is now: telling takes minutes, and another run may have taken it on."""
+    _lock(connection)
+    row = connection.execute(select(incidents).where(incidents.c.id == key)).first()
+    if row is None:
+        return
+    incident = _incident(row)
+    for sink, receipt in receipts.items():
+        if receipt.told >= incident.receipts.get(sink, Receipt()).told:  # the other run may have told it more
+            incident = incident.with_receipt(sink, receipt)
+    record = _record(incident)
+    heard = {name: record[name] for name in ("receipts", "settled")}
+    connection.execute(update(incidents).where(incidents.c.id == key), heard)
+
+
+def _lock(connection: Connection) -> None:
+    """SQLite's writer holds its lock from the start; PostgreSQL has locks to name."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
-    after = advance(_unsettled(connection, cluster, suite), cluster, suite, night, sinks)
-    return [write(connection, incident) for incident in after]
 
 
-def write(connection: Connection, incident: Incident) -> Incident:
+def _write(connection: Connection, incident: Incident) -> Incident:
     """Add the incident, or replace the one of its id; what is returned has an id."""
     if incident.id is not None:
         connection.execute(update(incidents).where(incidents.c.id == incident.id), _record(incident))

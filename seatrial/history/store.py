@@ -1,6 +1,6 @@
 """Save runs, and answer what later runs ask of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
@@ -8,7 +8,7 @@ from typing import Any, Self
 from sqlalchemy import ColumnElement, Engine, Row, and_, delete, insert, or_, select
 from sqlalchemy.exc import IntegrityError
 
-from seatrial.alerts.incident import Incident, Night
+from seatrial.alerts.incident import Incident, Night, Receipt
 from seatrial.history import incidents, records
 from seatrial.history.engine import explained
 from seatrial.history.numbers import Numbers, numbers
@@ -126,10 +126,10 @@ class Store:
         with explained(self._engine.url, "incidents cannot be kept"), self._writer.begin() as connection:
             return incidents.gone_on(connection, cluster, suite, night, sinks)
 
-    def keep_incident(self, incident: Incident) -> None:
-        """Keep what the sinks have been told of it."""
-        with explained(self._engine.url, f"incident {incident.id} cannot be kept"), self._writer.begin() as connection:
-            incidents.write(connection, incident)
+    def keep_receipts(self, incident: int, receipts: Mapping[str, Receipt]) -> None:
+        """Keep what those sinks have heard of the incident of that id, whatever became of it in the meantime."""
+        with explained(self._engine.url, f"incident {incident} cannot be kept"), self._writer.begin() as connection:
+            incidents.receive(connection, incident, receipts)
 
     def readings(self, run_ids: Sequence[str], series: Sequence[str]) -> Readings:
         """What those runs measured of those series."""

@@ -1,3 +1,4 @@
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,13 +12,15 @@ from seatrial.alerts.incident import Receipt, advance, night_of
 from seatrial.alerts.settings import AlertSettings, check_alerts
 from seatrial.cluster import Cluster, LocalPlatform, load_cluster
 from seatrial.errors import InputError
+from seatrial.history import open_store
 from seatrial.redact import Secrets
 from seatrial.report.slack_settings import SlackSettings
-from tasks.notify import Notified, _listeners, notify
+from tasks.notify import Notified, _listeners, notify, watch
 from tasks.sinks import Files, Sink, Told, configured, material, told_all
 from tasks.sinks.others import AppriseSink
 from tasks.sinks.slack import SlackSink
 from tasks.sinks.slack_client import shown
+from tasks.sinks.webhook import WebhookSink
 from tests import nights
 
 TOKEN = "xoxb-not-a-real-token"
@@ -163,6 +166,27 @@ def test_a_new_receiver_hears_nothing_of_what_is_over() -> None:
     site = material.Site(CLUSTER, None, [before, new], Secrets())
     assert _listeners(site, over, night_of(nights.good(3))) == [before]
     assert _listeners(site, incident, bad) == [before, new]
+
+
+def test_a_run_that_ends_an_incident_while_it_is_told_has_the_last_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, own = f"sqlite:///{tmp_path}/history.sqlite", settings(ALERT_WEBHOOK=WEBHOOK)
+    heard: list[str] = []
+
+    def tell(_: WebhookSink, alert: Alert, receipt: Receipt, files: Files) -> Told:
+        if not heard:
+            heard.append("slowly")
+            with open_store(history) as other:
+                notify(nights.good(1), CLUSTER, other, own)
+        heard.extend(alert.incident.changes[receipt.told :])
+        return Told(told_all(alert, {}), "sent")
+
+    monkeypatch.setattr(WebhookSink, "tell", tell)
+    with open_store(history) as store:
+        watch(CLUSTER, nights.good(1).suite, timedelta.max, store, own, "it died")
+        assert heard == ["slowly", "not run: it died", "runs again", "not run: it died"]
+        assert notify(nights.good(2), CLUSTER, store, own) == Notified("nothing new")
 
 
 def test_the_environment_wins_over_blocks_and_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
