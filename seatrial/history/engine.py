@@ -1,21 +1,19 @@
-"""Reach the database: its URL, its locks, and every failure as one clear line."""
+"""Reach the database: its locks, and every failure as one clear line."""
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_engine, event
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from seatrial.errors import InputError, MissingError, SeatrialError
+from seatrial.errors import MissingError, SeatrialError
 from seatrial.history.migrate import migrate
+from seatrial.history.url import first_line, parse_url, shown
 
 LOCK_TIMEOUT_S = 30
-_DRIVERS = ("sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg")
-_LEGAL = "legal: sqlite:////path/to/history.sqlite or postgresql://user:password@host/database"
 
 
 def connect(url: str | None) -> Engine:
@@ -38,36 +36,18 @@ def default_url() -> str:
     return URL.create("sqlite", database=f"{state}/seatrial/history.sqlite").render_as_string(hide_password=False)
 
 
-def parse_url(text: str) -> URL:
-    """`text` as a URL of a database that the store runs on. Raises InputError."""
-    try:
-        url = make_url(text)
-    except (ArgumentError, ValueError) as error:
-        raise InputError(f"history URL {mask(text)!r}: is not a database URL; {_LEGAL}") from error
-    if url.drivername not in _DRIVERS:
-        raise InputError(f"history URL {mask(text)!r}: unknown database {url.drivername!r}; {_LEGAL}")
-    # SQLAlchemy 2.0 and 2.1 disagree on PostgreSQL's default driver.
-    return url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url
-
-
-def mask(text: str) -> str:
-    """`text` without the password that a URL may carry, be it well formed or not."""
-    hidden = re.sub(r"(://[^:/@]*:).*@", r"\1***@", text)
-    return re.sub(r"(password=)[^&\s]*", r"\1***", hidden)
-
-
 @contextmanager
 def explained(url: URL, what: str) -> Iterator[None]:
     """Turn whatever the database throws into one line that names the store."""
-    name = mask(url.render_as_string(hide_password=True))
+    name = shown(url)
     try:
         yield
     except (NoSuchModuleError, ImportError) as error:
-        raise MissingError(f"history {name}: {what}: {error}; install seatrial[postgres]") from error
+        raise MissingError(f"history {name}: {what}: {first_line(error, url)}; install seatrial[postgres]") from error
     except DBAPIError as error:
-        raise SeatrialError(f"history {name}: {what}: {_first_line(error.orig)}{_next_step(error)}") from error
+        raise SeatrialError(f"history {name}: {what}: {first_line(error.orig, url)}{_next_step(error)}") from error
     except (SQLAlchemyError, OSError, ValueError, TypeError) as error:
-        raise SeatrialError(f"history {name}: {what}: {_first_line(error)}") from error
+        raise SeatrialError(f"history {name}: {what}: {first_line(error, url)}") from error
 
 
 def _make_folder(url: URL) -> None:
@@ -116,11 +96,6 @@ def _begin_sqlite(connection: Connection) -> None:
 
 def _limit_lock_wait(connection: Connection) -> None:
     connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s'")
-
-
-def _first_line(error: object) -> str:
-    lines = str(error).strip().splitlines()
-    return mask(lines[0]) if lines else type(error).__name__
 
 
 def _next_step(error: DBAPIError) -> str:

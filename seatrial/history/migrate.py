@@ -6,6 +6,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 from seatrial.errors import SeatrialError
 from seatrial.history.schema import HEAD, VERSION_TABLE
+from seatrial.history.url import shown
 
 # Any number will do, as long as every process takes the same one.
 _ADVISORY_LOCK = 7228465
@@ -47,7 +48,7 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
     try:
         command.upgrade(config, revision)
     except CommandError as error:
-        place = connection.engine.url.render_as_string(hide_password=True)
+        place = shown(connection.engine.url)
         raise SeatrialError(f"history {place}: was written by a newer seatrial ({error}); upgrade seatrial") from error
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from seatrial.errors import InputError, MissingError, SeatrialError
 from seatrial.history import open_store
+from seatrial.history.url import first_line, parse_url, shown
 from tests.unit.history.stored import a_run
 
 
@@ -34,10 +35,26 @@ def test_the_flag_wins_over_the_environment_over_the_default(tmp_path: Path, mon
         "postgresql://ann:secret@host:port/db",
         "://",
         "sqlite+x://",
+        "postgresql://ann:secret",
+        "postgresql://ann:secret:80/db",
+        "ann:secret@host/db",
+        "postgresql://ann:pass@secret@host/db",
+        "postgresql://ann:pass@secret/word@host/db",
+        "postgresql://ann:pass@secret?word@host/db",
+        "postgresql://ann/x:secret@host/db",
+        "postgresql://ann:secret@host:99999/db",
+        "postgresql://ann:secret@a..b/db",
+        "postgresql://ann:secret@/db?host=here," + "x" * 64,
+        "postgresql://ann:secret@host/db?connect_timeout=soon",
+        "postgresql://ann:secret@host/db?conect_timeout=9",
+        "postgresql://ann:secret@/db?host=a,b,c&port=1,2",
+        "sqlite:////tmp/x?timeout=soon",
+        "sqlite://ann:secret@host/x",
+        "sqlite:////tmp",
     ],
 )
 def test_a_nonsense_url_is_bad_input_without_its_password(nonsense: str) -> None:
-    with pytest.raises(InputError, match=r"^history URL .*legal: sqlite:") as error:
+    with pytest.raises(InputError, match=r"^SEATRIAL_HISTORY.*legal: sqlite:") as error:
         open_store(nonsense)
     assert "secret" not in str(error.value)
     assert "\n" not in str(error.value)
@@ -49,6 +66,27 @@ def test_an_unreachable_server_is_named_without_its_password() -> None:
         open_store("postgresql://ann:s3cret@127.0.0.1:1/db?connect_timeout=2&password=s3cret")
     assert "s3cret" not in str(error.value)
     assert "127.0.0.1:1/db" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ann@corp:a%40s3cret/pass@127.0.0.1:1/db?connect_timeout=2",
+        "postgresql://ann@127.0.0.1:1/db?sslpassword=s3cret&application_name=a@b",
+        "sqlite:////tmp/a@b/../history.sqlite",
+        "postgresql://[::1]:5432/db",
+    ],
+)
+def test_what_is_legal_stays_so(url: str) -> None:
+    assert "s3cret" not in shown(parse_url(url))
+
+
+def test_what_the_driver_says_is_without_the_password() -> None:
+    url = parse_url("postgresql://ann:ge%40heim%3Aword@host/db?sslpassword=schlüssel")
+    said = first_line("failed to resolve host 'heim@host': ge@heim:word\nschlüssel", url)
+    assert said.strip() == "failed to resolve host '***@host': ***"
+    assert first_line("cannot read schlüssel", url) == "cannot read ***"
+    assert first_line("", url) == "str"
 
 
 def test_a_missing_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

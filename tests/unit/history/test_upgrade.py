@@ -20,8 +20,9 @@ from tests.unit.history.stored import a_pin, a_run, open_and_save, taught
 
 
 def _at_revision(url: str, revision: str) -> None:
-    from seatrial.history.engine import _engine, parse_url
+    from seatrial.history.engine import _engine
     from seatrial.history.migrate import upgrade
+    from seatrial.history.url import parse_url
 
     engine = _engine(parse_url(url))
     with engine.execution_options(writes=True).begin() as connection:
@@ -33,8 +34,9 @@ def _differences(url: str) -> list[object]:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    from seatrial.history.engine import _engine, parse_url
+    from seatrial.history.engine import _engine
     from seatrial.history.schema import VERSION_TABLE, metadata
+    from seatrial.history.url import parse_url
 
     engine = _engine(parse_url(url))
     with engine.begin() as connection:
@@ -68,8 +70,9 @@ def as_it_was(run: RunResult) -> dict[str, Any]:
 def test_an_older_store_is_upgraded_and_keeps_its_runs(url: str) -> None:
     from sqlalchemy import insert
 
-    from seatrial.history.engine import _engine, parse_url
+    from seatrial.history.engine import _engine
     from seatrial.history.schema import runs
+    from seatrial.history.url import parse_url
 
     _at_revision(url, "0001")
     engine = _engine(parse_url(url))
@@ -93,8 +96,9 @@ _OLD_MEASUREMENT = (
 def test_measurements_of_an_older_store_come_along_with_their_repeats_and_samples(url: str) -> None:
     from sqlalchemy import insert, text
 
-    from seatrial.history.engine import _engine, parse_url
+    from seatrial.history.engine import _engine
     from seatrial.history.schema import runs
+    from seatrial.history.url import parse_url
 
     _at_revision(url, "0002")
     engine = _engine(parse_url(url))
@@ -128,8 +132,9 @@ def _an_older_store(url: str, runs_in_it: int, width: int) -> None:
     """A store as revision 0002 left it."""
     from sqlalchemy import insert, text
 
-    from seatrial.history.engine import _engine, parse_url
+    from seatrial.history.engine import _engine
     from seatrial.history.schema import runs
+    from seatrial.history.url import parse_url
 
     _at_revision(url, "0002")
     names = [f"series {n}" for n in range(width)]
@@ -208,5 +213,5 @@ def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     open_store(url).close()
     with closing(sqlite3.connect(tmp_path / "history.sqlite")) as connection, connection:
         connection.execute("UPDATE seatrial_version SET version_num = '9999'")
-    with pytest.raises(SeatrialError, match="newer seatrial"):
-        open_store(url)
+    with pytest.raises(SeatrialError, match=r"history\.sqlite\?password=\*\*\*: was written by a newer seatrial"):
+        open_store(f"{url}?password=s3cret")
