@@ -55,11 +55,6 @@ if TYPE_CHECKING:
 
 _CUT = {"KeyboardInterrupt": "Ctrl-C", "TerminationSignal": "SIGTERM"}  # what Prefect raises, as people say it
 
-# Without its history a run could pass what a pinned or an earlier value would not let pass.
-_UNREACHABLE = Check(
-    "history", Verdict.INCONCLUSIVE, "cannot be opened, so nothing was held against pinned and earlier values"
-)
-
 
 def _name() -> str:
     """What the run is called in Prefect: the files' names, not their paths."""
@@ -108,11 +103,11 @@ def check(
 def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
     """What the run came to, once it had the cluster for itself."""
     trial = Trial(run, timings={"startup": process_age_s()})
-    with _store() as store:
+    with _store() as (store, unreachable):
         try:
             with turn(run.cluster.name, run.run_id, UUID(current.id), wait_s) as held, progress(run):
                 _reap(run)
-                _try_out(trial, rebuild, store)
+                _try_out(trial, rebuild, store, unreachable)
             if held.lost:
                 trial.doubt(held.lost)
         except MissingError as taken:
@@ -156,7 +151,7 @@ def _written_again(trial: Trial) -> RunResult:
     return result
 
 
-def _try_out(trial: Trial, rebuild: bool, store: "Store | None") -> None:
+def _try_out(trial: Trial, rebuild: bool, store: "Store | None", unreachable: str | None) -> None:
     """What needs the nodes, what it comes to, and their end. What goes wrong or is not tried becomes a check."""
     suite = trial.run.suite
     lacks: Mapping[str, str] = {}
@@ -191,12 +186,18 @@ def _try_out(trial: Trial, rebuild: bool, store: "Store | None") -> None:
                 again = partial(measure_again, trial.run, trial.testbed)
             occasion = Occasion(cluster.name, suite.name, trial.fingerprint, trial.started)
             trial.checks = compare_task(trial.checks, setup_of(cluster), store, occasion, again)
-        if store is None:
-            trial.add(_UNREACHABLE)
+        if unreachable:
+            trial.add(_unheld(unreachable))
         through = True
     finally:
         with uninterrupted():
             _leave(trial, through)
+
+
+def _unheld(problem: str) -> Check:
+    """Without its history a run could pass what a pinned or an earlier value would not let pass."""
+    reason = f"cannot be opened, so nothing was held against pinned and earlier values: {problem}"
+    return Check("history", Verdict.INCONCLUSIVE, reason)
 
 
 def _leave(trial: Trial, through: bool) -> None:
@@ -243,13 +244,13 @@ def _run(cluster: Cluster, suite: str, out: str | None) -> Run:
 
 
 @contextmanager
-def _store() -> "Iterator[Store | None]":
-    """The history; a run whose history cannot be opened still measures."""
+def _store() -> "Iterator[tuple[Store | None, str | None]]":
+    """The history, or why it cannot be opened: a run without one still measures."""
     try:
         store = open_store()
     except SeatrialError as error:
         log.warning("history: %s; this run is not added to it", error)
-        yield None
+        yield None, str(error)
         return
     with store:
-        yield store
+        yield store, None

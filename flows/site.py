@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from seatrial.alerts.settings import check_alerts
 from seatrial.cluster import load_cluster
 from seatrial.errors import InputError
+from seatrial.history import check_history
 from seatrial.suite import SHIPPED, load_suite
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def validated(site: Site) -> Site:
     load_suite(site.suite)
     for file in site.clusters:
         check_alerts(load_cluster(Path(file)).notify)
+    check_history()
     _check_schedule(site.cron, site.timezone)
     return site
 

@@ -16,6 +16,7 @@ from seatrial.builders import check_recipe
 from seatrial.cluster import load_cluster
 from seatrial.destination import missing
 from seatrial.errors import MissingError
+from seatrial.history import check_history
 from seatrial.metrics import target_of_environment
 from seatrial.platforms import platform_for
 from seatrial.progress import TerminalHandler
@@ -40,6 +41,7 @@ def run_by_hand(
     if notify:
         check_alerts(wanted.notify)
     target_of_environment()
+    check_history()
     writable(out or Path("runs"), "--out")  # said before an hour is spent, not after it
     with _progress(verbose) as console:
         console.print(f"[bold]seatrial[/] {cluster} · {suite}", highlight=False)

@@ -3,6 +3,7 @@
 Importing this package is cheap; SQLAlchemy is loaded by `open_store`.
 """
 
+import os
 from typing import TYPE_CHECKING
 
 from seatrial.history.rows import Pin, RunRow
@@ -10,7 +11,7 @@ from seatrial.history.rows import Pin, RunRow
 if TYPE_CHECKING:
     from seatrial.history.store import Store
 
-__all__ = ["Pin", "RunRow", "open_store"]
+__all__ = ["Pin", "RunRow", "check_history", "open_store"]
 
 
 def open_store(url: str | None = None) -> "Store":
@@ -24,3 +25,11 @@ def open_store(url: str | None = None) -> "Store":
     from seatrial.history.store import Store
 
     return Store(connect(url))
+
+
+def check_history() -> None:
+    """Raises InputError when SEATRIAL_HISTORY can never work; said before an hour is spent, not after it."""
+    if text := os.environ.get("SEATRIAL_HISTORY"):
+        from seatrial.history.url import parse_url
+
+        parse_url(text)

@@ -262,6 +262,7 @@ def test_a_broken_history_is_no_pass(console: Console) -> None:
     run = console.check(console.cluster(2), console.suite(collectives=None))
     assert run.status == 3, run.said
     assert run.document["reason"].startswith("history: cannot be opened")
+    assert "file is not a database" in run.document["reason"]
     assert run.check("connectivity")["verdict"] == "pass"
 
 

@@ -60,6 +60,19 @@ def test_a_cluster_file_names_its_cluster(tmp_path: Path, capsys: pytest.Capture
     assert f"no runs of cluster 'gone.yaml'; known: {a_run(1).cluster}" in capsys.readouterr().err
 
 
+def test_a_history_that_is_none_is_said_before_anything_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("nodes: 2\nplatform: {kind: local}\n")
+    monkeypatch.setattr("seatrial.console.by_hand", lambda *_, **__: pytest.fail("it was started"))
+    monkeypatch.setenv("SEATRIAL_HISTORY", "a..b")
+    assert command("run", str(file), "--out", str(tmp_path / "out")) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("seatrial: SEATRIAL_HISTORY is not a database URL; legal: sqlite:")
+    assert err.count("\n") == 1
+
+
 def test_a_cluster_file_that_is_given_twice_is_served_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[Site] = []
     monkeypatch.setattr("flows.serve.serve", lambda site, host, port: served.append(site))

@@ -22,7 +22,7 @@ from pydantic import SecretStr
 from flows.alarm import cluster_of, died, suite_of
 from flows.artifacts import RUNS_URL, share
 from flows.automations import SILENCE_S
-from flows.check import check
+from flows.check import _store, _try_out, check
 from flows.outcome import broken_off, came_to_a_verdict, state_of
 from flows.serve import _listening, _runner_environment
 from flows.server import provide_prefect_server
@@ -34,11 +34,13 @@ from seatrial.cluster import load_cluster
 from seatrial.errors import InputError, SeatrialError
 from seatrial.history import open_store
 from seatrial.suite import load_suite
+from seatrial.trial import Trial
 from seatrial.verdict import Verdict
 from tasks.notify import _history, watch
 from tasks.sinks import Files, Told, told_all
 from tasks.sinks.webhook import WebhookSink
 from tests.samples import healthy_local
+from tests.unit.collectives.fake_mpirun import make_run
 
 ROOT = Path(__file__).parents[2]
 DEPLOYMENTS = ROOT / "deployments"
@@ -168,6 +170,23 @@ def test_a_death_is_told_also_without_a_history(cluster: str, tmp_path: Path, mo
         pytest.fail("a check would pass for late, or not, by a history that cannot be read")
 
 
+def test_a_run_whose_history_cannot_be_opened_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "history.sqlite").write_text("dear diary" * 100)
+    monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{tmp_path}/history.sqlite")
+    for step in ("image_task", "compare_task", "_leave"):
+        monkeypatch.setattr(f"flows.check.{step}", lambda *_: [])
+    trial = Trial(make_run(tmp_path))
+    with _store() as (store, unreachable):
+        _try_out(trial, False, store, unreachable)
+    assert store is None
+    (history,) = (one for one in trial.checks if one.name == "history")
+    assert history.verdict is Verdict.INCONCLUSIVE
+    assert history.reason.startswith(
+        "cannot be opened, so nothing was held against pinned and earlier values: history "
+    )
+    assert "history.sqlite: cannot be opened: file is not a database; move the file away" in history.reason
+
+
 def test_how_far_a_run_is_grows_with_every_row_and_step() -> None:
     suite = load_suite("quick")
     steps = [("image", 0, 0), ("launch", 0, 0), ("collectives", 0, 0), ("collectives", 3, 0), ("collectives", 5, 0)]
@@ -233,6 +252,12 @@ def test_a_site_whose_alerts_can_never_work_is_refused(cluster: str, monkeypatch
     monkeypatch.setenv("SEATRIAL_ALERT_URLS", "carrierpigeon://x:secret@y")
     with pytest.raises(InputError, match=r"^SEATRIAL_ALERT_URLS: address 1 \(carrierpigeon://...\) is none"):
         validated(site)
+
+
+def test_a_site_whose_history_can_never_work_is_refused(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEATRIAL_HISTORY", "postgresql://ann:ge@heim@host/db")
+    with pytest.raises(InputError, match=r"^SEATRIAL_HISTORY: an @ in a user or password must be written as %40;"):
+        validated(Site((cluster,), "quick", "0 2 * * *", "UTC"))
 
 
 def test_the_machines_time_zone_is_one() -> None:
