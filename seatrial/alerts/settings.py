@@ -14,7 +14,7 @@ from seatrial.alerts.muted import APPRISE, muted
 from seatrial.errors import InputError
 from seatrial.redact import redacted
 from seatrial.report.slack_settings import HOW_TO as SLACK_HOW_TO
-from seatrial.report.slack_settings import SlackSettings, safe, secret
+from seatrial.report.slack_settings import SAFE, SlackSettings, safe, secret
 from seatrial.report.words import plain
 
 HOW_TO = f"{SLACK_HOW_TO}; or SEATRIAL_ALERT_WEBHOOK or SEATRIAL_ALERT_URLS"
@@ -88,7 +88,7 @@ class AlertSettings:
     def _bad_webhook(self) -> str | None:
         if self.webhook is None or safe(self.webhook.get_secret_value()):
             return None
-        return f"{_WEBHOOK} must start with https:// (http:// only to this machine)"
+        return f"{_WEBHOOK} {SAFE}"
 
 
 def _parts_of(address: str) -> set[str]:

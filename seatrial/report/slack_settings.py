@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+SAFE = "must start with https:// (http:// only to this machine), then a host, and a port of 1 to 65535 if any"
 HOW_TO = "set SEATRIAL_SLACK_TOKEN and SEATRIAL_SLACK_CHANNEL, or SEATRIAL_SLACK_WEBHOOK"
 
 
@@ -43,9 +44,9 @@ class SlackSettings:
     def malformed(self) -> str | None:
         """What is set, and can never work as it is written."""
         if self._by_token and not safe(self.api_url or "https://slack.com"):
-            return "SEATRIAL_SLACK_API_URL must start with https:// (http:// only to this machine)"
+            return f"SEATRIAL_SLACK_API_URL {SAFE}"
         if not self._by_token and self.webhook and not safe(self.webhook.get_secret_value()):
-            return "SEATRIAL_SLACK_WEBHOOK must start with https:// (http:// only to this machine)"
+            return f"SEATRIAL_SLACK_WEBHOOK {SAFE}"
         return None
 
     @property
@@ -62,9 +63,11 @@ def safe(url: str) -> bool:
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
-    except ValueError:
+        host.encode("idna")  # as whoever asks for it does: no part may be empty, or longer than 63 characters
+        reachable = bool(host) and parts.port != 0
+    except ValueError:  # half an IPv6 address, a port that is none, a host that is none
         return False
-    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and _loopback(host)))
+    return reachable and (parts.scheme == "https" or (parts.scheme == "http" and _loopback(host)))
 
 
 def _loopback(host: str) -> bool:

@@ -40,11 +40,12 @@ class WebhookSink:
     def _posted(self, body: dict[str, Any]) -> str | None:
         """Returns what went wrong, if anything."""
         import requests
+        from urllib3.exceptions import HTTPError
 
         try:
             with muted(URLLIB3), _session() as session:
                 answer = session.post(self.url.get_secret_value(), json=body, timeout=TIMEOUT_S, allow_redirects=False)
-        except requests.RequestException as error:
+        except (requests.RequestException, HTTPError, ValueError) as error:  # requests does not wrap all of them
             return self.scrub(f"cannot be reached ({_cause(error)}); check SEATRIAL_ALERT_WEBHOOK and the network")
         return None if answer.ok and answer.status_code < 300 else f"HTTP {answer.status_code} {answer.reason}"
 

@@ -56,6 +56,15 @@ BAD = [
     ),
     ({"SLACK_TOKEN": TOKEN, "SLACK_CHANNEL": "two words"}, "SEATRIAL_SLACK_CHANNEL: must be a channel's name or id"),
     ({"ALERT_WEBHOOK": "http://alerts.example.com/"}, "SEATRIAL_ALERT_WEBHOOK must start with https://"),
+    ({"ALERT_WEBHOOK": "https://a..b/x"}, "SEATRIAL_ALERT_WEBHOOK must start with https://"),
+    ({"ALERT_WEBHOOK": f"https://{'x' * 64}.example.com/x"}, "SEATRIAL_ALERT_WEBHOOK must start with https://"),
+    ({"ALERT_WEBHOOK": "https://host:port/x"}, "SEATRIAL_ALERT_WEBHOOK must start with https://"),
+    ({"ALERT_WEBHOOK": "https://host:0/x"}, "SEATRIAL_ALERT_WEBHOOK must start with https://"),
+    ({"SLACK_WEBHOOK": "https://host:99999/x"}, "SEATRIAL_SLACK_WEBHOOK must start with https://"),
+    (
+        {"SLACK_TOKEN": TOKEN, "SLACK_CHANNEL": "#a", "SLACK_API_URL": "https://slack..com/api"},
+        "SEATRIAL_SLACK_API_URL must start with https://",
+    ),
     ({"ALERT_URLS": "carrierpigeon://x:secret@y"}, "SEATRIAL_ALERT_URLS: address 1 (carrierpigeon://...)"),
 ]
 
@@ -155,6 +164,14 @@ def test_whatever_a_sink_does_is_one_line_without_secrets(monkeypatch: pytest.Mo
     monkeypatch.setattr(SlackSink, "tell", broken)
     told = notify(nights.bad(1), CLUSTER, None, settings(SLACK_TOKEN=TOKEN, SLACK_CHANNEL="a"))
     assert told.said == "slack #a: FAILED seatrial itself failed (RuntimeError); the next run tells it"
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64])
+def test_a_host_that_is_none_is_what_the_webhook_says(host: str) -> None:
+    sink = WebhookSink(SecretStr(f"https://{host}/not-real"), settings().scrub)
+    told = sink.digest(nights.good(1))
+    assert told.failed
+    assert told.said == "cannot be reached (LocationParseError); check SEATRIAL_ALERT_WEBHOOK and the network"
 
 
 def test_a_new_receiver_hears_nothing_of_what_is_over() -> None:
