@@ -20,6 +20,7 @@ from seatrial.report.words import plain
 HOW_TO = f"{SLACK_HOW_TO}; or SEATRIAL_ALERT_WEBHOOK or SEATRIAL_ALERT_URLS"
 _TELLING = 8  # characters from which on a part of an address is no common word
 _ADDRESSED = re.compile(r"\b((?:with|for) url:) \S+")  # how requests and urllib3 quote an address in their errors
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,19}://")
 _WEBHOOK, _URLS = "SEATRIAL_ALERT_WEBHOOK", "SEATRIAL_ALERT_URLS"
 
 
@@ -123,9 +124,14 @@ def _unknown_urls(urls: tuple[SecretStr, ...]) -> dict[int, str]:
         with muted(APPRISE):
             service = apprise.Apprise.instantiate(url.get_secret_value(), suppress_exceptions=True)
         if not service:
-            scheme = url.get_secret_value().partition("://")[0][:20]
             found[number] = (
-                f"{_URLS}: address {number} ({scheme}://...) is none that apprise knows; legal: such as"
-                " mailtos://user:password@host?to=ops@example.com; see https://appriseit.com/services"
+                f"{_URLS}: address {number}{_service(url.get_secret_value())} is none that apprise knows; legal: such"
+                " as mailtos://user:password@host?to=ops@example.com; see https://appriseit.com/services"
             )
     return found
+
+
+def _service(address: str) -> str:
+    """Which service it is of, where it says so: what has no scheme may be a token, or what follows a blank in one."""
+    scheme = _SCHEME.match(address)
+    return f" ({scheme[0]}...)" if scheme else ""

@@ -84,6 +84,18 @@ def test_what_cannot_work_is_bad_input_and_is_not_tried(
         check_alerts(Notify())
 
 
+@pytest.mark.parametrize(
+    "addresses",
+    [TOKEN, "mailtos://ops:correct horse-battery@mail.example.com", "swordfish@mail.example.com/?to=json://not-a-real"],
+)
+def test_an_address_that_is_none_does_not_show(addresses: str) -> None:
+    _, problem = settings(ALERT_URLS=addresses).legal()
+    assert problem
+    assert f"SEATRIAL_ALERT_URLS: address {len(addresses.split())} is none that apprise knows; legal: " in problem
+    for secret in ("xoxb", "not-a-real", "correct", "horse", "swordfish"):
+        assert secret not in problem
+
+
 def test_a_token_without_a_channel_is_said_and_keeps_no_other_from_hearing(monkeypatch: pytest.MonkeyPatch) -> None:
     told = notify(nights.bad(1), CLUSTER, None, settings(SLACK_TOKEN=TOKEN))
     assert told.said.startswith("not configured: SEATRIAL_SLACK_CHANNEL is not set; set")
