@@ -6,10 +6,11 @@ heard of it: whoever could not be told tonight is told by the next run.
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,7 +68,7 @@ def notify(
     if told:
         return _with(problem, _summed_up(told))
     if cluster.notify.quiet == "digest" and clean.verdict is Verdict.PASS:
-        return _with(problem, _summed_up([(sink.name, sink.digest(clean)) for sink in sinks], again=""))
+        return _with(problem, _summed_up([(sink.name, _digested(sink, clean)) for sink in sinks], again=""))
     return _with(problem, Notified("nothing new"))
 
 
@@ -146,10 +147,18 @@ def _listeners(site: Site, incident: Incident, night: Night) -> list[Sink]:
 
 
 def _heard(sink: Sink, alert: Alert, files: Files) -> Told:
-    """A sink raises nothing; should one do it all the same, the others are told."""
     receipt = alert.incident.receipts.get(sink.name, Receipt())
+    return _guarded(sink, receipt, partial(sink.tell, alert, receipt, files))
+
+
+def _digested(sink: Sink, result: RunResult) -> Told:
+    return _guarded(sink, Receipt(), partial(sink.digest, result))
+
+
+def _guarded(sink: Sink, receipt: Receipt, tell: Callable[[], Told]) -> Told:
+    """A sink raises nothing; should one do it all the same, the others are told."""
     try:
-        return sink.tell(alert, receipt, files)
+        return tell()
     except Exception as error:
         log.debug("%s", sink.name, exc_info=error)
         return Told(receipt, f"seatrial itself failed ({type(error).__name__})", failed=True)

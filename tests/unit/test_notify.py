@@ -186,6 +186,19 @@ def test_a_host_that_is_none_is_what_the_webhook_says(host: str) -> None:
     assert told.said == "cannot be reached (LocationParseError); check SEATRIAL_ALERT_WEBHOOK and the network"
 
 
+def test_a_digest_that_breaks_keeps_no_other_from_hearing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Told:
+        raise RuntimeError(WEBHOOK)
+
+    monkeypatch.setattr(WebhookSink, "digest", broken)
+    monkeypatch.setattr(AppriseSink, "digest", lambda *_: Told(Receipt(), "digest sent"))
+    cluster = CLUSTER.model_copy(update={"notify": Notify(quiet="digest")})
+    told = notify(nights.good(1), cluster, None, settings(ALERT_WEBHOOK=WEBHOOK, ALERT_URLS=MAIL))
+    assert told.failed
+    assert told.said.startswith("webhook: FAILED seatrial itself failed (RuntimeError); mailtos://")
+    assert told.said.endswith(": digest sent")
+
+
 def test_a_new_receiver_hears_nothing_of_what_is_over() -> None:
     before, new = (cast(Sink, SimpleNamespace(name=name)) for name in ("before", "new"))
     bad, good = night_of(nights.bad(1)), night_of(nights.good(2))
