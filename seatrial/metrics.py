@@ -112,7 +112,7 @@ def target_of_environment() -> str | None:
             raise InputError(f"{VARIABLE} must be http(s)://host:port of a push gateway, without a login, or a folder")
     elif not target.startswith("/"):
         raise InputError(f"{VARIABLE} must be a full path of a folder, or http(s)://host:port of a push gateway")
-    elif not Path(target).is_dir():  # nobody would collect what is written to a folder that was mistyped
+    elif not os.path.isdir(target):  # nobody would collect what is written to a folder that was mistyped
         raise InputError(f"{VARIABLE} must be a folder that exists, is {target}; make it, or correct the path")
     return target
 
@@ -124,8 +124,9 @@ def is_gateway(target: str) -> bool:
 def _legal_gateway(url: str) -> bool:
     try:
         parts = urlsplit(url)
+        (parts.hostname or "").encode("idna")
         return bool(parts.hostname) and not parts.username and parts.port != 0
-    except ValueError:  # half an IPv6 address, or a port that is none
+    except ValueError:  # half an IPv6 address, or a port or host that is none
         return False
 
 
