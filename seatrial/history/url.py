@@ -10,7 +10,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from seatrial.errors import InputError
-from seatrial.redact import redacted
+from seatrial.redact import Secrets
 
 _DRIVERS = ("sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg")
 _LEGAL = "legal: sqlite:////path/to/history.sqlite or postgresql://user:password@host/database"
@@ -47,15 +47,15 @@ def shown(url: URL) -> str:
 def first_line(error: object, url: URL) -> str:
     """What an error says on its first line, without the passwords of `url` and what they are made of."""
     lines = str(error).strip().splitlines()
-    return "".join(redacted(lines[:1], _secrets(url))) or type(error).__name__
+    return "".join(_secrets(url).out_of(lines[:1])) or type(error).__name__
 
 
-def _secrets(url: URL) -> list[str]:
+def _secrets(url: URL) -> Secrets:
     """The longest first. Of a password that is written amiss, a piece may pass for a host or a database."""
     queried = url.normalized_query.items()
     query = (value for name, values in queried if _SECRET.match(f"?{name}=") for value in values)
     found = {part for secret in (url.password or "", *query) for part in (secret, *re.split(r"[@:/?#&=%]", secret))}
-    return sorted((part for part in found if len(part) >= _SHORTEST), key=len, reverse=True)
+    return Secrets(tuple(sorted((part for part in found if len(part) >= _SHORTEST), key=len, reverse=True)))
 
 
 def _stray_at(text: str) -> str | None:
