@@ -5,6 +5,7 @@ step's start and end are records that carry `step`.
 """
 
 import logging
+import sys
 import time
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, suppress
@@ -92,11 +93,23 @@ class Discreet(logging.Formatter):
         return self._secrets.hidden_in(super().format(record))
 
 
+class _LogFile(logging.FileHandler):
+    """A log on a full disk ends early; that is no reason to lose what the run comes to."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        with suppress(OSError):  # what could not be written is tried once more
+            super().close()
+
+
 @contextmanager
 def log_file(path: Path, secrets: Secrets) -> Iterator[None]:
     """Keep everything that is said meanwhile in `path`, with the time of each line and without `secrets`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(path, mode="w", encoding="utf-8")
+    handler = _LogFile(path, mode="w", encoding="utf-8")
     handler.setFormatter(Discreet("%(asctime)s %(levelname)s %(name)s: %(message)s", secrets))
     logger = logging.getLogger("seatrial")
     logger.addHandler(handler)

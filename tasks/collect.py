@@ -51,7 +51,7 @@ def hide_secrets(run: Run, started: datetime) -> None:
     secrets = secrets_of(run.cluster)
     for path in sorted(run.logs.rglob("*")):
         if path.name != "run.log" and not path.is_symlink() and path.is_file() and is_new(path, started):
-            with _as_far_as_possible():
+            with _as_far_as_possible(f"{path} may hold secrets still"):
                 _hide(path, secrets)
 
 
@@ -70,13 +70,13 @@ def _hide(path: Path, secrets: Secrets) -> None:
 
 
 @contextmanager
-def _as_far_as_possible() -> Iterator[None]:
+def _as_far_as_possible(otherwise: str = "not all logs could be collected") -> Iterator[None]:
     """Whatever goes wrong, the nodes must still be taken down."""
     try:
         yield
     except Exception as error:
         what = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
-        log.warning("not all logs could be collected: %s", what)
+        log.warning("%s: %s", otherwise, what)
 
 
 def fetch_nccl_logs(testbed: Testbed, pattern: str, folder: Path, deadline: float) -> None:

@@ -104,6 +104,12 @@ def test_the_log_of_a_run_goes_without_what_is_known_to_be_secret(tmp_path: Path
     assert "s3cr3t" not in said
 
 
+def test_a_log_on_a_full_disk_ends_early_and_nothing_else_does(capsys: pytest.CaptureFixture[str]) -> None:
+    with log_file(Path("/dev/full"), Secrets()):
+        logging.getLogger("seatrial.launch").warning("a line that finds no place")
+    assert "No space left" not in capsys.readouterr().err
+
+
 def test_a_secret_of_several_lines_is_found_line_by_line() -> None:
     assert secrets_in({"MY_CREDENTIALS": "first line\nthe second line"}) == ["the second line", "first line"]
 
