@@ -1,4 +1,7 @@
-"""An alert in plain text, for e-mail and whatever else takes text, and as JSON for machines. Pure."""
+"""An alert in plain text, for e-mail and whatever else takes text, and as JSON for machines. Pure.
+
+Chats take text for their own markup, each another one, so what people read mentions and links nobody.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +16,7 @@ LINE_CHARS = 600
 
 
 def subject(alert: Alert) -> str:
-    return words.plain(f"seatrial: {headline(alert.incident)}")[:150]
+    return words.harmless(f"seatrial: {headline(alert.incident)}")[:150]
 
 
 def letter(alert: Alert, news: Sequence[str]) -> str:
@@ -25,23 +28,29 @@ def letter(alert: Alert, news: Sequence[str]) -> str:
         _bullets("What is new", unsaid if len(incident.changes) > len(news) or len(unsaid) > 1 else ()),
         [f"It was: {incident.reason}" if alert.over else f"{words.label(incident.verdict)}: {incident.reason}"],
         *(_findings(alert, alert.result) if alert.result and not alert.over else []),
-        _where(alert),
     ]
-    return "\n\n".join("\n".join(words.plain(line)[:LINE_CHARS] for line in part) for part in parts if part) + "\n"
+    notes = alert.result.notes if alert.result and not alert.over else ()
+    ours = [notes, _where(alert)]  # addresses and commands, to be followed and copied as they are
+    said = [[words.harmless(line)[:LINE_CHARS] for line in part] for part in parts]
+    said += [[words.plain(line)[:LINE_CHARS] for line in part] for part in ours]
+    return "\n\n".join("\n".join(part) for part in said if part) + "\n"
 
 
 def digest(result: RunResult) -> str:
     """One line of a run with nothing new."""
-    return words.plain(f"{words.headline(result)}, {result.suite}: {result.reason}")[:LINE_CHARS]
+    return words.harmless(f"{words.headline(result)}, {result.suite}: {result.reason}")[:LINE_CHARS]
 
 
 def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
-    """The alert as JSON (docs/alerts.md); `text` alone says it, as chats with incoming webhooks take it."""
+    """The alert as JSON (docs/alerts.md); `text` alone says it, as chats with incoming webhooks take it.
+
+    All else is for programs, and exactly as it was said.
+    """
     incident, run = alert.incident, alert.result
     return {
         "schema": SCHEMA,
         "event": "closed" if alert.over else "opened" if len(news) == len(incident.changes) else "changed",
-        "text": "\n".join((headline(incident), *besides(incident, news))),
+        "text": "\n".join(map(words.harmless, (headline(incident), *besides(incident, news)))),
         "incident": {
             "id": incident.id,
             "kind": incident.kind,
@@ -71,7 +80,6 @@ def _findings(alert: Alert, run: RunResult) -> list[list[str]]:
         _bullets("Suspects", [_suspect(s) for s in run.suspects[:MAX_SUSPECTS]], len(run.suspects) - MAX_SUSPECTS),
         _bullets("Not as expected", [_judgement(j) for j in convincing(run)]),
         _bullets("Since the last good run" + (f", {since.before.run_id}" if since else ""), told),
-        list(run.notes),
     ]
 
 

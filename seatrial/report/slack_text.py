@@ -16,15 +16,11 @@ MAX_ELEMENTS = 10
 
 Block = dict[str, Any]
 
-# What would format the text around it, as a character that looks the same; Slack has no escape for these.
-_MARKUP = str.maketrans({"`": "'", "*": "∗", "~": "∼"})
-_EDGE = re.compile(r"(?<!\w)_|_(?!\w)")  # all_reduce stays as it is: within a word it formats nothing
-
 
 def escape(text: object) -> str:
     """Text from anywhere as Slack shows it: on one line, and nothing in it mentions, links or formats."""
     line = words.plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _EDGE.sub("ˍ", line.translate(_MARKUP))
+    return words.unformatted(line)
 
 
 def cut(text: object, limit: int) -> str:

@@ -1,6 +1,7 @@
 """How numbers and names are written for people. Pure."""
 
 import math
+import re
 
 from seatrial.measurement import ConditionValue, Measurement, Subject
 from seatrial.result import Expected, RunResult
@@ -147,6 +148,16 @@ def plain(text: object, encoding: str = "utf-8") -> str:
         return _ascii(line)
 
 
+def unformatted(line: str) -> str:
+    """`line` as no chat formats it, by characters that look the same: most chats have no escape for these."""
+    return _EDGE.sub("ˍ", line.translate(_FORMATS))
+
+
+def harmless(text: object) -> str:
+    """`text` on one line for mail, and for chats of whose markup nothing is known: it mentions and links nobody."""
+    return unformatted(plain(text)).translate(_LINKS)
+
+
 # The order in which conditions are read, and how each is put.
 _WORDS = {
     "operation": "{}",
@@ -160,6 +171,12 @@ _WORDS = {
 _ASCII = str.maketrans(
     {"–": "-", "≥": ">=", "≤": "<=", "µ": "u", "✓": "+", "▼": "v", "✕": "x", "≠": "!", "∞": "inf", "’": "'"}
 )
+
+_FORMATS = str.maketrans({"`": "'", "*": "∗", "~": "∼"})
+_EDGE = re.compile(r"(?<!\w)_|_(?!\w)")  # all_reduce stays as it is: within a word it formats nothing
+
+# Escapes differ from chat to chat, and a letter would show them, so these stay readable instead.
+_LINKS = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")", "@": "@\u200b"})
 
 
 def _ascii(line: str) -> str:

@@ -63,7 +63,7 @@ class AppriseSink:
         files = attached if service.attachment_support else None
         with muted(URLLIB3), _listened() as heard:
             try:
-                # As text: what is HTML to the service is escaped on the way.
+                # As text: what is HTML to the service is escaped on the way, and letters hold nothing that is Markdown.
                 text, as_kind = apprise.NotifyFormat.TEXT, apprise.NotifyType(kind)
                 if sender.notify(body=body, title=title, notify_type=as_kind, attach=files or None, body_format=text):
                     return None

@@ -13,6 +13,7 @@ from seatrial.alerts.incident import Night, Receipt, advance, night_of
 from seatrial.alerts.overdue import silent
 from seatrial.difference import difference
 from seatrial.measurement import Measurement, Subject
+from seatrial.report.letter import digest as plain_digest
 from seatrial.report.letter import event, letter, subject
 from seatrial.report.picture import curve_png
 from seatrial.report.slack import blocks, change, digest
@@ -151,6 +152,23 @@ def test_the_letter_says_the_same() -> None:
         assert part in said
     assert "What is new" not in said
     assert "What is new:\n- more" in letter(replace(alert, incident=_told(alert, "more")), ("more",))
+
+
+EVIL = "node-1 said: <!channel> @all ![p](http://evil.example/p.png) `x` *y* _z_ ~t~"
+
+
+def test_text_of_a_log_mentions_and_links_nobody_whatever_takes_it() -> None:
+    night = nights.bad(1, reason=EVIL, suspects=(Suspect("node", "node-1", 0.9, EVIL),), notes=("ssh me@[::1]",))
+    alert = alert_of(night, run_link="https://x.example.com/~ops")
+    over = replace(alert.incident, closed=night.finished, changes=("fail", EVIL))
+    told, news = event(alert, alert.incident.changes), alert.incident.changes
+    findings, _, ours = letter(alert, news).partition("ssh me@[::1]")
+    assert ours.strip().endswith("next: seatrial report run-1")
+    assert "run: https://x.example.com/~ops" in ours
+    for said in (told["text"], findings, plain_digest(night), subject(Alert(over)), letter(Alert(over), news)):
+        assert "said: ‹!channel› @\u200ball !(p)(http://evil.example/p.png) 'x' " in said
+        assert not re.search(r"[<>\[\]`*~]|@\w|\b_|_\b", said)
+    assert (told["incident"]["reason"], told["suspects"][0]["evidence"]) == (EVIL, EVIL)
 
 
 @pytest.mark.parametrize(
