@@ -20,6 +20,7 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
+from seatrial.report.markdown import escape
 from seatrial.report.picture import curve_png
 from seatrial.result import RunResult
 from seatrial.run import Run
@@ -47,7 +48,7 @@ def share(suite: Suite, step: str, rows: int, train_step: int) -> float:
 
 
 class _Watcher(logging.Handler):
-    """Follows what a run says; keeps how far it is and its newest line."""
+    """Follows what a run says; keeps how far it is and its newest line, which Prefect shows as Markdown."""
 
     def __init__(self, suite: Suite) -> None:
         super().__init__(logging.INFO)
@@ -63,7 +64,7 @@ class _Watcher(logging.Handler):
         event: Mapping[str, int] = getattr(record, "event", {})
         self._train_step = event.get("step", self._train_step)
         said = record.getMessage()
-        self.now = share(self._suite, self._step, self._rows, self._train_step), f"{self._step}: {said}"[:300]
+        self.now = share(self._suite, self._step, self._rows, self._train_step), escape(f"{self._step}: {said}"[:300])
 
 
 @contextmanager

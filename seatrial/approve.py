@@ -9,6 +9,7 @@ from seatrial.baselines.nights import medians_of_runs
 from seatrial.baselines.promote import Approval, differences, pins
 from seatrial.errors import InputError
 from seatrial.history.rows import Pin, RunRow
+from seatrial.report.markdown import code, escape
 from seatrial.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -35,10 +36,11 @@ def differences_to(store: "Store", run_id: str) -> str:
     """
     run = stored_run(store, run_id)
     found = [d for d in differences(store.pinned(run.cluster), store.measurements(run_id)) if d.deviation is not None]
-    lines = [f"**{run.run_id}** on {run.cluster}, suite {run.suite}: {run.verdict.value}. {run.reason}", ""]
+    came_to = f"on {run.cluster}, suite {run.suite}: {run.verdict.value}. {run.reason}"
+    lines = [f"**{escape(run.run_id)}** {escape(came_to)}", ""]
     if run.verdict is not Verdict.PASS:
         lines += ["It did not pass: to approve it all the same, `force` needs the reason.", ""]
-    lines += [f"- `{d.pin.series}`: {d.deviation:+.1%} from what is pinned" for d in found[:_TOLD]]
+    lines += [f"- `{code(d.pin.series)}`: {d.deviation:+.1%} from what is pinned" for d in found[:_TOLD]]
     return "\n".join(lines) if found else "\n".join([*lines, "Nothing that it measured is pinned so far."])
 
 

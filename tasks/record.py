@@ -15,7 +15,7 @@ from prefect.cache_policies import NO_CACHE
 
 from seatrial.errors import SeatrialError
 from seatrial.report.load import FIXED_COLUMNS
-from seatrial.report.markdown import judgement_rows, summary
+from seatrial.report.markdown import escape, judgement_rows, summary
 from seatrial.report.series import Reading, every_reading
 from seatrial.result import Check, RunResult
 from seatrial.run import Run
@@ -146,10 +146,8 @@ def record_task(
 ) -> dict[str, Path]:
     written = record(result, run, store, log_file)
     key = f"judgements-{run.cluster.name}"
-    rows = judgement_rows(result)
-    _publish(
-        key, lambda: create_table_artifact(table=rows, key=key, description=f"{result.verdict.value}: {result.reason}")
-    )
+    rows, came_to = judgement_rows(result), escape(f"{result.verdict.value}: {result.reason}")
+    _publish(key, lambda: create_table_artifact(table=rows, key=key, description=came_to))
     key = f"summary-{run.cluster.name}"
     _publish(key, lambda: create_markdown_artifact(markdown=summary(result), key=key))
     return written

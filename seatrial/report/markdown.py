@@ -18,8 +18,8 @@ Cell = str | float | None
 def summary(result: RunResult) -> str:
     """Verdict, reason, suspects, checks, the worst judgements and the software, in that order."""
     parts = [
-        f"## {words.GLYPHS[result.verdict]} {_text(words.headline(result))}",
-        f"**{words.label(result.verdict)}**: {_text(result.reason)}",
+        f"## {words.GLYPHS[result.verdict]} {escape(words.headline(result))}",
+        f"**{words.label(result.verdict)}**: {escape(result.reason)}",
         _facts(result),
         _suspects(result),
         _table("Checks", ("check", "verdict", "reason", "time"), map(_check_row, result.checks)),
@@ -32,7 +32,7 @@ def summary(result: RunResult) -> str:
 def report_markdown(result: RunResult, context: Context) -> str:
     """The summary, and what is known of earlier runs: the headline numbers beside those of the last good run."""
     last = context.past.last_good
-    title = f"Headline numbers, last good run {_code(last.run_id)}" if last else "Headline numbers"
+    title = f"Headline numbers, last good run {code(last.run_id)}" if last else "Headline numbers"
     head = ("number", "measured", "expected", "last good run", "change", "verdict")
     numbers = _table(title, head, map(_headline_row, headline_numbers(result, context.past)))
     changed = [fact for fact in software(result, context.past) if last and fact.before != fact.after]
@@ -68,14 +68,15 @@ def _facts(result: RunResult) -> str:
     took = words.duration((result.finished - result.started).total_seconds())
     nodes = f"{len(result.nodes)} node{'' if len(result.nodes) == 1 else 's'}"
     started = result.started.strftime("%Y-%m-%d %H:%M %Z")
-    return f"suite {_text(result.suite)} · {nodes} · {started} · {took} · run `{_code(result.run_id)}`"
+    return f"suite {escape(result.suite)} · {nodes} · {started} · {took} · run `{code(result.run_id)}`"
 
 
 def _suspects(result: RunResult) -> str:
     if not result.suspects:
         return ""
     lines = [
-        f"- **{s.kind} {_text(s.name)}** ({s.confidence:.0%}): {_text(s.evidence)}" for s in result.suspects[:MAX_ROWS]
+        f"- **{s.kind} {escape(s.name)}** ({s.confidence:.0%}): {escape(s.evidence)}"
+        for s in result.suspects[:MAX_ROWS]
     ]
     return "\n".join(["### Suspects", "", *lines, *_more(len(result.suspects), "suspects")])
 
@@ -120,11 +121,11 @@ def _bad_row(judgement: Judgement) -> tuple[str, ...]:
 
 
 def _software(result: RunResult) -> str:
-    return " · ".join(f"{_text(name)} `{_code(version)}`" for name, version in result.fingerprint.items() if version)
+    return " · ".join(f"{escape(name)} `{code(version)}`" for name, version in result.fingerprint.items() if version)
 
 
 def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(map(_text, row)) + " |" for row in rows]
+    lines = ["| " + " | ".join(map(escape, row)) + " |" for row in rows]
     if not lines:
         return ""
     return "\n".join([f"### {title}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head), *lines])
@@ -137,11 +138,12 @@ def _more(count: int, what: str) -> list[str]:
 _MARKUP = re.compile(r"([\\`*_\[\]|~#!])")
 
 
-def _text(text: object) -> str:
+def escape(text: object) -> str:
     """Text from outside as text: one line, no markup, no HTML, no mention."""
     line = words.plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "@\u200b")
     return _MARKUP.sub(r"\\\1", line)
 
 
-def _code(text: object) -> str:
+def code(text: object) -> str:
+    """Text from outside for between backticks, where it is literal."""
     return words.plain(text).replace("`", "'")

@@ -1,5 +1,6 @@
 """What a site runs: schedules, deployments, the form, the alarm. No server here."""
 
+import logging
 import os
 import re
 import socket
@@ -20,7 +21,7 @@ from prefect.utilities.callables import parameter_schema
 from pydantic import SecretStr
 
 from flows.alarm import cluster_of, died, suite_of
-from flows.artifacts import RUNS_URL, share
+from flows.artifacts import RUNS_URL, _Watcher, share
 from flows.automations import SILENCE_S
 from flows.check import _store, _try_out, check
 from flows.outcome import broken_off, came_to_a_verdict, state_of
@@ -193,6 +194,13 @@ def test_how_far_a_run_is_grows_with_every_row_and_step() -> None:
     shares = [share(suite, *step) for step in [*steps, ("training", 9, 2), ("training", 9, 20), ("record", 9, 30)]]
     assert shares == sorted(set(shares))
     assert 0 <= shares[0] < shares[-1] < 100
+
+
+def test_the_newest_line_is_text_where_prefect_shows_markdown() -> None:
+    watcher = _Watcher(load_suite("quick"))
+    line = {"name": "seatrial.launch", "levelno": logging.INFO, "msg": "![p](http://x/p.png) @all", "step": "launch"}
+    watcher.emit(logging.makeLogRecord(line))
+    assert watcher.now[1] == "launch: \\!\\[p\\](http://x/p.png) @\u200ball"
 
 
 def test_the_form_explains_itself() -> None:

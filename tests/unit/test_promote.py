@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from seatrial.approve import promote
+from seatrial.approve import differences_to, promote
 from seatrial.baselines.promote import Approval, differences, pins
 from seatrial.baselines.setup import Setup
 from seatrial.cli import app
@@ -143,6 +143,20 @@ def test_differences_are_the_furthest_off_first() -> None:
     assert (first.pin.unit, first.value, first.deviation, first.inside) == ("GB/s", 100, -0.75, False)
     assert (second.deviation, second.inside) == (0.0, True)
     assert [d.value for d in differences(pinned, [LATENCY])] == [20.0, None]
+
+
+def test_what_whoever_approves_is_asked_has_text_of_logs_as_text(store: Store) -> None:
+    evil = Measurement("busbw", 400.0, "GB/s", Subject("cluster", "lab"), {"operation": "` ![p](http://x/p.png) `"})
+    for number in range(3):
+        reason = "node-1 said: ![p](http://x/p.png)"
+        check = Check("collectives", Verdict.PASS, reason, 1.0, (evil,))
+        store.save(
+            RunResult(f"run-{number}", "lab", "quick", START, START, Verdict.PASS, reason, checks=[check]), Path()
+        )
+    promote(store, "run-2", ANN)
+    first, _, line = differences_to(store, "run-2").splitlines()
+    assert first == "**run-2** on lab, suite quick: pass. node-1 said: \\!\\[p\\](http://x/p.png)"
+    assert line.count("`") == 2
 
 
 def test_what_was_repeated_is_held_against_its_pin_by_the_median_that_was_judged() -> None:

@@ -23,7 +23,7 @@ from seatrial.run import Run
 from seatrial.suite import load_suite
 from seatrial.trial import Trial
 from seatrial.verdict import Verdict
-from tasks.record import measurements_csv, record, run_json
+from tasks.record import measurements_csv, record, record_task, run_json
 from tests import samples
 
 FILES = {"run.json", "measurements.csv", "report.html"}
@@ -140,6 +140,14 @@ def test_a_failing_report_loses_nothing_else(
 def test_a_failing_history_is_named(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     assert set(record(samples.healthy_local(), run, Shelf(OSError("disk full")))) == FILES
     assert "the history could not be written: OSError: disk full" in caplog.text
+
+
+def test_what_prefect_shows_as_markdown_is_text(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr("tasks.record.create_table_artifact", lambda *, description, **_: shown.append(description))
+    monkeypatch.setattr("tasks.record.create_markdown_artifact", lambda **_: None)
+    record_task.fn(replace(samples.healthy_local(), reason="node-1 said: <b> @all ![p](http://x/p.png)"), run)
+    assert shown == ["pass: node-1 said: &lt;b&gt; @\u200ball \\!\\[p\\](http://x/p.png)"]
 
 
 def test_json_has_no_nan(run: Run) -> None:
