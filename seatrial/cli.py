@@ -232,7 +232,10 @@ def _with_help(error: click.ClickException) -> str:
 
 
 def _complain(error: Exception | str, status: int) -> int:
-    print(f"seatrial: {' '.join(str(error).split())}", file=sys.stderr)
+    """On one line, without control characters: it may name what somebody else has named."""
+    from seatrial.report.words import plain
+
+    print(f"seatrial: {plain(error)}", file=sys.stderr)
     return status
 
 

@@ -64,15 +64,16 @@ def verify(bundle_file: Path, key: Path | None, allowed_signers: Path | None) ->
     """
     from seatrial.bundle.signature import Trusted
     from seatrial.bundle.verify import verify as verify_bundle
+    from seatrial.report.words import plain
 
     if key and allowed_signers:
         raise InputError("--key, --allowed-signers: give one of them")
     trusted = Trusted(key, allowed_signers)
     found = verify_bundle(bundle_file, trusted)
-    if found.problem:
-        print(f"{bundle_file}: tampered with or damaged: {found.problem}")
+    if found.problem:  # it names files as whoever packed them did
+        print(f"{bundle_file}: tampered with or damaged: {plain(found.problem)}")
         sys.exit(1)
-    print(f"{bundle_file}: {found.files} files are as they were; {_signer(found.by, bool(trusted))}")
+    print(f"{bundle_file}: {found.files} files are as they were; {plain(_signer(found.by, bool(trusted)))}")
     sys.exit(0)
 
 

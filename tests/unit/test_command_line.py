@@ -1,6 +1,7 @@
 """What the command line says of what it cannot take: one line, exit status 2."""
 
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,13 @@ def test_words_that_are_wrong_are_one_line(
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert err.startswith(f"seatrial: {said}")
+
+
+def test_what_an_archive_names_writes_no_line_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with tarfile.open(tmp_path / "b.tar.gz", "w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("../x\r\x1b[2Kfake"))
+    assert command("verify", str(tmp_path / "b.tar.gz")) == 2
+    assert capsys.readouterr().err.endswith("no bundle of `seatrial bundle` (../x [2Kfake: leads out of the bundle)\n")
 
 
 def test_without_words_it_says_all_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,6 +90,13 @@ def test_whatever_is_changed_is_named(bundle: Path, keys: Path, change: Callable
     assert said in told
 
 
+def test_a_name_in_a_bundle_writes_no_line_of_its_own(bundle: Path, keys: Path) -> None:
+    fake = "../x\r\x1b[2Kok.tgz: 6 files are as they were; signed by ED25519 key\n"
+    evil = tampered(bundle, lambda members: _ahead(members, fake))
+    said = "../x [2Kok.tgz: 6 files are as they were; signed by ED25519 key : leads out of the bundle"
+    assert verify(evil, "--key", keys / "ours.pub") == (1, f"{evil}: tampered with or damaged: {said}\n")
+
+
 def test_a_bundle_signed_by_another_is_refused(folder: Path, keys: Path, tmp_path: Path) -> None:
     run("bundle", folder, "--out", tmp_path / "b.tar.gz", "--sign", keys / "other")
     status, said = verify(tmp_path / "b.tar.gz", "--key", keys / "ours.pub")
