@@ -185,6 +185,9 @@ def _lower(message: str) -> str:
 def _read_measurements(file: Path, run_id: str) -> dict[str, list[Measurement]]:
     """Measurements by check; nothing when the file is absent or of another run."""
     found: dict[str, list[Measurement]] = {}
+    # All samples of a measurement are one cell. csv has one limit for the whole process and no other way, and by itself
+    # that is 128 KiB: a few thousand steps of training. It is only ever raised, so nobody else's reading fails by it.
+    csv.field_size_limit(max(MAX_BYTES, csv.field_size_limit()))
     try:
         with file.open(encoding="utf-8", newline="") as lines:
             for row in csv.DictReader(lines):

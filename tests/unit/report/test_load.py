@@ -1,12 +1,15 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seatrial.errors import InputError
+from seatrial.measurement import Measurement, Subject
 from seatrial.report.load import load_result
-from seatrial.result import RunResult
+from seatrial.result import Check, RunResult
+from seatrial.verdict import Verdict
 from tasks.record import measurements_csv, run_json
 from tests import samples
 
@@ -22,6 +25,13 @@ def test_a_run_comes_back_as_it_was(tmp_path: Path, result: RunResult) -> None:
     back = load_result(_write(tmp_path, result))
     assert back.to_dict() == json.loads(run_json(result))
     assert [check.measurements for check in back.checks] == [check.measurements for check in result.checks]
+
+
+def test_as_many_steps_as_a_suite_allows_come_back(tmp_path: Path) -> None:
+    loss = Measurement("loss", 1.5, "", Subject("cluster", "lab"), samples=tuple(i / 7 for i in range(100_000)))
+    check = Check("training", Verdict.PASS, "learns", 1.0, (loss,))
+    back = load_result(_write(tmp_path, replace(samples.healthy_local(), checks=[check])))
+    assert back.checks[0].measurements == (loss,)
 
 
 def test_run_json_alone_is_enough(tmp_path: Path) -> None:
