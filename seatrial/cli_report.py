@@ -107,14 +107,14 @@ def _context(result: "RunResult", folder: Path) -> "Context":
 def _write(result: "RunResult", folder: Path, form: str) -> Path:
     """report.html or report.pdf beside run.json."""
     from seatrial.report.html import report_html
+    from seatrial.whole import write_whole
 
     html = report_html(result, _context(result, folder))
     target = folder / f"report.{form}"
     try:
-        target.write_bytes(_pdf(html) if form == "pdf" else html.encode())
+        return write_whole(target, _pdf(html) if form == "pdf" else html)
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error.strerror}") from error
-    return target
 
 
 def _pdf(html: str) -> bytes:

@@ -4,7 +4,6 @@ import contextlib
 import json
 import logging
 import math
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from seatrial.report.markdown import escape, judgement_rows, summary
 from seatrial.report.series import Reading, every_reading
 from seatrial.result import Check, RunResult
 from seatrial.run import Run
+from seatrial.whole import write_whole
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
@@ -35,9 +35,9 @@ def record(result: RunResult, run: Run, store: "Store | None" = None, log_file: 
     """
     written = {"run.json": write_run_json(result, run.out)}
     with _lossless("measurements.csv"):
-        written["measurements.csv"] = _write(run.out / "measurements.csv", measurements_csv(result))
+        written["measurements.csv"] = write_whole(run.out / "measurements.csv", measurements_csv(result))
     with _lossless("report.html"):
-        written["report.html"] = _write(run.out / "report.html", _report(result, run.out, store, log_file))
+        written["report.html"] = write_whole(run.out / "report.html", _report(result, run.out, store, log_file))
     if store is not None:
         with _lossless("the history"):
             store.save(result, run.out)
@@ -95,25 +95,11 @@ def write_run_json(result: RunResult, out: Path) -> Path:
     """Write run.json into `out`; raises SeatrialError when that cannot be done, which is no bad input any more."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        return _write(out / "run.json", run_json(result))
+        return write_whole(out / "run.json", run_json(result))
     except OSError as error:
         raise SeatrialError(
             f"{out}: run.json cannot be written: {error.strerror or error}; choose another --out"
         ) from error
-
-
-def _write(path: Path, text: str) -> Path:
-    """All of it or nothing: readers never see half a file, and a crash leaves the old one."""
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        with new.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
-    return path
 
 
 @contextlib.contextmanager

@@ -90,7 +90,7 @@ def full(run: Run, monkeypatch: pytest.MonkeyPatch) -> Trial:
     def no_space(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("tasks.record.os.fsync", no_space)
+    monkeypatch.setattr("seatrial.whole.os.fsync", no_space)
     return Trial(run, checks=[Check("collectives", Verdict.FAIL, "slow")])
 
 

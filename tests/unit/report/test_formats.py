@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 import zlib
 from pathlib import Path
@@ -53,6 +54,17 @@ def test_what_is_no_run_is_one_line(folder: Path) -> None:
         _report("nonsense")
     with pytest.raises(InputError, match=r"RUN night-4: its folder .*/gone has it no more"):
         _report("night-4")
+
+
+def test_a_full_disk_leaves_the_report_that_was_there(folder: Path) -> None:
+    _report(folder)
+    before = (folder / "report.html").read_bytes()
+    limited = ["bash", "-c", 'ulimit -f 16; exec "$0" -m seatrial.cli report "$1"', sys.executable, str(folder)]
+    ended = subprocess.run(limited, capture_output=True, text=True, cwd=Path(__file__).parents[3], check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.endswith(f"seatrial: {folder}/report.html: cannot be written: File too large\n")
+    assert (folder / "report.html").read_bytes() == before
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
 def test_markdown_goes_to_standard_output(folder: Path) -> None:
