@@ -23,7 +23,6 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import State, StateType
 from prefect.exceptions import ObjectNotFound
-from prefect.server.schemas.schedules import CronSchedule
 from prefect.states import Crashed
 from prefect.utilities.callables import parameter_schema
 
@@ -33,7 +32,7 @@ from flows.ending import PatientRunner
 from flows.holders import bury
 from flows.reap import reap
 from flows.signals import end_with_parent
-from flows.site import Site, deployments, with_choices
+from flows.site import Site, deployments, first_date, with_choices
 
 _STARTED = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING, StateType.PAUSED)
 
@@ -101,7 +100,7 @@ def offer_choices(client: SyncPrefectClient, checks: list[UUID], site: Site) -> 
 
 def announced(site: Site) -> list[str]:
     """What a person at the terminal should know."""
-    (due,) = asyncio.run(CronSchedule(cron=site.cron, timezone=site.timezone).get_dates(1))
+    due = first_date(site.cron, site.timezone)
     url = os.environ["PREFECT_API_URL"].removesuffix("/api")
     nights = [
         f"nightly  {name}, suite {site.suite}: {site.cron} ({site.timezone}), next {due:%Y-%m-%d %H:%M}"

@@ -1,7 +1,9 @@
 """What a site has Prefect run: the check every night and by its form, reaping, and pinning baselines."""
 
+import asyncio
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -52,19 +54,30 @@ def _check_schedule(cron: str, timezone: str) -> None:
 
     try:
         ZoneInfo(timezone)
+        CronSchedule(cron=REAP_CRON, timezone=timezone)  # Prefect does not take all that there are: posix/...
     except (KeyError, ValueError, OSError) as error:
         raise InputError(f"--timezone {timezone}: unknown; legal are names such as Europe/Berlin, and UTC") from error
     try:
-        CronSchedule(cron=cron, timezone=timezone)
+        first_date(cron, timezone)
     except ValidationError as error:
         legal = "needs minute, hour, day, month and weekday, such as '0 2 * * *'"
         raise InputError(f"--cron {cron!r}: {legal}") from error
+    except ValueError as error:
+        raise InputError(f"--cron {cron!r}: there is no such day; legal is what comes, such as '0 2 * * *'") from error
+
+
+def first_date(cron: str, timezone: str) -> datetime:
+    """When it comes next. Raises ValueError where it never does, and where it is no schedule at all."""
+    from prefect.server.schemas.schedules import CronSchedule
+
+    (due,) = asyncio.run(CronSchedule(cron=cron, timezone=timezone).get_dates(1))
+    return due
 
 
 def local_timezone() -> str:
     """The machine's, by its name; UTC where it has none."""
     where = Path("/etc/localtime").resolve().as_posix()
-    return where.partition("/zoneinfo/")[2] or "UTC"
+    return where.partition("/zoneinfo/")[2].removeprefix("posix/") or "UTC"
 
 
 def with_choices(schema: dict[str, Any], site: Site) -> dict[str, Any]:

@@ -237,7 +237,9 @@ def test_a_site_has_its_deployments_and_a_schedule_per_cluster(cluster: str, tmp
     ("change", "said"),
     [
         ({"cron": "at night"}, "--cron 'at night': needs minute"),
+        ({"cron": "0 0 30 2 *"}, "--cron '0 0 30 2 *': there is no such day; legal is what comes, such as"),
         ({"timezone": "Berlin"}, "--timezone Berlin: unknown; legal"),
+        ({"timezone": "posix/Europe/Berlin"}, "--timezone posix/Europe/Berlin: unknown; legal"),
         ({"suite": "hard"}, "suite 'hard': unknown; legal"),
     ],
 )
