@@ -182,7 +182,9 @@ def dial(run_word: str, node: str) -> None:
 
 @app.command()
 @click.argument("cluster", required=False)
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many, newest first.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="How many, newest first."
+)
 @json_option
 def history(cluster: str | None, limit: int, as_json: bool) -> None:
     """List earlier runs, all or those of CLUSTER (a name or a cluster file), and what they came to."""

@@ -26,6 +26,10 @@ def command(*words: str) -> int:
             ("serve", "--port", "99999"),
             "Invalid value for '--port': 99999 is not in the range 1<=x<=65535; see seatrial",
         ),
+        (
+            ("history", "--limit", "99999999999999999999"),
+            "Invalid value for '--limit': 99999999999999999999 is not in the range 1<=x<=1000000; see seatrial",
+        ),
         (("report", "r1", "--format", "docx"), "Invalid value for '--format': 'docx' is not one of 'html', 'pdf', "),
         (("run",), "Missing argument 'CLUSTER'; see seatrial run --help"),
         (("baseline", "expire"), "Missing argument 'CLUSTER'; see seatrial baseline expire --help"),
