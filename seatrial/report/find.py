@@ -46,7 +46,11 @@ def run_of(run: str) -> "RunResult":
 
 
 def _path(run: str) -> Path | None:
-    return next((path for path in (Path(run), Path("runs") / run) if path.exists()), None)
+    """Raises InputError for what no path can be."""
+    try:
+        return next((path for path in (Path(run), Path("runs") / run) if path.exists()), None)
+    except OSError as error:  # too long, or in a folder that is closed to us
+        raise InputError(f"RUN {run[:80]}: {error.strerror}; give a run's folder, its run.json or its id") from error
 
 
 def _is_still_in(out: str, run_id: str) -> bool:

@@ -30,6 +30,7 @@ def command(*words: str) -> int:
             ("history", "--limit", "99999999999999999999"),
             "Invalid value for '--limit': 99999999999999999999 is not in the range 1<=x<=1000000; see seatrial",
         ),
+        (("report", "r" * 300), f"RUN {'r' * 80}: File name too long; give a run's folder, its run.json or its id"),
         (("report", "r1", "--format", "docx"), "Invalid value for '--format': 'docx' is not one of 'html', 'pdf', "),
         (("run",), "Missing argument 'CLUSTER'; see seatrial run --help"),
         (("baseline", "expire"), "Missing argument 'CLUSTER'; see seatrial baseline expire --help"),
