@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from seatrial.baselines.setup import Setup
 from seatrial.errors import InputError
@@ -35,17 +35,23 @@ FIXED_COLUMNS = (
 )
 
 
-class _Subject(BaseModel):
+class _Model(BaseModel):
+    """Numbers are numbers: JSON has no NaN or infinity, though Python reads them."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
+class _Subject(_Model):
     kind: SubjectKind
     name: str
 
 
-class _Expected(BaseModel):
+class _Expected(_Model):
     low: float | None = None
     high: float | None = None
 
 
-class _Judgement(BaseModel):
+class _Judgement(_Model):
     metric: str
     subject: _Subject
     conditions: dict[str, ConditionValue] = {}
@@ -80,7 +86,7 @@ def _number(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-class _Found(BaseModel):
+class _Found(_Model):
     verdict: Verdict
     reason: str
     suspects: list[Suspect] = []
@@ -89,7 +95,7 @@ class _Found(BaseModel):
         return Found(self.verdict, self.reason, tuple(self.suspects))
 
 
-class _Check(BaseModel):
+class _Check(_Model):
     name: str
     verdict: Verdict
     reason: str
@@ -98,7 +104,7 @@ class _Check(BaseModel):
     judgements: list[_Judgement] = []
 
 
-class _Run(BaseModel):
+class _Run(_Model):
     run_id: str
     cluster: str
     suite: str
@@ -106,7 +112,7 @@ class _Run(BaseModel):
     finished: datetime
     verdict: Verdict
     reason: str
-    nodes: list[dict[str, Any]] = []
+    nodes: list[dict[str, JsonValue]] = []
     checks: list[_Check] = []
     suspects: list[Suspect] = []
     fingerprint: dict[str, str | None] = {}

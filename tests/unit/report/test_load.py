@@ -1,4 +1,5 @@
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,11 @@ def _changed(**changes: Any) -> str:
         (_changed(schema=2), "run.json: schema: is 2, this seatrial reads 1; use the one that wrote it"),
         (_changed(verdict="great"), "run.json: verdict: input should be 'pass', 'degraded'"),
         (_changed(started=None), "run.json: started: input should be a valid datetime"),
+        (_changed(timings={"launch": math.nan}), "run.json: timings.launch: input should be a finite number"),
+        (
+            _changed(nodes=[{"load": [math.inf]}]),
+            "run.json: nodes.0.load.list.0.float: input should be a finite number",
+        ),
         (_changed(checks=[{"name": "x"}]), "run.json: checks.0.verdict: field required"),
     ],
 )
