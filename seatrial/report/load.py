@@ -4,9 +4,10 @@ import csv
 import json
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic_core import PydanticCustomError
 
 from seatrial.baselines.setup import Setup
 from seatrial.errors import InputError
@@ -15,6 +16,7 @@ from seatrial.result import SCHEMA, Check, Drift, Expected, Found, Judgement, Ru
 from seatrial.verdict import Verdict
 
 MAX_BYTES = 500_000_000
+_YEARS = (1970, 2999)
 
 FIXED_COLUMNS = (
     "run_id",
@@ -104,12 +106,22 @@ class _Check(_Model):
     judgements: list[_Judgement] = []
 
 
+def _within_years(time: datetime) -> datetime:
+    """A clock that was never set says 1970; what is far from any run's time cannot be reckoned with."""
+    if not _YEARS[0] <= time.year <= _YEARS[1]:
+        raise PydanticCustomError("year", f"must be of a year from {_YEARS[0]} to {_YEARS[1]}, is of {time.year}")
+    return time
+
+
+_Time = Annotated[AwareDatetime, AfterValidator(_within_years)]
+
+
 class _Run(_Model):
     run_id: str
     cluster: str
     suite: str
-    started: datetime
-    finished: datetime
+    started: _Time
+    finished: _Time
     verdict: Verdict
     reason: str
     nodes: list[dict[str, JsonValue]] = []
