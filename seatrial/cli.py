@@ -1,6 +1,7 @@
 """The command `seatrial`. Everything heavy is imported inside the command that needs it."""
 
 import gc
+import io
 import logging
 import os
 import platform
@@ -208,6 +209,8 @@ def main() -> NoReturn:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them among all packages takes a while
     gc.set_threshold(50_000)  # importing makes many objects and no garbage; looking for some takes a tenth of the start
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # its causes come to us as exceptions
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # names and logs hold what a terminal's encoding has not
     try:
         sys.exit(app.main(prog_name="seatrial", standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -106,6 +106,18 @@ class _Check(_Model):
     judgements: list[_Judgement] = []
 
 
+def _writable(name: str) -> str:
+    """Texts may hold what UTF-8 has not, as names of files do. These two are names of files themselves."""
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise PydanticCustomError("encoding", "must be text that UTF-8 has") from error
+    return name
+
+
+_Name = Annotated[str, AfterValidator(_writable)]
+
+
 def _within_years(time: datetime) -> datetime:
     """A clock that was never set says 1970; what is far from any run's time cannot be reckoned with."""
     if not _YEARS[0] <= time.year <= _YEARS[1]:
@@ -117,8 +129,8 @@ _Time = Annotated[AwareDatetime, AfterValidator(_within_years)]
 
 
 class _Run(_Model):
-    run_id: str
-    cluster: str
+    run_id: _Name
+    cluster: _Name
     suite: str
     started: _Time
     finished: _Time

@@ -22,7 +22,8 @@ _SUMMARY = "summary { display: block; }"
 def pdf_of(html: str) -> bytes:
     """The report `html` as PDF. Raises InputError that says what to install where WeasyPrint or its libraries lack."""
     printer = _printer()
-    document: bytes = printer.HTML(string=on_paper(html), url_fetcher=_refuse).write_pdf()
+    paper = on_paper(html).encode(errors="backslashreplace").decode()
+    document: bytes = printer.HTML(string=paper, url_fetcher=_refuse).write_pdf()
     return document
 
 

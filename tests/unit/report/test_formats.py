@@ -1,6 +1,8 @@
 """`seatrial report` in each of its formats, on a run's folder."""
 
+import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from seatrial.cli import app
+from seatrial.cli import app, main
 from seatrial.errors import InputError
 from seatrial.history import open_store
 from seatrial.report.html import report_html
@@ -65,6 +67,28 @@ def test_a_full_disk_leaves_the_report_that_was_there(folder: Path) -> None:
     assert ended.stderr.endswith(f"seatrial: {folder}/report.html: cannot be written: File too large\n")
     assert (folder / "report.html").read_bytes() == before
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+
+
+def test_what_no_encoding_has_is_written_by_its_number(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "logs").mkdir()
+    (folder / "logs" / os.fsdecode(b"\xff.log")).write_text("said")
+    (folder / "run.json").write_text(json.dumps({**samples.faulty_h100().to_dict(), "reason": "said \ud800"}))
+    _report(folder)
+    page = (folder / "report.html").read_text()
+    assert ("\\udcff.log" in page, "said \\ud800" in page) == (True, True)
+    said = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr(sys, "stdout", said)
+    monkeypatch.setattr(sys, "argv", ["seatrial", "report", str(folder), "--format", "md"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said.flush()
+    assert not ended.value.code
+    assert said.buffer.getvalue().startswith(b"## \\u2715 h100-east fails\n\n**fail**: said\n")
+
+
+def test_paper_takes_what_no_encoding_has() -> None:
+    pytest.importorskip("weasyprint", exc_type=(ImportError, OSError))  # type: ignore[arg-type]
+    assert pdf_of("<p>\udcff.log").startswith(b"%PDF-")
 
 
 def test_markdown_goes_to_standard_output(folder: Path) -> None:

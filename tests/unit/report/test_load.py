@@ -63,6 +63,7 @@ def _changed(**changes: Any) -> str:
         (_changed(schema=2), "run.json: schema: is 2, this seatrial reads 1; use the one that wrote it"),
         (_changed(verdict="great"), "run.json: verdict: input should be 'pass', 'degraded'"),
         (_changed(started=None), "run.json: started: input should be a valid datetime"),
+        (_changed(run_id="r\ud800"), "run.json: run_id: must be text that UTF-8 has"),
         (_changed(started="0001-01-01T00:00:00Z"), "run.json: started: must be of a year from 1970 to 2999, is of 1"),
         (_changed(finished="9999-12-31T23:59:59-14:00"), "run.json: finished: must be of a year from 1970 to 2999, is"),
         (_changed(started="2026-03-14T02:00:00"), "run.json: started: input should have timezone info"),
