@@ -1,6 +1,7 @@
 """What the modules of the command line share."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ json_option = click.option(
 def name_of(cluster: str) -> str:
     """The cluster's name, where a name is wanted and a cluster file may be given. Raises InputError."""
     file = Path(cluster)
-    if file.suffix not in (".yaml", ".yml") or not file.is_file():
+    if file.suffix not in (".yaml", ".yml") or not os.path.isfile(file):  # which says no of what is too long
         return cluster
     from seatrial.cluster import load_cluster
 

@@ -36,7 +36,7 @@ def folder_of(run: str) -> tuple[str, Path]:
 def _run_id(run: str) -> str:
     """A folder is named by its run.json; one of a run that is not through yet by its own name, as it is by default."""
     path = Path(run)
-    if not path.is_dir():
+    if not os.path.isdir(run):  # unlike Path's it says no of what is too long for a path
         return run
     if not (path / "run.json").exists():
         return path.resolve().name

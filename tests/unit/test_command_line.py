@@ -31,6 +31,7 @@ def command(*words: str) -> int:
             "Invalid value for '--limit': 99999999999999999999 is not in the range 1<=x<=1000000; see seatrial",
         ),
         (("report", "r" * 300), f"RUN {'r' * 80}: File name too long; give a run's folder, its run.json or its id"),
+        (("ssh", "r" * 300, "head"), f"run {'r' * 300}: is over, or not from this machine and user; "),
         (("report", "r1", "--format", "docx"), "Invalid value for '--format': 'docx' is not one of 'html', 'pdf', "),
         (("run",), "Missing argument 'CLUSTER'; see seatrial run --help"),
         (("baseline", "expire"), "Missing argument 'CLUSTER'; see seatrial baseline expire --help"),
@@ -71,6 +72,7 @@ def test_a_cluster_file_names_its_cluster(tmp_path: Path, capsys: pytest.Capture
     assert str(file) in capsys.readouterr().err
     assert command("history", "gone.yaml") == 2
     assert f"no runs of cluster 'gone.yaml'; known: {a_run(1).cluster}" in capsys.readouterr().err
+    assert command("history", f"{'r' * 300}.yaml") == 2  # too long for a file, so it is a name
 
 
 def test_a_history_that_is_none_is_said_before_anything_is_started(
