@@ -35,8 +35,10 @@ def rejudge(run_word: str, as_json: bool) -> NoReturn:
 
 def _show(was: "RunResult", now: "RunResult") -> None:
     """What it was, each check, and `verdict: reason` as the last line."""
-    print(f"{was.run_id} was {was.verdict.value}: {was.reason}")
+    from seatrial.report.words import plain
+
+    print(plain(f"{was.run_id} was {was.verdict.value}: {was.reason}"))
     for old, new in zip(was.checks, now.checks, strict=True):
         before = "" if old.verdict is new.verdict else f" (was {old.verdict.value})"
-        print(f"{new.name}: {new.verdict.value}{before}: {new.reason}")
-    print(f"{now.verdict.value}: {now.reason}")
+        print(plain(f"{new.name}: {new.verdict.value}{before}: {new.reason}"))
+    print(plain(f"{now.verdict.value}: {now.reason}"))

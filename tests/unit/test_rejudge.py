@@ -146,6 +146,15 @@ def test_the_command_says_what_it_was_and_what_it_is(store: Store) -> None:
     assert isinstance(command("rejudge", "nowhere").exception, InputError)
 
 
+def test_what_a_log_said_writes_no_line_of_its_own(store: Store, tmp_path: Path) -> None:
+    evil = Check("launch", Verdict.NOT_RUN, "node-1 said:\n\x1b[2Kpass: fine")
+    at = START + timedelta(days=9)
+    store.save(RunResult("run-9", "lab", "quick", at, at, evil.verdict, evil.reason, checks=[evil]), tmp_path)
+    said = command("rejudge", "run-9").output
+    assert "launch: not_run: node-1 said: [2Kpass: fine\n" in said
+    assert not {"\x1b", "pass: fine"} & {*said, *said.splitlines()}
+
+
 def test_two_runs_of_the_history_are_compared_without_their_folders(store: Store) -> None:
     found = json.loads(command("compare", "run-3", "run-4", "--json").output)
     assert found["verdicts"][0] == {"what": "run", "before": "pass", "after": "fail"}
