@@ -61,7 +61,12 @@ class Console:
 
     def run(self, *arguments: str | Path, timeout_s: float = 240) -> "Finished":
         process = self.start(*arguments)
-        out, err = process.communicate(timeout=timeout_s)
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+        except BaseException:  # an interrupt too
+            process.kill()
+            process.communicate()
+            raise
         return Finished(process.returncode, out, err)
 
     def run_ids(self) -> set[str]:
