@@ -208,7 +208,7 @@ def test_a_link_that_goes_down_in_the_middle_of_a_sweep_ends_within_its_timeout(
     assert [suspect["name"] for suspect in document["suspects"]] == ["node-2"]
     verdicts = {check["name"]: check["verdict"] for check in document["checks"]}
     assert verdicts == {"connectivity": "pass", "collectives": "fail"}
-    assert "broadcast    256K" in log.read_text()
+    assert "broadcast   256K" in log.read_text()
     assert output.splitlines()[-1].startswith("fail: ")
     assert not console.left()
 
