@@ -10,7 +10,7 @@ from prefect.client.schemas.filters import (
     FlowRunFilterTags,
 )
 from prefect.client.schemas.objects import FlowRun, State, StateType
-from prefect.states import Crashed
+from prefect.states import Cancelled, Crashed
 
 from flows.shown import LEASE, PROCESS, RUN, cluster_tag
 from seatrial.turn import Place, held_by
@@ -51,6 +51,14 @@ def bury(client: SyncPrefectClient, run: FlowRun) -> bool:
         return False
     if LEASE in run.labels:
         client.release_concurrency_slots_with_lease(UUID(str(run.labels[LEASE])))
-    died: State[object] = Crashed(message="its process is gone and did not say why")
-    client.set_flow_run_state(run.id, died, force=True)
+    end(client, run.id, "its process is gone and did not say why")
     return True
+
+
+def end(client: SyncPrefectClient, flow_run: UUID, why: str) -> None:
+    """Cancelled where somebody wanted that, else Crashed; what it has said of its end in the meantime stands."""
+    state = client.read_flow_run(flow_run).state
+    if state and state.is_final():
+        return
+    over: State[object] = Cancelled(message=why) if state and state.is_cancelling() else Crashed(message=why)
+    client.set_flow_run_state(flow_run, over, force=True)

@@ -21,15 +21,14 @@ from prefect.client.schemas.filters import (
     FlowRunFilterState,
     FlowRunFilterStateType,
 )
-from prefect.client.schemas.objects import State, StateType
+from prefect.client.schemas.objects import StateType
 from prefect.exceptions import ObjectNotFound
-from prefect.states import Crashed
 from prefect.utilities.callables import parameter_schema
 
 from flows.automations import install_all
 from flows.check import check
 from flows.ending import PatientRunner
-from flows.holders import bury
+from flows.holders import bury, end
 from flows.reap import reap
 from flows.signals import end_with_parent
 from flows.site import Site, deployments, first_date, with_choices
@@ -68,10 +67,9 @@ def end_what_an_earlier_runner_left(client: SyncPrefectClient, served: list[UUID
         ),
         limit=200,
     )
-    died: State[object] = Crashed(message="what had started it has died")
     for run in runs:
         if not bury(client, run):
-            client.set_flow_run_state(run.id, died, force=True)
+            end(client, run.id, "what had started it has died")
 
 
 def switched_off(client: SyncPrefectClient) -> set[tuple[str, str | None]]:

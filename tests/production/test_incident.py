@@ -105,7 +105,7 @@ def the_first_bad_night_is_told(console: Console, slack: Slack, api: str) -> Mes
     first = night(console, "bad", BROKEN)
     assert first.status == 1, first.said
     (note,) = first.document["notes"]  # the receiver that is not there is told of, and changes nothing
-    assert re.search(r"json://planted:\*{4}@127\.0\.0\.1:9 \(\w{4}\): FAILED A Connection error occurred", note), note
+    assert re.search(r"json://planted:\*{3}@127\.0\.0\.1:9 \(\w{4}\): FAILED A Connection error occurred", note), note
     (message,) = slack.posted
     assert message.channel == "C0EAST123"
     assert "trial fails" in message.shown
