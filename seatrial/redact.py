@@ -46,6 +46,11 @@ class Secrets:
     values: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, environ: Mapping[str, str], names: Iterable[str] = ()) -> "Secrets":
+        """Those of an environment, and `names` of which it has no value."""
+        return cls(tuple(secrets_in(environ)), tuple(names))
+
     def hidden_in(self, text: str) -> str:
         """The text without the values, and without what is assigned to one of the names."""
         for value in self.values:

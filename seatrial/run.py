@@ -7,7 +7,7 @@ from pathlib import Path
 
 from seatrial.cluster import Cluster
 from seatrial.errors import InputError
-from seatrial.redact import Secrets, secrets_in
+from seatrial.redact import Secrets
 from seatrial.suite import Suite
 
 RESULT = ("run.json", "measurements.csv", "report.html")  # the files that say what a run came to
@@ -35,7 +35,7 @@ class Run:
 def secrets_of(cluster: Cluster) -> Secrets:
     """Of this process' environment and of the cluster file."""
     names = (variable.name for variable in getattr(cluster.platform, "secret_env", ()))
-    return Secrets(tuple(secrets_in({**os.environ, **cluster.env})), tuple(names))
+    return Secrets.of({**os.environ, **cluster.env}, names)
 
 
 def is_new(path: Path, started: datetime) -> bool:

@@ -19,6 +19,7 @@ from seatrial.redact import Secrets
 from seatrial.run import Run, is_new, secrets_of
 from seatrial.ssh import connected, on_each, run_command
 from seatrial.testbed import Node, Testbed
+from seatrial.whole import write_whole
 
 log = logging.getLogger("seatrial.collect")
 
@@ -61,12 +62,7 @@ def _hide(path: Path, secrets: Secrets) -> None:
     said = raw.decode("utf-8", "surrogateescape")
     clean = secrets.hidden_in(said)
     if clean != said:
-        new = path.with_name(f".{path.name}.new")
-        try:
-            new.write_bytes(clean.encode("utf-8", "surrogateescape"))
-            new.replace(path)
-        finally:
-            new.unlink(missing_ok=True)
+        write_whole(path, clean.encode("utf-8", "surrogateescape"))
 
 
 @contextmanager

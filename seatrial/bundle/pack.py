@@ -14,7 +14,7 @@ from seatrial.bundle import HOW_TO, MANIFEST, NAMESPACE, SIGNATURE
 from seatrial.bundle.manifest import fits, manifest_text
 from seatrial.bundle.signature import sign
 from seatrial.errors import InputError
-from seatrial.redact import Secrets, secrets_in
+from seatrial.redact import Secrets
 from seatrial.result import RunResult
 from seatrial.run import RESULT, is_new
 
@@ -40,7 +40,7 @@ def pack(result: RunResult, folder: Path, target: Path, key: Path | None = None)
     Secrets are taken out, as from what is uploaded. Raises InputError.
     """
     sources = _sources(folder, result.started)
-    secrets = Secrets(tuple(secrets_in(os.environ)))
+    secrets = Secrets.of(os.environ)
     try:
         with tempfile.TemporaryDirectory(prefix="seatrial-bundle-") as staging:
             staged = {name: _stage(path, Path(staging) / name, secrets) for name, path in sources.items()}

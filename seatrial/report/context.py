@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from seatrial.errors import SeatrialError
-from seatrial.redact import Secrets, secrets_in
+from seatrial.redact import Secrets
 from seatrial.report.past import NO_PAST, Past, past_of
 from seatrial.result import RunResult
 
@@ -81,4 +81,4 @@ def _tail(log_file: Path) -> tuple[str, ...]:
     with log_file.open("rb") as file:
         file.seek(max(0, log_file.stat().st_size - LOG_TAIL_LINES * 400))
         lines = file.read().decode(errors="replace").splitlines()[-LOG_TAIL_LINES:]
-    return tuple(line.rstrip("\n") for line in Secrets(tuple(secrets_in(os.environ))).out_of(lines))
+    return tuple(line.rstrip("\n") for line in Secrets.of(os.environ).out_of(lines))

@@ -3,7 +3,6 @@
 import logging
 import os
 import re
-import socket
 from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
@@ -15,17 +14,15 @@ from uuid import uuid4
 import pytest
 import yaml
 from prefect.client.schemas.objects import FlowRun, State
-from prefect.settings import PREFECT_SERVER_API_AUTH_STRING, temporary_settings
 from prefect.states import Completed, Crashed, Failed, Late, Running
 from prefect.utilities.callables import parameter_schema
 from pydantic import SecretStr
 
 from flows.alarm import cluster_of, died, suite_of
-from flows.artifacts import RUNS_URL, _Watcher, share
+from flows.artifacts import _Watcher, share
 from flows.automations import SILENCE_S
 from flows.check import _store, _try_out, check
 from flows.outcome import broken_off, came_to_a_verdict, state_of
-from flows.serve import _listening, _runner_environment
 from flows.server import provide_prefect_server
 from flows.site import Site, deployments, local_timezone, validated, with_choices
 from seatrial.alerts.alert import Alert
@@ -53,27 +50,6 @@ def cluster(tmp_path: Path) -> str:
     path = tmp_path / "trial.yaml"
     path.write_text("nodes: 2\nplatform: {kind: local}\n")
     return str(path)
-
-
-@pytest.mark.parametrize(
-    ("host", "taken"), [("192.0.2.1", False), ("::1", False), ("é..b", False), ("127.0.0.1", True)]
-)
-def test_what_cannot_be_listened_on_is_named(host: str, taken: bool) -> None:
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = other.getsockname()[1]
-        option, given = ("--port", port) if taken else ("--host", host)
-        with pytest.raises(InputError, match=rf"^{option} {given}: .+; give another {option}$"), _listening(host, port):
-            pass
-
-
-@pytest.mark.parametrize("login", [None, "ann:password"])
-def test_where_prefect_asks_for_a_login_the_runs_folders_are_not_served(login: str | None) -> None:
-    """Be it set in Prefect's profile, as here, or in the environment."""
-    with temporary_settings({PREFECT_SERVER_API_AUTH_STRING: login}):
-        served = _runner_environment("http://127.0.0.1:4200", "http://checks.example.com:4200").get(RUNS_URL)
-    assert served == (None if login else "http://checks.example.com:4200/seatrial/runs")
 
 
 @pytest.mark.parametrize(
