@@ -128,6 +128,14 @@ def _within_years(time: datetime) -> datetime:
 _Time = Annotated[AwareDatetime, AfterValidator(_within_years)]
 
 
+def _measurable(setup: Setup) -> Setup:
+    """What nodes and ranks share is reckoned by their number."""
+    for name in ("nodes", "slots_per_node"):
+        if getattr(setup, name) < 1:
+            raise PydanticCustomError("setup", f"{name} must be at least 1, is {getattr(setup, name)}")
+    return setup
+
+
 class _Run(_Model):
     run_id: _Name
     cluster: _Name
@@ -140,7 +148,7 @@ class _Run(_Model):
     checks: list[_Check] = []
     suspects: list[Suspect] = []
     fingerprint: dict[str, str | None] = {}
-    setup: Setup | None = None
+    setup: Annotated[Setup, AfterValidator(_measurable)] | None = None
     timings: dict[str, float] = {}
     notes: list[str] = []
 

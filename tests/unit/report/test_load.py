@@ -49,6 +49,9 @@ def test_measurements_of_another_run_are_left_alone(tmp_path: Path) -> None:
     assert all(check.measurements == () for check in load_result(tmp_path).checks)
 
 
+SETUP = {"hardware": "", "nodes": 2, "gpus_per_node": 0, "slots_per_node": 1}
+
+
 def _changed(**changes: Any) -> str:
     return json.dumps({**samples.healthy_local().to_dict(), **changes})
 
@@ -67,6 +70,8 @@ def _changed(**changes: Any) -> str:
         (_changed(started="0001-01-01T00:00:00Z"), "run.json: started: must be of a year from 1970 to 2999, is of 1"),
         (_changed(finished="9999-12-31T23:59:59-14:00"), "run.json: finished: must be of a year from 1970 to 2999, is"),
         (_changed(started="2026-03-14T02:00:00"), "run.json: started: input should have timezone info"),
+        (_changed(setup={**SETUP, "nodes": 0}), "run.json: setup: nodes must be at least 1, is 0"),
+        (_changed(setup={**SETUP, "slots_per_node": -1}), "run.json: setup: slots_per_node must be at least 1, is -1"),
         (_changed(timings={"launch": math.nan}), "run.json: timings.launch: input should be a finite number"),
         (
             _changed(nodes=[{"load": [math.inf]}]),
