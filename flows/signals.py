@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from rich.console import Console
+
 _PR_SET_PDEATHSIG = 1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -32,10 +34,16 @@ def end_with_parent() -> None:
     """Have the kernel send SIGTERM to this process when the one that started it dies.
 
     A runner or worker that is killed leaves its flow runs at work with nobody to watch or to cancel them. Where that is
-    not Linux it stays so.
+    not Linux it stays so. That parent was also who read what is printed here; a broken pipe does not end the process.
     """
+    Console.on_broken_pipe = _be_quiet  # type: ignore[assignment, method-assign]
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+
+
+def _be_quiet(console: Console) -> None:
+    """What Prefect's log is printed by. Rich ends the process at this, be it while its nodes are being taken down."""
+    console.quiet = True
 
 
 def children(pid: int) -> set[int]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from flows.automations import zombies
 from seatrial.platforms.local import PLATFORM
 from tests.e2e.conftest import console, prefect_url  # noqa: F401  fixtures here too
 from tests.integration.loopback import web_server
@@ -80,6 +81,16 @@ def start_long(site: Site, out: Path, **parameters: str) -> str:
     site.until_sweeping(out)
     assert site.left()
     return flow_run
+
+
+def stop_watching(site: Site) -> None:
+    """Until a runner or worker starts, the server does not say of a run without a heartbeat that it died, after 90 s.
+
+    So it is the run itself or `reap` that says so, however long that one takes to be there again.
+    """
+    for automation in site.api("POST", "/automations/filter"):
+        if automation["name"] == zombies().name:
+            site.api("DELETE", f"/automations/{automation['id']}")
 
 
 def process_of(site: Site, flow_run: str) -> int:

@@ -1,7 +1,9 @@
-"""A second Ctrl-C does not cut a teardown in half."""
+"""A second Ctrl-C does not cut a teardown in half, nor does a worker that was killed."""
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -31,3 +33,27 @@ def test_other_threads_just_go_on() -> None:
     thread.start()
     thread.join()
     assert seen == ["done"]
+
+
+ORPHAN = """
+import logging, sys
+from flows.signals import end_with_parent
+from prefect.logging.handlers import PrefectConsoleHandler
+
+end_with_parent()
+for name in ("flow", "task"):  # each has a console of its own
+    PrefectConsoleHandler(stream=sys.stderr).emit(logging.makeLogRecord({"name": name, "msg": sys.stdin.readline()}))
+print("taken down")
+"""
+
+
+def test_a_run_goes_on_when_nobody_reads_what_it_prints() -> None:
+    """Its worker was killed, and it has nodes to take down and an end to tell."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", ORPHAN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stderr
+        process.stderr.close()
+        said, _ = process.communicate("one\ntwo\n", timeout=60)
+    assert (said, process.returncode) == ("taken down\n", 0)
