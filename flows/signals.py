@@ -34,7 +34,7 @@ def end_with_parent() -> None:
     """Have the kernel send SIGTERM to this process when the one that started it dies.
 
     A runner or worker that is killed leaves its flow runs at work with nobody to watch or to cancel them. Where that is
-    not Linux it stays so. That parent was also who read what is printed here; a broken pipe does not end the process.
+    not Linux it stays so. That parent also read what Prefect prints here by rich; the broken pipe must not be the end.
     """
     Console.on_broken_pipe = _be_quiet  # type: ignore[assignment, method-assign]
     with suppress(OSError, AttributeError):
@@ -42,7 +42,7 @@ def end_with_parent() -> None:
 
 
 def _be_quiet(console: Console) -> None:
-    """What Prefect's log is printed by. Rich ends the process at this, be it while its nodes are being taken down."""
+    """Print nothing more. Rich's own answer ends the process, be it while its nodes are being taken down."""
     console.quiet = True
 
 

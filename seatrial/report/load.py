@@ -129,7 +129,7 @@ _Time = Annotated[AwareDatetime, AfterValidator(_within_years)]
 
 
 def _measurable(setup: Setup) -> Setup:
-    """What nodes and ranks share is reckoned by their number."""
+    """Limits are reckoned by the number of nodes and of ranks, so there must be some."""
     for name in ("nodes", "slots_per_node"):
         if getattr(setup, name) < 1:
             raise PydanticCustomError("setup", f"{name} must be at least 1, is {getattr(setup, name)}")

@@ -88,9 +88,8 @@ def stop_watching(site: Site) -> None:
 
     So it is the run itself or `reap` that says so, however long that one takes to be there again.
     """
-    for automation in site.api("POST", "/automations/filter"):
-        if automation["name"] == zombies().name:
-            site.api("DELETE", f"/automations/{automation['id']}")
+    (watch,) = (found for found in site.api("POST", "/automations/filter") if found["name"] == zombies().name)
+    site.api("DELETE", f"/automations/{watch['id']}")
 
 
 def process_of(site: Site, flow_run: str) -> int:

@@ -162,7 +162,7 @@ def test_a_node_that_falls_silent_in_the_middle_of_a_sweep_is_named(
         own_cluster.kubectl("wait", "--for", "condition=Ready", "node/node-1", "--timeout=60s")
 
 
-SIZES = {  # enough of them that most come after the link became slow; half a minute at 40 Mbit/s, else seconds
+SIZES = {  # enough of them that most come after the link became slow; 17 s at 40 Mbit/s, else a few
     "operations": ["all_reduce"],
     "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
     "cpu": {"min_bytes": "256K", "max_bytes": "2M", "warmup_iterations": 1, "iterations": 10},
