@@ -11,7 +11,7 @@ from seatrial.checks.image import node_architecture, wrong_architecture
 from seatrial.errors import InputError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.machines import machine
-from seatrial.redact import looks_secret
+from seatrial.secret_values import looks_secret
 
 if TYPE_CHECKING:
     from seatrial.cluster import Cluster

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any, get_args
 
-from seatrial import redact
 from seatrial.platforms.kubernetes import check, machines, pod, volumes
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.platform import _yaml
+from seatrial.secret_values import SECRET_NAME
 
 CHART = Path(__file__).parents[3] / "deployments" / "helm" / "testbed"
 FACTS = CHART / "facts.yaml"
@@ -17,7 +17,7 @@ _HEAD = "# Written by `python -m tests.unit.kubernetes.chart` from seatrial/plat
 def facts() -> str:
     """The machine families, and what no value may be."""
     known = {
-        "secret_names": f"(?i){redact.SECRET_NAME.pattern}",
+        "secret_names": f"(?i){SECRET_NAME.pattern}",
         "own_names": list(check._OURS),
         "taken_paths": list(volumes._TAKEN),
         "machines": {name: _machine(name) for name in MACHINES},
