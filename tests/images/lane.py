@@ -19,7 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "images"
 MAKE_BASE = IMAGES / "cpu" / "base" / "make-base"
-MIRROR = "http://deb.debian.org/debian/dists/bookworm/Release"
+DEBIAN_MIRROR = MAKE_BASE.with_name("debian-mirror")
+SUITE = "bookworm"
 PACKAGES = ROOT / "scripts" / "image-packages"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seatrial" / "images"
 STORE = ("--root", str(CACHE / "storage"), "--runroot", "/run/seatrial-images")  # nobody else's images and containers
@@ -37,9 +38,16 @@ def lacking() -> str | None:
     done = subprocess.run([str(PACKAGES)], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         return done.stdout.strip()
-    if not exists(_base_name()) and not _answers(MIRROR):
-        return f"{MIRROR} does not answer, and there is no base from an earlier time"
-    return None
+    return None if exists(_base_name()) else _no_mirror()
+
+
+def _no_mirror() -> str | None:
+    """Why the base cannot be made from this machine's Debian mirror; None when it can."""
+    done = subprocess.run([str(DEBIAN_MIRROR), SUITE], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return done.stderr.strip()
+    release = f"{done.stdout.strip()}/dists/{SUITE}/Release"
+    return None if _answers(release) else f"{release} does not answer, and there is no base from an earlier time"
 
 
 def _answers(url: str) -> bool:
@@ -84,14 +92,14 @@ def base() -> str:
     name = _base_name()
     if not exists(name):
         folder = CACHE / "base"
-        _run([str(MAKE_BASE), str(folder)])
+        _run([str(MAKE_BASE), str(folder), SUITE])
         _run(["buildah", *STORE, "bud", "--isolation", "chroot", "--tag", name, str(folder)])
         shutil.rmtree(folder)
     return name
 
 
 def _base_name() -> str:
-    return f"localhost/seatrial/debian:{_hash(MAKE_BASE)}"
+    return f"localhost/seatrial/debian:{_hash(MAKE_BASE.parent)}"
 
 
 def build(image: str, *arguments: str, start_from: str | None = None) -> str:

@@ -103,7 +103,7 @@ BOTH = ["linux/amd64", "linux/arm64"]
         (DOCKER | {"args": {"SITE_KEYS": "-----BEGIN PRIVATE KEY-----"}}, r"SITE_KEYS looks like a secret"),
         (DOCKER | {"args": {"HTTPS_PROXY": "http://u:hunter2@proxy"}}, LOGIN),
         (DOCKER | {"args": {"https_proxy": "u:hunter2@proxy:3128"}}, LOGIN),
-        (DOCKER | {"args": {"EXTRA_PIP": "-i HTTPS://hunter2@pypi.example.com/simple x"}}, LOGIN),
+        (DOCKER | {"args": {"EXTRA_PIP": "-i HTTPS://hunter2@mirror.example.com/simple x"}}, LOGIN),
         (CLOUD | {"substitutions": {"_PROXY": "socks5://:hunter2@proxy"}}, LOGIN),
         (DOCKER | {"args": {"FOO": "x"}}, r"args: the Dockerfile has no ARG FOO; legal: BASE, EXTRA_DEB, EXTRA_PIP"),
         (DOCKER | {"args": {"EXTRA_DEB": 1}}, r"args\.EXTRA_DEB: must be text, is 1: quote it"),

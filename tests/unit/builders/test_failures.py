@@ -48,13 +48,13 @@ SAID = {
     ],
     "network": [
         "dial tcp: lookup registry.example.com: no such host",
-        "E: Failed to fetch http://deb.debian.org/debian/x.deb",
-        "Temporary failure resolving 'deb.debian.org'",
-        "E: Failed to fetch http://deb.debian.org/debian/x.deb  403  Forbidden [IP: 10.0.0.1 3128]",
-        "  Could not connect to deb.debian.org:80 (151.101.2.132), connection timed out",
+        "E: Failed to fetch http://mirror.example.com/debian/x.deb",
+        "Temporary failure resolving 'mirror.example.com'",
+        "E: Failed to fetch http://mirror.example.com/debian/x.deb  403  Forbidden [IP: 10.0.0.1 3128]",
+        "  Could not connect to mirror.example.com:80 (151.101.2.132), connection timed out",
         "curl: (28) Connection timed out after 300002 milliseconds",
         "curl: (7) Failed to connect to github.com port 443: Connection refused",
-        "ReadTimeoutError: HTTPSConnectionPool(host='pypi.org', port=443): Read timed out. (read timeout=15)",
+        "ReadTimeoutError: HTTPSConnectionPool(host='mirror.example.com', port=443): Read timed out. (read timeout=15)",
         "dial tcp 151.101.2.132:443: i/o timeout",
         "net/http: TLS handshake timeout",
         "context deadline exceeded (Client.Timeout exceeded while awaiting headers)",
@@ -77,7 +77,7 @@ def test_what_is_not_known_is_the_last_line() -> None:
 
 
 def test_the_last_cause_counts() -> None:
-    said = "Err:1 http://mirror 403 Forbidden\nGet:2 http://deb.debian.org\n" + 40 * "Setting up\n"
+    said = "Err:1 http://mirror 403 Forbidden\nGet:2 http://mirror.example.com\n" + 40 * "Setting up\n"
     assert explain(f"{said}write /x: no space left on device\nexit code: 1\n").startswith("quota: write /x: no space")
     assert explain(f"{said}make: *** [all] Error 2\n") == "make: *** [all] Error 2"
 
