@@ -1,0 +1,111 @@
+"""Files and folders of this user alone: mode 0600 and 0700 whatever the umask is, and no link is followed.
+
+    with open(path, "w", opener=private_opener) as file: ...
+
+Links and foreign owners are refused by file descriptor (O_NOFOLLOW, fstat): nobody can swap a file after the check.
+"""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def private_opener(path: str, flags: int) -> int:
+    """For `open(..., opener=...)`, to write: a file of mode 0600. One that is there must be a file of this user.
+
+    Raises OSError whose `strerror` says what is wrong, before anything is truncated.
+    """
+    flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO would block
+    try:
+        file = os.open(path, flags & ~os.O_TRUNC, 0o600)
+    except OSError as error:
+        raise _explained(error, path) from error
+    try:
+        _check_file(os.fstat(file), path)
+        os.fchmod(file, 0o600)
+        if flags & os.O_TRUNC:
+            os.ftruncate(file, 0)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def read_private(path: Path, max_bytes: int) -> bytes:
+    """What a file of this user holds. Raises OSError, also for links, for others' files and for what is longer."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise _explained(error, path) from error
+    with os.fdopen(file, "rb") as reader:
+        status = os.fstat(file)
+        _check_file(status, path)
+        if status.st_mode & 0o022:
+            raise PermissionError(errno.EPERM, "is writable by others", str(path))
+        content = reader.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise OSError(errno.EFBIG, f"is longer than {max_bytes} bytes", str(path))
+    return content
+
+
+def private_folder(path: Path) -> Path:
+    """A folder of mode 0700, made with all its parents where it is not there. Raises OSError.
+
+    One that is there must be a folder of this user that nobody else can write to: else what is in it may be anybody's.
+    """
+    _make(path)
+    _own_folder(path, tighten=True)
+    return path
+
+
+def check_private_folder(path: Path) -> None:
+    """Raises OSError unless it is a folder of this user, mode 0700, and no link."""
+    _own_folder(path, tighten=False)
+
+
+def _make(path: Path) -> None:
+    """`Path.mkdir(parents=True)` would leave the parents to the umask."""
+    for folder in reversed([folder for folder in (path, *path.parents) if not os.path.lexists(folder)]):
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:  # made by another process meanwhile
+            continue
+
+
+def _own_folder(path: Path, *, tighten: bool) -> None:
+    try:
+        folder = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _explained(error, path) from error
+    try:
+        status = os.fstat(folder)
+        if status.st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, f"belongs to {_user(status.st_uid)}, not to you", str(path))
+        if status.st_mode & (0o022 if tighten else 0o077):
+            mode = stat.S_IMODE(status.st_mode)
+            raise PermissionError(errno.EPERM, f"is open to other users (mode {mode:04o}); must be 0700", str(path))
+        if tighten and status.st_mode & 0o077:
+            os.fchmod(folder, 0o700)
+    finally:
+        os.close(folder)
+
+
+def _check_file(status: os.stat_result, path: str | Path) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise PermissionError(errno.EPERM, "is no regular file", str(path))
+    if status.st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, f"belongs to {_user(status.st_uid)}, not to you", str(path))
+    if status.st_nlink > 1:
+        raise PermissionError(errno.EPERM, "has other hard links", str(path))
+
+
+def _explained(error: OSError, path: str | Path) -> OSError:
+    """Its own words for a link: "Too many levels of symbolic links" helps nobody."""
+    if error.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.islink(path):
+        return PermissionError(errno.EPERM, "is a symbolic link; links are not followed", str(path))
+    return error
+
+
+def _user(uid: int) -> str:
+    return "root" if uid == 0 else f"user id {uid}"

@@ -1,0 +1,118 @@
+"""Files and folders of this user alone."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seatrial.private import check_private_folder, private_folder, private_opener, read_private
+
+
+@pytest.fixture(autouse=True)
+def no_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode_of(path: Path) -> int:
+    return path.lstat().st_mode & 0o7777
+
+
+def write(path: Path, mode: str = "w", text: str = "text") -> None:
+    with open(path, mode, opener=private_opener) as file:
+        file.write(text)
+
+
+def test_a_file_is_0600_without_a_umask(tmp_path: Path) -> None:
+    write(tmp_path / "new")
+    assert mode_of(tmp_path / "new") == 0o600
+
+
+def test_a_file_that_is_there_is_truncated_and_becomes_0600(tmp_path: Path) -> None:
+    path = tmp_path / "old"
+    path.write_text("longer than text")
+    path.chmod(0o666)
+    write(path)
+    assert (path.read_text(), mode_of(path)) == ("text", 0o600)
+
+
+def test_appending_keeps_what_is_there(tmp_path: Path) -> None:
+    write(tmp_path / "log", "a", "one ")
+    write(tmp_path / "log", "a", "two")
+    assert (tmp_path / "log").read_text() == "one two"
+
+
+def test_no_link_is_written_through(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / "link").symlink_to(victim)
+    with pytest.raises(PermissionError, match="is a symbolic link; links are not followed"):
+        write(tmp_path / "link")
+    (tmp_path / "hard").hardlink_to(victim)
+    with pytest.raises(PermissionError, match="has other hard links"):
+        write(tmp_path / "hard")
+    assert victim.read_text() == "mine"
+
+
+def test_a_fifo_is_refused_and_does_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(OSError, match=r"fifo"):
+        write(tmp_path / "fifo")
+    with pytest.raises(PermissionError, match="is no regular file"):
+        read_private(tmp_path / "fifo", 10)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_files_and_folders_of_others_are_refused(tmp_path: Path) -> None:
+    path, folder = tmp_path / "file", tmp_path / "folder"
+    path.write_text("theirs")
+    folder.mkdir(mode=0o700)
+    for each in (path, folder):
+        os.chown(each, 65534, 65534)
+    for refused in (lambda: write(path), lambda: read_private(path, 10), lambda: private_folder(folder)):
+        with pytest.raises(PermissionError, match="belongs to user id 65534, not to you"):
+            refused()
+    assert path.read_text() == "theirs"
+
+
+def test_what_is_read_is_bounded_and_of_this_user_alone(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write(path)
+    assert read_private(path, 4) == b"text"
+    with pytest.raises(OSError, match="is longer than 3 bytes"):
+        read_private(path, 3)
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(PermissionError, match="is a symbolic link"):
+        read_private(tmp_path / "link", 4)
+    path.chmod(0o602)
+    with pytest.raises(PermissionError, match="is writable by others"):
+        read_private(path, 4)
+
+
+def test_a_folder_and_its_parents_are_0700_without_a_umask(tmp_path: Path) -> None:
+    folder = private_folder(tmp_path / "a" / "b")
+    assert (mode_of(folder), mode_of(folder.parent)) == (0o700, 0o700)
+    check_private_folder(folder)
+
+
+def test_a_folder_that_others_can_read_becomes_0700(tmp_path: Path) -> None:
+    folder = tmp_path / "old"
+    folder.mkdir(mode=0o755)
+    with pytest.raises(PermissionError, match=r"is open to other users \(mode 0755\); must be 0700"):
+        check_private_folder(folder)
+    assert mode_of(private_folder(folder)) == 0o700
+
+
+def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir(mode=0o777)
+    with pytest.raises(PermissionError, match=r"is open to other users \(mode 0777\); must be 0700"):
+        private_folder(folder)
+
+
+def test_a_link_to_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(private_folder(tmp_path / "folder"))
+    with pytest.raises(PermissionError, match="is a symbolic link"):
+        private_folder(tmp_path / "link")
