@@ -1,5 +1,6 @@
 # make run   sets everything up and takes four local nodes through the quick suite
 # make test  sets everything up and runs the ordinary check: format, lint, types, imports, tests
+# make gate  the tests of the slow lanes that run for every change; make test-all runs all lanes
 # make docs  writes what docs/ has from the code anew, and builds the site into site/
 
 VENV := .venv
@@ -7,14 +8,28 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit docs test-e2e test-images test-browser test-production test-prometheus kubernetes test-kubernetes bench format clean
+.PHONY: setup system run test lint unit docs gate test-all test-e2e test-images test-browser test-production test-prometheus kubernetes test-kubernetes bench format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
 
+# Tests that measure real nodes run alone, after those that measure nothing, which share the processors.
+MEASURING := tests/integration tests/contract tests/gpu
+
 test: lint
 	@scripts/test-packages
-	$(BIN)/pytest --ignore=tests/e2e --ignore=tests/production --ignore=tests/browser
+	$(BIN)/pytest -n 2 --dist worksteal tests/unit
+	$(BIN)/pytest $(MEASURING)
+
+# What no test of `make test` can show: of each slow lane the tests marked `gate`, one after the other.
+gate: setup
+	@for lane in test browser image kubernetes; do scripts/$$lane-packages || true; done   # pytest skips what there is not
+	$(BIN)/pytest -m gate tests/e2e tests/production tests/browser tests/images tests/e2e/kubernetes
+
+test-all: test
+	@for lane in e2e production browser images prometheus kubernetes; do \
+		$(MAKE) --no-print-directory test-$$lane || failed="$$failed $$lane"; \
+	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 lint: setup
 	$(BIN)/ruff format --check .
@@ -23,7 +38,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 unit: setup
-	$(BIN)/pytest tests/unit
+	$(BIN)/pytest -n 2 --dist worksteal tests/unit
 
 docs: setup
 	$(BIN)/python -m scripts.reference

@@ -126,6 +126,7 @@ def fill_in_the_form(served: Site, visitor: Visitor, suite: str) -> None:
     visitor.sees("scheduled to start now")
 
 
+@pytest.mark.gate
 def test_a_check_is_started_by_its_form_and_its_findings_are_opened(served: Site, visitor: Visitor) -> None:
     fill_in_the_form(served, visitor, str(served.folder / "brief.yaml"))
     flow_run = newest(served)

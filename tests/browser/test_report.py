@@ -106,6 +106,7 @@ def test_a_narrow_screen_does_not_scroll_sideways(browser: Browser, runs: Path) 
     assert browser.ask("return document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.gate
 def test_a_thousand_nodes_open_at_once(browser: Browser, tmp_path: Path) -> None:
     result = fleet_run()
     report = tmp_path / "report.html"

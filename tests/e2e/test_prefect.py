@@ -97,6 +97,7 @@ def said(console: Console) -> str:
     return log.read_text() if log.exists() else ""
 
 
+@pytest.mark.gate
 def test_a_cancelled_run_takes_its_nodes_down(served: Console) -> None:
     suite = served.suite(
         collectives={

@@ -19,6 +19,7 @@ SLOW = "40mbit"
 TRAINING = {"steps": 12, "batch_per_rank": 4, "min_loss_drop": 0.05, "timeout_s": 60}
 
 
+@pytest.mark.gate
 def test_a_healthy_cluster_passes_and_leaves_its_record(console: Console) -> None:
     run = console.check(console.cluster(), console.suite(training=TRAINING))
     assert run.status == 0, run.said
@@ -125,6 +126,7 @@ def plateau_of(run: Finished) -> dict[str, Any]:
     return next(j for j in run.check("collectives")["judgements"] if j["metric"] == "busbw_plateau")
 
 
+@pytest.mark.gate
 def test_a_slow_node_is_named_on_the_first_night(console: Console) -> None:
     """Without any history: the other nodes of the run are what it is held against."""
     slow = console.cluster(faults=[{"node": "node-2", "rate": SLOW}])
@@ -244,6 +246,7 @@ def test_interrupted_runs_take_everything_down(console: Console, number: signal.
     assert "cut off by" in document["reason"]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("seen", ["nodes, head", "all_reduce     1M"])
 def test_a_killed_run_leaves_nothing_once_the_next_reaps(console: Console, seen: str) -> None:
     out = console.folder / "out"

@@ -90,6 +90,7 @@ def test_it_is_pushed_to_its_repository(registry: Registry, tmp_path: Path) -> N
     lane.podman("rmi", "--force", first.reference)
 
 
+@pytest.mark.gate
 def test_a_step_that_fails_is_told(registry: Registry, tmp_path: Path) -> None:
     log = tmp_path / "image-build.log"
     with pytest.raises(LaunchError, match=r"image localhost/seatrial/own:.*: the build failed: .*exit status 3"):

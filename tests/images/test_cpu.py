@@ -95,6 +95,7 @@ def test_sshd_is_the_child_of_process_1(pair: list[Container]) -> None:
     assert "(sshd) 1" in processes
 
 
+@pytest.mark.gate
 def test_keys_are_the_only_way_in(pair: list[Container], keys: Keys) -> None:
     assert ssh(keys, pair[0].address, "hostname").stdout == "node-0\n"
     refused = ssh(keys, pair[0].address, "true", options=("-o", "PubkeyAuthentication=no"))
@@ -121,6 +122,7 @@ def test_files_can_be_copied(pair: list[Container], keys: Keys) -> None:
     )  # the subsystem starts, and ends with its input
 
 
+@pytest.mark.gate
 def test_mpirun_reaches_both_nodes_without_options(pair: list[Container]) -> None:
     hosts = ",".join(node.address for node in pair)
     assert sorted(pair[0].exec("mpirun", "-host", hosts, "-np", "2", "hostname").split()) == ["node-0", "node-1"]

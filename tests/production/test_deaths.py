@@ -53,6 +53,7 @@ def goes_on(served: Site) -> None:
     assert served.ended(flow_run)["type"] == "COMPLETED", served.flow_run(flow_run)["state"]
 
 
+@pytest.mark.gate
 def test_the_flow_process_is_killed(served: Site, out: Path, alerts: list[dict[str, Any]]) -> None:
     flow_run = start_long(served, out)
     os.kill(process_of(served, flow_run), signal.SIGKILL)

@@ -67,8 +67,29 @@ def folder(addon: Addon) -> Path:
     return target
 
 
+def files(addon: Addon) -> Path:
+    """Where the files of its module lie, fetched when the cache has none of this go.mod; the program is not built.
+
+    Raises:
+        Unavailable: its module cannot be had.
+    """
+    target = CACHE / "addons" / f"{addon.name}-files-{digest(repr(addon), addon.source)}"
+    with exclusive(CACHE / f"addon-{addon.name}-files.lock"):
+        if not target.exists():
+            require_go()
+            partial = target.with_suffix(".partial")
+            partial.mkdir(parents=True, exist_ok=True)
+            _take_files(addon, partial)
+            partial.rename(target)
+    return target
+
+
 def _take_files(addon: Addon, target: Path) -> None:
     if addon.files:
+        fetch = ["go", "mod", "download", addon.module]
+        done = subprocess.run(fetch, cwd=addon.source, capture_output=True, text=True, check=False, timeout=600)
+        if done.returncode:
+            raise Unavailable(f"{addon.module}: {done.stderr.strip()[-500:]}")
         where = ["go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", addon.module]
         done = subprocess.run(where, cwd=addon.source, capture_output=True, text=True, check=False)
         if done.returncode:

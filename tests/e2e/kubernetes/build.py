@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,6 +23,7 @@ PROGRAMS = {
     "kubelet": KUBERNETES + "kubelet",
     "pause": "./pause",
 }
+API_SERVER = ("etcd", "kube-apiserver", "kubectl")  # what a cluster without nodes needs
 CNI = Path("/usr/lib/cni")
 TIMEOUT_S = 2400
 
@@ -47,21 +48,18 @@ def require_system() -> None:
         os.environ["PATH"] += ":/usr/sbin:/sbin"
 
 
-def programs() -> Path:
-    """The folder of the binaries, built when the cache has none of this go.mod.
+def programs(names: Collection[str] = tuple(PROGRAMS)) -> Path:
+    """The folder of the binaries. Those of `names` are in it: what the cache has not is built.
 
     Raises:
         Unavailable: there is no Go here, or the modules cannot be had.
     """
     folder = CACHE / cache_key()
     with exclusive(CACHE / "build.lock"):
-        if not folder.exists():
-            require_go()
-            partial = folder.with_suffix(".partial")  # binaries of a build that was interrupted are kept
-            for name, package in PROGRAMS.items():
-                if not (partial / name).exists():
-                    go_build(TOOLS, package, partial / name, linker_flags())
-            partial.rename(folder)
+        for name in names:
+            if not (folder / name).exists():
+                require_go()
+                go_build(TOOLS, PROGRAMS[name], folder / name, linker_flags())
     return folder
 
 

@@ -122,6 +122,29 @@ def up(number: int = 0, node_names: tuple[str, ...] = NODES, *, with_image: bool
             Machine(number).stop()
 
 
+@contextmanager
+def api_server(number: int = 2) -> Iterator[Cluster]:
+    """A cluster without nodes, controllers and scheduler, for objects that are submitted without effect.
+
+    Raises:
+        Unavailable: this machine cannot have one.
+    """
+    build.require_system()
+    tools = build.programs(build.API_SERVER)
+    machine = Machine(number)
+    with build.exclusive(machine.lock):
+        machine.stop()
+        try:
+            machine.start(tools, keep=False)
+            control.prepare(machine, ())
+            control.start_api(machine)
+            cluster = Cluster(control.kubeconfig(machine, "admin"), (), tools, machine)
+            cluster.kubectl("create", "serviceaccount", "default")  # no controller makes it; pods are refused without
+            yield cluster
+        finally:
+            machine.stop()
+
+
 def start(machine: Machine, names: tuple[str, ...] = NODES, *, with_image: bool = True, keep: bool) -> Cluster:
     """Bring a cluster up in place of what the last one of this number has left.
 
@@ -178,4 +201,4 @@ def leftovers(machine: Machine) -> list[str]:
     return links + folders + mounts + [str(group) for group in cgroups.left(machine.cgroup)]
 
 
-__all__ = ["Cluster", "Unavailable", "leftovers", "running", "start", "up", "wait_for_node"]
+__all__ = ["Cluster", "Unavailable", "api_server", "leftovers", "running", "start", "up", "wait_for_node"]

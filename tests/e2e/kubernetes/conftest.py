@@ -17,7 +17,7 @@ import yaml
 
 from tests.e2e.conftest import Console
 from tests.e2e.kubernetes import addons, build, kwok, training
-from tests.e2e.kubernetes.cluster import Cluster, Unavailable, leftovers, running, up
+from tests.e2e.kubernetes.cluster import Cluster, Unavailable, api_server, leftovers, running, up
 from tests.e2e.kubernetes.images import CPU
 from tests.e2e.kubernetes.kinds import left
 from tests.e2e.kubernetes.machine import Machine
@@ -58,6 +58,16 @@ def cluster() -> Iterator[Cluster]:
     except Unavailable as reason:
         pytest.skip(str(reason))
     assert leftovers(Machine()) == []
+
+
+@pytest.fixture(scope="session")
+def nodeless_cluster() -> Iterator[Cluster]:
+    """An API server alone, seconds after its programs are built: for what is submitted without effect."""
+    try:
+        with api_server() as own:
+            yield own
+    except Unavailable as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture

@@ -35,11 +35,21 @@ def prepare(machine: Machine, nodes: tuple[str, ...]) -> None:
 
 def start(machine: Machine) -> None:
     """Start everything; returns when the API answers and the kubeconfigs are written."""
+    start_api(machine)
+    start_controllers(machine)
+
+
+def start_api(machine: Machine) -> None:
+    """Start etcd and the API server alone: objects are checked and kept, and nothing becomes of them."""
     flags = ["--unsafe-no-fsync", "--data-dir=/run/cluster/etcd", "--log-level=warn"]
     machine.spawn("etcd", "/run/tools/etcd", *flags)
     start_apiserver(machine)
     for user in json.loads((machine.state / "tokens.json").read_text()):
         write_kubeconfig(machine, user)
+
+
+def start_controllers(machine: Machine) -> None:
+    """Start what makes something of the objects: the controller manager and the scheduler."""
     # Managed clusters allow them more than the defaults, by which 512 pods take half a minute, whoever asks for them.
     rates = ["--kube-api-qps=200", "--kube-api-burst=400"]
     common = ["--leader-elect=false", "--authorization-always-allow-paths=*", *rates]

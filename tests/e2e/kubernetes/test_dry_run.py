@@ -18,31 +18,31 @@ from tests.e2e.kubernetes.standins import jobset_objects, mpijob_objects, trainj
 from tests.e2e.kubernetes.standins.world import Object
 from tests.unit.kubernetes.golden import CLUSTERS, GOLDEN
 
+pytestmark = pytest.mark.gate
+
 DryRun = Callable[..., list[str]]
 
 
 @pytest.fixture(scope="module")
-def definitions(cluster: Cluster) -> Iterator[None]:
+def definitions(nodeless_cluster: Cluster) -> Iterator[None]:
     """All kinds that seatrial submits: PyTorchJob as its operator has it, the others as they are documented."""
-    if not cluster.machine:
-        pytest.skip("nothing is added to a cluster that is somebody else's")
     try:
-        training.define(cluster)
+        training.define(nodeless_cluster)
     except Unavailable as reason:
         pytest.skip(str(reason))
     with ExitStack() as stack:
         for name in ("jobset", "mpijob", "trainjob", "compute-domain"):
-            stack.enter_context(standins.definitions(cluster, name))
+            stack.enter_context(standins.definitions(nodeless_cluster, name))
         yield
 
 
 @pytest.fixture
-def dry_run(cluster: Cluster, definitions: None, tmp_path: Path) -> DryRun:
+def dry_run(nodeless_cluster: Cluster, definitions: None, tmp_path: Path) -> DryRun:
     """Submit objects without effect, as seatrial submits them; the kinds of what the API server would have made.
 
     ApiException where one is refused.
     """
-    client = config.new_client_from_config(str(cluster.kubeconfig))
+    client = config.new_client_from_config(str(nodeless_cluster.kubeconfig))
     api = DynamicClient(client, cache_file=str(tmp_path / "kinds.json"))
 
     def submit(*things: Object) -> list[str]:

@@ -50,9 +50,9 @@ def define(cluster: Cluster) -> None:
     """Make PyTorchJobs known to the cluster.
 
     Raises:
-        Unavailable: the operator cannot be built here.
+        Unavailable: the operator's module cannot be had here.
     """
-    cluster.define(addons.folder(addons.TRAINING_OPERATOR) / "kubeflow.org_pytorchjobs.yaml")
+    cluster.define(addons.files(addons.TRAINING_OPERATOR) / "kubeflow.org_pytorchjobs.yaml")
 
 
 def _objects() -> list[dict[str, object]]:
