@@ -169,6 +169,7 @@ def _try_out(trial: Trial, rebuild: bool, store: "Store | None", unreachable: st
                 found = connectivity_task(trial.run, trial.testbed)
                 trial.add(found.check)
                 trial.connected(found.testbed, found.facts, found.fingerprint)
+                trial.notes += found.notes
                 lacks = what_nodes_lack(trial.run, found.testbed, found.facts)
         if suite.collectives and trial.can("collectives", after="connectivity"):
             with trial.attempt("collectives"):

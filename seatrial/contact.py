@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -10,9 +11,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from seatrial.errors import RemoteError
+from seatrial.answers import Facts, PeerAnswer, StreamAnswer, StreamError, printable, read_answer
+from seatrial.command import CommandResult, run_command
+from seatrial.errors import FloodError, NodesError, RemoteError
 from seatrial.probes import PROBES
-from seatrial.ssh import HostKeyError, connect, on_each, run_command
+from seatrial.ssh import HostKeyError, connect, on_each
 from seatrial.testbed import Node, Testbed
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ FACTS_TIMEOUT_S = 60  # a driver that wakes its GPUs, a cold network home: slow 
 PARALLEL_PAIRS = 8  # ssh processes at once on one node
 STREAM_BYTES = 64 * 1024**2  # per direction, or STREAM_S where that takes longer
 STREAM_S = 0.5
+_SECONDS = re.compile(r"\d{1,12}\.\d{1,9}")  # since the epoch, as date prints them
 _STREAM_SPARE_S = 20  # what stream.py may take besides the connection: its waits for first bytes, a loaded machine
 
 # Several nodes may share the folder (a network home, namespaces of one machine): each file appears whole or not at all.
@@ -104,7 +108,12 @@ def _install_probes(testbed: Testbed, node: Node, transport: "paramiko.Transport
     if done.exit_status == 127:
         raise RemoteError(f"{node.name}: {testbed.python} is missing on the node: the image needs Python 3")
     if done.exit_status != 0:
-        raise RemoteError(f"{node.name}: the probes cannot be written to {testbed.workdir}: {_last_line(done.output)}")
+        raise RemoteError(f"{node.name}: the probes cannot be written to {testbed.workdir}: {_last_words(done)}")
+
+
+def _last_words(done: CommandResult) -> str:
+    why = "no end in time" if done.timed_out else "nothing was printed"
+    return printable(_last_line(done.output)) or why
 
 
 @cache
@@ -115,13 +124,13 @@ def _probe_sources() -> dict[str, str]:
 def _ask(testbed: Testbed, node: Node, transport: "paramiko.Transport", timeout_s: float) -> Mapping[str, Any]:
     command = shlex.join([testbed.python, f"{testbed.workdir}/facts.py", testbed.mpirun])
     done = run_command(transport, command, timeout_s=timeout_s)
+    if done.timed_out:
+        raise RemoteError(f"{node.name}: does not say what it is within {timeout_s:g} s")
     try:
-        facts = json.loads(done.output.splitlines()[-1])
-    except (ValueError, IndexError) as error:
-        raise RemoteError(f"{node.name}: does not say what it is: {_last_line(done.output)}") from error
-    if not isinstance(facts, dict):
-        raise RemoteError(f"{node.name}: does not say what it is: {_last_line(done.output)}")
-    return facts
+        return read_answer(Facts, _last_line(done.output)).model_dump()
+    except ValueError as error:
+        answer = printable(_last_line(done.output)) or "nothing was printed"
+        raise RemoteError(f"{node.name}: does not say what it is: {answer} ({error})") from None
 
 
 def _clock(node: Node, transport: "paramiko.Transport", timeout_s: float) -> tuple[float, float]:
@@ -129,10 +138,10 @@ def _clock(node: Node, transport: "paramiko.Transport", timeout_s: float) -> tup
     before = time.time()
     done = run_command(transport, "date +%s.%N", timeout_s=timeout_s)
     after = time.time()
-    try:
-        return float(done.output) - (before + after) / 2, (after - before) / 2
-    except ValueError as error:
-        raise RemoteError(f"{node.name}: does not tell the time: {_last_line(done.output)}") from error
+    answer = _last_line(done.output)
+    if not _SECONDS.fullmatch(answer):
+        raise RemoteError(f"{node.name}: does not tell the time: {printable(answer) or 'nothing was printed'}")
+    return float(answer) - (before + after) / 2, (after - before) / 2
 
 
 def reach_peers(testbed: Testbed, contact: Contact, peers: Sequence[Node], timeout_s: float) -> dict[str, str]:
@@ -151,9 +160,10 @@ def reach_peers(testbed: Testbed, contact: Contact, peers: Sequence[Node], timeo
     )
     answers = {peer.name: "no answer from the node that was to try it" for peer in peers}
     for line in done.output.splitlines():
-        with suppress(ValueError, TypeError, KeyError):  # what else a login prints, or a line that was cut off
-            answer = json.loads(line)
-            answers[answer["peer"]] = answer["error"]
+        with suppress(ValueError):  # what else a login prints, or a line that was cut off
+            answer = read_answer(PeerAnswer, line)
+            if answer.peer in answers:
+                answers[answer.peer] = printable(answer.error)
     return answers
 
 
@@ -162,7 +172,7 @@ def try_streams(
 ) -> dict[tuple[str, str], float]:
     """MB/s (1e6 bytes) that TCP carries between the nodes of each pair, both ways, all pairs at once.
 
-    A pair that cannot be measured is left out, with a warning.
+    A pair that cannot be measured is left out, with a warning. Raises NodesError naming the nodes that flood.
     """
     by_name = {node.name: node for node in testbed.nodes}
     peer_of = dict(pairs)
@@ -170,6 +180,9 @@ def try_streams(
         [by_name[name] for name in peer_of],
         lambda node: _try_stream(testbed, contacts[node.name], by_name[peer_of[node.name]], timeout_s),
     )
+    floods = {name: str(answer) for name, answer in answers.items() if isinstance(answer, FloodError)}
+    if floods:
+        raise NodesError(floods)
     streams = {}
     for name, answer in answers.items():
         peer = peer_of[name]
@@ -196,20 +209,21 @@ def _try_stream(testbed: Testbed, contact: Contact, peer: Node, timeout_s: float
         stdin=json.dumps(request).encode(),
         timeout_s=timeout_s + _STREAM_SPARE_S,
     )
+    answer = _last_line(done.output)
     try:
-        answer = json.loads(done.output.splitlines()[-1])
-        sent, received = (answer[way]["bytes"] / answer[way]["seconds"] / 1e6 for way in ("out", "in"))
-    except (ValueError, IndexError, KeyError, TypeError, ZeroDivisionError):
-        raise RemoteError(_stream_problem(done.output)) from None
-    return sent, received
+        streams = read_answer(StreamAnswer, answer)
+    except ValueError:
+        raise RemoteError(_stream_problem(answer)) from None
+    return streams.out.mb_s, streams.in_.mb_s
 
 
-def _stream_problem(output: str) -> str:
+def _stream_problem(answer: str) -> str:
     try:
-        return str(json.loads(output.splitlines()[-1])["error"])
-    except (ValueError, IndexError, KeyError, TypeError):
-        return _last_line(output)
+        return read_answer(StreamError, answer).error
+    except ValueError:
+        return printable(answer) or "nothing was printed"
 
 
 def _last_line(output: str) -> str:
-    return next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "nothing was printed")
+    """The last line that is not empty; empty where there is none."""
+    return next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")

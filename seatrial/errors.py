@@ -27,6 +27,13 @@ class RemoteError(SeatrialError):
     """A command on a node could not be started or its connection broke."""
 
 
+class FloodError(RemoteError):
+    """A node printed more than `limit_bytes`; what it ran was ended."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(f"output flood: it printed more than {limit_bytes / 1024**2:g} MiB and was ended")
+
+
 class NodesError(SeatrialError):
     """Nodes are to blame; `evidence` is a sentence by node name."""
 

@@ -4,22 +4,28 @@ import json
 import logging
 import shlex
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from seatrial.ssh import RemoteProcess, connected, run_command, start_process
+from seatrial.command import RemoteProcess, run_command, start_process
+from seatrial.kept_lines import KeptLines
+from seatrial.ssh import connected
 from seatrial.testbed import Node, Testbed
 
 log = logging.getLogger("seatrial.mpi")
 
+FLOOD = "output flood: the ranks printed more than they may and were ended"
+
 SETTLE_S = 3.0  # mpirun that has printed everything normally ends within tenths of a second; some never do
 SETTLE_S_PER_RANK = 0.01  # thousands of ranks take their time to finalise
 SUPERVISOR_GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s
-_KEPT_LINES = 100_000  # of the beginning and of the end each: bounds memory when a rank prints without end
+_LONGEST_LINE = 16 * 1024  # characters of any line but an event of a probe, which may have an entry per rank
+_EVENT = '{"event"'
+OUTPUT_BYTES, OUTPUT_BYTES_PER_RANK = 32 * 1024**2, 128 * 1024  # NCCL_DEBUG=INFO prints some 40 KiB per rank
+_LINE_COST = 256  # bytes that a line counts as at least: many short lines take long to read
 _MAX_LOG = 1 << 30  # characters; bounds the disk likewise
 _SUPERVISOR = "seatrial-supervisor: "  # seatrial/probes/supervise.py: why it ended, or did not start, the command
 _CANNOT_START = "cannot start "
@@ -31,8 +37,8 @@ class MpiResult:
 
     `exit_status` is None when it had to be ended or did not start; `lines` are stdout and stderr in order, without the
     middle where there are very many. `timed_out`: it ran past its time. `reaped`: it had printed everything, then hung,
-    and was ended; its output counts. `not_started`: which program the head could not start, and why. `lost`: the
-    connection to the head broke, so nobody knows what became of it.
+    and was ended; its output counts. `flooded`: it printed more than it may and was ended. `not_started`: which program
+    the head could not start, and why. `lost`: the connection to the head broke, so nobody knows what became of it.
     """
 
     exit_status: int | None
@@ -40,6 +46,7 @@ class MpiResult:
     seconds: float
     timed_out: bool = False
     reaped: bool = False
+    flooded: bool = False
     not_started: str | None = None
     lost: bool = False
 
@@ -54,6 +61,8 @@ class MpiResult:
 
         if self.not_started is not None:
             return f"the head node cannot start {self.not_started}"
+        if self.flooded:
+            return FLOOD
         first = next(iter(classify(self.lines)), None)
         if first is None:
             return None
@@ -105,8 +114,9 @@ def mpirun(
     on_line: Callable[[str], None] | None = None,
     is_done: Callable[[str], bool] | None = None,
     log_file: Path | None = None,
+    max_bytes: int | None = None,
 ) -> MpiResult:
-    """Run `argv` on every slot of the testbed and follow its output.
+    """Run `argv` on every slot of the testbed and follow its output, at most `max_bytes` of it.
 
     `is_done(line)` says that nothing of interest follows that line: mpirun then gets a few seconds to leave and is
     ended if it does not. The head's supervisor ends everything when this connection goes away. Raises RemoteError when
@@ -124,27 +134,10 @@ def mpirun(
                 process.send(json.dumps(variables(testbed, env or {})).encode() + b"\n")
             with _log(log_file, command) as keep:
                 settle_s = SETTLE_S + SETTLE_S_PER_RANK * testbed.world_size
-                return _Follower(process, timeout_s, settle_s, keep, on_line, is_done).follow()
+                most = max_bytes or OUTPUT_BYTES + OUTPUT_BYTES_PER_RANK * testbed.world_size
+                return _Follower(process, timeout_s, settle_s, keep, on_line, is_done, most).follow()
         finally:
             process.close()
-
-
-class _Lines:
-    """The first and the last lines of an output that may be endless."""
-
-    def __init__(self) -> None:
-        self._head: list[str] = []
-        self._tail: deque[str] = deque(maxlen=_KEPT_LINES)
-        self._count = 0
-
-    def add(self, line: str) -> None:
-        self._count += 1
-        (self._head if len(self._head) < _KEPT_LINES else self._tail).append(line)
-
-    def kept(self) -> tuple[str, ...]:
-        left_out = self._count - len(self._head) - len(self._tail)
-        note = (f"[{left_out} lines are left out here; the log has them]",) if left_out else ()
-        return (*self._head, *note, *self._tail)
 
 
 class _Follower:
@@ -158,9 +151,11 @@ class _Follower:
         keep: Callable[[str], None],
         on_line: Callable[[str], None] | None,
         is_done: Callable[[str], bool] | None,
+        max_bytes: int,
     ) -> None:
+        self._max_bytes = self._room = max_bytes
         self._process = process
-        self._lines = _Lines()
+        self._lines = KeptLines()
         self._keep = keep
         self._on_line = on_line or (lambda line: None)
         self._is_done = is_done or (lambda line: False)
@@ -175,13 +170,28 @@ class _Follower:
         while (batch := self._process.read_lines(0.2)) is not None:
             for line in batch:
                 self._take(line)
-            if time.monotonic() > self._deadline:
+            too_late = time.monotonic() > self._deadline
+            # Everything was ended a while ago: what still comes then has piled up faster than it could be read.
+            if self._room < 0 or self._process.received_bytes > self._max_bytes or (too_late and batch):
+                return self._ended_for_flooding()
+            if too_late:
                 return self._result(None, past_deadline=True)
             if self._settled_at and time.monotonic() > self._settled_at and not self._asked_to_end:
                 self._ask_to_end()
         return self._result(self._process.exit_status())
 
+    def _ended_for_flooding(self) -> MpiResult:
+        """What follows is not looked at, but read: the next mpirun must not start beside this one."""
+        seconds, deadline = time.monotonic() - self._started, time.monotonic() + SUPERVISOR_GRACE_S
+        self._process.close_stdin()
+        while time.monotonic() < deadline and self._process.read(0.2) is not None:
+            pass
+        return MpiResult(None, self._lines.kept(), seconds, flooded=True)
+
     def _take(self, line: str) -> None:
+        self._room -= max(len(line) + 1, _LINE_COST)
+        if len(line) > _LONGEST_LINE and _EVENT not in line[:_LONGEST_LINE]:
+            line = line[:_LONGEST_LINE]
         self._keep(line)
         before, mark, said = line.rpartition(_SUPERVISOR)
         if mark:  # it may stand behind half a line of a rank that was ended

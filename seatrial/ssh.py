@@ -1,16 +1,13 @@
-"""Reach nodes over SSH with paramiko: pinned host keys, per-run keys, output line by line."""
+"""Reach nodes over SSH with paramiko: pinned host keys, per-run keys, many nodes at once."""
 
 import base64
 import errno
 import hmac
 import re
 import resource
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from seatrial.errors import RemoteError, SeatrialError
@@ -23,26 +20,11 @@ T = TypeVar("T")
 
 _OURS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # what this host is short of is no fault of the node
 _KEEPALIVE_S = 15  # firewalls forget silent connections, and a sweep is silent for minutes
-_EXEC_TIMEOUT_S = 30  # paramiko waits for ever for a node that takes a command and never says so
 _FANOUT = 64  # connections opened at once; sshd's MaxStartups and this host's threads set the bound
-_MAX_LINE = 64 * 1024
 
 
 class HostKeyError(RemoteError):
     """The node answers with another host key than the one pinned for this run."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommandResult:
-    """What a command on a node came to.
-
-    `exit_status` is None when it was cut off; `output` is stdout and stderr in order.
-    """
-
-    exit_status: int | None
-    output: str
-    seconds: float
-    timed_out: bool = False
 
 
 @contextmanager
@@ -102,96 +84,6 @@ def _dial_problem(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "connection timed out"
     return error.strerror.lower() if error.strerror else str(error)
-
-
-class RemoteProcess:
-    """A command that runs on a node; its standard input stays open until `close_stdin`, which asks it to end."""
-
-    def __init__(self, transport: "paramiko.Transport", command: str) -> None:
-        self._channel = transport.open_session(timeout=_EXEC_TIMEOUT_S)
-        self._channel.set_combine_stderr(True)
-        self._rest = b""
-        given_up = threading.Timer(_EXEC_TIMEOUT_S, transport.close)
-        given_up.start()
-        try:
-            self._channel.exec_command(command)
-        finally:
-            given_up.cancel()
-
-    def send(self, data: bytes) -> None:
-        self._channel.sendall(data)
-
-    def close_stdin(self) -> None:
-        with suppress(OSError, EOFError):
-            self._channel.shutdown_write()
-
-    def read_lines(self, timeout_s: float) -> list[str] | None:
-        """The whole lines that arrive within `timeout_s`; an empty list when none do, None at the end of output."""
-        self._channel.settimeout(max(timeout_s, 0.001))
-        try:
-            data = self._channel.recv(65536)
-        except TimeoutError:
-            return []
-        if not data:
-            rest, self._rest = self._rest, b""
-            return [_text(rest)] if rest else None
-        *whole, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > _MAX_LINE:
-            whole, self._rest = [*whole, self._rest], b""
-        return [_text(line) for line in whole]
-
-    def exit_status(self, timeout_s: float = 10) -> int | None:
-        """The exit status, None when the connection ended without one."""
-        if not self._channel.status_event.wait(timeout_s):
-            return None
-        return self._channel.exit_status if self._channel.exit_status >= 0 else None
-
-    def close(self) -> None:
-        self._channel.close()
-
-
-def _text(line: bytes) -> str:
-    return line.decode(errors="replace").rstrip("\r")
-
-
-def run_command(
-    transport: "paramiko.Transport",
-    command: str,
-    *,
-    stdin: bytes = b"",
-    timeout_s: float,
-) -> CommandResult:
-    """Run `command` through the node's shell and wait for it, at most `timeout_s` seconds.
-
-    Raises RemoteError when it cannot be started or the connection breaks.
-    """
-    started = time.monotonic()
-    process = start_process(transport, command)
-    lines: list[str] = []
-    try:
-        with suppress(OSError):  # a shell that ends at once closes its input; what it said is still read
-            process.send(stdin)
-        process.close_stdin()
-        while (left := started + timeout_s - time.monotonic()) > 0:
-            batch = process.read_lines(left)
-            if batch is None:
-                return CommandResult(process.exit_status(), "\n".join(lines), time.monotonic() - started)
-            lines += batch
-        return CommandResult(None, "\n".join(lines), time.monotonic() - started, timed_out=True)
-    except (EOFError, OSError) as error:
-        raise RemoteError(f"the connection broke: {str(error) or type(error).__name__}") from error
-    finally:
-        process.close()
-
-
-def start_process(transport: "paramiko.Transport", command: str) -> RemoteProcess:
-    """Start `command` and leave its standard input open. Raises RemoteError."""
-    import paramiko
-
-    try:
-        return RemoteProcess(transport, command)
-    except (paramiko.SSHException, EOFError, OSError) as error:
-        raise RemoteError(f"no session: {str(error) or type(error).__name__}") from error
 
 
 def on_each(nodes: Sequence[Node], function: Callable[[Node], T]) -> dict[str, T | RemoteError]:

@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from seatrial.errors import SeatrialError
+from seatrial.command import run_command
+from seatrial.errors import FloodError, SeatrialError
 from seatrial.platforms import platform_for
 from seatrial.redact import Secrets
 from seatrial.run import Run, is_new, secrets_of
-from seatrial.ssh import connected, on_each, run_command
+from seatrial.ssh import connected, on_each
 from seatrial.testbed import Node, Testbed
 from seatrial.whole import write_whole
 
@@ -78,19 +79,21 @@ def _as_far_as_possible(otherwise: str = "not all logs could be collected") -> I
 def fetch_nccl_logs(testbed: Testbed, pattern: str, folder: Path, deadline: float) -> None:
     """The end of every file that NCCL wrote, one file per node. `pattern` is NCCL_DEBUG_FILE."""
     show = f'[ -f "$file" ] && {{ echo "# $file"; tail -c {_FILE_BYTES} "$file"; }}'
-    command = f"for file in {as_glob(pattern)}; do {show}; done"
+    command = f"for file in {as_glob(pattern)}; do {show}; done | head -c {_NODE_BYTES}"
 
     def fetch(node: Node) -> None:
         left_s = min(_NODE_S, deadline - time.monotonic())
         if left_s <= 0:
             return
         with connected(testbed, node, left_s) as transport:
-            said = run_command(transport, command, timeout_s=left_s).output
+            said = run_command(transport, command, timeout_s=left_s, max_bytes=2 * _NODE_BYTES).output
         if said:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{node.name}.log").write_text(said[:_NODE_BYTES] + "\n", errors="replace")
+            (folder / f"{node.name}.log").write_text(said + "\n", errors="replace")
 
-    on_each(testbed.nodes, fetch)
+    for name, answer in on_each(testbed.nodes, fetch).items():
+        if isinstance(answer, FloodError):
+            log.warning("%s: %s", name, answer)
 
 
 def as_glob(pattern: str) -> str:

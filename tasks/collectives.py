@@ -20,7 +20,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from seatrial.checks.sweep import Outcome
-from seatrial.result import Check
+from seatrial.result import Check, Suspect
 from seatrial.run import Run
 from seatrial.suite import Collectives
 from seatrial.testbed import Testbed
@@ -73,7 +73,9 @@ def _all(run: Run, testbed: Testbed, wanted: Collectives) -> tuple[list[Outcome]
             outcomes.append(Outcome(operation, Verdict.NOT_RUN, f"{operation} was not tried: {reason}"))
             continue
         outcome = sweep_once(run, present.testbed, wanted, operation, writes_json=writes_json, verbose=not outcomes)
-        if outcome.fabric_gone or outcome.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
+        if outcome.suspects:
+            present = _without(present, outcome.suspects)
+        elif outcome.fabric_gone or outcome.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
             outcome, present = _missed(run, present, outcome)
         outcomes.append(outcome)
         log.log(_level(outcome), "%s", outcome.reason)
@@ -85,6 +87,12 @@ def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[Outcome]) -> str |
     if any(outcome.fabric_gone for outcome in outcomes):
         return "the fabric is gone"
     return too_small(run, testbed)
+
+
+def _without(present: Present, suspects: tuple[Suspect, ...]) -> Present:
+    """Who is left to measure on without nodes that are not gone, but spoil what the others do."""
+    testbed = present.testbed.without(suspect.name for suspect in suspects)
+    return replace(present, testbed=testbed, suspects=(*present.suspects, *suspects))
 
 
 def _missed(run: Run, before: Present, outcome: Outcome) -> tuple[Outcome, Present]:

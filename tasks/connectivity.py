@@ -2,21 +2,22 @@
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from seatrial.checks.findings import Findings
 from seatrial.checks.mpireach import Shown, guilty_nodes, show_hosts
 from seatrial.checks.nodefacts import clock_skews, same_hostname, short_of_gpus, skewed, without_mpirun
 from seatrial.checks.reachability import blame, pairs_to_try
 from seatrial.checks.throughput import explore, measurements, summary
-from seatrial.checks.versions import odd_ones
+from seatrial.checks.versions import odd_ones, unknown
 from seatrial.contact import Contact, greet, reach_peers, try_streams
-from seatrial.errors import LaunchError, MissingError, RemoteError
+from seatrial.errors import FloodError, LaunchError, MissingError, NodesError, RemoteError
 from seatrial.measurement import Measurement, Subject
 from seatrial.result import Check, Suspect
 from seatrial.run import Run
@@ -31,11 +32,15 @@ _CLEAR_MAJORITY = 0.66  # share of nodes that must agree before the others are t
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """What connectivity found: the check, the testbed without the nodes that failed, and the facts of each node."""
+    """What connectivity found: the check, the testbed without the nodes that failed, and the facts of each node.
+
+    `notes` say what could not be found out and blames nobody.
+    """
 
     check: Check
     testbed: Testbed
     facts: Mapping[str, Mapping[str, Any]]
+    notes: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> dict[str, str]:
@@ -46,29 +51,6 @@ class Connected:
         return {package: version for package, version in versions.items() if version}
 
 
-@dataclass(slots=True)
-class _Findings:
-    """What the stages have found so far; `testbed` shrinks as nodes are set aside."""
-
-    testbed: Testbed
-    suspects: list[Suspect] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    measurements: list[Measurement] = field(default_factory=list)
-
-    def blame(self, suspects: Iterable[Suspect], set_aside: Iterable[str]) -> None:
-        for suspect in suspects:
-            log.warning("%s %s: %s", suspect.kind, suspect.name, suspect.evidence)
-            self.suspects.append(suspect)
-            self.problems.append(f"{suspect.name}: {suspect.evidence}")
-        self._take_out(set(set_aside))
-
-    def _take_out(self, names: set[str]) -> None:
-        unblamed = sorted(names - {suspect.name for suspect in self.suspects})
-        if unblamed:
-            self.problems.append(f"{', '.join(unblamed)} left out without blame, so that the rest can go on")
-        self.testbed = self.testbed.without(names)
-
-
 def connectivity(run: Run, testbed: Testbed) -> Connected:
     """Try every path that the later steps use; nodes that fail are named and taken out.
 
@@ -76,7 +58,7 @@ def connectivity(run: Run, testbed: Testbed) -> Connected:
     """
     started = time.monotonic()
     allow_many_connections()
-    found = _Findings(testbed)
+    found = Findings(testbed)
     contacts = _answering(found, run.suite.connectivity.timeout_s)
     try:
         _judge_facts(found, contacts, run)
@@ -92,7 +74,9 @@ def connectivity(run: Run, testbed: Testbed) -> Connected:
         for contact in contacts.values():
             contact.transport.close()
     check = _check(found, len(testbed.nodes), time.monotonic() - started)
-    return Connected(check, found.testbed, {name: contact.facts for name, contact in contacts.items()})
+    notes = unknown({name: contact.versions for name, contact in contacts.items()})
+    facts = {name: contact.facts for name, contact in contacts.items()}
+    return Connected(check, found.testbed, facts, tuple(notes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +94,7 @@ class Present:
 
 def roll_call(run: Run, testbed: Testbed) -> Present:
     """Ask every node once more, after something broke: a node or a link may have died since connectivity was tried."""
-    found = _Findings(testbed)
+    found = Findings(testbed)
     timeout_s = run.suite.connectivity.timeout_s
     contacts: dict[str, Contact] = {}
     try:
@@ -126,7 +110,7 @@ def roll_call(run: Run, testbed: Testbed) -> Present:
     return _excused(testbed, found)
 
 
-def _excused(testbed: Testbed, found: _Findings) -> Present:
+def _excused(testbed: Testbed, found: Findings) -> Present:
     by_name = {node.name: node for node in testbed.nodes}
     excuses = {
         suspect.name: excuse
@@ -138,14 +122,14 @@ def _excused(testbed: Testbed, found: _Findings) -> Present:
     return Present(found.testbed, blamed, (*problems, *(f"{name}: {why}" for name, why in excuses.items())))
 
 
-def _answering(found: _Findings, timeout_s: float) -> dict[str, Contact]:
+def _answering(found: Findings, timeout_s: float) -> dict[str, Contact]:
     """Every node answers on its port with its pinned host key."""
     testbed = found.testbed
     greeted = on_each(testbed.nodes, lambda node: greet(testbed, node, timeout_s))
     contacts = {name: answer for name, answer in greeted.items() if isinstance(answer, Contact)}
-    failed = {name: str(answer) for name, answer in greeted.items() if isinstance(answer, RemoteError)}
+    failed = {n: str(answer).removeprefix(f"{n}: ") for n, answer in greeted.items() if isinstance(answer, RemoteError)}
     log.info("%d of %d nodes answer on port %d", len(contacts), len(testbed.nodes), testbed.head.port)
-    found.blame((Suspect("node", name, 1.0, error.removeprefix(f"{name}: ")) for name, error in failed.items()), failed)
+    found.blame_nodes(failed)
     found.measurements += [
         Measurement("ssh_connect", contact.connect_ms, "ms", Subject("node", name), better=None)
         for name, contact in contacts.items()
@@ -153,7 +137,7 @@ def _answering(found: _Findings, timeout_s: float) -> dict[str, Contact]:
     return contacts
 
 
-def _judge_facts(found: _Findings, contacts: Mapping[str, Contact], run: Run) -> None:
+def _judge_facts(found: Findings, contacts: Mapping[str, Contact], run: Run) -> None:
     """Clocks together, the same software everywhere, every GPU there, mpirun installed."""
     if contacts and not any(contact.facts["mpirun"] for contact in contacts.values()):
         where = f"in image {run.image}" if run.image else "on every node"
@@ -172,7 +156,7 @@ def _judge_facts(found: _Findings, contacts: Mapping[str, Contact], run: Run) ->
     found.blame(suspects, {suspect.name for suspect in suspects if suspect.confidence >= _CLEAR_MAJORITY})
 
 
-def _try_pairs(found: _Findings, contacts: Mapping[str, Contact], timeout_s: float) -> None:
+def _try_pairs(found: Findings, contacts: Mapping[str, Contact], timeout_s: float) -> None:
     """Every node reaches its peers over SSH, tried from inside and all at once."""
     testbed = found.testbed
     by_name = {node.name: node for node in testbed.nodes}
@@ -181,9 +165,11 @@ def _try_pairs(found: _Findings, contacts: Mapping[str, Contact], timeout_s: flo
         testbed.nodes,
         lambda node: reach_peers(testbed, contacts[node.name], [by_name[peer] for peer in peers[node.name]], timeout_s),
     )
+    found.blame_nodes({name: str(answer) for name, answer in answers.items() if isinstance(answer, FloodError)})
     tried = {
         (name, peer): str(answer) if isinstance(answer, RemoteError) else answer[peer]
         for name, answer in answers.items()
+        if not isinstance(answer, FloodError)
         for peer in peers[name]
     }
     log.info("%d of %d pairs reach each other", sum(not error for error in tried.values()), len(tried))
@@ -191,15 +177,20 @@ def _try_pairs(found: _Findings, contacts: Mapping[str, Contact], timeout_s: flo
     found.blame(blamed.suspects, blamed.set_aside)
 
 
-def _try_links(found: _Findings, contacts: Mapping[str, Contact], timeout_s: float) -> None:
+def _try_links(found: Findings, contacts: Mapping[str, Contact], timeout_s: float) -> None:
     """What TCP carries from and to every node; the comparison with its peers names the slow ones."""
     testbed = found.testbed
-    streams = explore([node.name for node in testbed.nodes], lambda p: try_streams(testbed, contacts, p, timeout_s))
+    try:
+        streams = explore([node.name for node in testbed.nodes], lambda p: try_streams(testbed, contacts, p, timeout_s))
+    except NodesError as floods:
+        found.blame_nodes(floods.evidence)
+        _try_links(found, contacts, timeout_s)
+        return
     found.measurements += measurements(streams)
     log.info("links: %s", summary(streams))
 
 
-def _try_mpi(found: _Findings, contacts: Mapping[str, Contact], run: Run) -> None:
+def _try_mpi(found: Findings, contacts: Mapping[str, Contact], run: Run) -> None:
     """`mpirun hostname` shows every node once per slot; nodes without which it would are taken out."""
     tries = count()
     hostnames = {name: contact.hostname for name, contact in contacts.items()}
@@ -220,10 +211,10 @@ def _try_mpi(found: _Findings, contacts: Mapping[str, Contact], run: Run) -> Non
         if not guilty:
             found.problems.append(f"mpirun hostname does not show {', '.join(shown.missing)}: {shown.why}")
             return
-        found.blame((Suspect("node", name, 0.9, f"MPI fails with it: {why}") for name, why in guilty), dict(guilty))
+        found.blame_nodes({name: f"MPI fails with it: {why}" for name, why in guilty}, confidence=0.9)
 
 
-def _check(found: _Findings, asked: int, seconds: float) -> Check:
+def _check(found: Findings, asked: int, seconds: float) -> Check:
     left = len(found.testbed.nodes)
     good = f"{left} of {asked} nodes answer, reach each other and run MPI"
     reason = "; ".join(found.problems[:3]) + (

@@ -1,20 +1,21 @@
 """Step `image`: what the nodes will run, found or built. Without an image, this machine's versions are the record."""
 
-import json
 import logging
 import platform
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from seatrial.answers import Facts, read_answer
 from seatrial.builders import Built, ensure_image, platforms_of
 from seatrial.builders.config import Image as Configured
 from seatrial.builders.config import Recipe
-from seatrial.checks.image import Facts, foreign_nodes, lacking, node_architecture, wrong_architecture
+from seatrial.checks.image import foreign_nodes, lacking, node_architecture, wrong_architecture
 from seatrial.cluster import Cluster
 from seatrial.errors import MissingError
 from seatrial.probes import probe
@@ -70,7 +71,7 @@ def _refuse_foreign(reference: str, architectures: Sequence[str], cluster: Clust
         raise MissingError(wrong)
 
 
-def what_nodes_lack(run: Run, testbed: Testbed, facts: Facts) -> dict[str, str]:
+def what_nodes_lack(run: Run, testbed: Testbed, facts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Why a step cannot be done on these nodes, by step: what is not in the image, or an image of the wrong kind."""
     present = {node.name: facts[node.name] for node in testbed.nodes}
     if foreign := foreign_nodes(present, run.cluster, platform.machine()):
@@ -85,12 +86,15 @@ def demand(step: str, lacks: Mapping[str, str]) -> None:
 
 
 def _versions_here(mpirun: str) -> dict[str, str]:
-    """Versions as the nodes will report them: the same probe, run here."""
-    done = subprocess.run(
-        [sys.executable, str(probe("facts")), mpirun], capture_output=True, text=True, check=True, timeout=60
-    )
-    versions: dict[str, str] = json.loads(done.stdout)["versions"]
-    return versions
+    """Versions as the nodes will report them: the same probe, run here. What it cannot tell is left out."""
+    try:
+        argv = [sys.executable, str(probe("facts")), mpirun]
+        done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+        versions = read_answer(Facts, done.stdout).versions
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        log.warning("the versions of this machine's software are not known: %s", error)
+        return {}
+    return {package: version for package, version in versions.items() if version}
 
 
 @task(name="image", cache_policy=NO_CACHE)

@@ -16,7 +16,7 @@ from seatrial.checks.plateau import sizes_behind
 from seatrial.checks.reachability import Pair
 from seatrial.checks.throughput import Streams, explore_again, measurements, once_more
 from seatrial.contact import Contact, greet, try_streams
-from seatrial.errors import SeatrialError
+from seatrial.errors import NodesError, SeatrialError
 from seatrial.measurement import Measurement
 from seatrial.repeats import Doubt
 from seatrial.result import Suspect
@@ -177,6 +177,10 @@ def _streams(run: Run, testbed: Testbed, doubts: Sequence[Doubt], repeated: Repe
 
     try:
         found = explore_again(names, doubtful, nth, measure)
+    except NodesError as floods:
+        repeated.suspects += [Suspect("node", name, 1.0, why) for name, why in floods.evidence.items()]
+        repeated.broke(Verdict.FAIL, str(floods))
+        return
     finally:
         for contact in contacts.values():
             contact.transport.close()

@@ -8,15 +8,21 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from seatrial.checks.broken import gave_up
+from pydantic import TypeAdapter
+
+from seatrial.checks.broken import broken, gave_up
 from seatrial.checks.sweep import Outcome, Setting, conclude, network_of
+from seatrial.command import run_command
 from seatrial.errors import InputError, LaunchError, RemoteError
-from seatrial.mpi import mpirun
+from seatrial.flood import flooding_nodes
+from seatrial.mpi import MpiResult, mpirun
 from seatrial.nccl import Row, Sweep, SweepReader, TransportReader, parse_text
+from seatrial.result import Suspect
 from seatrial.run import Run
 from seatrial.sizes import format_size
-from seatrial.ssh import connected, run_command
+from seatrial.ssh import connected
 from seatrial.suite import Collectives
 from seatrial.suite import Sweep as Sizes
 from seatrial.testbed import Testbed
@@ -24,6 +30,8 @@ from seatrial.verdict import Verdict
 
 log = logging.getLogger("seatrial.collectives")
 
+_MOST_ROWS_SAID = 500  # a sweep has some 30; the log of a run must not grow with what a broken node prints
+_MAX_JSON_BYTES = 64 * 1024**2
 _NCCL_TYPES = {"float32": "float", "float64": "double", "float16": "half", "bfloat16": "bfloat16", "int32": "int32"}
 
 
@@ -46,13 +54,14 @@ def sweep_once(
         else gloo_argv(run, testbed, wanted, operation, name)
     )
     fabric = _fabric(run, testbed)
+    env = _nccl_debug(testbed, verbose=verbose and fabric is not None)
     heard = _Heard(operation)
     try:
         result = mpirun(
             testbed,
             argv,
             timeout_s=wanted.timeout_s,
-            env=_nccl_debug(testbed, verbose=verbose and fabric is not None),
+            env=env,
             on_line=heard.line,
             is_done=lambda line: "# Avg bus bandwidth" in line or gave_up(line),
             log_file=run.logs / f"{name}.log",
@@ -65,7 +74,16 @@ def sweep_once(
         exact = _take_json(testbed, json_file, run.logs / f"{name}.json") if json_file else None
     sizes = tuple(sizes_of(testbed, wanted).sizes())
     setting = Setting(operation, wanted.dtype, testbed.world_size, run.cluster.name, sizes, fabric, len(testbed.nodes))
+    if result.flooded:
+        return _flooded(operation, result, flooding_nodes(testbed, argv, env))
     return conclude(setting, result, _with_json(heard.sweep(), exact), heard.transport.transport())
+
+
+def _flooded(operation: str, result: MpiResult, suspects: tuple[Suspect, ...]) -> Outcome:
+    """Whatever numbers are in a flood may be anything, so they are not looked at."""
+    verdict, reason = broken(result, began=False)
+    names = ", ".join(suspect.name for suspect in suspects) or "which node it is, the output does not tell"
+    return Outcome(operation, verdict, f"{operation}: {reason} ({names})", suspects=suspects)
 
 
 def sizes_of(testbed: Testbed, wanted: Collectives) -> Sizes:
@@ -120,6 +138,7 @@ class _Heard:
     def __init__(self, operation: str) -> None:
         self.transport = TransportReader()
         self._operation = operation
+        self._said = 0
         self._reader = SweepReader(operation)
 
     def line(self, line: str) -> None:
@@ -132,6 +151,9 @@ class _Heard:
         return max(self._reader.sweeps(), key=lambda sweep: len(sweep.rows), default=None)
 
     def _say(self, row: Row) -> None:
+        self._said += 1
+        if self._said > _MOST_ROWS_SAID:
+            return
         side = row.out_of_place or row.in_place
         if side and side.time_us is not None:
             rate = f"{side.time_us:10.1f} us  {side.busbw_gb_s or 0:8.2f} GB/s"
@@ -151,17 +173,26 @@ def can_write_json(testbed: Testbed, operation: str) -> bool:
 def _take_json(testbed: Testbed, json_file: str, keep: Path) -> Sweep | None:
     """The sweep in the file that rank 0 left on the head. It holds the whole environment, so it never stays there."""
     quoted = shlex.quote(json_file)
-    with suppress(RemoteError, ValueError, InputError), connected(testbed, testbed.head, 30) as head:
+    with suppress(RemoteError, ValueError, InputError, OSError), connected(testbed, testbed.head, 30) as head:
         try:
-            text = run_command(head, f"cat {quoted}", timeout_s=60).output
+            text = run_command(head, f"cat {quoted}", timeout_s=60, max_bytes=_MAX_JSON_BYTES).output
         finally:
             run_command(head, f"rm -f {quoted}", timeout_s=10)
-        document = {key: value for key, value in json.loads(text).items() if key != "env"}
+        document = without_environment(text)
         clean = json.dumps(document, indent=1)
         keep.parent.mkdir(parents=True, exist_ok=True)
         keep.write_text(clean)
         return parse_text(clean, json_file)[0]
     return None
+
+
+def without_environment(text: str) -> dict[str, Any]:
+    """The object of a `-J` file less its `env`, which holds secrets. Raises ValueError where it is none.
+
+    pydantic's parser refuses JSON that is nested too deep, for which the standard library's recurses.
+    """
+    document: dict[str, Any] = TypeAdapter(dict[str, Any]).validate_json(text)
+    return {key: value for key, value in document.items() if key != "env"}
 
 
 def _with_json(sweep: Sweep | None, exact: Sweep | None) -> Sweep | None:

@@ -11,6 +11,7 @@ from prefect.cache_policies import NO_CACHE
 from seatrial.checks.broken import broken, gave_up
 from seatrial.checks.lesson import Lesson, measured, problem, read_event, read_lesson, suspects
 from seatrial.errors import RemoteError
+from seatrial.flood import flooding_nodes
 from seatrial.mpi import MpiResult, mpirun
 from seatrial.result import Check
 from seatrial.run import Run
@@ -34,10 +35,11 @@ def training(run: Run, testbed: Testbed, label: str = "training") -> Check | Non
     if reason := too_small(run, testbed):
         return Check("training", Verdict.NOT_RUN, reason)
     started = time.monotonic()
+    argv = training_argv(run, testbed, wanted, label)
     try:
         result = mpirun(
             testbed,
-            training_argv(run, testbed, wanted, label),
+            argv,
             timeout_s=wanted.timeout_s,
             on_line=lambda line: _say(line, wanted.steps),
             is_done=lambda line: gave_up(line) or (read_event(line) or {}).get("event") == "summary",
@@ -46,6 +48,10 @@ def training(run: Run, testbed: Testbed, label: str = "training") -> Check | Non
     except RemoteError as error:
         return _with_missing(run, testbed, Check("training", Verdict.FAIL, str(error), time.monotonic() - started))
     check = conclude(run, testbed, wanted, result)
+    if result.flooded:
+        suspects = flooding_nodes(testbed, argv, {})
+        names = ", ".join(suspect.name for suspect in suspects) or "which node it is, the output does not tell"
+        return replace(check, reason=f"{check.reason} ({names})", suspects=suspects)
     return _with_missing(run, testbed, check) if check.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE) else check
 
 

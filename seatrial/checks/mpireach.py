@@ -5,10 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial.command import MAX_OUTPUT_BYTES
 from seatrial.errors import MissingError
 from seatrial.mpi import MpiResult, mpirun
 from seatrial.testbed import Testbed
 
+_BYTES_PER_RANK = 4096  # of output: a host name, and what mpirun warns of
 MAX_TRIES = 40  # of mpirun while searching: some ten guilty nodes among a thousand
 
 Attempt = Callable[[Testbed], str | None]  # why MPI fails over that testbed, None when it works
@@ -42,10 +44,12 @@ def show_hosts(testbed: Testbed, hostnames: Mapping[str, str], timeout_s: float,
     seen: Counter[str] = Counter()
 
     def complete(line: str) -> bool:
-        seen[line.strip()] += line.strip() in expected
+        if (host := line.strip()) in expected:
+            seen[host] += 1
         return seen == expected
 
-    result = mpirun(testbed, ["hostname"], timeout_s=timeout_s, is_done=complete, log_file=log_file)
+    most = MAX_OUTPUT_BYTES + _BYTES_PER_RANK * testbed.world_size
+    result = mpirun(testbed, ["hostname"], timeout_s=timeout_s, is_done=complete, log_file=log_file, max_bytes=most)
     wrong = {host for host, slots in expected.items() if seen[host] != slots}
     return Shown(result, tuple(node.name for node in testbed.nodes if hostnames[node.name] in wrong))
 

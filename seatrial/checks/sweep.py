@@ -20,6 +20,7 @@ from seatrial.mpi import MpiResult
 from seatrial.nccl import Row, Sweep, Timing, Transport, busbw_factor, expected_algbw
 from seatrial.nccl.busbw import agrees, ratio_interval
 from seatrial.nccl.rows import TYPES
+from seatrial.result import Suspect
 from seatrial.sizes import format_size
 from seatrial.verdict import Verdict
 
@@ -52,7 +53,11 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one operation came to. `fabric_gone`: nothing that follows can be measured. `way`: how the data went."""
+    """What one operation came to.
+
+    `fabric_gone`: nothing that follows can be measured. `way`: how the data went. `suspects`: nodes that flooded it, so
+    that it says nothing of the others.
+    """
 
     operation: str
     verdict: Verdict
@@ -60,6 +65,7 @@ class Outcome:
     measurements: tuple[Measurement, ...] = ()
     fabric_gone: bool = False
     way: str = ""
+    suspects: tuple[Suspect, ...] = ()
 
 
 def network_of(fabric: str | None) -> str | None:

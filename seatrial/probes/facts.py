@@ -9,12 +9,16 @@ import json
 import os
 import platform
 import re
+import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 
 NVIDIA_SMI_TIMEOUT_S = 30  # without persistence mode it wakes every GPU first
+MAX_OUTPUT = 1 << 20  # bytes of a command
 AMD_VENDOR = "0x1002"
 
 
@@ -100,12 +104,49 @@ def version_in(command, pattern=r"(\d+\.\d+[.\w]*)"):
 def lines_of(command, timeout_s=8):
     """What a command prints, at most a few lines: none when it is not installed, None when it fails or hangs."""
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s, check=True)
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     except FileNotFoundError:
         return []
-    except (OSError, subprocess.SubprocessError):
+    except OSError:
         return None
-    return done.stdout.decode(errors="replace").splitlines()[:64]
+    try:
+        output = read_until_end(child, time.monotonic() + timeout_s)
+    finally:
+        end_group(child)  # also what a script has started, which holds the pipe open
+    return None if output is None or child.returncode else output.decode(errors="replace").splitlines()[:64]
+
+
+def read_until_end(child, deadline):
+    """All output of a child that ends in time and prints little, else None."""
+    output = b""
+    while True:
+        readable, _, _ = select.select([child.stdout], [], [], max(0, deadline - time.monotonic()))
+        data = os.read(child.stdout.fileno(), 65536) if readable else None
+        if not data:
+            break
+        output += data
+        if len(output) > MAX_OUTPUT:
+            return None
+    try:
+        child.wait(max(0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return None
+    return output
+
+
+def end_group(child):
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except OSError:
+        pass
+    child.wait()
+    child.stdout.close()
 
 
 def first_line(path):

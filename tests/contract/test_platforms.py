@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from seatrial.cluster import Cluster
+from seatrial.command import run_command
 from seatrial.errors import InputError
 from seatrial.platforms import Platform, platforms
 from seatrial.platforms import state as states
 from seatrial.run import Run
-from seatrial.ssh import answers, connected, on_each, run_command
+from seatrial.ssh import answers, connected, on_each
 from seatrial.suite import load_suite
 from seatrial.testbed import Node, Testbed
 from tests.conftest import RUN_PREFIX

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.command import run_command
 from seatrial.errors import LaunchError, RemoteError
 from seatrial.platforms import state as states
 from seatrial.platforms.local import PLATFORM
-from seatrial.ssh import HostKeyError, connected, on_each, run_command
+from seatrial.ssh import HostKeyError, connected, on_each
 from seatrial.testbed import Node, Testbed
 from tasks.collect import collect
 from tests.conftest import leftovers

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from seatrial import mpi
+from seatrial.command import CommandResult
 from seatrial.mpi import MpiResult, hostfile, mpirun, mpirun_argv
-from seatrial.ssh import CommandResult
 from seatrial.testbed import Node, Testbed
 
 
@@ -63,6 +63,7 @@ class FakeProcess:
     def __init__(self, batches: Iterator[list[str]], status: int | None) -> None:
         self.sent = b""
         self.input_closed = False
+        self.received_bytes = 0
         self._batches = batches
         self._status = status
 
@@ -70,7 +71,13 @@ class FakeProcess:
         self.sent += data
 
     def read_lines(self, timeout_s: float) -> list[str] | None:
-        return next(self._batches, None)
+        batch = next(self._batches, None)
+        self.received_bytes += sum(len(line) + 1 for line in batch or ())
+        return batch
+
+    def read(self, timeout_s: float) -> bytes | None:
+        lines = self.read_lines(timeout_s)
+        return None if lines is None else "\n".join(lines).encode()
 
     def exit_status(self) -> int | None:
         return self._status
@@ -143,7 +150,7 @@ def test_values_of_variables_go_by_the_way_that_nobody_sees(play: Play, tmp_path
 def test_the_log_has_every_line_as_it_arrives_and_memory_the_ends(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mpi, "_KEPT_LINES", 3)
+    monkeypatch.setattr("seatrial.kept_lines._MOST_LINES", 3)
     log_file, seen = tmp_path / "logs" / "x.log", []
     lines = [f"line {i}" for i in range(10)]
     found, *_ = play(
@@ -183,3 +190,45 @@ def test_more_ranks_get_more_time_to_leave(
     found, *_ = play(batches(), 1, is_done=lambda line: line == "done")
     assert found.reaped
     assert 3 + slow <= closed[0] <= 5 + slow
+
+
+@pytest.mark.parametrize("batch", [["x" * 600_000], ["y"] * 2_000], ids=["bytes", "lines"])
+def test_a_flood_is_ended_and_the_rest_read_away(play: Play, batch: list[str]) -> None:
+    found, process, _ = play((batch for _ in range(200)), 0)
+    assert (found.flooded, found.ok, found.timed_out, found.lost, found.exit_status) == (
+        True,
+        False,
+        False,
+        False,
+        None,
+    )
+    assert found.cause == mpi.FLOOD
+    assert process.input_closed
+    assert process.read_lines(0) is None  # so that the next mpirun does not start beside this one
+    assert sum(map(len, found.lines)) < 40 * 1024**2
+
+
+def test_what_may_be_printed_grows_with_the_ranks(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Testbed, "world_size", property(lambda self: 1000))
+    found, *_ = play(["node INFO " + "x" * 120] * 1000 for _ in range(300))  # as NCCL_DEBUG=INFO prints
+    assert (found.flooded, found.ok) == (False, True)
+
+
+def test_output_that_piles_up_past_the_time_limit_is_a_flood(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("seatrial.mpi.time.monotonic", lambda: now[0])
+
+    def batches() -> Iterator[list[str]]:
+        for _ in range(100):
+            now[0] += 1
+            yield ["a row"]
+
+    found, *_ = play(batches(), 0)
+    assert found.flooded
+    assert 60 < found.seconds < 80
+
+
+def test_long_lines_are_cut_but_for_the_events_of_a_probe(play: Play) -> None:
+    event = '{"event": "summary", "ranks": [' + "0, " * 100_000 + "0]}"
+    found, *_ = play(iter([["x" * 100_000, event]]))
+    assert [len(line) for line in found.lines] == [16 * 1024, len(event)]

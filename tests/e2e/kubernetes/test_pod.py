@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from seatrial.cluster import Cluster as ClusterFile
+from seatrial.command import run_command
 from seatrial.errors import LaunchError
 from seatrial.mpi import variables
 from seatrial.platforms import platform_for
 from seatrial.platforms.kubernetes.machines import _MACHINES, Machine
 from seatrial.run import Run
-from seatrial.ssh import connected, run_command
+from seatrial.ssh import connected
 from seatrial.suite import load_suite
 from seatrial.testbed import Testbed
 from tests.conftest import RUN_PREFIX

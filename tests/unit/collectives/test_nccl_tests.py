@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from seatrial.command import CommandResult
 from seatrial.errors import RemoteError
 from seatrial.mpi import MpiResult
 from seatrial.result import Check
-from seatrial.ssh import CommandResult
 from seatrial.suite import load_suite
 from seatrial.testbed import Testbed
 from seatrial.verdict import Verdict

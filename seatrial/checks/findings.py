@@ -1,0 +1,39 @@
+"""What a check finds node by node, while the testbed shrinks by those that fail."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from seatrial.measurement import Measurement
+from seatrial.result import Suspect
+from seatrial.testbed import Testbed
+
+log = logging.getLogger("seatrial.connectivity")
+
+
+@dataclass(slots=True)
+class Findings:
+    """What the stages of connectivity have found so far; `testbed` shrinks as nodes are set aside."""
+
+    testbed: Testbed
+    suspects: list[Suspect] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    measurements: list[Measurement] = field(default_factory=list)
+
+    def blame_nodes(self, evidence: Mapping[str, str], confidence: float = 1.0) -> None:
+        """Blame each node that `evidence` names, and set it aside."""
+        self.blame((Suspect("node", name, confidence, why) for name, why in evidence.items()), evidence)
+
+    def blame(self, suspects: Iterable[Suspect], set_aside: Iterable[str]) -> None:
+        """Keep `suspects`; nodes that are set aside without being one of them are named too."""
+        for suspect in suspects:
+            log.warning("%s %s: %s", suspect.kind, suspect.name, suspect.evidence)
+            self.suspects.append(suspect)
+            self.problems.append(f"{suspect.name}: {suspect.evidence}")
+        self._take_out(set(set_aside))
+
+    def _take_out(self, names: set[str]) -> None:
+        unblamed = sorted(names - {suspect.name for suspect in self.suspects})
+        if unblamed:
+            self.problems.append(f"{', '.join(unblamed)} left out without blame, so that the rest can go on")
+        self.testbed = self.testbed.without(names)

@@ -1,0 +1,123 @@
+"""Real nodes of which one prints what it should not: it is named, the others are measured, and memory stays bounded."""
+
+import resource
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seatrial.command import run_command
+from seatrial.run import Run
+from seatrial.ssh import connected
+from seatrial.testbed import Testbed
+from seatrial.verdict import Verdict
+from tasks.collectives import collectives
+from tasks.connectivity import connectivity
+from tests.integration.conftest import LocalTestbed
+
+FLOODS = {
+    "zeros": "exec cat /dev/zero",
+    "lines": "exec yes",
+    "errors": "exec cat /dev/zero >&2",
+    "2 GB": "exec head -c 2000000000 /dev/zero",
+    "rows": "exec yes '  1048576  262144  float  sum  -1  100.0  10.49  15.73  0  100.0  10.49  15.73  0'",
+}
+ANSWERS = {
+    "nothing": "exit 0",
+    "empty": "echo '{}'",
+    "types": 'echo \'{"hostname": 5, "versions": []}\'',
+    "deep": "head -c 200000 /dev/zero | tr '\\000' '['; echo",
+    "control": "printf '\\033]0;owned\\007{\\n'",
+}
+MEMORY_KIB = 300 * 1024
+
+Evil = Callable[[Testbed, str, str], Testbed]
+
+
+@pytest.fixture
+def evil(tmp_path: Path) -> Evil:
+    """A testbed whose node-1 runs `instead` in the place of one of the probes."""
+
+    def build(testbed: Testbed, program: str, instead: str) -> Testbed:
+        python = tmp_path / "python"
+        case = f'for part; do case "$part" in *{program}) {instead}; exit;; esac; done'
+        python.write_text(f'#!/bin/sh\n[ "$(uname -n)" = node-1 ] && {{ {case}; }}\nexec {sys.executable} "$@"\n')
+        python.chmod(python.stat().st_mode | stat.S_IXUSR)
+        return replace(testbed, python=str(python))
+
+    return build
+
+
+@pytest.fixture(autouse=True)
+def _little_memory() -> Iterator[None]:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    yield
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEMORY_KIB
+
+
+def assert_only_node_1_is_named(run: Run, testbed: Testbed, evidence: str) -> None:
+    found = connectivity(run, testbed)
+    assert found.check.verdict is Verdict.FAIL
+    assert [(suspect.name, evidence in suspect.evidence) for suspect in found.check.suspects] == [("node-1", True)]
+    assert evidence in found.check.reason
+    assert found.check.reason.isprintable()
+    assert [node.name for node in found.testbed.nodes] == ["node-0", "node-2"]
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_a_node_that_prints_without_end_is_named_and_left_out(
+    local_testbed: LocalTestbed, evil: Evil, flood: str
+) -> None:
+    with local_testbed(nodes=3) as (run, testbed):
+        assert_only_node_1_is_named(run, evil(testbed, "facts.py", FLOODS[flood]), "output flood: it printed more than")
+
+
+@pytest.mark.parametrize("probe", ["-c", "pairs.py", "stream.py"])
+def test_it_may_flood_at_any_time(local_testbed: LocalTestbed, evil: Evil, probe: str) -> None:
+    with local_testbed(nodes=3) as (run, testbed):
+        assert_only_node_1_is_named(run, evil(testbed, probe, FLOODS["zeros"]), "output flood: it printed more than")
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_node_whose_facts_are_none_is_named_and_left_out(
+    local_testbed: LocalTestbed, evil: Evil, answer: str
+) -> None:
+    with local_testbed(nodes=3) as (run, testbed):
+        assert_only_node_1_is_named(run, evil(testbed, "facts.py", ANSWERS[answer]), "does not say what it is: ")
+
+
+@pytest.mark.parametrize("flood", ["zeros", "lines"])
+def test_ranks_that_print_without_end_are_named_and_left_out(
+    local_testbed: LocalTestbed, evil: Evil, flood: str
+) -> None:
+    with local_testbed(nodes=3) as (run, testbed):
+        found = collectives(run, evil(connectivity(run, testbed).testbed, "collective.py", FLOODS[flood]))
+    assert found.check is not None
+    assert found.check.verdict is Verdict.FAIL
+    assert "all_reduce: output flood: the ranks printed more than they may and were ended" in found.check.reason
+    assert [suspect.name for suspect in found.check.suspects] == ["node-1"]
+    assert [node.name for node in found.testbed.nodes] == ["node-0", "node-2"]
+
+
+def test_a_command_that_is_cut_off_is_ended_on_the_node(local_testbed: LocalTestbed, tmp_path: Path) -> None:
+    """It writes nothing, so a closed channel alone would leave it there."""
+    pid_file = tmp_path / "pid"
+    with local_testbed(nodes=1) as (_, testbed), connected(testbed, testbed.head, 10) as head:
+        assert run_command(head, f"echo $$ > {pid_file}; exec sleep 600", timeout_s=3).timed_out
+        status = Path("/proc") / pid_file.read_text().strip() / "cmdline"
+        gone = f"for i in $(seq 600); do [ -e {status} ] || exit 0; sleep 0.1; done; exit 1"
+        assert run_command(head, gone, timeout_s=70).exit_status == 0
+
+
+def test_an_mpirun_that_does_not_tell_its_version_loses_nothing(local_testbed: LocalTestbed, tmp_path: Path) -> None:
+    silent = tmp_path / "mpirun"
+    silent.write_text('#!/bin/sh\n[ "$1" = --version ] && sleep 600\nexec mpirun "$@"\n')
+    silent.chmod(0o755)
+    with local_testbed(nodes=2, mpi={"mpirun": str(silent)}) as (run, testbed):
+        found = connectivity(run, testbed)
+    assert found.check.verdict is Verdict.PASS
+    assert found.notes == ("the version of openmpi is not known on node-0, node-1",)
+    assert "openmpi" not in found.fingerprint
