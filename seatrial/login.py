@@ -20,7 +20,9 @@ _DIAL_TIMEOUT_S = 20.0
 def testbed_of(run: str) -> Testbed:
     """The testbed of a run that is up on this machine. Raises InputError where there is none."""
     run_id, folder = folder_of(run)
-    return platform_for(states.recall(folder)).attach(run_id)
+    testbed = platform_for(states.recall(folder)).attach(run_id)
+    states.read_file(folder, testbed.key_file.name)  # ssh itself would follow a link
+    return testbed
 
 
 def folder_of(run: str) -> tuple[str, Path]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.platforms.state import Process, this_process
+from seatrial.process import Process, this_process
 from seatrial.result import now
 
 log = logging.getLogger("seatrial.turn")

@@ -1,89 +1,102 @@
-"""The folder that a run has on this machine: its owner, whether it is kept, and how to tell that nobody tends it."""
+"""The folder that a run has on this machine: its owner, whether it is kept, and how to tell that nobody tends it.
+
+It holds keys and names processes: it is trusted only where it, the folder above and each file are this user's own.
+"""
 
 import json
 import os
+import re
 import shutil
-import stat
-import tempfile
+import socket
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seatrial.errors import InputError, LaunchError
+from seatrial.private import check_private_folder, private_folder, private_opener, read_private
+from seatrial.process import Process, this_process
+from seatrial.state_home import state_home, unusable
 
 if TYPE_CHECKING:
     from seatrial.cluster import Cluster
 
 _PLATFORMS = ("", "kubernetes")  # whose runs have a folder, by the name of `root_folder`
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A process that cannot be mistaken for a later one with the same id: `started` is in clock ticks since boot."""
-
-    pid: int
-    started: int
-
-    @property
-    def alive(self) -> bool:
-        return _start_ticks(self.pid) == self.started
-
-
-def this_process() -> Process:
-    return process(os.getpid())
-
-
-def process(pid: int) -> Process:
-    """Raises ProcessLookupError when there is none."""
-    started = _start_ticks(pid)
-    if started is None:
-        raise ProcessLookupError(pid)
-    return Process(pid, started)
-
-
-def _start_ticks(pid: int) -> int | None:
-    """Field 22 of /proc/PID/stat; None when the process is gone or a zombie."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    except (OSError, IndexError):
-        return None
-    return None if fields[0] in "ZX" else int(fields[19])
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_RECORD_BYTES = 4096
+_NEVER = 1e11  # in seconds of the epoch
+_FILE_BYTES = 16 * 1024**2  # known_hosts of thousands of nodes
 
 
 def root_folder(platform: str = "") -> Path:
-    """Where runs of this user keep their state: /run/seatrial for root, else a folder in the temporary directory.
+    """Where runs of this user keep their state: /run/seatrial for root, else a folder among the user's own state.
 
-    Platforms that look there for leftovers of their own have a folder of their own.
+    It is this machine's alone, as homes are shared. Platforms that look there for leftovers of their own have a folder
+    of their own. Raises InputError where the user has no home.
     """
-    name = f"seatrial-{platform}" if platform else "seatrial"
-    return Path("/run") / name if os.geteuid() == 0 else Path(tempfile.gettempdir()) / f"{name}-{os.geteuid()}"
+    if os.geteuid() == 0:
+        return Path("/run") / (f"seatrial-{platform}" if platform else "seatrial")
+    return state_home() / (f"up-{platform}" if platform else "up") / socket.gethostname()
+
+
+def run_folder(run_id: str, platform: str = "") -> Path:
+    """Where the state of that run is, if there is any.
+
+    Raises InputError for what cannot be a run's id, and where the place is another user's or a link.
+    """
+    if not _RUN_ID.fullmatch(run_id):
+        raise InputError(f"run {run_id!r}: is no run id; legal: letters, digits, '.', '_' and '-', as in runs/")
+    folder = root_folder(platform) / run_id
+    for place in (folder.parent, folder):
+        _is_trusted(place)
+    return folder
+
+
+def _is_trusted(place: Path) -> bool:
+    """Whether it is there. Raises InputError where it is another user's or a link: nothing in it is believed then."""
+    try:
+        check_private_folder(place)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise InputError(_refusal(place, error)) from error
+    return True
 
 
 def make_folder(run_id: str, platform: str = "") -> Path:
     """A run's own folder, readable by its user alone. Raises LaunchError when somebody else owns the place."""
-    root = root_folder(platform)
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = root.lstat()
-    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077 or not stat.S_ISDIR(found.st_mode):
-        raise LaunchError(f"{root}: must be a folder of yours that nobody else can open; remove it and run again")
-    folder = root / run_id
-    folder.mkdir(mode=0o700)
+    folder = root_folder(platform) / run_id
+    try:
+        private_folder(folder.parent)
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise LaunchError(_refusal(folder, error)) from error
     write_owner(folder, "owner", this_process())
     return folder
 
 
+def _refusal(folder: Path, error: OSError) -> str:
+    other = "" if os.geteuid() == 0 else ", or set XDG_STATE_HOME to another folder of yours"
+    return f"{unusable(folder, error)}; runs keep their keys there: remove it{other}"
+
+
 def write_owner(folder: Path, name: str, owner: Process) -> None:
-    (folder / f"{name}.json").write_text(json.dumps({"pid": owner.pid, "started": owner.started}))
+    write_private(folder / f"{name}.json", json.dumps({"pid": owner.pid, "started": owner.started}))
 
 
 def read_owner(folder: Path, name: str) -> Process | None:
-    """None when it was never written."""
+    """None when it was never written, or is not what was written."""
+    content = _record(folder / f"{name}.json")
+    pid, started = content.get("pid"), content.get("started")
+    return Process(pid, started) if type(pid) is int and type(started) is int and 0 < pid < 2**31 else None
+
+
+def _record(path: Path) -> dict[str, Any]:
+    """Empty where there is none that this user wrote."""
     try:
-        content = json.loads((folder / f"{name}.json").read_text())
-        return Process(int(content["pid"]), int(content["started"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+        content = json.loads(read_private(path, _RECORD_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def remember(folder: Path, cluster: "Cluster") -> None:
@@ -96,18 +109,18 @@ def recall(folder: Path) -> "Cluster":
     from seatrial.cluster import Cluster
 
     try:
-        return Cluster.model_validate_json((folder / "cluster.json").read_text())
+        return Cluster.model_validate_json(read_private(folder / "cluster.json", _FILE_BYTES))
     except (OSError, ValueError) as error:
         raise InputError(f"run {folder.name}: is not up, or only just coming up") from error
 
 
 def write_private(path: Path, text: str) -> None:
-    path.touch(mode=0o600)
-    path.write_text(text)
+    with open(path, "w", encoding="utf-8", opener=private_opener) as file:
+        file.write(text)
 
 
 def find(run_id: str) -> Path | None:
-    """The folder of a run of this user on this machine; None when there is none."""
+    """The folder of a run of this user on this machine; None when there is none. Raises InputError, as `folders`."""
     return next((folder for folder in _folders() if folder.name == run_id), None)
 
 
@@ -120,12 +133,21 @@ def _folders() -> list[Path]:
     return [folder for platform in _PLATFORMS for folder in folders(platform)]
 
 
-def folders(platform: str) -> list[Path]:
-    """Those of this user's runs on a platform, by its name in `root_folder`."""
+def folders(platform: str = "") -> list[Path]:
+    """Those of this user's runs on a platform, by its name in `root_folder`.
+
+    Raises InputError where the place, or one of them, is another user's or a link.
+    """
     root = root_folder(platform)
-    if not root.is_dir() or root.stat().st_uid != os.geteuid():
-        return []
-    return [folder for folder in root.iterdir() if folder.is_dir()]
+    return sorted(folder for folder in root.iterdir() if _is_trusted(folder)) if _is_trusted(root) else []
+
+
+def read_file(folder: Path, name: str) -> str:
+    """What this user's run has written there. Raises InputError where it is not there, or not as it was written."""
+    try:
+        return read_private(folder / name, _FILE_BYTES).decode()
+    except (OSError, ValueError) as error:
+        raise InputError(f"run {folder.name}: {name}: {getattr(error, 'strerror', error)}") from error
 
 
 def keep(folder: Path, seconds: float) -> None:
@@ -135,10 +157,10 @@ def keep(folder: Path, seconds: float) -> None:
 
 def kept_until(folder: Path) -> float | None:
     """In seconds of the epoch; None when the run is not kept."""
-    try:
-        return float(json.loads((folder / "kept.json").read_text())["until"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    until = _record(folder / "kept.json").get("until")
+    if isinstance(until, int | float) and not isinstance(until, bool) and 0 <= until < _NEVER:
+        return float(until)
+    return None
 
 
 def is_at_work(folder: Path) -> bool:

@@ -139,3 +139,35 @@ def test_nothing_is_kept_on_kubernetes_while_no_pod_has_a_node(root: Path, monke
     pods[0] = {"metadata": {}, "spec": {"nodeName": "n"}}
     assert platform.keep("r1", 60)
     assert time.time() < (states.kept_until(folder) or 0) <= time.time() + 60
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[" * 4000,
+        "[]",
+        '{"pid": -1, "started": 1}',
+        '{"pid": true, "started": 1}',
+        '{"pid": "1"}',
+        '{"pid": 9876543210, "started": 1}',
+        "x" * 5000,
+    ],
+)
+def test_a_record_that_is_not_as_it_was_written_names_no_process(root: Path, text: str) -> None:
+    folder = states.make_folder("r1")
+    (folder / "owner.json").write_text(text)
+    assert states.read_owner(folder, "owner") is None
+
+
+@pytest.mark.parametrize("until", ['"1"', "NaN", "Infinity", "true", "null", "[]", "1" * 400])
+def test_a_time_that_is_none_keeps_no_run(root: Path, until: str) -> None:
+    folder = states.make_folder("r1")
+    (folder / "kept.json").write_text(f'{{"until": {until}}}')
+    assert states.kept_until(folder) is None
+
+
+@pytest.mark.parametrize("run_id", ["", ".", "..", "../r1", "a/b", "-r", "a\nb", "r" * 200])
+def test_what_is_no_run_id_names_no_folder(root: Path, run_id: str) -> None:
+    with pytest.raises(InputError, match=r"is no run id; legal: letters, digits"):
+        states.run_folder(run_id)

@@ -43,7 +43,7 @@ def is_abandoned(thing: Object, run_id: str, folder: str) -> bool:
     """Whether nobody tends the run that made `thing`, as far as the thing itself and this machine can tell."""
     annotations = thing["metadata"].get("annotations") or {}
     if annotations.get(OWNER) == this_one(folder):
-        own = states.root_folder(folder) / run_id
+        own = states.run_folder(run_id, folder)
         return states.is_abandoned(own) if own.exists() else age_s(thing) > 60
     try:
         return datetime.now(UTC) > datetime.fromisoformat(annotations[EXPIRES])

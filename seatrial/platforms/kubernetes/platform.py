@@ -95,12 +95,12 @@ class Kubernetes:
     def attach(self, run_id: str) -> Testbed:
         from seatrial.ssh import pinned_keys
 
-        folder = states.root_folder(_FOLDER) / run_id
+        folder = states.run_folder(run_id, _FOLDER)
         pods = [pod for pod in self._api.list(POD, f"{selector(run_id)},{ROLE}={NODE_ROLE}") if is_up(pod)]
         if not pods:
             raise InputError(f"run {run_id}: no node of it is up")
         run = Run(run_id, self._cluster, load_suite("quick"), folder)  # the testbed is the same with any suite
-        return self._testbed(plan(run), pods, pinned_keys((folder / "known_hosts").read_text())["*"])
+        return self._testbed(plan(run), pods, pinned_keys(states.read_file(folder, "known_hosts"))["*"])
 
     def _testbed(self, planned: Plan, pods: Sequence[Object], host_key: str, level: int = logging.DEBUG) -> Testbed:
         from seatrial.platforms.kubernetes.excuse import excuse
@@ -122,7 +122,7 @@ class Kubernetes:
             run_id=planned.run.run_id,
             nodes=nodes,
             user="root",
-            key_file=states.root_folder(_FOLDER) / planned.run.run_id / "id_ed25519",
+            key_file=states.run_folder(planned.run.run_id, _FOLDER) / "id_ed25519",
             dial=dial,
             workdir=f"{_WORKDIR}/{planned.run.run_id}",
             mpirun=cluster.mpi.mpirun,
@@ -143,7 +143,7 @@ class Kubernetes:
     def collect(self, run_id: str, folder: Path, timeout_s: float) -> None:
         from seatrial.platforms.kubernetes.collect import EVENTS, POD_LOGS, events_text, write_pod_logs
 
-        if not (states.root_folder(_FOLDER) / run_id).exists():
+        if not states.run_folder(run_id, _FOLDER).exists():
             return  # nothing was submitted
         deadline = time.monotonic() + timeout_s
         pods = ordered(self._api.list(POD, selector(run_id)), self._places())
@@ -157,7 +157,7 @@ class Kubernetes:
         for secret in self._api.list(SECRET, selector(run_id)):
             if TENDED_BY in (secret["metadata"].get("annotations") or {}):  # its end is theirs no more
                 self._api.annotate(SECRET, secret["metadata"]["name"], {TENDED_BY: None})
-        states.keep(states.root_folder(_FOLDER) / run_id, seconds)
+        states.keep(states.run_folder(run_id, _FOLDER), seconds)
         return True
 
     def teardown(self, run_id: str) -> None:
@@ -172,7 +172,7 @@ class Kubernetes:
                 # than a request may: whether they go is seen below.
                 if needs(self._launcher, kind) and (kind != POD or isinstance(error, MissingError)):
                     refused.append(error)
-        states.remove_folder(states.root_folder(_FOLDER) / run_id)
+        states.remove_folder(states.run_folder(run_id, _FOLDER))
         if refused:
             raise refused[0]
         see_off(self._api, run_id)

@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from seatrial.faults import NodeFault
 from seatrial.keys import KeyPair, new_key_pair
 from seatrial.platforms import state as states
 from seatrial.platforms.local.plan import Layout, LocalNode
+from seatrial.private import private_folder, private_opener
+from seatrial.process import process
 from seatrial.ssh import answers, known_hosts, on_each
 from seatrial.testbed import Node, Testbed
 
@@ -42,12 +45,11 @@ def write(
     files["spec.json"] = json.dumps({"private_run": os.geteuid() != 0, "nodes": [_spec(node) for node in plan.nodes]})
     for name, text in files.items():
         path = plan.state / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-        path.write_text(text)
+        private_folder(path.parent)
+        states.write_private(path, text)
     for node in plan.nodes:
-        (node.folder / "tmp").mkdir()
-    (plan.state / "work").mkdir()
+        private_folder(node.folder / "tmp")
+    private_folder(plan.state / "work")
 
 
 def _spec(node: LocalNode) -> dict[str, str]:
@@ -64,7 +66,7 @@ def start_keeper(plan: Layout) -> "subprocess.Popen[bytes]":
     as_root = ["--user", "--map-root-user", "--mount", "--mount-proc"] if os.geteuid() else []
     unshare = ["unshare", *as_root, "--net", "--pid", "--fork", "--kill-child"]
     program = [sys.executable, "-I", str(Path(__file__).with_name("keeper.py")), str(plan.state)]
-    with (plan.state / "keeper.log").open("wb") as keeper_log:
+    with open(plan.state / "keeper.log", "wb", opener=private_opener) as keeper_log:
         keeper = subprocess.Popen(
             [*unshare, *program],
             stdin=subprocess.PIPE,
@@ -72,7 +74,7 @@ def start_keeper(plan: Layout) -> "subprocess.Popen[bytes]":
             stderr=keeper_log,
             start_new_session=True,  # Ctrl-C is for the run, which then takes its nodes down in order
         )
-    states.write_owner(plan.state, "keeper", states.process(keeper.pid))
+    states.write_owner(plan.state, "keeper", process(keeper.pid))
     assert keeper.stdout is not None
     if keeper.stdout.readline() != b"ready\n":
         keeper.kill()
@@ -104,9 +106,9 @@ def _answers(testbed: Testbed, timeout_s: float, node: Node) -> bool:
 
 def dial(keeper: Path, node: Node, timeout_s: float) -> socket.socket:
     """Ask the keeper for a connection into the run's network. Raises OSError with the cause, as a direct one would."""
-    with socket.socket(socket.AF_UNIX) as client:
+    with socket.socket(socket.AF_UNIX) as client, _opened(keeper.parent) as folder:
         client.settimeout(timeout_s + 5)
-        client.connect(str(keeper))
+        client.connect(f"/proc/self/fd/{folder}/{keeper.name}")  # a socket's path may have 107 bytes only
         client.sendall(f"{node.address} {node.port} {timeout_s}".encode())
         answer, descriptors, _, _ = socket.recv_fds(client, 64, 1)
     if descriptors:
@@ -115,6 +117,15 @@ def dial(keeper: Path, node: Node, timeout_s: float) -> socket.socket:
         raise TimeoutError("connection timed out")
     code = int(answer or b"5")
     raise OSError(code, os.strerror(code))
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _last_line(path: Path) -> str:

@@ -29,7 +29,8 @@ def main(state: Path) -> None:
     nodes = [_start_node(node) for node in spec["nodes"]]
     _wait_for_networks(spec, nodes)
     server = socket.socket(socket.AF_UNIX)
-    server.bind(str(state / "keeper.sock"))
+    os.chdir(state)  # the path of a socket may have 107 bytes, that of a home more
+    server.bind("keeper.sock")
     server.listen(256)
     threading.Thread(target=_serve, args=(server,), daemon=True).start()
     print("ready", flush=True)

@@ -17,6 +17,7 @@ from seatrial.platforms import state as states
 from seatrial.platforms.local import plan as planning
 from seatrial.platforms.local.needs import missing
 from seatrial.platforms.local.plan import PREFIX, Account, Layout, LocalNode
+from seatrial.process import kill_own
 from seatrial.run import Run
 from seatrial.tail import copy_tail
 from seatrial.testbed import Node, Testbed
@@ -31,7 +32,7 @@ class Local:
         self._keepers: dict[str, subprocess.Popen[bytes]] = {}
 
     def render(self, run: Run) -> Rendered:
-        plan, account = planning.layout(run.run_id, run.cluster, states.root_folder() / run.run_id), _account()
+        plan, account = planning.layout(run.run_id, run.cluster, states.run_folder(run.run_id)), _account()
         return Rendered(_files(plan, run.cluster, account))
 
     def launch(self, run: Run) -> Testbed:
@@ -53,24 +54,24 @@ class Local:
     def attach(self, run_id: str) -> Testbed:
         from seatrial.ssh import pinned_keys
 
-        folder = states.root_folder() / run_id
+        folder = states.run_folder(run_id)
         cluster, keeper = states.recall(folder), states.read_owner(folder, "keeper")
         if not keeper or not keeper.alive:
             raise InputError(f"run {run_id}: is over")
         plan = planning.layout(run_id, cluster, folder)
-        pinned = pinned_keys(plan.known_hosts.read_text())
+        pinned = pinned_keys(states.read_file(folder, plan.known_hosts.name))
         nodes = tuple(_node(plan, node, cluster, pinned[node.address]) for node in plan.nodes)
         return _testbed(plan, cluster, _account(), nodes)
 
     def collect(self, run_id: str, folder: Path, timeout_s: float) -> None:
-        for log in sorted((states.root_folder() / run_id).glob("nodes/*/node.log")):
+        for log in sorted(states.run_folder(run_id).glob("nodes/*/node.log")):
             copy_tail(log, folder / "nodes" / f"{log.parent.name}.log")
 
     def keep(self, run_id: str, seconds: float) -> bool:
         keeper = self._keepers.get(run_id)
         if keeper is None or keeper.poll() is not None:
             return False
-        states.keep(states.root_folder() / run_id, seconds)
+        states.keep(states.run_folder(run_id), seconds)
         assert keeper.stdin is not None
         keeper.stdin.write(str(seconds).encode())
         keeper.stdin.close()
@@ -78,13 +79,10 @@ class Local:
         return True
 
     def teardown(self, run_id: str) -> None:
-        folder = states.root_folder() / run_id
-        keeper = states.read_owner(folder, "keeper")
-        if keeper and keeper.alive:
-            with suppress(ProcessLookupError):
-                os.kill(
-                    keeper.pid, signal.SIGKILL
-                )  # process 1 of the run's PID namespace goes with it, and so does all below
+        folder = states.run_folder(run_id)
+        if keeper := states.read_owner(folder, "keeper"):
+            # process 1 of the run's PID namespace goes with it, and so does all below
+            kill_own(keeper, str(folder))
         if started_here := self._keepers.pop(run_id, None):
             started_here.kill()
             started_here.communicate()
@@ -95,8 +93,7 @@ class Local:
     def leftovers(self) -> list[Leftover]:
         # Namespaces first: a run that starts in between then has a folder. A plain user's namespaces have no names.
         named = {_run_id_of(namespace) for namespace in _namespaces(PREFIX)} if os.geteuid() == 0 else set()
-        root = states.root_folder()
-        folders = {folder.name: folder for folder in root.iterdir() if folder.is_dir()} if root.is_dir() else {}
+        folders = {folder.name: folder for folder in states.folders()}
         left = [
             Leftover(run_id, states.age_s(folder), "nodes and state of a run whose process is gone")
             for run_id, folder in folders.items()
