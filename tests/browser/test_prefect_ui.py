@@ -21,6 +21,9 @@ from tests.site import LONG, QUICK, Site, site
 pytestmark = pytest.mark.timeout(900)  # a server and whole runs, and the machine may be busy
 
 _MISSING = ("/favicon.ico", "/ico/")
+# Pages fade in; what turns for as long as a run goes on is not waited for.
+_MOVING = """return document.getAnimations().some(
+    (a) => a.playState === 'running' && a.effect.getComputedTiming().endTime !== Infinity)"""
 _OURS = ("data:", "blob:", "chrome:", "about:")
 
 
@@ -90,7 +93,7 @@ class Visitor:
         return shown
 
     def picture(self, name: str) -> None:
-        time.sleep(1.5)  # pages fade in
+        self.until(lambda: not self.browser.ask(_MOVING))
         self.browser.picture(self.pictures / f"{name}.png")
 
 

@@ -106,15 +106,25 @@ def test_a_narrow_screen_does_not_scroll_sideways(browser: Browser, runs: Path) 
     assert browser.ask("return document.documentElement.scrollWidth") <= 390
 
 
-@pytest.mark.gate
-def test_a_thousand_nodes_open_at_once(browser: Browser, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def fleet_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a thousand nodes."""
     result = fleet_run()
-    report = tmp_path / "report.html"
+    report = tmp_path_factory.mktemp("fleet") / "report.html"
     report.write_text(report_html(result, fleet_context(result)))
-    assert report.stat().st_size < MAX_BYTES
-    seconds = [browser.open(report) for _ in range(3)]
-    print(f"{report.stat().st_size / 1e6:.1f} MB opens in {', '.join(f'{s:.2f}' for s in seconds)} s")
+    return report
+
+
+def test_a_thousand_nodes_open_at_once(browser: Browser, fleet_report: Path) -> None:
+    seconds = [browser.open(fleet_report) for _ in range(3)]
+    print(f"{fleet_report.stat().st_size / 1e6:.1f} MB opens in {', '.join(f'{s:.2f}' for s in seconds)} s")
     assert min(seconds) < MAX_OPEN_S
+
+
+@pytest.mark.gate
+def test_one_of_a_thousand_nodes_is_found(browser: Browser, fleet_report: Path) -> None:
+    assert fleet_report.stat().st_size < MAX_BYTES
+    browser.open(fleet_report)
     assert browser.complaints() == []
     browser.find("#heat ~ details summary").click()
     browser.find("input[type=search]").send_keys("rack62-node07")

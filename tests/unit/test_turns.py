@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,6 +39,7 @@ class Server:
         self.answers = list(answers)
         self.given_back: list[UUID] = []
         self.others: list[Any] | None = None
+        self.looks = 0  # how often it was asked who has the slot
 
     def increment_concurrency_slots_with_lease(self, *_: Any) -> Any:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -47,6 +48,7 @@ class Server:
         return SimpleNamespace(json=lambda: {"lease_id": str(uuid4())})
 
     def read_flow_runs(self, **_: Any) -> list[Any]:
+        self.looks += 1
         if self.others is None:
             raise AWAY
         return self.others
@@ -61,6 +63,14 @@ class Server:
 
     def release_concurrency_slots_with_lease(self, lease: UUID) -> None:
         self.given_back.append(lease)
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for what another thread does."""
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @contextmanager
@@ -105,13 +115,10 @@ def test_a_run_whose_lease_another_took_meanwhile_knows(monkeypatch: pytest.Monk
     held, server = Turn(), Server(None, AWAY, HELD)
     server.others = []  # a server that forgot the lease still counts our own slot
     with leased(server, monkeypatch, seconds=30, held=held):
-        time.sleep(0.2)
+        until(lambda: server.looks >= 3)
         before = held.lost
         server.others = [SimpleNamespace(id=uuid4(), labels={LEASE: "another's"})]
-        deadline = time.monotonic() + 30
-        while held.lost is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: held.lost is not None)
     assert (before, held.lost) == (
         None,
         "the Prefect server was away for too long, and another run has this cluster now",
@@ -122,18 +129,18 @@ def test_no_slot_is_taken_for_a_run_that_is_over(monkeypatch: pytest.MonkeyPatch
     """A renewal that is under way when the run ends would keep the cluster for a minute more."""
     monkeypatch.setattr(limits, "LEASE_S", 0.03)
     server = Server(None)
-    taken: list[UUID] = []
+    taken: list[UUID | None] = []
     renewing = threading.Event()
+    take = limits._Lease.take
 
-    def slowly(*_: Any) -> Any:
-        lease = uuid4()
+    def take_until_the_run_ends(lease: limits._Lease, client: Any) -> UUID | None:
         if taken:
             renewing.set()
-            time.sleep(0.2)
-        taken.append(lease)
-        return SimpleNamespace(json=lambda: {"lease_id": str(lease)})
+            assert lease._over.wait(30)
+        taken.append(take(lease, client))
+        return taken[-1]
 
-    monkeypatch.setattr(server, "increment_concurrency_slots_with_lease", slowly)
+    monkeypatch.setattr(limits._Lease, "take", take_until_the_run_ends)
     with leased(server, monkeypatch, seconds=30):
         assert renewing.wait(30)
     assert len(taken) == 2

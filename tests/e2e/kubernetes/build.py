@@ -42,10 +42,14 @@ def require_system() -> None:
     done = subprocess.run([str(script)], capture_output=True, text=True, check=False)
     if done.returncode:
         raise Unavailable(done.stdout.strip() or done.stderr.strip())
-    if os.geteuid() != 0:
-        raise Unavailable("a Kubernetes cluster with real nodes needs root")
+    require_root()
     if "/usr/sbin" not in os.environ["PATH"].split(":"):
         os.environ["PATH"] += ":/usr/sbin:/sbin"
+
+
+def require_root() -> None:
+    if os.geteuid() != 0:
+        raise Unavailable("Kubernetes in namespaces of its own needs root")
 
 
 def programs(names: Collection[str] = tuple(PROGRAMS)) -> Path:

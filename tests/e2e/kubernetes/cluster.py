@@ -129,7 +129,7 @@ def api_server(number: int = 2) -> Iterator[Cluster]:
     Raises:
         Unavailable: this machine cannot have one.
     """
-    build.require_system()
+    build.require_root()
     tools = build.programs(build.API_SERVER)
     machine = Machine(number)
     with build.exclusive(machine.lock):
@@ -139,6 +139,7 @@ def api_server(number: int = 2) -> Iterator[Cluster]:
             control.prepare(machine, ())
             control.start_api(machine)
             cluster = Cluster(control.kubeconfig(machine, "admin"), (), tools, machine)
+            cluster.kubectl("wait", "--for=create", "namespace/default", "--timeout=60s")
             cluster.kubectl("create", "serviceaccount", "default")  # no controller makes it; pods are refused without
             yield cluster
         finally:

@@ -68,6 +68,7 @@ def nodeless_cluster() -> Iterator[Cluster]:
             yield own
     except Unavailable as reason:
         pytest.skip(str(reason))
+    assert leftovers(Machine(2)) == []
 
 
 @pytest.fixture
