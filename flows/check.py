@@ -33,7 +33,7 @@ from seatrial.run import RESULT, Run, secrets_of, writable
 from seatrial.suite import load_suite
 from seatrial.trial import Trial, process_age_s
 from seatrial.verdict import Verdict
-from tasks.collect import CUT_TIMEOUT_S, TIMEOUT_S, collect, hide_secrets
+from tasks.collect import CUT_TIMEOUT_S, TIMEOUT_S, collect
 from tasks.collectives import collectives_task
 from tasks.compare import compare_task
 from tasks.connectivity import connectivity_task
@@ -202,10 +202,7 @@ def _unheld(problem: str) -> Check:
 
 
 def _leave(trial: Trial, through: bool) -> None:
-    """Fetch what the nodes can tell and take them down, or keep them; those of a run that was cut off never.
-
-    Last of all, what is left of the run goes without secrets.
-    """
+    """Fetch what the nodes can tell and take them down, or keep them; those of a run that was cut off never."""
     run = trial.run
     with trial.attempt("collect"):
         collect(run, trial.nodes_up, TIMEOUT_S if through else CUT_TIMEOUT_S)
@@ -214,7 +211,6 @@ def _leave(trial: Trial, through: bool) -> None:
         trial.note(kept)
         if not kept:
             teardown(run.cluster, run.run_id)
-    hide_secrets(run, trial.started)
 
 
 def _reap(run: Run) -> None:

@@ -1,5 +1,6 @@
 """The end of what may be long: enough to see why something ended, and never more than fits."""
 
+import os
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,24 +8,30 @@ from pathlib import Path
 MAX_BYTES = 1024**2
 
 
-def copy_tail(source: Path, target: Path) -> None:
-    """Copy the last MAX_BYTES of `source`, if there is anything in it."""
-    size = source.stat().st_size
-    if not size:
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with source.open("rb") as file:
+def tail_of(path: Path) -> bytes:
+    """The last MAX_BYTES of a file, whole lines where it is longer: a line cut in two may begin within a secret."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - MAX_BYTES))
-        target.write_bytes(file.read(MAX_BYTES))
+        tail = file.read(MAX_BYTES)
+    return whole_lines(tail) if size > MAX_BYTES else tail
+
+
+def whole_lines(tail: bytes) -> bytes:
+    """Without its first line, whose beginning is lost."""
+    _, newline, rest = tail.partition(b"\n")
+    return rest if newline else tail
 
 
 def last_bytes(chunks: Iterable[bytes]) -> bytes:
-    """The last MAX_BYTES of a stream, holding no more than that and a chunk."""
+    """The last MAX_BYTES of a stream, as `tail_of`, holding no more than that and a chunk."""
     kept: deque[bytes] = deque()
-    size = 0
+    size, cut = 0, False
     for chunk in chunks:
         kept.append(chunk)
         size += len(chunk)
         while size - len(kept[0]) >= MAX_BYTES:
             size -= len(kept.popleft())
-    return b"".join(kept)[-MAX_BYTES:]
+            cut = True
+    tail = b"".join(kept)[-MAX_BYTES:]
+    return whole_lines(tail) if cut or size > MAX_BYTES else tail

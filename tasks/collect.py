@@ -10,17 +10,16 @@ import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 
 from seatrial.command import run_command
 from seatrial.errors import FloodError, SeatrialError
 from seatrial.platforms import platform_for
+from seatrial.rawlog import write_log
 from seatrial.redact import Secrets
-from seatrial.run import Run, is_new, secrets_of
+from seatrial.run import Run, secrets_of
 from seatrial.ssh import connected, on_each
 from seatrial.testbed import Node, Testbed
-from seatrial.whole import write_whole
 
 log = logging.getLogger("seatrial.collect")
 
@@ -36,47 +35,26 @@ def collect(run: Run, testbed: Testbed | None, timeout_s: float = TIMEOUT_S) -> 
 
     `testbed` is None where none came up: why not is what the platform's logs tell.
     """
-    deadline = time.monotonic() + timeout_s
+    deadline, secrets = time.monotonic() + timeout_s, secrets_of(run.cluster)
     with _as_far_as_possible():
-        platform_for(run.cluster).collect(run.run_id, run.logs, timeout_s)
+        platform_for(run.cluster).collect(run.run_id, run.logs, timeout_s, secrets)
     pattern = dict(testbed.env).get("NCCL_DEBUG_FILE") if testbed else None
     if testbed and pattern:
         with _as_far_as_possible():
-            fetch_nccl_logs(testbed, pattern, run.logs / NCCL_LOGS, deadline)
-
-
-def hide_secrets(run: Run, started: datetime) -> None:
-    """Take what is known to be secret out of the logs since `started`: nobody who hands them on later knows it.
-
-    Not out of run.log, which is being written and never had any.
-    """
-    secrets = secrets_of(run.cluster)
-    for path in sorted(run.logs.rglob("*")):
-        if path.name != "run.log" and not path.is_symlink() and path.is_file() and is_new(path, started):
-            with _as_far_as_possible(f"{path} may hold secrets still"):
-                _hide(path, secrets)
-
-
-def _hide(path: Path, secrets: Secrets) -> None:
-    """A file without any stays as it is."""
-    raw = path.read_bytes()
-    said = raw.decode("utf-8", "surrogateescape")
-    clean = secrets.hidden_in(said)
-    if clean != said:
-        write_whole(path, clean.encode("utf-8", "surrogateescape"))
+            fetch_nccl_logs(testbed, pattern, run.logs / NCCL_LOGS, deadline, secrets)
 
 
 @contextmanager
-def _as_far_as_possible(otherwise: str = "not all logs could be collected") -> Iterator[None]:
+def _as_far_as_possible() -> Iterator[None]:
     """Whatever goes wrong, the nodes must still be taken down."""
     try:
         yield
     except Exception as error:
         what = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
-        log.warning("%s: %s", otherwise, what)
+        log.warning("not all logs could be collected: %s", what)
 
 
-def fetch_nccl_logs(testbed: Testbed, pattern: str, folder: Path, deadline: float) -> None:
+def fetch_nccl_logs(testbed: Testbed, pattern: str, folder: Path, deadline: float, secrets: Secrets) -> None:
     """The end of every file that NCCL wrote, one file per node. `pattern` is NCCL_DEBUG_FILE."""
     show = f'[ -f "$file" ] && {{ echo "# $file"; tail -c {_FILE_BYTES} "$file"; }}'
     command = f"for file in {as_glob(pattern)}; do {show}; done | head -c {_NODE_BYTES}"
@@ -88,8 +66,7 @@ def fetch_nccl_logs(testbed: Testbed, pattern: str, folder: Path, deadline: floa
         with connected(testbed, node, left_s) as transport:
             said = run_command(transport, command, timeout_s=left_s, max_bytes=2 * _NODE_BYTES).output
         if said:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{node.name}.log").write_text(said + "\n", errors="replace")
+            write_log(folder / f"{node.name}.log", said + "\n", secrets)
 
     for name, answer in on_each(testbed.nodes, fetch).items():
         if isinstance(answer, FloodError):

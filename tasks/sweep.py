@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -19,8 +18,9 @@ from seatrial.errors import InputError, LaunchError, RemoteError
 from seatrial.flood import flooding_nodes
 from seatrial.mpi import MpiResult, mpirun
 from seatrial.nccl import Row, Sweep, SweepReader, TransportReader, parse_text
+from seatrial.rawlog import write_log
 from seatrial.result import Suspect
-from seatrial.run import Run
+from seatrial.run import Run, secrets_of
 from seatrial.sizes import format_size
 from seatrial.ssh import connected
 from seatrial.suite import Collectives
@@ -71,7 +71,7 @@ def sweep_once(
     except LaunchError as error:  # the way to the head, not the head
         return Outcome(operation, Verdict.INCONCLUSIVE, f"{operation}: {error}", fabric_gone=True)
     finally:
-        exact = _take_json(testbed, json_file, run.logs / f"{name}.json") if json_file else None
+        exact = _take_json(run, testbed, json_file, f"{name}.json") if json_file else None
     sizes = tuple(sizes_of(testbed, wanted).sizes())
     setting = Setting(operation, wanted.dtype, testbed.world_size, run.cluster.name, sizes, fabric, len(testbed.nodes))
     if result.flooded:
@@ -170,7 +170,7 @@ def can_write_json(testbed: Testbed, operation: str) -> bool:
     return False
 
 
-def _take_json(testbed: Testbed, json_file: str, keep: Path) -> Sweep | None:
+def _take_json(run: Run, testbed: Testbed, json_file: str, name: str) -> Sweep | None:
     """The sweep in the file that rank 0 left on the head. It holds the whole environment, so it never stays there."""
     quoted = shlex.quote(json_file)
     with suppress(RemoteError, ValueError, InputError, OSError), connected(testbed, testbed.head, 30) as head:
@@ -180,8 +180,7 @@ def _take_json(testbed: Testbed, json_file: str, keep: Path) -> Sweep | None:
             run_command(head, f"rm -f {quoted}", timeout_s=10)
         document = without_environment(text)
         clean = json.dumps(document, indent=1)
-        keep.parent.mkdir(parents=True, exist_ok=True)
-        keep.write_text(clean)
+        write_log(run.logs / name, clean, secrets_of(run.cluster))
         return parse_text(clean, json_file)[0]
     return None
 

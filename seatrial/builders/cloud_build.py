@@ -4,6 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,19 +82,19 @@ class CloudBuildImage:
         from google.cloud.devtools.cloudbuild_v1 import Build
 
         running = {Build.Status.STATUS_UNKNOWN, Build.Status.PENDING, Build.Status.QUEUED, Build.Status.WORKING}
-        reader = LogCopy(self._google.storage, log_file)
-        while True:
-            found = self._patiently(lambda: self._google.builds.get_build(request={"name": name}, timeout=30))
-            reader.copy(found)
-            if found.status not in running:
-                return found
-            if time.monotonic() > deadline:
-                raise LaunchError(
-                    f"image {plan.reference}: timeout: not built within {timeout_s(self._config)} s"
-                    f" ({found.status.name}), so the build was cancelled; next: raise image.timeout_s, or take a larger"
-                    f" machine ({log_file})"
-                )
-            time.sleep(POLL_S)
+        with closing(LogCopy(self._google.storage, log_file)) as reader:
+            while True:
+                found = self._patiently(lambda: self._google.builds.get_build(request={"name": name}, timeout=30))
+                reader.copy(found)
+                if found.status not in running:
+                    return found
+                if time.monotonic() > deadline:
+                    raise LaunchError(
+                        f"image {plan.reference}: timeout: not built within {timeout_s(self._config)} s"
+                        f" ({found.status.name}), so the build was cancelled; next: raise image.timeout_s, or take a"
+                        f" larger machine ({log_file})"
+                    )
+                time.sleep(POLL_S)
 
     def _patiently(self, ask: "Callable[[], Build]") -> "Build":
         """The answer; a lost connection is no lost build, nor is a token that cannot be refreshed for a moment."""

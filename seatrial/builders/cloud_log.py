@@ -3,9 +3,14 @@
 Where that may not be read (VPC-SC, logging CLOUD_LOGGING_ONLY) the kept log holds the link to it instead.
 """
 
+import codecs
 import logging
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from seatrial.rawlog import RawLog
+from seatrial.redact import Secrets
 
 if TYPE_CHECKING:
     from google.cloud.devtools.cloudbuild_v1 import Build
@@ -19,7 +24,8 @@ class LogCopy:
 
     def __init__(self, client: "Client", log_file: Path) -> None:
         self._client = client
-        self._file = log_file
+        self._log = RawLog(log_file, Secrets.of(os.environ), append=True)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._read = 0
         self._readable = True
 
@@ -42,7 +48,13 @@ class LogCopy:
 
     def _add(self, text: bytes) -> None:
         self._read += len(text)
-        with self._file.open("ab") as file:
-            file.write(text)
-        for line in text.decode(errors="replace").splitlines():
+        self._tell(self._log.write(self._decoder.decode(text)))
+
+    def close(self) -> None:
+        """Nothing follows: what was held back is written."""
+        self._tell(self._log.close())
+
+    @staticmethod
+    def _tell(text: str) -> None:
+        for line in text.splitlines():
             log.debug("%s", line)

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 _LAST = 30  # lines; what stands further up did not end the build
+_LONGEST = 4000  # characters of a line that are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ CAUSES = (
         "log in to its registry (docker login; NGC for nvcr.io), correct BASE, or mirror it and set BASE to the copy",
         r"pull access denied",
         r"failed to resolve source metadata",
-        r"^(?!.*push).*failed to (do request|authorize|solve).*(manifest|/v2/|token)",
+        r"^(?!.*push).*failed to (do request|authorize|solve).{0,400}(manifest|/v2/|token)",
         r"(error|failed) (creating build container|pulling image|initializing source)",
         r"initializing source docker://",
         r"reading manifest \S+ in ",
@@ -57,8 +58,8 @@ CAUSES = (
         "docker daemon",
         "start Docker and let this account use it (group docker), or use builder buildah or cloud-build",
         r"cannot connect to the docker daemon",
-        r"permission denied.*docker (daemon|api)",
-        r"docker\.sock.*permission denied",
+        r"permission denied.{0,400}docker (daemon|api)",
+        r"docker\.sock.{0,400}permission denied",
     ),
     _cause(
         "network",
@@ -78,8 +79,8 @@ CAUSES = (
         "permission",
         "give the account that builds the right to build, to read the source and to write to the repository",
         r"PERMISSION_DENIED",
-        r"permission ['\"].*denied",
-        r"denied: .*(permission|requested access)",
+        r"permission ['\"].{0,400}denied",
+        r"denied: .{0,400}(permission|requested access)",
         r"unauthorized",
         r"403 Forbidden",
         r"does not have \S+ access",
@@ -105,7 +106,7 @@ CAUSES = (
 
 def explain(text: str) -> str:
     """The last line whose cause is known, with that and the next step; where none is, the last line."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()][: -_LAST - 1 : -1]
+    lines = [line[:_LONGEST].strip() for line in text.splitlines() if line.strip()][: -_LAST - 1 : -1]
     for line in lines:
         for cause in CAUSES:
             if re.search(cause.pattern, line, re.IGNORECASE):

@@ -1,5 +1,6 @@
 """Run a build as a child: its output into the log, and no build left behind whatever happens."""
 
+import codecs
 import logging
 import os
 import shutil
@@ -9,16 +10,18 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 from seatrial.builders.config import TIMEOUT_S
 from seatrial.builders.failures import explain
 from seatrial.builders.plan import Plan
 from seatrial.errors import LaunchError, MissingError
+from seatrial.rawlog import RawLog
+from seatrial.redact import Secrets
 
 log = logging.getLogger("seatrial.image")
 
 _GRACE_S = 10  # from TERM to KILL
+_TAIL = 64 * 1024  # characters of the end of a build's output, which says why it failed
 
 
 def need(program: str, next_step: str) -> None:
@@ -39,19 +42,16 @@ def ask(*argv: str, timeout_s: float = 30) -> str | None:
 def run_build(argv: Sequence[str], plan: Plan, log_file: Path) -> None:
     """Run it to its end. Raises LaunchError with the cause when it fails or takes longer than it may."""
     timeout_s = plan.config.timeout_s or TIMEOUT_S
-    start = log_file.stat().st_size if log_file.exists() else 0
-    with log_file.open("a") as out:
+    with RawLog(log_file, Secrets.of(os.environ), append=True) as out:
         out.write(f"+ {' '.join(argv)}\n")
-        out.flush()
         child = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            errors="replace", start_new_session=True,
-        )  # fmt: skip
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+        )
         late = threading.Event()
         timer = threading.Timer(timeout_s, _end_late, (child, late))
         timer.start()
         try:
-            _copy(child, out)
+            tail = _copy(child, out)
             status = child.wait()
         finally:
             timer.cancel()
@@ -64,25 +64,30 @@ def run_build(argv: Sequence[str], plan: Plan, log_file: Path) -> None:
             f" image.timeout_s ({log_file})"
         )
     if status:
-        with log_file.open() as said:
-            said.seek(start)
-            raise LaunchError(f"image {plan.reference}: the build failed: {explain(said.read())} ({log_file})")
+        raise LaunchError(f"image {plan.reference}: the build failed: {explain(tail)} ({log_file})")
 
 
-def _end_late(child: "subprocess.Popen[str]", late: threading.Event) -> None:
+def _end_late(child: "subprocess.Popen[bytes]", late: threading.Event) -> None:
     late.set()
     _end(child)
 
 
-def _copy(child: "subprocess.Popen[str]", out: IO[str]) -> None:
+def _copy(child: "subprocess.Popen[bytes]", out: RawLog) -> str:
+    """Returns the end of what it printed."""
     assert child.stdout is not None
-    for line in child.stdout:
-        out.write(line)
-        out.flush()
-        log.debug("%s", line.rstrip())
+    decoder, tail = codecs.getincrementaldecoder("utf-8")("replace"), ""
+    while data := os.read(child.stdout.fileno(), 65536):
+        tail = _told(out.write(decoder.decode(data)), tail)
+    return _told(out.close(), tail)
 
 
-def _end(child: "subprocess.Popen[str]") -> None:
+def _told(text: str, tail: str) -> str:
+    for line in text.splitlines():
+        log.debug("%s", line)
+    return (tail + text)[-_TAIL:]
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
     """End it and what it started: the child leads a group of its own."""
     _signal(child, signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
@@ -91,6 +96,6 @@ def _end(child: "subprocess.Popen[str]") -> None:
     child.wait()
 
 
-def _signal(child: "subprocess.Popen[str]", number: int) -> None:
+def _signal(child: "subprocess.Popen[bytes]", number: int) -> None:
     with suppress(ProcessLookupError):
         os.killpg(child.pid, number)

@@ -11,7 +11,7 @@ from seatrial.verdict import Verdict
 _COMPLAINT = re.compile(r"probe: (?P<host>\S+) rank (?P<rank>\d+): (?P<cause>.+)")
 _LOST_A_PEER = re.compile(r"connection (?:was )?(?:closed|reset)|broken pipe|socket closed", re.IGNORECASE)
 _WAITED_IN_VAIN = re.compile(r"timed out|did not meet", re.IGNORECASE)
-_CANNOT_START = re.compile(r"(?P<host>[\w.-]+)(?: rank \d+)?: cannot start: (?P<cause>.+)")
+_CANNOT_START = re.compile(r"(?<![\w.-])(?P<host>[\w.-]{1,253}+)(?: rank \d+)?: cannot start: (?P<cause>.+)")
 _GPU_GONE = re.compile(r"torch \S+ sees \d+ GPUs?")  # it was asked for because the node has GPUs
 _SETUP = {  # causes that lie with the set-up, by the classifier's names, and what they leave the check as
     "executable missing": Verdict.NOT_RUN,

@@ -12,13 +12,15 @@ from seatrial.nccl.xid import xid_finding
 _MAX_FINDINGS = 64
 _MAX_BOX = 60  # lines; the longest help text of Open MPI has 40
 _MAX_EVIDENCE = 300
-_RULE = re.compile(r"\s*[-=]{30,}\s*$")
+_RULE = re.compile(r"^\s*+[-=]{30,}+\s*+$")
 Compiled = tuple[str, Cause, re.Pattern[str]]
 _CAUSES: tuple[Compiled, ...] = tuple(
     (cause.needle, cause, re.compile(cause.pattern, re.IGNORECASE)) for cause in (*TESTS, *NCCL, *SSH, *MPIRUN, *HOST)
 )
 _WRAPPED = tuple(entry for entry in _CAUSES if entry[1] in SSH or entry[1] in MPIRUN)
-_SPEAKER = re.compile(r"(?:\[\d{4}-[\d\-:. ]+\] ?)?([A-Za-z0-9][\w.-]*):\d+:\d+ \[|\[([A-Za-z0-9][\w.-]*):\d+\] ")
+_SPEAKER = re.compile(
+    r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,252}+):\d{1,9}:\d{1,9} \[|\[([A-Za-z0-9][\w.-]{0,252}+):\d{1,9}\] "
+)
 _ERRORISH = re.compile(
     r"^(?:\S+ ){0,4}?\[?(?:fatal error|fatal|error|panic|critical)\]?\s*: |Traceback \(most recent call last\)"
     r"|\b(?:core dumped|Aborted|Killed)\s*$|^E\d{4} \d\d:",

@@ -12,7 +12,8 @@ class Cause:
 
     `needle` is a lower-case text that every match contains: it is looked for first because that is cheap. `fatal` says
     that a run does not survive it; `secondary` that it follows from something that went wrong elsewhere. `pattern` is a
-    regular expression, case-blind; its groups `host`, `rank` and `detail` are kept.
+    regular expression, case-blind; its groups `host`, `rank` and `detail` are kept. Its time must be linear: a gap is
+    bounded (`.{0,400}`), a run of characters begins only where one can (`(?<!...)`) and is not given back (`++`).
     """
 
     kind: Kind

@@ -10,7 +10,7 @@ from seatrial.nccl.text import cells
 _PROGRAM = re.compile(rf"\b({'|'.join(sorted(COLLECTIVES, key=len, reverse=True))})(?:_perf(?:_\w+)?\b|\.cu\b)")
 _VERSION = re.compile(r"nccl-tests version (\d\S*)|rccl-tests: Version (\S+)")
 _TEST = re.compile(r"Collective test (starting|concluded): *(\S+)")
-_PARAMS = re.compile(r"nThreads?:? +(\d+) +nGpus:? +(\d+) .*minBytes:? ")
+_PARAMS = re.compile(r"nThreads?:? +(\d+) +nGpus:? +(\d+) .{0,400}?minBytes:? ")
 _DEVICE = re.compile(
     r"Rank +(\d+) (?: *Group +(-?\d+) )? *(?:Pid +(\d+) +)?on +(\S+) +device +(\d+) \[([0-9a-fA-Fx:.]*)\] ?(.*)"
 )

@@ -22,10 +22,10 @@ NotRow = Literal["short", "unreadable", "glued", "no"]
 goes on as another line; it is something else."""
 
 _START = re.compile(rf"(?<![\w.,-])\d[\d_,]*\s+\d[\d_,]*\s+(?:{'|'.join(sorted(TYPES, key=len, reverse=True))})(?!\S)")
-_STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?\s*$")
-_NUMBER = re.compile(r"[-+]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?\*?$")
-_PLACEHOLDER = re.compile(r"[\dXx?*.,eE+\-/NA]+$")
-_PIECE = re.compile(r"\s*\d+\s+\d+\s+\w+\s+(?:[a-z]+\s+)?(?:-1(?=\D)|\d+(?=\s))(?:\s+[\d.e+]+(?=\s))*")
+_STAMP = re.compile(r"(?<!\s)\s++\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?\s*$")
+_NUMBER = re.compile(r"\A[-+]?(?:\d[\d_,]*+(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d{1,3})?\*?$")
+_PLACEHOLDER = re.compile(r"\A[\dXx?*.,eE+\-/NA]+$")
+_PIECE = re.compile(r"\A\s*\d+\s+\d+\s+\w+\s+(?:[a-z]+\s+)?(?:-1(?=\D)|\d+(?=\s))(?:\s+[\d.e+]+(?=\s))*")
 _NO_NUMBER = frozenset({"n/a", "na", "nan", "-nan", "inf", "-inf", "-"})
 _SMALL_ERROR = re.compile(r"\d(?:\.\d+)?e[-+]\d\d$")
 _ABSENT = ("", "-")

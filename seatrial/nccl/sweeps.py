@@ -13,7 +13,7 @@ from seatrial.nccl.transport import TransportReader
 
 _MAX_SWEEPS = 10_000
 _MAX_EXPORTS = 64
-_HEADING = re.compile(r"\s*(?:#{2,}|={3,}|-{3,}|\*{2,})\s*\S")  # what a script prints between bare rows
+_HEADING = re.compile(r"\A\s*+(?:#{2,}|={3,}|-{3,}|\*{2,})\s*\S")  # what a script prints between bare rows
 
 
 class SweepReader:

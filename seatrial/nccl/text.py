@@ -13,6 +13,7 @@ _HTML = re.compile(r"</?(?:span|code|pre|br|p|div)\b[^<>]*>")
 _DATE = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 _PREFIX = re.compile(
     rf"""
+    \A(?:
       {_DATE}(?:[ ]std(?:out|err)[ ][FP])?(?:[ ]|$)                  # kubectl logs --timestamps, container runtimes
     | [ \t]*(?:\w{{3}}[ ]\w{{3}}[ ]+\d+[ ][\d:]+[ ]\d{{4}})?\[[^\[\]\s]*?,(?P<ompi>\d+)\]<std\w+>:  # mpirun -tag-output
     | [ ]{{0,6}}(?P<srun>\d{{1,6}}):(?!\d)                           # srun --label
@@ -21,6 +22,7 @@ _PREFIX = re.compile(
     | \[pod/[^\]\s]+\][ ]                                            # kubectl logs --prefix
     | (?=[\w./-]*[A-Za-z])[\w./-]+(?:\[\d+\])?[ ]*\|(?:[ ]|$)        # compose, dstack, stern-like "pod | "
     | >+[ ]                                                          # quoted in mail or markdown
+    )
     """,
     re.VERBOSE,
 )

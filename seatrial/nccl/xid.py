@@ -7,12 +7,9 @@ import re
 
 from seatrial.nccl.findings import Finding
 
-_XID = re.compile(
-    r"(?:(?P<host>[\w.-]+) kernel: .*)?NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]+)[^)]*\): (?P<number>\d+)"
-)
-_SXID = re.compile(
-    r"(?:(?P<host>[\w.-]+) kernel: .*)?nvidia-nvswitch\d+: SXid \((?:PCI:)?(?P<pci>[^)]+)\): (?P<number>\d+)"
-)
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{1,40}+)[^)]{0,80}\): (?P<number>\d+)")
+_SXID = re.compile(r"nvidia-nvswitch\d{1,9}+: SXid \((?:PCI:)?(?P<pci>[^)]{1,80})\): (?P<number>\d+)")
+_LOGGED_BY = re.compile(r"(?<![\w.-])([\w.-]{1,253}+) kernel: ")
 _APPLICATION = "the application's fault or a consequence: restart it, look for an earlier Xid"
 _RESET = "drain the node and reset the GPU; if it comes back, have it replaced"
 MEANING = {
@@ -49,7 +46,8 @@ def xid_finding(text: str) -> Finding | None:
         meaning, step = MEANING.get(number, _unlisted(number))
     cause = f"{'SXid' if match.re is _SXID else 'Xid'} {number} ({meaning}) on GPU {match['pci']}"
     fatal = match.re is _XID and number not in _NOT_FATAL
-    return Finding("gpu", cause, text.strip()[:300], match["host"], None, False, step, fatal)
+    host = _LOGGED_BY.search(text, 0, match.start())
+    return Finding("gpu", cause, text.strip()[:300], host[1] if host else None, None, False, step, fatal)
 
 
 def _unlisted(number: int) -> tuple[str, str]:

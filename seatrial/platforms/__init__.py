@@ -10,6 +10,7 @@ from seatrial.errors import InputError
 
 if TYPE_CHECKING:  # a cluster file's model is made of the platforms' settings
     from seatrial.cluster import Cluster
+    from seatrial.redact import Secrets
     from seatrial.run import Run
     from seatrial.testbed import Testbed
 
@@ -46,8 +47,8 @@ class Platform(Protocol):
     def attach(self, run_id: str) -> "Testbed":
         """The testbed of a run that is up, as another process finds it. Raises InputError when it is over."""
 
-    def collect(self, run_id: str, folder: Path, timeout_s: float) -> None:
-        """Write what the platform itself can tell of the run, such as its nodes' logs, into `folder`."""
+    def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: "Secrets") -> None:
+        """Write what the platform itself can tell of the run, such as its nodes' logs, into `folder`, redacted."""
 
     def keep(self, run_id: str, seconds: float) -> bool:
         """Leave the nodes up for so long after this process; False where there is nothing to keep."""

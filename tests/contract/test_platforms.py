@@ -12,7 +12,7 @@ from seatrial.command import run_command
 from seatrial.errors import InputError
 from seatrial.platforms import Platform, platforms
 from seatrial.platforms import state as states
-from seatrial.run import Run
+from seatrial.run import Run, secrets_of
 from seatrial.ssh import answers, connected, on_each
 from seatrial.suite import load_suite
 from seatrial.testbed import Node, Testbed
@@ -123,7 +123,7 @@ def test_a_run_that_is_over_is_not_found(stranger: Platform, platform: Platform,
 
 def test_the_log_of_every_nodes_sshd_is_collected(platform: Platform, run: Run, testbed: Testbed) -> None:
     assert on_each(testbed.nodes, lambda node: host_name(testbed, node))
-    platform.collect(run.run_id, run.logs, 30)
+    platform.collect(run.run_id, run.logs, 30, secrets_of(run.cluster))
     logs = [path.read_text() for path in run.logs.rglob("*.log")]
     assert sum("Accepted publickey for" in log for log in logs) == run.cluster.nodes
     assert not any("PRIVATE KEY" in log for log in logs)
@@ -143,5 +143,5 @@ def test_a_kept_run_is_a_leftover_when_its_time_is_over(
 
 def test_a_run_that_never_came_up_has_nothing_to_keep_or_collect(platform: Platform, run: Run) -> None:
     assert not platform.keep(run.run_id, 600)
-    platform.collect(run.run_id, run.logs, 30)
+    platform.collect(run.run_id, run.logs, 30, secrets_of(run.cluster))
     assert not run.logs.exists()

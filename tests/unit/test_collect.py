@@ -1,9 +1,7 @@
 """NCCL's own files on the nodes, and what happens when logs cannot be had."""
 
 import logging
-import os
 import subprocess
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import pytest
 from seatrial.cluster import Cluster
 from seatrial.run import Run
 from seatrial.suite import load_suite
-from seatrial.tail import MAX_BYTES, copy_tail, last_bytes
+from seatrial.tail import MAX_BYTES, last_bytes, tail_of
 from tasks import collect as step
 
 
@@ -48,33 +46,20 @@ def test_logs_that_cannot_be_had_are_a_warning(
     assert caplog.messages == ["not all logs could be collected: ZeroDivisionError: oops"]
 
 
-def test_what_is_known_to_be_secret_does_not_stay_in_the_logs(tmp_path: Path) -> None:
-    """Of the run: what lies there from an earlier one, behind a link, or is being written, is left alone."""
-    env = {"MY_TOKEN": "s3cr3t-value"}
-    cluster = Cluster.model_validate({"name": "c", "nodes": 2, "platform": {"kind": "local"}, "env": env})
-    run, started = Run("r1", cluster, load_suite("quick"), tmp_path), datetime.now(UTC)
-    (run.logs / "pod-logs").mkdir(parents=True)
-    elsewhere, earlier = tmp_path / "elsewhere", run.logs / "earlier.log"
-    for path in (run.logs / "pod-logs" / "node-1.log", run.logs / "run.log", elsewhere, earlier):
-        path.write_bytes(b"\xff\r\nwith s3cr3t-value \n")
-    (run.logs / "harmless.log").write_text("nothing here")
-    (run.logs / "link.log").symlink_to(elsewhere)
-    os.utime(earlier, (started.timestamp() - 60,) * 2)
-    before = (run.logs / "harmless.log").stat()
-    step.hide_secrets(run, started)
-    assert (run.logs / "pod-logs" / "node-1.log").read_bytes() == b"\xff\r\nwith *** \n"
-    assert all(b"s3cr3t" in path.read_bytes() for path in (run.logs / "run.log", elsewhere, earlier))
-    assert (run.logs / "harmless.log").stat() == before
-    assert sorted(path.name for path in (run.logs / "pod-logs").iterdir()) == ["node-1.log"]
-
-
 def test_only_the_end_of_what_is_long_is_kept(tmp_path: Path) -> None:
     assert last_bytes([b"ab", b"", b"c"]) == b"abc"
     assert last_bytes([b"x" * 700_000, b"y" * 700_000, b"z"]) == b"x" * 348_575 + b"y" * 700_000 + b"z"
     assert last_bytes([b"x" * 3 * MAX_BYTES]) == b"x" * MAX_BYTES
     (tmp_path / "long").write_bytes(b"a" + b"b" * MAX_BYTES)
-    (tmp_path / "empty").touch()
-    copy_tail(tmp_path / "long", tmp_path / "to" / "long")
-    copy_tail(tmp_path / "empty", tmp_path / "to" / "empty")
-    assert [path.name for path in (tmp_path / "to").iterdir()] == ["long"]
-    assert (tmp_path / "to" / "long").read_bytes() == b"b" * MAX_BYTES
+    assert tail_of(tmp_path / "long") == b"b" * MAX_BYTES
+    (tmp_path / "short").write_bytes(b"first\nlast")
+    assert tail_of(tmp_path / "short") == b"first\nlast"
+
+
+def test_the_end_of_what_is_long_begins_with_a_whole_line(tmp_path: Path) -> None:
+    """What is left of a line that is cut may be the end of a secret, which nothing would find."""
+    lines = b"with s3cr3t-value\n" * 100_000
+    (tmp_path / "long").write_bytes(lines)
+    for tail in (tail_of(tmp_path / "long"), last_bytes([lines]), last_bytes([lines[:900_001], lines[900_001:]])):
+        assert MAX_BYTES - 18 < len(tail) <= MAX_BYTES
+        assert tail.startswith(b"with s3cr3t-value\n")

@@ -15,6 +15,8 @@ from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.plan import Object
 from seatrial.platforms.kubernetes.pod import NODE, ROLE
 from seatrial.platforms.kubernetes.topology import names
+from seatrial.rawlog import write_log
+from seatrial.redact import Secrets
 
 POD_LOGS, EVENTS = "pod-logs", "events.txt"
 _AT_ONCE = 16  # requests; each is one of the API server's to a kubelet
@@ -32,13 +34,13 @@ class PodLog:
     title: str
 
 
-def write_pod_logs(api: Api, pods: Sequence[Object], folder: Path, deadline: float) -> None:
+def write_pod_logs(api: Api, pods: Sequence[Object], folder: Path, deadline: float, secrets: Secrets) -> None:
     """The end of every container's log into `folder`, until `deadline` (of time.monotonic). The head comes first."""
     folder.mkdir(parents=True, exist_ok=True)
 
     def write(log: PodLog) -> None:
         text = _read(api, log, deadline)
-        (folder / log.file).write_bytes(f"# {log.title}\n".encode() + text)
+        write_log(folder / log.file, f"# {log.title}\n".encode() + text, secrets)
 
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="pod-logs") as pool:
         list(pool.map(write, pod_logs(pods)))

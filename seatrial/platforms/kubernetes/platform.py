@@ -28,6 +28,8 @@ from seatrial.platforms.kubernetes.pod import ROLE
 from seatrial.platforms.kubernetes.refusals import RuntimeUnseenError
 from seatrial.platforms.kubernetes.topology import address, names, ordered
 from seatrial.platforms.kubernetes.waiting import is_up, placed
+from seatrial.rawlog import write_log
+from seatrial.redact import Secrets
 from seatrial.run import Run
 from seatrial.suite import load_suite
 from seatrial.testbed import Node, Testbed
@@ -140,7 +142,7 @@ class Kubernetes:
             log.log(level, "the hostfile is not in topology order: %s", error)
             return {}
 
-    def collect(self, run_id: str, folder: Path, timeout_s: float) -> None:
+    def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
         from seatrial.platforms.kubernetes.collect import EVENTS, POD_LOGS, events_text, write_pod_logs
 
         if not states.run_folder(run_id, _FOLDER).exists():
@@ -148,8 +150,8 @@ class Kubernetes:
         deadline = time.monotonic() + timeout_s
         pods = ordered(self._api.list(POD, selector(run_id)), self._places())
         folder.mkdir(parents=True, exist_ok=True)
-        write_pod_logs(self._api, pods, folder / POD_LOGS, deadline)
-        (folder / EVENTS).write_text(events_text(self._api.list(EVENT), run_id))
+        write_pod_logs(self._api, pods, folder / POD_LOGS, deadline, secrets)
+        write_log(folder / EVENTS, events_text(self._api.list(EVENT), run_id), secrets)
 
     def keep(self, run_id: str, seconds: float) -> bool:
         if not placed(self._api.list(POD, selector(run_id))):

@@ -18,8 +18,10 @@ from seatrial.platforms.local import plan as planning
 from seatrial.platforms.local.needs import missing
 from seatrial.platforms.local.plan import PREFIX, Account, Layout, LocalNode
 from seatrial.process import kill_own
+from seatrial.rawlog import write_log
+from seatrial.redact import Secrets
 from seatrial.run import Run
-from seatrial.tail import copy_tail
+from seatrial.tail import tail_of
 from seatrial.testbed import Node, Testbed
 
 NETNS_FOLDER = Path("/run/netns")
@@ -63,9 +65,10 @@ class Local:
         nodes = tuple(_node(plan, node, cluster, pinned[node.address]) for node in plan.nodes)
         return _testbed(plan, cluster, _account(), nodes)
 
-    def collect(self, run_id: str, folder: Path, timeout_s: float) -> None:
+    def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
         for log in sorted(states.run_folder(run_id).glob("nodes/*/node.log")):
-            copy_tail(log, folder / "nodes" / f"{log.parent.name}.log")
+            if tail := tail_of(log):
+                write_log(folder / "nodes" / f"{log.parent.name}.log", tail, secrets)
 
     def keep(self, run_id: str, seconds: float) -> bool:
         keeper = self._keepers.get(run_id)

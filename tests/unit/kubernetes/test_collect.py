@@ -7,6 +7,7 @@ from typing import Any, cast
 from seatrial.errors import LaunchError
 from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.collect import events_text, pod_logs, write_pod_logs
+from seatrial.redact import Secrets
 
 
 def pod(index: int, node: str | None = None, role: str = "node", **spec: Any) -> dict[str, Any]:
@@ -77,7 +78,7 @@ class Logs:
 
 
 def test_a_pod_that_has_no_log_says_why_and_no_environment_is_shown(tmp_path: Path) -> None:
-    write_pod_logs(cast(Api, Logs()), [pod(0, "a"), pod(1, "b")], tmp_path, time.monotonic() + 10)
+    write_pod_logs(cast(Api, Logs()), [pod(0, "a"), pod(1, "b")], tmp_path, time.monotonic() + 10, Secrets())
     assert (tmp_path / "coordinator.log").read_text().splitlines()[1] == "Server listening"
     assert "# no log: cannot read the log of pod p-1" in (tmp_path / "worker-b.log").read_text()
     assert "hf_secret" not in "".join(path.read_text() for path in tmp_path.iterdir())
@@ -85,7 +86,7 @@ def test_a_pod_that_has_no_log_says_why_and_no_environment_is_shown(tmp_path: Pa
 
 def test_it_ends_in_time_however_many_there_are(tmp_path: Path) -> None:
     slow, started = Logs(seconds=0.5), time.monotonic()
-    write_pod_logs(cast(Api, slow), [pod(i, f"n-{i}") for i in range(512)], tmp_path, time.monotonic() + 1)
+    write_pod_logs(cast(Api, slow), [pod(i, f"n-{i}") for i in range(512)], tmp_path, time.monotonic() + 1, Secrets())
     assert time.monotonic() - started < 12  # of 16
     assert len(list(tmp_path.iterdir())) == 512  # of every pod at least its state is told
     assert len(slow.asked) < 100

@@ -1,0 +1,78 @@
+"""No line makes a pattern that sees logs take more than linear time, however it is made."""
+
+import re
+import time
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from seatrial.builders import failures
+from seatrial.builders.failures import CAUSES, explain
+from seatrial.checks.broken import gave_up
+from seatrial.nccl import SweepReader, TransportReader, classify
+
+MODULES = (
+    *("redact", "secret_values", "checks.broken", "checks.models", "nccl.classify", "nccl.xid", "nccl.transport"),
+    *("nccl.text", "nccl.rows", "nccl.reader", "nccl.header", "nccl.jsonlog", "nccl.sweeps"),
+)
+PIECES = (
+    *("a", "0", " ", "=", "-", ".", "/", "a.", "a: ", "0 ", "0:", "1.", "a=", "eyJ-", "://", "'", '"', "[", "[1", "<a"),
+    *("\x1b[", "\x1b]", "x rank 1", "a kernel: ", "a kernel: NVRM: Xid (", "Got completion from peer ", "a [1]: pmix "),
+    *(
+        "nThreads: 1 nGpus: 1 ",
+        "process rank 1 with PID ",
+        "Test NCCL failure a '",
+        "connect to a returned ",
+        "non-zero",
+    ),
+)
+CHARACTERS = 4096  # what is quadratic takes a thousand times as long as what is linear
+
+
+def patterns(found: Any) -> Iterator[re.Pattern[str]]:
+    """Every compiled pattern in a value, however deep."""
+    if isinstance(found, re.Pattern):
+        yield found
+    elif isinstance(found, dict):
+        yield from patterns(list(found.values()))
+    elif isinstance(found, tuple | list):
+        for each in found:
+            yield from patterns(each)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_pattern_of_a_module_is_linear(module: str) -> None:
+    found = {each.pattern: each for each in patterns(list(vars(import_module(f"seatrial.{module}")).values()))}
+    assert found
+    for pattern in found.values():
+        assert_linear(pattern)
+
+
+def test_every_cause_of_a_failed_build_is_linear() -> None:
+    for cause in CAUSES:
+        assert_linear(re.compile(cause.pattern, re.IGNORECASE))
+    assert failures._LONGEST <= CHARACTERS
+
+
+def assert_linear(pattern: re.Pattern[str]) -> None:
+    for piece in PIECES:
+        text = (piece * CHARACTERS)[:CHARACTERS]
+        started = time.thread_time()
+        pattern.search(f"docker {text}!")
+        assert time.thread_time() - started < 0.2, f"{pattern.pattern!r} on {piece!r}"
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_a_line_of_two_million_characters_takes_no_time(piece: str) -> None:
+    """Well below a second on an idle machine."""
+    line = (piece * 2_000_000)[:2_000_000]
+    started = time.thread_time()
+    sweep, transport = SweepReader("all_reduce"), TransportReader()
+    list(sweep.feed(line))
+    transport.feed(line)
+    classify([line, f"{line} unhandled cuda error", f"unhandled system error {line}"])
+    gave_up(line)
+    explain(line)
+    assert time.thread_time() - started < 5
