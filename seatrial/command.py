@@ -107,6 +107,11 @@ class RemoteProcess:
         self._channel.close()
 
 
+def is_piece(line: str) -> bool:
+    """Whether a line that was read is only a part of one, which goes on with the next."""
+    return 4 * len(line) > _MAX_LINE_BYTES and len(line.encode(errors="replace")) > _MAX_LINE_BYTES
+
+
 def _text(line: bytes) -> str:
     return line.decode(errors="replace").rstrip("\r")
 

@@ -2,16 +2,18 @@
 
 import json
 import logging
+import os
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
-from seatrial.command import RemoteProcess, run_command, start_process
+from seatrial.command import RemoteProcess, is_piece, run_command, start_process
 from seatrial.kept_lines import KeptLines
+from seatrial.rawlog import RawLog
+from seatrial.redact import Secrets
 from seatrial.ssh import connected
 from seatrial.testbed import Node, Testbed
 
@@ -115,12 +117,16 @@ def mpirun(
     is_done: Callable[[str], bool] | None = None,
     log_file: Path | None = None,
     max_bytes: int | None = None,
+    secrets: Secrets | None = None,
 ) -> MpiResult:
     """Run `argv` on every slot of the testbed and follow its output, at most `max_bytes` of it.
 
     `is_done(line)` says that nothing of interest follows that line: mpirun then gets a few seconds to leave and is
     ended if it does not. The head's supervisor ends everything when this connection goes away. Raises RemoteError when
     the head cannot be reached.
+
+    Nothing of the output goes anywhere before `secrets` are taken out of it; without, those of this process'
+    environment and of the testbed's.
     """
     supervisor = [testbed.python, f"{testbed.workdir}/supervise.py", str(timeout_s)]
     command = shlex.join([*supervisor, *mpirun_argv(testbed, argv, env or {})])
@@ -132,10 +138,12 @@ def mpirun(
         try:
             with suppress(OSError, EOFError):  # it ended at once; its output says why
                 process.send(json.dumps(variables(testbed, env or {})).encode() + b"\n")
-            with _log(log_file, command) as keep:
+            known = secrets or Secrets.of({**os.environ, **dict(testbed.env)})
+            with RawLog(log_file, known, max_characters=_MAX_LOG) as file:
+                file.write(f"$ {command}\n")
                 settle_s = SETTLE_S + SETTLE_S_PER_RANK * testbed.world_size
                 most = max_bytes or OUTPUT_BYTES + OUTPUT_BYTES_PER_RANK * testbed.world_size
-                return _Follower(process, timeout_s, settle_s, keep, on_line, is_done, most).follow()
+                return _Follower(process, timeout_s, settle_s, _keeper(file), on_line, is_done, most).follow()
         finally:
             process.close()
 
@@ -148,7 +156,7 @@ class _Follower:
         process: RemoteProcess,
         timeout_s: float,
         settle_s: float,
-        keep: Callable[[str], None],
+        keep: Callable[[str], str],
         on_line: Callable[[str], None] | None,
         is_done: Callable[[str], bool] | None,
         max_bytes: int,
@@ -190,9 +198,9 @@ class _Follower:
 
     def _take(self, line: str) -> None:
         self._room -= max(len(line) + 1, _LINE_COST)
+        line = self._keep(line)
         if len(line) > _LONGEST_LINE and _EVENT not in line[:_LONGEST_LINE]:
             line = line[:_LONGEST_LINE]
-        self._keep(line)
         before, mark, said = line.rpartition(_SUPERVISOR)
         if mark:  # it may stand behind half a line of a rank that was ended
             self._supervisor, line = said, before
@@ -225,24 +233,10 @@ class _Follower:
         )
 
 
-@contextmanager
-def _log(path: Path | None, command: str) -> Iterator[Callable[[str], None]]:
-    """Writes lines to `path` as they arrive, so that what was said up to a crash of ours is there to read."""
-    if path is None:
-        yield lambda line: None
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", errors="replace", buffering=1) as file:
-        file.write(f"$ {command}\n")
-        yield _Writer(file)
+def _keeper(file: RawLog) -> Callable[[str], str]:
+    """Writes a line and returns it without secrets. A piece of a longer line waits for what a secret may end with."""
 
+    def keep(line: str) -> str:
+        return file.write(line if is_piece(line) else f"{line}\n").removesuffix("\n")
 
-class _Writer:
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-        self._room = _MAX_LOG
-
-    def __call__(self, line: str) -> None:
-        self._room -= len(line) + 1
-        if self._room > 0:
-            self._file.write(line + "\n")
+    return keep

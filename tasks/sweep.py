@@ -65,6 +65,7 @@ def sweep_once(
             on_line=heard.line,
             is_done=lambda line: "# Avg bus bandwidth" in line or gave_up(line),
             log_file=run.logs / f"{name}.log",
+            secrets=secrets_of(run.cluster),
         )
     except RemoteError as error:
         return Outcome(operation, Verdict.FAIL, f"{operation}: {error}", fabric_gone=True)

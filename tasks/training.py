@@ -14,7 +14,7 @@ from seatrial.errors import RemoteError
 from seatrial.flood import flooding_nodes
 from seatrial.mpi import MpiResult, mpirun
 from seatrial.result import Check
-from seatrial.run import Run
+from seatrial.run import Run, secrets_of
 from seatrial.suite import Training
 from seatrial.testbed import Testbed
 from seatrial.verdict import Verdict
@@ -44,6 +44,7 @@ def training(run: Run, testbed: Testbed, label: str = "training") -> Check | Non
             on_line=lambda line: _say(line, wanted.steps),
             is_done=lambda line: gave_up(line) or (read_event(line) or {}).get("event") == "summary",
             log_file=run.logs / f"{label}.log",
+            secrets=secrets_of(run.cluster),
         )
     except RemoteError as error:
         return _with_missing(run, testbed, Check("training", Verdict.FAIL, str(error), time.monotonic() - started))

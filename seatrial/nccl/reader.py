@@ -13,11 +13,11 @@ _MAX_HOSTS = 4096
 _MAX_FOREIGN = 200  # lines other than NCCL's own between two pieces of a row
 _NCCL = re.compile(
     r"(?:\[\d{4}-[\d\-:. ]+\] ?)?"
-    r"(?<![A-Za-z0-9])(?P<host>[A-Za-z0-9][\w.\-]{0,252}+):\d+:\d+ \[-?\d+\] (?:[\w./-]+:\d+ (?:\([^)]*\) )?)?NCCL (?:INFO|WARN|TRACE|ABORT)"
+    r"(?<![A-Za-z0-9])(?P<host>[A-Za-z0-9][\w.\-]{0,252}+):\d+:\d+ \[-?\d+\] "
+    r"(?:[\w./-]+:\d+ (?:\([^)]*\) )?)?NCCL (?:INFO|WARN|TRACE|ABORT)"
 )
-_BEGINNING = re.compile(
-    r"\A\s*+(?:#|\d[\d_]*+(?:\s++\d*+(?:\s++\w*+)?)?$)"
-)  # of a mark, or of a row cut before its type
+# Of a mark, or of a row cut before its type.
+_BEGINNING = re.compile(r"\A\s*+(?:#|\d[\d_]*+(?:\s++\d*+(?:\s++\w*+)?)?$)")
 _IN_PLACE_ONLY = re.compile(r"\A#?\s*in-place\s*$")
 
 
