@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial.platforms.kubernetes import pod
+
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "images"
 MAKE_BASE = IMAGES / "cpu" / "base" / "make-base"
@@ -26,6 +28,12 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seat
 STORE = ("--root", str(CACHE / "storage"), "--runroot", "/run/seatrial-images")  # nobody else's images and containers
 # Machines that take CAP_SYS_RESOURCE away from root refuse podman's own limits.
 LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096")
+# What a node has on Kubernetes; podman's own seccomp profile is that of the container runtimes there.
+RIGHTS = (
+    "--cap-drop=ALL",
+    *(f"--cap-add={name}" for name in pod.CAPABILITIES),
+    "--security-opt=no-new-privileges",
+)
 PREFIX = "seatrial-test-"
 HOST_FILES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pip.conf")
 
@@ -197,7 +205,20 @@ class Container:
 def start(image: str, name: str, keys: Path, options: tuple[str, ...] = (), command: tuple[str, ...] = ()) -> Container:
     """Start a node with the folder's keys, as a Secret would be mounted: read-only, readable for everyone."""
     mount = ("--volume", f"{keys}:/etc/seatrial:ro")
-    podman("run", "--detach", *LIMITS, "--name", PREFIX + name, "--hostname", name, *mount, *options, image, *command)
+    podman(
+        "run",
+        "--detach",
+        *LIMITS,
+        *RIGHTS,
+        "--name",
+        PREFIX + name,
+        "--hostname",
+        name,
+        *mount,
+        *options,
+        image,
+        *command,
+    )
     networks = json.loads(podman("inspect", PREFIX + name))[0]["NetworkSettings"]["Networks"]
     return Container(PREFIX + name, next((network["IPAddress"] for network in networks.values()), ""))
 

@@ -81,7 +81,8 @@ def _fill_in(site: Compose, image: str) -> None:
     for folder in (site.folder, *list(site.folder.parents)[:2]):
         folder.chmod(0o755)  # the worker is another user
     filled = {
-        "POSTGRES_PASSWORD": "word-of-the-database",
+        "POSTGRES_PASSWORD": "wordofthedatabase",
+        "HISTORY_PASSWORD": "wordofthehistory",
         "PREFECT_AUTH": ":".join(AUTH),
         "PREFECT_URL": f"http://127.0.0.1:{site.port}",
         "PREFECT_LISTEN": f"127.0.0.1:{site.port}",

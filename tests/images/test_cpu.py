@@ -10,6 +10,7 @@ import pytest
 
 from seatrial.contact import greet
 from seatrial.mpi import mpirun
+from seatrial.platforms.kubernetes.pod import CAPABILITIES
 from seatrial.testbed import Node, Testbed, dial_tcp
 from tests.images import lane, layers
 from tests.images.conftest import Keys, ssh
@@ -114,6 +115,18 @@ def test_sessions_have_the_containers_environment(pair: list[Container], keys: K
     command = f"python3 -c 'import os; print([os.environ.get(name) for name in \"{names}\".split()])'"
     said = ssh(keys, pair[0].address, command).stdout
     assert said == f"{[ODD, None, 'open', None, 'WARN', '1', '/root']}\n"
+
+
+def test_sessions_are_confined_as_the_container_is(pair: list[Container], keys: Keys) -> None:
+    """sshd and what it starts: no new privileges, seccomp's filter, and the few capabilities that a node has."""
+    lines = ssh(keys, pair[0].address, "cat /proc/self/status").stdout.splitlines()
+    status = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    assert int(status["CapBnd"], 16).bit_count() == len(CAPABILITIES)
+
+
+def test_a_person_gets_a_terminal(pair: list[Container], keys: Keys) -> None:
+    assert ssh(keys, pair[0].address, "tty", options=("-tt",)).stdout.startswith("/dev/pts/")
 
 
 def test_files_can_be_copied(pair: list[Container], keys: Keys) -> None:

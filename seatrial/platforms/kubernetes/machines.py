@@ -86,7 +86,13 @@ def _gib_installer(image: str) -> dict[str, Any]:
     """Copies Google's gIB plugin from its image to a folder that the node's container shares."""
     script = f"/scripts/container_entry.sh install --install-nccl && cp -R /var/lib/gib/. {GIB}/"
     mounts = [{"name": "gib", "mountPath": GIB}]
-    return {"name": "nccl-plugin-installer", "image": image, "command": ["sh", "-c", script], "volumeMounts": mounts}
+    return {
+        "name": "nccl-plugin-installer",
+        "image": image,
+        "command": ["sh", "-c", script],
+        "securityContext": {"allowPrivilegeEscalation": False},
+        "volumeMounts": mounts,
+    }
 
 
 def _gib(tuner: str, image: str = GIB_INSTALLER) -> dict[str, Any]:
@@ -136,7 +142,10 @@ _TCPXO_SIDECAR = {  # a native sidecar: it lives as long as the pod, and holds n
         "set -e; chmod 755 /fts/entrypoint_rxdm_container.sh;"
         " /fts/entrypoint_rxdm_container.sh --num_hops=2 --num_nics=8 --uid= --alsologtostderr"
     ],
-    "securityContext": {"capabilities": {"add": ["NET_ADMIN", "NET_BIND_SERVICE"]}},
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"add": ["NET_ADMIN", "NET_BIND_SERVICE"]},
+    },
     "env": [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}],
     "volumeMounts": [
         {"name": "nvidia", "mountPath": "/usr/local/nvidia"},

@@ -9,6 +9,10 @@ KEYS = "/etc/seatrial"  # where the image's entry point looks for the run's keys
 ROLE = "seatrial/role"
 NODE = "node"
 CHANNEL, RDMA = "compute-domain-channel", "rdma"  # claims
+_SECCOMP = {"seccompProfile": {"type": "RuntimeDefault"}}
+# What sshd as root needs to bind its port, confine itself, become the user who logs in and hand over a terminal, and
+# what root needs for files of other owners, as on a shared volume.
+CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "NET_BIND_SERVICE", "SETGID", "SETUID", "SYS_CHROOT")
 _TAS = "kueue.x-k8s.io/podset"
 _TOLERATED = (  # GPU nodes are tainted so that nothing else lands there; GKE's says that maintenance is near
     {"key": "nvidia.com/gpu", "operator": "Exists"},
@@ -57,6 +61,7 @@ def _spec(plan: Plan, profile: Machine, container: str) -> Object:
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 5,  # the entry point leaves at once on TERM
         "automountServiceAccountToken": False,
+        "securityContext": _SECCOMP,
         "containers": [_container(plan, profile, container)],
         "volumes": _volumes(plan, profile),
         "affinity": _affinity(plan),
@@ -91,8 +96,7 @@ def _container(plan: Plan, profile: Machine, name: str) -> Object:
             "failureThreshold": int(plan.settings.start_timeout_s) + 60,
         },
         "resources": _resources(plan, profile),
-        # RDMA pins memory, which the default limit of a container forbids.
-        "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}} if cluster.gpus else {},
+        "securityContext": _security_context(gpus=cluster.gpus > 0),
         "volumeMounts": [
             {"name": "keys", "mountPath": KEYS, "readOnly": True},
             {"name": "shared-memory", "mountPath": "/dev/shm"},
@@ -101,6 +105,12 @@ def _container(plan: Plan, profile: Machine, name: str) -> Object:
         ],
     }
     return {key: value for key, value in container.items() if value not in (None, [], {})}
+
+
+def _security_context(*, gpus: bool) -> Object:
+    """Of a node's container, which runs as root. RDMA pins memory, which the default limit of a container forbids."""
+    added = [*CAPABILITIES, *(["IPC_LOCK"] if gpus else [])]
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"], "add": added}}
 
 
 def _resources(plan: Plan, profile: Machine) -> Object:

@@ -119,10 +119,9 @@ def trial(console: Console, cluster: Cluster, namespace: str) -> Callable[..., P
 @pytest.fixture
 def least_rights(console: Console, trial: Callable[..., Path], cluster: Cluster, namespace: str) -> Iterator[None]:
     """The role that ships, and no more: whoever runs in the test is a service account that has it."""
-    cluster.kubectl("create", "serviceaccount", "seatrial", "-n", namespace)
     role = (ROOT / "deployments" / "kubernetes" / "role.yaml").read_text()
     # What has no namespace has a name of the test's own: the cluster may have a role of that name that is meant.
-    role = role.replace("seatrial-nodes", namespace).replace("namespace: seatrial}", f"namespace: {namespace}}}")
+    role = role.replace("seatrial-nodes", namespace).replace("namespace: seatrial-runs}", f"namespace: {namespace}}}")
     cluster.kubectl("apply", "-n", namespace, "--filename", "-", stdin=role)
     token = cluster.kubectl("create", "token", "seatrial", "-n", namespace).strip()
     config = yaml.safe_load(cluster.kubeconfig.read_text())

@@ -19,9 +19,10 @@ from tests.e2e.kubernetes.images import SERVER, build_site, save
 from tests.images.lane import ROOT
 from tests.site import TLS
 
-NAMESPACE = "seatrial"
-USER, PASSWORD, DATABASE_PASSWORD = "skipper", "word-of-the-api", "word-of-the-database"
-FILES = ROOT / "deployments" / "server" / "kubernetes"
+NAMESPACE, RUNS_NAMESPACE = "seatrial", "seatrial-runs"
+USER, PASSWORD, DATABASE_PASSWORD, HISTORY_PASSWORD = "skipper", "wordoftheapi", "wordofthedatabase", "wordofthehistory"
+DEPLOYMENTS = ROOT / "deployments"
+FILES = DEPLOYMENTS / "server" / "kubernetes"
 CLUSTER = "trial.yaml"
 FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 # Minutes, and a first row within seconds.
@@ -41,7 +42,12 @@ class Site:
     url: str
 
     def kubectl(self, *arguments: str) -> str:
+        """In the namespace of the server."""
         return self.cluster.kubectl("-n", NAMESPACE, *arguments)
+
+    def kubectl_runs(self, *arguments: str) -> str:
+        """In the namespace of the runs."""
+        return self.cluster.kubectl("-n", RUNS_NAMESPACE, *arguments)
 
     def api(self, method: str, path: str, **body: Any) -> Any:
         """One call of Prefect's REST API as the site's user."""
@@ -84,24 +90,26 @@ class Site:
 
     def pods(self, flow_run: str) -> list[dict[str, Any]]:
         """Those of the run's Job."""
-        found = self.cluster.get("pods", "-n", NAMESPACE, "-l", f"prefect.io/flow-run-id={flow_run}")
+        found = self.cluster.get("pods", "-n", RUNS_NAMESPACE, "-l", f"prefect.io/flow-run-id={flow_run}")
         items: list[dict[str, Any]] = found["items"]
         return items
 
     def jobs(self, flow_run: str) -> list[dict[str, Any]]:
-        found = self.cluster.get("jobs", "-n", NAMESPACE, "-l", f"prefect.io/flow-run-id={flow_run}")
+        found = self.cluster.get("jobs", "-n", RUNS_NAMESPACE, "-l", f"prefect.io/flow-run-id={flow_run}")
         items: list[dict[str, Any]] = found["items"]
         return items
 
     def nodes(self) -> str:
         """What runs have up: Jobs, pods, Secrets, Services."""
         kinds = "jobs,pods,secrets,services"
-        return self.kubectl("get", kinds, "-l", "app.kubernetes.io/managed-by=seatrial", "--output", "name")
+        return self.kubectl_runs("get", kinds, "-l", "app.kubernetes.io/managed-by=seatrial", "--output", "name")
 
     def until(self, true: Callable[[], bool], timeout_s: float, told: Callable[[], str]) -> None:
         deadline = time.monotonic() + timeout_s
         while not true():
-            assert time.monotonic() < deadline, f"it did not happen in time:\n{told()}{self.kubectl('get', 'pods')}"
+            assert time.monotonic() < deadline, (
+                f"it did not happen in time:\n{told()}{self.cluster.kubectl('get', 'pods', '-A')}"
+            )
             time.sleep(0.5)
 
 
@@ -117,7 +125,7 @@ def site(cluster: Cluster, folder: Path) -> Iterator[Site]:
     try:
         _prepare(cluster, folder)
         for how in (["--dry-run=server"], []):
-            cluster.kubectl("-n", NAMESPACE, "apply", "--validate=strict", *how, *manifests)
+            cluster.kubectl("apply", "--validate=strict", *how, *manifests)
         cluster.kubectl("-n", NAMESPACE, "rollout", "status", "deployment/prefect", "--timeout=150s", timeout_s=180)
         with _forwarded(cluster, folder) as url:
             made = Site(cluster, url)
@@ -154,22 +162,29 @@ def _prepare(cluster: Cluster, folder: Path) -> None:
     for name, size in VOLUMES.items():
         cluster.on_node(cluster.nodes[0], "mkdir", "-p", f"/var/lib/site/{name}")
         cluster.apply(_volume(name, size, cluster.nodes[0]))
-    cluster.kubectl("create", "namespace", NAMESPACE)
-    in_it = ("-n", NAMESPACE)
-    cluster.kubectl(*in_it, "create", "serviceaccount", "seatrial")
-    cluster.kubectl(*in_it, "apply", "--filename", str(ROOT / "deployments" / "kubernetes" / "role.yaml"))
-    secret = (*in_it, "create", "secret", "generic")
-    words = (f"auth={USER}:{PASSWORD}", f"database-password={DATABASE_PASSWORD}")
-    cluster.kubectl(*secret, "seatrial-prefect", *(f"--from-literal={word}" for word in words))
-    history = f"postgresql://prefect:{DATABASE_PASSWORD}@postgres/prefect"
-    cluster.kubectl(*secret, "seatrial-run", f"--from-literal=SEATRIAL_HISTORY={history}")
+    cluster.kubectl("apply", "--filename", str(DEPLOYMENTS / "kubernetes" / "namespaces.yaml"))
+    in_server, in_runs = ("-n", NAMESPACE), ("-n", RUNS_NAMESPACE)
+    cluster.kubectl(*in_runs, "apply", "--filename", str(DEPLOYMENTS / "kubernetes" / "role.yaml"))
+    init = f"--from-file={DEPLOYMENTS / 'server' / 'init-history.sh'}"
+    cluster.kubectl(*in_server, "create", "configmap", "postgres-init", init)
+    passwords = {"database-password": DATABASE_PASSWORD, "history-password": HISTORY_PASSWORD}
+    login = {"auth": f"{USER}:{PASSWORD}"}
+    _make_secret(cluster, NAMESPACE, "seatrial-prefect", login | passwords)
+    _make_secret(cluster, RUNS_NAMESPACE, "seatrial-api", login)
+    history = f"postgresql://seatrial:{HISTORY_PASSWORD}@postgres.seatrial/seatrial"
+    _make_secret(cluster, RUNS_NAMESPACE, "seatrial-run", {"SEATRIAL_HISTORY": history})
     files = [f"--from-file={_written(folder / name, content)}" for name, content in _files(cluster).items()]
-    cluster.kubectl(*in_it, "create", "configmap", "seatrial-clusters", *files)
+    cluster.kubectl(*in_runs, "create", "configmap", "seatrial-clusters", *files)
+
+
+def _make_secret(cluster: Cluster, namespace: str, name: str, values: dict[str, str]) -> None:
+    literals = (f"--from-literal={key}={value}" for key, value in values.items())
+    cluster.kubectl("-n", namespace, "create", "secret", "generic", name, *literals)
 
 
 def _files(cluster: Cluster) -> dict[str, dict[str, Any]]:
     """A cluster and suites, which a ConfigMap may have as well."""
-    platform = {"kind": "kubernetes", "namespace": NAMESPACE, "launcher": "job", "image_pull_policy": "Never"}
+    platform = {"kind": "kubernetes", "namespace": RUNS_NAMESPACE, "launcher": "job", "image_pull_policy": "Never"}
     trial = {"name": "trial", "nodes": 2, "slots_per_node": 2, "image": cluster.image, "platform": platform}
     return {
         CLUSTER: trial,
@@ -222,12 +237,17 @@ def _at_work(site: Site) -> bool:
 
 def _remove(cluster: Cluster) -> None:
     """Everything that is named here, whether it came to be or not."""
-    there = cluster.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found", "--output", "name")
-    if there:
-        makers = "deployments,replicasets,statefulsets,jobs"  # without them nobody makes pods that go slowly
-        cluster.kubectl("-n", NAMESPACE, "delete", makers, "--all", "--cascade=orphan")
-        cluster.kubectl("delete", "--raw", f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=1")
-        cluster.kubectl("delete", "namespace", NAMESPACE, "--timeout=120s", timeout_s=150)
+    for namespace in (NAMESPACE, RUNS_NAMESPACE):
+        _remove_namespace(cluster, namespace)
     cluster.kubectl("delete", "clusterrolebinding,clusterrole", "seatrial-nodes", "--ignore-not-found")
     cluster.kubectl("delete", "pv", *(f"site-{name}" for name in VOLUMES), "--ignore-not-found")
     cluster.on_node(cluster.nodes[0], "rm", "-rf", "/var/lib/site")
+
+
+def _remove_namespace(cluster: Cluster, namespace: str) -> None:
+    if not cluster.kubectl("get", "namespace", namespace, "--ignore-not-found", "--output", "name"):
+        return
+    makers = "deployments,replicasets,statefulsets,jobs"  # without them nobody makes pods that go slowly
+    cluster.kubectl("-n", namespace, "delete", makers, "--all", "--cascade=orphan")
+    cluster.kubectl("delete", "--raw", f"/api/v1/namespaces/{namespace}/pods?gracePeriodSeconds=1")
+    cluster.kubectl("delete", "namespace", namespace, "--timeout=120s", timeout_s=150)

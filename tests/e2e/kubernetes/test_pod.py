@@ -15,6 +15,7 @@ from seatrial.errors import LaunchError
 from seatrial.mpi import variables
 from seatrial.platforms import platform_for
 from seatrial.platforms.kubernetes.machines import _MACHINES, Machine
+from seatrial.platforms.kubernetes.pod import CAPABILITIES
 from seatrial.run import Run
 from seatrial.ssh import connected
 from seatrial.suite import load_suite
@@ -70,6 +71,29 @@ def test_ranks_may_pin_memory_beyond_the_limit_and_share_it(launched: Launch, ow
     assert kilobytes > 1 << 20  # what a container has without a volume there is 64 MiB
     with launched() as testbed:  # without GPUs there is nothing to pin for
         assert said(testbed, f"python3 -c '{PIN}'").split() == ["-1"]
+
+
+@pytest.mark.parametrize("gpus", [0, 8])
+def test_ranks_are_confined(launched: Launch, own_cluster: Cluster, gpus: int) -> None:
+    """What sshd starts as root can gain nothing, and has the capabilities that a node needs alone."""
+    more = {"gpus_per_node": gpus, "hardware": {"name": "test"}} if gpus else {}
+    with launched(**more) as testbed:
+        lines = said(testbed, "cat /proc/self/status").splitlines()
+    status = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    assert int(status["CapBnd"], 16).bit_count() == len(CAPABILITIES) + (gpus > 0)
+
+
+def test_nodes_without_gpus_come_up_where_pods_keep_within_the_baseline(
+    launched: Launch, own_cluster: Cluster, namespace: str
+) -> None:
+    enforced = "pod-security.kubernetes.io/enforce=baseline"
+    own_cluster.kubectl("label", "namespace", namespace, enforced)
+    with launched(nodes=2) as testbed:
+        assert said(testbed, f"ssh {testbed.nodes[1].address} id -un") == "root\n"
+    more = {"gpus_per_node": 8, "hardware": {"name": "test"}, "platform": {"start_timeout_s": 10}}
+    with pytest.raises(LaunchError, match=r"violates PodSecurity.*IPC_LOCK"), launched(**more):
+        pass
 
 
 def test_who_has_the_last_word_on_a_setting(launched: Launch, monkeypatch: pytest.MonkeyPatch) -> None:

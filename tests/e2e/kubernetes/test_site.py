@@ -9,8 +9,18 @@ import pytest
 from tests.e2e.kubernetes.cluster import Cluster, Unavailable
 from tests.e2e.kubernetes.images import SERVER
 from tests.e2e.kubernetes.services import services
-from tests.e2e.kubernetes.site import DATABASE_PASSWORD, PASSWORD, Site, site
+from tests.e2e.kubernetes.site import (
+    DATABASE_PASSWORD,
+    HISTORY_PASSWORD,
+    NAMESPACE,
+    PASSWORD,
+    RUNS_NAMESPACE,
+    Site,
+    site,
+)
 from tests.site import TLS
+
+ENFORCED = r"{.metadata.labels.pod-security\.kubernetes\.io/enforce}"
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +56,48 @@ def test_a_check_runs_in_a_job_of_its_own_and_passes(running: Site) -> None:
     assert running.nodes() == ""
     (job,) = running.jobs(flow_run)
     assert job["spec"]["template"]["spec"]["serviceAccountName"] == "seatrial"
-    rows = running.kubectl("exec", "postgres-0", "--", "psql", "-U", "prefect", "-t", "-c", "select verdict from runs")
-    assert rows.split() == ["pass"]
+    query = ("psql", "-U", "prefect", "-d", "seatrial", "-t", "-c", "select verdict from runs")
+    assert running.kubectl("exec", "postgres-0", "--", *query).split() == ["pass"]
+
+
+def test_pod_security_admits_the_server_as_restricted_and_nothing_else(running: Site) -> None:
+    """The namespace of the server is under the strictest of the Pod Security Standards, and its pods came up there."""
+    (level,) = running.kubectl("get", "namespace", NAMESPACE, "--output", f"jsonpath={ENFORCED}").split()
+    assert level == "restricted"
+    pods = running.cluster.get("pods", "-n", NAMESPACE)["items"]
+    assert {pod["metadata"]["labels"]["app"] for pod in pods} == {"postgres", "prefect", "seatrial-worker"}
+    assert all(pod["status"]["phase"] == "Running" for pod in pods)
+    root = ("run", "root", f"--image={SERVER}", "--image-pull-policy=Never", "--dry-run=server")
+    with pytest.raises(AssertionError, match="violates PodSecurity"):
+        running.kubectl(*root)
+
+
+def test_a_run_may_list_the_secrets_of_its_own_namespace_only(running: Site) -> None:
+    account = f"--as=system:serviceaccount:{RUNS_NAMESPACE}:seatrial"
+    assert "secret/seatrial-run" in running.kubectl_runs("get", "secrets", "--output", "name", account)
+    with pytest.raises(AssertionError, match="forbidden"):
+        running.kubectl("get", "secrets", account)
+    with pytest.raises(AssertionError, match="forbidden"):
+        running.kubectl("get", "secret", "seatrial-prefect", account)
+
+
+def test_the_worker_may_make_jobs_among_the_runs_only(running: Site) -> None:
+    """A Job beside the server could mount its Secrets."""
+    job = ("create", "job", "x", f"--image={SERVER}", "--dry-run=server")
+    account = f"--as=system:serviceaccount:{NAMESPACE}:seatrial-worker"
+    assert "job.batch/x" in running.kubectl_runs(*job, account)
+    with pytest.raises(AssertionError, match="forbidden"):
+        running.kubectl(*job, account)
+
+
+def test_the_user_of_the_history_cannot_read_prefects_database(running: Site) -> None:
+    def connect(database: str) -> str:
+        address = f"postgresql://seatrial:{HISTORY_PASSWORD}@127.0.0.1/{database}"
+        return running.kubectl("exec", "postgres-0", "--", "psql", address, "-t", "-c", "select 1")
+
+    assert connect("seatrial").split() == ["1"]
+    with pytest.raises(AssertionError, match="permission denied for database"):
+        connect("prefect")
 
 
 def test_a_cancelled_check_takes_its_nodes_down(running: Site) -> None:
@@ -61,7 +111,7 @@ def test_a_cancelled_check_takes_its_nodes_down(running: Site) -> None:
 def test_a_check_whose_pod_is_deleted_takes_its_nodes_down_and_does_not_begin_anew(running: Site) -> None:
     flow_run = running.sweeping()
     (pod,) = running.pods(flow_run)
-    running.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
+    running.kubectl_runs("delete", "pod", pod["metadata"]["name"], "--wait=false")
     assert running.ended(flow_run)[0] == "Crashed"
     running.until(lambda: running.nodes() == "", 60, running.nodes)
     assert len(running.jobs(flow_run)) == 1
@@ -83,14 +133,13 @@ def test_the_nodes_of_a_check_that_is_killed_are_reaped(running: Site) -> None:
 
 def test_no_password_is_written_down_and_nothing_was_refused(running: Site) -> None:
     """After all of the above."""
-    jobs = running.kubectl("get", "jobs,pods", "--output", "yaml")
+    jobs = running.kubectl_runs("get", "jobs,pods", "--output", "yaml")
     worker = running.kubectl("logs", "deployment/seatrial-worker")
     assert "prefect.io/flow-run-id" in jobs
     assert "started!" in worker
     pool = json.dumps(running.api("GET", "/work_pools/seatrial-kubernetes"))
     runs = json.dumps(running.api("POST", "/flow_runs/filter", limit=200))
     for told in (jobs, worker, pool, runs):
-        assert PASSWORD not in told
-        assert DATABASE_PASSWORD not in told
+        assert not [word for word in (PASSWORD, DATABASE_PASSWORD, HISTORY_PASSWORD) if word in told]
     assert "403" not in worker
     assert "orbidden" not in worker

@@ -107,7 +107,54 @@ def test_ranks_share_and_pin_memory(name: str) -> None:
         shared = {mount["mountPath"]: mount["name"] for mount in spec["containers"][0]["volumeMounts"]}["/dev/shm"]
         (volume,) = (volume for volume in spec["volumes"] if volume["name"] == shared)
         assert volume["emptyDir"]["medium"] == "Memory"
-        assert spec["containers"][0]["securityContext"] == {"capabilities": {"add": ["IPC_LOCK"]}}
+        assert "IPC_LOCK" in spec["containers"][0]["securityContext"]["capabilities"]["add"]
+
+
+def containers(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*spec["containers"], *spec.get("initContainers", [])]
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_every_pod_is_under_seccomp_and_none_gains_privileges(name: str) -> None:
+    specs = pod_specs(objects(name))
+    assert specs
+    for spec in specs:
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert all(each["securityContext"]["allowPrivilegeEscalation"] is False for each in containers(spec))
+
+
+# Of the Pod Security Standard "baseline": what a container may add.
+BASELINE = {"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE"} | {
+    f"SET{what}" for what in ("FCAP", "GID", "PCAP", "UID")
+} | {"SYS_CHROOT"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_nodes_have_only_the_capabilities_that_sshd_and_rdma_need(name: str) -> None:
+    for spec in node_specs(name):
+        capabilities = spec["containers"][0]["securityContext"]["capabilities"]
+        assert capabilities["drop"] == ["ALL"]
+        assert set(capabilities["add"]) <= BASELINE | {"IPC_LOCK"}
+
+
+def test_without_gpus_nodes_keep_within_the_baseline() -> None:
+    asked = {key: value for key, value in CLUSTERS["job"].items() if key not in ("gpus_per_node", "hardware")}
+    cluster = Cluster.model_validate(asked)
+    (spec,) = pod_specs(list(yaml.safe_load_all(rendered_of(cluster))))
+    assert set(spec["containers"][0]["securityContext"]["capabilities"]["add"]) <= BASELINE
+    assert not any("hostPath" in volume for volume in spec["volumes"])
+
+
+def test_the_launcher_that_only_waits_keeps_within_restricted() -> None:
+    (launcher,) = (spec for spec in pod_specs(objects("mpijob")) if not spec["containers"][0].get("ports"))
+    (container,) = launcher["containers"]
+    assert container["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": 65534,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
 
 
 def test_nodes_to_take_and_nodes_to_leave_stand_in_one_term() -> None:

@@ -22,6 +22,7 @@ spec:
   restartPolicy: Never
   terminationGracePeriodSeconds: 5
   automountServiceAccountToken: false
+  securityContext: {seccompProfile: {type: RuntimeDefault}}
   {{- if eq .Values.launcher "job" }}
   subdomain: {{ .Release.Name | quote }}
   {{- end }}
@@ -98,9 +99,12 @@ spec:
           - name: {{ .name }}
           {{- end }}
         {{- end }}
-      securityContext:
-        capabilities: {add: [IPC_LOCK]}
       {{- end }}
+      securityContext:
+        allowPrivilegeEscalation: false
+        capabilities:
+          drop: [ALL]
+          add: [CHOWN, DAC_OVERRIDE, FOWNER, NET_BIND_SERVICE, SETGID, SETUID, SYS_CHROOT{{ if $gpus }}, IPC_LOCK{{ end }}]
       volumeMounts:
         - {name: keys, mountPath: /etc/seatrial, readOnly: true}
         - {name: shared-memory, mountPath: /dev/shm}

@@ -12,6 +12,13 @@ from seatrial.platforms.kubernetes.pod import ROLE, node_template
 # The operator gives workers without a command its own sshd, and mounts its own keys over ~/.ssh; both are ours to make.
 _ENTRY_POINT = ["/usr/bin/tini", "-s", "--", "seatrial-node"]
 _OPERATORS_KEYS = "/etc/mpi-operator-ssh"
+_NO_RIGHTS = {  # as the Pod Security Standard "restricted" wants it
+    "runAsNonRoot": True,
+    "runAsUser": 65534,
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
 
 
 class MPIJob:
@@ -47,12 +54,14 @@ def _waiting_pod(plan: Plan) -> Object:
         "name": "launcher",
         "image": container["image"],
         "command": ["sleep", str(plan.deadline_s)],
+        "securityContext": _NO_RIGHTS,
         **({"imagePullPolicy": container["imagePullPolicy"]} if "imagePullPolicy" in container else {}),
     }
     kept = (
         "automountServiceAccountToken",
         "imagePullSecrets",
         "nodeSelector",
+        "securityContext",
         "serviceAccountName",
         "terminationGracePeriodSeconds",
         "tolerations",

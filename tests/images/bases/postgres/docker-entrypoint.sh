@@ -10,5 +10,11 @@ if [ ! -s "$PGDATA/PG_VERSION" ]; then
     rm /tmp/password
     echo "host all all all scram-sha-256" >> "$PGDATA/pg_hba.conf"
     echo "create database $POSTGRES_DB" | postgres --single -j -D "$PGDATA" postgres
+    pg_ctl --pgdata "$PGDATA" --options "-c listen_addresses=''" --wait start
+    for script in /docker-entrypoint-initdb.d/*.sh; do
+        # shellcheck disable=SC1090
+        if [ -e "$script" ]; then . "$script"; fi
+    done
+    pg_ctl --pgdata "$PGDATA" --mode fast --wait stop
 fi
 exec postgres -D "$PGDATA" -c listen_addresses='*'
