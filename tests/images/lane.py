@@ -88,9 +88,11 @@ def clean() -> None:
 
 
 def leftovers() -> list[str]:
-    """What still runs or is mounted."""
+    """What still runs or is mounted. Every podman mounts the folder of layers itself for as long as it is at work."""
     containers = podman("ps", "--all", "--quiet").split()
-    mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if str(CACHE / "storage") + "/" in line]
+    points = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    layers = f"{CACHE}/storage/overlay"
+    mounts = [point for point in points if point.startswith(f"{CACHE}/storage/") and point != layers]
     networks = podman("network", "ls", "--quiet", "--filter", f"name={PREFIX}").split()
     return containers + mounts + networks
 

@@ -42,11 +42,9 @@ class Site:
     url: str
 
     def kubectl(self, *arguments: str) -> str:
-        """In the namespace of the server."""
         return self.cluster.kubectl("-n", NAMESPACE, *arguments)
 
     def kubectl_runs(self, *arguments: str) -> str:
-        """In the namespace of the runs."""
         return self.cluster.kubectl("-n", RUNS_NAMESPACE, *arguments)
 
     def api(self, method: str, path: str, **body: Any) -> Any:
@@ -108,7 +106,7 @@ class Site:
         deadline = time.monotonic() + timeout_s
         while not true():
             assert time.monotonic() < deadline, (
-                f"it did not happen in time:\n{told()}{self.cluster.kubectl('get', 'pods', '-A')}"
+                f"it did not happen in time:\n{told()}{self.kubectl('get', 'pods', '-A')}"
             )
             time.sleep(0.5)
 
@@ -149,9 +147,8 @@ def _bring_images(cluster: Cluster) -> None:
 def _manifests(folder: Path) -> list[str]:
     """The files as a person changes them: where the image lies, and which cluster is checked."""
     arguments = []
-    for name in ("server", "worker"):
-        text = (FILES / f"{name}.yaml").read_text()
-        file = folder / f"{name}.yaml"
+    for file in (folder / "server.yaml", folder / "worker.yaml"):
+        text = (FILES / file.name).read_text()
         file.write_text(text.replace("REGISTRY/seatrial", SERVER).replace("a4-gke.yaml", CLUSTER))
         arguments += ["--filename", str(file)]
     return arguments
@@ -163,10 +160,10 @@ def _prepare(cluster: Cluster, folder: Path) -> None:
         cluster.on_node(cluster.nodes[0], "mkdir", "-p", f"/var/lib/site/{name}")
         cluster.apply(_volume(name, size, cluster.nodes[0]))
     cluster.kubectl("apply", "--filename", str(DEPLOYMENTS / "kubernetes" / "namespaces.yaml"))
-    in_server, in_runs = ("-n", NAMESPACE), ("-n", RUNS_NAMESPACE)
+    in_runs = ("-n", RUNS_NAMESPACE)
     cluster.kubectl(*in_runs, "apply", "--filename", str(DEPLOYMENTS / "kubernetes" / "role.yaml"))
     init = f"--from-file={DEPLOYMENTS / 'server' / 'init-history.sh'}"
-    cluster.kubectl(*in_server, "create", "configmap", "postgres-init", init)
+    cluster.kubectl("-n", NAMESPACE, "create", "configmap", "postgres-init", init)
     passwords = {"database-password": DATABASE_PASSWORD, "history-password": HISTORY_PASSWORD}
     login = {"auth": f"{USER}:{PASSWORD}"}
     _make_secret(cluster, NAMESPACE, "seatrial-prefect", login | passwords)

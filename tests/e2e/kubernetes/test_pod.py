@@ -90,7 +90,7 @@ def test_nodes_without_gpus_come_up_where_pods_keep_within_the_baseline(
     enforced = "pod-security.kubernetes.io/enforce=baseline"
     own_cluster.kubectl("label", "namespace", namespace, enforced)
     with launched(nodes=2) as testbed:
-        assert said(testbed, f"ssh {testbed.nodes[1].address} id -un") == "root\n"
+        assert said(testbed, f"ssh {testbed.nodes[1].address} id -un") == "root"
     more = {"gpus_per_node": 8, "hardware": {"name": "test"}, "platform": {"start_timeout_s": 10}}
     with pytest.raises(LaunchError, match=r"violates PodSecurity.*IPC_LOCK"), launched(**more):
         pass
