@@ -51,6 +51,12 @@ def _manifests() -> Iterator[dict[str, Any]]:
         yield from yaml.safe_load_all(text)
 
 
+def _base_job_template() -> dict[str, Any]:
+    text = (DEPLOYMENTS / "server" / "kubernetes" / "base-job-template.json").read_text()
+    template: dict[str, Any] = json.loads(text)
+    return template
+
+
 def test_the_manifests_are_what_kubernetes_takes() -> None:
     import kubernetes_validate
 
@@ -58,15 +64,62 @@ def test_the_manifests_are_what_kubernetes_takes() -> None:
         kubernetes_validate.validate(manifest, "1.33", strict=True)
 
 
+def _pods() -> Iterator[dict[str, Any]]:
+    """Specs of everything that runs on Kubernetes: server, database, worker, and the Job of a run."""
+    yield from (m["spec"]["template"]["spec"] for m in _manifests() if "template" in m.get("spec", {}))
+    yield _base_job_template()["job_configuration"]["job_manifest"]["spec"]["template"]["spec"]
+
+
 def test_every_container_runs_without_rights() -> None:
-    pods = [m["spec"]["template"]["spec"] for m in _manifests() if "template" in m.get("spec", {})]
-    assert len(pods) == 3
+    pods = list(_pods())
+    assert len(pods) == 4
     for pod in pods:
         assert pod["securityContext"]["runAsNonRoot"]
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         for container in pod["containers"]:
-            assert container["securityContext"]["readOnlyRootFilesystem"]
-            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert [pod.get("automountServiceAccountToken", True) for pod in pods] == [False, False, True]
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+    # only the worker and the run talk to the API server
+    assert [pod.get("automountServiceAccountToken", True) for pod in pods] == [False, False, True, True]
+
+
+def test_every_container_of_compose_runs_without_rights() -> None:
+    services = yaml.safe_load((DEPLOYMENTS / "server" / "compose.yaml").read_text())["services"]
+    assert set(services) == {"postgres", "server", "worker"}
+    for service in services.values():
+        assert service["read_only"]
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+def _namespaces() -> dict[str, dict[str, str]]:
+    """Of what ships: names with their labels."""
+    documents = yaml.safe_load_all((DEPLOYMENTS / "kubernetes" / "namespaces.yaml").read_text())
+    return {each["metadata"]["name"]: each["metadata"]["labels"] for each in documents}
+
+
+def test_server_and_runs_have_namespaces_of_their_own() -> None:
+    """What a run may list is not where the Secrets of the server and of the database are."""
+    assert _namespaces()["seatrial"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert set(_namespaces()) == {"seatrial", "seatrial-runs"}
+    rights = ("Role", "RoleBinding")
+    assert {m["metadata"]["namespace"] for m in _manifests() if m["kind"] not in rights} == {"seatrial"}
+    assert {m["metadata"]["namespace"] for m in _manifests() if m["kind"] in rights} == {"seatrial-runs"}
+    assert _base_job_template()["variables"]["properties"]["namespace"]["default"] == "seatrial-runs"
+    role = yaml.safe_load_all((DEPLOYMENTS / "kubernetes" / "role.yaml").read_text())
+    subjects = [subject for each in role for subject in each.get("subjects", ())]
+    assert {subject.get("namespace", "seatrial-runs") for subject in subjects} == {"seatrial-runs"}
+
+
+def test_a_run_gets_nothing_from_the_secret_of_the_server() -> None:
+    (worker,) = (m for m in _manifests() if m["kind"] == "Deployment" and m["metadata"]["name"] == "seatrial-worker")
+    env = {each["name"]: each.get("value") for each in worker["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert env["PREFECT_INTEGRATIONS_KUBERNETES_WORKER_API_AUTH_STRING_SECRET_NAME"] == "seatrial-api"
+    assert env["PREFECT_INTEGRATIONS_KUBERNETES_OBSERVER_NAMESPACES"] == "seatrial-runs"
+    assert "seatrial-prefect" not in json.dumps(_base_job_template())
 
 
 def test_the_worker_may_do_what_prefects_worker_does_and_no_more() -> None:
@@ -94,7 +147,7 @@ def test_the_image_is_named_wherever_it_is_run() -> None:
     assert {each["image"] for each in ours} == {"REGISTRY/seatrial"}
     (worker,) = (each for each in ours if each["name"] == "worker")
     assert {"name": "SEATRIAL_IMAGE", "value": "REGISTRY/seatrial"} in worker["env"]
-    template = json.loads((DEPLOYMENTS / "server" / "kubernetes" / "base-job-template.json").read_text())
+    template = _base_job_template()
     assert template["variables"]["properties"]["image"]["default"] == "REGISTRY/seatrial"
     assert "s|REGISTRY/seatrial|$SEATRIAL_IMAGE|" in (DEPLOYMENTS / "server" / "start-worker").read_text()
 
@@ -103,7 +156,7 @@ def test_the_base_job_template_makes_a_job() -> None:
     import kubernetes_validate
     from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration
 
-    template = json.loads((DEPLOYMENTS / "server" / "kubernetes" / "base-job-template.json").read_text())
+    template = _base_job_template()
     defaults = {
         key: field["default"] for key, field in template["variables"]["properties"].items() if "default" in field
     }
