@@ -61,9 +61,13 @@ def submit(cluster: Cluster, namespace: str, spec: dict[str, Any]) -> None:
     cluster.kubectl("-n", namespace, "create", "--dry-run=server", "--filename", "-", stdin=json.dumps(pod))
 
 
-def site_pods() -> list[dict[str, Any]]:
-    """Specs of server, database and worker."""
-    return pod_specs([thing for file in MANIFESTS for thing in yaml.safe_load_all(file.read_text())])
+def site_pods() -> Iterator[dict[str, Any]]:
+    """Specs of server, database and worker, with the volumes that a StatefulSet's claims become."""
+    for thing in (each for file in MANIFESTS for each in yaml.safe_load_all(file.read_text())):
+        for spec in pod_specs(thing):
+            names = [claim["metadata"]["name"] for claim in thing["spec"].get("volumeClaimTemplates", ())]
+            claimed = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
+            yield {**spec, "volumes": [*spec["volumes"], *claimed]}
 
 
 def node(**changes: Any) -> dict[str, Any]:
@@ -87,7 +91,7 @@ def may(cluster: Cluster, account: str, namespace: str, verb: str, resource: str
 
 
 def test_the_namespace_of_the_server_admits_what_ships_and_refuses_pods_with_rights(site: Cluster) -> None:
-    pods = site_pods()
+    pods = list(site_pods())
     assert len(pods) == 3
     for spec in pods:
         submit(site, SERVER, spec)

@@ -14,13 +14,10 @@ from tests.e2e.kubernetes.site import (
     HISTORY_PASSWORD,
     NAMESPACE,
     PASSWORD,
-    RUNS_NAMESPACE,
     Site,
     site,
 )
 from tests.site import TLS
-
-ENFORCED = r"{.metadata.labels.pod-security\.kubernetes\.io/enforce}"
 
 
 @pytest.fixture(scope="module")
@@ -60,34 +57,10 @@ def test_a_check_runs_in_a_job_of_its_own_and_passes(running: Site) -> None:
     assert running.kubectl("exec", "postgres-0", "--", *query).split() == ["pass"]
 
 
-def test_pod_security_admits_the_server_as_restricted_and_nothing_else(running: Site) -> None:
-    """The namespace of the server is under the strictest of the Pod Security Standards, and its pods came up there."""
-    (level,) = running.kubectl("get", "namespace", NAMESPACE, "--output", f"jsonpath={ENFORCED}").split()
-    assert level == "restricted"
+def test_all_of_the_server_runs_in_a_namespace_of_its_own(running: Site) -> None:
     pods = running.cluster.get("pods", "-n", NAMESPACE)["items"]
     assert {pod["metadata"]["labels"]["app"] for pod in pods} == {"postgres", "prefect", "seatrial-worker"}
-    assert all(pod["status"]["phase"] == "Running" for pod in pods)
-    root = ("run", "root", f"--image={SERVER}", "--image-pull-policy=Never", "--dry-run=server")
-    with pytest.raises(AssertionError, match="violates PodSecurity"):
-        running.kubectl(*root)
-
-
-def test_a_run_may_list_the_secrets_of_its_own_namespace_only(running: Site) -> None:
-    account = f"--as=system:serviceaccount:{RUNS_NAMESPACE}:seatrial"
-    assert "secret/seatrial-run" in running.kubectl_runs("get", "secrets", "--output", "name", account)
-    with pytest.raises(AssertionError, match="forbidden"):
-        running.kubectl("get", "secrets", account)
-    with pytest.raises(AssertionError, match="forbidden"):
-        running.kubectl("get", "secret", "seatrial-prefect", account)
-
-
-def test_the_worker_may_make_jobs_among_the_runs_only(running: Site) -> None:
-    """A Job beside the server could mount its Secrets."""
-    job = ("create", "job", "x", f"--image={SERVER}", "--dry-run=server")
-    account = f"--as=system:serviceaccount:{NAMESPACE}:seatrial-worker"
-    assert "job.batch/x" in running.kubectl_runs(*job, account)
-    with pytest.raises(AssertionError, match="forbidden"):
-        running.kubectl(*job, account)
+    assert {pod["status"]["phase"] for pod in pods} == {"Running"}
 
 
 def test_the_user_of_the_history_cannot_read_prefects_database(running: Site) -> None:
