@@ -1,8 +1,6 @@
 """The flow `check`: one cluster through the whole chain, from image to verdict."""
 
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,20 +12,21 @@ from prefect.runtime import deployment
 from prefect.runtime import flow_run as current
 
 from flows.after_death import run_id_of, teardown_after_death
-from flows.artifacts import progress, show_files
+from flows.artifacts import progress
 from flows.limits import WAIT_S, turn
 from flows.outcome import broken_off, state_of
 from flows.parameters import ClusterFile, SuiteName, WaitSeconds
+from flows.results import opened_history, record_cut, tell, written_again
 from flows.shown import introduce, show_verdict
 from flows.signals import end_with_parent, uninterrupted
 from flows.told import told_to_prefect
 from seatrial.baselines.setup import setup_of
 from seatrial.cluster import Cluster, load_cluster
-from seatrial.errors import MissingError, SeatrialError
-from seatrial.history import open_store
+from seatrial.errors import MissingError
 from seatrial.occasion import Occasion
 from seatrial.platforms import platform_for
 from seatrial.progress import log, log_file
+from seatrial.reserve import reserved
 from seatrial.result import Check, RunResult, now
 from seatrial.run import RESULT, Run, secrets_of, writable
 from seatrial.suite import load_suite
@@ -39,21 +38,13 @@ from tasks.compare import compare_task
 from tasks.connectivity import connectivity_task
 from tasks.image import demand, image_task, what_nodes_lack
 from tasks.launch import keep, launch_task, reap, teardown
-from tasks.metrics import metrics_task
-from tasks.notify import notify_task
-from tasks.record import record_task, write_run_json
 from tasks.repeat import measure_again
 from tasks.training import training_task
-from tasks.upload import CUT_TIMEOUT_S as CUT_UPLOAD_S
-from tasks.upload import upload, upload_task
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
     from seatrial.history.store import Store
-
-
-_CUT = {"KeyboardInterrupt": "Ctrl-C", "TerminationSignal": "SIGTERM"}  # what Prefect raises, as people say it
 
 
 def _name() -> str:
@@ -91,7 +82,7 @@ def check(
     try:
         run = _run(load_cluster(Path(cluster)), suite, out)
         secrets = secrets_of(run.cluster)
-        with told_to_prefect(secrets), log_file(run.logs / "run.log", secrets):
+        with told_to_prefect(secrets), reserved(run.out, run.cluster.nodes), log_file(run.logs / "run.log", secrets):
             introduce(run)
             result = _checked(run, notify, rebuild, wait_s)
             show_verdict(result)
@@ -103,7 +94,7 @@ def check(
 def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
     """What the run came to, once it had the cluster for itself."""
     trial = Trial(run, timings={"startup": process_age_s()})
-    with _store() as (store, unreachable):
+    with opened_history() as (store, unreachable):
         try:
             with turn(run.cluster.name, run.run_id, UUID(current.id), wait_s) as held, progress(run):
                 _reap(run)
@@ -112,43 +103,15 @@ def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
                 trial.doubt(held.lost)
         except MissingError as taken:
             trial.add(Check("turn", Verdict.NOT_RUN, str(taken)))
+        except Exception as error:  # of the turn or the progress: what was measured is told all the same
+            trial.broke("run", error)
         except BaseException as cut:
             with uninterrupted():
-                _record_cut(trial, cut)
+                record_cut(trial, cut)
             raise
         trial.finished = now()
-        written: Mapping[str, Path] = {}
-        with trial.attempt("record"):
-            written = record_task(trial.result(), run, store, run.logs / "run.log")
-            show_files(run, written, trial.result())
-        if run.cluster.upload:
-            with trial.attempt("upload"):
-                trial.note(upload_task(run, trial.started))
-        if os.environ.get("SEATRIAL_METRICS"):
-            with trial.attempt("metrics"):
-                trial.note(metrics_task(trial.result(), store))
-        if notify:  # also of what could not be recorded
-            with trial.attempt("notify"):
-                told = notify_task(trial.result(), run.cluster, store, written.get("report.html"))
-                trial.note(f"alerts: {told.said}" if told.failed else None)
-    return _written_again(trial)
-
-
-def _written_again(trial: Trial) -> RunResult:
-    """run.json once more, now with all timings; what is recorded stands.
-
-    Raises SeatrialError where there is none: it could not measure. Not so where people have just been told all of it,
-    for of a deployment's run that died they would hear once more.
-    """
-    result = trial.result()
-    try:
-        write_run_json(result, trial.run.out)
-    except SeatrialError as error:
-        told = deployment.id and "notify" in trial.done
-        if "record" not in trial.done and not told:
-            raise
-        log.warning("run.json is as it was before the last steps: %s", error)
-    return result
+        tell(trial, store, notify)
+    return written_again(trial)
 
 
 def _try_out(trial: Trial, rebuild: bool, store: "Store | None", unreachable: str | None) -> None:
@@ -221,33 +184,9 @@ def _reap(run: Run) -> None:
         log.warning("what earlier runs have left cannot be removed: %s", error)
 
 
-def _record_cut(trial: Trial, cut: BaseException) -> None:
-    """A run that is interrupted or cancelled leaves a run.json that says so; what there is, is uploaded."""
-    cut_by = type(cut).__name__
-    trial.add(Check("run", Verdict.INCONCLUSIVE, f"cut off by {_CUT.get(cut_by, cut_by)} before it was through"))
-    try:
-        write_run_json(trial.result(), trial.run.out)
-    except SeatrialError as error:  # must not stand in the place of what cut the run off
-        log.error("%s", error)
-    upload(trial.run, trial.started, CUT_UPLOAD_S)
-
-
 def _run(cluster: Cluster, suite: str, out: str | None) -> Run:
     run_id = run_id_of(UUID(current.id), current.scheduled_start_time)
     folder = writable((Path(out) if out else Path("runs") / run_id).absolute(), "out")
     for name in RESULT:  # an earlier run's verdict must not pass for this one's
         (folder / name).unlink(missing_ok=True)
     return Run(run_id, cluster, load_suite(suite), folder)
-
-
-@contextmanager
-def _store() -> "Iterator[tuple[Store | None, str | None]]":
-    """The history, or why it cannot be opened: a run without one still measures."""
-    try:
-        store = open_store()
-    except SeatrialError as error:
-        log.warning("history: %s; this run is not added to it", error)
-        yield None, str(error)
-        return
-    with store:
-        yield store, None

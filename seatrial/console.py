@@ -88,7 +88,9 @@ def _show(result: RunResult, folder: Path, as_json: bool) -> None:
     console = Terminal(stderr=as_json)
     console.print()
     console.print(summary(result))
-    console.print(f"\nreport: {folder / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
+    report = folder / "report.html"
+    shown = report if report.exists() else "missing: it could not be written"
+    console.print(f"\nreport: {shown}", markup=False, highlight=False, soft_wrap=True)
     for note in result.notes:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     if as_json:

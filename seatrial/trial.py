@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from seatrial.bare import verdicts_alone
 from seatrial.baselines.setup import setup_of
 from seatrial.clean import without_secrets
 from seatrial.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
@@ -45,10 +46,13 @@ class Trial:
                 yield
                 self.done.add(name)
             except Exception as error:
-                verdict, reason = _explain(error)
-                log.error("%s: %s", name, reason, exc_info=None if isinstance(error, SeatrialError) else error)
-                seconds = time.monotonic() - started
-                self.checks.append(Check(name, verdict, reason, seconds, suspects=_blamed(error)))
+                self.broke(name, error, time.monotonic() - started)
+
+    def broke(self, name: str, error: Exception, seconds: float = 0.0) -> None:
+        """Keep what an error in a step means as a check."""
+        verdict, reason = _explain(error)
+        log.error("%s: %s", name, reason, exc_info=None if isinstance(error, SeatrialError) else error)
+        self.checks.append(Check(name, verdict, reason, seconds, suspects=_blamed(error)))
 
     def can(self, name: str, after: str) -> bool:
         """Whether step `name` can be tried, which needs step `after` to have worked; when not, a check says why."""
@@ -111,9 +115,30 @@ class Trial:
             self.notes.append(text)
 
     def result(self) -> RunResult:
-        """What the run came to as of now, without the secrets that a node may have put into it."""
-        verdict, reason = conclude(self.checks)
-        found = RunResult(
+        """What the run came to as of now, without the secrets that a node may have put into it.
+
+        Whatever goes wrong in putting it together, there is a verdict.
+        """
+        try:
+            return without_secrets(self._result(), secrets_of(self.run.cluster))
+        except Exception as error:
+            log.exception("the result cannot be put together")
+            return verdicts_alone(self._empty(Verdict.INCONCLUSIVE, ""), self.checks, error)
+
+    def _result(self) -> RunResult:
+        return replace(
+            self._empty(*conclude(self.checks)),
+            nodes=tuple(self.nodes.values()),
+            checks=tuple(self.checks),
+            suspects=tuple(merge_suspects(self.checks)),
+            fingerprint=dict(sorted(self.fingerprint.items())),
+            notes=tuple(self.notes),
+            setup=setup_of(self.run.cluster),
+        )
+
+    def _empty(self, verdict: Verdict, reason: str) -> RunResult:
+        """The run with what seatrial itself knows, and nothing of what nodes have said."""
+        return RunResult(
             run_id=self.run.run_id,
             cluster=self.run.cluster.name,
             suite=self.run.suite.name,
@@ -121,15 +146,8 @@ class Trial:
             finished=self.finished or now(),
             verdict=verdict,
             reason=reason,
-            nodes=tuple(self.nodes.values()),
-            checks=tuple(self.checks),
-            suspects=tuple(merge_suspects(self.checks)),
-            fingerprint=dict(sorted(self.fingerprint.items())),
             timings=dict(self.timings),
-            notes=tuple(self.notes),
-            setup=setup_of(self.run.cluster),
         )
-        return without_secrets(found, secrets_of(self.run.cluster))
 
 
 def _explain(error: Exception) -> tuple[Verdict, str]:

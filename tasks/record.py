@@ -12,10 +12,12 @@ from prefect import task
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
+from seatrial.bare import without_details
 from seatrial.errors import SeatrialError
 from seatrial.report.load import FIXED_COLUMNS
 from seatrial.report.markdown import escape, judgement_rows, summary
 from seatrial.report.series import Reading, every_reading
+from seatrial.reserve import release
 from seatrial.result import Check, RunResult
 from seatrial.run import Run
 from seatrial.whole import write_whole
@@ -92,14 +94,35 @@ def _report(result: RunResult, folder: Path, store: "Store | None", log_file: Pa
 
 
 def write_run_json(result: RunResult, out: Path) -> Path:
-    """Write run.json into `out`; raises SeatrialError when that cannot be done, which is no bad input any more."""
+    """Write run.json into `out`; where that cannot be done and there is none, without its details.
+
+    Raises SeatrialError when that cannot be done either, which is no bad input any more.
+    """
+    release(out)
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        return write_whole(out / "run.json", run_json(result))
-    except OSError as error:
-        raise SeatrialError(
-            f"{out}: run.json cannot be written: {error.strerror or error}; choose another --out"
-        ) from error
+        return _write_run_json(result, out)
+    except Exception as error:
+        if (out / "run.json").exists():  # of this run, and with its details
+            raise _unwritten(out, error) from error
+        why = _strerror(error)
+        log.warning("run.json has no details: %s", why)
+    try:
+        return _write_run_json(without_details(result, f"the details could not be written: {why}"), out)
+    except Exception as error:
+        raise _unwritten(out, error) from error
+
+
+def _unwritten(out: Path, error: Exception) -> SeatrialError:
+    return SeatrialError(f"{out}: run.json cannot be written: {_strerror(error)}; choose another --out")
+
+
+def _strerror(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
+
+
+def _write_run_json(result: RunResult, out: Path) -> Path:
+    out.mkdir(parents=True, exist_ok=True)
+    return write_whole(out / "run.json", run_json(result))
 
 
 @contextlib.contextmanager
@@ -126,14 +149,18 @@ def _publish(name: str, create: Callable[[], object]) -> None:
         create()
 
 
+def _publish_judgements(result: RunResult, key: str) -> None:
+    came_to = escape(f"{result.verdict.value}: {result.reason}")
+    create_table_artifact(table=judgement_rows(result), key=key, description=came_to)
+
+
 @task(name="record", cache_policy=NO_CACHE)
 def record_task(
     result: RunResult, run: Run, store: "Store | None" = None, log_file: Path | None = None
 ) -> dict[str, Path]:
     written = record(result, run, store, log_file)
     key = f"judgements-{run.cluster.name}"
-    rows, came_to = judgement_rows(result), escape(f"{result.verdict.value}: {result.reason}")
-    _publish(key, lambda: create_table_artifact(table=rows, key=key, description=came_to))
+    _publish(key, lambda: _publish_judgements(result, key))
     key = f"summary-{run.cluster.name}"
     _publish(key, lambda: create_markdown_artifact(markdown=summary(result), key=key))
     return written

@@ -21,8 +21,9 @@ from pydantic import SecretStr
 from flows.alarm import cluster_of, died, suite_of
 from flows.artifacts import _Watcher, share
 from flows.automations import SILENCE_S
-from flows.check import _store, _try_out, check
+from flows.check import _try_out, check
 from flows.outcome import broken_off, came_to_a_verdict, state_of
+from flows.results import opened_history
 from flows.server import provide_prefect_server
 from flows.site import Site, deployments, local_timezone, validated, with_choices
 from seatrial.alerts.alert import Alert
@@ -153,7 +154,7 @@ def test_a_run_whose_history_cannot_be_opened_says_why(tmp_path: Path, monkeypat
     for step in ("image_task", "compare_task", "_leave"):
         monkeypatch.setattr(f"flows.check.{step}", lambda *_: [])
     trial = Trial(make_run(tmp_path))
-    with _store() as (store, unreachable):
+    with opened_history() as (store, unreachable):
         _try_out(trial, False, store, unreachable)
     assert store is None
     (history,) = (one for one in trial.checks if one.name == "history")

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from flows import by_hand, check
+from flows import by_hand, results
 from seatrial.cluster import Cluster
 from seatrial.errors import InputError, SeatrialError
 from seatrial.history import RunRow
@@ -98,19 +98,19 @@ def test_a_disk_that_fills_up_after_recording_leaves_the_verdict_as_it_is(
     full: Trial, caplog: pytest.LogCaptureFixture
 ) -> None:
     full.done.add("record")
-    assert check._written_again(full).verdict is Verdict.FAIL
+    assert results.written_again(full).verdict is Verdict.FAIL
     assert "run.json is as it was before the last steps: " in caplog.text
 
 
 def test_a_run_that_was_told_though_not_recorded_did_not_die(full: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "deployment", SimpleNamespace(id="1"))
+    monkeypatch.setattr(results, "deployment", SimpleNamespace(id="1"))
     full.done.add("notify")
-    assert check._written_again(full).verdict is Verdict.FAIL
+    assert results.written_again(full).verdict is Verdict.FAIL
 
 
 def test_a_run_that_is_recorded_nowhere_could_not_measure(full: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SeatrialError, match="No space left") as told:
-        check._written_again(full)
+        results.written_again(full)
     monkeypatch.setattr(by_hand, "provide_prefect_server", lambda _: None)
     monkeypatch.setattr(by_hand, "_run_flow", lambda *_: told.value)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
@@ -121,8 +121,8 @@ def test_a_run_that_is_recorded_nowhere_could_not_measure(full: Trial, monkeypat
 
 def test_what_cut_a_run_off_is_not_replaced_by_a_full_disk(full: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     uploaded: list[Run] = []
-    monkeypatch.setattr(check, "upload", lambda run, *_: uploaded.append(run))
-    check._record_cut(full, KeyboardInterrupt())
+    monkeypatch.setattr(results, "upload", lambda run, *_: uploaded.append(run))
+    results.record_cut(full, KeyboardInterrupt())
     assert uploaded == [full.run]
 
 

@@ -1,0 +1,143 @@
+"""Whatever breaks in a stage of a run, with whatever error: there is a verdict, a run.json, and people are told."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flows import check, results
+from seatrial import trial
+from seatrial.measurement import Measurement, Subject
+from seatrial.result import Check, RunResult
+from seatrial.run import Run
+from seatrial.verdict import Verdict
+from tasks import record
+from tasks.collectives import Swept
+from tasks.connectivity import Connected
+from tasks.image import Image
+from tests.unit.collectives.fake_mpirun import make_run, make_testbed
+
+MEASURING = ("image_task", "launch_task", "connectivity_task", "collectives_task", "training_task", "compare_task")
+LEAVING = ("collect", "teardown", "keep", "_reap", "turn", "progress")
+TELLING = ("record_task", "show_files", "upload_task", "metrics_task")
+RESULT_MAKING = ("without_secrets", "conclude", "merge_suspects", "setup_of")
+WRITING = ("run_json", "measurements_csv", "_report")
+
+
+@contextmanager
+def free_turn(*_: object) -> Iterator[SimpleNamespace]:
+    yield SimpleNamespace(lost=None)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[RunResult]:
+    """A run whose steps all pass at once, without Prefect; what people are told of it."""
+    testbed, sent = make_testbed(), []
+    size = Measurement("busbw", 1.0, "GB/s", Subject("cluster", "c"))
+
+    def notify(result: RunResult, *_: object) -> SimpleNamespace:
+        sent.append(result)
+        return SimpleNamespace(failed=False)
+
+    steps: dict[str, Any] = {
+        "image_task": lambda *_: Image(),
+        "launch_task": lambda *_: testbed,
+        "connectivity_task": lambda *_: Connected(
+            Check("connectivity", Verdict.PASS, "fine"),
+            testbed,
+            {node.name: {"versions": {}} for node in testbed.nodes},
+        ),
+        "what_nodes_lack": lambda *_: {},
+        "collectives_task": lambda *_: Swept(Check("collectives", Verdict.PASS, "fine", measurements=(size,)), testbed),
+        "training_task": lambda *_: Check("training", Verdict.PASS, "fine"),
+        "compare_task": lambda checks, *_: checks,
+        "collect": lambda *_: None,
+        "keep": lambda *_: None,
+        "teardown": lambda *_: None,
+        "_reap": lambda *_: None,
+        "turn": free_turn,
+        "progress": free_turn,
+        "current": SimpleNamespace(id="00000000-0000-0000-0000-000000000000"),
+    }
+    for name, step in steps.items():
+        monkeypatch.setattr(check, name, step)
+    monkeypatch.setattr(results, "notify_task", notify)
+    monkeypatch.setattr(results, "record_task", record.record)
+    monkeypatch.setattr(results, "upload_task", lambda *_: None)
+    monkeypatch.setattr(results, "metrics_task", lambda *_: None)
+    monkeypatch.setenv("SEATRIAL_METRICS", "textfile:/nowhere")
+    return sent
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    made = make_run(tmp_path)
+    return replace(made, cluster=made.cluster.model_copy(update={"upload": "file:///nowhere"}))
+
+
+def went_through(run: Run) -> tuple[RunResult, dict[str, Any]]:
+    result = check._checked(run, notify=True, rebuild=False, wait_s=0)
+    return result, json.loads((run.out / "run.json").read_text())
+
+
+def test_a_run_in_which_nothing_breaks_passes(run: Run, told: list[RunResult]) -> None:
+    result, document = went_through(run)
+    assert (result.verdict, document["verdict"]) == (Verdict.PASS, "pass")
+    assert [one.verdict for one in told] == [Verdict.PASS]
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        *((check, name) for name in (*MEASURING, *LEAVING)),
+        *((results, name) for name in TELLING),
+        *((trial, name) for name in RESULT_MAKING),
+        *((record, name) for name in WRITING),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_stage_that_breaks_costs_neither_verdict_nor_result_nor_alert(
+    run: Run, told: list[RunResult], monkeypatch: pytest.MonkeyPatch, module: object, name: str
+) -> None:
+    error = RecursionError("too deep")
+
+    def breaks(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(module, name, once(error, record.run_json) if name == "run_json" else breaks)
+    result, document = went_through(run)
+    assert document["verdict"] == result.verdict.value
+    assert len(told) == 1
+    if name in (*MEASURING, *RESULT_MAKING, "turn", "progress"):
+        assert told[0].verdict is result.verdict is not Verdict.PASS
+
+
+def once(error: Exception, otherwise: Callable[[RunResult], str]) -> Callable[[RunResult], str]:
+    """Fails for results with details, as one that holds what JSON cannot."""
+
+    def run_json(result: RunResult) -> str:
+        if any(check.measurements for check in result.checks):
+            raise error
+        return otherwise(result)
+
+    return run_json
+
+
+def test_a_result_that_cannot_be_cleaned_says_nothing_that_nodes_have_said(
+    run: Run, told: list[RunResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = Check("collectives", Verdict.CORRUPT, "node-1 said: hunter2")
+    monkeypatch.setattr(check, "collectives_task", lambda *_: Swept(bad, make_testbed()))
+    monkeypatch.setattr(trial, "without_secrets", lambda *_: 1 / 0)
+    result, document = went_through(run)
+    assert (result.verdict, document["verdict"]) == (Verdict.CORRUPT, "corrupt")
+    assert result.reason.startswith(
+        "collectives corrupt; no details: the result could not be put together (ZeroDivision"
+    )
+    assert "hunter2" not in (run.out / "run.json").read_text()
+    assert "hunter2" not in str(told)
