@@ -4,6 +4,7 @@ understands.
 
 import contextlib
 import importlib
+import logging
 import signal
 import tempfile
 import threading
@@ -14,6 +15,8 @@ from typing import IO, Any
 from flows.server import provide_prefect_server
 from seatrial.errors import InputError
 from seatrial.result import RunResult
+
+log = logging.getLogger("seatrial")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,8 @@ def by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool, rebuil
             return INTERRUPTED
         except _Terminated:
             return TERMINATED
+        except InputError as error:
+            result = error
         except Exception as error:
             return Unfinished(3, f"Prefect failed: {type(error).__name__}: {error}. {_last_line(server_log)}")
     if isinstance(result, RunResult):
@@ -67,9 +72,18 @@ def _run_flow(server_log: IO[bytes], *parameters: Any) -> Any:
     """The flow's result, or the exception it ended in. Prefect is imported while its server starts."""
     provide_prefect_server(server_log)
     from flows.check import check
+    from flows.outcome import results
 
     threading.Thread(target=_import_ahead, daemon=True).start()
-    return check(*parameters, return_state=True).result(raise_on_failure=False)
+    results.clear()
+    ended: Any = None
+    try:
+        ended = check(*parameters, return_state=True).result(raise_on_failure=False)
+    except Exception as error:
+        if not results:
+            raise
+        log.warning("Prefect does not know how the run ended: %s: %s", type(error).__name__, error)
+    return results[-1] if results else ended
 
 
 def _last_line(log: IO[bytes]) -> str:

@@ -66,7 +66,7 @@ def check(
     notify: bool = True,
     rebuild: bool = False,
     wait_s: WaitSeconds = WAIT_S,
-) -> "State[RunResult] | State[Exception]":
+) -> "State[None] | State[Exception]":
     """Take a cluster through its sea trials and end in a verdict.
 
     Args:

@@ -27,8 +27,8 @@ from prefect.utilities.callables import parameter_schema
 
 from flows.automations import install_all
 from flows.check import check
-from flows.ending import PatientRunner
 from flows.holders import bury, end
+from flows.pinned import PinnedRunner
 from flows.reap import reap
 from flows.signals import end_with_parent
 from flows.site import Site, deployments, first_date, with_choices
@@ -42,12 +42,8 @@ def main(site: Site) -> None:
     warnings.filterwarnings("ignore", message="coroutine 'Runner.astop' was never awaited", category=RuntimeWarning)
     with get_client(sync_client=True) as client:
         off = switched_off(client)
-    runner = PatientRunner(name="seatrial", limit=None)  # those that wait must not keep others from starting
-    ids: dict[str, UUID] = {}
-    for deployment in deployments(site, off):
-        served = runner.add_deployment(deployment)
-        assert isinstance(served, UUID)
-        ids[deployment.name] = served
+    runner = PinnedRunner(name="seatrial")
+    ids = {deployment.name: runner.serve_pinned(deployment) for deployment in deployments(site, off)}
     with get_client(sync_client=True) as client:
         end_what_an_earlier_runner_left(client, list(ids.values()))
         forget_clusters(client, ids["nightly"], set(site.names().values()))

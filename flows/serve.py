@@ -19,10 +19,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flows.artifacts import RUNS_URL
+from flows.auth import (
+    CLIENT_AUTH,
+    ORIGINS,
+    SERVER_AUTH,
+    auth_file,
+    configured_auth_string,
+    kept_auth_string,
+    prefect_home,
+)
+from flows.guard import own_hosts, own_origins
 from flows.server import HEARTBEAT_S, TEMPORARY
 from flows.signals import uninterrupted
 from flows.site import Site, validated
-from flows.webserver import FILES, asks_for_a_login
+from flows.webserver import FILES
 from seatrial.errors import InputError, SeatrialError
 
 _LOOK_S = 0.5
@@ -46,9 +56,10 @@ def _stop(number: int, frame: object) -> None:
 def serve(site: Site, host: str, port: int) -> None:
     """Serve until SIGINT or SIGTERM. Raises InputError, or SeatrialError when a process does not stay up."""
     validated(site)
+    configured_auth_string()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
-    with _listening(host, port) as listener, _alone(), _children(site, listener) as children:
+    with _listening(host, port) as listener, _alone() as home, _children(site, listener, _login(home)) as children:
         while True:
             for child in children:
                 child.look()
@@ -76,10 +87,9 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _alone() -> Iterator[Path]:
     """Nobody else serves from this PREFECT_HOME: each would take the other's runs. Raises InputError."""
-    home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
-    home.mkdir(parents=True, exist_ok=True)
+    home = prefect_home()
     with (home / "seatrial-serve.lock").open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -89,21 +99,32 @@ def _alone() -> Iterator[None]:
             raise InputError(f"PREFECT_HOME {home}: {other}; give it all cluster files, or set PREFECT_HOME") from error
         file.truncate(0)
         print(os.getpid(), file=file, flush=True)
-        yield
+        yield home
+
+
+def _login(home: Path) -> str:
+    """What UI, API and the runs' folders ask for, which a person is told of once. Raises InputError."""
+    if configured := configured_auth_string():
+        return configured
+    auth_string, is_new = kept_auth_string(home)
+    shown = f"{auth_string} (shown this once; kept in {auth_file(home)})" if is_new else f"in {auth_file(home)}"
+    print(f"login    {shown}", flush=True)
+    return auth_string
 
 
 @contextmanager
-def _children(site: Site, listener: socket.socket) -> "Iterator[list[_Child]]":
+def _children(site: Site, listener: socket.socket, auth_string: str) -> "Iterator[list[_Child]]":
     """Server and runner; whatever happens, both have ended afterwards, the runner first."""
     host, port = listener.getsockname()
     url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
     seen = os.environ.get("PREFECT_UI_URL", url).rstrip("/")  # by browsers, which may be elsewhere
     fd = listener.fileno()
     life, living = os.pipe()  # whoever has its other end keeps the server alive: this process and the runner
-    web = ["flows.webserver", str(fd), str(life), str(Path("runs").absolute())]
-    server = _Child("the Prefect server", web, _server_environment(host, port, seen), [fd, life], _STOP_SERVER_S)
+    web = ["flows.webserver", str(fd), str(life), str(Path("runs").absolute()), ",".join(own_hosts(host, seen))]
+    asks = _server_environment(host, port, seen, auth_string)
+    server = _Child("the Prefect server", web, asks, [fd, life], _STOP_SERVER_S)
     work = ["flows.runner", json.dumps(dataclasses.asdict(site))]
-    runner = _Child("the runner", work, _runner_environment(url, seen), [living], _STOP_RUNNER_S)
+    runner = _Child("the runner", work, _runner_environment(url, seen, auth_string), [living], _STOP_RUNNER_S)
     try:
         yield [server, runner]
     except _Stop:
@@ -115,19 +136,26 @@ def _children(site: Site, listener: socket.socket) -> "Iterator[list[_Child]]":
 
 
 def _common_environment() -> dict[str, str]:
-    inherited = {key: value for key, value in os.environ.items() if key not in ("PREFECT_API_URL", TEMPORARY)}
+    own = ("PREFECT_API_URL", TEMPORARY, SERVER_AUTH, CLIENT_AUTH)
+    inherited = {key: value for key, value in os.environ.items() if key not in own}
     return {**_DEFAULTS, **inherited, "PYTHONUNBUFFERED": "1"}
 
 
-def _server_environment(host: str, port: int, seen: str) -> dict[str, str]:
-    own = {"PREFECT_SERVER_API_HOST": host, "PREFECT_SERVER_API_PORT": str(port)}
+def _server_environment(host: str, port: int, seen: str, auth_string: str) -> dict[str, str]:
+    own = {
+        "PREFECT_SERVER_API_HOST": host,
+        "PREFECT_SERVER_API_PORT": str(port),
+        SERVER_AUTH: auth_string,
+        CLIENT_AUTH: auth_string,  # its own services are clients, too
+        ORIGINS: ",".join(own_origins(host, port, seen)),
+    }
     defaults = {"PREFECT_SERVER_UI_API_URL": f"{seen}/api", "PREFECT_LOGGING_LEVEL": "WARNING"}
     return {**defaults, **_common_environment(), **own}
 
 
-def _runner_environment(url: str, seen: str) -> dict[str, str]:
-    files = {} if asks_for_a_login() else {RUNS_URL: f"{seen}{FILES}"}
-    return {**files, **_common_environment(), "PREFECT_API_URL": f"{url}/api"}
+def _runner_environment(url: str, seen: str, auth_string: str) -> dict[str, str]:
+    own = {"PREFECT_API_URL": f"{url}/api", CLIENT_AUTH: auth_string}
+    return {RUNS_URL: f"{seen}{FILES}", **_common_environment(), **own}
 
 
 class _Child:

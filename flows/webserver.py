@@ -1,8 +1,9 @@
 """The process of a lasting Prefect server: API, UI, scheduler, and the runs' folders for a browser.
 
-python -m flows.webserver FD LIFE RUNS
+python -m flows.webserver FD LIFE RUNS HOSTS
 
-FD is a socket that listens already, LIFE the end of a pipe: where it is closed on the other side, `seatrial serve` and
+HOSTS are the names that it is reached by, with commas. The login that it asks for is in its environment. FD is a socket
+that listens already, LIFE the end of a pipe: where it is closed on the other side, `seatrial serve` and
 its runner have both ended, and nobody needs this server any more. Not sooner: runs that end with them say so here.
 """
 
@@ -12,6 +13,7 @@ import signal
 import sys
 import threading
 
+from flows.auth import ORIGINS, SERVER_AUTH
 from flows.garbage import collect_apart
 
 FILES = "/seatrial/runs"  # Prefect's own UI has pages under /runs
@@ -24,27 +26,19 @@ class _Noise(logging.Filter):
         return "already in terminal state" not in record.getMessage()
 
 
-def main(fd: int, life: int, runs: str) -> None:
+def main(fd: int, life: int, runs: str, hosts: str) -> None:
+    os.umask(0o077)  # its database holds secrets
     threading.Thread(target=_end_with, args=(life,), name="life", daemon=True).start()
     import uvicorn
     from prefect.server.api.server import create_app
-    from starlette.routing import Mount
-    from starlette.staticfiles import StaticFiles
+
+    from flows.guard import guard
 
     app = create_app()
     logging.getLogger("prefect.server.events.actions").addFilter(_Noise())
-    if not asks_for_a_login():  # Prefect would not ask for it here
-        files = Mount(FILES, StaticFiles(directory=runs, check_dir=False), name="runs")
-        app.router.routes.insert(0, files)  # the UI takes every path that is left
+    guard(app, os.environ[SERVER_AUTH], FILES, runs, hosts.split(","), os.environ[ORIGINS].split(","))
     collect_apart()
     uvicorn.run(app, fd=fd, log_level="warning", lifespan="on", timeout_graceful_shutdown=3)
-
-
-def asks_for_a_login() -> bool:
-    """Whether the environment or Prefect's profile says so."""
-    from prefect.settings import get_current_settings
-
-    return bool(get_current_settings().server.api.auth_string)
 
 
 def _end_with(life: int) -> None:
@@ -53,4 +47,4 @@ def _end_with(life: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])

@@ -26,6 +26,7 @@ from seatrial.suite import Collectives
 from seatrial.testbed import Testbed
 from seatrial.verdict import Verdict, worst
 from tasks.connectivity import Present, roll_call
+from tasks.shown import shown, value_of
 from tasks.sweep import can_write_json, sweep_once
 
 log = logging.getLogger("seatrial.collectives")
@@ -123,5 +124,10 @@ def _check(outcomes: Sequence[Outcome], ranks: int, seconds: float) -> Check:
 
 
 @task(name="collectives", cache_policy=NO_CACHE)
+def _collectives(run: Run, testbed: Testbed) -> Swept:
+    swept = collectives(run, testbed)
+    return shown(swept, [swept.check])
+
+
 def collectives_task(run: Run, testbed: Testbed) -> Swept:
-    return collectives(run, testbed)
+    return value_of(_collectives(run, testbed, return_state=True))

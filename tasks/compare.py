@@ -16,6 +16,7 @@ from seatrial.repeats import Doubt
 from seatrial.result import Check
 from seatrial.verdict import worst
 from tasks.repeat import Repeated
+from tasks.shown import shown, value_of
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
@@ -74,8 +75,15 @@ def _extended(check: Check, repeated: Repeated | None) -> Check:
 
 
 @task(name="compare", cache_policy=NO_CACHE)
+def _compare(
+    checks: Sequence[Check], setup: Setup, store: "Store | None", occasion: Occasion, again: Again | None
+) -> list[Check]:
+    judged = compare(checks, setup, store, occasion, again)
+    return shown(judged, judged)
+
+
 def compare_task(
     checks: Sequence[Check], setup: Setup, store: "Store | None", occasion: Occasion, again: Again | None
 ) -> list[Check]:
     """`compare` as a step of the flow."""
-    return compare(checks, setup, store, occasion, again)
+    return value_of(_compare(checks, setup, store, occasion, again, return_state=True))

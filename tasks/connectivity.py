@@ -24,6 +24,7 @@ from seatrial.run import Run
 from seatrial.ssh import allow_many_connections, on_each
 from seatrial.testbed import Testbed
 from seatrial.verdict import Verdict
+from tasks.shown import shown, value_of
 
 log = logging.getLogger("seatrial.connectivity")
 
@@ -231,5 +232,10 @@ def _check(found: Findings, asked: int, seconds: float) -> Check:
 
 
 @task(name="connectivity", cache_policy=NO_CACHE)
+def _connectivity(run: Run, testbed: Testbed) -> Connected:
+    connected = connectivity(run, testbed)
+    return shown(connected, [connected.check])
+
+
 def connectivity_task(run: Run, testbed: Testbed) -> Connected:
-    return connectivity(run, testbed)
+    return value_of(_connectivity(run, testbed, return_state=True))

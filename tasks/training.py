@@ -20,6 +20,7 @@ from seatrial.testbed import Testbed
 from seatrial.verdict import Verdict
 from tasks.collectives import too_small
 from tasks.connectivity import roll_call
+from tasks.shown import shown, value_of
 from tasks.sweep import rendezvous_argv
 
 log = logging.getLogger("seatrial.training")
@@ -113,5 +114,10 @@ def _say(line: str, steps: int) -> None:
 
 
 @task(name="training", cache_policy=NO_CACHE)
+def _training(run: Run, testbed: Testbed) -> Check | None:
+    check = training(run, testbed)
+    return shown(check, [check])
+
+
 def training_task(run: Run, testbed: Testbed) -> Check | None:
-    return training(run, testbed)
+    return value_of(_training(run, testbed, return_state=True))

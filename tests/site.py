@@ -55,6 +55,12 @@ class Site:
         return f"http://127.0.0.1:{self.port}"
 
     @property
+    def auth(self) -> httpx.BasicAuth | None:
+        """The login of `seatrial serve`; None where another server is used, which has none."""
+        file = self.folder / "prefect" / "seatrial-serve.auth"
+        return httpx.BasicAuth(*file.read_text().strip().split(":", 1)) if file.exists() else None
+
+    @property
     def said(self) -> str:
         log = self.folder / "serve.log"
         return log.read_text() if log.exists() else ""
@@ -91,7 +97,9 @@ class Site:
     def api(self, method: str, path: str, **body: Any) -> Any:
         """One call of Prefect's REST API; once more where SQLite was busy (503), as Prefect's own clients do."""
         for _ in range(10):
-            answer = httpx.request(method, f"{self.url}/api{path}", json=body or None, timeout=60, verify=TLS)
+            answer = httpx.request(
+                method, f"{self.url}/api{path}", json=body or None, auth=self.auth, timeout=60, verify=TLS
+            )
             if answer.status_code != 503:
                 break
             time.sleep(1)
@@ -168,6 +176,14 @@ def run_id_in(out: Path) -> str:
     """The id of the run that writes there, as its log has it."""
     (found,) = set(re.findall(r"run (\S+): \d+ nodes", (out / "logs" / "run.log").read_text()))
     return str(found)
+
+
+def as_nobody(command: str) -> str:
+    """What a shell command of another local user prints; root alone can ask."""
+    done = subprocess.run(
+        ["/bin/bash", "-c", command], capture_output=True, text=True, check=False, user=65534, group=65534, cwd="/"
+    )
+    return done.stdout
 
 
 def free_port() -> int:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from flows.server import TemporaryServer
 from seatrial.platforms.local import PLATFORM
 from tests.browser.page import Browser
-from tests.e2e.conftest import Console, prefect_url  # noqa: F401 - a fixture
+from tests.e2e.conftest import Console, prefect_server  # noqa: F401 - a fixture
 
 SUITE = {
     "collectives": {
@@ -62,12 +63,12 @@ def pictures(tmp_path: Path, pytestconfig: pytest.Config) -> Path:
 
 
 @pytest.fixture(scope="session")
-def runs(chromium: str, tmp_path_factory: pytest.TempPathFactory, prefect_url: str) -> Path:  # noqa: F811
+def runs(chromium: str, tmp_path_factory: pytest.TempPathFactory, prefect_server: TemporaryServer) -> Path:  # noqa: F811
     """Three good nights of four local nodes, `good-2` the last, and a bad one: `bad`, with node-2 on a slow link."""
     if lacking := PLATFORM.missing():
         pytest.skip("; ".join(lacking))
     folder = tmp_path_factory.mktemp("runs")
-    console = Console(folder, _environment(folder, prefect_url))
+    console = Console(folder, _environment(folder, prefect_server))
     for n, training in enumerate((None, None, TRAINING)):  # three passes make a history; the loss is drawn once
         good = console.check(console.cluster(), console.suite(**SUITE, training=training), f"good-{n}")
         assert good.status == 0, good.said
@@ -78,11 +79,12 @@ def runs(chromium: str, tmp_path_factory: pytest.TempPathFactory, prefect_url: s
     return folder
 
 
-def _environment(folder: Path, url: str) -> dict[str, str]:
+def _environment(folder: Path, server: TemporaryServer) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("SEATRIAL_")}
     return {
         **kept,
-        "PREFECT_API_URL": url,
+        "PREFECT_API_URL": server.api_url,
+        "PREFECT_API_AUTH_STRING": server.auth_string,
         "PREFECT_HOME": str(folder / "prefect"),
         "XDG_STATE_HOME": str(folder / "state"),
         "COLUMNS": "200",

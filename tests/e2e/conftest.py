@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 
-from flows.server import start_server
+from flows.server import TemporaryServer
 from seatrial.platforms.local import PLATFORM
 from tests.conftest import leftovers
 
@@ -46,6 +47,11 @@ class Console:
         path = self.folder / "suite.yaml"
         path.write_text(yaml.safe_dump({"name": "brief", **BRIEF, **fields}))
         return path
+
+    @property
+    def auth(self) -> httpx.BasicAuth:
+        """The login of the Prefect server."""
+        return httpx.BasicAuth(*self.environment["PREFECT_API_AUTH_STRING"].split(":", 1))
 
     def start(self, *arguments: str | Path) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
@@ -107,26 +113,27 @@ class Finished:
 
 
 @pytest.fixture(scope="session")
-def prefect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporaryServer]:
     """One Prefect server for all runs of the session; starting one per run would take most of the time."""
     home = tmp_path_factory.mktemp("prefect")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PREFECT_HOME", str(home))
-        patch.setenv("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
-        with (home / "server.log").open("ab") as log:
-            server = start_server(log)
-    yield server.api_url
-    server.stop()
+    with (home / "server.log").open("ab") as log:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PREFECT_HOME", str(home))
+            patch.setenv("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+            server = TemporaryServer(log)
+        yield server
+        server.stop()
 
 
 @pytest.fixture
-def console(tmp_path: Path, prefect_url: str) -> Iterator[Console]:
+def console(tmp_path: Path, prefect_server: TemporaryServer) -> Iterator[Console]:
     """Everything that was started has ended at the end, and nothing of its runs is left."""
     if lacking := PLATFORM.missing():
         pytest.skip("; ".join(lacking))
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith("SEATRIAL_")},
-        "PREFECT_API_URL": prefect_url,
+        "PREFECT_API_URL": prefect_server.api_url,
+        "PREFECT_API_AUTH_STRING": prefect_server.auth_string,
         "SEATRIAL_TEMPORARY_SERVER": "1",  # it is one, if for all tests
         "PREFECT_HOME": str(tmp_path / "prefect"),
         "XDG_STATE_HOME": str(tmp_path / "state"),

@@ -61,7 +61,7 @@ def served(console: Console) -> Iterator[Console]:
 def call(console: Console, method: str, path: str, **body: Any) -> Any:
     """One call of Prefect's REST API, as its UI makes them."""
     url = f"{console.environment['PREFECT_API_URL']}{path}"
-    answer = httpx.request(method, url, json=body or None, timeout=120, verify=TLS)
+    answer = httpx.request(method, url, json=body or None, auth=console.auth, timeout=120, verify=TLS)
     answer.raise_for_status()
     return answer.json()
 
@@ -90,6 +90,11 @@ def logged(console: Console, flow_run: str) -> set[str]:
     """What Prefect keeps of a run's log."""
     entries = call(console, "POST", "/logs/filter", logs={"flow_run_id": {"any_": [flow_run]}}, limit=200)
     return {entry["message"] for entry in entries}
+
+
+def only(flow_run: str) -> dict[str, Any]:
+    """The filter for what belongs to one flow run."""
+    return {"flow_runs": {"id": {"any_": [flow_run]}}}
 
 
 def said(console: Console) -> str:
@@ -125,6 +130,18 @@ def test_a_bad_verdict_is_a_failed_flow_run_that_says_why(served: Console) -> No
     until(lambda: "1 of 2 nodes answer on port 222" in logged(served, flow_run))  # Prefect sends logs every few seconds
     artifacts = call(served, "POST", "/artifacts/filter", limit=10)
     assert {"judgements-trial", "summary-trial"} <= {artifact["key"] for artifact in artifacts}
+    shown = {
+        task["name"].partition("-")[0]: task["state"]
+        for task in call(served, "POST", "/task_runs/filter", **only(flow_run))
+    }
+    assert (shown["launch"]["type"], shown["connectivity"]["type"]) == ("COMPLETED", "FAILED")
+    assert shown["connectivity"]["message"].startswith("connectivity fail: node-1: ")
+    failed = "Finished in state Failed('connectivity fail: node-1: "
+    until(lambda: any(line.startswith(failed) for line in logged(served, flow_run)))
+    printed = (served.folder / "runner.log").read_text()
+    assert "Traceback" not in printed
+    assert "Unexpected result" not in printed
+    assert max(map(len, printed.splitlines())) < 1000  # no result with all its measurements
 
 
 _SERVE_PROMOTE = """

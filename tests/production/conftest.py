@@ -14,7 +14,7 @@ import pytest
 
 from flows.automations import zombies
 from seatrial.platforms.local import PLATFORM
-from tests.e2e.conftest import console, prefect_url  # noqa: F401  fixtures here too
+from tests.e2e.conftest import console, prefect_server  # noqa: F401  fixtures here too
 from tests.integration.loopback import web_server
 from tests.site import LONG, QUICK, Site, site
 

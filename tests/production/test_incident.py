@@ -14,7 +14,7 @@ from urllib.parse import unquote_plus
 import httpx
 import pytest
 
-from flows.server import start_server
+from flows.server import TemporaryServer
 from tests.e2e.conftest import Console, Finished
 from tests.slack_server import TOKEN, Message, Slack, slack_server
 
@@ -65,8 +65,8 @@ def prefect_server(console: Console) -> Iterator[str]:
     """Its API, until the block ends; the next one goes on with the same database."""
     with pytest.MonkeyPatch.context() as patch, (console.folder / "prefect.log").open("ab") as log:
         patch.setenv("PREFECT_HOME", console.environment["PREFECT_HOME"])
-        server = start_server(log)
-        console.environment["PREFECT_API_URL"] = server.api_url
+        server = TemporaryServer(log)
+        console.environment |= {"PREFECT_API_URL": server.api_url, "PREFECT_API_AUTH_STRING": server.auth_string}
         try:
             yield server.api_url
         finally:
@@ -81,7 +81,7 @@ def test_an_incident_from_its_first_night_to_its_recovery(watched: Console, slac
         the_second_bad_night_is_told_in_the_same_message(watched, slack, message)
         the_recovery_is_told(watched, slack, message)
         a_check_that_died_is_told(watched, slack)
-        kept = kept_by_prefect(api)
+        kept = kept_by_prefect(api, watched)
     no_secret_is_told(slack)
     no_secret_is_in_prefect(kept, watched)
     no_secret_is_in_a_file(watched)
@@ -173,18 +173,20 @@ def no_secret_is_in_a_file(console: Console) -> None:
     assert holding([OF_THE_NODES], files) == ["cluster.yaml"]  # where a person wrote it
 
 
-def kept_by_prefect(api: str) -> dict[str, str]:
+def kept_by_prefect(api: str, console: Console) -> dict[str, str]:
     """All that Prefect has of the runs, by kind."""
     return {
-        kind: json.dumps(list(pages(f"{api}/{kind}/filter")))
+        kind: json.dumps(list(pages(f"{api}/{kind}/filter", console.auth)))
         for kind in ("flow_runs", "task_runs", "artifacts", "logs", "flows")
     }
 
 
-def pages(url: str) -> Iterator[dict[str, Any]]:
+def pages(url: str, auth: httpx.BasicAuth) -> Iterator[dict[str, Any]]:
     """Every entry; the server gives 200 at once."""
     offset = 0
-    while found := httpx.post(url, json={"limit": 200, "offset": offset}, timeout=60).raise_for_status().json():
+    while (
+        found := httpx.post(url, json={"limit": 200, "offset": offset}, auth=auth, timeout=60).raise_for_status().json()
+    ):
         yield from found
         offset += len(found)
 

@@ -109,6 +109,7 @@ def test_a_machine_that_is_gone_with_its_run(fresh: Site) -> None:
         **fresh.environment,
         "XDG_STATE_HOME": str(fresh.folder / "state-of-the-other"),
         "PREFECT_API_URL": f"{fresh.url}/api",
+        "PREFECT_API_AUTH_STRING": (fresh.folder / "prefect" / "seatrial-serve.auth").read_text().strip(),
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     }
     out = fresh.folder / "out"

@@ -15,7 +15,7 @@ from seatrial.measurement import ConditionValue, Measurement, Subject
 from seatrial.occasion import Occasion
 from seatrial.result import Check, Judgement, RunResult
 from seatrial.verdict import Verdict, worst
-from tasks.compare import compare, compare_task
+from tasks.compare import compare
 from tests.samples import nights_of
 
 CLUSTER = Subject("cluster", "lab")
@@ -182,8 +182,8 @@ def test_three_nights_teach_and_the_fourth_is_judged_by_them() -> None:
         )
 
 
-def test_without_a_store_the_task_still_compares() -> None:
-    (check,) = compare_task.fn([collectives(plateau(0.5))], SETUP, None, Occasion("lab", "quick"), None)
+def test_without_a_store_there_is_still_a_verdict() -> None:
+    (check,) = compare([collectives(plateau(0.5))], SETUP, None, Occasion("lab", "quick"), None)
     assert check.verdict is Verdict.PASS
 
 

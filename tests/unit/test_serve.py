@@ -1,12 +1,16 @@
 """What `seatrial serve` listens on, and what its processes are given."""
 
+import os
+import re
 import socket
+import stat
+from pathlib import Path
 
 import pytest
 from prefect.settings import PREFECT_SERVER_API_AUTH_STRING, temporary_settings
 
-from flows.artifacts import RUNS_URL
-from flows.serve import _listening, _runner_environment
+from flows.auth import configured_auth_string, kept_auth_string
+from flows.serve import _listening
 from seatrial.errors import InputError
 
 
@@ -23,9 +27,48 @@ def test_what_cannot_be_listened_on_is_named(host: str, taken: bool) -> None:
             pass
 
 
-@pytest.mark.parametrize("login", [None, "ann:password"])
-def test_where_prefect_asks_for_a_login_the_runs_folders_are_not_served(login: str | None) -> None:
-    """Be it set in Prefect's profile, as here, or in the environment."""
-    with temporary_settings({PREFECT_SERVER_API_AUTH_STRING: login}):
-        served = _runner_environment("http://127.0.0.1:4200", "http://checks.example.com:4200").get(RUNS_URL)
-    assert served == (None if login else "http://checks.example.com:4200/seatrial/runs")
+def test_a_login_is_made_once_and_kept_for_its_owner_alone(tmp_path: Path) -> None:
+    made, is_new = kept_auth_string(tmp_path)
+    assert is_new
+    assert re.fullmatch(r"seatrial:[\w-]{32}", made)
+    assert stat.S_IMODE((tmp_path / "seatrial-serve.auth").stat().st_mode) == 0o600
+    assert kept_auth_string(tmp_path) == (made, False)
+    (tmp_path / "other").mkdir()
+    assert kept_auth_string(tmp_path / "other")[0] != made
+
+
+@pytest.mark.parametrize("planted", ["link", "dangling link", "readable", "empty", "no password", "folder", "pipe"])
+def test_a_login_that_somebody_else_may_have_put_there_is_refused(tmp_path: Path, planted: str) -> None:
+    file, target = tmp_path / "seatrial-serve.auth", tmp_path / "target"
+    match planted:
+        case "link":
+            target.write_text("ann:password\n")
+            file.symlink_to(target)
+        case "dangling link":
+            file.symlink_to(target)
+        case "folder":
+            file.mkdir(mode=0o700)
+        case "pipe":
+            os.mkfifo(file, 0o600)
+        case _:
+            file.write_text({"readable": "ann:password", "empty": "", "no password": "ann"}[planted])
+            file.chmod(0o644 if planted == "readable" else 0o600)
+    with pytest.raises(InputError, match=rf"^{re.escape(str(file))}: .+; remove it"):
+        kept_auth_string(tmp_path)
+    assert planted == "link" or not target.exists()
+
+
+@pytest.mark.parametrize("login", ["", "password", ":password", "ann:", "ann:pass word", "ann:pass\nword"])
+def test_a_login_that_is_set_and_is_none_is_refused(login: str) -> None:
+    """Prefect's own server takes it, also where it lets nobody or everybody in."""
+    with (
+        temporary_settings({PREFECT_SERVER_API_AUTH_STRING: login}),
+        pytest.raises(InputError, match=r"^PREFECT_SERVER_API_AUTH_STRING: must be user:password"),
+    ):
+        configured_auth_string()
+
+
+def test_a_login_of_the_environment_or_of_prefects_profile_counts() -> None:
+    assert configured_auth_string() is None
+    with temporary_settings({PREFECT_SERVER_API_AUTH_STRING: "ann:password"}):
+        assert configured_auth_string() == "ann:password"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from flows.auth import ORIGINS
 from seatrial.alerts.config import Notify
 from seatrial.alerts.settings import AlertSettings
 from seatrial.metrics import target_of_environment
@@ -25,6 +26,24 @@ def test_the_compose_file_is_one() -> None:
     subprocess.run([*command, str(compose)], check=True, capture_output=True)
     wanted = set(re.findall(r"\$\{(\w+):\?", compose.read_text()))
     assert wanted <= set(re.findall(r"^(\w+)=", (DEPLOYMENTS / "server" / "example.env").read_text(), re.MULTILINE))
+
+
+def test_no_server_runs_without_a_login_or_for_pages_of_other_origins() -> None:
+    """The login has no default: without one nothing is started."""
+    services = yaml.safe_load((DEPLOYMENTS / "server" / "compose.yaml").read_text())["services"]
+    asked = services["server"]["environment"]["PREFECT_SERVER_API_AUTH_STRING"]
+    assert asked.startswith("${PREFECT_AUTH:?")
+    assert services["worker"]["environment"]["PREFECT_API_AUTH_STRING"] == asked
+    assert services["server"]["environment"][ORIGINS] == "${PREFECT_URL:-http://127.0.0.1:4200}"
+    (server,) = (
+        m["spec"]["template"]["spec"]["containers"][0]
+        for m in _manifests()
+        if m["kind"] == "Deployment" and m["metadata"]["name"] == "prefect"
+    )
+    variables = {variable.pop("name"): variable for variable in server["env"]}
+    secret = {"secretKeyRef": {"name": "seatrial-prefect", "key": "auth"}}
+    assert variables["PREFECT_SERVER_API_AUTH_STRING"] == {"valueFrom": secret}
+    assert variables["PREFECT_SERVER_UI_API_URL"]["value"] == f"{variables[ORIGINS]['value']}/api"
 
 
 def test_the_worker_knows_whom_to_tell() -> None:

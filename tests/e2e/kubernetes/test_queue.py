@@ -49,7 +49,7 @@ def test_a_queue_that_is_full_for_a_while(console: Console, trial: Trial, queues
 def in_prefect(console: Console) -> set[str]:
     """What Prefect keeps of all runs' logs."""
     url = f"{console.environment['PREFECT_API_URL']}/logs/filter"
-    answer = httpx.post(url, json={"limit": 200, "sort": "TIMESTAMP_DESC"}, timeout=60, verify=TLS)
+    answer = httpx.post(url, json={"limit": 200, "sort": "TIMESTAMP_DESC"}, auth=console.auth, timeout=60, verify=TLS)
     return {entry["message"] for entry in answer.json()}
 
 

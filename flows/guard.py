@@ -1,0 +1,123 @@
+"""What stands before a lasting Prefect server: own host names, own pages, and the login also for the runs' folders.
+
+Prefect asks for the login on its API and on websockets. It leaves to others which names it is reached by (a page whose
+name begins to point here would be of the server's own origin), which pages may send what needs no answer, and files.
+"""
+
+import hmac
+from base64 import b64encode
+from collections.abc import Collection, Sequence
+from hashlib import sha256
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import HTTPConnection
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
+
+_COOKIE = "seatrial-runs"
+_LOOPBACK = ("127.0.0.1", "localhost")
+# What is in a report came from nodes: its scripts run where they see neither the UI nor the login that it keeps.
+_OF_FILES = {
+    "Content-Security-Policy": "sandbox allow-scripts allow-popups allow-downloads",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "private, no-cache",
+}
+
+
+def own_hosts(host: str, seen: str) -> list[str]:
+    """The names that a server on `host` is reached by, one of them in the address `seen` by browsers."""
+    return sorted({*_LOOPBACK, host, urlsplit(seen).hostname or host} - {"0.0.0.0"})
+
+
+def own_origins(host: str, port: int, seen: str) -> list[str]:
+    """The origins of the server's own pages."""
+    parts = urlsplit(seen)
+    return sorted({f"{parts.scheme}://{parts.netloc}", *(f"http://{name}:{port}" for name in (*_LOOPBACK, host))})
+
+
+class Login:
+    """Whether a request has the login: as HTTP asks for it or, for the runs' folders, as a cookie made of it."""
+
+    def __init__(self, auth_string: str) -> None:
+        self._basic = b"Basic " + b64encode(auth_string.encode())
+        self.cookie = hmac.new(auth_string.encode(), b"the runs' folders", sha256).hexdigest()
+
+    def is_given(self, headers: Headers) -> bool:
+        return hmac.compare_digest(headers.get("Authorization", "").encode(), self._basic)
+
+    def is_kept(self, request: HTTPConnection) -> bool:
+        return hmac.compare_digest(request.cookies.get(_COOKIE, "").encode(), self.cookie.encode())
+
+
+class _OwnPages:
+    """Refuses what pages of other origins send: it could be a form, or a websocket, which browsers let through."""
+
+    def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
+        self._app, self._origins = app, origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        origin = Headers(scope=scope).get("Origin") if scope["type"] in ("http", "websocket") else None
+        if origin is None or origin in self._origins:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await WebSocketClose(code=1008, reason="foreign origin")(scope, receive, send)
+        else:
+            await PlainTextResponse("foreign origin", 403)(scope, receive, send)
+
+
+class _Remembered:
+    """Lets a browser that has given the login to the API open the runs' folders, without a second question."""
+
+    def __init__(self, app: ASGIApp, login: Login, path: str) -> None:
+        self._app, self._login, self._path = app, login, path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_cookie(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                cookie = f"{_COOKIE}={self._login.cookie}; Path={self._path}; HttpOnly; SameSite=Strict"
+                MutableHeaders(scope=message).append("Set-Cookie", cookie)
+            await send(message)
+
+        given = scope["type"] == "http" and self._login.is_given(Headers(scope=scope))
+        await self._app(scope, receive, send_with_cookie if given else send)
+
+
+class _AskForLogin:
+    """Serves files to those alone who have the login."""
+
+    def __init__(self, app: ASGIApp, login: Login) -> None:
+        self._app, self._login = app, login
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = HTTPConnection(scope)
+
+        async def send_shut_in(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_OF_FILES)
+            await send(message)
+
+        if self._login.is_given(request.headers) or self._login.is_kept(request):
+            await self._app(scope, receive, send_shut_in)
+        else:
+            ask = {"WWW-Authenticate": 'Basic realm="seatrial", charset="UTF-8"'}
+            await PlainTextResponse("log in", 401, ask)(scope, receive, send)
+
+
+def guard(
+    app: Starlette, auth_string: str, files: str, runs: str, hosts: Sequence[str], origins: Sequence[str]
+) -> None:
+    """Have `app` answer to its own names and pages alone, and serve the folder `runs` at `files` behind its login."""
+    login = Login(auth_string)
+    folder = StaticFiles(directory=runs, check_dir=False)
+    mount = Mount(files, folder, name="runs", middleware=[Middleware(_AskForLogin, login=login)])
+    app.router.routes.insert(0, mount)  # the UI takes every path that is left
+    app.add_middleware(_Remembered, login=login, path=files)
+    app.add_middleware(_OwnPages, origins=origins)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)

@@ -1,0 +1,138 @@
+"""The temporary Prefect server of a run by hand: other users do not get in, and its death is not the run's."""
+
+import errno
+import json
+import os
+import signal
+import socket
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from flows.server import TemporaryServer
+from tests.e2e.conftest import Console, until
+from tests.site import TLS, as_nobody
+
+SWEEPING = "all_reduce     1M"
+
+
+@pytest.fixture
+def alone(console: Console) -> Console:
+    """A console whose runs bring their own server."""
+    for name in ("PREFECT_API_URL", "PREFECT_API_AUTH_STRING", "SEATRIAL_TEMPORARY_SERVER"):
+        del console.environment[name]
+    return console
+
+
+def long_suite(console: Console) -> Path:
+    """One that sweeps for some seconds after its first row."""
+    cpu = {"min_bytes": "1M", "max_bytes": "64M", "step_factor": 4, "warmup_iterations": 0, "iterations": 40}
+    gpu = {"min_bytes": "1M", "max_bytes": "1M"}
+    return console.suite(collectives={"operations": ["all_reduce"], "gpu": gpu, "cpu": cpu, "timeout_s": 120})
+
+
+def servers(console: Console) -> list[int]:
+    """The processes of Prefect servers that runs of this console have started."""
+    mark, found = f"PREFECT_HOME={console.environment['PREFECT_HOME']}".encode(), []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (entry / "environ").read_bytes() and b"uvicorn.run" in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def port_of(server: int) -> int:
+    """What the socket listens on whose number its command line ends with."""
+    descriptor = Path(f"/proc/{server}/cmdline").read_text().split("\0")[3]
+    inode = os.readlink(f"/proc/{server}/fd/{descriptor}").removeprefix("socket:[").removesuffix("]")
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    (address,) = (row[1] for row in rows if row[9] == inode)
+    return int(address.rpartition(":")[2], 16)
+
+
+def login_of(server: int) -> httpx.BasicAuth:
+    """From its environment, which its own user and root can read."""
+    variables = dict(
+        entry.split("=", 1) for entry in Path(f"/proc/{server}/environ").read_text().split("\0") if "=" in entry
+    )
+    return httpx.BasicAuth(*variables["PREFECT_SERVER_API_AUTH_STRING"].split(":", 1))
+
+
+def log_of(console: Console) -> str:
+    log = console.folder / "out" / "logs" / "run.log"
+    return log.read_text() if log.exists() else ""
+
+
+def flow_runs(console: Console) -> list[tuple[Any, ...]]:
+    """State and its message of what Prefect's database has."""
+    with sqlite3.connect(Path(console.environment["PREFECT_HOME"]) / "prefect.db") as database:
+        select = "select s.name, s.message from flow_run r join flow_run_state s on r.state_id = s.id"
+        return database.execute(select).fetchall()
+
+
+def make_secret(api: str, login: httpx.BasicAuth) -> None:
+    """A block of Prefect's, as a person makes one in the UI."""
+    with httpx.Client(base_url=api, auth=login, verify=TLS, timeout=60) as client:
+        kind = client.get("/block_types/slug/secret").raise_for_status().json()["id"]
+        schemas = client.post("/block_schemas/filter", json={"block_schemas": {"block_type_id": {"any_": [kind]}}})
+        schema = schemas.raise_for_status().json()[0]["id"]
+        block = {"name": "token", "data": {"value": "opensesame"}, "block_type_id": kind, "block_schema_id": schema}
+        client.post("/block_documents/", json=block).raise_for_status()
+        read = client.get("/block_types/slug/secret/block_documents/name/token", params={"include_secrets": True})
+        assert read.json()["data"]["value"] == "opensesame"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a moment")
+def test_other_users_do_not_read_secrets_from_a_runs_server(alone: Console) -> None:
+    run = alone.start("run", alone.cluster(2), "--suite", long_suite(alone), "--out", alone.folder / "out")
+    until(lambda: SWEEPING in log_of(alone), timeout_s=240)
+    (server,) = servers(alone)
+    port, login = port_of(server), login_of(server)
+    make_secret(f"http://127.0.0.1:{port}/api", login)
+    path = "/api/block_types/slug/secret/block_documents/name/token?include_secrets=true"
+    request = f"GET {path} HTTP/1.0\\r\\nHost: 127.0.0.1\\r\\n\\r\\n"
+    answer = as_nobody(f"exec 3<>/dev/tcp/127.0.0.1/{port}; printf '{request}' >&3; cat <&3")
+    assert " 401 " in answer.splitlines()[0]
+    assert "opensesame" not in answer
+    assert not as_nobody(f"cat /proc/{server}/environ /proc/{run.pid}/environ")
+    home = Path(alone.environment["PREFECT_HOME"])
+    modes = [path.stat().st_mode & 0o077 for path in (home, home / "prefect.db")]
+    assert modes == [0, 0]
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=120)
+
+
+def test_a_server_that_is_killed_is_started_again_and_the_result_stands(alone: Console) -> None:
+    run = alone.start("run", alone.cluster(2), "--suite", long_suite(alone), "--out", alone.folder / "out", "--json")
+    until(lambda: SWEEPING in log_of(alone), timeout_s=240)
+    (first,) = servers(alone)
+    os.kill(first, signal.SIGKILL)
+    until(lambda: servers(alone) not in ([], [first]))
+    out, err = run.communicate(timeout=240)
+    assert (run.returncode, json.loads(out)["verdict"]) == (0, "pass"), err
+    ((state, message),) = flow_runs(alone)
+    assert (state, message.partition(":")[0]) == ("Completed", "pass")
+    assert not servers(alone)
+
+
+def test_a_server_that_cannot_start_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flows.server._SERVE", "raise SystemExit('no')")
+    with (tmp_path / "server.log").open("w+b") as log:
+        server = TemporaryServer(log)
+        try:
+            until(lambda: is_refused(server))
+        finally:
+            server.stop()
+        log.seek(0)
+        assert log.read().splitlines() == [b"no"] * 3
+
+
+def is_refused(server: TemporaryServer) -> bool:
+    url = httpx.URL(server.api_url)
+    with socket.socket() as client:
+        return client.connect_ex((url.host, url.port)) == errno.ECONNREFUSED

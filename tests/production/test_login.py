@@ -1,0 +1,155 @@
+"""Who gets in at `seatrial serve`, and how far those come who have the login."""
+
+import asyncio
+import os
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import WebSocketException
+
+from tests.production.conftest import cancel, start_long
+from tests.site import TLS, Site, as_nobody
+
+EVIL = "https://evil.example.com"
+
+
+def ask(served: Site, method: str, path: str, login: bool = False, **headers: str) -> httpx.Response:
+    body = {"name": "evil", "flow_id": "00000000-0000-0000-0000-000000000000"} if method == "POST" else None
+    auth = served.auth if login else None
+    return httpx.request(method, served.url + path, json=body, headers=headers, auth=auth, timeout=60, verify=TLS)
+
+
+def websocket(served: Site, path: str, token: str | None, headers: Mapping[str, str] = {}) -> object:
+    """The first answer of a websocket of Prefect's; the error, where it does not let one in."""
+
+    async def answer() -> object:
+        url = served.url.replace("http", "ws") + path
+        async with connect(url, subprotocols=["prefect"], additional_headers=headers, open_timeout=60) as opened:  # type: ignore[list-item]
+            await opened.send(f'{{"type": "auth", "token": "{token or ""}"}}')
+            return await opened.recv()
+
+    try:
+        return asyncio.run(answer())
+    except WebSocketException as error:
+        return error
+
+
+def test_the_login_is_shown_once_and_kept_for_its_owner(served: Site) -> None:
+    assert served.auth
+    file = served.folder / "prefect" / "seatrial-serve.auth"
+    auth_string = file.read_text().strip()
+    assert served.said.count(auth_string) == 1
+    assert f"login    {auth_string} (shown this once; kept in {file})" in served.said
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (file.parent, file, file.parent / "prefect.db")]
+    assert modes == [0o700, 0o600, 0o600]
+    assert not [command for command in served.processes().values() if auth_string.partition(":")[2] in command]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/api/deployments/"),
+        ("POST", "/api/block_documents/filter"),
+        ("GET", "/api/admin/settings"),
+        ("GET", "/api/openapi.json"),
+        ("GET", "/seatrial/runs/some/report.html"),
+    ],
+)
+def test_without_the_login_nothing_is_done_or_shown(served: Site, method: str, path: str) -> None:
+    assert ask(served, method, path).status_code == 401
+    assert ask(served, method, path, Authorization="Basic c2VhdHJpYWw6").status_code == 401
+
+
+def test_what_needs_no_login_tells_nothing(served: Site) -> None:
+    assert ask(served, "GET", "/api/health").json() is True
+    assert ask(served, "GET", "/ui-settings").json()["auth"] == "BASIC"
+
+
+@pytest.mark.parametrize("path", ["/api/events/out", "/api/events/in", "/api/logs/out"])
+def test_websockets_ask_for_the_login_and_for_an_own_page(served: Site, path: str) -> None:
+    token = (served.folder / "prefect" / "seatrial-serve.auth").read_text().strip()
+    assert websocket(served, path, token) == '{"type":"auth_success"}'
+    assert isinstance(websocket(served, path, "wrong"), WebSocketException)
+    assert isinstance(websocket(served, path, None), WebSocketException)
+    assert isinstance(websocket(served, path, token, {"Origin": EVIL}), WebSocketException)
+
+
+def test_pages_of_other_origins_and_names_are_refused_even_with_the_login(served: Site) -> None:
+    """A name that begins to point here, as DNS rebinding has it, makes a page one of the server's own origin."""
+
+    def preflight(origin: str) -> httpx.Response:
+        asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        return httpx.options(f"{served.url}/api/deployments/", headers=asked, verify=TLS)
+
+    foreign = preflight(EVIL)
+    assert "access-control-allow-origin" not in foreign.headers
+    own = preflight(served.url)
+    assert own.headers["access-control-allow-origin"] == served.url
+    assert ask(served, "POST", "/api/flow_runs/filter", login=True, Origin=EVIL).status_code == 403
+    assert ask(served, "GET", "/api/admin/version", login=True, Host="evil.example.com").status_code == 400
+    assert ask(served, "GET", "/seatrial/runs/x", login=True, Host="evil.example.com").status_code == 400
+    assert ask(served, "GET", "/", Host="evil.example.com").status_code == 400
+
+
+def test_the_runs_folders_open_with_the_login_and_shut_their_pages_in(served: Site) -> None:
+    (served.folder / "runs").mkdir(exist_ok=True)
+    (served.folder / "runs" / "report.html").write_text("<p>a report</p>")
+    given = ask(served, "GET", "/seatrial/runs/report.html", login=True)
+    assert given.text == "<p>a report</p>"
+    assert "sandbox" in given.headers["Content-Security-Policy"]
+    assert "allow-same-origin" not in given.headers["Content-Security-Policy"]
+    with httpx.Client(verify=TLS) as browser:  # which has used the UI
+        browser.get(f"{served.url}/api/admin/version", auth=served.auth)
+        assert browser.get(f"{served.url}/seatrial/runs/report.html").status_code == 200
+        assert browser.post(f"{served.url}/api/flow_runs/filter", json={}).status_code == 401
+    unknown = httpx.get(f"{served.url}/seatrial/runs/report.html", verify=TLS)
+    assert unknown.headers["WWW-Authenticate"].startswith("Basic ")
+
+
+def test_an_edited_deployment_runs_as_it_was_registered(served: Site, tmp_path: Path) -> None:
+    """Its steps, its code and its variables are not what the API says; neither for the run nor for what ends it."""
+    marks = [tmp_path / name for name in ("steps", "code", "variables")]
+    (tmp_path / "evil.py").write_text(f"open({str(marks[1])!r}, 'w')\n")
+    shell = {"prefect.deployments.steps.run_shell_script": {"script": f"touch {marks[0]}"}}
+    edit = {
+        "pull_steps": [shell],
+        "entrypoint": f"{tmp_path}/evil.py:evil",
+        "job_variables": {"command": f"touch {marks[2]}", "env": {"PYTHONPATH": str(tmp_path)}},
+    }
+    for name, flow in (("reap", "reap"), ("ad-hoc", "check")):
+        served.api("PATCH", f"/deployments/{served.deployment(name, flow)['id']}", **edit)
+    assert served.deployment("reap", "reap")["pull_steps"] == [shell]
+    assert served.ended(served.run("reap", "reap"))["type"] == "COMPLETED"
+    flow_run = start_long(served, served.folder / "edited")
+    cancel(served, flow_run)
+    assert served.ended(flow_run)["type"] == "CANCELLED"
+    served.until(lambda: not served.left())  # its hook took the nodes down
+    assert [mark.name for mark in marks if mark.exists()] == []
+
+
+def test_a_deployment_that_somebody_adds_is_not_run(served: Site, tmp_path: Path) -> None:
+    reap = served.deployment("reap", "reap")
+    shell = {"prefect.deployments.steps.run_shell_script": {"script": f"touch {tmp_path / 'mark'}"}}
+    added = {"name": "evil", "flow_id": reap["flow_id"], "entrypoint": "flows.reap.reap", "pull_steps": [shell]}
+    evil = served.api("POST", "/deployments/", **added)["id"]
+    flow_run = served.api("POST", f"/deployments/{evil}/create_flow_run", parameters={"clusters": []})["id"]
+    try:
+        assert served.ended(served.run("reap", "reap"))["type"] == "COMPLETED"  # began later
+        assert served.flow_run(flow_run)["state"]["type"] == "SCHEDULED"
+        assert not (tmp_path / "mark").exists()
+    finally:
+        with suppress(httpx.HTTPError):
+            served.api("DELETE", f"/deployments/{evil}")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a moment")
+def test_other_users_do_not_read_the_environment_that_has_the_login(served: Site) -> None:
+    assert as_nobody("cat /proc/self/environ")
+    for word in ("flows.webserver", "flows.runner"):
+        (pid,) = served.pids(word)
+        assert not as_nobody(f"cat /proc/{pid}/environ")
