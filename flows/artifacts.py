@@ -23,13 +23,13 @@ from prefect.artifacts import (
 from seatrial.report.markdown import escape
 from seatrial.report.picture import curve_png
 from seatrial.result import RunResult
-from seatrial.run import Run
+from seatrial.run import PICTURE, Run
 from seatrial.suite import Suite
+from seatrial.whole import write_whole
 
 log = logging.getLogger("seatrial.artifacts")
 
 RUNS_URL = "SEATRIAL_RUNS_URL"  # where a browser finds the folder `runs`
-PICTURE = "busbw.png"
 _EVERY_S = 2.0
 _STEPS = ("image", "launch", "connectivity", "collectives", "training", "compare", "collect", "teardown", "record")
 
@@ -116,7 +116,7 @@ def show_files(run: Run, written: Mapping[str, Path], result: RunResult) -> None
         if "report.html" in written:
             create_link_artifact(f"{where}/report.html", link_text="report", key=f"report-{run.cluster.name}")
         if picture := curve_png(result):
-            (run.out / PICTURE).write_bytes(picture)
+            write_whole(run.out / PICTURE, picture)
             create_image_artifact(f"{where}/{PICTURE}", key=f"busbw-{run.cluster.name}", description=run.run_id)
     except Exception as error:
         log.warning("Prefect shows no link to the report: %s", error)

@@ -21,7 +21,7 @@ from seatrial.metrics import target_of_environment
 from seatrial.platforms import platform_for
 from seatrial.progress import TerminalHandler
 from seatrial.result import RunResult
-from seatrial.run import writable
+from seatrial.run import check_runs_folder, writable
 from seatrial.suite import load_suite
 
 
@@ -42,7 +42,7 @@ def run_by_hand(
         check_alerts(wanted.notify)
     target_of_environment()
     check_history()
-    writable(out or Path("runs"), "--out")  # said before an hour is spent, not after it
+    writable(out, "--out") if out else check_runs_folder()  # said before an hour is spent, not after it
     with _progress(verbose) as console:
         console.print(f"[bold]seatrial[/] {cluster} · {suite}", highlight=False)
         outcome = by_hand(cluster, suite, out, notify=notify, rebuild=rebuild)

@@ -8,6 +8,8 @@ Links and foreign owners are refused by file descriptor (O_NOFOLLOW, fstat): nob
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -49,19 +51,47 @@ def read_private(path: Path, max_bytes: int) -> bytes:
     return content
 
 
+def read_opener(path: str, flags: int) -> int:
+    """For `open(..., opener=...)`, to read: a regular file of anybody, and no link. Raises OSError."""
+    try:
+        file = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise _explained(error, path) from error
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise PermissionError(errno.EPERM, "is no regular file", path)
+    return file
+
+
 def private_folder(path: Path) -> Path:
     """A folder of mode 0700, made with all its parents where it is not there. Raises OSError.
 
-    One that is there must be a folder of this user that nobody else can write to: else what is in it may be anybody's.
+    One that is there must be a folder of this user; and empty if others could write to it: else what is in it may be
+    anybody's.
     """
     _make(path)
-    _own_folder(path, tighten=True)
+    with _own_folder(path) as (folder, mode):
+        if mode & 0o077:
+            os.fchmod(folder, 0o700)
+        if mode & 0o022 and os.listdir(folder):
+            os.fchmod(folder, mode)
+            raise _open_to_others(path, mode)
+    return path
+
+
+def own_folder(path: Path) -> Path:
+    """A folder of this user that nobody else can write to; its mode stays. Raises OSError."""
+    with _own_folder(path) as (_, mode):
+        if mode & 0o022:
+            raise _open_to_others(path, mode)
     return path
 
 
 def check_private_folder(path: Path) -> None:
     """Raises OSError unless it is a folder of this user, mode 0700, and no link."""
-    _own_folder(path, tighten=False)
+    with _own_folder(path) as (_, mode):
+        if mode & 0o077:
+            raise _open_to_others(path, mode)
 
 
 def _make(path: Path) -> None:
@@ -73,7 +103,9 @@ def _make(path: Path) -> None:
             continue
 
 
-def _own_folder(path: Path, *, tighten: bool) -> None:
+@contextmanager
+def _own_folder(path: Path) -> Iterator[tuple[int, int]]:
+    """Its descriptor and its mode, if it is this user's and no link."""
     try:
         folder = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -82,13 +114,13 @@ def _own_folder(path: Path, *, tighten: bool) -> None:
         status = os.fstat(folder)
         if status.st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, f"belongs to {_user(status.st_uid)}, not to you", str(path))
-        if status.st_mode & (0o022 if tighten else 0o077):
-            mode = stat.S_IMODE(status.st_mode)
-            raise PermissionError(errno.EPERM, f"is open to other users (mode {mode:04o}); must be 0700", str(path))
-        if tighten and status.st_mode & 0o077:
-            os.fchmod(folder, 0o700)
+        yield folder, stat.S_IMODE(status.st_mode)
     finally:
         os.close(folder)
+
+
+def _open_to_others(path: Path, mode: int) -> PermissionError:
+    return PermissionError(errno.EPERM, f"is open to other users (mode {mode:04o}); must be 0700", str(path))
 
 
 def _check_file(status: os.stat_result, path: str | Path) -> None:

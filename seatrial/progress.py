@@ -5,15 +5,18 @@ step's start and end are records that carry `step`.
 """
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from pathlib import Path
 
 from rich.console import Console
 from rich.status import Status
 
+from seatrial.private import private_folder, private_opener
 from seatrial.redact import Secrets
 
 log = logging.getLogger("seatrial.step")
@@ -96,6 +99,10 @@ class Discreet(logging.Formatter):
 class _LogFile(logging.FileHandler):
     """A log on a full disk ends early; that is no reason to lose what the run comes to."""
 
+    def _open(self) -> TextIOWrapper:
+        descriptor = private_opener(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        return TextIOWrapper(os.fdopen(descriptor, "wb"), encoding=self.encoding)
+
     def handleError(self, record: logging.LogRecord) -> None:
         if not isinstance(sys.exc_info()[1], OSError):
             super().handleError(record)
@@ -108,7 +115,8 @@ class _LogFile(logging.FileHandler):
 @contextmanager
 def log_file(path: Path, secrets: Secrets) -> Iterator[None]:
     """Keep everything that is said meanwhile in `path`, with the time of each line and without `secrets`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(path.parent)
+    path.unlink(missing_ok=True)
     handler = _LogFile(path, mode="w", encoding="utf-8")
     handler.setFormatter(Discreet("%(asctime)s %(levelname)s %(name)s: %(message)s", secrets))
     logger = logging.getLogger("seatrial")

@@ -7,10 +7,14 @@ from pathlib import Path
 
 from seatrial.cluster import Cluster
 from seatrial.errors import InputError
+from seatrial.private import own_folder, private_folder
 from seatrial.redact import Secrets
+from seatrial.state_home import unusable
 from seatrial.suite import Suite
 
 RESULT = ("run.json", "measurements.csv", "report.html")  # the files that say what a run came to
+PICTURE = "busbw.png"  # of its curves, for Prefect's UI
+_WRITTEN = {*RESULT, PICTURE, "report.pdf", "logs"}  # all that a run's folder holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +47,41 @@ def is_new(path: Path, started: datetime) -> bool:
     return path.is_file() and path.stat().st_mtime >= started.timestamp() - 1  # file systems round
 
 
+def log_files(folder: Path) -> list[Path]:
+    """Those of the run that has `folder`, sorted. Links may lead anywhere: none of them."""
+    logs = folder / "logs"
+    if logs.is_symlink():
+        return []
+    return sorted(path for path in logs.rglob("*") if path.is_file() and not path.is_symlink())
+
+
 def writable(folder: Path, option: str) -> Path:
-    """The folder, made where it is not there. Raises InputError, which names the option that it was given by."""
+    """The folder of a run, for this user alone: made where it is not there, and its mode 0700 if it holds only runs.
+
+    Raises InputError, which names the option that it was given by.
+    """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        foreign = os.path.isdir(folder) and not folder.is_symlink() and set(os.listdir(folder)) - _WRITTEN
+        (own_folder if foreign else private_folder)(folder)
+        if os.path.lexists(folder / "logs"):
+            private_folder(folder / "logs")
     except OSError as error:
-        raise InputError(f"{option} {folder}: cannot be used as a folder: {error.strerror}; give another") from error
-    if not os.access(folder, os.W_OK):
+        raise InputError(f"{option} {unusable(folder, error)}; give another folder") from error
+    return _checked(folder, option)
+
+
+def check_runs_folder() -> None:
+    """Raises InputError where no folder can be made in `runs`, which may be a link to a larger disk."""
+    runs = Path("runs")
+    try:
+        if not os.path.isdir(runs):
+            private_folder(runs)
+    except OSError as error:
+        raise InputError(f"{runs}: cannot be used as a folder: {error.strerror}; give another by --out") from error
+    _checked(runs, "--out")
+
+
+def _checked(folder: Path, option: str) -> Path:
+    if not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(f"{option} {folder}: is not writable; give another")
     return folder

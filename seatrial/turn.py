@@ -9,8 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial.private import private_folder, private_opener
 from seatrial.process import Process, this_process
 from seatrial.result import now
+from seatrial.state_home import state_home
 
 log = logging.getLogger("seatrial.turn")
 
@@ -56,9 +58,10 @@ class FileLock:
 
     def __init__(self, cluster: str, run_id: str) -> None:
         self._cluster, self._run_id = cluster, run_id
-        path = _folder() / f"{cluster}.lock"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # never removed: a lock on a removed file is none
+        path = private_folder(state_home() / "locks") / f"{cluster}.lock"
+        self._file = private_opener(
+            str(path), os.O_RDWR | os.O_CREAT
+        )  # never removed: a lock on a removed file is none
 
     def take(self) -> bool:
         """Whether nobody else has it: it is ours now, or this file system knows no locks."""
@@ -88,8 +91,3 @@ class FileLock:
 
 def held_by(cluster: str, run: str, since: str) -> str:
     return f"cluster {cluster} is being checked by run {run} since {since}"
-
-
-def _folder() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(state) / "seatrial" / "locks"

@@ -1,21 +1,37 @@
 """Write a file whole or not at all."""
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 
 def write_whole(path: Path, content: str | bytes) -> Path:
-    """All of it or nothing: readers never see half a file, and a crash or a full disk leaves the old one.
+    """All of it or nothing, as `whole` writes it.
 
     What UTF-8 cannot hold, such as the name of a file that is none, is written as `\\udcff`. Raises OSError.
     """
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    with whole(path) as file:
+        file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
+    return path
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[IO[bytes]]:
+    """A new file, mode 0600, that takes the place of `path` at the end of the block; of a link, not of where it leads.
+
+    Readers never see half a file, and a crash or a full disk leaves the old one. It has a name that nobody can guess
+    until then, made with O_EXCL and O_NOFOLLOW. Raises OSError.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=".seatrial-", suffix=".new", dir=path.parent)
+    new = Path(name)
     try:
-        with new.open("wb") as file:
-            file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)
-    return path

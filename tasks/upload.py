@@ -17,8 +17,9 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from seatrial.errors import SeatrialError
+from seatrial.private import read_opener
 from seatrial.redact import Secrets
-from seatrial.run import RESULT, Run, is_new, secrets_of
+from seatrial.run import RESULT, Run, is_new, log_files, secrets_of
 
 log = logging.getLogger("seatrial.upload")
 
@@ -54,12 +55,16 @@ def upload(run: Run, started: datetime, timeout_s: float = TIMEOUT_S) -> str | N
 
 def stage(run: Run, started: datetime, folder: Path, secrets: Secrets) -> list[str]:
     """Write what is to be uploaded below `folder`, without secrets; the names there, the most telling first."""
-    logs = [path for path in sorted(run.logs.rglob("*")) if is_new(path, started)]
+    logs = [path for path in log_files(run.out) if is_new(path, started)]
     made = {
         SWEEPS: chain.from_iterable(map(_lines, _sweeps(run, logs))),
         CONNECTIVITY: chain.from_iterable(map(_about_connectivity, logs)),
     }
-    found = {name: _lines(run.out / name) for name in RESULT if is_new(run.out / name, started)}
+    found = {
+        name: _lines(run.out / name)
+        for name in RESULT
+        if is_new(run.out / name, started) and not (run.out / name).is_symlink()
+    }
     for name, lines in {**found, **made, **{_remote(path, run.logs): _lines(path) for path in logs}}.items():
         _write(folder / name, secrets.out_of(lines))
     return [name for name in (*found, *made, *(_remote(path, run.logs) for path in logs)) if (folder / name).exists()]
@@ -84,7 +89,7 @@ def _about_connectivity(path: Path) -> Iterator[str]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="", opener=read_opener) as file:
         yield from file
 
 

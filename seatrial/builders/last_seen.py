@@ -1,10 +1,13 @@
 """The digest that each base had when this machine last asked, for when its registry does not answer."""
 
 import json
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+
+from seatrial.private import private_folder
+from seatrial.state_home import state_home
+from seatrial.whole import write_whole
 
 
 def with_last_seen(digests: Mapping[str, str | None]) -> dict[str, str | None]:
@@ -17,8 +20,7 @@ def with_last_seen(digests: Mapping[str, str | None]) -> dict[str, str | None]:
 
 
 def _file() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "seatrial" / "bases.json"
+    return state_home() / "bases.json"
 
 
 def _read() -> dict[str, str]:
@@ -31,7 +33,5 @@ def _read() -> dict[str, str]:
 
 def _write(seen: Mapping[str, str]) -> None:
     """As a whole: another run may read meanwhile."""
-    _file().parent.mkdir(parents=True, exist_ok=True)
-    written = _file().with_suffix(f".{os.getpid()}")
-    written.write_text(json.dumps(seen, indent=2))
-    written.replace(_file())
+    private_folder(_file().parent)
+    write_whole(_file(), json.dumps(seen, indent=2))

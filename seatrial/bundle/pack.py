@@ -14,9 +14,11 @@ from seatrial.bundle import HOW_TO, MANIFEST, NAMESPACE, SIGNATURE
 from seatrial.bundle.manifest import fits, manifest_text
 from seatrial.bundle.signature import sign
 from seatrial.errors import InputError
+from seatrial.private import read_opener
 from seatrial.redact import Secrets
 from seatrial.result import RunResult
-from seatrial.run import RESULT, is_new
+from seatrial.run import RESULT, is_new, log_files
+from seatrial.whole import whole
 
 _EXPLAINED = f"""\
 This is run {{run_id}} of {{cluster}}. Its report is report.html; logs/ is what every command printed.
@@ -56,9 +58,9 @@ def pack(result: RunResult, folder: Path, target: Path, key: Path | None = None)
 
 def _sources(folder: Path, started: datetime) -> dict[str, Path]:
     """What is handed over, by its name in the bundle; no logs of an earlier run. Links may lead anywhere: none."""
-    logs = (path for path in sorted((folder / "logs").rglob("*")) if is_new(path, started))
-    every = (*(folder / name for name in RESULT), *logs)
-    found = {path.relative_to(folder).as_posix(): path for path in every if path.is_file() and not path.is_symlink()}
+    result = (path for name in RESULT if (path := folder / name).is_file() and not path.is_symlink())
+    logs = (path for path in log_files(folder) if is_new(path, started))
+    found = {path.relative_to(folder).as_posix(): path for path in (*result, *logs)}
     for name in found:
         if not fits(name):
             raise InputError(f"{folder}: {name!r}: a bundle cannot hold such a name; rename the file")
@@ -68,7 +70,7 @@ def _sources(folder: Path, started: datetime) -> dict[str, Path]:
 def _stage(source: Path, target: Path, secrets: Secrets) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with (
-        source.open(encoding="utf-8", errors="surrogateescape", newline="") as lines,
+        open(source, encoding="utf-8", errors="surrogateescape", newline="", opener=read_opener) as lines,
         target.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
     ):
         file.writelines(secrets.out_of(lines))
@@ -92,13 +94,8 @@ def _digest(path: Path) -> str:
 
 def _write(target: Path, top: str, staging: Path, names: Sequence[str], mtime: int) -> None:
     """All of it or nothing."""
-    new = target.with_name(f".{target.name}.{os.getpid()}.new")
-    try:
-        with new.open("wb") as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as zipped:
-            _tar(zipped, top, staging, names, mtime)
-        new.replace(target)
-    finally:
-        new.unlink(missing_ok=True)
+    with whole(target) as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as zipped:
+        _tar(zipped, top, staging, names, mtime)
 
 
 def _tar(stream: IO[bytes] | gzip.GzipFile, top: str, staging: Path, names: Sequence[str], mtime: int) -> None:

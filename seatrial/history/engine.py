@@ -12,6 +12,8 @@ from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 from seatrial.errors import MissingError, SeatrialError
 from seatrial.history.migrate import migrate
 from seatrial.history.url import first_line, parse_url, shown
+from seatrial.private import private_folder, private_opener
+from seatrial.state_home import state_home
 
 LOCK_TIMEOUT_S = 30
 
@@ -20,7 +22,7 @@ def connect(url: str | None) -> Engine:
     """An engine on the store at `url` (else $SEATRIAL_HISTORY, else the default), its schema current."""
     parsed = parse_url(url or os.environ.get("SEATRIAL_HISTORY") or default_url())
     with explained(parsed, "cannot be opened"):
-        _make_folder(parsed)
+        _make_private(parsed)
         engine = _engine(parsed)
         try:
             migrate(engine)
@@ -32,8 +34,7 @@ def connect(url: str | None) -> Engine:
 
 def default_url() -> str:
     """SQLite under $XDG_STATE_HOME (~/.local/state when unset)."""
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return URL.create("sqlite", database=f"{state}/seatrial/history.sqlite").render_as_string(hide_password=False)
+    return URL.create("sqlite", database=str(state_home() / "history.sqlite")).render_as_string(hide_password=False)
 
 
 @contextmanager
@@ -50,9 +51,16 @@ def explained(url: URL, what: str) -> Iterator[None]:
         raise SeatrialError(f"history {name}: {what}: {first_line(error, url)}") from error
 
 
-def _make_folder(url: URL) -> None:
-    if url.get_backend_name() == "sqlite" and not _in_memory(url) and not str(url.database).startswith("file:"):
-        Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
+def _make_private(url: URL) -> None:
+    """A file of SQLite is its user's alone, with mode 0600, which what SQLite writes beside it takes over."""
+    database = str(url.database)
+    if url.get_backend_name() != "sqlite" or _in_memory(url) or database.startswith("file:"):
+        return
+    path = Path(database)
+    if not path.parent.exists() or path.parent == state_home():
+        private_folder(path.parent)
+    if not path.exists() or os.access(path, os.W_OK):  # one that is only read stays as it is
+        os.close(private_opener(database, os.O_WRONLY | os.O_CREAT))
 
 
 def _engine(url: URL) -> Engine:

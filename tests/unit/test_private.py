@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.private import check_private_folder, private_folder, private_opener, read_private
+from seatrial.private import check_private_folder, own_folder, private_folder, private_opener, read_opener, read_private
 
 
 @pytest.fixture(autouse=True)
@@ -108,8 +108,21 @@ def test_a_folder_that_others_can_read_becomes_0700(tmp_path: Path) -> None:
 def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "open"
     folder.mkdir(mode=0o777)
-    with pytest.raises(PermissionError, match=r"is open to other users \(mode 0777\); must be 0700"):
-        private_folder(folder)
+    (folder / "planted").touch()
+    for refused in (private_folder, own_folder):
+        with pytest.raises(PermissionError, match=r"is open to other users \(mode 0777\); must be 0700"):
+            refused(folder)
+    assert mode_of(folder) == 0o777
+    (folder / "planted").unlink()
+    assert mode_of(private_folder(folder)) == 0o700
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc/hostname")
+    os.mkfifo(tmp_path / "fifo")
+    for name, why in (("link", "is a symbolic link"), ("fifo", "is no regular file")):
+        with pytest.raises(PermissionError, match=why):
+            read_opener(str(tmp_path / name), os.O_RDONLY)
 
 
 def test_a_link_to_a_folder_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,123 @@
+"""What a run, a bundle and the history write is for their user alone, and goes through no link."""
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seatrial.bundle.pack import pack
+from seatrial.errors import InputError, SeatrialError
+from seatrial.history import open_store
+from seatrial.progress import log_file
+from seatrial.redact import Secrets
+from seatrial.run import log_files, writable
+from seatrial.turn import FileLock
+from seatrial.whole import write_whole
+from tasks.record import write_run_json
+from tests import samples
+
+
+@pytest.fixture(autouse=True)
+def no_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Iterator[Path]:
+    """A file that links lead to, and that stays as it is."""
+    file = tmp_path / "victim"
+    file.write_text("mine")
+    file.chmod(0o644)
+    yield file
+    assert (file.read_text(), mode_of(file)) == ("mine", 0o644)
+
+
+def mode_of(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_all_of_a_run_is_for_its_user_alone(tmp_path: Path) -> None:
+    out = writable(tmp_path / "runs" / "r1", "--out")
+    with log_file(out / "logs" / "run.log", Secrets.of({})):
+        logging.getLogger("seatrial").warning("a line")
+    write_run_json(samples.healthy_local(), out)
+    modes = {path.relative_to(tmp_path).as_posix(): mode_of(path) for path in (tmp_path / "runs").rglob("*")}
+    assert modes == {"runs/r1": 0o700, "runs/r1/logs": 0o700, "runs/r1/logs/run.log": 0o600, "runs/r1/run.json": 0o600}
+    assert "a line" in (out / "logs" / "run.log").read_text()
+
+
+def test_a_folder_of_earlier_runs_becomes_its_users_alone_and_any_other_keeps_its_mode(tmp_path: Path) -> None:
+    for name, file, mode in (("empty", None, 0o700), ("earlier", "run.json", 0o700), ("other", "thesis.tex", 0o755)):
+        folder = tmp_path / name
+        folder.mkdir(mode=0o755)
+        if file:
+            (folder / file).touch()
+        assert mode_of(writable(folder, "--out")) == mode
+
+
+def test_a_folder_that_is_a_link_or_open_to_others_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir(mode=0o755)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(InputError, match=r"^--out \S*/link: is a symbolic link; links are not followed; give"):
+        writable(tmp_path / "link", "--out")
+    (tmp_path / "real" / "logs").symlink_to(tmp_path)
+    with pytest.raises(InputError, match=r"/real/logs: is a symbolic link"):
+        writable(tmp_path / "real", "--out")
+    (tmp_path / "open").mkdir(mode=0o777)
+    (tmp_path / "open" / "run.json").touch()
+    with pytest.raises(InputError, match=r"is open to other users \(mode 0777\); must be 0700; give another"):
+        writable(tmp_path / "open", "--out")
+
+
+def test_nothing_is_written_through_planted_links(tmp_path: Path, victim: Path) -> None:
+    out = writable(tmp_path / "out", "--out")
+    (out / "logs").mkdir(mode=0o700)
+    for name in ("run.json", "report.html", "logs/run.log", f".report.html.{os.getpid()}.new"):
+        (out / name).symlink_to(victim)
+    write_run_json(samples.healthy_local(), out)
+    write_whole(out / "report.html", "report")
+    with log_file(out / "logs" / "run.log", Secrets.of({})):
+        logging.getLogger("seatrial").warning("a line")
+    assert not any((out / name).is_symlink() for name in ("run.json", "report.html", "logs/run.log"))
+
+
+def test_a_bundle_is_written_through_no_link_and_holds_nothing_that_links_lead_to(tmp_path: Path, victim: Path) -> None:
+    result, out = samples.healthy_local(), tmp_path / "out"
+    write_run_json(result, writable(out, "--out"))
+    (out / "report.html").symlink_to(victim)
+    (out / "logs").symlink_to(tmp_path)
+    target = tmp_path / "bundle.tar.gz"
+    target.symlink_to(victim)
+    (tmp_path / f".bundle.tar.gz.{os.getpid()}.new").symlink_to(victim)
+    names = pack(result, out, target)
+    assert not {"report.html", "logs/victim"} & set(names)
+    assert (mode_of(target), target.is_symlink()) == (0o600, False)
+
+
+def test_logs_below_links_are_none(tmp_path: Path, victim: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "own.log").touch()
+    (tmp_path / "logs" / "folder").symlink_to(tmp_path)
+    (tmp_path / "logs" / "file.log").symlink_to(victim)
+    assert log_files(tmp_path) == [tmp_path / "logs" / "own.log"]
+
+
+def test_the_history_and_locks_are_their_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = tmp_path / "seatrial"
+    folder.mkdir(mode=0o755)  # as earlier versions made it
+    (folder / "history.sqlite").touch(mode=0o644)
+    open_store().close()
+    FileLock("c", "r1").close()
+    modes = {path.name: mode_of(path) for path in [folder, *folder.rglob("*")]}
+    assert modes == {"seatrial": 0o700, "history.sqlite": 0o600, "locks": 0o700, "c.lock": 0o600}
+
+
+def test_a_history_that_is_a_link_is_refused(tmp_path: Path, victim: Path) -> None:
+    (tmp_path / "history.sqlite").symlink_to(victim)
+    with pytest.raises(SeatrialError, match=r"history .* is a symbolic link; links are not followed"):
+        open_store(f"sqlite:///{tmp_path}/history.sqlite")
