@@ -109,7 +109,7 @@ def _say(line: str, steps: int) -> None:
     if not event or event["event"] != "step" or event["step"] % max(1, steps // _SAID_STEPS):
         return
     loss = event["loss"]
-    shown = f"loss {loss:.4f}  {event['step_time_ms']:.0f} ms" if loss is not None else "loss is not finite"
+    shown = f"loss {loss:.4f}  {event['step_time_ms'] or 0:.0f} ms" if loss is not None else "loss is not finite"
     log.info("step %3d  %s", event["step"], shown, extra={"event": event})
 
 

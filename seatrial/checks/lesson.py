@@ -7,14 +7,16 @@ each node, its slowest rank. Ranks wait for each other in every step, so only co
 tells a slow node. On CPUs that compete it is recorded only.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import AfterValidator, Field, FiniteFloat
+
+from seatrial.answers import NodeAnswer, Text, read_answer
 from seatrial.measurement import ConditionValue, Measurement, Subject
 from seatrial.result import Suspect
 from seatrial.suite import Training
@@ -53,14 +55,51 @@ class Lesson:
         return 1 - self.last_loss / self.first_loss
 
 
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+Finite = Annotated[float | None, AfterValidator(_finite)]  # None where it is NaN or infinite
+
+
+class _Step(NodeAnswer):
+    event: Literal["step"]
+    step: int = Field(ge=0)
+    loss: Finite
+    step_time_ms: Finite
+
+
+class _RankEnd(NodeAnswer):
+    rank: int = Field(ge=0)
+    host: Text
+    checksum: Text
+    finite: bool
+    step_time_ms_median: Finite
+    compute_ms_median: Finite
+
+
+class _Summary(NodeAnswer):
+    event: Literal["summary"]
+    first_loss: Finite
+    last_loss: Finite
+    throughput_samples_s: Finite
+    step_time_ms: list[FiniteFloat]
+    ranks: list[_RankEnd] = Field(max_length=100_000)
+
+
 def read_event(line: str) -> dict[str, Any] | None:
-    """The event in a line of output, whatever stands before it; None for other lines."""
+    """The event in a line of output, whatever stands before it; None for other lines, and for what is no whole event.
+
+    Numbers that are not finite are None.
+    """
     start = line.find('{"event"')
+    if start < 0:
+        return None
+    model = _Summary if line.startswith('{"event": "summary"', start) else _Step
     try:
-        event = json.loads(line[start:]) if start >= 0 else None
+        return read_answer(model, line[start:]).model_dump()
     except ValueError:
         return None
-    return event if isinstance(event, dict) else None
 
 
 def read_lesson(lines: Iterable[str], testbed: Testbed) -> Lesson | None:

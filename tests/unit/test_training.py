@@ -217,7 +217,8 @@ def test_other_lines_are_no_events(line: str) -> None:
 
 
 def test_events_are_found_behind_a_prefix() -> None:
-    assert read_event('[1,0]<stdout>:{"event": "step", "step": 3}') == {"event": "step", "step": 3}
+    event = {"event": "step", "step": 3, "loss": 1.5, "step_time_ms": 20.0}
+    assert read_event(f"[1,0]<stdout>:{json.dumps(event)}") == event
 
 
 def test_progress_is_said(check: Callable[..., Check], caplog: pytest.LogCaptureFixture) -> None:
@@ -227,3 +228,25 @@ def test_progress_is_said(check: Callable[..., Check], caplog: pytest.LogCapture
         "step   0  loss 4.0000  10 ms",
         "step   2  loss 2.0000  10 ms",
     ]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        '{"event": "step"}',
+        '{"event": "step", "step": "3", "loss": 1, "step_time_ms": 1}',
+        '{"event": "step", "step": [], "loss": 1, "step_time_ms": 1}',
+        '{"event": "summary"}',
+        '{"event": "summary", "ranks": [5]}',
+        '{"event": "sum"}',
+        '{"event": ' + "[" * 100_000,
+    ],
+    ids=lambda event: event[:40],
+)
+def test_what_is_no_whole_event_is_none(event: str) -> None:
+    assert read_event(event) is None
+
+
+def test_numbers_that_are_not_finite_are_none() -> None:
+    event = read_event('{"event": "step", "step": 3, "loss": NaN, "step_time_ms": Infinity}')
+    assert event == {"event": "step", "step": 3, "loss": None, "step_time_ms": None}
