@@ -20,10 +20,11 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
+from seatrial.redact import Secrets
 from seatrial.report.markdown import escape
 from seatrial.report.picture import curve_png
 from seatrial.result import RunResult
-from seatrial.run import PICTURE, Run
+from seatrial.run import PICTURE, Run, secrets_of
 from seatrial.suite import Suite
 from seatrial.whole import write_whole
 
@@ -50,8 +51,9 @@ def share(suite: Suite, step: str, rows: int, train_step: int) -> float:
 class _Watcher(logging.Handler):
     """Follows what a run says; keeps how far it is and its newest line, which Prefect shows as Markdown."""
 
-    def __init__(self, suite: Suite) -> None:
+    def __init__(self, suite: Suite, secrets: Secrets) -> None:
         super().__init__(logging.INFO)
+        self._secrets = secrets
         self._suite = suite
         self._step, self._rows, self._train_step = "", 0, 0
         self.now: tuple[float, str] = (0.0, "")
@@ -63,7 +65,7 @@ class _Watcher(logging.Handler):
         self._rows += hasattr(record, "row")
         event: Mapping[str, int] = getattr(record, "event", {})
         self._train_step = event.get("step", self._train_step)
-        said = record.getMessage()
+        said = self._secrets.out_of_line(record.getMessage())
         self.now = share(self._suite, self._step, self._rows, self._train_step), escape(f"{self._step}: {said}"[:300])
 
 
@@ -77,7 +79,7 @@ def progress(run: Run) -> Iterator[None]:
         yield
         return
     assert isinstance(shown, UUID)
-    watcher, over = _Watcher(run.suite), threading.Event()
+    watcher, over = _Watcher(run.suite, secrets_of(run.cluster)), threading.Event()
     logger = logging.getLogger("seatrial")
     logger.addHandler(watcher)
     sender = threading.Thread(

@@ -20,8 +20,9 @@ from seatrial.history import check_history
 from seatrial.metrics import target_of_environment
 from seatrial.platforms import platform_for
 from seatrial.progress import TerminalHandler
+from seatrial.redact import Secrets
 from seatrial.result import RunResult
-from seatrial.run import check_runs_folder, writable
+from seatrial.run import check_runs_folder, secrets_of, writable
 from seatrial.suite import load_suite
 
 
@@ -43,11 +44,11 @@ def run_by_hand(
     target_of_environment()
     check_history()
     writable(out, "--out") if out else check_runs_folder()  # said before an hour is spent, not after it
-    with _progress(verbose) as console:
+    with _progress(verbose, secrets_of(wanted)) as console:
         console.print(f"[bold]seatrial[/] {cluster} · {suite}", highlight=False)
         outcome = by_hand(cluster, suite, out, notify=notify, rebuild=rebuild)
         if not isinstance(outcome, RunResult):
-            console.print(outcome.reason, markup=False, highlight=False)
+            console.print(secrets_of(wanted).out_of_line(outcome.reason), markup=False, highlight=False)
             return outcome.exit_status
     try:
         _show(outcome, out or Path("runs") / outcome.run_id, as_json)
@@ -66,10 +67,10 @@ class Terminal(Console):
 
 
 @contextmanager
-def _progress(verbose: bool) -> Iterator[Console]:
+def _progress(verbose: bool, secrets: Secrets) -> Iterator[Console]:
     """Show what the logger `seatrial` says on standard error, and keep Prefect's own console quiet."""
     console = Terminal(stderr=True)
-    handler = TerminalHandler(console)
+    handler = TerminalHandler(console, secrets)
     logger = logging.getLogger("seatrial")
     logger.setLevel(logging.DEBUG if verbose else logging.INFO)
     logger.addHandler(handler)

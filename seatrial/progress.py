@@ -4,6 +4,7 @@ Everything is a log record of the logger `seatrial`, so that the terminal, the l
 step's start and end are records that carry `step`.
 """
 
+import copy
 import logging
 import os
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.status import Status
 
+from seatrial.printable import printable
 from seatrial.private import private_folder, private_opener
 from seatrial.redact import Secrets
 
@@ -40,9 +42,10 @@ def step(name: str, timings: MutableMapping[str, float]) -> Iterator[None]:
 class TerminalHandler(logging.Handler):
     """Shows records on a terminal: each step with its lines below it, and a spinner for the step that runs."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, secrets: Secrets) -> None:
         super().__init__()
         self._console = console
+        self._secrets = secrets
         self._status: Status | None = None
         self._heading: str | None = None  # of the step that runs, until its first line is shown
 
@@ -54,7 +57,7 @@ class TerminalHandler(logging.Handler):
         name = getattr(record, "step", None)
         seconds = getattr(record, "seconds", None)
         if name is None:
-            self._line(record.getMessage(), _LEVEL_STYLES.get(record.levelno, ""))
+            self._line(self._secrets.out_of_line(record.getMessage()), _LEVEL_STYLES.get(record.levelno, ""))
         elif seconds is None:
             self._begin(name)
         else:
@@ -86,14 +89,22 @@ class TerminalHandler(logging.Handler):
 
 
 class Discreet(logging.Formatter):
-    """Formats records without what is known to be secret."""
+    """Formats records without secrets and control characters.
+
+    Each record begins one line, and a trace stands below it, indented: no text can pass for another record.
+    """
 
     def __init__(self, form: str, secrets: Secrets) -> None:
         super().__init__(form)
         self._secrets = secrets
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._secrets.hidden_in(super().format(record))
+        plain = copy.copy(record)
+        plain.msg, plain.args = self._secrets.out_of_line(record.getMessage()), ()
+        plain.exc_info = plain.exc_text = plain.stack_info = None  # another handler's text of it may be kept there
+        trace = self.formatException(record.exc_info) if record.exc_info else ""
+        lines = self._secrets.out_of_text(trace).splitlines()
+        return "\n".join([super().format(plain), *(f"    {printable(line)}" for line in lines)])
 
 
 class _LogFile(logging.FileHandler):

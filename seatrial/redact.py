@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from seatrial.printable import printable
 from seatrial.secret_values import SHORTEST, TOKEN, TOKEN_MARKS, forms, secrets_in
 
 _HIDDEN = "***"
@@ -81,6 +82,10 @@ class Secrets:
         """The lines without them, and without what looks like a secret: fit to leave this machine."""
         redactor = Redactor(self)
         return (left for line in lines if (left := redactor.line(line)) or not line)
+
+    def out_of_line(self, text: str) -> str:
+        """As `out_of_text`, on one line without control characters: fit to be shown to people."""
+        return printable(self.out_of_text(text).rstrip("\n"))
 
     def out_of_text(self, text: str) -> str:
         """As `out_of`, for a whole text."""

@@ -4,6 +4,7 @@ import math
 import re
 
 from seatrial.measurement import ConditionValue, Measurement, Subject
+from seatrial.printable import printable
 from seatrial.result import Expected, RunResult
 from seatrial.sizes import format_size
 from seatrial.verdict import Verdict
@@ -141,7 +142,7 @@ def what(measurement: Measurement) -> str:
 
 def plain(text: object, encoding: str = "utf-8") -> str:
     """`text` on one line, without control characters, in characters that `encoding` has."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    line = " ".join(printable(str(text)).split())
     try:
         return line.encode(encoding, "strict").decode(encoding)
     except (UnicodeEncodeError, LookupError):

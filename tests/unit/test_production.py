@@ -32,6 +32,7 @@ from seatrial.alerts.settings import AlertSettings
 from seatrial.cluster import load_cluster
 from seatrial.errors import InputError, SeatrialError
 from seatrial.history import open_store
+from seatrial.redact import Secrets
 from seatrial.suite import load_suite
 from seatrial.trial import Trial
 from seatrial.verdict import Verdict
@@ -174,7 +175,7 @@ def test_how_far_a_run_is_grows_with_every_row_and_step() -> None:
 
 
 def test_the_newest_line_is_text_where_prefect_shows_markdown() -> None:
-    watcher = _Watcher(load_suite("quick"))
+    watcher = _Watcher(load_suite("quick"), Secrets())
     line = {"name": "seatrial.launch", "levelno": logging.INFO, "msg": "![p](http://x/p.png) @all", "step": "launch"}
     watcher.emit(logging.makeLogRecord(line))
     assert watcher.now[1] == "launch: \\!\\[p\\](http://x/p.png) @\u200ball"

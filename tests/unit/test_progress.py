@@ -1,0 +1,119 @@
+"""What a run says while it works: no secrets, one line each, nothing that a terminal obeys."""
+
+import io
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from flows.told import told_to_prefect
+from seatrial.clean import without_secrets
+from seatrial.measurement import Measurement, Subject
+from seatrial.progress import TerminalHandler, log_file
+from seatrial.redact import Secrets
+from seatrial.result import Check, Found, Judgement, Suspect
+from seatrial.verdict import Verdict
+from tests import samples
+
+SECRETS = Secrets(("s3cr3t-value",))
+HOSTILE = "node-1\x1b[2J\x9b31m s3cr3t-value\n2026-01-01 INFO seatrial: pass\r\u202etxt.exe hf_ABCDEFGHIJKLMNOPQRSTUV"
+
+
+def assert_harmless(text: str) -> None:
+    assert "s3cr3t" not in text
+    assert "hf_ABC" not in text
+    assert text.isprintable()
+
+
+def record(message: str) -> logging.LogRecord:
+    return logging.LogRecord("seatrial.launch", logging.WARNING, "x.py", 1, "said %s", (message,), None)
+
+
+def test_a_line_on_the_terminal_is_one_line_and_moves_nothing() -> None:
+    stream = io.StringIO()
+    TerminalHandler(Console(file=stream, width=20), SECRETS).emit(record(HOSTILE))
+    line, end = stream.getvalue().split("\n")
+    assert end == ""
+    assert line.startswith("    said node-1")
+    assert_harmless(line)
+
+
+def test_columns_stay_where_they_are_on_the_terminal() -> None:
+    stream = io.StringIO()
+    TerminalHandler(Console(file=stream), SECRETS).emit(record("all_reduce     8M    12.3 us"))
+    assert stream.getvalue() == "    said all_reduce     8M    12.3 us\n"
+
+
+def test_no_text_passes_for_another_record_of_the_log(tmp_path: Path) -> None:
+    with log_file(tmp_path / "run.log", SECRETS):
+        log = logging.getLogger("seatrial.launch")
+        log.warning("said %s", HOSTILE)
+        log.error("broke", exc_info=ValueError(HOSTILE))
+    lines = (tmp_path / "run.log").read_text().splitlines()
+    assert [line for line in lines if "pass" in line and not line.startswith("    ")] == lines[:1]
+    assert all(line.startswith("    ") for line in lines[2:])
+    for line in lines:
+        assert_harmless(line)
+
+
+def test_a_trace_that_another_handler_has_formatted_is_redacted_too(tmp_path: Path) -> None:
+    """logging keeps the first formatter's text of an exception in the record."""
+    first = logging.StreamHandler(io.StringIO())
+    first.setFormatter(logging.Formatter())
+    logger = logging.getLogger("seatrial")
+    logger.addHandler(first)
+    try:
+        with log_file(tmp_path / "run.log", SECRETS):
+            logger.error("broke", exc_info=ValueError("with s3cr3t-value"))
+    finally:
+        logger.removeHandler(first)
+    assert "ValueError: with ***" in (tmp_path / "run.log").read_text()
+    assert "s3cr3t" not in (tmp_path / "run.log").read_text()
+
+
+def test_what_prefect_itself_says_of_a_run_goes_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, engine = io.StringIO(), logging.getLogger("prefect.flow_runs")
+    monkeypatch.setattr(engine, "handlers", [logging.StreamHandler(stream)])  # Prefect's own sends to a server
+    monkeypatch.setattr(engine, "propagate", False)
+    with told_to_prefect(SECRETS):
+        engine.error("Encountered %s", "s3cr3t-value", exc_info=ValueError(HOSTILE))
+    assert "Encountered ***\n    ValueError: node-1" in stream.getvalue()
+    for line in stream.getvalue().splitlines():
+        assert_harmless(line)
+    engine.error("after it: s3cr3t-value")
+    assert stream.getvalue().endswith("s3cr3t-value\n")
+
+
+def test_every_text_of_a_result_is_clean() -> None:
+    suspect = Suspect("node", HOSTILE, 1.0, HOSTILE)
+    measurement = Measurement("busbw", 1.0, "GB/s", Subject("node", HOSTILE), {"log": HOSTILE, "ranks": 4})
+    judgements = tuple(Judgement(measurement, verdict, HOSTILE, "peers") for verdict in (Verdict.PASS, Verdict.FAIL))
+    check = Check(
+        HOSTILE, Verdict.FAIL, HOSTILE, 1.0, (measurement,), judgements, (suspect,), Found(Verdict.FAIL, HOSTILE)
+    )
+    result = replace(
+        samples.healthy_local(),
+        suite=HOSTILE,
+        reason=HOSTILE,
+        nodes=({"name": HOSTILE, "hostname": HOSTILE, "gpu_model": [HOSTILE], "cpus": 4},),
+        fingerprint={"driver": HOSTILE},
+        suspects=(suspect,),
+        checks=(check,),
+        notes=("first line\n  second line", HOSTILE),
+    )
+    clean = without_secrets(result, SECRETS)
+    assert clean.notes[0] == "first line\n  second line"
+    assert clean.nodes[0]["cpus"] == 4
+    for text in (repr(clean.checks), repr(clean.suspects), repr(clean.nodes), repr(clean.fingerprint), clean.suite):
+        assert "s3cr3t" not in text
+        assert "hf_ABC" not in text
+        assert not any(mark in text for mark in ("\x1b", "\\x1b", "\\x9b", "\\u202e", "\\r", "\\n"))
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_a_clean_judgement_stays_the_same_object(verdict: Verdict) -> None:
+    judgement = Judgement(Measurement("busbw", 1.0, "GB/s", Subject("node", "node-1")), verdict, "fast", "peers")
+    result = replace(samples.healthy_local(), checks=(Check("x", verdict, "y", judgements=(judgement,)),))
+    assert without_secrets(result, SECRETS).checks[0].judgements[0] is judgement
