@@ -112,8 +112,8 @@ def _install_probes(testbed: Testbed, node: Node, transport: "paramiko.Transport
 
 
 def _last_words(done: CommandResult) -> str:
-    why = "no end in time" if done.timed_out else "nothing was printed"
-    return printable(_last_line(done.output)) or why
+    silence = "no end in time" if done.timed_out else "nothing was printed"
+    return printable(_last_line(done.output)) or silence
 
 
 @cache

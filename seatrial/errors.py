@@ -28,10 +28,7 @@ class RemoteError(SeatrialError):
 
 
 class FloodError(RemoteError):
-    """A node printed more than `limit_bytes`; what it ran was ended."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        super().__init__(f"output flood: it printed more than {limit_bytes / 1024**2:g} MiB and was ended")
+    """A node printed more than it may; what it ran was ended."""
 
 
 class NodesError(SeatrialError):

@@ -212,7 +212,7 @@ def _try_mpi(found: Findings, contacts: Mapping[str, Contact], run: Run) -> None
         if not guilty:
             found.problems.append(f"mpirun hostname does not show {', '.join(shown.missing)}: {shown.why}")
             return
-        found.blame_nodes({name: f"MPI fails with it: {why}" for name, why in guilty}, confidence=0.9)
+        found.blame((Suspect("node", name, 0.9, f"MPI fails with it: {why}") for name, why in guilty), dict(guilty))
 
 
 def _check(found: Findings, asked: int, seconds: float) -> Check:

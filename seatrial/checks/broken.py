@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from seatrial.mpi import FLOOD, MpiResult
+from seatrial.mpi import MpiResult
 from seatrial.nccl import Finding, classify
 from seatrial.verdict import Verdict
 
@@ -37,7 +37,8 @@ def broken(result: MpiResult, *, began: bool, told: Sequence[str] = ()) -> tuple
     if result.not_started is not None:
         return Verdict.NOT_RUN, f"the head node cannot start {result.not_started}"
     if result.flooded:
-        return Verdict.FAIL, f"{FLOOD} after {result.seconds:.0f} s"
+        seconds = f"{result.seconds:.0f} s"
+        return Verdict.FAIL, f"output flood: the ranks printed more than they may and were ended after {seconds}"
     if unable := [match for line in result.lines if (match := _CANNOT_START.search(line))]:
         return _unable(unable)
     findings = classify(result.lines)

@@ -20,9 +20,9 @@ class Findings:
     problems: list[str] = field(default_factory=list)
     measurements: list[Measurement] = field(default_factory=list)
 
-    def blame_nodes(self, evidence: Mapping[str, str], confidence: float = 1.0) -> None:
+    def blame_nodes(self, evidence: Mapping[str, str]) -> None:
         """Blame each node that `evidence` names, and set it aside."""
-        self.blame((Suspect("node", name, confidence, why) for name, why in evidence.items()), evidence)
+        self.blame((Suspect("node", name, 1.0, why) for name, why in evidence.items()), evidence)
 
     def blame(self, suspects: Iterable[Suspect], set_aside: Iterable[str]) -> None:
         """Keep `suspects`; nodes that are set aside without being one of them are named too."""
