@@ -82,7 +82,7 @@ def test_a_folder_that_cannot_be_written_to_is_said(served: Site) -> None:
     state = served.ended(served.run("ad-hoc", out="/proc/results"))
     assert state["type"] == "CRASHED"
     assert re.match(
-        r"could not measure: out /proc/results: cannot be used as a folder: .*; give another", state["message"]
+        r"could not measure: out /proc/results: .*; give another folder", state["message"]
     )
 
 
