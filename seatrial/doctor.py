@@ -8,6 +8,7 @@ from pathlib import Path
 
 from seatrial.alerts.settings import AlertSettings
 from seatrial.cluster import Cluster, LocalPlatform, load_cluster
+from seatrial.descriptors import too_few
 from seatrial.destination import missing
 from seatrial.errors import InputError, SeatrialError
 from seatrial.metrics import target_of_environment
@@ -43,6 +44,7 @@ def _findings(cluster: Cluster, file: Path | None) -> Iterator[Finding]:
             else "install Open MPI (openmpi-bin), or set mpi.mpirun in the cluster file",
         )
         yield "torch", None if find_spec("torch") else f"{sys.executable} -m pip install torch"
+    yield "open files", too_few(len(cluster.node_names()))
     if cluster.upload:
         yield f"upload {cluster.upload}", missing(cluster.upload)
     yield _history()

@@ -7,7 +7,8 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from seatrial.cluster import Cluster
-from seatrial.errors import InputError, SeatrialError
+from seatrial.descriptors import too_few
+from seatrial.errors import InputError, MissingError, SeatrialError
 from seatrial.login import folder_of
 from seatrial.platforms import Leftover, Platform, platform_for
 from seatrial.platforms import state as states
@@ -20,6 +21,8 @@ log = logging.getLogger("seatrial.launch")
 
 def launch(run: Run) -> Testbed:
     """The run's testbed, once its nodes answer. Raises LaunchError or MissingError naming the cause."""
+    if lacking := too_few(len(run.cluster.node_names())):
+        raise MissingError(f"open files: {lacking}")
     testbed = platform_for(run.cluster).launch(run)
     log.info("run %s: %d nodes, head %s (%s)", run.run_id, len(testbed.nodes), testbed.head.name, testbed.head.address)
     return testbed

@@ -81,9 +81,7 @@ def test_the_flow_process_is_killed_and_its_cluster_file_is_gone(
 def test_a_folder_that_cannot_be_written_to_is_said(served: Site) -> None:
     state = served.ended(served.run("ad-hoc", out="/proc/results"))
     assert state["type"] == "CRASHED"
-    assert re.match(
-        r"could not measure: out /proc/results: .*; give another folder", state["message"]
-    )
+    assert re.match(r"could not measure: out /proc/results: .*; give another folder", state["message"])
 
 
 def test_the_runner_is_killed(served: Site, out: Path) -> None:
