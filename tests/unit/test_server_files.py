@@ -112,6 +112,7 @@ def test_every_container_of_compose_runs_without_rights() -> None:
         assert service["read_only"]
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
+    assert {name for name, service in services.items() if "cap_add" in service} == {"postgres"}
 
 
 def _namespaces() -> dict[str, dict[str, str]]:
