@@ -22,6 +22,7 @@ from seatrial.cli_report import bundle, report, verify
 from seatrial.cli_serve import serve
 from seatrial.cli_simulate import simulate
 from seatrial.errors import InputError, NothingFoundError, SeatrialError
+from seatrial.state_home import name_a_home
 
 if TYPE_CHECKING:
     from seatrial.cluster import Cluster
@@ -207,6 +208,7 @@ def history(cluster: str | None, limit: int, as_json: bool) -> None:
 def main() -> NoReturn:
     """Run the command line; every error that is meant for people is one line on standard error."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them among all packages takes a while
+    name_a_home()
     gc.set_threshold(50_000)  # importing makes many objects and no garbage; looking for some takes a tenth of the start
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # its causes come to us as exceptions
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":

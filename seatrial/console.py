@@ -23,6 +23,7 @@ from seatrial.progress import TerminalHandler
 from seatrial.redact import Secrets
 from seatrial.result import RunResult
 from seatrial.run import check_runs_folder, secrets_of, writable
+from seatrial.state_home import check_state_home
 from seatrial.suite import load_suite
 
 
@@ -43,6 +44,7 @@ def run_by_hand(
         check_alerts(wanted.notify)
     target_of_environment()
     check_history()
+    check_state_home()
     writable(out, "--out") if out else check_runs_folder()  # said before an hour is spent, not after it
     with _progress(verbose, secrets_of(wanted)) as console:
         console.print(f"[bold]seatrial[/] {cluster} · {suite}", highlight=False)

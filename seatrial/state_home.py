@@ -1,5 +1,6 @@
 """Where this user's state lies between runs: $XDG_STATE_HOME/seatrial, ~/.local/state/seatrial when unset."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -7,22 +8,36 @@ from seatrial.errors import InputError
 from seatrial.private import private_folder
 
 
+def name_a_home() -> None:
+    """Have HOME name a folder that is not there for a user id without a home, as there are in containers.
+
+    Libraries fail with a traceback on import otherwise; so each says which folder it needs, once it needs one.
+    """
+    try:
+        Path.home()
+    except RuntimeError:
+        os.environ["HOME"] = "/nonexistent"
+
+
 def state_home() -> Path:
-    """The folder, which need not be there. Raises InputError where this user has no home."""
+    """The folder, which need not be there."""
     given = os.environ.get("XDG_STATE_HOME")
-    try:
-        return Path(given).absolute() / "seatrial" if given else Path.home() / ".local" / "state" / "seatrial"
-    except RuntimeError as error:
-        raise InputError("HOME: is not set, and this user has no home; set XDG_STATE_HOME to a folder") from error
+    return (Path(given).absolute() if given else Path.home() / ".local" / "state") / "seatrial"
 
 
-def state_folder(*names: str) -> Path:
-    """A folder of it, mode 0700, made where it is not there. Raises InputError in one line."""
-    folder = state_home().joinpath(*names)
+def check_state_home() -> None:
+    """Raises InputError where a run needs the folder and cannot write to it."""
+    elsewhere, is_root = os.environ.get("SEATRIAL_HISTORY"), os.geteuid() == 0
+    if elsewhere and is_root:
+        return
+    other = ", or SEATRIAL_HISTORY to a database elsewhere" if is_root else ""
+    folder = state_home()
     try:
-        return private_folder(folder)
+        private_folder(folder)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "is not writable", str(folder))
     except OSError as error:
-        raise InputError(f"{unusable(folder, error)}; set XDG_STATE_HOME to a folder of yours") from error
+        raise InputError(f"{unusable(folder, error)}; set XDG_STATE_HOME to a folder of yours{other}") from error
 
 
 def unusable(folder: Path, error: OSError) -> str:

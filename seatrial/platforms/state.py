@@ -31,7 +31,7 @@ def root_folder(platform: str = "") -> Path:
     """Where runs of this user keep their state: /run/seatrial for root, else a folder among the user's own state.
 
     It is this machine's alone, as homes are shared. Platforms that look there for leftovers of their own have a folder
-    of their own. Raises InputError where the user has no home.
+    of their own.
     """
     if os.geteuid() == 0:
         return Path("/run") / (f"seatrial-{platform}" if platform else "seatrial")
