@@ -69,7 +69,7 @@ def make_folder(run_id: str, platform: str = "") -> Path:
         private_folder(folder.parent)
         folder.mkdir(mode=0o700)
     except OSError as error:
-        raise LaunchError(_refusal(folder, error)) from error
+        raise LaunchError(f"the keys of the run cannot be kept: {_refusal(folder, error)}") from error
     write_owner(folder, "owner", this_process())
     return folder
 
