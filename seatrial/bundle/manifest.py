@@ -1,5 +1,6 @@
 """SHA256SUMS: one line per file, as sha256sum writes and checks it. Pure."""
 
+import io
 import re
 from collections.abc import Mapping
 
@@ -14,7 +15,8 @@ def manifest_text(digests: Mapping[str, str]) -> str:
 def read_manifest(text: str) -> dict[str, str]:
     """Digest by name. Raises ValueError that names the line that is none."""
     digests: dict[str, str] = {}
-    for number, line in enumerate(text.split("\n"), 1):
+    lines = (line.removesuffix("\n") for line in io.StringIO(text))  # ends at "\n" alone, and makes no list of all
+    for number, line in enumerate(lines, 1):
         match = _LINE.fullmatch(line)
         if match and match[2] not in digests:
             digests[match[2]] = match[1]

@@ -10,13 +10,22 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from seatrial.bundle import MANIFEST, SIGNATURE
+from seatrial.bundle.bounded import (
+    CHUNK,
+    MAX_FILES,
+    MAX_MANIFEST,
+    MAX_NAME,
+    MAX_SIGNATURE,
+    BoundedStream,
+    OutOfBoundsError,
+)
 from seatrial.bundle.manifest import first_difference, read_manifest
 from seatrial.bundle.signature import NOBODY, Signed, Trusted, check
 from seatrial.errors import InputError
 
-_SMALL = 64 << 20  # bytes: manifest and signature are read into memory, and no more of them than that
-_CHUNK = 1 << 20
-_DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error)
+_IN_MEMORY = {MANIFEST: MAX_MANIFEST, SIGNATURE: MAX_SIGNATURE}  # bytes
+# RecursionError: headers of headers of headers; ValueError: numbers that are none
+_DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,65 +86,77 @@ def _read(bundle: Path) -> _Content:
     content = _Content()
     with _opened(bundle) as (archive, stream):
         try:
-            for member in archive:
+            while member := archive.next():
+                archive.members.clear()  # tarfile keeps them all
                 odd = _take(archive, member, content)  # of every member: the manifest may come after what is odd
                 content.problem = content.problem or odd
             if not content.problem and _holds_more(stream):
                 content.problem = "something was added behind its end"
+        except OutOfBoundsError as error:
+            content.problem = f"is no bundle of `seatrial bundle`: {error}"
         except _DAMAGE as error:
             content.problem = content.problem or f"cannot be read to its end: it is cut or damaged ({error})"
     return content
 
 
 @contextmanager
-def _opened(bundle: Path) -> Iterator[tuple[tarfile.TarFile, gzip.GzipFile]]:
+def _opened(bundle: Path) -> Iterator[tuple[tarfile.TarFile, BoundedStream]]:
     """The archive, and the stream that it is read from. Raises InputError where it is none."""
     with ExitStack() as stack:
         try:
-            stream = stack.enter_context(gzip.open(bundle))
+            stream = BoundedStream(stack.enter_context(gzip.open(bundle)))
             archive = stack.enter_context(tarfile.open(fileobj=stream, mode="r:"))
-        except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
+        except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, ValueError, RecursionError) as error:
             raise InputError(f"{bundle}: is no .tar.gz: {error}") from error
         except OSError as error:
             raise InputError(f"{bundle}: cannot be read: {error.strerror or error}") from error
         yield archive, stream
 
 
-def _holds_more(stream: gzip.GzipFile) -> bool:
+def _holds_more(stream: BoundedStream) -> bool:
     """Whether anything but padding is left; what is cut or does not match the checksum raises here."""
     more = False
-    while chunk := stream.read(_CHUNK):
+    while chunk := stream.read(CHUNK):
         more = more or any(chunk)
     return more
 
 
 def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, content: _Content) -> str:
-    """Note what the member holds; says what is wrong with it."""
+    """Note what the member holds; says what is wrong with it. Raises OutOfBoundsError."""
+    if len(member.name) > MAX_NAME:
+        raise OutOfBoundsError(f"has a name of {len(member.name):,} characters; legal are {MAX_NAME}")
+    if len(content.digests) >= MAX_FILES:
+        raise OutOfBoundsError(f"has more than {MAX_FILES:,} files")
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts:
         return f"{member.name}: leads out of the bundle"
     if member.isdir():  # as tar adds them to what it packs
         return ""
-    if not member.isreg():
+    if not member.isreg() or member.issparse():  # of a sparse file most was never stored, whatever its size
         return f"{member.name}: is no plain file"
     top, _, name = str(path).partition("/")
     if str(path) in content.digests or (top == content.top and name in content.small):
         return f"{name or top}: is there twice"
     if name in (MANIFEST, SIGNATURE) and content.top in ("", top):
         content.top = top
-        content.small[name] = _bytes(archive, member)
+        content.small[name] = _bytes(archive, member, _IN_MEMORY[name])
     else:
         content.digests[str(path)] = _digest(archive, member)
     return ""
 
 
-def _bytes(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    file = archive.extractfile(member)
-    return file.read(_SMALL) if file else b""
+def _bytes(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> bytes:
+    """Raises OutOfBoundsError where it is longer than `most` bytes."""
+    if member.size > most:
+        raise OutOfBoundsError(f"{member.name} is longer than {most:,} bytes")
+    file, pieces = archive.extractfile(member), []
+    while file and (chunk := file.read(CHUNK)):
+        pieces.append(chunk)
+    return b"".join(pieces)
 
 
 def _digest(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str:
     file, digest = archive.extractfile(member), hashlib.sha256()
-    while file and (chunk := file.read(_CHUNK)):
+    while file and (chunk := file.read(CHUNK)):
         digest.update(chunk)
     return digest.hexdigest()
