@@ -22,6 +22,10 @@ _PULLING = ("kubernetes", "slurm", "runai")  # platforms whose nodes take their 
 # The strictest of the platforms' rules (a Kubernetes label, less room for suffixes), so one name serves everywhere.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# mpirun starts its daemons through a shell on every other node, with the parameters of its command line and environment
+# between double quotes: what a shell expands or ends there would run as a command.
+_EXPANDED_BETWEEN_QUOTES = re.compile(r"[$`\"\\\x00-\x1f\x7f]")
+_MPI_VARIABLE = re.compile(r"(OMPI|PRTE|PMIX)_MCA_")
 
 
 def _legal_name(value: str) -> str:
@@ -42,12 +46,25 @@ def _legal_env(value: dict[str, str]) -> dict[str, str]:
             raise ValueError(f"{key!r} is no name of an environment variable: letters, digits and _ are legal")
         if "\0" in text or "\n" in text:
             raise ValueError(f"the value of {key} must be one line of text")
+        if _MPI_VARIABLE.match(key):
+            _not_expanded(text)
+    return value
+
+
+def _not_expanded(value: str) -> str:
+    """What mpirun can hand to the other nodes as it is."""
+    if match := _EXPANDED_BETWEEN_QUOTES.search(value):
+        raise ValueError(
+            f"{value!r} must not hold {match[0]!r}: mpirun hands it to a shell on every node, which would expand it; "
+            'legal is all but $, `, ", \\ and control characters'
+        )
     return value
 
 
 Name = Annotated[str, AfterValidator(_legal_name)]
 Port = Annotated[int, Field(ge=1, le=65535), BeforeValidator(_no_boolean)]
 Environment = Annotated[dict[str, str], AfterValidator(_legal_env)]
+MpiWord = Annotated[str, AfterValidator(_not_expanded)]
 Nodes = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_no_boolean)]
 Gpus = Annotated[int, Field(ge=0, le=1024), BeforeValidator(_no_boolean)]
 KeptSeconds = Annotated[float, Field(gt=0, le=7 * 86400)]
@@ -134,10 +151,10 @@ class Mpi(Strict):
     """How mpirun is called on the head node."""
 
     mpirun: str = Field("mpirun", min_length=1, description="a name on PATH or a full path")
-    interface: str | None = Field(
+    interface: MpiWord | None = Field(
         None, description="network (CIDR) or interface that MPI uses; told by the platform when unset"
     )
-    args: tuple[str, ...] = Field((), description="further arguments, each as it is")
+    args: tuple[MpiWord, ...] = Field((), description="further arguments, each as it is; no shell expands them")
 
 
 class Cluster(Strict):

@@ -101,3 +101,17 @@ def test_an_mpirun_that_shows_too_few_ranks_fails(local_testbed: LocalTestbed, t
     assert found.check.verdict is Verdict.FAIL
     assert {name for _, name in names(found.check.suspects)} == {"node-1", "node-2"}
     assert [node.name for node in found.testbed.nodes] == ["node-0"]
+
+
+def test_no_shell_of_a_node_expands_the_arguments_of_mpirun(local_testbed: LocalTestbed, tmp_path: Path) -> None:
+    """mpirun starts its daemons through shells on the nodes; what those would expand, cluster files may not hold."""
+    words = [f"x;>{tmp_path}/made", f"x|tee>{tmp_path}/made", f"x&>{tmp_path}/made", "*", "a'b", "~", "#", "two words"]
+    args = [word for n, value in enumerate(words) for word in ("--mca", f"seatrial_{n}", value)]
+    with local_testbed(nodes=2, mpi={"args": args}) as (_, testbed):
+        for node in testbed.nodes:
+            greet(testbed, node, 30).transport.close()
+        result = mpirun(testbed, ["env"], timeout_s=60)
+    assert result.ok, result
+    for n, value in enumerate(words):
+        assert result.lines.count(f"OMPI_MCA_seatrial_{n}={value}") == 2
+    assert not (tmp_path / "made").exists()

@@ -1,8 +1,11 @@
 """Cluster and suite files: what ships loads, and what is wrong is said in one line that tells what is legal."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from seatrial.cluster import load_cluster
 from seatrial.errors import InputError
@@ -165,3 +168,23 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_sizes_are_binary(text: object, size: int) -> None:
     assert parse_size(text) == size
     assert parse_size(format_size(size)) == size
+
+
+@pytest.mark.parametrize("value", ["$(reboot)", "`reboot`", 'x"; reboot; "', "a\\b", "a\nb"])
+@pytest.mark.parametrize(
+    ("field", "where"),
+    [
+        (lambda value: {"mpi": {"args": ["--mca", "pml", value]}}, "mpi.args.2"),
+        (lambda value: {"mpi": {"interface": value}}, "mpi.interface"),
+        (lambda value: {"env": {"OMPI_MCA_pml": value}}, "env"),
+    ],
+)
+def test_what_a_shell_of_a_node_would_expand_is_refused(
+    tmp_path: Path, field: Callable[[str], dict[str, Any]], where: str, value: str
+) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(yaml.safe_dump({"nodes": 2, "platform": {"kind": "local"}, **field(value)}))
+    with pytest.raises(InputError) as refused:
+        load_cluster(path)
+    assert str(refused.value).startswith(f"{path}: {where}: ")
+    assert "\n" not in str(refused.value)
