@@ -28,7 +28,7 @@ from seatrial.platforms import platform_for
 from seatrial.progress import log, log_file
 from seatrial.reserve import reserved
 from seatrial.result import Check, RunResult, now
-from seatrial.run import RESULT, Run, secrets_of, writable
+from seatrial.run import RESULT, Run, below_runs, secrets_of, writable
 from seatrial.suite import load_suite
 from seatrial.trial import Trial, process_age_s
 from seatrial.verdict import Verdict
@@ -72,7 +72,7 @@ def check(
     Args:
         cluster: Path of the cluster file, as the machine that runs the check sees it.
         suite: quick (about a minute), nightly (minutes), acceptance (an hour), or the path of a suite file.
-        out: Folder for run.json, measurements.csv, report.html and logs; runs/RUN_ID when empty.
+        out: Folder for run.json, measurements.csv, report.html and logs; runs/RUN_ID when empty. A form has it in runs.
         notify: Whether people are told, where alerts are configured.
         rebuild: Whether the image is built also when nothing that it is made of has changed.
         wait_s: Seconds to wait while another check has the cluster; 0 gives up at once and says who has it.
@@ -186,7 +186,8 @@ def _reap(run: Run) -> None:
 
 def _run(cluster: Cluster, suite: str, out: str | None) -> Run:
     run_id = run_id_of(UUID(current.id), current.scheduled_start_time)
-    folder = writable((Path(out) if out else Path("runs") / run_id).absolute(), "out")
+    asked_for = below_runs(out) if out and deployment.id else Path(out or Path("runs") / run_id)
+    folder = writable(asked_for.absolute(), "out")
     for name in RESULT:  # an earlier run's verdict must not pass for this one's
         (folder / name).unlink(missing_ok=True)
     return Run(run_id, cluster, load_suite(suite), folder)

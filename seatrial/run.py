@@ -70,6 +70,19 @@ def writable(folder: Path, option: str) -> Path:
     return _checked(folder, option)
 
 
+def below_runs(out: str) -> Path:
+    """The folder in `runs` that `out` names: who starts a run by a form writes nowhere else. Raises InputError."""
+    runs = Path("runs").absolute()
+    try:
+        folder = Path(os.path.normpath(runs / out))
+        below = runs.resolve() in folder.resolve().parents
+    except (OSError, RuntimeError, ValueError):  # too long, a circle of links, a null character
+        below = False
+    if not below:
+        raise InputError(f"out {out!r}: must be a folder below {runs}, such as {runs / 'NAME'}; or leave it empty")
+    return folder
+
+
 def check_runs_folder() -> None:
     """Raises InputError where no folder can be made in `runs`, which may be a link to a larger disk."""
     runs = Path("runs")

@@ -14,6 +14,7 @@ from prefect.cache_policies import NO_CACHE
 
 from seatrial.bare import without_details
 from seatrial.errors import SeatrialError
+from seatrial.report.cells import as_text
 from seatrial.report.load import FIXED_COLUMNS
 from seatrial.report.markdown import escape, judgement_rows, summary
 from seatrial.report.series import Reading, every_reading
@@ -52,7 +53,7 @@ def run_json(result: RunResult) -> str:
 
 
 def measurements_csv(result: RunResult) -> str:
-    """One row per measurement, tidy: conditions are columns of their own, samples a JSON list."""
+    """One row per measurement, tidy: conditions are columns of their own, samples a JSON list; no cell is a formula."""
     import pandas as pd
 
     rows = [_row(result, check, reading) for check in result.checks for reading in every_reading(check)]
@@ -83,7 +84,7 @@ def _row(result: RunResult, check: Check, reading: Reading) -> dict[str, Any]:
         "source": judgement.source if judgement else None,
         "samples": json.dumps(_jsonable(m.samples)) if m.samples else None,
     }
-    return {**m.conditions, **own}
+    return {name: as_text(cell) for name, cell in {**m.conditions, **own}.items()}
 
 
 def _report(result: RunResult, folder: Path, store: "Store | None", log_file: Path | None) -> str:

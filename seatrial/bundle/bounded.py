@@ -3,7 +3,6 @@
 import io
 import tarfile
 import time
-from typing import IO
 
 MAX_FILES = 20_000
 MAX_NAME = 512  # characters
@@ -25,7 +24,9 @@ class BoundedStream(io.RawIOBase):
     Whatever is skipped is read, so that it counts as well. Raises OutOfBoundsError.
     """
 
-    def __init__(self, stream: IO[bytes], max_bytes: int = MAX_UNPACKED, max_seconds: float = MAX_SECONDS) -> None:
+    def __init__(
+        self, stream: io.BufferedIOBase, max_bytes: int = MAX_UNPACKED, max_seconds: float = MAX_SECONDS
+    ) -> None:
         self._stream, self._max_bytes, self._max_seconds = stream, max_bytes, max_seconds
         self._deadline = time.monotonic() + max_seconds
         self._position = 0

@@ -87,7 +87,7 @@ def _read(bundle: Path) -> _Content:
     with _opened(bundle) as (archive, stream):
         try:
             while member := archive.next():
-                archive.members.clear()  # tarfile keeps them all
+                vars(archive)["members"].clear()  # tarfile keeps them all, and has no public way to forget them
                 odd = _take(archive, member, content)  # of every member: the manifest may come after what is odd
                 content.problem = content.problem or odd
             if not content.problem and _holds_more(stream):

@@ -6,16 +6,21 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from pydantic_core import PydanticCustomError
 
 from seatrial.baselines.setup import Setup
 from seatrial.errors import InputError
 from seatrial.measurement import ConditionValue, Measurement, Subject, SubjectKind
+from seatrial.report.cells import from_text
 from seatrial.result import SCHEMA, Check, Drift, Expected, Found, Judgement, RunResult, Suspect
 from seatrial.verdict import Verdict
 
-MAX_BYTES = 500_000_000
+MAX_BYTES = 100_000_000  # of run.json: 1,000 nodes take 6 MB
+MAX_VALUES = 8_000_000  # objects, lists and what stands in them: bounds the memory that it takes
+MAX_NAME, MAX_TEXT = 1000, 1_000_000  # characters
+MAX_CSV_BYTES = 500_000_000
+MAX_NODES = 10_000
 _YEARS = (1970, 2999)
 
 FIXED_COLUMNS = (
@@ -37,6 +42,21 @@ FIXED_COLUMNS = (
 )
 
 
+def _at_most(characters: int) -> AfterValidator:
+    """pydantic's own bound refuses texts that UTF-8 has not, such as names of files."""
+
+    def bounded(text: str) -> str:
+        if len(text) > characters:
+            raise PydanticCustomError("too_long", f"must have at most {characters:,} characters, has {len(text):,}")
+        return text
+
+    return AfterValidator(bounded)
+
+
+Text = Annotated[str, _at_most(MAX_TEXT)]
+Name = Annotated[str, _at_most(MAX_NAME)]
+
+
 class _Model(BaseModel):
     """Numbers are numbers: JSON has no NaN or infinity, though Python reads them."""
 
@@ -45,7 +65,7 @@ class _Model(BaseModel):
 
 class _Subject(_Model):
     kind: SubjectKind
-    name: str
+    name: Name
 
 
 class _Expected(_Model):
@@ -54,19 +74,19 @@ class _Expected(_Model):
 
 
 class _Judgement(_Model):
-    metric: str
+    metric: Name
     subject: _Subject
-    conditions: dict[str, ConditionValue] = {}
+    conditions: Annotated[dict[Name, ConditionValue], Field(max_length=100)] = {}
     value: float | None
-    unit: str
-    repeats: list[float | None] = []
+    unit: Name
+    repeats: Annotated[list[float | None], Field(max_length=1000)] = []
     expected: _Expected = _Expected()
-    source: str
+    source: Text
     deviation: float | None = None
     drift: Drift | None = None
     share: float | None = None
     verdict: Verdict
-    reason: str
+    reason: Text
 
     def to_judgement(self) -> Judgement:
         subject = Subject(self.subject.kind, self.subject.name)
@@ -90,7 +110,7 @@ def _number(value: float | None) -> float:
 
 class _Found(_Model):
     verdict: Verdict
-    reason: str
+    reason: Text
     suspects: list[Suspect] = []
 
     def to_found(self) -> Found:
@@ -98,9 +118,9 @@ class _Found(_Model):
 
 
 class _Check(_Model):
-    name: str
+    name: Name
     verdict: Verdict
-    reason: str
+    reason: Text
     seconds: float = 0.0
     found: _Found | None = None
     judgements: list[_Judgement] = []
@@ -115,7 +135,7 @@ def _writable(name: str) -> str:
     return name
 
 
-_Name = Annotated[str, AfterValidator(_writable)]
+_Name = Annotated[Name, AfterValidator(_writable)]
 
 
 def _within_years(time: datetime) -> datetime:
@@ -139,18 +159,18 @@ def _measurable(setup: Setup) -> Setup:
 class _Run(_Model):
     run_id: _Name
     cluster: _Name
-    suite: str
+    suite: Name
     started: _Time
     finished: _Time
     verdict: Verdict
-    reason: str
-    nodes: list[dict[str, JsonValue]] = []
-    checks: list[_Check] = []
+    reason: Text
+    nodes: Annotated[list[dict[Name, JsonValue]], Field(max_length=MAX_NODES)] = []
+    checks: Annotated[list[_Check], Field(max_length=1000)] = []
     suspects: list[Suspect] = []
-    fingerprint: dict[str, str | None] = {}
+    fingerprint: Annotated[dict[Name, Name | None], Field(max_length=1000)] = {}
     setup: Annotated[Setup, AfterValidator(_measurable)] | None = None
-    timings: dict[str, float] = {}
-    notes: list[str] = []
+    timings: Annotated[dict[Name, float], Field(max_length=1000)] = {}
+    notes: Annotated[list[Text], Field(max_length=MAX_NODES)] = []
 
 
 def load_result(path: Path) -> RunResult:
@@ -187,9 +207,13 @@ def _check(check: _Check, measurements: tuple[Measurement, ...]) -> Check:
 
 def _read_document(file: Path) -> dict[str, Any]:
     try:
-        if file.stat().st_size > MAX_BYTES:
+        with file.open("rb") as content:
+            raw = content.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
             raise InputError(f"{file}: is larger than {MAX_BYTES:,} bytes, so it is no run.json")
-        document = json.loads(file.read_text(encoding="utf-8"))
+        if sum(raw.count(mark) for mark in (b"{", b"[", b",")) > MAX_VALUES:
+            raise InputError(f"{file}: has more than {MAX_VALUES:,} values, so it is no run.json")
+        document = json.loads(raw.decode("utf-8"))
     except FileNotFoundError as error:
         raise InputError(f"{file}: is not there; name a run's folder or its run.json") from error
     except OSError as error:
@@ -225,10 +249,11 @@ def _read_measurements(file: Path, run_id: str) -> dict[str, list[Measurement]]:
     found: dict[str, list[Measurement]] = {}
     # All samples of a measurement are one cell. csv has one limit for the whole process and no other way, and by itself
     # that is 128 KiB: a few thousand steps of training. It is only ever raised, so nobody else's reading fails by it.
-    csv.field_size_limit(max(MAX_BYTES, csv.field_size_limit()))
+    csv.field_size_limit(max(MAX_CSV_BYTES, csv.field_size_limit()))
     try:
         with file.open(encoding="utf-8", newline="") as lines:
-            for row in csv.DictReader(lines):
+            for cells in csv.DictReader(lines):
+                row: dict[str, Any] = {name: from_text(cell) for name, cell in cells.items() if cell is not None}
                 if row["run_id"] == run_id:
                     found.setdefault(row["check"], []).append(_measurement(row))
     except FileNotFoundError:

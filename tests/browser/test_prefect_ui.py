@@ -178,7 +178,7 @@ def open_artifact(served: Site, visitor: Visitor, key: str) -> None:
 
 
 def test_a_check_is_cancelled_from_the_ui(served: Site, visitor: Visitor) -> None:
-    out = served.folder / "cancelled"
+    out = served.folder / "runs" / "cancelled"
     flow_run = served.run("ad-hoc", suite=str(served.folder / "long.yaml"), out=str(out))
     served.until_sweeping(out)
     visitor.open(f"/runs/flow-run/{flow_run}")

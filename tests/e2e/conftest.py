@@ -77,7 +77,7 @@ class Console:
 
     def run_ids(self) -> set[str]:
         """Of the runs that were started here, as their logs say."""
-        logs = self.folder.glob("*/logs/run.log")
+        logs = self.folder.glob("**/logs/run.log")
         return {found for log in logs for found in re.findall(r"run (\S+): \d+ nodes", log.read_text())}
 
     def left(self) -> set[str]:

@@ -98,7 +98,7 @@ def only(flow_run: str) -> dict[str, Any]:
 
 
 def said(console: Console) -> str:
-    log = console.folder / "out" / "logs" / "run.log"
+    log = console.folder / "runs" / "out" / "logs" / "run.log"
     return log.read_text() if log.exists() else ""
 
 
@@ -111,7 +111,7 @@ def test_a_cancelled_run_takes_its_nodes_down(served: Console) -> None:
             "timeout_s": 300,
         }
     )
-    flow_run = start(served, cluster=str(served.cluster()), suite=str(suite), out=str(served.folder / "out"))
+    flow_run = start(served, cluster=str(served.cluster()), suite=str(suite), out=str(served.folder / "runs" / "out"))
     until(lambda: "mpirun: 4 ranks" in said(served))
     assert served.left()
     call(served, "POST", f"/flow_runs/{flow_run}/set_state", state={"type": "CANCELLING", "name": "Cancelling"})
@@ -121,12 +121,12 @@ def test_a_cancelled_run_takes_its_nodes_down(served: Console) -> None:
 
 def test_a_bad_verdict_is_a_failed_flow_run_that_says_why(served: Console) -> None:
     cluster = served.cluster(2, faults=[{"node": "node-1", "sshd": "stopped"}])
-    flow_run = start(served, cluster=str(cluster), suite=str(served.suite()), out=str(served.folder / "out"))
+    flow_run = start(served, cluster=str(cluster), suite=str(served.suite()), out=str(served.folder / "runs" / "out"))
     until(lambda: state(served, flow_run)["type"] in ("FAILED", "COMPLETED", "CRASHED"))
     assert state(served, flow_run)["type"] == "FAILED"
     assert state(served, flow_run)["message"].startswith("fail: connectivity: node-1: ")
     assert call(served, "GET", f"/flow_runs/{flow_run}")["name"] == "cluster suite"
-    assert json.loads((served.folder / "out" / "run.json").read_text())["verdict"] == "fail"
+    assert json.loads((served.folder / "runs" / "out" / "run.json").read_text())["verdict"] == "fail"
     until(lambda: "1 of 2 nodes answer on port 222" in logged(served, flow_run))  # Prefect sends logs every few seconds
     artifacts = call(served, "POST", "/artifacts/filter", limit=10)
     assert {"judgements-trial", "summary-trial"} <= {artifact["key"] for artifact in artifacts}
@@ -207,7 +207,7 @@ def test_a_baseline_is_pinned_when_a_person_approves_and_only_then(approving: Co
 def test_a_run_that_could_not_measure_is_crashed_and_keeps_its_nodes(served: Console) -> None:
     """Prefect calls the hooks of a crash then too; they must leave alone what is kept for people."""
     cluster = served.cluster(2, mpi={"mpirun": "/nowhere/mpirun"}, keep="on_failure", keep_s=300)
-    flow_run = start(served, cluster=str(cluster), suite=str(served.suite()), out=str(served.folder / "out"))
+    flow_run = start(served, cluster=str(cluster), suite=str(served.suite()), out=str(served.folder / "runs" / "out"))
     until(lambda: state(served, flow_run)["type"] in ("FAILED", "COMPLETED", "CRASHED"))
     assert state(served, flow_run)["type"] == "CRASHED"
     assert state(served, flow_run)["message"].startswith("not_run: ")

@@ -72,7 +72,7 @@ def furnish(found: Site) -> None:
 @pytest.fixture
 def out(served: Site, request: pytest.FixtureRequest) -> Path:
     name: str = request.node.name
-    return served.folder / name
+    return served.folder / "runs" / name
 
 
 def start_long(site: Site, out: Path, **parameters: str) -> str:

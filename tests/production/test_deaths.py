@@ -1,7 +1,6 @@
 """Whatever dies in the middle of a run: nothing stays up, the state is right, and what earlier runs found is there."""
 
 import os
-import re
 import signal
 import sqlite3
 import subprocess
@@ -23,7 +22,7 @@ FLOW, RUNNER, SERVER = "prefect.engine", "flows.runner", "flows.webserver"
 @pytest.fixture(scope="module")
 def first(served: Site) -> Path:
     """The folder of a run that went well before anything went wrong."""
-    found = served.folder / "first"
+    found = served.folder / "runs" / "first"
     flow_run = served.run("ad-hoc", suite=str(served.folder / "brief.yaml"), out=str(found))
     assert served.ended(flow_run)["type"] == "COMPLETED"
     return found
@@ -78,10 +77,16 @@ def test_the_flow_process_is_killed_and_its_cluster_file_is_gone(
     served.until(lambda: any(alert["incident"]["cluster"] == "east" for alert in alerts))
 
 
-def test_a_folder_that_cannot_be_written_to_is_said(served: Site) -> None:
-    state = served.ended(served.run("ad-hoc", out="/proc/results"))
+@pytest.mark.parametrize("name", ["/proc/results", "../results", "link"])
+def test_a_run_by_a_form_writes_below_the_runs_folder_alone(served: Site, name: str) -> None:
+    elsewhere = served.folder / "elsewhere"
+    (served.folder / "runs" / "link").unlink(missing_ok=True)
+    (served.folder / "runs" / "link").symlink_to(elsewhere)
+    state = served.ended(served.run("ad-hoc", out=name))
     assert state["type"] == "CRASHED"
-    assert re.match(r"could not measure: out /proc/results: .*; give another folder", state["message"])
+    assert state["message"].startswith(f"could not measure: out '{name}': must be a folder below {served.folder}/runs")
+    assert not elsewhere.exists()
+    assert not (served.folder / "results").exists()
 
 
 def test_the_runner_is_killed(served: Site, out: Path) -> None:
@@ -223,7 +228,7 @@ def small_disk(out: Path) -> Iterator[Path]:
     """A file system of 4 MB at `out`."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small file system")
-    out.mkdir()
+    out.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "seatrial-disk", str(out)], check=True)
     try:
         yield out

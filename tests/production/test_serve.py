@@ -82,7 +82,7 @@ def test_serve_is_killed_and_started_again(fresh: Site) -> None:
     nightly = fresh.api("GET", "/deployments/name/seatrial-check/nightly")
     (own,) = (schedule["id"] for schedule in nightly["schedules"] if schedule["slug"] == "trial")
     fresh.api("PATCH", f"/deployments/{nightly['id']}/schedules/{own}", active=False)  # as a person does in the UI
-    out = fresh.folder / "out"
+    out = fresh.folder / "runs" / "out"
     flow_run = fresh.run("ad-hoc", suite=str(fresh.folder / "long.yaml"), out=str(out))
     fresh.until_sweeping(out)
     assert fresh.process
@@ -112,7 +112,7 @@ def test_a_machine_that_is_gone_with_its_run(fresh: Site) -> None:
         "PREFECT_API_AUTH_STRING": (fresh.folder / "prefect" / "seatrial-serve.auth").read_text().strip(),
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     }
-    out = fresh.folder / "out"
+    out = fresh.folder / "runs" / "out"
     run = [sys.executable, "-m", "seatrial.cli", "run", "trial.yaml", "--suite", "long.yaml", "--out", str(out)]
     # Runs of this machine would take it for one that was killed, since they cannot see its process.
     own = "for folder in /run/seatrial /run/netns; do mkdir -p $folder; mount -t tmpfs -o mode=700 tmpfs $folder; done"

@@ -1,5 +1,6 @@
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from seatrial.measurement import Measurement, Subject
 from seatrial.report.load import load_result
 from seatrial.result import Check, RunResult
 from seatrial.verdict import Verdict
-from tasks.record import measurements_csv, run_json
+from tasks.record import measurements_csv, run_json, write_run_json
 from tests import samples
 
 
@@ -98,3 +99,28 @@ def test_a_damaged_table_is_named(tmp_path: Path) -> None:
     (folder / "measurements.csv").write_text("run_id,check\n20260314-0200-h4x9t,x\n")
     with pytest.raises(InputError, match=r"measurements.csv: is not the measurements.csv of a run"):
         load_result(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda run: {**run, "nodes": [[]] * 9_000_000}, "has more than 8,000,000 values"),
+        (lambda run: {**run, "nodes": [{}] * 10_001}, "nodes: list should have at most 10000 items"),
+        (
+            lambda run: {**run, "reason": "x" * 1_000_001},
+            "reason: must have at most 1,000,000 characters, has 1,000,001",
+        ),
+        (lambda run: {**run, "reason": "x" * 100_000_001}, "is larger than 100,000,000 bytes"),
+        (lambda run: {**run, "checks": run["checks"] * 2000}, "checks: list should have at most 1000 items"),
+    ],
+)
+def test_a_run_larger_than_any_is_bad_input(
+    tmp_path: Path, change: Callable[[dict[str, Any]], dict[str, Any]], problem: str
+) -> None:
+    write_run_json(samples.healthy_local(), tmp_path)
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(change(json.loads(file.read_text()))))
+    with pytest.raises(InputError) as refused:
+        load_result(file)
+    assert str(refused.value).startswith(f"{file}: ")
+    assert problem in str(refused.value)
