@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from seatrial.errors import SeatrialError
+from seatrial.private import read_opener
 from seatrial.redact import Secrets
 from seatrial.report.past import NO_PAST, Past, past_of
 from seatrial.result import RunResult
@@ -75,10 +76,10 @@ def _past(result: RunResult, store: "Store | None") -> Past:
 
 
 def _tail(log_file: Path) -> tuple[str, ...]:
-    """The last lines, without secrets: a report is forwarded."""
-    if not log_file.is_file():
+    """The last lines, without secrets: a report is forwarded. A link may lead to anything: none is followed."""
+    if not log_file.is_file() or log_file.is_symlink():
         return ()
-    with log_file.open("rb") as file:
-        file.seek(max(0, log_file.stat().st_size - LOG_TAIL_LINES * 400))
-        lines = file.read().decode(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+    with open(log_file, "rb", opener=read_opener) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_TAIL_LINES * 400))
+        lines = file.read(LOG_TAIL_LINES * 400).decode(errors="replace").splitlines()[-LOG_TAIL_LINES:]
     return tuple(line.rstrip("\n") for line in Secrets.of(os.environ).out_of(lines))

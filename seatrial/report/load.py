@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 from seatrial.baselines.setup import Setup
 from seatrial.errors import InputError
 from seatrial.measurement import ConditionValue, Measurement, Subject, SubjectKind
+from seatrial.private import read_opener
 from seatrial.report.cells import from_text
 from seatrial.result import SCHEMA, Check, Drift, Expected, Found, Judgement, RunResult, Suspect
 from seatrial.verdict import Verdict
@@ -207,7 +208,7 @@ def _check(check: _Check, measurements: tuple[Measurement, ...]) -> Check:
 
 def _read_document(file: Path) -> dict[str, Any]:
     try:
-        with file.open("rb") as content:
+        with open(file, "rb", opener=read_opener) as content:
             raw = content.read(MAX_BYTES + 1)
         if len(raw) > MAX_BYTES:
             raise InputError(f"{file}: is larger than {MAX_BYTES:,} bytes, so it is no run.json")
@@ -251,7 +252,7 @@ def _read_measurements(file: Path, run_id: str) -> dict[str, list[Measurement]]:
     # that is 128 KiB: a few thousand steps of training. It is only ever raised, so nobody else's reading fails by it.
     csv.field_size_limit(max(MAX_CSV_BYTES, csv.field_size_limit()))
     try:
-        with file.open(encoding="utf-8", newline="") as lines:
+        with open(file, encoding="utf-8", newline="", opener=read_opener) as lines:
             for cells in csv.DictReader(lines):
                 row: dict[str, Any] = {name: from_text(cell) for name, cell in cells.items() if cell is not None}
                 if row["run_id"] == run_id:

@@ -124,3 +124,12 @@ def test_a_run_larger_than_any_is_bad_input(
         load_result(file)
     assert str(refused.value).startswith(f"{file}: ")
     assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["run.json", "measurements.csv"])
+def test_no_link_is_followed(tmp_path: Path, name: str) -> None:
+    folder = _write(tmp_path, samples.healthy_local())
+    (folder / name).rename(folder / "elsewhere")
+    (folder / name).symlink_to(folder / "elsewhere")
+    with pytest.raises(InputError, match="is a symbolic link"):
+        load_result(folder)
