@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit docs gate test-all test-e2e test-images test-browser test-production test-prometheus kubernetes test-kubernetes bench format clean
+.PHONY: setup system run test lint unit docs gate test-all test-fuzz test-e2e test-images test-browser test-production test-prometheus kubernetes test-kubernetes bench format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
@@ -27,7 +27,7 @@ gate: setup
 	$(BIN)/pytest -m gate tests/e2e tests/production tests/browser tests/images tests/e2e/kubernetes
 
 test-all: test
-	@for lane in e2e production browser images prometheus kubernetes; do \
+	@for lane in fuzz e2e production browser images prometheus kubernetes; do \
 		$(MAKE) --no-print-directory test-$$lane || failed="$$failed $$lane"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
@@ -44,6 +44,9 @@ docs: setup
 	$(BIN)/python -m scripts.reference
 	$(BIN)/mkdocs build --strict --quiet
 	@echo site/index.html
+
+test-fuzz: setup   # 10,000 broken inputs for everything that reads what nodes, files and other people hand in
+	$(BIN)/pytest tests/fuzz
 
 test-e2e: setup   # `seatrial run` as people run it: whole checks of local nodes, slowed, cut and killed; 10 minutes
 	$(BIN)/pytest tests/e2e

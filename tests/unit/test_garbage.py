@@ -42,7 +42,9 @@ def test_a_cursor_left_behind_does_not_stop_who_is_waited_for(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "serve", [_SERVE, "from flows.webserver import main; main(0, os.pipe()[0], '.')"], ids=["of a run", "lasting"]
+    "serve",
+    [_SERVE, "from flows.webserver import main; main(0, os.pipe()[0], '.', '127.0.0.1')"],
+    ids=["of a run", "lasting"],
 )
 def test_each_of_our_servers_does_so(serve: str, tmp_path: Path) -> None:
     said = "import gc, os, uvicorn; uvicorn.run = lambda *_, **__: print('collects by itself:', gc.isenabled())\n"

@@ -1,0 +1,179 @@
+"""Everything that reads what nodes, files and other people hand in, with good input to begin from."""
+
+import json
+import random
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seatrial.answers import Facts, NodeAnswer, PeerAnswer, StreamAnswer, StreamError, read_answer
+from seatrial.bundle.pack import pack
+from seatrial.bundle.verify import verify
+from seatrial.checks.lesson import read_event
+from seatrial.cluster import load_cluster
+from seatrial.errors import SeatrialError
+from seatrial.nccl import RowReader, classify, parse_file, transport
+from seatrial.redact import Secrets
+from seatrial.report.load import load_result
+from seatrial.report.markdown import summary
+from seatrial.suite import load_suite
+from tasks.record import measurements_csv, run_json
+from tests import samples
+from tests.fuzz.mutations import dumped, of_bytes, of_document
+
+ROOT = Path(__file__).parents[2]
+LOGS = sorted((ROOT / "tests" / "golden" / "nccl-logs").glob("*.log"))
+SECRETS = Secrets.of({"API_TOKEN": "correct-horse-battery", "DATABASE_URL": "postgresql://u:pa55word@db/x"})
+FACTS = {
+    "hostname": "node-0",
+    "cpus": 8,
+    "memory_gb": 64.0,
+    "gpus": 8,
+    "gpu_model": "H100",
+    "architecture": "x86_64",
+    "mpirun": "/usr/bin/mpirun",
+    "sshd": "",
+    "nccl_tests": "",
+    "versions": {"openmpi": "4.1.4", "torch": None},
+}
+PEER = {"peer": "node-1", "error": ""}
+TRAFFIC = {"out": {"bytes": 1 << 20, "seconds": 0.5}, "in": {"bytes": 1 << 20, "seconds": 0.5}}
+EVENT = {"event": "step", "step": 1, "loss": 2.5, "seconds": 0.1, "rank": 0, "host": "node-0", "ranks": [{"rank": 0}]}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`make` gives one broken input, `read` reads it from a file, or raises what people are meant to see."""
+
+    name: str
+    make: Callable[[random.Random], bytes]
+    read: Callable[[Path], object]
+    expected: tuple[type[Exception], ...] = (SeatrialError,)
+
+
+@cache
+def _documents(folder: str) -> list[Any]:
+    return [yaml.safe_load(path.read_text()) for path in sorted((ROOT / folder).glob("*.yaml"))]
+
+
+def _file_of(folder: str) -> Callable[[random.Random], bytes]:
+    def make(dice: random.Random) -> bytes:
+        good = dice.choice(_documents(folder))
+        if dice.random() < 0.3:
+            return of_bytes(yaml.safe_dump(good).encode(), dice)
+        return dumped(of_document(good, dice))
+
+    return make
+
+
+def _line_of(*goods: dict[str, Any]) -> Callable[[random.Random], bytes]:
+    def make(dice: random.Random) -> bytes:
+        good = dice.choice(goods)
+        return of_bytes(dumped(good), dice) if dice.random() < 0.3 else dumped(of_document(good, dice))
+
+    return make
+
+
+def _log(dice: random.Random) -> bytes:
+    return of_bytes(dice.choice(LOGS).read_bytes()[:60_000], dice)
+
+
+def _read_log(path: Path) -> None:
+    lines = path.read_text(errors="replace").splitlines()
+    classify(lines)
+    transport(lines)
+    reader = RowReader()
+    for line in lines:
+        reader.feed(line)
+    parse_file(path)
+
+
+@cache
+def _run() -> dict[str, Any]:
+    good: dict[str, Any] = json.loads(run_json(samples.faulty_h100()))
+    return good
+
+
+def _run_json(dice: random.Random) -> bytes:
+    return of_bytes(dumped(_run()), dice) if dice.random() < 0.2 else dumped(of_document(_run(), dice))
+
+
+def _read_run(path: Path) -> None:
+    summary(load_result(path))
+
+
+def _csv(dice: random.Random) -> bytes:
+    return of_bytes(measurements_csv(samples.faulty_h100()).encode(), dice)
+
+
+def _read_csv(path: Path) -> None:
+    (path.parent / "measurements.csv").write_bytes(path.read_bytes())
+    (path.parent / "run.json").write_text(run_json(samples.faulty_h100()))
+    load_result(path.parent)
+
+
+@cache
+def _packed() -> bytes:
+    with tempfile.TemporaryDirectory() as place:
+        folder, target = Path(place) / "run", Path(place) / "bundle.tar.gz"
+        (folder / "logs").mkdir(parents=True)
+        (folder / "run.json").write_text(run_json(samples.faulty_h100()))
+        (folder / "logs" / "all_reduce.log").write_text("8 2 float sum\n" * 100)
+        pack(samples.faulty_h100(), folder, target)
+        return target.read_bytes()
+
+
+def _bundle(dice: random.Random) -> bytes:
+    """Broken as it lies there, or within its compression."""
+    import gzip
+
+    if dice.random() < 0.3:
+        return of_bytes(_packed(), dice)
+    return gzip.compress(of_bytes(gzip.decompress(_packed()), dice), 1)
+
+
+def _answer_as(*models: type[NodeAnswer]) -> Callable[[Path], None]:
+    def read(path: Path) -> None:
+        for line in path.read_text(errors="surrogateescape").splitlines() or [""]:
+            for model in models:
+                with suppress(ValueError):  # what a caller turns into the node's problem
+                    read_answer(model, line)
+
+    return read
+
+
+def _read_events(path: Path) -> None:
+    for line in path.read_text(errors="replace").splitlines():
+        read_event(line)
+
+
+def _redact(path: Path) -> None:
+    SECRETS.out_of_text(path.read_text(errors="surrogateescape"))
+
+
+TARGETS = (
+    Target("cluster file", _file_of("deployments/clusters"), load_cluster),
+    Target("suite file", _file_of("seatrial/suites"), lambda path: load_suite(str(path))),
+    Target("log", _log, _read_log),
+    Target("facts", _line_of(FACTS), _answer_as(Facts)),
+    Target(
+        "answers", _line_of({"peer": "node-1", "error": ""}, TRAFFIC), _answer_as(PeerAnswer, StreamAnswer, StreamError)
+    ),
+    Target("training events", _line_of(EVENT), _read_events),
+    Target("run.json", _run_json, _read_run),
+    Target("measurements.csv", _csv, _read_csv),
+    Target("bundle", _bundle, verify),
+    Target("redaction", _log, _redact),
+)
+
+
+def inputs(target: Target, count: int, seed: int) -> Iterator[tuple[int, bytes]]:
+    """`count` inputs, each with the number that makes it anew."""
+    for number in range(seed, seed + count):
+        yield number, target.make(random.Random(f"{target.name} {number}"))
