@@ -1,5 +1,6 @@
 """Broken and hostile versions of good input: cut, doubled, of other types, nested, huge. A seed makes it anew."""
 
+import copy
 import json
 import random
 from collections.abc import Callable
@@ -118,7 +119,7 @@ def _hostile(value: Any, dice: random.Random) -> Any:
         for _ in range(dice.choice((10, 3000))):
             value = [value] if dice.random() < 0.5 else {"a": value}
         return value
-    return dice.choice(HOSTILE)
+    return copy.deepcopy(dice.choice(HOSTILE))  # what becomes of it is changed again
 
 
 def dumped(document: Any) -> bytes:

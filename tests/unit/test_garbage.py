@@ -1,11 +1,13 @@
 """The garbage of a server on SQLite does not keep its event loop from going on."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from flows.auth import ORIGINS, SERVER_AUTH
 from flows.server import _SERVE
 
 # The same without asyncio: a cursor that an error has left in a cycle, its connection waiting to write in a thread, and
@@ -49,5 +51,8 @@ def test_a_cursor_left_behind_does_not_stop_who_is_waited_for(tmp_path: Path) ->
 def test_each_of_our_servers_does_so(serve: str, tmp_path: Path) -> None:
     said = "import gc, os, uvicorn; uvicorn.run = lambda *_, **__: print('collects by itself:', gc.isenabled())\n"
     command = [sys.executable, "-c", said + serve, "0"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path)
+    asked_for = {SERVER_AUTH: "user:password", ORIGINS: "http://127.0.0.1:4200"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path, env={**os.environ, **asked_for}
+    )
     assert done.stdout == "collects by itself: False\n", done.stderr
