@@ -110,14 +110,16 @@ class _AskForLogin:
             await PlainTextResponse("log in", 401, ask)(scope, receive, send)
 
 
-def guard(
+def guarded(
     app: Starlette, auth_string: str, files: str, runs: str, hosts: Sequence[str], origins: Sequence[str]
-) -> None:
-    """Have `app` answer to its own names and pages alone, and serve the folder `runs` at `files` behind its login."""
+) -> ASGIApp:
+    """`app` for its own names and pages alone, with the folder `runs` at `files` behind its login.
+
+    Around the app, not in it: Prefect's automations call the app within this process, by a name that is none of ours.
+    """
     login = Login(auth_string)
     folder = StaticFiles(directory=runs, check_dir=False)
     mount = Mount(files, folder, name="runs", middleware=[Middleware(_AskForLogin, login=login)])
     app.router.routes.insert(0, mount)  # the UI takes every path that is left
-    app.add_middleware(_Remembered, login=login, path=files)
-    app.add_middleware(_OwnPages, origins=origins)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
+    own = _OwnPages(_Remembered(app, login, files), origins)
+    return TrustedHostMiddleware(own, allowed_hosts=list(hosts), www_redirect=False)

@@ -32,13 +32,13 @@ def main(fd: int, life: int, runs: str, hosts: str) -> None:
     import uvicorn
     from prefect.server.api.server import create_app
 
-    from flows.guard import guard
+    from flows.guard import guarded
 
     app = create_app()
     logging.getLogger("prefect.server.events.actions").addFilter(_Noise())
-    guard(app, os.environ[SERVER_AUTH], FILES, runs, hosts.split(","), os.environ[ORIGINS].split(","))
+    served = guarded(app, os.environ[SERVER_AUTH], FILES, runs, hosts.split(","), os.environ[ORIGINS].split(","))
     collect_apart()
-    uvicorn.run(app, fd=fd, log_level="warning", lifespan="on", timeout_graceful_shutdown=3)
+    uvicorn.run(served, fd=fd, log_level="warning", lifespan="on", timeout_graceful_shutdown=3)
 
 
 def _end_with(life: int) -> None:
