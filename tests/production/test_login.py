@@ -111,7 +111,7 @@ def test_the_runs_folders_open_with_the_login_and_shut_their_pages_in(served: Si
     assert unknown.headers["WWW-Authenticate"].startswith("Basic ")
 
 
-def test_an_edited_deployment_runs_as_it_was_registered(served: Site, tmp_path: Path) -> None:
+def test_an_edited_deployment_runs_as_it_was_registered(served: Site, out: Path, tmp_path: Path) -> None:
     """Its steps, its code and its variables are not what the API says; neither for the run nor for what ends it."""
     marks = [tmp_path / name for name in ("steps", "code", "variables")]
     (tmp_path / "evil.py").write_text(f"open({str(marks[1])!r}, 'w')\n")
@@ -125,7 +125,7 @@ def test_an_edited_deployment_runs_as_it_was_registered(served: Site, tmp_path: 
         served.api("PATCH", f"/deployments/{served.deployment(name, flow)['id']}", **edit)
     assert served.deployment("reap", "reap")["pull_steps"] == [shell]
     assert served.ended(served.run("reap", "reap"))["type"] == "COMPLETED"
-    flow_run = start_long(served, served.folder / "edited")
+    flow_run = start_long(served, out)
     cancel(served, flow_run)
     assert served.ended(flow_run)["type"] == "CANCELLED"
     served.until(lambda: not served.left())  # its hook took the nodes down
