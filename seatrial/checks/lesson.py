@@ -80,6 +80,8 @@ class _RankEnd(NodeAnswer):
 
 class _Summary(NodeAnswer):
     event: Literal["summary"]
+    steps: int = Field(ge=0)
+    world_size: int = Field(ge=1)
     first_loss: Finite
     last_loss: Finite
     throughput_samples_s: Finite

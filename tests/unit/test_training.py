@@ -37,6 +37,8 @@ def printed(losses: Sequence[float | None] = (4.0, 3.0, 2.0, 1.0), **changes: An
     steps = [{"event": "step", "step": i, "loss": loss, "step_time_ms": 10.0} for i, loss in enumerate(losses)]
     summary: dict[str, Any] = {
         "event": "summary",
+        "steps": len(losses),
+        "world_size": 4,
         "first_loss": losses[0],
         "last_loss": losses[-1],
         "throughput_samples_s": 800.0,
