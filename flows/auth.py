@@ -6,7 +6,6 @@ It is handed on by the environment alone, which other users of the machine canno
 import os
 import re
 import secrets
-import stat
 from pathlib import Path
 
 from seatrial.errors import InputError
@@ -25,16 +24,16 @@ def random_auth_string() -> str:
 
 
 def prefect_home() -> Path:
-    """Prefect's folder, made if need be; other users must not get in, for its database holds secrets.
+    """Prefect's folder, made if need be; other users must not read its database, which holds secrets.
 
-    Raises InputError.
+    A folder that is there keeps its mode: it may be the system's. Raises InputError.
     """
     home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        facts = home.stat()
-        if facts.st_uid == os.geteuid() and facts.st_mode & stat.S_IRWXO:
-            home.chmod(stat.S_IMODE(facts.st_mode) & ~stat.S_IRWXO)
+        for database in home.glob("prefect.db*"):
+            if not database.is_symlink() and database.stat().st_uid == os.geteuid():
+                database.chmod(0o600)
     except OSError as error:
         raise InputError(f"PREFECT_HOME {home}: {error.strerror}; name a folder that can be written to") from error
     return home

@@ -64,7 +64,16 @@ def read_opener(path: str, flags: int) -> int:
 
 
 def private_folder(path: Path) -> Path:
-    """A folder of mode 0700, made with all its parents where it is not there. Raises OSError.
+    """A folder of this user that nobody else can write to, made with mode 0700 where it is not there. Raises OSError.
+
+    One that is there keeps its mode: it may be the system's.
+    """
+    _make(path)
+    return own_folder(path)
+
+
+def closed_folder(path: Path) -> Path:
+    """A folder of seatrial's own, of mode 0700, made with all its parents where it is not there. Raises OSError.
 
     One that is there must be a folder of this user; and empty if others could write to it: else what is in it may be
     anybody's.

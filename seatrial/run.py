@@ -7,7 +7,7 @@ from pathlib import Path
 
 from seatrial.cluster import Cluster
 from seatrial.errors import InputError
-from seatrial.private import own_folder, private_folder
+from seatrial.private import closed_folder, own_folder, private_folder
 from seatrial.redact import Secrets
 from seatrial.state_home import unusable
 from seatrial.suite import Suite
@@ -62,9 +62,9 @@ def writable(folder: Path, option: str) -> Path:
     """
     try:
         foreign = os.path.isdir(folder) and not folder.is_symlink() and set(os.listdir(folder)) - _WRITTEN
-        (own_folder if foreign else private_folder)(folder)
+        (own_folder if foreign else closed_folder)(folder)
         if os.path.lexists(folder / "logs"):
-            private_folder(folder / "logs")
+            closed_folder(folder / "logs")
     except OSError as error:
         raise InputError(f"{option} {unusable(folder, error)}; give another folder") from error
     return _checked(folder, option)

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from seatrial.errors import InputError
-from seatrial.private import private_folder
+from seatrial.private import closed_folder
 
 
 def name_a_home() -> None:
@@ -33,7 +33,7 @@ def check_state_home() -> None:
     other = ", or SEATRIAL_HISTORY to a database elsewhere" if is_root else ""
     folder = state_home()
     try:
-        private_folder(folder)
+        closed_folder(folder)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, "is not writable", str(folder))
     except OSError as error:

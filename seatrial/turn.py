@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.private import private_folder, private_opener
+from seatrial.private import closed_folder, private_opener
 from seatrial.process import Process, this_process
 from seatrial.result import now
 from seatrial.state_home import state_home
@@ -58,7 +58,7 @@ class FileLock:
 
     def __init__(self, cluster: str, run_id: str) -> None:
         self._cluster, self._run_id = cluster, run_id
-        path = private_folder(state_home() / "locks") / f"{cluster}.lock"
+        path = closed_folder(state_home() / "locks") / f"{cluster}.lock"
         self._file = private_opener(
             str(path), os.O_RDWR | os.O_CREAT
         )  # never removed: a lock on a removed file is none

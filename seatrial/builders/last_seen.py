@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from seatrial.private import private_folder
+from seatrial.private import closed_folder
 from seatrial.state_home import state_home
 from seatrial.whole import write_whole
 
@@ -33,5 +33,5 @@ def _read() -> dict[str, str]:
 
 def _write(seen: Mapping[str, str]) -> None:
     """As a whole: another run may read meanwhile."""
-    private_folder(_file().parent)
+    closed_folder(_file().parent)
     write_whole(_file(), json.dumps(seen, indent=2))

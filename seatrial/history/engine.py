@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 from seatrial.errors import MissingError, SeatrialError
 from seatrial.history.migrate import migrate
 from seatrial.history.url import first_line, parse_url, shown
-from seatrial.private import private_folder, private_opener
+from seatrial.private import closed_folder, private_opener
 from seatrial.state_home import state_home
 
 LOCK_TIMEOUT_S = 30
@@ -58,7 +58,7 @@ def _make_private(url: URL) -> None:
         return
     path = Path(database)
     if not path.parent.exists() or path.parent == state_home():
-        private_folder(path.parent)
+        closed_folder(path.parent)
     if not path.exists() or os.access(path, os.W_OK):  # one that is only read stays as it is
         os.close(private_opener(database, os.O_WRONLY | os.O_CREAT))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seatrial.errors import InputError, LaunchError
-from seatrial.private import check_private_folder, private_folder, private_opener, read_private
+from seatrial.private import check_private_folder, closed_folder, private_opener, read_private
 from seatrial.process import Process, this_process
 from seatrial.state_home import state_home, unusable
 
@@ -66,7 +66,7 @@ def make_folder(run_id: str, platform: str = "") -> Path:
     """A run's own folder, readable by its user alone. Raises LaunchError when somebody else owns the place."""
     folder = root_folder(platform) / run_id
     try:
-        private_folder(folder.parent)
+        closed_folder(folder.parent)
         folder.mkdir(mode=0o700)
     except OSError as error:
         raise LaunchError(f"the keys of the run cannot be kept: {_refusal(folder, error)}") from error

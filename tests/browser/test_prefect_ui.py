@@ -113,6 +113,7 @@ def visitor(chromium: str, served: Site, tmp_path: Path, pictures: Path) -> Iter
     with Browser.started(chromium, tmp_path / "profile", size=(1300, 1250)) as browser:
         person = Visitor(browser, served, pictures)
         person.log_in()
+        browser.complaints()  # before the login the UI is told 401, which it says there
         yield person
         assert [url for url in browser.requests() if not url.startswith((served.url, *_OURS))] == []
         severe = [said for said in browser.complaints("SEVERE") if not any(icon in said for icon in _MISSING)]

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.private import check_private_folder, own_folder, private_folder, private_opener, read_opener, read_private
+from seatrial.private import (
+    check_private_folder,
+    closed_folder,
+    own_folder,
+    private_folder,
+    private_opener,
+    read_opener,
+    read_private,
+)
+from seatrial.progress import log_file
+from seatrial.redact import Secrets
 
 
 @pytest.fixture(autouse=True)
@@ -102,19 +112,29 @@ def test_a_folder_that_others_can_read_becomes_0700(tmp_path: Path) -> None:
     folder.mkdir(mode=0o755)
     with pytest.raises(PermissionError, match=r"is open to other users \(mode 0755\); must be 0700"):
         check_private_folder(folder)
-    assert mode_of(private_folder(folder)) == 0o700
+    assert mode_of(closed_folder(folder)) == 0o700
 
 
 def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "open"
     folder.mkdir(mode=0o777)
     (folder / "planted").touch()
-    for refused in (private_folder, own_folder):
+    for refused in (closed_folder, private_folder, own_folder):
         with pytest.raises(PermissionError, match=r"is open to other users \(mode 0777\); must be 0700"):
             refused(folder)
     assert mode_of(folder) == 0o777
     (folder / "planted").unlink()
-    assert mode_of(private_folder(folder)) == 0o700
+    assert mode_of(closed_folder(folder)) == 0o700
+
+
+def test_a_folder_of_the_system_keeps_its_mode(tmp_path: Path) -> None:
+    """`SEATRIAL_HISTORY` or a log may lie in any folder; root may close /dev to everybody."""
+    system = tmp_path / "dev"
+    system.mkdir(mode=0o755)
+    with log_file(system / "run.log", Secrets()):
+        pass
+    assert mode_of(system) == 0o755
+    assert mode_of(private_folder(system)) == 0o755
 
 
 def test_only_regular_files_are_read(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from seatrial.faults import NodeFault
 from seatrial.keys import KeyPair, new_key_pair
 from seatrial.platforms import state as states
 from seatrial.platforms.local.plan import Layout, LocalNode
-from seatrial.private import private_folder, private_opener
+from seatrial.private import closed_folder, private_opener
 from seatrial.process import process
 from seatrial.ssh import answers, known_hosts, on_each
 from seatrial.testbed import Node, Testbed
@@ -45,11 +45,11 @@ def write(
     files["spec.json"] = json.dumps({"private_run": os.geteuid() != 0, "nodes": [_spec(node) for node in plan.nodes]})
     for name, text in files.items():
         path = plan.state / name
-        private_folder(path.parent)
+        closed_folder(path.parent)
         states.write_private(path, text)
     for node in plan.nodes:
-        private_folder(node.folder / "tmp")
-    private_folder(plan.state / "work")
+        closed_folder(node.folder / "tmp")
+    closed_folder(plan.state / "work")
 
 
 def _spec(node: LocalNode) -> dict[str, str]:
