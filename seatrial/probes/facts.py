@@ -19,7 +19,9 @@ import time
 
 NVIDIA_SMI_TIMEOUT_S = 30  # without persistence mode it wakes every GPU first
 MAX_OUTPUT = 1 << 20  # bytes of a command
+MAX_LINE = 300  # characters: a search for a version takes the square of it
 AMD_VENDOR = "0x1002"
+OPENSSH = r"OpenSSH_(\S+?),?\s"
 
 
 def main():
@@ -61,7 +63,7 @@ def versions(mpirun):
         "python": platform.python_version(),
         "torch": package_version("torch"),
         "openmpi": version_in([mpirun, "--version"]),
-        "openssh": version_in(["ssh", "-V"], r"OpenSSH_(\S+?),?\s"),
+        "openssh": version_in(["ssh", "-V"], OPENSSH),
         "driver": driver_version(),
         "cuda": package_version("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu13"),
         "nccl": nccl_version(),
@@ -93,12 +95,12 @@ def driver_version():
     return found.group(1) if found else ""
 
 
-def version_in(command, pattern=r"(\d+\.\d+[.\w]*)"):
+def version_in(command: "list[str]", pattern: str = r"(\d+\.\d+[.\w]*)") -> "str | None":
     lines = lines_of(command)
     if not lines:
         return None if lines is None else ""
-    found = re.search(pattern, "\n".join(lines) + "\n")
-    return found.group(1) if found else None
+    matches = (re.search(pattern, line + "\n") for line in lines)
+    return next((match.group(1) for match in matches if match), None)
 
 
 def lines_of(command, timeout_s=8):
@@ -119,7 +121,9 @@ def lines_of(command, timeout_s=8):
         output = read_until_end(child, time.monotonic() + timeout_s)
     finally:
         end_group(child)  # also what a script has started, which holds the pipe open
-    return None if output is None or child.returncode else output.decode(errors="replace").splitlines()[:64]
+    if output is None or child.returncode:
+        return None
+    return [line[:MAX_LINE] for line in output.decode(errors="replace").splitlines()[:64]]
 
 
 def read_until_end(child, deadline):

@@ -13,6 +13,7 @@ Each direction has a connection of its own, because what a slow one still holds 
 import hmac
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -21,11 +22,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import Any
 
 CHUNK = 256 * 1024
 HELLO = "seatrial-stream "  # a line of its own: a login may greet first
 TOKEN_BYTES = 16
 PACKET_BYTES = 1500
+MAX_ANSWER = 64 * 1024  # bytes of what the peer says, its greeting included
 FIRST_BYTE_S = 3.0  # a lost packet or two
 SERVE_S = 60  # a peer whose other side has vanished ends by itself
 
@@ -89,7 +92,7 @@ def measure(request, errors):
         with connect(address, port, token) as there:
             send(there, max_bytes, FIRST_BYTE_S + max_seconds)
             there.settimeout(FIRST_BYTE_S + max_seconds)
-            out = json.loads(there.makefile().readline())
+            out = read_json(there.makefile("rb").readline(MAX_ANSWER))
         with connect(address, port, token) as there:
             return {"out": out, "in": receive(there, max_bytes, max_seconds)}
     finally:
@@ -97,18 +100,37 @@ def measure(request, errors):
         ssh.communicate()
 
 
-def await_hello(output, timeout_s):
-    """Where the peer listens and the token it wants, from the line that says so."""
-    deadline, said = time.monotonic() + timeout_s, b""
+def await_hello(output: Any, timeout_s: float) -> "list[Any]":
+    """Where the peer listens and the token it wants, from the line that says so in `output`, a pipe of bytes."""
+    deadline, printed = time.monotonic() + timeout_s, b""
     while wait_readable(output, deadline - time.monotonic()):
         data = os.read(output.fileno(), CHUNK)
         if not data:
             raise OSError("the peer's part of the measurement does not start")
-        said += data
-        for line in said.decode(errors="replace").splitlines(keepends=True):
+        printed += data
+        for line in printed.decode(errors="replace").splitlines(keepends=True):
             if line.startswith(HELLO) and line.endswith("\n"):
-                return json.loads(line[len(HELLO) :])
+                return read_listener(read_json(line[len(HELLO) :]))
+        if len(printed) > MAX_ANSWER:
+            raise OSError("the peer prints more than {} bytes before it listens".format(MAX_ANSWER))
     raise OSError("no answer within {:g} s".format(timeout_s))
+
+
+def read_listener(value: Any) -> "list[Any]":
+    """Address, port and token as `serve` prints them. Raises ValueError for anything else."""
+    if not isinstance(value, list) or [type(part) for part in value] != [str, int, str] or not 0 < value[1] < 65536:
+        raise ValueError("the peer does not say where it listens")
+    if not re.fullmatch("[0-9a-f]{%d}" % (2 * TOKEN_BYTES), value[2]):
+        raise ValueError("the peer gives no token")
+    return value
+
+
+def read_json(text):
+    """Raises ValueError, also for what is nested too deep or is no text."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("the peer's answer is nested too deep") from None
 
 
 def connect(address, port, token):

@@ -1,0 +1,59 @@
+"""What a probe reads from programs and from other nodes may be anything: it answers with a line, in little time."""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from seatrial.probes import facts, stream
+
+LINE = 900_000  # characters, of the 1 MiB that a program may print
+TOKEN = "5a" * stream.TOKEN_BYTES
+
+
+def _printing(text: str) -> list[str]:
+    return [sys.executable, "-S", "-c", f"print({text})"]
+
+
+def test_a_program_that_prints_a_long_line_has_no_version() -> None:
+    started = time.process_time()
+    assert facts.version_in(_printing(f"'1' * {LINE}")) is None
+    assert time.process_time() - started < 5  # hours where it is searched as a whole
+
+
+def test_a_version_is_read_from_the_line_that_has_it() -> None:
+    assert facts.version_in(_printing(r"'mpirun\n(Open MPI) 4.1.4\nreport 2.0'")) == "4.1.4"
+    assert facts.version_in(_printing("'OpenSSH_9.2p1 Debian-2, OpenSSL 3.0'"), facts.OPENSSH) == "9.2p1"
+
+
+def _greeted(text: bytes, place: Path) -> list[object]:
+    path = place / "greeting"
+    path.write_bytes(text)
+    with path.open("rb", buffering=0) as output:
+        where: list[object] = stream.await_hello(output, 5)
+        return where
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("7", "null", "{}", '{"a": 1}', "[]", "[" * 50_000, "[null, null, null]", "nonsense"),
+        *(json.dumps(["10.0.0.1", port, TOKEN]) for port in (0, 65536, 10**9, "22", True, 1.5)),
+        *(json.dumps(["10.0.0.1", 4000, token]) for token in ("", "zz", 5, TOKEN + "00")),
+    ],
+)
+def test_a_peer_that_does_not_say_where_it_listens_is_an_answer(answer: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError):
+        _greeted(f"{stream.HELLO}{answer}\n".encode(), tmp_path)
+
+
+def test_a_peer_that_greets_without_end_is_an_answer(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="prints more than"):
+        _greeted(b"hello\n" * (1 << 18), tmp_path)
+
+
+def test_a_login_may_greet_first(tmp_path: Path) -> None:
+    where = ["10.0.0.1", 4000, TOKEN]
+    assert _greeted(f"Welcome\n{stream.HELLO}{json.dumps(where)}\n".encode(), tmp_path) == where
