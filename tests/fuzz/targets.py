@@ -19,7 +19,9 @@ from seatrial.checks.lesson import read_event
 from seatrial.cluster import load_cluster
 from seatrial.errors import SeatrialError
 from seatrial.nccl import RowReader, classify, parse_file, transport
-from seatrial.redact import Secrets
+from seatrial.nccl.xid import xid_finding
+from seatrial.probes import facts, stream
+from seatrial.redact import Redactor, Secrets
 from seatrial.report.load import load_result
 from seatrial.report.markdown import summary
 from seatrial.suite import load_suite
@@ -29,7 +31,8 @@ from tests.fuzz.mutations import dumped, of_bytes, of_document
 
 ROOT = Path(__file__).parents[2]
 LOGS = sorted((ROOT / "tests" / "golden" / "nccl-logs").glob("*.log"))
-SECRETS = Secrets.of({"API_TOKEN": "correct-horse-battery", "DATABASE_URL": "postgresql://u:pa55word@db/x"})
+SECRET = "correct-horse-battery"
+SECRETS = Secrets.of({"API_TOKEN": SECRET, "DATABASE_URL": "postgresql://u:pa55word@db/x"})
 FACTS = {
     "hostname": "node-0",
     "cpus": 8,
@@ -43,6 +46,31 @@ FACTS = {
     "versions": {"openmpi": "4.1.4", "torch": None},
 }
 PEER = {"peer": "node-1", "error": ""}
+RESULT = {"time": 50.0, "alg_bw": 20.9, "bus_bw": 36.7, "nwrong": 0.0}
+JSON_LOG = {
+    "version": 3,
+    "args": ["all_reduce_perf", "-J", "out.json"],
+    "env": ["PATH=/usr/bin"],
+    "config": {"nthreads": 1, "ngpus": 4, "devices": [{"rank": 0, "group": 0, "hostname": "node-0", "device": 0}]},
+    "results": [
+        {"size": size, "count": size // 4, "type": "float", "redop": "sum", "root": "-1"}
+        | {"out_of_place": RESULT, "in_place": RESULT}
+        for size in (8, 1024, 1 << 20)
+    ],
+    "out_of_bounds": {"count": 0, "okay": "true"},
+    "average_bus_bandwidth": {"bandwidth": 36.3, "okay": "unchecked"},
+    "errors": [""],
+}
+KERNEL_LOG = b"""\
+Jun  3 10:00:00 node-0 kernel: NVRM: Xid (PCI:0000:1b:00): 79, pid=7, GPU has fallen off the bus.
+Jun  3 10:00:01 node-0 kernel: NVRM: Xid (PCI:0000:1b:00): 94, pid='<unknown>', name=<unknown>, Contained: SM (0x1)
+[  42.0] nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error
+"""
+VERSIONS = b"""\
+mpirun (Open MPI) 4.1.4
+OpenSSH_9.2p1 Debian-2+deb12u3, OpenSSL 3.0.15 3 Sep 2024
+"""
+GREETING = b"Welcome to node-1\n" + f'{stream.HELLO}["10.0.0.1", 40123, "{"5a" * stream.TOKEN_BYTES}"]\n'.encode()
 TRAFFIC = {"out": {"bytes": 1 << 20, "seconds": 0.5}, "in": {"bytes": 1 << 20, "seconds": 0.5}}
 EVENT = {"event": "step", "step": 1, "loss": 2.5, "seconds": 0.1, "rank": 0, "host": "node-0", "ranks": [{"rank": 0}]}
 
@@ -92,6 +120,27 @@ def _read_log(path: Path) -> None:
     for line in lines:
         reader.feed(line)
     parse_file(path)
+
+
+def _text_of(good: bytes) -> Callable[[random.Random], bytes]:
+    return lambda dice: of_bytes(good, dice)
+
+
+def _read_kernel_log(path: Path) -> None:
+    for line in path.read_text(errors="replace").splitlines():
+        xid_finding(line)
+
+
+def _read_versions(path: Path) -> None:
+    """As facts.py reads what a node's programs print."""
+    facts.version_in(["cat", str(path)])
+    facts.version_in(["cat", str(path)], facts.OPENSSH)
+
+
+def _read_greeting(path: Path) -> None:
+    """As stream.py reads what a peer prints before it listens."""
+    with path.open("rb", buffering=0) as output:
+        stream.await_hello(output, 5)
 
 
 @cache
@@ -153,23 +202,37 @@ def _read_events(path: Path) -> None:
         read_event(line)
 
 
+def _log_with_secret(dice: random.Random) -> bytes:
+    data = _log(dice)
+    at = dice.randrange(len(data) + 1)
+    return data[:at] + SECRET.encode() + data[at:]
+
+
 def _redact(path: Path) -> None:
-    SECRETS.out_of_text(path.read_text(errors="surrogateescape"))
+    """As a whole, and in pieces as it is printed."""
+    text = path.read_text(errors="surrogateescape")
+    redactor = Redactor(SECRETS)
+    pieces = [redactor.feed(text[at : at + 4093]) for at in range(0, len(text), 4093)]
+    for clean in (SECRETS.out_of_text(text), "".join([*pieces, redactor.end()])):
+        if SECRET in clean:
+            raise AssertionError("the secret is still there")
 
 
 TARGETS = (
     Target("cluster file", _file_of("deployments/clusters"), load_cluster),
     Target("suite file", _file_of("seatrial/suites"), lambda path: load_suite(str(path))),
     Target("log", _log, _read_log),
+    Target("-J log", _line_of(JSON_LOG), parse_file),
+    Target("kernel log", _text_of(KERNEL_LOG), _read_kernel_log),
+    Target("versions", _text_of(VERSIONS), _read_versions),
+    Target("greeting", _text_of(GREETING), _read_greeting, (OSError, ValueError)),  # which stream.py answers with
     Target("facts", _line_of(FACTS), _answer_as(Facts)),
-    Target(
-        "answers", _line_of({"peer": "node-1", "error": ""}, TRAFFIC), _answer_as(PeerAnswer, StreamAnswer, StreamError)
-    ),
+    Target("answers", _line_of(PEER, TRAFFIC), _answer_as(PeerAnswer, StreamAnswer, StreamError)),
     Target("training events", _line_of(EVENT), _read_events),
     Target("run.json", _run_json, _read_run),
     Target("measurements.csv", _csv, _read_csv),
     Target("bundle", _bundle, verify),
-    Target("redaction", _log, _redact),
+    Target("redaction", _log_with_secret, _redact),
 )
 
 

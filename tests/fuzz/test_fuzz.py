@@ -5,7 +5,7 @@ import pytest
 from tests.fuzz.fuzzing import problems
 from tests.fuzz.targets import TARGETS, Target
 
-COUNT = 10_000 // len(TARGETS)
+COUNT = -(-10_000 // len(TARGETS))
 
 
 @pytest.mark.timeout(1800)

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from seatrial.errors import InputError
-from tests.fuzz.fuzzing import problems
+from seatrial.redact import Secrets
+from tests.fuzz import targets
+from tests.fuzz.fuzzing import MOST_BYTES, problems
 from tests.fuzz.targets import TARGETS, Target
 
 
@@ -23,3 +25,23 @@ def test_a_traceback_and_an_error_of_several_lines_are_seen(tmp_path: Path, erro
         raise error
 
     assert bool(problems(Target("any", lambda dice: b"x", fail), 1, tmp_path)) is seen
+
+
+def test_an_input_that_never_ends_is_ended_and_seen(tmp_path: Path) -> None:
+    def spin(_: Path) -> None:
+        while True:
+            pass
+
+    (problem,) = problems(Target("any", lambda dice: b"x", spin), 1, tmp_path, most_s=0.1)
+    assert "processor time" in problem
+
+
+def test_an_input_that_takes_too_much_memory_is_seen(tmp_path: Path) -> None:
+    (problem,) = problems(Target("any", lambda dice: b"x", lambda _: bytearray(2 * MOST_BYTES)), 1, tmp_path)
+    assert "MemoryError" in problem
+
+
+def test_a_secret_that_is_left_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "SECRETS", Secrets())
+    (redaction,) = (target for target in TARGETS if target.name == "redaction")
+    assert "the secret is still there" in problems(redaction, 1, tmp_path)[0]
