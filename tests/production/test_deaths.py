@@ -236,19 +236,15 @@ def small_disk(out: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(out)], check=True)
 
 
-def test_the_disk_is_full_while_recording(served: Site, small_disk: Path, alerts: list[dict[str, Any]]) -> None:
+def test_the_disk_is_full_while_recording(served: Site, small_disk: Path) -> None:
+    """Room for run.json was kept since the run began, so the state is the verdict's and nobody is alarmed."""
     flow_run = served.run("ad-hoc", suite=served.unjudged(), out=str(small_disk))
     log = small_disk / "logs" / "run.log"
     served.until(lambda: log.exists() and "all_reduce     1M" in log.read_text())
     _fill(small_disk)
-    state = served.ended(flow_run)
-    assert state["type"] == "CRASHED"
-    assert "No space left on device" in state["message"]
-    told = list(alerts)
-    assert any("record: " in alert["text"] and "No space left" in alert["text"] for alert in told)
-    served.until(lambda: flow_run in alarmed(served))
-    assert served.ended(alarmed(served)[flow_run])["type"] == "COMPLETED"
-    assert alerts == told  # the run itself has told people, and the alarm has nothing to add
+    assert served.ended(flow_run)["type"] == "COMPLETED"
+    assert served.document(small_disk)["verdict"] == "pass"
+    assert flow_run not in alarmed(served)
     goes_on(served)
 
 
