@@ -1,5 +1,6 @@
 """What every test shares: a state of its own, and a look at what it left behind."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -22,6 +23,15 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     for name in list(os.environ):
         if name.startswith(("SEATRIAL_", "PREFECT_API")):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def _own_log_level() -> Iterator[None]:
+    """A command that a test tries within this process sets how much is said; the next test hears all of it."""
+    logger = logging.getLogger("seatrial")
+    before = logger.level
+    yield
+    logger.setLevel(before)
 
 
 @pytest.fixture
