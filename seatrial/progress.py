@@ -127,7 +127,8 @@ class _LogFile(logging.FileHandler):
 def log_file(path: Path, secrets: Secrets) -> Iterator[None]:
     """Keep everything that is said meanwhile in `path`, with the time of each line and without `secrets`."""
     private_folder(path.parent)
-    path.unlink(missing_ok=True)
+    if path.is_symlink() or path.is_file():  # an earlier run's, or planted; never a device
+        path.unlink()
     handler = _LogFile(path, mode="w", encoding="utf-8")
     handler.setFormatter(Discreet("%(asctime)s %(levelname)s %(name)s: %(message)s", secrets))
     logger = logging.getLogger("seatrial")

@@ -108,10 +108,24 @@ def test_the_log_of_a_run_goes_without_what_is_known_to_be_secret(tmp_path: Path
     assert "s3cr3t" not in said
 
 
-def test_a_log_on_a_full_disk_ends_early_and_nothing_else_does(capsys: pytest.CaptureFixture[str]) -> None:
-    with log_file(Path("/dev/full"), Secrets()):
+def test_a_log_on_a_full_disk_ends_early_and_nothing_else_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with log_file(tmp_path / "run.log", Secrets()):
+        (handler,) = (each for each in logging.getLogger("seatrial").handlers if isinstance(each, logging.FileHandler))
+        assert handler.stream is not None
+        os.dup2(os.open("/dev/full", os.O_WRONLY), handler.stream.fileno())
         logging.getLogger("seatrial.launch").warning("a line that finds no place")
+    assert (tmp_path / "run.log").read_text() == ""
     assert "No space left" not in capsys.readouterr().err
+
+
+def test_a_log_is_no_device(tmp_path: Path) -> None:
+    """Who is root could lose one."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="pipe"), log_file(tmp_path / "pipe", Secrets()):
+        pass
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_a_secret_of_several_lines_is_found_line_by_line() -> None:
