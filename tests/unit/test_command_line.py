@@ -1,9 +1,7 @@
 """What the command line says of what it cannot take: one line, exit status 2."""
 
-import logging
 import sys
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,15 +10,6 @@ from flows.site import Site
 from seatrial.cli import main
 from seatrial.history import open_store
 from tests.unit.history.stored import a_run
-
-
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    """Commands set how much is said, for a process of their own."""
-    logger = logging.getLogger("seatrial")
-    level = logger.level
-    yield
-    logger.setLevel(level)
 
 
 def command(*words: str) -> int:
