@@ -61,7 +61,7 @@ def parse(path: Path) -> str:
 
 
 def redact(path: Path) -> str:
-    from seatrial.redact import Redactor, Secrets
+    from seatrial.text.redact import Redactor, Secrets
 
     redactor, characters = Redactor(Secrets(("correct-horse-battery",))), 0
     with path.open(errors="replace") as file:
@@ -72,7 +72,7 @@ def redact(path: Path) -> str:
 
 def verify_bomb(path: Path) -> str:
     from seatrial.bundle.verify import verify
-    from seatrial.errors import InputError
+    from seatrial.model.errors import InputError
 
     try:
         return verify(path).problem
@@ -82,7 +82,7 @@ def verify_bomb(path: Path) -> str:
 
 def report(path: Path) -> str:
     from seatrial.report.html import report_html
-    from seatrial.report.load import load_result
+    from seatrial.runs.load import load_result
 
     return f"{len(report_html(load_result(path))):,} characters of HTML"
 

@@ -2,7 +2,7 @@
 
     python benchmarks/judge_error_rates.py [--scale 1] [--nodes 8 64 232 1024] [--write]
 
-Every number comes from `seatrial.fleet`, the code that judges real runs, on simulated fleets with fixed seeds. --scale
+Every number comes from `seatrial.judge.fleet`, the code that judges real runs, on simulated fleets with fixed seeds. --scale
 multiplies the number of trials; the tables in docs/ are --scale 1 and take half an hour.
 """
 
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from seatrial.fleet.levels import Bools, Ints
-from seatrial.fleet.odds import Floats
+from seatrial.judge.fleet.levels import Bools, Ints
+from seatrial.judge.fleet.odds import Floats
 from seatrial.simulate.nights import Memory, one_night
 from seatrial.simulate.noise import Draws, Noise
 from seatrial.simulate.rivals import RULES as RIVALS

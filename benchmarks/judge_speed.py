@@ -19,16 +19,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial.baselines.learned import learn
-from seatrial.baselines.nights import nights_before
-from seatrial.fleet.levels import Past
-from seatrial.fleet.odds import Floats
-from seatrial.fleet.together import judge_fleet
 from seatrial.history import open_store
 from seatrial.history.store import Store
-from seatrial.measurement import Measurement, Subject
-from seatrial.result import Check, RunResult
-from seatrial.verdict import Verdict
+from seatrial.judge.baselines.learned import learn
+from seatrial.judge.baselines.nights import nights_before
+from seatrial.judge.fleet.levels import Past
+from seatrial.judge.fleet.odds import Floats
+from seatrial.judge.fleet.peer_groups import judge_fleet
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import Check, RunResult
+from seatrial.model.verdict import Verdict
 
 REPEATS = 3
 PER_RUN = 10_000

@@ -6,10 +6,10 @@ import sys
 import time
 from pathlib import Path
 
-from seatrial.cluster import Cluster
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
 from seatrial.platforms.local import PLATFORM
-from seatrial.run import Run
-from seatrial.suite import load_suite
 
 REPEATS = 5
 

@@ -15,7 +15,7 @@ import string
 import time
 from pathlib import Path
 
-from seatrial.redact import Redactor, Secrets
+from seatrial.text.redact import Redactor, Secrets
 
 _PIECE = 64 * 1024
 

@@ -1,4 +1,4 @@
-"""The flow `alarm`: the checker itself died or did not run. What starts it: flows/automations.py."""
+"""The flow `alarm`: the checker itself died or did not run. What starts it: flows/serving/automations.py."""
 
 import logging
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from prefect.client.schemas.filters import FlowFilter, FlowFilterId
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.sorting import FlowRunSort
 
-from flows.outcome import came_to_a_verdict
-from flows.shown import cluster_tag
-from flows.told import told_to_prefect
-from seatrial.alerts.config import Notify
-from seatrial.cluster import Cluster, LocalPlatform, load_cluster
-from seatrial.errors import SeatrialError
-from seatrial.suite import load_suite
+from flows.serving.log_forwarding import told_to_prefect
+from flows.serving.outcome import came_to_a_verdict
+from flows.serving.shown import cluster_tag
+from seatrial.config.cluster import Cluster, LocalPlatform, load_cluster
+from seatrial.config.notify import Notify
+from seatrial.config.suite import load_suite
+from seatrial.model.errors import SeatrialError
 from tasks.notify import watch_task
 
 if TYPE_CHECKING:

@@ -11,27 +11,27 @@ from prefect import flow
 from prefect.runtime import deployment
 from prefect.runtime import flow_run as current
 
-from flows.after_death import run_id_of, teardown_after_death
-from flows.artifacts import progress
-from flows.limits import WAIT_S, turn
-from flows.outcome import broken_off, state_of
-from flows.parameters import ClusterFile, SuiteName, WaitSeconds
-from flows.results import opened_history, record_cut, tell, written_again
-from flows.shown import introduce, show_verdict
-from flows.signals import end_with_parent, uninterrupted
-from flows.told import told_to_prefect
-from seatrial.baselines.setup import setup_of
-from seatrial.cluster import Cluster, load_cluster
-from seatrial.errors import MissingError
-from seatrial.occasion import Occasion
+from flows.serving.artifacts import progress
+from flows.serving.crash_hook import run_id_of, teardown_after_death
+from flows.serving.limits import WAIT_S, turn
+from flows.serving.log_forwarding import told_to_prefect
+from flows.serving.outcome import broken_off, state_of
+from flows.serving.parameters import ClusterFile, SuiteName, WaitSeconds
+from flows.serving.results import opened_history, record_cut, tell, written_again
+from flows.serving.shown import introduce, show_verdict
+from flows.serving.signals import end_with_parent, uninterrupted
+from seatrial.config.cluster import Cluster, load_cluster
+from seatrial.config.run import RESULT, Run, below_runs, secrets_of, writable
+from seatrial.config.suite import load_suite
+from seatrial.judge.run_context import Occasion
+from seatrial.model.errors import MissingError
+from seatrial.model.result import Check, RunResult, now
+from seatrial.model.setup import setup_of
+from seatrial.model.verdict import Verdict
 from seatrial.platforms import platform_for
-from seatrial.progress import log, log_file
-from seatrial.reserve import reserved
-from seatrial.result import Check, RunResult, now
-from seatrial.run import RESULT, Run, below_runs, secrets_of, writable
-from seatrial.suite import load_suite
-from seatrial.trial import Trial, process_age_s
-from seatrial.verdict import Verdict
+from seatrial.runs.progress import log, log_file
+from seatrial.runs.trial import Trial, process_age_s
+from seatrial.system.disk_reserve import reserved
 from tasks.collect import CUT_TIMEOUT_S, TIMEOUT_S, collect
 from tasks.collectives import collectives_task
 from tasks.compare import compare_task

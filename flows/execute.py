@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from flows.signals import children
+from flows.serving.signals import children
 
 
 def main() -> int:

@@ -8,12 +8,12 @@ from prefect.input import RunInput
 from prefect.runtime import deployment
 from prefect.states import Completed, Failed
 
-from flows.signals import end_with_parent
-from seatrial.approve import differences_to, promote
-from seatrial.baselines.promote import Approval
-from seatrial.errors import InputError
+from flows.serving.signals import end_with_parent
 from seatrial.history import open_store
-from seatrial.result import now
+from seatrial.judge.baselines.approve import differences_to, promote
+from seatrial.judge.baselines.promote import Approval
+from seatrial.model.errors import InputError
+from seatrial.model.result import now
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State

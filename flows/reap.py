@@ -9,12 +9,12 @@ from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.states import Completed, Crashed
 
-from flows.holders import bury, running
-from flows.parameters import ClusterFile
-from flows.signals import end_with_parent
-from flows.told import told_to_prefect
-from seatrial.cluster import load_cluster
-from seatrial.errors import SeatrialError
+from flows.serving.holders import bury, running
+from flows.serving.log_forwarding import told_to_prefect
+from flows.serving.parameters import ClusterFile
+from flows.serving.signals import end_with_parent
+from seatrial.config.cluster import load_cluster
+from seatrial.model.errors import SeatrialError
 from seatrial.platforms import Platform, platform_for, platforms
 from tasks.launch import reap as reap_platform
 

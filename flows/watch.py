@@ -7,7 +7,7 @@ from typing import Annotated
 from prefect import flow
 from pydantic import Field
 
-from seatrial.cluster import load_cluster
+from seatrial.config.cluster import load_cluster
 from tasks.notify import watch_task
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from prefect.client.schemas.objects import FlowRun
 from prefect.workers.process import ProcessWorker
 
-from flows.ending import end_runs
+from flows.serving.graceful_stop import end_runs
 
 
 async def work(pool: str) -> None:

@@ -11,13 +11,13 @@ import yaml
 from pydantic import BaseModel
 
 from seatrial.builders.failures import CAUSES
-from seatrial.cluster import Cluster
+from seatrial.config.cluster import Cluster
+from seatrial.config.suite import Suite
 from seatrial.nccl.causes_launch import HOST, MPIRUN, SSH
 from seatrial.nccl.causes_nccl import NCCL, TESTS
 from seatrial.nccl.findings import Cause
 from seatrial.nccl.xid import MEANING
 from seatrial.platforms import MODULES
-from seatrial.suite import Suite
 
 DOCS = Path(__file__).parents[1] / "docs"
 MARK = "<!-- From here on `make docs` writes this page, from the code. -->\n"

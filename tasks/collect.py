@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from seatrial.command import run_command
-from seatrial.errors import FloodError, SeatrialError
+from seatrial.config.run import Run, secrets_of
+from seatrial.model.errors import FloodError, SeatrialError
+from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import platform_for
-from seatrial.rawlog import write_log
-from seatrial.redact import Secrets
-from seatrial.run import Run, secrets_of
-from seatrial.ssh import connected, on_each
-from seatrial.testbed import Node, Testbed
+from seatrial.remote.command import run_command
+from seatrial.remote.ssh import connected, on_each
+from seatrial.system.rawlog import write_log
+from seatrial.text.redact import Secrets
 
 log = logging.getLogger("seatrial.collect")
 

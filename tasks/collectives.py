@@ -20,11 +20,11 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from seatrial.checks.sweep import Outcome
-from seatrial.result import Check, Suspect
-from seatrial.run import Run
-from seatrial.suite import Collectives
-from seatrial.testbed import Testbed
-from seatrial.verdict import Verdict, worst
+from seatrial.config.run import Run
+from seatrial.config.suite import Collectives
+from seatrial.model.result import Check, Suspect
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict, worst
 from tasks.connectivity import Present, roll_call
 from tasks.shown import shown, value_of
 from tasks.sweep import can_write_json, sweep_once

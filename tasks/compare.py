@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.assess import assess
-from seatrial.baselines.setup import Setup
-from seatrial.occasion import Occasion, explained, knowledge_of
-from seatrial.repeats import Doubt
-from seatrial.result import Check
-from seatrial.verdict import worst
+from seatrial.judge.assess import assess
+from seatrial.judge.repeats import Doubt
+from seatrial.judge.run_context import Occasion, explained, knowledge_of
+from seatrial.model.result import Check
+from seatrial.model.setup import Setup
+from seatrial.model.verdict import worst
 from tasks.repeat import Repeated
 from tasks.shown import shown, value_of
 

@@ -16,14 +16,14 @@ from seatrial.checks.nodefacts import clock_skews, same_hostname, short_of_gpus,
 from seatrial.checks.reachability import blame, pairs_to_try
 from seatrial.checks.throughput import explore, measurements, summary
 from seatrial.checks.versions import odd_ones, unknown
-from seatrial.contact import Contact, greet, reach_peers, try_streams
-from seatrial.errors import FloodError, LaunchError, MissingError, NodesError, RemoteError
-from seatrial.measurement import Measurement, Subject
-from seatrial.result import Check, Suspect
-from seatrial.run import Run
-from seatrial.ssh import allow_many_connections, on_each
-from seatrial.testbed import Testbed
-from seatrial.verdict import Verdict
+from seatrial.config.run import Run
+from seatrial.model.errors import FloodError, LaunchError, MissingError, NodesError, RemoteError
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import Check, Suspect
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
+from seatrial.remote.node_setup import Contact, greet, reach_peers, try_streams
+from seatrial.remote.ssh import allow_many_connections, on_each
 from tasks.shown import shown, value_of
 
 log = logging.getLogger("seatrial.connectivity")

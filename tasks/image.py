@@ -11,16 +11,16 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.answers import Facts, read_answer
 from seatrial.builders import Built, ensure_image, platforms_of
-from seatrial.builders.config import Image as Configured
-from seatrial.builders.config import Recipe
-from seatrial.checks.image import foreign_nodes, lacking, node_architecture, wrong_architecture
-from seatrial.cluster import Cluster
-from seatrial.errors import MissingError
-from seatrial.probes import probe
-from seatrial.run import Run
-from seatrial.testbed import Testbed
+from seatrial.checks.requirements import foreign_nodes, lacking, node_architecture, wrong_architecture
+from seatrial.config.cluster import Cluster
+from seatrial.config.image import Image as Configured
+from seatrial.config.image import Recipe
+from seatrial.config.run import Run
+from seatrial.model.errors import MissingError
+from seatrial.model.testbed import Testbed
+from seatrial.remote.answers import Facts, read_answer
+from seatrial.remote.probes import probe
 
 log = logging.getLogger("seatrial.image")
 

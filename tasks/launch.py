@@ -6,15 +6,15 @@ from datetime import UTC, datetime, timedelta
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.cluster import Cluster
-from seatrial.descriptors import too_few
-from seatrial.errors import InputError, MissingError, SeatrialError
-from seatrial.login import folder_of
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.model.errors import InputError, MissingError, SeatrialError
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
 from seatrial.platforms import Leftover, Platform, platform_for
 from seatrial.platforms import state as states
-from seatrial.run import Run
-from seatrial.testbed import Testbed
-from seatrial.verdict import Verdict
+from seatrial.runs.login import folder_of
+from seatrial.system.open_files import too_few
 
 log = logging.getLogger("seatrial.launch")
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.metrics import publish, target_of_environment
-from seatrial.result import RunResult
-from seatrial.verdict import Verdict
+from seatrial.model.result import RunResult
+from seatrial.model.verdict import Verdict
+from seatrial.report.metrics import publish, target_of_environment
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
 
-log = logging.getLogger("seatrial.metrics")
+log = logging.getLogger("seatrial.report.metrics")
 
 
 def metrics(result: RunResult, store: "Store | None") -> str | None:

@@ -1,6 +1,6 @@
 """Step `notify`: tell people what is new. Nothing that goes wrong here ever changes a run's verdict.
 
-What is wrong with a cluster is an incident (seatrial/alerts/incident.py), kept in the history with what every sink has
+What is wrong with a cluster is an incident (seatrial/history/incident.py), kept in the history with what every sink has
 heard of it: whoever could not be told tonight is told by the next run.
 """
 
@@ -20,17 +20,17 @@ from prefect.runtime import flow_run
 from prefect.utilities.urls import url_for
 
 from seatrial.alerts.alert import Alert
-from seatrial.alerts.incident import Incident, Night, Receipt, advance, night_of
 from seatrial.alerts.overdue import overdue, silent
 from seatrial.alerts.settings import HOW_TO, AlertSettings
-from seatrial.clean import cleaner, without_secrets
-from seatrial.cluster import Cluster
-from seatrial.errors import SeatrialError
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import secrets_of
 from seatrial.history import open_store
-from seatrial.redact import Secrets
-from seatrial.result import RunResult, now
-from seatrial.run import secrets_of
-from seatrial.verdict import Verdict
+from seatrial.history.incident import Incident, Night, Receipt, advance, night_of
+from seatrial.model.errors import SeatrialError
+from seatrial.model.result import RunResult, now
+from seatrial.model.verdict import Verdict
+from seatrial.text.redact import Secrets
+from seatrial.text.redact_result import cleaner, without_secrets
 from tasks.sinks import Files, Sink, Told, material
 from tasks.sinks.configured import settings_of, sinks_of
 from tasks.sinks.material import Site

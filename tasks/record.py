@@ -12,16 +12,16 @@ from prefect import task
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.bare import without_details
-from seatrial.errors import SeatrialError
-from seatrial.report.cells import as_text
-from seatrial.report.load import FIXED_COLUMNS
+from seatrial.config.run import Run
+from seatrial.judge.curves import Reading, every_reading
+from seatrial.model.errors import SeatrialError
+from seatrial.model.result import Check, RunResult
 from seatrial.report.markdown import escape, judgement_rows, summary
-from seatrial.report.series import Reading, every_reading
-from seatrial.reserve import release
-from seatrial.result import Check, RunResult
-from seatrial.run import Run
-from seatrial.whole import write_whole
+from seatrial.runs.load import FIXED_COLUMNS
+from seatrial.runs.minimal_result import without_details
+from seatrial.system.atomic import write_whole
+from seatrial.system.disk_reserve import release
+from seatrial.text.csv_cells import as_text
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store

@@ -15,16 +15,16 @@ from itertools import count
 from seatrial.checks.plateau import sizes_behind
 from seatrial.checks.reachability import Pair
 from seatrial.checks.throughput import Streams, explore_again, measurements, once_more
-from seatrial.contact import Contact, greet, try_streams
-from seatrial.errors import NodesError, SeatrialError
-from seatrial.measurement import Measurement
-from seatrial.repeats import Doubt
-from seatrial.result import Suspect
-from seatrial.run import Run
-from seatrial.sizes import format_size
-from seatrial.ssh import on_each
-from seatrial.testbed import Testbed
-from seatrial.verdict import Verdict
+from seatrial.config.run import Run
+from seatrial.judge.repeats import Doubt
+from seatrial.model.errors import NodesError, SeatrialError
+from seatrial.model.measurement import Measurement
+from seatrial.model.result import Suspect
+from seatrial.model.sizes import format_size
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
+from seatrial.remote.node_setup import Contact, greet, try_streams
+from seatrial.remote.ssh import on_each
 from tasks.collectives import too_small
 from tasks.connectivity import roll_call
 from tasks.sweep import can_write_json, sizes_of, sweep_once

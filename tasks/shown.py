@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from prefect.states import Completed, Crashed, Failed
 
-from seatrial.result import Check
-from seatrial.verdict import Verdict, worst
+from seatrial.model.result import Check
+from seatrial.model.verdict import Verdict, worst
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State

@@ -13,20 +13,20 @@ from pydantic import TypeAdapter
 
 from seatrial.checks.broken import broken, gave_up
 from seatrial.checks.sweep import Outcome, Setting, conclude, network_of
-from seatrial.command import run_command
-from seatrial.errors import InputError, LaunchError, RemoteError
-from seatrial.flood import flooding_nodes
-from seatrial.mpi import MpiResult, mpirun
+from seatrial.config.run import Run, secrets_of
+from seatrial.config.suite import Collectives
+from seatrial.config.suite import Sweep as Sizes
+from seatrial.model.errors import InputError, LaunchError, RemoteError
+from seatrial.model.result import Suspect
+from seatrial.model.sizes import format_size
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
 from seatrial.nccl import Row, Sweep, SweepReader, TransportReader, parse_text
-from seatrial.rawlog import write_log
-from seatrial.result import Suspect
-from seatrial.run import Run, secrets_of
-from seatrial.sizes import format_size
-from seatrial.ssh import connected
-from seatrial.suite import Collectives
-from seatrial.suite import Sweep as Sizes
-from seatrial.testbed import Testbed
-from seatrial.verdict import Verdict
+from seatrial.remote.command import run_command
+from seatrial.remote.flood import flooding_nodes
+from seatrial.remote.mpi import MpiResult, mpirun
+from seatrial.remote.ssh import connected
+from seatrial.system.rawlog import write_log
 
 log = logging.getLogger("seatrial.collectives")
 

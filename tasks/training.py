@@ -9,15 +9,15 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from seatrial.checks.broken import broken, gave_up
-from seatrial.checks.lesson import Lesson, measured, problem, read_event, read_lesson, suspects
-from seatrial.errors import RemoteError
-from seatrial.flood import flooding_nodes
-from seatrial.mpi import MpiResult, mpirun
-from seatrial.result import Check
-from seatrial.run import Run, secrets_of
-from seatrial.suite import Training
-from seatrial.testbed import Testbed
-from seatrial.verdict import Verdict
+from seatrial.checks.training_result import Lesson, measured, problem, read_event, read_lesson, suspects
+from seatrial.config.run import Run, secrets_of
+from seatrial.config.suite import Training
+from seatrial.model.errors import RemoteError
+from seatrial.model.result import Check
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
+from seatrial.remote.flood import flooding_nodes
+from seatrial.remote.mpi import MpiResult, mpirun
 from tasks.collectives import too_small
 from tasks.connectivity import roll_call
 from tasks.shown import shown, value_of

@@ -1,7 +1,7 @@
 """Step `upload`: put what the run leaves where others find it. Nothing that goes wrong here ever changes a verdict.
 
 At `<upload>/<run_id>/`: the result and the report, `nccl-test-results.txt` (what every sweep printed),
-`connectivity-test.log`, `pod-logs/`, and everything else below `logs/`. Every file goes through `seatrial.redact`.
+`connectivity-test.log`, `pod-logs/`, and everything else below `logs/`. Every file goes through `seatrial.text.redact`.
 """
 
 import logging
@@ -16,10 +16,10 @@ from pathlib import Path
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.errors import SeatrialError
-from seatrial.private import read_opener
-from seatrial.redact import Secrets
-from seatrial.run import RESULT, Run, is_new, log_files, secrets_of
+from seatrial.config.run import RESULT, Run, is_new, log_files, secrets_of
+from seatrial.model.errors import SeatrialError
+from seatrial.system.private import read_opener
+from seatrial.text.redact import Secrets
 
 log = logging.getLogger("seatrial.upload")
 

@@ -7,11 +7,11 @@ from datetime import timedelta
 
 from seatrial.history import RunRow
 from seatrial.history.numbers import Number
-from seatrial.measurement import Measurement, Subject
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import Judgement, RunResult, Suspect, conclude
+from seatrial.model.verdict import Verdict
 from seatrial.report.context import Context, LogFile
 from seatrial.report.past import Past, headlines
-from seatrial.result import Judgement, RunResult, Suspect, conclude
-from seatrial.verdict import Verdict
 from tests import samples
 
 NODES = 1000

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from seatrial.result import Check, RunResult, Suspect
-from seatrial.verdict import Verdict
+from seatrial.model.result import Check, RunResult, Suspect
+from seatrial.model.verdict import Verdict
 from tests import samples
 
 CURE = Check("collectives", Verdict.PASS, "all_reduce: plateau 386 GB/s", 240.0)

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from seatrial.baselines.catalog.links import with_links
-from seatrial.baselines.nights import Nights
-from seatrial.baselines.setup import Setup
-from seatrial.checks import efficiency
-from seatrial.fleet.past import choose
+from seatrial.catalog.links import with_links
 from seatrial.history.rows import Readings, RunRow
-from seatrial.measurement import ConditionValue, Measurement, Subject
-from seatrial.result import Check, Expected, Judgement, RunResult, Suspect, conclude, merge_suspects
-from seatrial.verdict import Verdict
+from seatrial.judge import efficiency
+from seatrial.judge.baselines.nights import Nights
+from seatrial.judge.fleet.past import choose
+from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.result import Check, Expected, Judgement, RunResult, Suspect, conclude, merge_suspects
+from seatrial.model.setup import Setup
+from seatrial.model.verdict import Verdict
 
 STARTED = datetime(2026, 3, 14, 2, 0, 7, tzinfo=UTC)
 CLUSTER = Subject("cluster", "cluster")

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from seatrial.alerts.config import Notify
-from seatrial.alerts.incident import Incident, nights
-from seatrial.difference import Difference, Moved
-from seatrial.report import words
-from seatrial.report.series import bad_judgements
-from seatrial.result import Judgement, RunResult
-from seatrial.verdict import Verdict
+from seatrial.config.notify import Notify
+from seatrial.history.incident import Incident, nights
+from seatrial.judge.curves import bad_judgements
+from seatrial.judge.difference import Difference, Moved
+from seatrial.model.result import Judgement, RunResult
+from seatrial.model.verdict import Verdict
+from seatrial.text import words
 
 ROWS = 3  # as many as convince
 _MOVED = 3.0  # sigmas: less is no news

@@ -2,10 +2,10 @@
 
 from datetime import datetime, timedelta
 
-from seatrial.alerts.incident import Night
+from seatrial.history.incident import Night
 from seatrial.history.rows import RunRow
-from seatrial.report import words
-from seatrial.verdict import Verdict
+from seatrial.model.verdict import Verdict
+from seatrial.text import words
 
 
 def overdue(last: RunRow | None, suite: str, max_age: timedelta, now: datetime) -> Night | None:

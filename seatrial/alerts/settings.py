@@ -9,13 +9,13 @@ from urllib.parse import unquote_plus
 
 from pydantic import SecretStr
 
-from seatrial.alerts.config import Notify, legal_channel
 from seatrial.alerts.muted import APPRISE, muted
-from seatrial.errors import InputError
-from seatrial.redact import redacted
-from seatrial.report.slack_settings import HOW_TO as SLACK_HOW_TO
-from seatrial.report.slack_settings import SAFE, SlackSettings, safe, secret
-from seatrial.report.words import plain
+from seatrial.alerts.slack_settings import HOW_TO as SLACK_HOW_TO
+from seatrial.alerts.slack_settings import SAFE, SlackSettings, safe, secret
+from seatrial.config.notify import Notify, legal_channel
+from seatrial.model.errors import InputError
+from seatrial.text.redact import redacted
+from seatrial.text.words import plain
 
 HOW_TO = f"{SLACK_HOW_TO}; or SEATRIAL_ALERT_WEBHOOK or SEATRIAL_ALERT_URLS"
 _TELLING = 8  # characters from which on a part of an address is no common word

@@ -7,11 +7,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from seatrial.errors import SeatrialError
+from seatrial.model.errors import SeatrialError
 
 if TYPE_CHECKING:
-    from seatrial.builders.config import Image, Recipe
     from seatrial.builders.plan import Plan
+    from seatrial.config.image import Image, Recipe
 
 log = logging.getLogger("seatrial.image")
 
@@ -82,9 +82,9 @@ def ensure_image(config: "Image", architecture: str | None, log_file: Path, *, r
     `architecture` is what the nodes are (amd64, arm64), None where that is not known. Raises MissingError when an image
     that should exist does not, or a tool is not there, LaunchError when a build fails.
     """
-    from seatrial.builders.config import Prebuilt
     from seatrial.builders.last_seen import with_last_seen
     from seatrial.builders.plan import make_plan
+    from seatrial.config.image import Prebuilt
 
     builder = builder_for(config)
     if isinstance(config, Prebuilt):
@@ -105,7 +105,7 @@ def ensure_image(config: "Image", architecture: str | None, log_file: Path, *, r
 
 def check_recipe(config: "Image | None") -> None:
     """Raises InputError when what the builder reads beside the cluster file, such as cloudbuild.yaml, is wrong."""
-    from seatrial.builders.config import Recipe
+    from seatrial.config.image import Recipe
 
     if isinstance(config, Recipe):
         builder_for(config).reference("TAG")
@@ -113,8 +113,8 @@ def check_recipe(config: "Image | None") -> None:
 
 def render_image(config: "Image", architecture: str | None) -> dict[str, str]:
     """What would be built, by file name. Pure: the hash, which needs the bases' digests, is left open."""
-    from seatrial.builders.config import Prebuilt
     from seatrial.builders.plan import Plan, bases_of, tag_for
+    from seatrial.config.image import Prebuilt
 
     if isinstance(config, Prebuilt):
         return {}
@@ -127,7 +127,7 @@ def render_image(config: "Image", architecture: str | None) -> dict[str, str]:
 
 def platforms_of(config: "Recipe", architecture: str | None) -> tuple[str, ...]:
     """What to build for: what the file says, else what the nodes are, else what this machine is."""
-    from seatrial.checks.image import architecture_named
+    from seatrial.checks.requirements import architecture_named
 
     if config.builds_only:
         return config.builds_only

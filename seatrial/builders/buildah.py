@@ -5,10 +5,10 @@ import tempfile
 from pathlib import Path
 
 from seatrial.builders import Built, Stored
-from seatrial.builders.config import Buildah
 from seatrial.builders.plan import Plan, ignore_file
 from seatrial.builders.process import ask, need, run_build
-from seatrial.errors import LaunchError
+from seatrial.config.image import Buildah
+from seatrial.model.errors import LaunchError
 
 _SHOWN = "{{.FromImageDigest}} {{.OCIv1.Architecture}}"
 

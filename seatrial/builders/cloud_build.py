@@ -13,10 +13,10 @@ from seatrial.builders.cloud_clients import GoogleClients
 from seatrial.builders.cloud_log import LogCopy
 from seatrial.builders.cloud_request import reference, request, timeout_s
 from seatrial.builders.cloud_source import upload
-from seatrial.builders.config import CloudBuild
 from seatrial.builders.failures import explain
 from seatrial.builders.plan import Plan
-from seatrial.errors import InputError, LaunchError, MissingError
+from seatrial.config.image import CloudBuild
+from seatrial.model.errors import InputError, LaunchError, MissingError
 
 if TYPE_CHECKING:
     from google.cloud.devtools.cloudbuild_v1 import Build

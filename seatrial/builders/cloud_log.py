@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seatrial.rawlog import RawLog
-from seatrial.redact import Secrets
+from seatrial.system.rawlog import RawLog
+from seatrial.text.redact import Secrets
 
 if TYPE_CHECKING:
     from google.cloud.devtools.cloudbuild_v1 import Build

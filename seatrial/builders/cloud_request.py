@@ -5,8 +5,8 @@ from typing import Any
 
 import yaml
 
-from seatrial.builders.config import TIMEOUT_S, CloudBuild
-from seatrial.errors import InputError
+from seatrial.config.image import TIMEOUT_S, CloudBuild
+from seatrial.model.errors import InputError
 
 MACHINE = "E2_HIGHCPU_32"
 _VARIABLE = re.compile(r"\$(?:\{([A-Z0-9_]+)\}|([A-Z0-9_]+))")

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from seatrial.builders.config import CloudBuild
 from seatrial.builders.plan import Plan
-from seatrial.errors import MissingError
+from seatrial.config.image import CloudBuild
+from seatrial.model.errors import MissingError
 
 if TYPE_CHECKING:
     from google.cloud.storage import Bucket, Client

@@ -6,10 +6,10 @@ import tempfile
 from pathlib import Path
 
 from seatrial.builders import Built, Stored
-from seatrial.builders.config import Docker
 from seatrial.builders.plan import Plan
 from seatrial.builders.process import ask, need, run_build
-from seatrial.errors import LaunchError, MissingError
+from seatrial.config.image import Docker
+from seatrial.model.errors import LaunchError, MissingError
 
 
 def argv(plan: Plan, metadata: Path) -> list[str]:

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from seatrial.private import closed_folder
-from seatrial.state_home import state_home
-from seatrial.whole import write_whole
+from seatrial.system.atomic import write_whole
+from seatrial.system.private import closed_folder
+from seatrial.system.state_home import state_home
 
 
 def with_last_seen(digests: Mapping[str, str | None]) -> dict[str, str | None]:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.builders.config import Recipe
-from seatrial.builders.dockerfile import bases
+from seatrial.config.dockerfile import bases
+from seatrial.config.image import Recipe
 
 HASH_LENGTH = 12
 

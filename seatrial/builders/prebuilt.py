@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from seatrial.builders import Stored
-from seatrial.builders.config import Prebuilt
 from seatrial.builders.plan import Plan
-from seatrial.errors import MissingError
+from seatrial.config.image import Prebuilt
+from seatrial.model.errors import MissingError
 
 
 class PrebuiltImage:

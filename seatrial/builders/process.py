@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from seatrial.builders.config import TIMEOUT_S
 from seatrial.builders.failures import explain
 from seatrial.builders.plan import Plan
-from seatrial.errors import LaunchError, MissingError
-from seatrial.rawlog import RawLog
-from seatrial.redact import Secrets
+from seatrial.config.image import TIMEOUT_S
+from seatrial.model.errors import LaunchError, MissingError
+from seatrial.system.rawlog import RawLog
+from seatrial.text.redact import Secrets
 
 log = logging.getLogger("seatrial.image")
 

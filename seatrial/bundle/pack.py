@@ -13,12 +13,12 @@ from typing import IO
 from seatrial.bundle import HOW_TO, MANIFEST, NAMESPACE, SIGNATURE
 from seatrial.bundle.manifest import fits, manifest_text
 from seatrial.bundle.signature import sign
-from seatrial.errors import InputError
-from seatrial.private import read_opener
-from seatrial.redact import Secrets
-from seatrial.result import RunResult
-from seatrial.run import RESULT, is_new, log_files
-from seatrial.whole import whole
+from seatrial.config.run import RESULT, is_new, log_files
+from seatrial.model.errors import InputError
+from seatrial.model.result import RunResult
+from seatrial.system.atomic import whole
+from seatrial.system.private import read_opener
+from seatrial.text.redact import Secrets
 
 _EXPLAINED = f"""\
 This is run {{run_id}} of {{cluster}}. Its report is report.html; logs/ is what every command printed.

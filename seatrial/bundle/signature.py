@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.bundle import MANIFEST, NAMESPACE, SIGNATURE
-from seatrial.errors import InputError
+from seatrial.model.errors import InputError
 
 _TIMEOUT_S = 120  # somebody may have to type a passphrase, or to touch a key
 _SIGNER = "signer"

@@ -21,7 +21,7 @@ from seatrial.bundle.bounded import (
 )
 from seatrial.bundle.manifest import first_difference, read_manifest
 from seatrial.bundle.signature import NOBODY, Signed, Trusted, check
-from seatrial.errors import InputError
+from seatrial.model.errors import InputError
 
 _IN_MEMORY = {MANIFEST: MAX_MANIFEST, SIGNATURE: MAX_SIGNATURE}  # bytes
 # RecursionError: headers of headers of headers; ValueError: numbers that are none

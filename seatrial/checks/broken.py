@@ -3,11 +3,11 @@
 import re
 from collections.abc import Sequence
 
-from seatrial.mpi import MpiResult
+from seatrial.model.verdict import Verdict
 from seatrial.nccl import Finding, classify
-from seatrial.verdict import Verdict
+from seatrial.remote.mpi import MpiResult
 
-# What a probe says of itself (seatrial/probes/rendezvous.py).
+# What a probe says of itself (seatrial/remote/probes/rendezvous.py).
 _COMPLAINT = re.compile(r"probe: (?P<host>\S+) rank (?P<rank>\d+): (?P<cause>.+)")
 _LOST_A_PEER = re.compile(r"connection (?:was )?(?:closed|reset)|broken pipe|socket closed", re.IGNORECASE)
 _WAITED_IN_VAIN = re.compile(r"timed out|did not meet", re.IGNORECASE)

@@ -7,10 +7,10 @@ fast, the switch did nothing or the link is not used, and the pair proves neithe
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seatrial.baselines.numbers import short
+from seatrial.model.result import Check
+from seatrial.model.verdict import Verdict
 from seatrial.nccl import Sweep
-from seatrial.result import Check
-from seatrial.verdict import Verdict
+from seatrial.text.numbers import short
 
 # Two tools on one machine agree within 1 %; what NVLink or a fabric brings is a factor.
 _AS_FAST = 0.95

@@ -4,9 +4,9 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from seatrial.measurement import Measurement
-from seatrial.result import Suspect
-from seatrial.testbed import Testbed
+from seatrial.model.measurement import Measurement
+from seatrial.model.result import Suspect
+from seatrial.model.testbed import Testbed
 
 log = logging.getLogger("seatrial.connectivity")
 

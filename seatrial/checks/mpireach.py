@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.command import MAX_OUTPUT_BYTES
-from seatrial.errors import MissingError
-from seatrial.mpi import MpiResult, mpirun
-from seatrial.testbed import Testbed
+from seatrial.model.errors import MissingError
+from seatrial.model.testbed import Testbed
+from seatrial.remote.command import MAX_OUTPUT_BYTES
+from seatrial.remote.mpi import MpiResult, mpirun
 
 _BYTES_PER_RANK = 4096  # of output: a host name, and what mpirun warns of
 MAX_TRIES = 40  # of mpirun while searching: some ten guilty nodes among a thousand

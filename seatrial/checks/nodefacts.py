@@ -3,10 +3,10 @@
 import statistics
 from collections.abc import Mapping
 
-from seatrial.contact import Contact
-from seatrial.measurement import Measurement, Subject
-from seatrial.result import Suspect
-from seatrial.testbed import Testbed
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import Suspect
+from seatrial.model.testbed import Testbed
+from seatrial.remote.node_setup import Contact
 
 Contacts = Mapping[str, Contact]  # by node name
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from seatrial.measurement import Measurement
+from seatrial.model.measurement import Measurement
 
 _SIZES = 3
 _SPAN = 64  # three sizes a factor of 8 apart; what is smaller lies on the slope

@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from seatrial.result import Suspect
+from seatrial.model.result import Suspect
 
 ALL_PAIRS_UP_TO = 32  # nodes; above, pairs grow with the square and a ring plus a sample finds the same nodes
 SAMPLED_PEERS = 8  # random peers per node above that, besides its neighbour in the ring

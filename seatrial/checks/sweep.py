@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 
 from seatrial.checks.broken import broken, fabric_gone
 from seatrial.checks.plateau import plateau_sizes
-from seatrial.measurement import ConditionValue, Measurement, Subject
-from seatrial.mpi import MpiResult
+from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.result import Suspect
+from seatrial.model.sizes import format_size
+from seatrial.model.verdict import Verdict
 from seatrial.nccl import Row, Sweep, Timing, Transport, busbw_factor, expected_algbw
 from seatrial.nccl.busbw import agrees, ratio_interval
 from seatrial.nccl.rows import TYPES
-from seatrial.result import Suspect
-from seatrial.sizes import format_size
-from seatrial.verdict import Verdict
+from seatrial.remote.mpi import MpiResult
 
 _INSIDE_A_NODE = ("NVLink", "xGMI", "MNNVL")  # fabrics that NCCL needs no network for
 _SOCKETS = frozenset({"socket", "sockets", "tcp", "ethernet"})

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import TypeVar
 
-from seatrial.baselines.numbers import short
 from seatrial.checks.reachability import Pair, link_name
-from seatrial.measurement import Measurement, Subject
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.text.numbers import short
 
 ONE_BY_ONE_UP_TO = 8  # nodes; these may share one machine's cores
 AT_ONCE = 32  # streams above that

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from seatrial.result import Suspect
+from seatrial.model.result import Suspect
 
 COMPARED = ("kernel", "driver", "cuda", "openmpi", "nccl", "torch", "python")
 

@@ -9,11 +9,11 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_engine, event
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from seatrial.errors import MissingError, SeatrialError
 from seatrial.history.migrate import migrate
 from seatrial.history.url import first_line, parse_url, shown
-from seatrial.private import closed_folder, private_opener
-from seatrial.state_home import state_home
+from seatrial.model.errors import MissingError, SeatrialError
+from seatrial.system.private import closed_folder, private_opener
+from seatrial.system.state_home import state_home
 
 LOCK_TIMEOUT_S = 30
 

@@ -4,9 +4,9 @@ import threading
 
 from sqlalchemy import Connection, Engine, inspect, text
 
-from seatrial.errors import SeatrialError
 from seatrial.history.schema import HEAD, VERSION_TABLE
 from seatrial.history.url import shown
+from seatrial.model.errors import SeatrialError
 
 # Any number will do, as long as every process takes the same one.
 _ADVISORY_LOCK = 7228465
@@ -43,7 +43,7 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
     from alembic.util import CommandError
 
     config = Config()
-    config.set_main_option("script_location", "seatrial:migrations")
+    config.set_main_option("script_location", "seatrial:history/migrations")
     config.attributes["connection"] = connection
     try:
         command.upgrade(config, revision)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 from seatrial.history.records import series_key
 from seatrial.history.schema import readings, series
 from seatrial.history.series import KEYS_PER_QUERY
-from seatrial.verdict import Verdict
+from seatrial.model.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)

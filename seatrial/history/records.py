@@ -10,9 +10,9 @@ from typing import Any
 
 from seatrial.history.rows import Pin
 from seatrial.history.schema import clean
-from seatrial.measurement import Measurement
-from seatrial.result import Check, RunResult
-from seatrial.verdict import Verdict, worst
+from seatrial.model.measurement import Measurement
+from seatrial.model.result import Check, RunResult
+from seatrial.model.verdict import Verdict, worst
 
 Record = dict[str, Any]
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from seatrial.verdict import Verdict
+from seatrial.model.verdict import Verdict
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,4 +1,4 @@
-"""The tables of the store. A change here needs a migration in seatrial/migrations/versions and a new HEAD."""
+"""The tables of the store. A change here needs a migration in seatrial/history/migrations/versions and a new HEAD."""
 
 from datetime import UTC, datetime
 from typing import Any

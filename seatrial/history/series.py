@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from seatrial.history.records import Key, Record, series_key
 from seatrial.history.rows import Readings
 from seatrial.history.schema import readings, series
-from seatrial.verdict import Verdict
+from seatrial.model.verdict import Verdict
 
 # Both databases limit the parameters of one statement, SQLite at 32766.
 KEYS_PER_QUERY = 500

@@ -8,18 +8,19 @@ from typing import Any, Self
 from sqlalchemy import ColumnElement, Engine, Row, and_, delete, insert, or_, select
 from sqlalchemy.exc import IntegrityError
 
-from seatrial.alerts.incident import Incident, Night, Receipt
-from seatrial.history import incidents, records
+from seatrial.history import incident_rows as incidents
+from seatrial.history import records
 from seatrial.history.engine import explained
+from seatrial.history.incident import Incident, Night, Receipt
 from seatrial.history.numbers import Numbers, numbers
 from seatrial.history.records import series_key
 from seatrial.history.rows import Pin, Readings, RunRow
 from seatrial.history.schema import baselines, checks, readings, runs, samples, suspects
 from seatrial.history.series import known_series, numbers_of
 from seatrial.history.stored import run_row, stored_measurements, stored_result
-from seatrial.measurement import Measurement
-from seatrial.result import RunResult
-from seatrial.verdict import Verdict
+from seatrial.model.measurement import Measurement
+from seatrial.model.result import RunResult
+from seatrial.model.verdict import Verdict
 
 _NEWEST_FIRST = (runs.c.started.desc(), runs.c.run_id.desc())
 
@@ -122,7 +123,7 @@ class Store:
             return run_row(row) if row else None
 
     def incidents(self, cluster: str, suite: str, night: Night, sinks: Iterable[str]) -> list[Incident]:
-        """What is wrong after that night and was not settled before, kept; see `seatrial.alerts.incident.advance`."""
+        """What is wrong after that night and was not settled before, kept; see `seatrial.history.incident.advance`."""
         with explained(self._engine.url, "incidents cannot be kept"), self._writer.begin() as connection:
             return incidents.gone_on(connection, cluster, suite, night, sinks)
 

@@ -5,12 +5,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, outerjoin, select
 
-from seatrial.baselines.setup import Setup
 from seatrial.history.rows import RunRow
 from seatrial.history.schema import checks, readings, runs, samples, series, suspects
-from seatrial.measurement import Measurement, Subject
-from seatrial.result import Check, Found, RunResult, Suspect
-from seatrial.verdict import Verdict
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import Check, Found, RunResult, Suspect
+from seatrial.model.setup import Setup
+from seatrial.model.verdict import Verdict
 
 _DESCRIBED = ("check_name", "metric", "unit", "subject_kind", "subject_name", "conditions", "better")
 _NOT_KEPT = "what it found by itself was not kept"

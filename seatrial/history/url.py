@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from seatrial.errors import InputError
-from seatrial.redact import Secrets
+from seatrial.model.errors import InputError
+from seatrial.text.redact import Secrets
 
 _DRIVERS = ("sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg")
 _LEGAL = "legal: sqlite:////path/to/history.sqlite or postgresql://user:password@host/database"

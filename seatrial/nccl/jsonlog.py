@@ -9,7 +9,7 @@ import math
 import re
 from typing import Any
 
-from seatrial.errors import NothingFoundError
+from seatrial.model.errors import NothingFoundError
 from seatrial.nccl.busbw import agrees, infer_ranks
 from seatrial.nccl.draft import MAX_DEVICES, MAX_ROWS
 from seatrial.nccl.header import program

@@ -5,7 +5,7 @@ from io import BufferedReader, TextIOBase, TextIOWrapper
 from itertools import chain
 from pathlib import Path
 
-from seatrial.errors import InputError, NothingFoundError
+from seatrial.model.errors import InputError, NothingFoundError
 from seatrial.nccl.jsonlog import looks_like_json_log, parse_json
 from seatrial.nccl.model import Sweep
 from seatrial.nccl.sweeps import SweepReader

@@ -6,13 +6,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from seatrial.errors import InputError
+from seatrial.model.errors import InputError
 
 if TYPE_CHECKING:  # a cluster file's model is made of the platforms' settings
-    from seatrial.cluster import Cluster
-    from seatrial.redact import Secrets
-    from seatrial.run import Run
-    from seatrial.testbed import Testbed
+    from seatrial.config.cluster import Cluster
+    from seatrial.config.run import Run
+    from seatrial.model.testbed import Testbed
+    from seatrial.text.redact import Secrets
 
 # Imported on first use: their SDKs are heavy. Each has a function `platform(cluster)`.
 MODULES = {"local": "seatrial.platforms.local", "kubernetes": "seatrial.platforms.kubernetes.platform"}

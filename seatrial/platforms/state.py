@@ -12,13 +12,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seatrial.errors import InputError, LaunchError
-from seatrial.private import check_private_folder, closed_folder, private_opener, read_private
-from seatrial.process import Process, this_process
-from seatrial.state_home import state_home, unusable
+from seatrial.model.errors import InputError, LaunchError
+from seatrial.system.private import check_private_folder, closed_folder, private_opener, read_private
+from seatrial.system.process import Process, this_process
+from seatrial.system.state_home import state_home, unusable
 
 if TYPE_CHECKING:
-    from seatrial.cluster import Cluster
+    from seatrial.config.cluster import Cluster
 
 _PLATFORMS = ("", "kubernetes")  # whose runs have a folder, by the name of `root_folder`
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -106,7 +106,7 @@ def remember(folder: Path, cluster: "Cluster") -> None:
 
 def recall(folder: Path) -> "Cluster":
     """Raises InputError where there is none: the run has only begun, or is being taken down."""
-    from seatrial.cluster import Cluster
+    from seatrial.config.cluster import Cluster
 
     try:
         return Cluster.model_validate_json(read_private(folder / "cluster.json", _FILE_BYTES))

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seatrial.baselines.catalog.listing import Listing
-from seatrial.baselines.numbers import short
-from seatrial.report import words
-from seatrial.sizes import format_size
+from seatrial.catalog.listing import Listing
+from seatrial.model.sizes import format_size
+from seatrial.text import words
+from seatrial.text.numbers import short
 
 _COLLECTIVES = ("hardware", "nodes", "fabric", "collective", "algorithm", "size", "busbw", "kind", "source")
 _DEVICES = ("hardware", "metric", "value", "kind", "source")

@@ -4,11 +4,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from seatrial.report import words
-from seatrial.report.series import Curve, Point
+from seatrial.judge.curves import Curve, Point
+from seatrial.model.sizes import format_size
+from seatrial.model.verdict import Verdict
 from seatrial.report.svg import BAD, SERIES, WEAK, Mark, inline_svg
-from seatrial.sizes import format_size
-from seatrial.verdict import Verdict
+from seatrial.text import words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,10 +6,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seatrial.difference import Difference, Moved
-from seatrial.report import words
-from seatrial.result import RunResult
-from seatrial.verdict import Verdict
+from seatrial.judge.difference import Difference, Moved
+from seatrial.model.result import RunResult
+from seatrial.model.verdict import Verdict
+from seatrial.text import words
 
 MAX_ROWS = 20
 _NOISE = 1.0  # sigmas; what moved less did not move

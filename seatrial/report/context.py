@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from seatrial.errors import SeatrialError
-from seatrial.private import read_opener
-from seatrial.redact import Secrets
+from seatrial.model.errors import SeatrialError
+from seatrial.model.result import RunResult
 from seatrial.report.past import NO_PAST, Past, past_of
-from seatrial.result import RunResult
+from seatrial.system.private import read_opener
+from seatrial.text.redact import Secrets
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from seatrial.history.rows import RunRow
+from seatrial.model.result import RunResult
+from seatrial.model.verdict import Verdict
 from seatrial.report.context import Context
 from seatrial.report.headline import Headline, headline_numbers
 from seatrial.report.heatmap import Column, heat_map
 from seatrial.report.past import software
-from seatrial.result import RunResult
-from seatrial.verdict import Verdict
 
 
 def report_json(result: RunResult, context: Context) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seatrial.history.rows import RunRow
-from seatrial.verdict import Verdict
+from seatrial.model.verdict import Verdict
 
 _STYLES = {
     Verdict.PASS: "green",

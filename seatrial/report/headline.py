@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from seatrial.history.rows import RunRow
-from seatrial.measurement import Measurement
-from seatrial.report import words
+from seatrial.judge.curves import severity
+from seatrial.model.measurement import Measurement
+from seatrial.model.result import Expected, Judgement, RunResult
+from seatrial.model.verdict import Verdict
 from seatrial.report.changes import Step, steps
 from seatrial.report.past import Past, headlines
-from seatrial.report.series import severity
-from seatrial.result import Expected, Judgement, RunResult
-from seatrial.verdict import Verdict
+from seatrial.text import words
 
 _SOFTWARE_TOLD = 3
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.measurement import Measurement, Subject
-from seatrial.report import words
-from seatrial.report.series import Reading, readings, severity
-from seatrial.result import RunResult
-from seatrial.verdict import Verdict
+from seatrial.judge.curves import Reading, readings, severity
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import RunResult
+from seatrial.model.verdict import Verdict
+from seatrial.text import words
 
 NODES_SHOWN = 40  # on lines of their own; the others are in the full table
 NAMES_TOLD = 3  # of a group

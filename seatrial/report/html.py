@@ -6,13 +6,13 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from seatrial.report import words
+from seatrial.judge.curves import plateau
+from seatrial.model.result import RunResult
+from seatrial.model.sizes import format_size
+from seatrial.model.verdict import Verdict
 from seatrial.report.context import NO_CONTEXT, Context
 from seatrial.report.page import page
-from seatrial.report.series import plateau
-from seatrial.result import RunResult
-from seatrial.sizes import format_size
-from seatrial.verdict import Verdict
+from seatrial.text import words
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -6,13 +6,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seatrial.checks.efficiency import METRIC
-from seatrial.checks.logs import Judged
-from seatrial.measurement import Measurement
-from seatrial.report import words
+from seatrial.judge.efficiency import METRIC
+from seatrial.judge.logs import Judged
+from seatrial.model.measurement import Measurement
+from seatrial.model.result import Check, Expected
+from seatrial.model.verdict import Verdict
 from seatrial.report.terminal import STYLES
-from seatrial.result import Check, Expected
-from seatrial.verdict import Verdict
+from seatrial.text import words
 
 _COLUMNS = ("log", "operation", "plateau", "of links", "expected", "latency", "verdict")
 

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from seatrial.report import words
+from seatrial.judge.curves import bad_judgements, severity
+from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.report.context import Context
 from seatrial.report.headline import Headline, headline_numbers
 from seatrial.report.past import software
-from seatrial.report.series import bad_judgements, severity
-from seatrial.result import Check, Judgement, RunResult
+from seatrial.text import words
 
 MAX_ROWS = 20
 

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from seatrial.report import words
+from seatrial.judge.curves import bad_judgements
+from seatrial.model.result import RunResult
+from seatrial.model.verdict import Verdict
 from seatrial.report.context import NO_CONTEXT, Context
 from seatrial.report.headline import Headline, headline_numbers
 from seatrial.report.heatmap import heat_map
 from seatrial.report.past import software
 from seatrial.report.sections import drawn, section
-from seatrial.report.series import bad_judgements
 from seatrial.report.trends import trend_chart
-from seatrial.result import RunResult
-from seatrial.verdict import Verdict
+from seatrial.text import words
 
 MAX_NODES = 128
 MAX_SUSPECTS = 40

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from seatrial.difference import Replaced
 from seatrial.history.rows import RunRow
-from seatrial.measurement import Measurement, once
-from seatrial.result import RunResult
-from seatrial.verdict import Verdict
+from seatrial.judge.difference import Replaced
+from seatrial.model.measurement import Measurement, once
+from seatrial.model.result import RunResult
+from seatrial.model.verdict import Verdict
 
 if TYPE_CHECKING:
     from seatrial.history.numbers import Number

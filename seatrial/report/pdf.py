@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from seatrial.errors import InputError
+from seatrial.model.errors import InputError
 
 _HOW_TO = (
     "pip install 'seatrial[pdf]'",

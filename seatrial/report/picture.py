@@ -4,11 +4,11 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from seatrial.report import words
-from seatrial.report.series import Curve, Point, busbw_curves, severity
-from seatrial.result import RunResult
-from seatrial.sizes import format_size
-from seatrial.verdict import Verdict, worst
+from seatrial.judge.curves import Curve, Point, busbw_curves, severity
+from seatrial.model.result import RunResult
+from seatrial.model.sizes import format_size
+from seatrial.model.verdict import Verdict, worst
+from seatrial.text import words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,9 +6,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from seatrial.baselines.numbers import short
-from seatrial.baselines.promote import Difference
 from seatrial.history.rows import Pin
+from seatrial.judge.baselines.promote import Difference
+from seatrial.text.numbers import short
 
 
 def pins_table(pins: Iterable[Pin]) -> Table:

@@ -4,9 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from seatrial.report import charts, words
-from seatrial.report.context import NO_CONTEXT, Context, LogFile
-from seatrial.report.series import (
+from seatrial.judge.curves import (
     Curve,
     LatencyTable,
     bad_judgements,
@@ -17,9 +15,12 @@ from seatrial.report.series import (
     readings,
     share,
 )
+from seatrial.model.result import Check
+from seatrial.model.verdict import Verdict
+from seatrial.report import charts
+from seatrial.report.context import NO_CONTEXT, Context, LogFile
 from seatrial.report.tables import Group, Recorded, groups, recorded
-from seatrial.result import Check
-from seatrial.verdict import Verdict
+from seatrial.text import words
 
 log = logging.getLogger("seatrial.report")
 

@@ -4,11 +4,11 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from seatrial.checks.efficiency import METRIC as SHARE
-from seatrial.measurement import Measurement
-from seatrial.report import words
-from seatrial.report.series import severity
-from seatrial.result import Judgement
+from seatrial.judge.curves import severity
+from seatrial.judge.efficiency import METRIC as SHARE
+from seatrial.model.measurement import Measurement
+from seatrial.model.result import Judgement
+from seatrial.text import words
 
 OPEN_ROWS = 6  # a longer table of bad rows is folded under its worst row
 

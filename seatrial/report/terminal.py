@@ -8,11 +8,11 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from seatrial.report import words
-from seatrial.report.series import Curve, busbw_curves, plateau, share
-from seatrial.result import Check, Expected, RunResult, Suspect
-from seatrial.sizes import format_size
-from seatrial.verdict import Verdict
+from seatrial.judge.curves import Curve, busbw_curves, plateau, share
+from seatrial.model.result import Check, Expected, RunResult, Suspect
+from seatrial.model.sizes import format_size
+from seatrial.model.verdict import Verdict
+from seatrial.text import words
 
 STYLES = {
     Verdict.PASS: "bold green",

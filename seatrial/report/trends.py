@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from seatrial.report import words
+from seatrial.model.verdict import Verdict
 from seatrial.report.headline import Headline, Then
 from seatrial.report.svg import BAD, INK, SERIES, WEAK, Mark, inline_svg
-from seatrial.verdict import Verdict
+from seatrial.text import words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from seatrial.fleet.levels import Bools, Ints
-from seatrial.fleet.odds import Floats
+from seatrial.judge.fleet.levels import Bools, Ints
+from seatrial.judge.fleet.odds import Floats
 
 GPUS = 8
 

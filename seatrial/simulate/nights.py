@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from seatrial.fleet.levels import Ints, Past
-from seatrial.fleet.odds import Floats
-from seatrial.fleet.past import choose
-from seatrial.fleet.rules import RULES, Rules
-from seatrial.fleet.together import Verdicts, judge_fleet
+from seatrial.judge.fleet.levels import Ints, Past
+from seatrial.judge.fleet.odds import Floats
+from seatrial.judge.fleet.past import choose
+from seatrial.judge.fleet.peer_groups import Verdicts, judge_fleet
+from seatrial.judge.fleet.rules import RULES, Rules
 from seatrial.simulate.noise import Draws
 
 LONGEST_MEMORY = 90  # nights

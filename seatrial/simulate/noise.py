@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from seatrial.fleet.levels import Ints
-from seatrial.fleet.odds import Floats
+from seatrial.judge.fleet.levels import Ints
+from seatrial.judge.fleet.odds import Floats
 
 
 @dataclass(frozen=True, slots=True)

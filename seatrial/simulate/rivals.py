@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from seatrial.fleet.levels import Bools, Ints
-from seatrial.fleet.odds import Floats
+from seatrial.judge.fleet.levels import Bools, Ints
+from seatrial.judge.fleet.odds import Floats
 
 Rule = Callable[[Floats, Floats, Ints], Bools]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from seatrial.fleet.together import Verdicts
+from seatrial.judge.fleet.peer_groups import Verdicts
 from seatrial.simulate.faults import KINDS, Fault, Layout, make
 from seatrial.simulate.nights import Memory, one_night
 from seatrial.simulate.noise import Draws, Noise

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from seatrial.alerts.alert import Alert
-from seatrial.alerts.incident import Receipt
-from seatrial.result import RunResult
+from seatrial.history.incident import Receipt
+from seatrial.model.result import RunResult
 
 
 @dataclass(frozen=True, slots=True)

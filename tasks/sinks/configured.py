@@ -6,8 +6,8 @@ import os
 from pydantic import SecretStr
 
 from seatrial.alerts.settings import AlertSettings
-from seatrial.cluster import Cluster
-from seatrial.report.slack_settings import SlackSettings, secret
+from seatrial.alerts.slack_settings import SlackSettings, secret
+from seatrial.config.cluster import Cluster
 from tasks.sinks import Sink
 from tasks.sinks.others import AppriseSink
 from tasks.sinks.slack import slack_sink

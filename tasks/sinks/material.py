@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seatrial.alerts.alert import Alert, report_address
-from seatrial.alerts.incident import Incident
-from seatrial.clean import without_secrets
-from seatrial.cluster import Cluster
-from seatrial.difference import Difference, difference
-from seatrial.errors import SeatrialError
-from seatrial.redact import Secrets
-from seatrial.report.load import load_result
+from seatrial.config.cluster import Cluster
+from seatrial.history.incident import Incident
+from seatrial.judge.difference import Difference, difference
+from seatrial.model.errors import SeatrialError
+from seatrial.model.result import RunResult
 from seatrial.report.picture import curve_png, described
-from seatrial.result import RunResult
+from seatrial.runs.load import load_result
+from seatrial.text.redact import Secrets
+from seatrial.text.redact_result import without_secrets
 from tasks.sinks import Files, Sink
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from typing import Any
 from pydantic import SecretStr
 
 from seatrial.alerts.alert import Alert
-from seatrial.alerts.incident import Receipt
 from seatrial.alerts.muted import APPRISE, URLLIB3, muted
-from seatrial.report.letter import digest, letter, subject
-from seatrial.result import RunResult
-from seatrial.verdict import Verdict
+from seatrial.alerts.plain_text import digest, letter, subject
+from seatrial.history.incident import Receipt
+from seatrial.model.result import RunResult
+from seatrial.model.verdict import Verdict
 from tasks.sinks import Files, Told, told_all
 
 _CAUSE = "Exception: "  # how apprise begins what it was told, at the level of debugging

@@ -10,12 +10,12 @@ from typing import Any
 from pydantic import SecretStr
 
 from seatrial.alerts.alert import Alert, mentions_for
-from seatrial.alerts.incident import Receipt
-from seatrial.report.slack import blocks, change, digest
-from seatrial.report.slack_details import details
-from seatrial.report.slack_settings import SlackSettings
-from seatrial.report.slack_text import Block
-from seatrial.result import RunResult
+from seatrial.alerts.slack import blocks, change, digest
+from seatrial.alerts.slack_details import details
+from seatrial.alerts.slack_settings import SlackSettings
+from seatrial.alerts.slack_text import Block
+from seatrial.history.incident import Receipt
+from seatrial.model.result import RunResult
 from tasks.sinks import Files, Told, told_all
 from tasks.sinks.slack_client import Refused, code, explain, shown, web_client, webhook_client, word
 

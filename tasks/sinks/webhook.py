@@ -7,10 +7,10 @@ from typing import Any
 from pydantic import SecretStr
 
 from seatrial.alerts.alert import Alert
-from seatrial.alerts.incident import Receipt
 from seatrial.alerts.muted import URLLIB3, muted
-from seatrial.report.letter import SCHEMA, digest, event
-from seatrial.result import RunResult
+from seatrial.alerts.plain_text import SCHEMA, digest, event
+from seatrial.history.incident import Receipt
+from seatrial.model.result import RunResult
 from tasks.sinks import Files, Told, told_all
 
 TIMEOUT_S = 10

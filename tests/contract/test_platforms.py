@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from seatrial.cluster import Cluster
-from seatrial.command import run_command
-from seatrial.errors import InputError
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run, secrets_of
+from seatrial.config.suite import load_suite
+from seatrial.model.errors import InputError
+from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Platform, platforms
 from seatrial.platforms import state as states
-from seatrial.run import Run, secrets_of
-from seatrial.ssh import answers, connected, on_each
-from seatrial.suite import load_suite
-from seatrial.testbed import Node, Testbed
+from seatrial.remote.command import run_command
+from seatrial.remote.ssh import answers, connected, on_each
 from tests.conftest import RUN_PREFIX
 
 # What a cluster file of each platform needs beyond its name and nodes.

@@ -15,7 +15,7 @@ import httpx
 import pytest
 import yaml
 
-from flows.server import TemporaryServer
+from flows.serving.server import TemporaryServer
 from seatrial.platforms.local import PLATFORM
 from tests.conftest import leftovers
 
@@ -55,7 +55,7 @@ class Console:
 
     def start(self, *arguments: str | Path) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
-            [sys.executable, "-m", "seatrial.cli", *map(str, arguments)],
+            [sys.executable, "-m", "seatrial.cli.app", *map(str, arguments)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

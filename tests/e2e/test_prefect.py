@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from seatrial.history import open_store
-from seatrial.measurement import Measurement, Subject
-from seatrial.result import Check, RunResult
-from seatrial.verdict import Verdict
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import Check, RunResult
+from seatrial.model.verdict import Verdict
 from tests.e2e.conftest import Console, until
 from tests.site import TLS
 

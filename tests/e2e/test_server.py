@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from flows.server import TemporaryServer
+from flows.serving.server import TemporaryServer
 from tests.e2e.conftest import Console, until
 from tests.site import TLS, as_nobody
 
@@ -121,7 +121,7 @@ def test_a_server_that_is_killed_is_started_again_and_the_result_stands(alone: C
 
 
 def test_a_server_that_cannot_start_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flows.server._SERVE", "raise SystemExit('no')")
+    monkeypatch.setattr("flows.serving.server._SERVE", "raise SystemExit('no')")
     with (tmp_path / "server.log").open("w+b") as log:
         server = TemporaryServer(log)
         try:

@@ -12,19 +12,19 @@ from typing import Any
 
 import yaml
 
-from seatrial.answers import Facts, NodeAnswer, PeerAnswer, StreamAnswer, StreamError, read_answer
 from seatrial.bundle.pack import pack
 from seatrial.bundle.verify import verify
-from seatrial.checks.lesson import read_event
-from seatrial.cluster import load_cluster
-from seatrial.errors import SeatrialError
+from seatrial.checks.training_result import read_event
+from seatrial.config.cluster import load_cluster
+from seatrial.config.suite import load_suite
+from seatrial.model.errors import SeatrialError
 from seatrial.nccl import RowReader, classify, parse_file, transport
 from seatrial.nccl.xid import xid_finding
-from seatrial.probes import facts, stream
-from seatrial.redact import Redactor, Secrets
-from seatrial.report.load import load_result
+from seatrial.remote.answers import Facts, NodeAnswer, PeerAnswer, StreamAnswer, StreamError, read_answer
+from seatrial.remote.probes import facts, stream
 from seatrial.report.markdown import summary
-from seatrial.suite import load_suite
+from seatrial.runs.load import load_result
+from seatrial.text.redact import Redactor, Secrets
 from tasks.record import measurements_csv, run_json
 from tests import samples
 from tests.fuzz.mutations import dumped, of_bytes, of_document

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from seatrial.probes import probe
+from seatrial.remote.probes import probe
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")

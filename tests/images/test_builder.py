@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from seatrial.builders import Built, ensure_image
-from seatrial.builders.config import Buildah
-from seatrial.errors import LaunchError
+from seatrial.config.image import Buildah
+from seatrial.model.errors import LaunchError
 from tests.images import lane
 from tests.integration.registry import Registry, serving
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.contact import greet
-from seatrial.mpi import mpirun
+from seatrial.model.testbed import Node, Testbed, dial_tcp
 from seatrial.platforms.kubernetes.pod import CAPABILITIES
-from seatrial.testbed import Node, Testbed, dial_tcp
+from seatrial.remote.mpi import mpirun
+from seatrial.remote.node_setup import greet
 from tests.images import lane, layers
 from tests.images.conftest import Keys, ssh
 from tests.images.lane import Container

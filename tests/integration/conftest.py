@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from seatrial.cluster import Cluster
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
+from seatrial.model.testbed import Testbed
 from seatrial.platforms.local import PLATFORM
-from seatrial.run import Run
-from seatrial.suite import load_suite
-from seatrial.testbed import Testbed
 from tests.conftest import RUN_PREFIX
 
 LocalTestbed = Callable[..., AbstractContextManager[tuple[Run, Testbed]]]

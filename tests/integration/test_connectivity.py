@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.contact import greet
-from seatrial.errors import MissingError
-from seatrial.mpi import mpirun
-from seatrial.result import Suspect
-from seatrial.verdict import Verdict
+from seatrial.model.errors import MissingError
+from seatrial.model.result import Suspect
+from seatrial.model.verdict import Verdict
+from seatrial.remote.mpi import mpirun
+from seatrial.remote.node_setup import greet
 from tasks.connectivity import connectivity
 from tests.integration.conftest import LocalTestbed
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.errors import LaunchError
+from seatrial.model.errors import LaunchError
 from seatrial.platforms.kubernetes.api import LIMIT, Api
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.forward import dial_pod

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.cluster import Cluster
-from seatrial.errors import InputError, SeatrialError
-from seatrial.report.load import load_result
-from seatrial.reserve import reserved
-from seatrial.run import Run
-from seatrial.suite import load_suite
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
+from seatrial.model.errors import InputError, SeatrialError
+from seatrial.runs.load import load_result
+from seatrial.system.disk_reserve import reserved
 from tasks.record import record
 from tests import samples
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.command import run_command
-from seatrial.run import Run
-from seatrial.ssh import connected
-from seatrial.testbed import Testbed
-from seatrial.verdict import Verdict
+from seatrial.config.run import Run
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
+from seatrial.remote.command import run_command
+from seatrial.remote.ssh import connected
 from tasks.collectives import collectives
 from tasks.connectivity import connectivity
 from tests.integration.conftest import LocalTestbed

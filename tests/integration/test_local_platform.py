@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.command import run_command
-from seatrial.errors import LaunchError, RemoteError
+from seatrial.model.errors import LaunchError, RemoteError
+from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import state as states
 from seatrial.platforms.local import PLATFORM
-from seatrial.ssh import HostKeyError, connected, on_each
-from seatrial.testbed import Node, Testbed
+from seatrial.remote.command import run_command
+from seatrial.remote.ssh import HostKeyError, connected, on_each
 from tasks.collect import collect
 from tests.conftest import leftovers
 from tests.integration.conftest import LocalTestbed

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.process import Process, process
+from seatrial.system.process import Process, process
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two other users")
 USER, OTHER = 61234, 64321
@@ -44,7 +44,7 @@ def victim() -> Iterator[Process]:
 
 def seatrial(shared: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     environment = {"PATH": os.environ["PATH"], "HOME": str(shared / "home"), "TMPDIR": str(shared)}
-    command = as_user(USER, sys.executable, "-P", "-m", "seatrial.cli", *words)
+    command = as_user(USER, sys.executable, "-P", "-m", "seatrial.cli.app", *words)
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=shared)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from seatrial.metrics import publish
+from seatrial.report.metrics import publish
 from tests import nights, samples
 
 ROOT = Path(__file__).parents[2]

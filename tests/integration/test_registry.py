@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from seatrial.builders import Built, ensure_image
-from seatrial.builders.config import Docker, Prebuilt
 from seatrial.builders.registry import read_name
-from seatrial.cluster import Cluster
-from seatrial.errors import LaunchError, MissingError
-from seatrial.run import Run
-from seatrial.suite import load_suite
+from seatrial.config.cluster import Cluster
+from seatrial.config.image import Docker, Prebuilt
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
+from seatrial.model.errors import LaunchError, MissingError
 from tasks.image import image
 from tests.integration.interrupt import interrupted_when
 from tests.integration.registry import INDEX, Registry, serving, stand_in_for_docker

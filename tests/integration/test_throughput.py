@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from seatrial.baselines.setup import setup_of
-from seatrial.measurement import Measurement
-from seatrial.result import Check
-from seatrial.verdict import Verdict
+from seatrial.model.measurement import Measurement
+from seatrial.model.result import Check
+from seatrial.model.setup import setup_of
+from seatrial.model.verdict import Verdict
 from tasks.compare import compare
 from tasks.connectivity import connectivity
 from tests.integration.conftest import LocalTestbed

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from flows.automations import zombies
+from flows.serving.automations import zombies
 from seatrial.platforms.local import PLATFORM
 from tests.e2e.conftest import console, prefect_server  # noqa: F401  fixtures here too
 from tests.integration.loopback import web_server
@@ -94,7 +94,7 @@ def stop_watching(site: Site) -> None:
 
 def process_of(site: Site, flow_run: str) -> int:
     """The run's process, as the run has labelled itself: a `reap` or an alarm may be at work beside it."""
-    return int(site.flow_run(flow_run)["labels"]["seatrial.process"].split()[-2])
+    return int(site.flow_run(flow_run)["labels"]["seatrial.system.process"].split()[-2])
 
 
 def cancel(site: Site, flow_run: str) -> None:

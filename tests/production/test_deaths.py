@@ -16,7 +16,7 @@ import pytest
 from tests.production.conftest import alarmed, cancel, process_of, start_long, stop_watching
 from tests.site import LONG, Site
 
-FLOW, RUNNER, SERVER = "prefect.engine", "flows.runner", "flows.webserver"
+FLOW, RUNNER, SERVER = "prefect.engine", "flows.serving.runner", "flows.serving.webserver"
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def _nothing_lost(served: Site, first: Path) -> Iterator[None]:
     served.until(lambda: not served.left(), timeout_s=60)
     assert served.document(first) == document
     history = subprocess.run(
-        [sys.executable, "-m", "seatrial.cli", "history", "--json"],
+        [sys.executable, "-m", "seatrial.cli.app", "history", "--json"],
         env=served.environment,
         capture_output=True,
         text=True,
@@ -154,7 +154,7 @@ def test_two_nightly_runs_at_once(served: Site) -> None:
 
 def _nodes_up(served: Site, flow_run: str) -> tuple[str, str]:
     """From when to when a run had nodes, by its log."""
-    run_id = served.flow_run(flow_run)["labels"]["seatrial.run"]
+    run_id = served.flow_run(flow_run)["labels"]["seatrial.config.run"]
     lines = (served.folder / "runs" / run_id / "logs" / "run.log").read_text().splitlines()
     times = [line[:23] for line in lines if "launch ..." in line or "teardown: " in line]
     return times[0], times[-1]

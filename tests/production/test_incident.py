@@ -14,7 +14,7 @@ from urllib.parse import unquote_plus
 import httpx
 import pytest
 
-from flows.server import TemporaryServer
+from flows.serving.server import TemporaryServer
 from tests.e2e.conftest import Console, Finished
 from tests.slack_server import TOKEN, Message, Slack, slack_server
 

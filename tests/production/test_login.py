@@ -150,6 +150,6 @@ def test_a_deployment_that_somebody_adds_is_not_run(served: Site, tmp_path: Path
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a moment")
 def test_other_users_do_not_read_the_environment_that_has_the_login(served: Site) -> None:
     assert as_nobody("cat /proc/self/environ")
-    for word in ("flows.webserver", "flows.runner"):
+    for word in ("flows.serving.webserver", "flows.serving.runner"):
         (pid,) = served.pids(word)
         assert not as_nobody(f"cat /proc/{pid}/environ")

@@ -93,7 +93,7 @@ def start_longs(pooled: Site, name: str, *clusters: str) -> list[Long]:
 def test_a_run_by_its_form(pooled: Site, first: dict[str, Any]) -> None:
     assert first["state"]["message"] == "pass: connectivity, collectives: all pass"
     assert first["work_pool_name"] == "seatrial"
-    folder = pooled.folder / "runs" / first["labels"]["seatrial.run"]
+    folder = pooled.folder / "runs" / first["labels"]["seatrial.config.run"]
     assert pooled.document(folder)["verdict"] == "pass"
     assert {"measurements.csv", "report.html", "logs"} <= {path.name for path in folder.iterdir()}
     artifacts = pooled.api("POST", "/artifacts/filter", artifacts={"flow_run_id": {"any_": [first["id"]]}})
@@ -101,13 +101,13 @@ def test_a_run_by_its_form(pooled: Site, first: dict[str, Any]) -> None:
 
 
 def test_a_baseline_is_pinned_when_a_person_approves(pooled: Site, first: dict[str, Any]) -> None:
-    run_id = first["labels"]["seatrial.run"]
+    run_id = first["labels"]["seatrial.config.run"]
     flow_run = pooled.run("promote", "promote", run_id=run_id, poll_s=1)
     pooled.until(lambda: pooled.flow_run(flow_run)["state"]["type"] == "PAUSED")
     said = {"approved": True, "by": "ann", "note": "as delivered", "force": "there is one run"}
     pooled.api("POST", f"/flow_runs/{flow_run}/resume", run_input=said)
     state = pooled.ended(flow_run)
-    show = [sys.executable, "-m", "seatrial.cli", "baseline", "show", "trial", "--json"]
+    show = [sys.executable, "-m", "seatrial.cli.app", "baseline", "show", "trial", "--json"]
     pins = json.loads(subprocess.run(show, env=pooled.environment, capture_output=True, check=True).stdout)
     assert {(pin["run_id"], pin["pinned_by"], pin["note"]) for pin in pins} == {
         (run_id, "ann", "forced: there is one run; as delivered")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from seatrial.answers import MAX_TEXT, Facts, PeerAnswer, StreamAnswer, read_answer
-from seatrial.probes import probe
+from seatrial.remote.answers import MAX_TEXT, Facts, PeerAnswer, StreamAnswer, read_answer
+from seatrial.remote.probes import probe
 
 ANSWER = {
     "hostname": "node-1",

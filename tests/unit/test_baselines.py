@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.baselines.catalog import Reference, known_hardware, references
-from seatrial.baselines.catalog.match import from_catalog
-from seatrial.baselines.history import from_history
-from seatrial.baselines.known import Knowledge, baselines_for
-from seatrial.baselines.peers import from_peers
-from seatrial.baselines.physics import from_physics
-from seatrial.baselines.pinned import from_pin
-from seatrial.baselines.setup import Setup, setup_of
-from seatrial.cluster import Cluster, LocalPlatform
+from seatrial.catalog import Reference, known_hardware, references
+from seatrial.catalog.match import from_catalog
+from seatrial.config.cluster import Cluster, LocalPlatform
 from seatrial.history import Pin
-from seatrial.judge import judge
-from seatrial.measurement import ConditionValue, Measurement, Subject
-from seatrial.verdict import Verdict
+from seatrial.judge.baselines.history import from_history
+from seatrial.judge.baselines.peers import from_peers
+from seatrial.judge.baselines.physics import from_physics
+from seatrial.judge.baselines.pinned import from_pin
+from seatrial.judge.baselines.selection import Knowledge, baselines_for
+from seatrial.judge.judge import judge
+from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.setup import Setup, setup_of
+from seatrial.model.verdict import Verdict
 
 G = 1 << 30
 M = 1 << 20

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from seatrial.cluster import Cluster
-from seatrial.run import Run
-from seatrial.suite import load_suite
-from seatrial.tail import MAX_BYTES, last_bytes, tail_of
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
+from seatrial.text.tail import MAX_BYTES, last_bytes, tail_of
 from tasks import collect as step
 
 

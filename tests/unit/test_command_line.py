@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.site import Site
-from seatrial.cli import main
+from flows.serving.site import Site
+from seatrial.cli.app import main
 from seatrial.history import open_store
 from tests.unit.history.stored import a_run
 
@@ -80,7 +80,7 @@ def test_a_history_that_is_none_is_said_before_anything_is_started(
 ) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("nodes: 2\nplatform: {kind: local}\n")
-    monkeypatch.setattr("seatrial.console.by_hand", lambda *_, **__: pytest.fail("it was started"))
+    monkeypatch.setattr("seatrial.cli.run.by_hand", lambda *_, **__: pytest.fail("it was started"))
     monkeypatch.setenv("SEATRIAL_HISTORY", "a..b")
     assert command("run", str(file), "--out", str(tmp_path / "out")) == 2
     err = capsys.readouterr().err
@@ -90,7 +90,7 @@ def test_a_history_that_is_none_is_said_before_anything_is_started(
 
 def test_a_cluster_file_that_is_given_twice_is_served_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[Site] = []
-    monkeypatch.setattr("flows.serve.serve", lambda site, host, port: served.append(site))
+    monkeypatch.setattr("flows.serving.serve.serve", lambda site, host, port: served.append(site))
     monkeypatch.chdir(tmp_path)
     assert command("serve", "b.yaml", "a.yaml", "./b.yaml", str(tmp_path / "a.yaml")) == 0
     assert [site.clusters for site in served] == [(f"{tmp_path}/b.yaml", f"{tmp_path}/a.yaml")]

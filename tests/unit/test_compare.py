@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.assess import assess
-from seatrial.baselines.known import Knowledge
-from seatrial.baselines.setup import Setup
 from seatrial.history import Pin, open_store
-from seatrial.measurement import ConditionValue, Measurement, Subject
-from seatrial.occasion import Occasion
-from seatrial.result import Check, Judgement, RunResult
-from seatrial.verdict import Verdict, worst
+from seatrial.judge.assess import assess
+from seatrial.judge.baselines.selection import Knowledge
+from seatrial.judge.run_context import Occasion
+from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.result import Check, Judgement, RunResult
+from seatrial.model.setup import Setup
+from seatrial.model.verdict import Verdict, worst
 from tasks.compare import compare
 from tests.samples import nights_of
 

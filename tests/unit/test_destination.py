@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from seatrial import destination
-from seatrial.cluster import load_cluster
-from seatrial.errors import InputError
+from seatrial.config import destination
+from seatrial.config.cluster import load_cluster
+from seatrial.model.errors import InputError
 
 
 def cluster_file(tmp_path: Path, lines: str) -> Path:

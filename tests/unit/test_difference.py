@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from seatrial.cli import main
-from seatrial.difference import difference
+from seatrial.cli.app import main
 from seatrial.history import open_store
-from seatrial.measurement import Measurement, Subject
-from seatrial.result import Check, Expected, Judgement, RunResult
-from seatrial.verdict import Verdict
+from seatrial.judge.difference import difference
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import Check, Expected, Judgement, RunResult
+from seatrial.model.verdict import Verdict
 from tests import samples
 
 CLUSTER = Subject("cluster", "lab")

@@ -12,8 +12,8 @@ import yaml
 from pydantic import BaseModel
 
 from scripts.reference import pages
-from seatrial.cluster import Cluster, load_cluster
-from seatrial.suite import Suite, load_suite
+from seatrial.config.cluster import Cluster, load_cluster
+from seatrial.config.suite import Suite, load_suite
 from tests.samples import faulty_h100
 
 ROOT = Path(__file__).parents[2]

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from seatrial.bundle.pack import pack
-from seatrial.errors import InputError, SeatrialError
+from seatrial.config.run import log_files, writable
 from seatrial.history import open_store
-from seatrial.progress import log_file
-from seatrial.redact import Secrets
-from seatrial.run import log_files, writable
-from seatrial.turn import FileLock
-from seatrial.whole import write_whole
+from seatrial.model.errors import InputError, SeatrialError
+from seatrial.runs.cluster_lock import FileLock
+from seatrial.runs.progress import log_file
+from seatrial.system.atomic import write_whole
+from seatrial.text.redact import Secrets
 from tasks.record import write_run_json
 from tests import samples
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.errors import InputError
-from seatrial.redact import Secrets
+from seatrial.model.errors import InputError
+from seatrial.text.redact import Secrets
 from tests.fuzz import targets
 from tests.fuzz.fuzzing import MOST_BYTES, problems
 from tests.fuzz.targets import TARGETS, Target

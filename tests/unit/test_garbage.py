@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from flows.auth import ORIGINS, SERVER_AUTH
-from flows.server import _SERVE
+from flows.serving.auth import ORIGINS, SERVER_AUTH
+from flows.serving.server import _SERVE
 
 # The same without asyncio: a cursor that an error has left in a cycle, its connection waiting to write in a thread, and
 # the only one who can end that wait making so many objects that the collector is due.
 _SERVER = """
 import contextlib, sqlite3, sys, threading, time
-from flows.garbage import collect_apart
+from flows.serving.garbage import collect_apart
 
 collect_apart()
 writes = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -45,7 +45,7 @@ def test_a_cursor_left_behind_does_not_stop_who_is_waited_for(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "serve",
-    [_SERVE, "from flows.webserver import main; main(0, os.pipe()[0], '.', '127.0.0.1')"],
+    [_SERVE, "from flows.serving.webserver import main; main(0, os.pipe()[0], '.', '127.0.0.1')"],
     ids=["of a run", "lasting"],
 )
 def test_each_of_our_servers_does_so(serve: str, tmp_path: Path) -> None:

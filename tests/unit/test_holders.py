@@ -10,9 +10,9 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.states import Cancelled, Cancelling, Completed, Running
 
-from flows.holders import bury
-from flows.shown import PROCESS
-from seatrial.turn import Place
+from flows.serving.holders import bury
+from flows.serving.shown import PROCESS
+from seatrial.runs.cluster_lock import Place
 
 
 class Server:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.alerts.incident import Incident, Kind, Night, Receipt, advance, night_of
 from seatrial.alerts.overdue import overdue, silent
+from seatrial.history.incident import Incident, Kind, Night, Receipt, advance, night_of
 from seatrial.history.rows import RunRow
-from seatrial.verdict import Verdict
+from seatrial.model.verdict import Verdict
 from tests import nights
 
 NOW = datetime(2026, 3, 14, 2, tzinfo=UTC)

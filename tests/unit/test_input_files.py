@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from seatrial.cluster import load_cluster
-from seatrial.errors import InputError
+from seatrial.config.cluster import load_cluster
+from seatrial.config.suite import SHIPPED, load_suite
+from seatrial.model.errors import InputError
+from seatrial.model.sizes import format_size, parse_size
 from seatrial.platforms import platform_for
-from seatrial.sizes import format_size, parse_size
-from seatrial.suite import SHIPPED, load_suite
 
 CLUSTERS = sorted((Path(__file__).parents[2] / "deployments" / "clusters").glob("*.yaml"))
 LOCAL = "platform: {kind: local}\n"

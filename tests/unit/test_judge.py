@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.baselines import Baseline
-from seatrial.baselines.history import from_history
-from seatrial.judge import judge
-from seatrial.measurement import ConditionValue, Measurement, Subject
-from seatrial.result import Judgement
-from seatrial.verdict import Verdict
+from seatrial.judge.baselines import Baseline
+from seatrial.judge.baselines.history import from_history
+from seatrial.judge.judge import judge
+from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.result import Judgement
+from seatrial.model.verdict import Verdict
 
 M = 1 << 20
 CLUSTER = Subject("cluster", "lab")

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import seatrial
-from seatrial.assess import assess
-from seatrial.baselines.known import Knowledge
-from seatrial.baselines.setup import Setup
-from seatrial.measurement import Measurement, Subject
-from seatrial.result import Check
-from seatrial.verdict import Verdict
+from seatrial.judge.assess import assess
+from seatrial.judge.baselines.selection import Knowledge
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import Check
+from seatrial.model.setup import Setup
+from seatrial.model.verdict import Verdict
 from tests.samples import nights_of
 
 NODES = 9

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from seatrial.cluster import Cluster, load_cluster
-from seatrial.errors import InputError, LaunchError
+from seatrial.config.cluster import Cluster, load_cluster
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
+from seatrial.model.errors import InputError, LaunchError
+from seatrial.model.verdict import Verdict
 from seatrial.platforms import state as states
-from seatrial.run import Run
-from seatrial.suite import load_suite
-from seatrial.verdict import Verdict
 from tasks import launch as step
 
 CLUSTERS = sorted((Path(__file__).parents[2] / "deployments" / "clusters").glob("*.yaml"))

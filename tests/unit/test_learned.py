@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from seatrial.assess import assess
-from seatrial.baselines.known import Knowledge
-from seatrial.baselines.learned import learn
-from seatrial.baselines.setup import Setup
-from seatrial.fleet.drift import find_change
-from seatrial.judge import judge
-from seatrial.measurement import Measurement, Subject
-from seatrial.result import Check
-from seatrial.verdict import Verdict
+from seatrial.judge.assess import assess
+from seatrial.judge.baselines.learned import learn
+from seatrial.judge.baselines.selection import Knowledge
+from seatrial.judge.fleet.drift import find_change
+from seatrial.judge.judge import judge
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import Check
+from seatrial.model.setup import Setup
+from seatrial.model.verdict import Verdict
 from tests.samples import nights_of
 
 SETUP = Setup("cpu", 16, 0, 1)

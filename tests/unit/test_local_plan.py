@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.cluster import Cluster
+from seatrial.config.cluster import Cluster
 from seatrial.platforms.local import plan
 from seatrial.platforms.local.plan import Account
 from seatrial.platforms.state import is_abandoned, make_folder, write_owner
-from seatrial.process import Process, process, this_process
+from seatrial.system.process import Process, process, this_process
 
 ROOT = Account("root", 0, 0)
 USER = Account("jo", 1000, 1000)

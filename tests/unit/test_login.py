@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from seatrial import login
-from seatrial.errors import InputError
+from seatrial.model.errors import InputError
+from seatrial.model.testbed import Node, Testbed, dial_tcp
 from seatrial.platforms import state as states
-from seatrial.testbed import Node, Testbed, dial_tcp
+from seatrial.runs import login
 from tasks.record import write_run_json
 from tests import samples
 

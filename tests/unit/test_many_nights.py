@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from seatrial.baselines.setup import Setup
 from seatrial.history import open_store
 from seatrial.history.store import Store
-from seatrial.measurement import ConditionValue, Measurement, Subject
-from seatrial.occasion import Occasion
-from seatrial.repeats import Doubt
+from seatrial.judge.repeats import Doubt
+from seatrial.judge.run_context import Occasion
+from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.result import Check, RunResult, conclude, merge_suspects
+from seatrial.model.setup import Setup
+from seatrial.model.verdict import Verdict
 from seatrial.report.terminal import closing_line, summary
-from seatrial.result import Check, RunResult, conclude, merge_suspects
-from seatrial.verdict import Verdict
 from tasks.compare import compare
 from tasks.record import record
 from tasks.repeat import Repeated

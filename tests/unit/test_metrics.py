@@ -13,12 +13,12 @@ import yaml
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.parser import text_string_to_metric_families
 
-from seatrial.doctor import diagnose
-from seatrial.errors import InputError
-from seatrial.measurement import Measurement
-from seatrial.metrics import headlines, publish, target_of_environment
-from seatrial.result import Check, RunResult
-from seatrial.verdict import Verdict
+from seatrial.cli.doctor import diagnose
+from seatrial.model.errors import InputError
+from seatrial.model.measurement import Measurement
+from seatrial.model.result import Check, RunResult
+from seatrial.model.verdict import Verdict
+from seatrial.report.metrics import headlines, publish, target_of_environment
 from tasks.metrics import metrics
 from tests import nights, samples
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from seatrial import mpi
-from seatrial.command import CommandResult
-from seatrial.mpi import MpiResult, hostfile, mpirun, mpirun_argv
-from seatrial.testbed import Node, Testbed
+from seatrial.model.testbed import Node, Testbed
+from seatrial.remote import mpi
+from seatrial.remote.command import CommandResult
+from seatrial.remote.mpi import MpiResult, hostfile, mpirun, mpirun_argv
 
 
 def dial(node: Node, timeout_s: float) -> socket.socket:
@@ -150,7 +150,7 @@ def test_values_of_variables_go_by_the_way_that_nobody_sees(play: Play, tmp_path
 def test_the_log_has_every_line_as_it_arrives_and_memory_the_ends(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seatrial.kept_lines._MOST_LINES", 3)
+    monkeypatch.setattr("seatrial.text.kept_lines._MOST_LINES", 3)
     log_file, seen = tmp_path / "logs" / "x.log", []
     lines = [f"line {i}" for i in range(10)]
     found, *_ = play(
@@ -177,7 +177,7 @@ def test_more_ranks_get_more_time_to_leave(
 ) -> None:
     """All is said at once; the input is closed only after three seconds and what so many ranks need."""
     now = [0.0]
-    monkeypatch.setattr("seatrial.mpi.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("seatrial.remote.mpi.time.monotonic", lambda: now[0])
     monkeypatch.setattr(Testbed, "world_size", property(lambda self: ranks))
     closed: list[float] = []
     monkeypatch.setattr(FakeProcess, "close_stdin", lambda self: closed.append(now[0]))
@@ -218,7 +218,7 @@ def test_what_may_be_printed_grows_with_the_ranks(play: Play, monkeypatch: pytes
 
 def test_output_that_piles_up_past_the_time_limit_is_a_flood(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("seatrial.mpi.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("seatrial.remote.mpi.time.monotonic", lambda: now[0])
 
     def batches() -> Iterator[list[str]]:
         for _ in range(100):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from seatrial.checks.mpireach import MAX_TRIES, guilty_nodes
-from seatrial.errors import MissingError
-from seatrial.testbed import Node, Testbed
+from seatrial.model.errors import MissingError
+from seatrial.model.testbed import Node, Testbed
 
 
 def dial(node: Node, timeout_s: float) -> socket.socket:

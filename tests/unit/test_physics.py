@@ -5,21 +5,21 @@ import sys
 
 import pytest
 
-from seatrial.baselines.catalog import devices, references
-from seatrial.baselines.catalog.links import gpu_link_gb_s, node_link_gb_s, usual_gpus, with_links
-from seatrial.baselines.catalog.match import from_catalog
-from seatrial.baselines.catalog.nearest import no_reference
-from seatrial.baselines.known import Knowledge, baselines_for
-from seatrial.baselines.physics import from_physics, refuse_beyond_physics, wire
-from seatrial.baselines.setup import Setup, setup_of
-from seatrial.checks.efficiency import plateau_words, with_shares
-from seatrial.cli import main
-from seatrial.cluster import Cluster, LocalPlatform
-from seatrial.errors import InputError
-from seatrial.judge import judge
-from seatrial.measurement import ConditionValue, Measurement, Subject
-from seatrial.result import Check
-from seatrial.verdict import Verdict
+from seatrial.catalog import devices, references
+from seatrial.catalog.links import gpu_link_gb_s, node_link_gb_s, usual_gpus, with_links
+from seatrial.catalog.match import from_catalog
+from seatrial.catalog.nearest import no_reference
+from seatrial.cli.app import main
+from seatrial.config.cluster import Cluster, LocalPlatform
+from seatrial.judge.baselines.physics import from_physics, refuse_beyond_physics, wire
+from seatrial.judge.baselines.selection import Knowledge, baselines_for
+from seatrial.judge.efficiency import plateau_words, with_shares
+from seatrial.judge.judge import judge
+from seatrial.model.errors import InputError
+from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.result import Check
+from seatrial.model.setup import Setup, setup_of
+from seatrial.model.verdict import Verdict
 from tasks.compare import compare
 
 G = 1 << 30

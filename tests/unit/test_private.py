@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.private import (
+from seatrial.runs.progress import log_file
+from seatrial.system.private import (
     check_private_folder,
     closed_folder,
     own_folder,
@@ -15,8 +16,7 @@ from seatrial.private import (
     read_opener,
     read_private,
 )
-from seatrial.progress import log_file
-from seatrial.redact import Secrets
+from seatrial.text.redact import Secrets
 
 
 @pytest.fixture(autouse=True)

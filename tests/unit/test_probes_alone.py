@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.probes import PROBES
+from seatrial.remote.probes import PROBES
 
 ALLOWED = sys.stdlib_module_names | {"torch"} | {path.stem for path in PROBES}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.probes import facts, stream
+from seatrial.remote.probes import facts, stream
 
 LINE = 900_000  # characters, of the 1 MiB that a program may print
 TOKEN = "5a" * stream.TOKEN_BYTES

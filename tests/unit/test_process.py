@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from seatrial.process import Process, kill_own, process
+from seatrial.system.process import Process, kill_own, process
 
 ARGUMENT = "/a/folder/of/a/run"
 

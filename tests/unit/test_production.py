@@ -19,23 +19,23 @@ from prefect.utilities.callables import parameter_schema
 from pydantic import SecretStr
 
 from flows.alarm import cluster_of, died, suite_of
-from flows.artifacts import _Watcher, share
-from flows.automations import SILENCE_S
 from flows.check import _try_out, check
-from flows.outcome import broken_off, came_to_a_verdict, state_of
-from flows.results import opened_history
-from flows.server import provide_prefect_server
-from flows.site import Site, deployments, local_timezone, validated, with_choices
+from flows.serving.artifacts import _Watcher, share
+from flows.serving.automations import SILENCE_S
+from flows.serving.outcome import broken_off, came_to_a_verdict, state_of
+from flows.serving.results import opened_history
+from flows.serving.server import provide_prefect_server
+from flows.serving.site import Site, deployments, local_timezone, validated, with_choices
 from seatrial.alerts.alert import Alert
-from seatrial.alerts.incident import Receipt
 from seatrial.alerts.settings import AlertSettings
-from seatrial.cluster import load_cluster
-from seatrial.errors import InputError, SeatrialError
+from seatrial.config.cluster import load_cluster
+from seatrial.config.suite import load_suite
 from seatrial.history import open_store
-from seatrial.redact import Secrets
-from seatrial.suite import load_suite
-from seatrial.trial import Trial
-from seatrial.verdict import Verdict
+from seatrial.history.incident import Receipt
+from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.verdict import Verdict
+from seatrial.runs.trial import Trial
+from seatrial.text.redact import Secrets
 from tasks.notify import _history, watch
 from tasks.sinks import Files, Told, told_all
 from tasks.sinks.webhook import WebhookSink

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from flows.told import told_to_prefect
-from seatrial.clean import without_secrets
-from seatrial.measurement import Measurement, Subject
-from seatrial.progress import TerminalHandler, log_file
-from seatrial.redact import Secrets
-from seatrial.result import Check, Found, Judgement, Suspect
-from seatrial.verdict import Verdict
+from flows.serving.log_forwarding import told_to_prefect
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import Check, Found, Judgement, Suspect
+from seatrial.model.verdict import Verdict
+from seatrial.runs.progress import TerminalHandler, log_file
+from seatrial.text.redact import Secrets
+from seatrial.text.redact_result import without_secrets
 from tests import samples
 
 SECRETS = Secrets(("s3cr3t-value",))

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from seatrial.approve import differences_to, promote
-from seatrial.baselines.promote import Approval, differences, pins
-from seatrial.baselines.setup import Setup
-from seatrial.cli import app
-from seatrial.errors import InputError
+from seatrial.cli.app import app
 from seatrial.history import RunRow, open_store
 from seatrial.history.store import Store
-from seatrial.measurement import Measurement, Subject
-from seatrial.result import Check, RunResult
-from seatrial.verdict import Verdict
+from seatrial.judge.baselines.approve import differences_to, promote
+from seatrial.judge.baselines.promote import Approval, differences, pins
+from seatrial.model.errors import InputError
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import Check, RunResult
+from seatrial.model.setup import Setup
+from seatrial.model.verdict import Verdict
 
 START = datetime(2026, 11, 2, 1, 30, tzinfo=UTC)
 ANN = Approval("ann", START, "after the upgrade")

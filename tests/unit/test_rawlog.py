@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.rawlog import RawLog, write_log
-from seatrial.redact import Secrets
+from seatrial.system.rawlog import RawLog, write_log
+from seatrial.text.redact import Secrets
 
 SECRETS = Secrets(("s3cr3t-value",), ("LICENSE_FILE",))
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from flows import reap as flow
-from seatrial.errors import SeatrialError
+from seatrial.model.errors import SeatrialError
 from seatrial.platforms import Leftover
 from tasks.launch import reap
 

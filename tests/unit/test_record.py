@@ -10,19 +10,19 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from flows import by_hand, results
-from seatrial.cluster import Cluster
-from seatrial.errors import InputError, SeatrialError
+from flows.serving import by_hand, results
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
 from seatrial.history import RunRow
 from seatrial.history.store import Store
-from seatrial.measurement import Measurement, Subject
+from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import Check, Judgement, RunResult
+from seatrial.model.verdict import Verdict
 from seatrial.report import html
-from seatrial.report.load import load_result
-from seatrial.result import Check, Judgement, RunResult
-from seatrial.run import Run
-from seatrial.suite import load_suite
-from seatrial.trial import Trial
-from seatrial.verdict import Verdict
+from seatrial.runs.load import load_result
+from seatrial.runs.trial import Trial
 from tasks.record import measurements_csv, record, record_task, run_json
 from tests import samples
 
@@ -90,7 +90,7 @@ def full(run: Run, monkeypatch: pytest.MonkeyPatch) -> Trial:
     def no_space(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("seatrial.whole.os.fsync", no_space)
+    monkeypatch.setattr("seatrial.system.atomic.os.fsync", no_space)
     return Trial(run, checks=[Check("collectives", Verdict.FAIL, "slow")])
 
 

@@ -10,11 +10,11 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from seatrial.cluster import Cluster
-from seatrial.progress import log_file
-from seatrial.redact import Redactor, Secrets
-from seatrial.run import secrets_of
-from seatrial.secret_values import looks_secret, secrets_in
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import secrets_of
+from seatrial.runs.progress import log_file
+from seatrial.text.redact import Redactor, Secrets
+from seatrial.text.secret_values import looks_secret, secrets_in
 
 
 def shown(*lines: str, secrets: tuple[str, ...] = ()) -> list[str]:

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from seatrial.baselines.setup import Setup
-from seatrial.cli import app
-from seatrial.errors import InputError
+from seatrial.cli.app import app
 from seatrial.history import Pin, open_store
 from seatrial.history.store import Store
-from seatrial.measurement import ConditionValue, Measurement, Subject
-from seatrial.occasion import Occasion
-from seatrial.rejudge import rejudge
-from seatrial.report.find import run_of
-from seatrial.result import Check, RunResult, Suspect, conclude, merge_suspects
-from seatrial.verdict import Verdict
+from seatrial.judge.rejudge import rejudge
+from seatrial.judge.run_context import Occasion
+from seatrial.model.errors import InputError
+from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.result import Check, RunResult, Suspect, conclude, merge_suspects
+from seatrial.model.setup import Setup
+from seatrial.model.verdict import Verdict
+from seatrial.runs.find import run_of
 from tasks.compare import compare
 from tasks.record import record
 from tests.unit.collectives.fake_mpirun import make_run

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.errors import InputError
-from seatrial.run import below_runs
+from seatrial.config.run import below_runs
+from seatrial.model.errors import InputError
 
 
 @pytest.fixture

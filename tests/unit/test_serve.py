@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from prefect.settings import PREFECT_SERVER_API_AUTH_STRING, temporary_settings
 
-from flows.auth import configured_auth_string, kept_auth_string
-from flows.serve import _listening
-from seatrial.errors import InputError
+from flows.serving.auth import configured_auth_string, kept_auth_string
+from flows.serving.serve import _listening
+from seatrial.model.errors import InputError
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.auth import ORIGINS
-from seatrial.alerts.config import Notify
+from flows.serving.auth import ORIGINS
 from seatrial.alerts.settings import AlertSettings
-from seatrial.metrics import target_of_environment
+from seatrial.config.notify import Notify
+from seatrial.report.metrics import target_of_environment
 
 ROOT = Path(__file__).parents[2]
 DEPLOYMENTS = ROOT / "deployments"

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from flows.signals import uninterrupted
+from flows.serving.signals import uninterrupted
 
 
 def test_signals_are_ignored_meanwhile_and_heard_again_after() -> None:
@@ -37,7 +37,7 @@ def test_other_threads_just_go_on() -> None:
 
 ORPHAN = """
 import logging, sys
-from flows.signals import end_with_parent
+from flows.serving.signals import end_with_parent
 from prefect.logging.handlers import PrefectConsoleHandler
 
 end_with_parent()

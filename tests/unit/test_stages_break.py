@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from flows import check, results
-from seatrial import trial
-from seatrial.measurement import Measurement, Subject
-from seatrial.result import Check, RunResult
-from seatrial.run import Run
-from seatrial.verdict import Verdict
+from flows import check
+from flows.serving import results
+from seatrial.config.run import Run
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import Check, RunResult
+from seatrial.model.verdict import Verdict
+from seatrial.runs import trial
 from tasks import record
 from tasks.collectives import Swept
 from tasks.connectivity import Connected

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from seatrial.probes import probe
+from seatrial.remote.probes import probe
 
 
 def supervise(timeout_s: float, *command: str, **variables: str) -> "subprocess.Popen[bytes]":

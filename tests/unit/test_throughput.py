@@ -7,9 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.assess import assess
-from seatrial.baselines.known import Knowledge
-from seatrial.baselines.setup import Setup
 from seatrial.checks.reachability import Pair
 from seatrial.checks.throughput import (
     AT_ONCE,
@@ -22,8 +19,11 @@ from seatrial.checks.throughput import (
     slow_nodes,
     summary,
 )
-from seatrial.result import Check
-from seatrial.verdict import Verdict
+from seatrial.judge.assess import assess
+from seatrial.judge.baselines.selection import Knowledge
+from seatrial.model.result import Check
+from seatrial.model.setup import Setup
+from seatrial.model.verdict import Verdict
 
 FAST, SLOW = 2000.0, 24.0
 FOUR = ("node-0", "node-1", "node-2", "node-3")

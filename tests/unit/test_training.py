@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.lesson import node_of, read_event
-from seatrial.cluster import Cluster
-from seatrial.errors import RemoteError
-from seatrial.mpi import MpiResult
-from seatrial.result import Check, Suspect
-from seatrial.run import Run
-from seatrial.suite import load_suite
-from seatrial.testbed import Node, Testbed, dial_tcp
-from seatrial.verdict import Verdict
+from seatrial.checks.training_result import node_of, read_event
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
+from seatrial.model.errors import RemoteError
+from seatrial.model.result import Check, Suspect
+from seatrial.model.testbed import Node, Testbed, dial_tcp
+from seatrial.model.verdict import Verdict
+from seatrial.remote.mpi import MpiResult
 from tasks import training as step
 from tasks.connectivity import Present
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.cluster import Cluster
-from seatrial.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
-from seatrial.result import Check, Suspect
-from seatrial.run import Run
-from seatrial.suite import load_suite
-from seatrial.trial import Trial, process_age_s
-from seatrial.verdict import Verdict
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
+from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
+from seatrial.model.result import Check, Suspect
+from seatrial.model.verdict import Verdict
+from seatrial.runs.trial import Trial, process_age_s
 
 
 @pytest.fixture

@@ -19,12 +19,12 @@ import httpx
 import pytest
 from prefect.exceptions import PrefectHTTPStatusError
 
-from flows import limits
-from flows.limits import Turn
-from flows.shown import LEASE
-from seatrial import turn
-from seatrial.errors import MissingError
-from seatrial.turn import FileLock, Place, held_by
+from flows.serving import limits
+from flows.serving.limits import Turn
+from flows.serving.shown import LEASE
+from seatrial.model.errors import MissingError
+from seatrial.runs import cluster_lock as turn
+from seatrial.runs.cluster_lock import FileLock, Place, held_by
 
 ROOT = Path(__file__).parents[2]
 AWAY = httpx.ConnectError("connection refused")
@@ -183,7 +183,9 @@ def test_a_full_quota_costs_the_holders_name_alone(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_lock_names_its_holder_and_is_free_when_its_holder_is_killed() -> None:
-    take = "import time; from seatrial.turn import FileLock as L; print(L('a', 'run-1').take(), flush=True)"
+    take = (
+        "import time; from seatrial.runs.cluster_lock import FileLock as L; print(L('a', 'run-1').take(), flush=True)"
+    )
     hold = f"{take}; time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE, text=True, cwd=ROOT) as other:
         try:

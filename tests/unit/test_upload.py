@@ -12,10 +12,10 @@ from typing import Any
 import fsspec
 import pytest
 
-from seatrial.cluster import Cluster
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
 from seatrial.nccl import parse_text
-from seatrial.run import Run
-from seatrial.suite import load_suite
 from tasks import upload as step
 from tasks.upload import CONNECTIVITY, SWEEPS, upload
 
@@ -24,7 +24,7 @@ SWEEP = (GOLDEN / "rccl_mi300x_8ranks.log").read_text()
 RUN_LOG = """\
 2026-11-21 15:44:00,000 INFO seatrial.launch: run r1: 2 nodes, head node-0 (10.77.0.2)
 2026-11-21 15:44:01,000 INFO seatrial.connectivity: 2 of 2 nodes answer on port 222
-2026-11-21 15:44:02,000 WARNING seatrial.contact: node-0 to node-1: throughput cannot be measured
+2026-11-21 15:44:02,000 WARNING seatrial.remote.node_setup: node-0 to node-1: throughput cannot be measured
 2026-11-21 15:44:03,000 INFO seatrial.collectives: all_reduce is done
 """
 NOW = datetime.now(UTC)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from seatrial.result import Check, Suspect, conclude, merge_suspects
-from seatrial.verdict import Verdict, worst
+from seatrial.model.result import Check, Suspect, conclude, merge_suspects
+from seatrial.model.verdict import Verdict, worst
 
 WORST_FIRST = [Verdict.CORRUPT, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCONCLUSIVE, Verdict.NOT_RUN, Verdict.PASS]
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from seatrial.errors import LaunchError, SeatrialError
+from seatrial.model.errors import LaunchError, SeatrialError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.connect import connect
 from seatrial.platforms.kubernetes.discovery import Discovery
 from seatrial.platforms.kubernetes.launchers import Kind
 from seatrial.platforms.kubernetes.plan import Object
 from seatrial.platforms.kubernetes.refusals import UnknownKindError, refused, short
-from seatrial.redact import redacted
-from seatrial.tail import last_bytes
+from seatrial.text.redact import redacted
+from seatrial.text.tail import last_bytes
 
 if TYPE_CHECKING:
     from seatrial.platforms.kubernetes.rights import Right

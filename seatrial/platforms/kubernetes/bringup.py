@@ -3,7 +3,7 @@
 import logging
 import time
 
-from seatrial.errors import LaunchError
+from seatrial.model.errors import LaunchError
 from seatrial.platforms.kubernetes import queue, waiting
 from seatrial.platforms.kubernetes.api import EVENT, POD, Api
 from seatrial.platforms.kubernetes.launchers import Launcher, failed

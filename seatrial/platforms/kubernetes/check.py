@@ -4,17 +4,17 @@ import platform
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from seatrial.baselines.catalog import known_hardware
 from seatrial.builders import platforms_of
-from seatrial.builders.config import Recipe
-from seatrial.checks.image import node_architecture, wrong_architecture
-from seatrial.errors import InputError
+from seatrial.catalog import known_hardware
+from seatrial.checks.requirements import node_architecture, wrong_architecture
+from seatrial.config.image import Recipe
+from seatrial.model.errors import InputError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.machines import machine
-from seatrial.secret_values import looks_secret
+from seatrial.text.secret_values import looks_secret
 
 if TYPE_CHECKING:
-    from seatrial.cluster import Cluster
+    from seatrial.config.cluster import Cluster
 
 _OURS = ("SEATRIAL_", "PET_", "JOB_COMPLETION_INDEX")
 

@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.errors import SeatrialError
+from seatrial.model.errors import SeatrialError
 from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.plan import Object
 from seatrial.platforms.kubernetes.pod import NODE, ROLE
 from seatrial.platforms.kubernetes.topology import names
-from seatrial.rawlog import write_log
-from seatrial.redact import Secrets
+from seatrial.system.rawlog import write_log
+from seatrial.text.redact import Secrets
 
 POD_LOGS, EVENTS = "pod-logs", "events.txt"
 _AT_ONCE = 16  # requests; each is one of the API server's to a kubelet

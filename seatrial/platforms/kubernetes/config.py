@@ -4,9 +4,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from seatrial.config.yamlfile import Strict
 from seatrial.platforms.kubernetes.names import DnsLabel, DnsName, LabelKey, LabelValue
 from seatrial.platforms.kubernetes.volumes import Volumes
-from seatrial.yamlfile import Strict
 
 Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from yaml import YAMLError
 
-from seatrial.errors import MissingError
+from seatrial.model.errors import MissingError
 from seatrial.platforms.kubernetes.refusals import short
 
 

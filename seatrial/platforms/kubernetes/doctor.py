@@ -5,7 +5,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seatrial.errors import SeatrialError
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
+from seatrial.model.errors import SeatrialError
 from seatrial.platforms.kubernetes.api import NODE, Api
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.launchers import launcher_for
@@ -16,11 +18,9 @@ from seatrial.platforms.kubernetes.pod import tolerations
 from seatrial.platforms.kubernetes.prerequisites import prerequisites
 from seatrial.platforms.kubernetes.queue import LOCAL_QUEUE
 from seatrial.platforms.kubernetes.rights import Right, rights
-from seatrial.run import Run
-from seatrial.suite import load_suite
 
 if TYPE_CHECKING:
-    from seatrial.cluster import Cluster
+    from seatrial.config.cluster import Cluster
 
 
 def ailments(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list[str]:

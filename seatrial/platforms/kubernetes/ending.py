@@ -2,7 +2,7 @@
 
 import time
 
-from seatrial.errors import LaunchError, MissingError, NodesError
+from seatrial.model.errors import LaunchError, MissingError, NodesError
 from seatrial.platforms.kubernetes.api import POD, Api
 from seatrial.platforms.kubernetes.health import health
 from seatrial.platforms.kubernetes.plan import Object, selector

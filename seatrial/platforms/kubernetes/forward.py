@@ -14,9 +14,9 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any, cast
 
-from seatrial.errors import LaunchError, SeatrialError
+from seatrial.model.errors import LaunchError, SeatrialError
 from seatrial.platforms.kubernetes.api import POD, Api
-from seatrial.platforms.kubernetes.fate import fate
+from seatrial.platforms.kubernetes.pod_termination import fate
 
 _TRIES = 4  # an API server that restarts is back after some seconds
 _PAUSE_S = 2.0

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from seatrial.errors import InputError, SeatrialError
+from seatrial.model.errors import InputError, SeatrialError
 from seatrial.platforms import Leftover
 from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes import ownership

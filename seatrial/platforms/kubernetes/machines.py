@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 
 if TYPE_CHECKING:
-    from seatrial.cluster import Cluster
+    from seatrial.config.cluster import Cluster
 
 GIB = "/usr/local/gib"
 GIB_INSTALLER = "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-diagnostic:v1.0.6"

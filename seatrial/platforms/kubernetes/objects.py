@@ -2,11 +2,11 @@
 
 import base64
 
-from seatrial.keys import KeyPair
 from seatrial.platforms.kubernetes.launchers import Kind, Launcher, launcher_for, launchers
 from seatrial.platforms.kubernetes.machines import machine
 from seatrial.platforms.kubernetes.plan import RUN_ID, TENDED_BY, Object, Plan
 from seatrial.platforms.kubernetes.pod import CHANNEL, NODE, RDMA, ROLE
+from seatrial.remote.keys import KeyPair
 
 
 def objects(plan: Plan, keys: dict[str, str]) -> list[Object]:

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from seatrial.builders.config import Prebuilt
-from seatrial.errors import InputError
+from seatrial.config.image import Prebuilt
+from seatrial.config.run import Run
+from seatrial.model.errors import InputError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
-from seatrial.run import Run
 
 RUN_ID = "seatrial/run-id"  # label of everything that a run makes
 CLUSTER = "seatrial/cluster"

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from seatrial.errors import InputError, MissingError, SeatrialError
-from seatrial.keys import new_key_pair
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
+from seatrial.model.errors import InputError, MissingError, SeatrialError
+from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes import ownership
@@ -28,11 +30,9 @@ from seatrial.platforms.kubernetes.pod import ROLE
 from seatrial.platforms.kubernetes.refusals import RuntimeUnseenError
 from seatrial.platforms.kubernetes.topology import address, names, ordered
 from seatrial.platforms.kubernetes.waiting import is_up, placed
-from seatrial.rawlog import write_log
-from seatrial.redact import Secrets
-from seatrial.run import Run
-from seatrial.suite import load_suite
-from seatrial.testbed import Node, Testbed
+from seatrial.remote.keys import new_key_pair
+from seatrial.system.rawlog import write_log
+from seatrial.text.redact import Secrets
 
 try:
     from yaml import CSafeDumper as Dumper  # libyaml's is many times faster
@@ -40,7 +40,7 @@ except ImportError:  # PyYAML was built without it
     from yaml import SafeDumper as Dumper  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from seatrial.cluster import Cluster
+    from seatrial.config.cluster import Cluster
 
 log = logging.getLogger("seatrial.launch")
 
@@ -95,7 +95,7 @@ class Kubernetes:
         return self._api.create(parent)
 
     def attach(self, run_id: str) -> Testbed:
-        from seatrial.ssh import pinned_keys
+        from seatrial.remote.ssh import pinned_keys
 
         folder = states.run_folder(run_id, _FOLDER)
         pods = [pod for pod in self._api.list(POD, f"{selector(run_id)},{ROLE}={NODE_ROLE}") if is_up(pod)]
@@ -105,7 +105,7 @@ class Kubernetes:
         return self._testbed(plan(run), pods, pinned_keys(states.read_file(folder, "known_hosts"))["*"])
 
     def _testbed(self, planned: Plan, pods: Sequence[Object], host_key: str, level: int = logging.DEBUG) -> Testbed:
-        from seatrial.platforms.kubernetes.excuse import excuse
+        from seatrial.platforms.kubernetes.termination_reason import excuse
 
         cluster, in_order = planned.run.cluster, ordered(pods, self._places(level))
         called = dict(zip(names(in_order), in_order, strict=True))

@@ -8,9 +8,9 @@ from contextlib import suppress
 from platform import machine as this_machine
 from typing import TYPE_CHECKING
 
-from seatrial.builders.config import Prebuilt
-from seatrial.checks.image import wrong_architecture
-from seatrial.errors import SeatrialError
+from seatrial.checks.requirements import wrong_architecture
+from seatrial.config.image import Prebuilt
+from seatrial.model.errors import SeatrialError
 from seatrial.platforms.kubernetes.api import SECRET, Api
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.launchers import Kind
@@ -18,7 +18,7 @@ from seatrial.platforms.kubernetes.plan import Object
 from seatrial.platforms.kubernetes.volumes import GCS_FUSE, Pvc
 
 if TYPE_CHECKING:
-    from seatrial.cluster import Cluster
+    from seatrial.config.cluster import Cluster
 
 _ACCOUNT, _CLAIM = Kind("v1", "ServiceAccount"), Kind("v1", "PersistentVolumeClaim")
 _PRIORITY = Kind("scheduling.k8s.io/v1", "PriorityClass")

@@ -4,7 +4,7 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from seatrial.errors import LaunchError, MissingError, SeatrialError
+from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 
 
 class UnknownKindError(MissingError):

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from seatrial.config.yamlfile import Strict
 from seatrial.platforms.kubernetes.names import DnsName, text
-from seatrial.yamlfile import Strict
 
 GCS_FUSE = "gcsfuse.csi.storage.gke.io"
 _LOCAL_SSD = "/mnt/stateful_partition/kube-ephemeral-ssd"  # where GKE puts the disks of a node pool with ephemeral SSD

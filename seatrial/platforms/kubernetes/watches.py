@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.errors import MissingError, SeatrialError
+from seatrial.model.errors import MissingError, SeatrialError
 from seatrial.platforms.kubernetes.api import LIMIT, TIMEOUT_S, Api, plain
 from seatrial.platforms.kubernetes.launchers import Kind
 from seatrial.platforms.kubernetes.plan import Object

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from seatrial.platforms.local.platform import Local
 
 if TYPE_CHECKING:
-    from seatrial.cluster import Cluster
+    from seatrial.config.cluster import Cluster
 
 PLATFORM = Local()
 

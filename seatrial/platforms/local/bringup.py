@@ -12,16 +12,16 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from seatrial.cluster import Cluster
-from seatrial.errors import LaunchError
-from seatrial.faults import NodeFault
-from seatrial.keys import KeyPair, new_key_pair
+from seatrial.config.cluster import Cluster
+from seatrial.config.faults import NodeFault
+from seatrial.model.errors import LaunchError
+from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import state as states
 from seatrial.platforms.local.plan import Layout, LocalNode
-from seatrial.private import closed_folder, private_opener
-from seatrial.process import process
-from seatrial.ssh import answers, known_hosts, on_each
-from seatrial.testbed import Node, Testbed
+from seatrial.remote.keys import KeyPair, new_key_pair
+from seatrial.remote.ssh import answers, known_hosts, on_each
+from seatrial.system.private import closed_folder, private_opener
+from seatrial.system.process import process
 
 log = logging.getLogger("seatrial.launch")
 

@@ -9,20 +9,20 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from seatrial.cluster import Cluster
-from seatrial.errors import InputError, MissingError
-from seatrial.keys import new_key_pair
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.model.errors import InputError, MissingError
+from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.local import plan as planning
 from seatrial.platforms.local.needs import missing
 from seatrial.platforms.local.plan import PREFIX, Account, Layout, LocalNode
-from seatrial.process import kill_own
-from seatrial.rawlog import write_log
-from seatrial.redact import Secrets
-from seatrial.run import Run
-from seatrial.tail import tail_of
-from seatrial.testbed import Node, Testbed
+from seatrial.remote.keys import new_key_pair
+from seatrial.system.process import kill_own
+from seatrial.system.rawlog import write_log
+from seatrial.text.redact import Secrets
+from seatrial.text.tail import tail_of
 
 NETNS_FOLDER = Path("/run/netns")
 
@@ -54,7 +54,7 @@ class Local:
         return testbed
 
     def attach(self, run_id: str) -> Testbed:
-        from seatrial.ssh import pinned_keys
+        from seatrial.remote.ssh import pinned_keys
 
         folder = states.run_folder(run_id)
         cluster, keeper = states.recall(folder), states.read_owner(folder, "keeper")

@@ -6,13 +6,13 @@ from typing import Any
 
 import yaml
 
-from seatrial.cluster import Cluster
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
 from seatrial.platforms import platform_for
 from seatrial.platforms.kubernetes.config import KubernetesPlatform, Topology
 from seatrial.platforms.kubernetes.machines import gpu_resource
 from seatrial.platforms.kubernetes.objects import KEY_FILES
-from seatrial.run import Run
-from seatrial.suite import load_suite
 from tests.unit.kubernetes.golden import CLUSTERS
 
 Values = dict[str, Any]

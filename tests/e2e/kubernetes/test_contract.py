@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.cluster import Cluster as ClusterFile
+from seatrial.config.cluster import Cluster as ClusterFile
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
+from seatrial.model.testbed import Testbed
 from seatrial.platforms import Platform, platform_for
-from seatrial.run import Run
-from seatrial.suite import load_suite
-from seatrial.testbed import Testbed
 from tests.conftest import RUN_PREFIX
 from tests.contract.test_platforms import (
     test_a_kept_run_is_a_leftover_when_its_time_is_over,

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from seatrial.cluster import Cluster as ClusterFile
-from seatrial.command import run_command
-from seatrial.errors import LaunchError
-from seatrial.mpi import variables
+from seatrial.config.cluster import Cluster as ClusterFile
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
+from seatrial.model.errors import LaunchError
+from seatrial.model.testbed import Testbed
 from seatrial.platforms import platform_for
 from seatrial.platforms.kubernetes.machines import _MACHINES, Machine
 from seatrial.platforms.kubernetes.pod import CAPABILITIES
-from seatrial.run import Run
-from seatrial.ssh import connected
-from seatrial.suite import load_suite
-from seatrial.testbed import Testbed
+from seatrial.remote.command import run_command
+from seatrial.remote.mpi import variables
+from seatrial.remote.ssh import connected
 from tests.conftest import RUN_PREFIX
 from tests.e2e.kubernetes.cluster import Cluster
 

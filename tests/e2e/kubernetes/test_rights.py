@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from seatrial.cluster import Cluster as ClusterFile
+from seatrial.config.cluster import Cluster as ClusterFile
 from tests.e2e.kubernetes.cluster import Cluster
 from tests.unit.kubernetes.golden import CLUSTERS, rendered_of
 from tests.unit.kubernetes.test_render import pod_specs

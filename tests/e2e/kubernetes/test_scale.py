@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from kubernetes.client.rest import RESTClientObject
 
-from seatrial.cluster import Cluster as ClusterFile
+from seatrial.config.cluster import Cluster as ClusterFile
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
+from seatrial.model.testbed import Testbed
 from seatrial.platforms import Platform, platform_for
 from seatrial.platforms.kubernetes.objects import kinds
-from seatrial.run import Run
-from seatrial.suite import load_suite
-from seatrial.testbed import Testbed
 from tests.conftest import RUN_PREFIX
 from tests.e2e.kubernetes import kwok
 from tests.e2e.kubernetes.cluster import Cluster

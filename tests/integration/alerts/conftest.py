@@ -10,10 +10,10 @@ import pytest
 from pydantic import SecretStr
 
 from seatrial.alerts.settings import AlertSettings
-from seatrial.cluster import Cluster, LocalPlatform
+from seatrial.alerts.slack_settings import SlackSettings
+from seatrial.config.cluster import Cluster, LocalPlatform
 from seatrial.history import open_store
 from seatrial.history.store import Store
-from seatrial.report.slack_settings import SlackSettings
 from tests.slack_server import PATH, TOKEN, Slack, slack_server
 
 CLUSTER = Cluster(name="h100-east", nodes=8, platform=LocalPlatform(kind="local"))

@@ -18,8 +18,8 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, Envelope
 from pydantic import SecretStr
 
-from seatrial.alerts.config import Notify
 from seatrial.alerts.settings import AlertSettings
+from seatrial.config.notify import Notify
 from seatrial.history.store import Store
 from tasks.notify import notify, watch
 from tests import nights

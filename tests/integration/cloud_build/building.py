@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.builders import Built, ensure_image
-from seatrial.builders.config import CloudBuild
+from seatrial.config.image import CloudBuild
 from tests.integration.google_cloud import GoogleCloud
 
 GOES_WELL = [("QUEUED", ""), ("WORKING", "Step 1\n"), ("WORKING", ""), ("WORKING", "Step 2\n"), ("SUCCESS", "DONE\n")]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.errors import MissingError
+from seatrial.model.errors import MissingError
 from tests.integration.cloud_build.building import build
 from tests.integration.google_cloud import GoogleCloud
 

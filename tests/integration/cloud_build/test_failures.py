@@ -11,7 +11,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import RefreshError, TransportError
 
 from seatrial.builders.cloud_clients import GoogleClients
-from seatrial.errors import LaunchError
+from seatrial.model.errors import LaunchError
 from tests.integration.cloud_build.building import BUILDS, build
 from tests.integration.google_cloud import GoogleCloud
 from tests.integration.interrupt import interrupted_when

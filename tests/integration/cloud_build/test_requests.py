@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from seatrial.builders.config import IMAGES
-from seatrial.errors import InputError
+from seatrial.config.image import IMAGES
+from seatrial.model.errors import InputError
 from tests.integration.cloud_build.building import BUILDS, build, config
 from tests.integration.google_cloud import GoogleCloud
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from seatrial.mpi import MpiResult
-from seatrial.probes import probe
+from seatrial.remote.mpi import MpiResult
+from seatrial.remote.probes import probe
 
 PROBE_FOLDER = str(probe("collective").parent)
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "alltoall")

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from seatrial.checks.sweep import Setting, conclude
-from seatrial.mpi import MpiResult
+from seatrial.model.verdict import Verdict
 from seatrial.nccl import Sweep, busbw_factor, parse_lines
-from seatrial.probes import probe
-from seatrial.verdict import Verdict
+from seatrial.remote.mpi import MpiResult
+from seatrial.remote.probes import probe
 from tests.integration.probes.launched import (
     OPERATIONS,
     finish,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.probes import probe
+from seatrial.remote.probes import probe
 from tests.integration.probes.launched import PROBE_FOLDER, finish, meeting, one_rank, start, sweep_argv
 
 

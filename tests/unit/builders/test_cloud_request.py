@@ -8,8 +8,8 @@ import yaml
 
 from seatrial.builders import check_recipe
 from seatrial.builders.cloud_request import reference, request, timeout_s
-from seatrial.builders.config import CloudBuild
-from seatrial.errors import InputError
+from seatrial.config.image import CloudBuild
+from seatrial.model.errors import InputError
 
 DOCKER = {"name": "gcr.io/cloud-builders/docker", "args": ["build", ".", "--tag", "x"]}
 KANIKO = {"name": "gcr.io/kaniko-project/executor", "args": ["--destination=x"]}

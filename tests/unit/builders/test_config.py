@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from seatrial.builders import builder_for, platforms_of
-from seatrial.builders.config import Buildah, CloudBuild, Docker, Prebuilt
-from seatrial.cluster import Cluster, load_cluster
-from seatrial.errors import InputError
+from seatrial.config.cluster import Cluster, load_cluster
+from seatrial.config.image import Buildah, CloudBuild, Docker, Prebuilt
+from seatrial.model.errors import InputError
 
 PKG_DEV = "us-central1-docker.pkg.dev/my-project/repo"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from seatrial.builders import buildah, docker, render_image
-from seatrial.builders.config import IMAGES, Buildah, Docker, Recipe
-from seatrial.builders.dockerfile import arguments, bases
 from seatrial.builders.plan import Plan, bases_of, context_files, make_plan, tag_for
+from seatrial.config.dockerfile import arguments, bases
+from seatrial.config.image import IMAGES, Buildah, Docker, Recipe
 
 BASE = {"debian:bookworm-slim": "sha256:" + 64 * "a"}
 

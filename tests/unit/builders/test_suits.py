@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.image import foreign_nodes, lacking, node_architecture, wrong_architecture
-from seatrial.cluster import Cluster
-from seatrial.errors import MissingError
-from seatrial.run import Run
-from seatrial.suite import load_suite
-from seatrial.testbed import Node, Testbed, dial_tcp
+from seatrial.checks.requirements import foreign_nodes, lacking, node_architecture, wrong_architecture
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
+from seatrial.model.errors import MissingError
+from seatrial.model.testbed import Node, Testbed, dial_tcp
 from tasks.image import demand, what_nodes_lack
 
 QUICK = load_suite("quick")

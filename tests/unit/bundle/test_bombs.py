@@ -19,7 +19,7 @@ HUGE = 300 << 20  # bytes: more than may be in memory
 # Runs the command and prints the most memory that it had, in KiB; getrusage would count that of whoever started it.
 _MEASURED = """
 import sys
-from seatrial.cli import main
+from seatrial.cli.app import main
 try:
     sys.exit(main())
 finally:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from seatrial.mpi import MpiResult
-from seatrial.result import Check
-from seatrial.run import Run
-from seatrial.testbed import Testbed
+from seatrial.config.run import Run
+from seatrial.model.result import Check
+from seatrial.model.testbed import Testbed
+from seatrial.remote.mpi import MpiResult
 from tasks import collectives as step
 from tasks import sweep
 from tasks.connectivity import Present

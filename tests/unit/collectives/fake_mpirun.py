@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seatrial.cluster import Cluster
-from seatrial.mpi import MpiResult
-from seatrial.run import Run
-from seatrial.suite import Suite, load_suite
-from seatrial.testbed import Node, Testbed, dial_tcp
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.config.suite import Suite, load_suite
+from seatrial.model.testbed import Node, Testbed, dial_tcp
+from seatrial.remote.mpi import MpiResult
 
 HEADER = """\
 # Collective test starting: {operation}_perf

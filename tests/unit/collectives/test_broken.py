@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.errors import RemoteError
-from seatrial.mpi import MpiResult
-from seatrial.result import Check, Suspect
-from seatrial.run import Run
-from seatrial.verdict import Verdict
+from seatrial.config.run import Run
+from seatrial.model.errors import RemoteError
+from seatrial.model.result import Check, Suspect
+from seatrial.model.verdict import Verdict
+from seatrial.remote.mpi import MpiResult
 from tasks import collectives as step
 from tasks import sweep
 from tasks.connectivity import Present

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from seatrial.result import Check
-from seatrial.verdict import Verdict
+from seatrial.model.result import Check
+from seatrial.model.verdict import Verdict
 from tests.unit.collectives.fake_mpirun import SIZES, result, table
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from seatrial.command import CommandResult
-from seatrial.errors import RemoteError
-from seatrial.mpi import MpiResult
-from seatrial.result import Check
-from seatrial.suite import load_suite
-from seatrial.testbed import Testbed
-from seatrial.verdict import Verdict
+from seatrial.config.suite import load_suite
+from seatrial.model.errors import RemoteError
+from seatrial.model.result import Check
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
+from seatrial.remote.command import CommandResult
+from seatrial.remote.mpi import MpiResult
 from tasks import collectives as step
 from tasks import sweep
 from tests.unit.collectives.fake_mpirun import SIZES, FakeMpirun, make_run, make_testbed, result, table

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from seatrial.baselines.known import Knowledge, baselines_for
-from seatrial.baselines.setup import Setup
 from seatrial.checks.sweep import Setting, conclude
-from seatrial.mpi import MpiResult
+from seatrial.judge.baselines.selection import Knowledge, baselines_for
+from seatrial.model.result import Check
+from seatrial.model.setup import Setup
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
 from seatrial.nccl import Row, Sweep, Timing
-from seatrial.result import Check
-from seatrial.testbed import Testbed
-from seatrial.verdict import Verdict
+from seatrial.remote.mpi import MpiResult
 from tasks import collectives as step
 from tasks import sweep
 from tests.unit.collectives.fake_mpirun import ROW, make_run, make_testbed, result, table

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.fleet.levels import Ints, Past
-from seatrial.fleet.night import judge_night, lowest
-from seatrial.fleet.odds import Floats
-from seatrial.fleet.past import choose
-from seatrial.fleet.rules import RULES
-from seatrial.fleet.suspicion import worth_taking
-from seatrial.fleet.together import judge_fleet
+from seatrial.judge.fleet.levels import Ints, Past
+from seatrial.judge.fleet.night import judge_night, lowest
+from seatrial.judge.fleet.odds import Floats
+from seatrial.judge.fleet.past import choose
+from seatrial.judge.fleet.peer_groups import judge_fleet
+from seatrial.judge.fleet.rules import RULES
+from seatrial.judge.fleet.suspicion import worth_taking
 from seatrial.simulate.nights import Memory, one_night
 from seatrial.simulate.noise import Draws, Noise
 

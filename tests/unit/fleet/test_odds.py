@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.baselines.history import from_history
-from seatrial.fleet.levels import Past, levels
-from seatrial.fleet.odds import (
+from seatrial.judge.baselines.history import from_history
+from seatrial.judge.fleet.levels import Past, levels
+from seatrial.judge.fleet.odds import (
     FREEDOM,
     SCALE_PER_MAD,
     SCALE_PER_STEP,
@@ -20,8 +20,8 @@ from seatrial.fleet.odds import (
     Sizes,
     below,
 )
-from seatrial.fleet.rules import RULES
-from seatrial.measurement import Measurement, Subject
+from seatrial.judge.fleet.rules import RULES
+from seatrial.model.measurement import Measurement, Subject
 
 deltas = st.floats(0.5, 80)
 zs = st.floats(-1e4, 1e4)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from seatrial.cli import app
+from seatrial.cli.app import app
 from seatrial.simulate.faults import GPUS, KINDS, Layout, make
 from seatrial.simulate.noise import Draws, Noise
 from seatrial.simulate.rivals import RULES

@@ -3,12 +3,12 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from seatrial.baselines.nights import nights_before
 from seatrial.history import Pin, open_store
 from seatrial.history.store import Store
-from seatrial.measurement import ConditionValue, Measurement, Subject
-from seatrial.result import Check, RunResult, Suspect
-from seatrial.verdict import Verdict
+from seatrial.judge.baselines.nights import nights_before
+from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.result import Check, RunResult, Suspect
+from seatrial.model.verdict import Verdict
 
 START = datetime(2026, 11, 2, 1, 30, tzinfo=UTC)
 CLUSTER = Subject("cluster", "lab")

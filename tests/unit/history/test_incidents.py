@@ -4,11 +4,11 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from seatrial.alerts.incident import Incident, Receipt, night_of
 from seatrial.alerts.overdue import silent
 from seatrial.history import open_store
+from seatrial.history.incident import Incident, Receipt, night_of
 from seatrial.history.store import Store
-from seatrial.verdict import Verdict
+from seatrial.model.verdict import Verdict
 from tests.unit.history.stored import START, a_run
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.errors import InputError, MissingError, SeatrialError
 from seatrial.history import open_store
 from seatrial.history.url import first_line, parse_url, shown
+from seatrial.model.errors import InputError, MissingError, SeatrialError
 from tests.unit.history.stored import a_run
 
 
@@ -143,7 +143,7 @@ def test_opening_a_current_store_does_not_import_alembic(tmp_path: Path) -> None
 
 
 def test_importing_the_package_is_light() -> None:
-    program = "import sys, seatrial.history, seatrial.assess; sys.exit('sqlalchemy' in sys.modules)"
+    program = "import sys, seatrial.history, seatrial.judge.assess; sys.exit('sqlalchemy' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 

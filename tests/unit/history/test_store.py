@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.baselines.setup import Setup
-from seatrial.errors import SeatrialError
 from seatrial.history.numbers import Number
 from seatrial.history.store import Store
-from seatrial.measurement import Measurement, Subject
+from seatrial.model.errors import SeatrialError
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import Check, Found, Judgement, Suspect
+from seatrial.model.setup import Setup
+from seatrial.model.verdict import Verdict
 from seatrial.report.past import headlines
-from seatrial.result import Check, Found, Judgement, Suspect
-from seatrial.verdict import Verdict
 from tests.unit.history.stored import CLUSTER, START, a_pin, a_run, plateau, taught
 
 

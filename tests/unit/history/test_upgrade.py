@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from seatrial.errors import SeatrialError
 from seatrial.history import open_store, records
-from seatrial.result import RunResult
-from seatrial.verdict import Verdict
+from seatrial.model.errors import SeatrialError
+from seatrial.model.result import RunResult
+from seatrial.model.verdict import Verdict
 from tests.unit.history.stored import a_pin, a_run, open_and_save, taught
 
 
@@ -52,7 +52,7 @@ def test_the_migrations_end_where_the_code_expects() -> None:
     from seatrial.history.schema import HEAD
 
     config = Config()
-    config.set_main_option("script_location", "seatrial:migrations")
+    config.set_main_option("script_location", "seatrial:history/migrations")
     assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from seatrial.checks.logs import Asked, Judged, Log, judge_logs
+from seatrial.judge.logs import Asked, Judged, Log, judge_logs
 from seatrial.nccl import parse_text
 from seatrial.nccl.busbw import busbw_factor
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.cli import main
+from seatrial.cli.app import main
 from tests.unit.judge_traps.sweeplogs import HEALTHY, log_text
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from seatrial.baselines.catalog.match import from_catalog
-from seatrial.baselines.setup import Setup
-from seatrial.checks.logs import Asked
-from seatrial.verdict import Verdict
+from seatrial.catalog.match import from_catalog
+from seatrial.judge.logs import Asked
+from seatrial.model.setup import Setup
+from seatrial.model.verdict import Verdict
 from tests.unit.judge_traps.sweeplogs import HEALTHY, G, M, judged, log_text
 
 

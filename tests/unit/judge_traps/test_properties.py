@@ -5,11 +5,11 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.baselines import Baseline
-from seatrial.checks.logs import judge_logs
-from seatrial.judge import judge
-from seatrial.measurement import Measurement, Subject
-from seatrial.verdict import Verdict
+from seatrial.judge.baselines import Baseline
+from seatrial.judge.judge import judge
+from seatrial.judge.logs import judge_logs
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.verdict import Verdict
 from tests.unit.judge_traps.sweeplogs import H100, HEALTHY, judged, log, log_text
 
 _MILDEST_FIRST = [Verdict.PASS, Verdict.DEGRADED, Verdict.FAIL]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from seatrial.checks.logs import Asked
-from seatrial.verdict import Verdict
+from seatrial.judge.logs import Asked
+from seatrial.model.verdict import Verdict
 from tests.unit.judge_traps.sweeplogs import HEALTHY, M, judged, log_text
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from seatrial.checks.logs import Asked, Log, judge_logs
-from seatrial.verdict import Verdict
+from seatrial.judge.logs import Asked, Log, judge_logs
+from seatrial.model.verdict import Verdict
 from tests.unit.judge_traps.sweeplogs import H100, HEALTHY, log, log_text
 
 GB200 = Asked("GB200-NVL72", 2, 4, "MNNVL")

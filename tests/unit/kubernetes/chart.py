@@ -6,7 +6,7 @@ from typing import Any, get_args
 from seatrial.platforms.kubernetes import check, machines, pod, volumes
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.platform import _yaml
-from seatrial.secret_values import SECRET_NAME
+from seatrial.text.secret_values import SECRET_NAME
 
 CHART = Path(__file__).parents[3] / "deployments" / "helm" / "testbed"
 FACTS = CHART / "facts.yaml"

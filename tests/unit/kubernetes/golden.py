@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from seatrial.cluster import Cluster
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
 from seatrial.platforms import platform_for
-from seatrial.run import Run
-from seatrial.suite import load_suite
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kubernetes"
 _IMAGE = "registry.example.com/testbed:1"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from seatrial.errors import MissingError
+from seatrial.model.errors import MissingError
 from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.launchers import Kind

@@ -6,16 +6,16 @@ from typing import Any, cast
 
 import pytest
 
-from seatrial.cluster import Cluster
-from seatrial.errors import LaunchError
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
+from seatrial.model.errors import LaunchError
 from seatrial.platforms.kubernetes import bringup, waiting
 from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.bringup import BringUp
 from seatrial.platforms.kubernetes.launchers import launcher_for
 from seatrial.platforms.kubernetes.plan import plan
 from seatrial.platforms.kubernetes.watches import Change
-from seatrial.run import Run
-from seatrial.suite import load_suite
 from tests.unit.kubernetes.golden import CLUSTERS
 
 NAME = "seatrial-20260101-0000-abcde"

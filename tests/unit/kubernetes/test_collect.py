@@ -4,10 +4,10 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-from seatrial.errors import LaunchError
+from seatrial.model.errors import LaunchError
 from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.collect import events_text, pod_logs, write_pod_logs
-from seatrial.redact import Secrets
+from seatrial.text.redact import Secrets
 
 
 def pod(index: int, node: str | None = None, role: str = "node", **spec: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from seatrial.cluster import Cluster
+from seatrial.config.cluster import Cluster
 from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.doctor import _queue, nodes_that_fit

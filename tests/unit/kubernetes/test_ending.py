@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.errors import LaunchError, MissingError, NodesError
+from seatrial.model.errors import LaunchError, MissingError, NodesError
 from seatrial.platforms.kubernetes import ending
 from seatrial.platforms.kubernetes.launchers import Kind
 

@@ -6,9 +6,9 @@ from typing import Any, cast
 import pytest
 
 from seatrial.platforms.kubernetes.api import NODE, Api
-from seatrial.platforms.kubernetes.excuse import _excuse, _workload, excuse
 from seatrial.platforms.kubernetes.launchers import Kind, launcher_for
 from seatrial.platforms.kubernetes.plan import Plan
+from seatrial.platforms.kubernetes.termination_reason import _excuse, _workload, excuse
 
 JOB = {"kind": "Job", "status": {}}
 POD: dict[str, Any] = {"metadata": {"name": "p"}, "status": {}}

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from seatrial.errors import LaunchError, SeatrialError
+from seatrial.model.errors import LaunchError, SeatrialError
 from seatrial.platforms.kubernetes import forward
 from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.launchers import Kind

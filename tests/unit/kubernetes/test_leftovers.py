@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from seatrial.cluster import Cluster
-from seatrial.errors import LaunchError, MissingError
+from seatrial.config.cluster import Cluster
+from seatrial.model.errors import LaunchError, MissingError
 from seatrial.platforms import platform_for
 from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes import ownership

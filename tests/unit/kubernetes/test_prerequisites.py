@@ -5,8 +5,8 @@ from typing import Any, cast
 import pytest
 
 from seatrial.builders import Stored, UnreachableError
-from seatrial.cluster import Cluster
-from seatrial.errors import MissingError
+from seatrial.config.cluster import Cluster
+from seatrial.model.errors import MissingError
 from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.launchers import Kind

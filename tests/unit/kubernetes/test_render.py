@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
-from seatrial.cluster import Cluster
-from seatrial.errors import InputError
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
+from seatrial.model.errors import InputError
 from seatrial.platforms import platform_for
 from seatrial.platforms.kubernetes.plan import plan
-from seatrial.run import Run
-from seatrial.suite import load_suite
 from tests.unit.kubernetes.golden import CLUSTERS, GOLDEN, rendered, rendered_of
 
 RECIPE = {  # of A4, as its README has it

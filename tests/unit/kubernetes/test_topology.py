@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from seatrial.mpi import hostfile
+from seatrial.model.testbed import Node
 from seatrial.platforms.kubernetes.topology import address
-from seatrial.ssh import known_hosts, pinned_keys
-from seatrial.testbed import Node
+from seatrial.remote.mpi import hostfile
+from seatrial.remote.ssh import known_hosts, pinned_keys
 
 
 def pod(**spec: str) -> dict[str, Any]:

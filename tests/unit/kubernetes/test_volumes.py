@@ -6,8 +6,8 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from seatrial.cluster import Cluster, load_cluster
-from seatrial.errors import InputError
+from seatrial.config.cluster import Cluster, load_cluster
+from seatrial.model.errors import InputError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.machines import machine
 from seatrial.platforms.kubernetes.pod import KEYS

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.errors import SeatrialError
+from seatrial.model.errors import SeatrialError
 from seatrial.nccl import RowReader, classify, file_outcome, parse_file, parse_text, render, transport
 
 LOGS = Path(__file__).parents[2] / "golden" / "nccl-logs"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.errors import InputError
+from seatrial.model.errors import InputError
 from seatrial.nccl import Sweep, Timing, parse_file, parse_text, render
 
 SECRET = "hunter2-token"

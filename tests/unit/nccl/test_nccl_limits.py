@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from seatrial.errors import InputError
+from seatrial.model.errors import InputError
 from seatrial.nccl import parse_file, parse_lines, parse_text
 
 LOGS = Path(__file__).parents[2] / "golden" / "nccl-logs"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seatrial.errors import InputError
+from seatrial.model.errors import InputError
 from seatrial.nccl import Sweep, Timing, file_outcome, parse_lines, parse_text
 
 _SIDE = "time   algbw   busbw  #wrong"

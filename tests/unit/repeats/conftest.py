@@ -7,9 +7,9 @@ import pytest
 
 from seatrial.history import open_store
 from seatrial.history.store import Store
-from seatrial.repeats import Doubt
-from seatrial.result import RunResult, now
-from seatrial.verdict import Verdict
+from seatrial.judge.repeats import Doubt
+from seatrial.model.result import RunResult, now
+from seatrial.model.verdict import Verdict
 from tasks import sweep
 from tasks.repeat import Repeated, measure_again
 from tests.unit.collectives.fake_mpirun import FakeMpirun, make_run, make_testbed, result, table

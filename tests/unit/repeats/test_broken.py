@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from seatrial.contact import Contact
-from seatrial.errors import RemoteError
 from seatrial.history.store import Store
-from seatrial.measurement import Measurement, Subject
-from seatrial.mpi import MpiResult
-from seatrial.occasion import Occasion
-from seatrial.repeats import Doubt
-from seatrial.result import Check, Suspect
-from seatrial.testbed import Node, Testbed
-from seatrial.verdict import Verdict
+from seatrial.judge.repeats import Doubt
+from seatrial.judge.run_context import Occasion
+from seatrial.model.errors import RemoteError
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import Check, Suspect
+from seatrial.model.testbed import Node, Testbed
+from seatrial.model.verdict import Verdict
+from seatrial.remote.mpi import MpiResult
+from seatrial.remote.node_setup import Contact
 from tasks import repeat as step
 from tasks import sweep
 from tasks.compare import compare

@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seatrial.assess import assess
-from seatrial.baselines.known import Knowledge
-from seatrial.baselines.setup import Setup
 from seatrial.history.store import Store
-from seatrial.measurement import once
-from seatrial.occasion import Occasion
-from seatrial.repeats import Doubt
-from seatrial.result import Check, RunResult, now
-from seatrial.verdict import Verdict
+from seatrial.judge.assess import assess
+from seatrial.judge.baselines.selection import Knowledge
+from seatrial.judge.repeats import Doubt
+from seatrial.judge.run_context import Occasion
+from seatrial.model.measurement import once
+from seatrial.model.result import Check, RunResult, now
+from seatrial.model.setup import Setup
+from seatrial.model.verdict import Verdict
 from tasks.compare import compare
 from tests.samples import nights_of
 from tests.unit.repeats.doubts import LAB, Nodes, collectives, plateau

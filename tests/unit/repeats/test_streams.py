@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.assess import assess
-from seatrial.baselines.known import Knowledge
-from seatrial.baselines.setup import Setup
 from seatrial.checks.reachability import Pair
 from seatrial.checks.throughput import egress, explore, explore_again, ingress, measurements, once_more
-from seatrial.contact import Contact
-from seatrial.measurement import by_series
-from seatrial.result import Check
-from seatrial.testbed import Testbed
-from seatrial.verdict import Verdict
+from seatrial.judge.assess import assess
+from seatrial.judge.baselines.selection import Knowledge
+from seatrial.model.measurement import by_series
+from seatrial.model.result import Check
+from seatrial.model.setup import Setup
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
+from seatrial.remote.node_setup import Contact
 from tasks import repeat as step
 from tasks.repeat import measure_again
 from tests.samples import nights_of

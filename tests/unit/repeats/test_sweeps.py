@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from seatrial.mpi import MpiResult
-from seatrial.testbed import Testbed
-from seatrial.verdict import Verdict
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
+from seatrial.remote.mpi import MpiResult
 from tasks import repeat as step
 from tasks import sweep
 from tasks.repeat import Repeated, measure_again

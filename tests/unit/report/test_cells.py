@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.measurement import Measurement, Subject
-from seatrial.report.cells import as_text, from_text
-from seatrial.report.load import load_result
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.runs.load import load_result
+from seatrial.text.csv_cells import as_text, from_text
 from tasks.record import measurements_csv, write_run_json
 from tests import samples
 

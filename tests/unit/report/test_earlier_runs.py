@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from seatrial.history import open_store
+from seatrial.model.verdict import Verdict
 from seatrial.report.earlier_runs import history_json, history_table, show_history
-from seatrial.verdict import Verdict
 from tests.unit.history.stored import a_run
 
 

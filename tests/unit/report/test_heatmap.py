@@ -1,9 +1,9 @@
 from dataclasses import replace
 
-from seatrial.measurement import Measurement, Subject
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import Check, Suspect
+from seatrial.model.verdict import Verdict
 from seatrial.report.heatmap import NOT_MEASURED, heat_map
-from seatrial.result import Check, Suspect
-from seatrial.verdict import Verdict
 from tests import samples
 from tests.fleet_run import fleet_run
 

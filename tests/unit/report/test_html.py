@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from seatrial.history import open_store
-from seatrial.measurement import Measurement, Subject
-from seatrial.redact import redacted
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import Check, Judgement, RunResult, Suspect
+from seatrial.model.verdict import Verdict
 from seatrial.report import charts
 from seatrial.report.context import Context, context_of
 from seatrial.report.html import report_html, script
 from seatrial.report.past import Past
-from seatrial.result import Check, Judgement, RunResult, Suspect
-from seatrial.verdict import Verdict
+from seatrial.text.redact import redacted
 from tests import samples
 from tests.fleet_run import fleet_context, fleet_run
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from seatrial.errors import InputError
-from seatrial.measurement import Measurement, Subject
-from seatrial.report.load import load_result
-from seatrial.result import Check, RunResult
-from seatrial.verdict import Verdict
+from seatrial.model.errors import InputError
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import Check, RunResult
+from seatrial.model.verdict import Verdict
+from seatrial.runs.load import load_result
 from tasks.record import measurements_csv, run_json, write_run_json
 from tests import samples
 

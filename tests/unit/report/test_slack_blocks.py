@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.alerts.alert import Alert, convincing, report_address
-from seatrial.alerts.config import Notify
-from seatrial.alerts.incident import Night, Receipt, advance, night_of
 from seatrial.alerts.overdue import silent
-from seatrial.difference import difference
-from seatrial.measurement import Measurement, Subject
-from seatrial.report.letter import digest as plain_digest
-from seatrial.report.letter import event, letter, subject
+from seatrial.alerts.plain_text import digest as plain_digest
+from seatrial.alerts.plain_text import event, letter, subject
+from seatrial.alerts.slack import blocks, change, digest
+from seatrial.alerts.slack_details import details
+from seatrial.config.notify import Notify
+from seatrial.history.incident import Night, Receipt, advance, night_of
+from seatrial.judge.difference import difference
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import Check, Expected, Judgement, RunResult, Suspect
+from seatrial.model.verdict import Verdict
 from seatrial.report.picture import curve_png
-from seatrial.report.slack import blocks, change, digest
-from seatrial.report.slack_details import details
-from seatrial.result import Check, Expected, Judgement, RunResult, Suspect
-from seatrial.verdict import Verdict
 from tests import nights, samples
 from tests.slack_server import block_problem, texts
 

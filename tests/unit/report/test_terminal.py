@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from seatrial.model.result import RunResult
 from seatrial.report.terminal import closing_line, sparkline, summary
-from seatrial.result import RunResult
 from tests import samples
 
 

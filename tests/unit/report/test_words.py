@@ -1,8 +1,8 @@
 import pytest
 
-from seatrial.measurement import ConditionValue, Measurement, Subject
-from seatrial.report import words
-from seatrial.result import Expected
+from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.result import Expected
+from seatrial.text import words
 
 
 @pytest.mark.parametrize(

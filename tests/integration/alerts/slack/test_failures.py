@@ -4,9 +4,9 @@ import pytest
 from pydantic import SecretStr
 
 from seatrial.alerts.settings import AlertSettings
-from seatrial.errors import SeatrialError
+from seatrial.alerts.slack_settings import SlackSettings
 from seatrial.history.store import Store
-from seatrial.report.slack_settings import SlackSettings
+from seatrial.model.errors import SeatrialError
 from tasks.sinks import slack_client
 from tests import nights
 from tests.integration.alerts.slack.told import WAYS, night

@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.alerts.settings import AlertSettings
 from seatrial.history.store import Store
-from seatrial.verdict import Verdict
+from seatrial.model.verdict import Verdict
 from tasks.notify import Notified
 from tests import nights
 from tests.integration.alerts.slack.told import night

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.alerts.config import Notify, SlackNotify
-from seatrial.alerts.incident import night_of
 from seatrial.alerts.settings import AlertSettings
+from seatrial.config.notify import Notify, SlackNotify
+from seatrial.history.incident import night_of
 from seatrial.history.store import Store
-from seatrial.verdict import Verdict
+from seatrial.model.verdict import Verdict
 from tasks.notify import notify
 from tests import nights, samples
 from tests.integration.alerts.conftest import CLUSTER

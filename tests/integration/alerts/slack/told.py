@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.alerts.settings import AlertSettings
 from seatrial.history.store import Store
-from seatrial.result import RunResult
+from seatrial.model.result import RunResult
 from tasks.notify import Notified, notify
 from tests.integration.alerts.conftest import CLUSTER
 

@@ -1,0 +1,1 @@
+"""What serves the flows on Prefect: server, runner, worker, login, hooks."""

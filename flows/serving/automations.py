@@ -1,0 +1,80 @@
+"""What Prefect's server does by itself: end runs whose heart stopped, and raise the alarm when a check died.
+
+python -m flows.serving.automations      puts both in place, once the deployment `alarm` is there
+"""
+
+from datetime import timedelta
+from uuid import UUID
+
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import StateType
+from prefect.events.actions import ChangeFlowRunState, RunDeployment
+from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+
+from flows.serving.server import HEARTBEAT_S
+
+SILENCE_S = 3 * HEARTBEAT_S
+_ENDED = {f"prefect.flow-run.{name}" for name in ("Completed", "Failed", "Cancelled", "Crashed")}
+_HEARTBEAT = "prefect.flow-run.heartbeat"
+_EVERY_RUN = {"prefect.resource.id": "prefect.flow-run.*"}
+_OF_THE_CHECK = {"prefect.resource.role": "flow", "prefect.resource.name": "seatrial-check"}
+
+
+def zombies() -> AutomationCore:
+    """A run that neither beats nor ends for a while has lost its machine, so nobody else will say that it died."""
+    return AutomationCore(
+        name="seatrial: runs whose machine is gone",
+        description="A flow run without a heartbeat is set to Crashed.",
+        trigger=EventTrigger(
+            match=_EVERY_RUN,
+            match_related=_OF_THE_CHECK,
+            after={_HEARTBEAT},
+            expect={_HEARTBEAT, *_ENDED},
+            for_each={"prefect.resource.id"},
+            posture=Posture.Proactive,
+            threshold=1,
+            within=timedelta(seconds=SILENCE_S),
+        ),
+        actions=[ChangeFlowRunState(state=StateType.CRASHED, message="no sign of life from its machine")],
+    )
+
+
+def deaths(alarm: UUID) -> AutomationCore:
+    """A check that crashed or is late starts the deployment `alarm`."""
+    return AutomationCore(
+        name="seatrial: a check died or did not run",
+        description="Starts the deployment alarm, which tells people.",
+        trigger=EventTrigger(
+            match=_EVERY_RUN,
+            match_related=_OF_THE_CHECK,
+            expect={"prefect.flow-run.Crashed", "prefect.flow-run.Late"},
+            for_each={"prefect.resource.id"},
+            posture=Posture.Reactive,
+            threshold=1,
+            within=timedelta(seconds=0),
+        ),
+        actions=[
+            RunDeployment(
+                source="selected",
+                deployment_id=alarm,
+                parameters={"flow_run": {"__prefect_kind": "jinja", "template": "{{ flow_run.id }}"}},
+            )
+        ],
+    )
+
+
+def install(client: SyncPrefectClient, automation: AutomationCore) -> None:
+    """Have the server follow `automation`, instead of an earlier one of its name."""
+    for old in client.read_automations_by_name(automation.name):
+        client.delete_automation(old.id)
+    client.create_automation(automation)
+
+
+def install_all(client: SyncPrefectClient, alarm: UUID) -> None:
+    install(client, zombies())
+    install(client, deaths(alarm))
+
+
+if __name__ == "__main__":
+    with get_client(sync_client=True) as prefect:
+        install_all(prefect, prefect.read_deployment_by_name("seatrial-alarm/alarm").id)

@@ -1,0 +1,92 @@
+"""Run the flow `check` from a terminal: with a server of its own where none is configured, and to an end that a shell
+understands.
+"""
+
+import contextlib
+import importlib
+import logging
+import signal
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from flows.serving.server import provide_prefect_server
+from seatrial.model.errors import InputError
+from seatrial.model.result import RunResult
+
+log = logging.getLogger("seatrial")
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A run that did not come to a verdict."""
+
+    exit_status: int
+    reason: str
+
+
+INTERRUPTED = Unfinished(130, "interrupted; everything is taken down")
+TERMINATED = Unfinished(143, "terminated; everything is taken down")
+
+
+class _Terminated(BaseException):
+    """SIGTERM, or the terminal went: as an exception, also outside the flow, where Prefect does not make it one."""
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise _Terminated
+
+
+def _import_ahead() -> None:
+    """Load what later steps need while this process waits for its Prefect server; a failure shows up there."""
+    for name in ("paramiko", "sqlalchemy", "pandas", "matplotlib.figure", "matplotlib.backends.backend_svg"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+def by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool, rebuild: bool) -> RunResult | Unfinished:
+    """What the flow came to, also when it did not come to its end."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _terminate)
+    with tempfile.TemporaryFile() as server_log:
+        try:
+            result = _run_flow(server_log, str(cluster), suite, str(out) if out else None, notify, rebuild)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        except _Terminated:
+            return TERMINATED
+        except InputError as error:
+            result = error
+        except Exception as error:
+            return Unfinished(3, f"Prefect failed: {type(error).__name__}: {error}. {_last_line(server_log)}")
+    if isinstance(result, RunResult):
+        return result
+    if isinstance(result, InputError):
+        return Unfinished(2, f"seatrial: {result}")
+    return Unfinished(3, f"the run did not end in a verdict: {result}")
+
+
+def _run_flow(server_log: IO[bytes], *parameters: Any) -> Any:
+    """The flow's result, or the exception it ended in. Prefect is imported while its server starts."""
+    provide_prefect_server(server_log)
+    from flows.check import check
+    from flows.serving.outcome import results
+
+    threading.Thread(target=_import_ahead, daemon=True).start()
+    results.clear()
+    ended: Any = None
+    try:
+        ended = check(*parameters, return_state=True).result(raise_on_failure=False)
+    except Exception as error:
+        if not results:
+            raise
+        log.warning("Prefect does not know how the run ended: %s: %s", type(error).__name__, error)
+    return results[-1] if results else ended
+
+
+def _last_line(log: IO[bytes]) -> str:
+    log.seek(0)
+    lines = log.read().decode(errors="replace").split("\n")
+    return next((f"Its server said: {line.strip()}" for line in reversed(lines) if line.strip()), "")

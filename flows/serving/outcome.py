@@ -1,0 +1,50 @@
+"""How a run's end shows in Prefect: Completed for a pass, Failed for measured and bad, Crashed for not measured."""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from prefect.states import Crashed
+
+from seatrial.model.errors import SeatrialError
+from seatrial.model.result import RunResult
+from seatrial.model.verdict import Verdict
+from tasks.shown import STATES
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import State
+
+log = logging.getLogger("seatrial")
+
+results: list[RunResult] = []  # of the runs of this process, also where no server could be told of them
+
+
+def state_of(result: RunResult) -> "State[None]":
+    """So that lists and automations see what people see."""
+    results.append(result)
+    return _ended(STATES[result.verdict.exit_status](message=f"{result.verdict.value}: {result.reason}"))
+
+
+def broken_off(error: Exception) -> "State[Exception]":
+    """The run could not come to a verdict; nothing is said about the cluster."""
+    what = str(error)
+    if not isinstance(error, SeatrialError):
+        what = f"seatrial itself failed: {type(error).__name__}: {error}"
+        log.error("%s", what, exc_info=error)
+    return _ended(Crashed(message=f"could not measure: {what}", data=error))
+
+
+def _ended(state: "State[Any]") -> "State[Any]":
+    """The state, after which a process that a runner or worker started does not print the traceback of its own end."""
+    for name in ("prefect.engine", "prefect.flow_runs"):
+        logging.getLogger(name).addFilter(_is_no_end)
+    return state
+
+
+def _is_no_end(record: logging.LogRecord) -> bool:
+    """Prefect raises a state that is not Completed as an exception; its message has been logged before."""
+    return "exited with unexpected exception" not in record.getMessage()
+
+
+def came_to_a_verdict(state: "State[Any]") -> bool:
+    """Whether the run ended by itself, as `state_of` says it."""
+    return (state.message or "").partition(": ")[0] in set(Verdict)

@@ -1,0 +1,94 @@
+"""The end of a run: what it came to is written down, uploaded and told, each whatever becomes of the others."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prefect.runtime import deployment
+
+from flows.serving.artifacts import show_files
+from seatrial.config.run import RESULT
+from seatrial.history import open_store
+from seatrial.model.errors import SeatrialError
+from seatrial.model.result import Check, RunResult
+from seatrial.model.verdict import Verdict
+from seatrial.runs.progress import log
+from seatrial.runs.trial import Trial
+from tasks.metrics import metrics_task
+from tasks.notify import notify_task
+from tasks.record import record_task, write_run_json
+from tasks.upload import CUT_TIMEOUT_S as CUT_UPLOAD_S
+from tasks.upload import upload, upload_task
+
+if TYPE_CHECKING:
+    from seatrial.history.store import Store
+
+_CUT = {"KeyboardInterrupt": "Ctrl-C", "TerminationSignal": "SIGTERM"}  # what Prefect raises, as people say it
+
+
+def tell(trial: Trial, store: "Store | None", notify: bool) -> None:
+    """Record, upload, publish and notify. What fails becomes a check, and the rest goes on."""
+    run = trial.run
+    written: Mapping[str, Path] = {}
+    with trial.attempt("record"):
+        written = record_task(trial.result(), run, store, run.logs / "run.log")
+        trial.note(_missing(written))
+        show_files(run, written, trial.result())
+    if run.cluster.upload:
+        with trial.attempt("upload"):
+            trial.note(upload_task(run, trial.started))
+    if os.environ.get("SEATRIAL_METRICS"):
+        with trial.attempt("metrics"):
+            trial.note(metrics_task(trial.result(), store))
+    if notify:  # also of what could not be recorded
+        with trial.attempt("notify"):
+            told = notify_task(trial.result(), run.cluster, store, written.get("report.html"))
+            trial.note(f"alerts: {told.said}" if told.failed else None)
+
+
+def _missing(written: Mapping[str, Path]) -> str | None:
+    missing = [name for name in RESULT if name not in written]
+    return f"{', '.join(missing)} could not be written: logs/run.log says why" if missing else None
+
+
+def written_again(trial: Trial) -> RunResult:
+    """run.json once more, now with all timings; what is recorded stands.
+
+    Raises SeatrialError where there is none: it could not measure. Not so where people have just been told all of it,
+    for of a deployment's run that died they would hear once more.
+    """
+    result = trial.result()
+    try:
+        write_run_json(result, trial.run.out)
+    except SeatrialError as error:
+        told = deployment.id and "notify" in trial.done
+        if "record" not in trial.done and not told:
+            raise
+        log.warning("run.json is as it was before the last steps: %s", error)
+    return result
+
+
+def record_cut(trial: Trial, cut: BaseException) -> None:
+    """A run that is interrupted or cancelled leaves a run.json that says so; what there is, is uploaded."""
+    cut_by = type(cut).__name__
+    trial.add(Check("run", Verdict.INCONCLUSIVE, f"cut off by {_CUT.get(cut_by, cut_by)} before it was through"))
+    try:
+        write_run_json(trial.result(), trial.run.out)
+    except SeatrialError as error:  # must not stand in the place of what cut the run off
+        log.error("%s", error)
+    upload(trial.run, trial.started, CUT_UPLOAD_S)
+
+
+@contextmanager
+def opened_history() -> "Iterator[tuple[Store | None, str | None]]":
+    """The history, or why it cannot be opened: a run without one still measures."""
+    try:
+        store = open_store()
+    except Exception as error:
+        log.warning("history: %s; this run is not added to it", error)
+        yield None, str(error)
+        return
+    with store:
+        yield store, None

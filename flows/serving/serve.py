@@ -1,0 +1,201 @@
+"""`seatrial serve`: a Prefect server, its UI, the deployments, their schedule and a runner, on one machine.
+
+Two processes, watched by this one: what dies is started again. The socket is this process's own, so callers queue while
+a server that died comes up again, and runs go on meanwhile.
+"""
+
+import dataclasses
+import errno
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from flows.serving.artifacts import RUNS_URL
+from flows.serving.auth import (
+    CLIENT_AUTH,
+    ORIGINS,
+    SERVER_AUTH,
+    auth_file,
+    configured_auth_string,
+    kept_auth_string,
+    prefect_home,
+)
+from flows.serving.guard import own_hosts, own_origins
+from flows.serving.server import HEARTBEAT_S, TEMPORARY
+from flows.serving.signals import uninterrupted
+from flows.serving.site import Site, validated
+from flows.serving.webserver import FILES
+from seatrial.model.errors import InputError, SeatrialError
+
+_LOOK_S = 0.5
+_STOP_RUNNER_S, _STOP_SERVER_S = 75.0, 10.0  # runs have 45 s to end
+_QUICK_S, _TRIES = 20.0, 5  # what dies sooner than this, this often in a row, will not come up
+_DEFAULTS = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_UI_V2_ENABLED": "false",  # the next UI talks to its makers' servers, analytics or not
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),
+}
+
+
+class _Stop(BaseException):
+    """Somebody wants it to end."""
+
+
+def _stop(number: int, frame: object) -> None:
+    raise _Stop
+
+
+def serve(site: Site, host: str, port: int) -> None:
+    """Serve until SIGINT or SIGTERM. Raises InputError, or SeatrialError when a process does not stay up."""
+    validated(site)
+    configured_auth_string()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
+    with _listening(host, port) as listener, _alone() as home, _children(site, listener, _login(home)) as children:
+        while True:
+            for child in children:
+                child.look()
+            time.sleep(_LOOK_S)
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket that nobody else has. Raises InputError."""
+    with socket.socket() as listener:
+        # one that was closed a moment ago does not count
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            other = f"something listens there already: http://{host}:{port}"
+            why = other if error.errno == errno.EADDRINUSE else error.strerror
+            ports = error.errno in (errno.EADDRINUSE, errno.EACCES)  # all else is about the address
+            option, given = ("--port", port) if ports else ("--host", host)
+            raise InputError(f"{option} {given}: {why}; give another {option}") from error
+        except TypeError as error:  # what cannot be encoded as a name
+            raise InputError(f"--host {host}: not an address; give another --host") from error
+        listener.listen(512)
+        yield listener
+
+
+@contextmanager
+def _alone() -> Iterator[Path]:
+    """Nobody else serves from this PREFECT_HOME: each would take the other's runs. Raises InputError."""
+    home = prefect_home()
+    with (home / "seatrial-serve.lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            other = f"another seatrial serve (process {file.read().strip() or 'unknown'}) works there"
+            raise InputError(f"PREFECT_HOME {home}: {other}; give it all cluster files, or set PREFECT_HOME") from error
+        file.truncate(0)
+        print(os.getpid(), file=file, flush=True)
+        yield home
+
+
+def _login(home: Path) -> str:
+    """What UI, API and the runs' folders ask for, which a person is told of once. Raises InputError."""
+    if configured := configured_auth_string():
+        return configured
+    auth_string, is_new = kept_auth_string(home)
+    shown = f"{auth_string} (shown this once; kept in {auth_file(home)})" if is_new else f"in {auth_file(home)}"
+    print(f"login    {shown}", flush=True)
+    return auth_string
+
+
+@contextmanager
+def _children(site: Site, listener: socket.socket, auth_string: str) -> "Iterator[list[_Child]]":
+    """Server and runner; whatever happens, both have ended afterwards, the runner first."""
+    host, port = listener.getsockname()
+    url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
+    seen = os.environ.get("PREFECT_UI_URL", url).rstrip("/")  # by browsers, which may be elsewhere
+    fd = listener.fileno()
+    life, living = os.pipe()  # whoever has its other end keeps the server alive: this process and the runner
+    web = ["flows.serving.webserver", str(fd), str(life), str(Path("runs").absolute()), ",".join(own_hosts(host, seen))]
+    asks = _server_environment(host, port, seen, auth_string)
+    server = _Child("the Prefect server", web, asks, [fd, life], _STOP_SERVER_S)
+    work = ["flows.serving.runner", json.dumps(dataclasses.asdict(site))]
+    runner = _Child("the runner", work, _runner_environment(url, seen, auth_string), [living], _STOP_RUNNER_S)
+    try:
+        yield [server, runner]
+    except _Stop:
+        pass
+    finally:
+        with uninterrupted():
+            runner.stop()
+            server.stop()
+
+
+def _common_environment() -> dict[str, str]:
+    own = ("PREFECT_API_URL", TEMPORARY, SERVER_AUTH, CLIENT_AUTH)
+    inherited = {key: value for key, value in os.environ.items() if key not in own}
+    return {**_DEFAULTS, **inherited, "PYTHONUNBUFFERED": "1"}
+
+
+def _server_environment(host: str, port: int, seen: str, auth_string: str) -> dict[str, str]:
+    own = {
+        "PREFECT_SERVER_API_HOST": host,
+        "PREFECT_SERVER_API_PORT": str(port),
+        SERVER_AUTH: auth_string,
+        CLIENT_AUTH: auth_string,  # its own services are clients, too
+        ORIGINS: ",".join(own_origins(host, port, seen)),
+    }
+    defaults = {"PREFECT_SERVER_UI_API_URL": f"{seen}/api", "PREFECT_LOGGING_LEVEL": "WARNING"}
+    return {**defaults, **_common_environment(), **own}
+
+
+def _runner_environment(url: str, seen: str, auth_string: str) -> dict[str, str]:
+    own = {"PREFECT_API_URL": f"{url}/api", CLIENT_AUTH: auth_string}
+    return {RUNS_URL: f"{seen}{FILES}", **_common_environment(), **own}
+
+
+class _Child:
+    """A process of ours, started again when it dies."""
+
+    def __init__(
+        self, name: str, module: Sequence[str], environment: Mapping[str, str], fds: Sequence[int], stop_s: float
+    ) -> None:
+        self._name, self._module, self._environment, self._fds = name, module, environment, fds
+        self._stop_s, self._quick_deaths = stop_s, 0
+        self._start()
+
+    def _start(self) -> None:
+        self._started = time.monotonic()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", *self._module],
+            env=dict(self._environment),
+            pass_fds=self._fds,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for this process, which ends them in order
+        )
+
+    def look(self) -> None:
+        """Start it again if it has died. Raises SeatrialError when that has not helped."""
+        status = self._process.poll()
+        if status is None:
+            return
+        quick = time.monotonic() - self._started < _QUICK_S
+        self._quick_deaths = self._quick_deaths + 1 if quick else 0
+        if self._quick_deaths >= _TRIES:
+            raise SeatrialError(f"{self._name} does not stay up (exit status {status}); its last words are above")
+        print(f"{self._name} ended with status {status}; starting it again", file=sys.stderr, flush=True)
+        self._start()
+
+    def stop(self) -> None:
+        """End it, and what it has started if it does not."""
+        self._process.terminate()
+        try:
+            self._process.wait(self._stop_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()

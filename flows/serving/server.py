@@ -1,0 +1,158 @@
+"""The Prefect server of a run by hand. Where none is configured, a temporary one on this machine, for this run alone.
+
+Prefect would start one itself, but only after it was imported, without a login, and it would outlive a killed run.
+Started first and beside the imports it is up when the flow needs it; the kernel ends it when the run's process dies.
+"""
+
+import atexit
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, cast
+
+from flows.serving.auth import CLIENT_AUTH, ORIGINS, SERVER_AUTH, prefect_home, random_auth_string
+
+log = logging.getLogger("seatrial")
+
+_SERVER_SETTINGS = {
+    "PREFECT_UI_ENABLED": "0",
+    "PREFECT__SERVER_EPHEMERAL": "1",  # leaves out the services that only a lasting server needs
+    "PREFECT__SERVER_FINAL": "1",
+}
+
+HEARTBEAT_S = 30  # the least that Prefect takes; a lasting server calls dead what is silent for three of them
+TEMPORARY = "SEATRIAL_TEMPORARY_SERVER"  # set where the Prefect server is there for one run alone
+GIVEN_UP = "the Prefect server does not stay up; the run goes on without it"
+_QUICK_S, _TRIES = 60.0, 3  # a server that dies sooner than this, this often in a row, does not come up
+
+# PR_SET_PDEATHSIG (1) with SIGKILL (9): the server goes when the run does, even when nothing can be said any more.
+_SERVE = """
+import ctypes, sys
+ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
+import uvicorn
+from flows.serving.garbage import collect_apart
+collect_apart()
+uvicorn.run("prefect.server.api.server:create_app", factory=True, fd=int(sys.argv[1]), log_level="error", lifespan="on")
+"""
+
+
+class TemporaryServer:
+    """A Prefect server of ours on the loopback interface, which asks for a login of its own.
+
+    `api_url` answers as soon as the server is up, and connections wait until then. The socket stays in this process:
+    a server that dies is started again on it, and nobody else gets its port and what is sent there. One that does not
+    stay up is given up, and what is still sent fails at once.
+    """
+
+    def __init__(self, log: IO[bytes]) -> None:
+        self.auth_string = random_auth_string()
+        self._log = log
+        self._listener = socket.socket()
+        self._listener.bind(("127.0.0.1", 0))
+        self._listener.listen(128)  # connections queue here until the server is up, so nobody has to ask whether it is
+        self.api_url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/api"
+        own = {SERVER_AUTH: self.auth_string, ORIGINS: self.api_url.removesuffix("/api")}
+        self._environment = {**os.environ, **_SERVER_SETTINGS, **own}
+        self._starting, self._stopped = threading.Lock(), False
+        self._quick_deaths = 0
+        self._start()
+        # The kernel ends the server when the thread that started it ends, so this one never does.
+        threading.Thread(target=self._watch, name="server", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def _start(self) -> None:
+        self._started = time.monotonic()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _SERVE, str(self._listener.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            env=self._environment,
+            pass_fds=[self._listener.fileno()],
+            start_new_session=True,  # Ctrl-C is for the run, which needs its server until the end
+            umask=0o077,  # its database holds secrets
+        )
+
+    def _watch(self) -> None:
+        while True:
+            self._process.wait()
+            with self._starting:
+                if self._stopped:
+                    return
+                quick = time.monotonic() - self._started < _QUICK_S
+                self._quick_deaths = self._quick_deaths + 1 if quick else 0
+                if self._quick_deaths >= _TRIES:
+                    self._give_up()
+                    return
+                self._start()
+
+    def _give_up(self) -> None:
+        """From now on calls fail at once; what goes on without being asked for is not tried over and over."""
+        self._listener.close()
+        log.warning("%s", GIVEN_UP)
+        from prefect.events.worker import EventsWorker
+        from prefect.settings import get_current_settings
+
+        get_current_settings().logging.to_api.enabled = False
+        logging.getLogger("prefect._internal").setLevel(logging.CRITICAL)  # each event that is lost
+        workers: dict[Any, Any] = cast(Any, EventsWorker)._instances
+        for worker in workers.values():
+            with suppress(AttributeError):  # it would only take longer: 11 s for each event
+                worker._client._reconnection_attempts = 0
+
+    def stop(self) -> None:
+        with self._starting:
+            self._stopped = True
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._listener.close()
+
+
+def provide_prefect_server(log: IO[bytes]) -> None:
+    """Make sure that Prefect, imported after this, has a server: the configured one, else a temporary one.
+
+    The temporary server keeps its runs in Prefect's usual database, so a lasting server shows them later. It is
+    stopped when this process exits, after Prefect has sent what it still holds. What it says goes to `log`. Raises
+    InputError where Prefect's folder cannot be used.
+    """
+    os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+    os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", str(HEARTBEAT_S))
+    if not configured_api_url():
+        prefect_home()
+        server = TemporaryServer(log)
+        atexit.register(server.stop)
+        os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "3")  # 14 s; while it starts again, calls wait at its door
+        os.environ |= {"PREFECT_API_URL": server.api_url, CLIENT_AUTH: server.auth_string, TEMPORARY: "1"}
+
+
+def has_lasting_server() -> bool:
+    """Whether the server outlives this run, so that others can see what it holds there."""
+    return bool(configured_api_url()) and TEMPORARY not in os.environ
+
+
+def configured_api_url() -> str | None:
+    """The server that the environment or the active Prefect profile names; read without importing Prefect."""
+    if url := os.environ.get("PREFECT_API_URL"):
+        return url
+    home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
+    try:
+        profiles = tomllib.loads((home / "profiles.toml").read_text())
+    except (OSError, tomllib.TOMLDecodeError):
+        return None
+    active = os.environ.get("PREFECT_PROFILE") or profiles.get("active", "")
+    url = profiles.get("profiles", {}).get(active, {}).get("PREFECT_API_URL")
+    return str(url) if url else None

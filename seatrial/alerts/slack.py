@@ -1,0 +1,140 @@
+"""An alert as Slack messages in Block Kit, within Slack's limits. Pure; sending is the tasks'."""
+
+from collections.abc import Sequence
+
+from seatrial.alerts.alert import ROWS, Alert, convincing, headline, next_command, numbers, software, span
+from seatrial.alerts.slack_text import (
+    TEXT_CHARS,
+    Block,
+    clip,
+    code,
+    context,
+    cut,
+    escape,
+    header,
+    link,
+    listed,
+    section,
+)
+from seatrial.history.incident import Incident
+from seatrial.model.result import Judgement, RunResult, Suspect
+from seatrial.model.verdict import Verdict
+from seatrial.text import words
+
+MAX_SUSPECTS = 3
+DIGEST_CHARS = 600
+
+_EMOJI = {
+    Verdict.PASS: ":large_green_circle:",
+    Verdict.DEGRADED: ":large_orange_circle:",
+    Verdict.FAIL: ":red_circle:",
+    Verdict.CORRUPT: ":large_purple_circle:",
+    Verdict.INCONCLUSIVE: ":large_blue_circle:",
+    Verdict.NOT_RUN: ":white_circle:",
+}
+
+
+def blocks(alert: Alert, mentions: Sequence[str] = ()) -> tuple[str, list[Block]]:
+    """The incident's one message as plain text (notifications, screen readers) and as blocks, as it is now."""
+    said, incident = headline(alert.incident), alert.incident
+    text = clip(f"{escape(said)}: {escape(incident.reason)}" if not alert.over else escape(said), TEXT_CHARS)
+    found = [header(said), section(_verdict(alert, mentions))]
+    if alert.result and not alert.over:
+        found += [*_suspects(alert.result.suspects), *_rows(alert.result), *_since(alert)]
+    found.append(context(_about(alert)))
+    if links := _links(alert):
+        found.append(section(links))
+    return text, found
+
+
+def change(alert: Alert, news: Sequence[str], mentions: Sequence[str] = ()) -> str:
+    """What has changed, as one line for the incident's thread and for the channel."""
+    said = f"{escape(words.plain(alert.incident.cluster))}: {escape('; '.join(news))}"
+    emoji = _EMOJI[Verdict.PASS if alert.over else alert.incident.verdict]
+    return clip(" ".join([emoji, said, *map(mention, mentions)]), TEXT_CHARS)
+
+
+def digest(result: RunResult) -> str:
+    """One line of a run with nothing new."""
+    said = f"{_EMOJI[result.verdict]} {escape(words.headline(result))}, {escape(result.suite)}: {escape(result.reason)}"
+    return clip(said, DIGEST_CHARS)
+
+
+def mention(who: str) -> str:
+    """A member, a user group, or here, channel, everyone, as Slack's markup calls them."""
+    if who in ("here", "channel", "everyone"):
+        return f"<!{who}>"
+    return f"<!subteam^{who}>" if who.startswith("S") else f"<@{who}>"
+
+
+def suspect(suspect: Suspect) -> str:
+    return f"*{suspect.kind} {escape(cut(suspect.name, 80))}* ({suspect.confidence:.0%}): " + clip(
+        escape(suspect.evidence), 400
+    )
+
+
+def judgement(judgement: Judgement) -> str:
+    """The number against what was expected, and who expects it."""
+    m = judgement.measurement
+    measured = f"{escape(cut(words.what(m), 160))}: *{escape(cut(words.quantity(m.value, m.unit), 40))}*"
+    expected = words.interval(judgement.expected, m.unit)
+    if expected == "–":
+        return f"{measured}, {clip(escape(judgement.reason), 240)}"
+    off = f", {words.percent(judgement.deviation)}" if judgement.deviation is not None else ""
+    return f"{measured}, expected {escape(cut(f'{expected} ({judgement.source})', 100))}{off}"
+
+
+def _verdict(alert: Alert, mentions: Sequence[str]) -> str:
+    incident = alert.incident
+    if alert.over:
+        was = f"It was: {escape(incident.reason)}" + _blamed(incident)
+        return f"{_EMOJI[Verdict.PASS]} {clip(was, 2000)}"
+    said = f"{_EMOJI[incident.verdict]} *{words.label(incident.verdict)}* {clip(escape(incident.reason), 2000)}"
+    return " ".join([said, *map(mention, mentions)])
+
+
+def _blamed(incident: Incident) -> str:
+    return f" (suspects: {escape(', '.join(incident.suspects[:MAX_SUSPECTS]))})" if incident.suspects else ""
+
+
+def _suspects(suspects: Sequence[Suspect]) -> list[Block]:
+    return listed("Suspects", [suspect(s) for s in suspects[:MAX_SUSPECTS]], len(suspects) - MAX_SUSPECTS)
+
+
+def _rows(result: RunResult) -> list[Block]:
+    bad = sum(j.verdict is not Verdict.PASS for check in result.checks for j in check.judgements)
+    return listed("Not as expected", [judgement(j) for j in convincing(result)], bad - ROWS)
+
+
+def _since(alert: Alert) -> list[Block]:
+    """What changed since the last good run: the numbers, and the software."""
+    if alert.since is None:
+        return listed("Since the last good run", ["there is none: nothing passed here before"])
+    before = alert.since.before
+    changed = software(alert.since)
+    lines = [escape(cut(line, 240)) for line in numbers(alert.since)]
+    lines.append(f"software: {escape(cut('; '.join(changed), 800))}" if changed else "software: as it was")
+    return listed(f"Since the last good run, {before.started:%Y-%m-%d %H:%M} UTC", lines)
+
+
+def _about(alert: Alert) -> list[str]:
+    """Cluster, suite, run and span; what people should know besides: one element each."""
+    incident, run = alert.incident, alert.result
+    shown = f" · run {alert.run_id}" if alert.run_id else ""
+    lines = [f"{incident.cluster} · suite {incident.suite}{shown} · {span(incident)}"]
+    if run and not alert.over:
+        took = words.duration((run.finished - run.started).total_seconds())
+        lines.append(f"{len(run.nodes):,} nodes · {took}")
+        lines += run.notes
+    if alert.report_link and not alert.report_link.startswith("http"):
+        lines.append(f"report: {alert.report_link}")
+    return [clip(text, 600) for line in lines if (text := escape(line))]
+
+
+def _links(alert: Alert) -> str:
+    """Where to look, and the one command that leads on."""
+    parts = [link(alert.run_link, "The run")] if alert.run_link else []
+    if alert.report_link and alert.report_link.startswith("http"):
+        parts.append(link(alert.report_link, "The report"))
+    command = next_command(alert)
+    return "  ·  ".join([*parts, *([f"*Next*  {code(command)}"] if command else [])])

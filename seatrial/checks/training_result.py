@@ -1,0 +1,212 @@
+"""What a training smoke came to: a verdict, measurements, and the rank that is odd. Pure.
+
+Measurements, conditions ranks and batch_per_rank: loss (nats, the last one, smoothed; recorded only, with every step's
+loss as samples) and loss_drop (fraction of the first loss), both also by steps, because more steps learn more;
+throughput (samples/s over all ranks) and step_time (ms); all of the cluster; and step_time and compute_time (ms) of
+each node, its slowest rank. Ranks wait for each other in every step, so only compute_time, which ends before they do,
+tells a slow node. On CPUs that compete it is recorded only.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, FiniteFloat
+
+from seatrial.config.suite import Training
+from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.result import Suspect
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
+from seatrial.remote.answers import NodeAnswer, Text, read_answer
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One rank's end: where it ran, the SHA-256 of its parameters, whether its own numbers stayed finite."""
+
+    rank: int
+    node: str
+    checksum: str
+    finite: bool
+    step_time_ms: float | None
+    compute_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """The training probe's report. Losses are None where they are not finite."""
+
+    losses: tuple[float | None, ...]
+    first_loss: float | None
+    last_loss: float | None
+    throughput_samples_s: float | None
+    step_time_ms: tuple[float, ...]
+    ranks: tuple[Rank, ...]
+
+    @property
+    def loss_drop(self) -> float | None:
+        """The fraction of the first loss that training took off."""
+        if self.first_loss is None or self.last_loss is None or self.first_loss <= 0:
+            return None
+        return 1 - self.last_loss / self.first_loss
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+Finite = Annotated[float | None, AfterValidator(_finite)]  # None where it is NaN or infinite
+
+
+class _Step(NodeAnswer):
+    event: Literal["step"]
+    step: int = Field(ge=0)
+    loss: Finite
+    step_time_ms: Finite
+
+
+class _RankEnd(NodeAnswer):
+    rank: int = Field(ge=0)
+    host: Text
+    checksum: Text
+    finite: bool
+    step_time_ms_median: Finite
+    compute_ms_median: Finite
+
+
+class _Summary(NodeAnswer):
+    event: Literal["summary"]
+    steps: int = Field(ge=0)
+    world_size: int = Field(ge=1)
+    first_loss: Finite
+    last_loss: Finite
+    throughput_samples_s: Finite
+    step_time_ms: list[FiniteFloat]
+    ranks: list[_RankEnd] = Field(max_length=100_000)
+
+
+def read_event(line: str) -> dict[str, Any] | None:
+    """The event in a line of output, whatever stands before it; None for other lines, and for what is no whole event.
+
+    Numbers that are not finite are None.
+    """
+    start = line.find('{"event"')
+    if start < 0:
+        return None
+    model = _Summary if line.startswith('{"event": "summary"', start) else _Step
+    try:
+        return read_answer(model, line[start:]).model_dump()
+    except ValueError:
+        return None
+
+
+def read_lesson(lines: Iterable[str], testbed: Testbed) -> Lesson | None:
+    """The lesson in the probe's output; None when it has no summary, so nothing can be said of the end."""
+    events = [event for line in lines if (event := read_event(line))]
+    summary = next((event for event in reversed(events) if event["event"] == "summary"), None)
+    if summary is None:
+        return None
+    return Lesson(
+        losses=tuple(event.get("loss") for event in events if event["event"] == "step"),
+        first_loss=summary["first_loss"],
+        last_loss=summary["last_loss"],
+        throughput_samples_s=summary["throughput_samples_s"],
+        step_time_ms=tuple(summary["step_time_ms"]),
+        ranks=tuple(_rank(rank, testbed) for rank in summary["ranks"]),
+    )
+
+
+def _rank(rank: dict[str, Any], testbed: Testbed) -> Rank:
+    return Rank(
+        rank=rank["rank"],
+        node=node_of(rank["rank"], rank["host"], testbed),
+        checksum=rank["checksum"],
+        finite=rank["finite"],
+        step_time_ms=rank["step_time_ms_median"],
+        compute_ms=rank["compute_ms_median"],
+    )
+
+
+def node_of(rank: int, host: str, testbed: Testbed) -> str:
+    """The node's name where its host name is that, else the node that mpirun's mapping by slot puts the rank on."""
+    if any(node.name == host for node in testbed.nodes):
+        return host
+    slots = (node.name for node in testbed.nodes for _ in range(node.slots))
+    return next((name for position, name in enumerate(slots) if position == rank), host)
+
+
+def problem(lesson: Lesson, world_size: int, min_loss_drop: float) -> tuple[Verdict, str] | None:
+    """What is wrong with a lesson that came to its end, the first that applies; None when nothing is."""
+    if len(lesson.ranks) != world_size:
+        return Verdict.FAIL, f"{len(lesson.ranks)} of {world_size} ranks took part"
+    if lesson.last_loss is None or lesson.first_loss is None or not all(rank.finite for rank in lesson.ranks):
+        return Verdict.CORRUPT, _not_finite(lesson)
+    if len({rank.checksum for rank in lesson.ranks}) > 1:
+        odd = ", ".join(f"rank {rank.rank} on {rank.node}" for rank in _odd(lesson.ranks)) or "no majority agrees"
+        return Verdict.CORRUPT, f"the ranks ended with different parameters: {odd}"
+    drop = lesson.loss_drop or 0.0
+    if drop < min_loss_drop:
+        fell = f"the loss went from {lesson.first_loss:.3g} to {lesson.last_loss:.3g}"
+        return Verdict.FAIL, f"{fell}, {drop:.0%} off, expected at least {min_loss_drop:.0%}"
+    return None
+
+
+def _not_finite(lesson: Lesson) -> str:
+    step = next((i for i, loss in enumerate(lesson.losses) if loss is None), None)
+    bad = [rank for rank in lesson.ranks if not rank.finite]
+    first = f", first on rank {bad[0].rank} ({bad[0].node})" if len(bad) == 1 else ""
+    return f"NaN or infinity {f'in the loss of step {step}' if step is not None else 'in the parameters'}{first}"
+
+
+def suspects(lesson: Lesson) -> Iterator[Suspect]:
+    """The nodes of ranks whose numbers are not what the others have, where a majority says what that is."""
+    bad = [rank for rank in lesson.ranks if not rank.finite]
+    if bad and 2 * len(bad) < len(lesson.ranks):
+        for rank in bad:
+            yield Suspect("node", rank.node, 0.9, f"the loss of rank {rank.rank} was not finite, the others' was")
+    elif not bad:
+        for rank in _odd(lesson.ranks):
+            evidence = f"rank {rank.rank} ended with parameters {rank.checksum[:12]}, the majority has others"
+            yield Suspect("node", rank.node, 0.9, evidence)
+
+
+def _odd(ranks: Sequence[Rank]) -> list[Rank]:
+    """The ranks outside the majority; none when there is no majority to be outside of."""
+    ((common, count),) = Counter(rank.checksum for rank in ranks).most_common(1)
+    return [rank for rank in ranks if rank.checksum != common] if 2 * count > len(ranks) else []
+
+
+def measured(lesson: Lesson, testbed: Testbed, cluster: str, wanted: Training) -> Iterator[Measurement]:
+    """The measurements of a lesson; numbers that are not there or not finite are left out."""
+    where: dict[str, ConditionValue] = {"ranks": testbed.world_size, "batch_per_rank": wanted.batch_per_rank}
+    learning: dict[str, ConditionValue] = {**where, "steps": wanted.steps}
+    subject = Subject("cluster", cluster)
+    losses = tuple(loss for loss in lesson.losses if loss is not None)
+    if lesson.last_loss is not None:
+        yield Measurement("loss", lesson.last_loss, "nats", subject, learning, losses, better=None)
+    if lesson.loss_drop is not None:
+        yield Measurement("loss_drop", lesson.loss_drop, "", subject, learning)
+    if lesson.throughput_samples_s:
+        yield Measurement("throughput", lesson.throughput_samples_s, "samples/s", subject, where)
+    if lesson.step_time_ms:
+        middle = median(lesson.step_time_ms)
+        yield Measurement("step_time", middle, "ms", subject, where, lesson.step_time_ms, better="lower")
+    for node in testbed.nodes:
+        yield from _of_node(node.name, lesson, where, judged=testbed.has_gpus)
+
+
+def _of_node(name: str, lesson: Lesson, where: dict[str, ConditionValue], *, judged: bool) -> Iterator[Measurement]:
+    subject = Subject("node", name)
+    ranks = [rank for rank in lesson.ranks if rank.node == name]
+    steps = tuple(rank.step_time_ms for rank in ranks if rank.step_time_ms is not None)
+    computes = tuple(
+        rank.compute_ms for rank in ranks if rank.compute_ms is not None and math.isfinite(rank.compute_ms)
+    )
+    if steps:
+        yield Measurement("step_time", max(steps), "ms", subject, where, steps, better="lower")
+    if computes:
+        yield Measurement("compute_time", max(computes), "ms", subject, where, computes, "lower" if judged else None)

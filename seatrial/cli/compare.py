@@ -1,0 +1,25 @@
+"""`seatrial compare`: what changed between two runs."""
+
+import click
+
+from seatrial.cli.options import json_option, print_json
+
+
+@click.command()
+@click.argument("before", metavar="RUN")
+@click.argument("after", metavar="RUN")
+@json_option
+def compare(before: str, after: str, as_json: bool) -> None:
+    """Say what changed from the first RUN to the second: verdicts, software, and what moved beyond its own noise.
+
+    A RUN is a run's folder, its run.json, or its id in the history.
+    """
+    from seatrial.judge.difference import difference
+    from seatrial.report.compared import show_difference
+    from seatrial.runs.find import run_of
+
+    found = difference(run_of(before), run_of(after))
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        show_difference(found)

@@ -1,0 +1,64 @@
+"""`seatrial judge`: a verdict on logs that already exist."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from seatrial.cli.options import json_option, print_json
+from seatrial.model.errors import NothingFoundError
+
+if TYPE_CHECKING:
+    from seatrial.judge.logs import Log
+    from seatrial.nccl import Sweep
+
+
+@click.command()
+@click.argument("logs", nargs=-1, required=True)
+@click.option("--hardware", required=True, help="As in a cluster file; a name that is not known has no reference.")
+@click.option("--nodes", required=True, type=click.IntRange(min=1), help="How many nodes took part, or should have.")
+@click.option("--gpus-per-node", type=click.IntRange(min=1), help="What is usual for the hardware when not given.")
+@click.option("--fabric", help="What data between nodes must go over, as in a cluster file: IB-8x400G.")
+@json_option
+def judge(
+    logs: tuple[str, ...], hardware: str, nodes: int, gpus_per_node: int | None, fabric: str | None, as_json: bool
+) -> NoReturn:
+    """Hold LOGS of one run, from any launcher, against what is known of such hardware.
+
+    LOGS are files, text or JSON; - is standard input. Exit status: 0 pass, 1 degraded, fail or corrupt, 2 bad input,
+    3 inconclusive or not_run.
+    """
+    from seatrial.judge.logs import Asked, judge_logs
+    from seatrial.report.judged import show_judged, to_dict
+
+    judged = judge_logs(_read(logs), Asked(hardware, nodes, gpus_per_node, fabric))
+    if as_json:
+        print_json(to_dict(judged))
+    else:
+        show_judged(judged)
+    sys.exit(judged.verdict.exit_status)
+
+
+def _read(paths: tuple[str, ...]) -> "list[Log]":
+    """The logs by the shortest name that tells them apart. Raises InputError where none of them holds anything."""
+    from seatrial.judge.logs import Log
+
+    stems = [Path(path).stem for path in paths]
+    found: dict[str, tuple[Sweep, ...]] = {}
+    nothing: NothingFoundError | None = None
+    for path, stem in zip(paths, stems, strict=True):
+        name = stem if stems.count(stem) == 1 else path
+        try:
+            found[name] = _sweeps(path)
+        except NothingFoundError as error:
+            found[name], nothing = (), error
+    if nothing and not any(found.values()):
+        raise nothing
+    return [Log(name, sweeps) for name, sweeps in found.items()]
+
+
+def _sweeps(path: str) -> "tuple[Sweep, ...]":
+    from seatrial.nccl import parse_file, parse_text
+
+    return tuple(parse_text(sys.stdin, "standard input") if path == "-" else parse_file(path))

@@ -1,0 +1,28 @@
+"""What the modules of the command line share."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+FILE = click.Path(path_type=Path)
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document on standard output and nothing else there."
+)
+
+
+def name_of(cluster: str) -> str:
+    """The cluster's name, where a name is wanted and a cluster file may be given. Raises InputError."""
+    file = Path(cluster)
+    if file.suffix not in (".yaml", ".yml") or not os.path.isfile(file):  # which says no of what is too long
+        return cluster
+    from seatrial.config.cluster import load_cluster
+
+    return load_cluster(file).name
+
+
+def print_json(document: Any) -> None:
+    print(json.dumps(document, indent=2, allow_nan=False))

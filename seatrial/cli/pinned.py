@@ -1,0 +1,103 @@
+"""`seatrial baseline promote|show|diff|expire`: what a person approved."""
+
+import getpass
+import os
+
+import click
+
+from seatrial.cli.options import json_option, name_of, print_json
+from seatrial.model.errors import InputError
+
+run_argument = click.argument("run_id", metavar="RUN")
+
+
+def _who() -> str:
+    """Who approves; in a container the user may have no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # since Python 3.13 an OSError
+        return f"uid {os.getuid()}"
+
+
+@click.command()
+@run_argument
+@click.option("--note", default="", help="Why, for whoever reads it later.")
+@click.option("--force", metavar="REASON", default="", help="Approve a run that would be refused; the reason is kept.")
+def promote(run_id: str, note: str, force: str) -> None:
+    """Pin what RUN (an id of `seatrial history`) measured as what its cluster should measure.
+
+    A run that did not pass, or whose numbers rest on fewer than three passing runs, is refused unless forced.
+    """
+    from seatrial.history import open_store
+    from seatrial.judge.baselines.approve import promote as approve
+    from seatrial.judge.baselines.promote import Approval
+    from seatrial.model.result import now
+
+    with open_store() as store:
+        found = approve(store, run_id, Approval(_who(), now(), note, force))
+    print(f"{run_id}: {len(found)} numbers pinned; `seatrial baseline expire` takes that back")
+
+
+@click.command()
+@click.argument("cluster")
+@json_option
+def show(cluster: str, as_json: bool) -> None:
+    """Show what is pinned for CLUSTER (a name or a cluster file): by whom, when, from which run."""
+    from seatrial.history import open_store
+    from seatrial.report.pinned import pins_json, pins_table
+
+    cluster = name_of(cluster)
+    with open_store() as store:
+        pins = store.pinned(cluster)
+    if as_json:
+        print_json(pins_json(pins))
+    elif pins:
+        from rich.console import Console
+
+        Console().print(pins_table(pins.values()))
+    else:
+        print(f"nothing is pinned for {cluster}")
+
+
+@click.command()
+@run_argument
+@json_option
+def diff(run_id: str, as_json: bool) -> None:
+    """Hold RUN against what is pinned for its cluster, the furthest off first."""
+    from seatrial.history import open_store
+    from seatrial.judge.baselines.approve import stored_run
+    from seatrial.judge.baselines.promote import differences
+    from seatrial.report.pinned import differences_json, differences_table
+
+    with open_store() as store:
+        cluster = stored_run(store, run_id).cluster
+        found = differences(store.pinned(cluster), store.measurements(run_id))
+    if as_json:
+        print_json(differences_json(found))
+    elif found:
+        from rich.console import Console
+
+        Console().print(differences_table(found))
+    else:
+        print(f"nothing is pinned for {cluster}")
+
+
+@click.command()
+@click.argument("cluster")
+@click.option("--metric", help="Only that metric, such as busbw_plateau.")
+def expire(cluster: str, metric: str | None) -> None:
+    """Take back what is pinned for CLUSTER (a name or a cluster file); history and catalog judge again."""
+    from seatrial.history import open_store
+
+    cluster = name_of(cluster)
+    with open_store() as store:
+        pins = store.pinned(cluster)
+        if not pins:
+            known = ", ".join(store.pinned_clusters()) or "none"
+            raise InputError(f"baseline expire: nothing is pinned for {cluster!r}; clusters with pins: {known}")
+        chosen = [series for series in pins if metric is None or series.split("|", 1)[0] == metric]
+        if not chosen:
+            known = ", ".join(sorted({series.split("|", 1)[0] for series in pins}))
+            raise InputError(f"baseline expire: nothing of the kind is pinned for {cluster!r}; pinned: {known}")
+        gone = store.unpin(cluster, chosen)
+    print(f"{cluster}: {gone} numbers are not pinned any more")

@@ -1,0 +1,44 @@
+"""`seatrial rejudge`: a run that is over, by the rules and pins of today."""
+
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from seatrial.cli.options import json_option, print_json
+
+if TYPE_CHECKING:
+    from seatrial.model.result import RunResult
+
+
+@click.command()
+@click.argument("run_word", metavar="RUN")
+@json_option
+def rejudge(run_word: str, as_json: bool) -> NoReturn:
+    """Judge RUN again by today's rules and pins and the runs before it; nothing is changed, no cluster is needed.
+
+    RUN is an id of `seatrial history`, a run's folder, or its run.json. Exit status as of a run.
+    """
+    from seatrial.history import open_store
+    from seatrial.judge.rejudge import rejudge as judge_again
+    from seatrial.runs.find import run_of
+
+    was = run_of(run_word)
+    with open_store() as store:
+        now = judge_again(was, store)
+    if as_json:
+        print_json(now.to_dict())
+    else:
+        _show(was, now)
+    sys.exit(now.verdict.exit_status)
+
+
+def _show(was: "RunResult", now: "RunResult") -> None:
+    """What it was, each check, and `verdict: reason` as the last line."""
+    from seatrial.text.words import plain
+
+    print(plain(f"{was.run_id} was {was.verdict.value}: {was.reason}"))
+    for old, new in zip(was.checks, now.checks, strict=True):
+        before = "" if old.verdict is new.verdict else f" (was {old.verdict.value})"
+        print(plain(f"{new.name}: {new.verdict.value}{before}: {new.reason}"))
+    print(plain(f"{now.verdict.value}: {now.reason}"))

@@ -1,0 +1,123 @@
+"""`seatrial report`, `bundle` and `verify`: a run for those who have to read it, or to believe it."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from seatrial.cli.options import FILE, print_json
+from seatrial.model.errors import InputError, SeatrialError
+
+if TYPE_CHECKING:
+    from seatrial.model.result import RunResult
+    from seatrial.report.context import Context
+
+run_argument = click.argument("run_word", metavar="RUN")
+
+
+@click.command()
+@run_argument
+@click.option(
+    "--format", "form", type=click.Choice(["html", "pdf", "md", "json"]), default="html", show_default=True,
+    help="html and pdf are written beside run.json; md and json go to standard output.",
+)  # fmt: skip
+def report(run_word: str, form: str) -> None:
+    """Report on RUN anew, with what the history knows by now: a run's folder, its run.json, or its id."""
+    result, folder = _load(run_word)
+    if form == "md":
+        from seatrial.report.markdown import report_markdown
+
+        print(report_markdown(result, _context(result, folder)), end="")
+    elif form == "json":
+        from seatrial.report.document import report_json
+
+        print_json(report_json(result, _context(result, folder)))
+    else:
+        print(_write(result, folder, form))
+
+
+@click.command()
+@run_argument
+@click.option("--out", type=FILE, help="The file to write; seatrial-RUN_ID.tar.gz when not given.")
+@click.option("--sign", "key", type=FILE, help="A private SSH key (ssh-keygen -t ed25519) to sign the manifest with.")
+def bundle(run_word: str, out: Path | None, key: Path | None) -> None:
+    """Pack RUN for handing over: result, measurements, report and raw logs, with a manifest of their digests."""
+    from seatrial.bundle.pack import pack
+
+    result, folder = _load(run_word)
+    if not (folder / "report.html").exists():
+        _write(result, folder, "html")
+    target = out or Path(f"seatrial-{result.run_id}.tar.gz")
+    names = pack(result, folder, target, key)
+    print(f"{target}: {len(names)} files, {'signed' if key else 'not signed'}")
+
+
+@click.command()
+@click.argument("bundle_file", metavar="BUNDLE", type=FILE)
+@click.option("--key", type=FILE, help="The signer's public SSH key.")
+@click.option("--allowed-signers", type=FILE, help="Who may have signed, as ssh-keygen(1) describes it.")
+def verify(bundle_file: Path, key: Path | None, allowed_signers: Path | None) -> NoReturn:
+    """Say whether BUNDLE is what was handed over, and who signed it. Nothing is unpacked.
+
+    Exit status: 0 all is as it was, 1 something is not, and the first of it is named, 2 bad input.
+    """
+    from seatrial.bundle.signature import Trusted
+    from seatrial.bundle.verify import verify as verify_bundle
+    from seatrial.text.words import plain
+
+    if key and allowed_signers:
+        raise InputError("--key, --allowed-signers: give one of them")
+    trusted = Trusted(key, allowed_signers)
+    found = verify_bundle(bundle_file, trusted)
+    if found.problem:  # it names files as whoever packed them did
+        print(f"{bundle_file}: tampered with or damaged: {plain(found.problem)}")
+        sys.exit(1)
+    print(f"{bundle_file}: {found.files} files are as they were; {plain(_signer(found.by, bool(trusted)))}")
+    sys.exit(0)
+
+
+def _signer(by: str, trusted: bool) -> str:
+    if not by:
+        return "nobody has signed them, so this says nothing of who made them"
+    return f"signed by {by}" if trusted else f"signed by {by}, which may be anybody's: give --key or --allowed-signers"
+
+
+def _load(run_word: str) -> "tuple[RunResult, Path]":
+    """The run and its folder. Raises InputError."""
+    from seatrial.runs.find import find_run
+    from seatrial.runs.load import load_result
+
+    path = find_run(run_word)
+    return load_result(path), path if path.is_dir() else path.parent
+
+
+def _context(result: "RunResult", folder: Path) -> "Context":
+    """A history that cannot be opened is said in the report."""
+    from seatrial.history import open_store
+    from seatrial.report.context import context_of
+
+    try:
+        with open_store() as store:
+            return context_of(result, folder, store)
+    except SeatrialError:
+        return context_of(result, folder)
+
+
+def _write(result: "RunResult", folder: Path, form: str) -> Path:
+    """report.html or report.pdf beside run.json."""
+    from seatrial.report.html import report_html
+    from seatrial.system.atomic import write_whole
+
+    html = report_html(result, _context(result, folder))
+    target = folder / f"report.{form}"
+    try:
+        return write_whole(target, _pdf(html) if form == "pdf" else html)
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written: {error.strerror}") from error
+
+
+def _pdf(html: str) -> bytes:
+    from seatrial.report.pdf import pdf_of
+
+    return pdf_of(html)

@@ -1,0 +1,1 @@
+"""The files that a user writes, as models: cluster, suite, image, alerts."""

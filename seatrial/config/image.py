@@ -1,0 +1,214 @@
+"""What `image:` of a cluster file may say: a reference that exists, or what to build, how, and where it goes."""
+
+import re
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from seatrial.config.dockerfile import arguments
+from seatrial.config.yamlfile import Strict
+
+IMAGES = Path(__file__).parents[2] / "images"
+TIMEOUT_S = 7200  # where neither the cluster file nor a recipe says how long a build may take
+Platform = Literal["linux/amd64", "linux/arm64"]
+Machine = Literal["E2_MEDIUM", "E2_HIGHCPU_8", "E2_HIGHCPU_32", "N1_HIGHCPU_8", "N1_HIGHCPU_32"]
+
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_PATH = rf"(?:[A-Za-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*"
+_REFERENCE = re.compile(rf"{_PATH}(?::\w[\w.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?")
+_ARTIFACT_REGISTRY = re.compile(r"([a-z0-9-]+)-docker\.pkg\.dev/([^/]+)/[^/]+")
+_SECRET = re.compile(
+    r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH|_KEY$|_DSN$|WEBHOOK", re.IGNORECASE
+)
+_LOGIN = re.compile(r"https?://[^/\s@]+@|//[^/\s@]*:[^/\s@]*@", re.IGNORECASE)
+_SUBSTITUTION = re.compile(r"_[A-Z0-9_]+")
+# Docker and buildah take these without an ARG in the Dockerfile, and leave them out of the image.
+_PREDEFINED = frozenset(f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "FTP", "NO", "ALL"))
+
+
+def _legal_reference(value: str) -> str:
+    if not _REFERENCE.fullmatch(value):
+        raise ValueError(
+            f"must be an image reference, such as registry/path:tag or registry/path@sha256:..., is {value!r}"
+        )
+    return value
+
+
+def _legal_repository(value: str) -> str:
+    if not re.fullmatch(_PATH, value):
+        raise ValueError(
+            f"must be registry/path without tag, such as us-docker.pkg.dev/PROJECT/REPOSITORY, is {value!r}"
+        )
+    return value
+
+
+def _legal_build(value: str) -> str:
+    folder = _folder(value)
+    if not (folder / "Dockerfile").is_file():
+        known = ", ".join(sorted(path.parent.name for path in IMAGES.glob("*/Dockerfile")))
+        raise ValueError(f"{folder} has no Dockerfile; legal: {known}, or a folder that has one")
+    if not re.fullmatch(_PART, folder.resolve().name):
+        raise ValueError(f"the folder's name names the image, so it must be of a-z, 0-9, '.', '_', '-', is {value!r}")
+    return value
+
+
+def _folder(build: str) -> Path:
+    """A name under images/, or a path from where the command is run."""
+    return Path(build).expanduser() if "/" in build or build in (".", "..") else IMAGES / build
+
+
+def _nothing_private(value: dict[str, str]) -> dict[str, str]:
+    for name, text in value.items():
+        if _SECRET.search(name) or "PRIVATE KEY" in text:
+            raise ValueError(
+                f"the name or value of {name} looks like a secret, which anyone could read in the image; leave it out"
+            )
+        if _LOGIN.search(text) or (name.upper() in _PREDEFINED and "@" in text):
+            raise ValueError(
+                f"the value of {name} has a login in its address, which anyone could read in the log; legal: an address"
+                " without one, such as http://proxy:3128"
+            )
+        if "\0" in text:
+            raise ValueError(f"the value of {name} must be text")
+    return value
+
+
+def _legal_substitutions(value: dict[str, str]) -> dict[str, str]:
+    for name in _nothing_private(value):
+        if not _SUBSTITUTION.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a substitution: _ and then A-Z, 0-9 and _ are legal")
+        if name == "_TAG":
+            raise ValueError("_TAG is told by the build context; leave it out")
+    return value
+
+
+Repository = Annotated[str, AfterValidator(_legal_repository)]
+Texts = Annotated[dict[str, str], AfterValidator(_nothing_private)]
+
+
+class Prebuilt(Strict):
+    """An image that exists."""
+
+    builder: Literal["prebuilt"] = Field(description="nothing is built; a reference alone means the same")
+    reference: Annotated[str, AfterValidator(_legal_reference)] = Field(
+        description="registry/path:tag or registry/path@sha256:..."
+    )
+
+
+class Recipe(Strict):
+    """An image to build, unless one of the same inputs is there. `builds_only`: what the builder can build for."""
+
+    builds_only: ClassVar[tuple[str, ...]] = ()
+    build: Annotated[str, AfterValidator(_legal_build)] = Field(description="a name under images/, or a folder")
+    repository: Repository | None = Field(None, description="where it is pushed to; kept on this machine when unset")
+    platforms: tuple[Platform, ...] = Field((), description="what it is built for; what the nodes are, when unset")
+    args: Texts = Field(default_factory=dict, description="build arguments, such as EXTRA_DEB")
+    timeout_s: int | None = Field(
+        None, ge=1, le=86_400, description=f"seconds; {TIMEOUT_S}, or cloudbuild.yaml's, when unset"
+    )
+
+    @model_validator(mode="after")
+    def _knows_its_arguments(self) -> Self:
+        legal = arguments((self.folder / "Dockerfile").read_text())
+        for name in self.args:
+            if name not in legal and name.upper() not in _PREDEFINED:
+                raise ValueError(f"args: the Dockerfile has no ARG {name}; legal: {', '.join(sorted(legal))}")
+        return self
+
+    @property
+    def folder(self) -> Path:
+        """Where the Dockerfile lies."""
+        return _folder(self.build).absolute()
+
+    @property
+    def context(self) -> Path:
+        """The build context; the project's own images share images/common, so theirs is images/."""
+        return IMAGES if self.folder.parent == IMAGES else self.folder
+
+    @property
+    def name(self) -> str:
+        """What the image is called in its repository."""
+        return self.folder.resolve().name
+
+    @property
+    def dockerfile(self) -> str:
+        """The Dockerfile, as the context knows it."""
+        return (self.folder / "Dockerfile").relative_to(self.context).as_posix()
+
+
+class Docker(Recipe):
+    """docker buildx, on this machine or wherever its builder is."""
+
+    builder: Literal["docker"] = Field(description="docker buildx")
+
+    @model_validator(mode="after")
+    def _several_platforms_are_pushed(self) -> Self:
+        if len(self.platforms) > 1 and not self.repository:
+            raise ValueError(
+                "repository: is required with more than one platform, which docker cannot keep here as one"
+            )
+        return self
+
+
+class Buildah(Recipe):
+    """buildah on this machine, without a daemon."""
+
+    builder: Literal["buildah"] = Field(description="buildah")
+
+    @model_validator(mode="after")
+    def _one_platform(self) -> Self:
+        if len(self.platforms) > 1:
+            raise ValueError("platforms: buildah builds for one; builder docker takes several")
+        return self
+
+
+class CloudBuild(Recipe):
+    """Google Cloud Build; what the folder's cloudbuild.yaml says stands unless it is said here."""
+
+    builds_only: ClassVar[tuple[str, ...]] = ("linux/amd64",)
+    builder: Literal["cloud-build"] = Field(description="Google Cloud Build")
+    repository: Repository = Field(description="where it is pushed to, without name and tag")
+    project: str | None = Field(None, min_length=1, description="that builds; the repository's when unset")
+    region: str | None = Field(None, min_length=1, description="where it builds; the repository's when unset")
+    machine: Machine | None = Field(
+        None, description="type that builds; E2_HIGHCPU_32 unless cloudbuild.yaml says otherwise"
+    )
+    bucket: str | None = Field(None, min_length=3, description="for the source; PROJECT_cloudbuild when unset")
+    substitutions: Annotated[dict[str, str], AfterValidator(_legal_substitutions)] = Field(
+        default_factory=dict, description="_NAME to value, over those of cloudbuild.yaml"
+    )
+
+    @model_validator(mode="after")
+    def _fits_cloud_build(self) -> Self:
+        if self.platforms not in ((), self.builds_only):
+            raise ValueError("platforms: cloud-build's machines are linux/amd64; builder docker builds for others")
+        if not self.project and not _ARTIFACT_REGISTRY.match(self.repository):
+            raise ValueError("project: is required with a repository outside Artifact Registry")
+        return self
+
+    @property
+    def own_project(self) -> str:
+        match = _ARTIFACT_REGISTRY.match(self.repository)
+        return self.project or (match[2] if match else "")
+
+    @property
+    def own_region(self) -> str:
+        """A multi-region such as `us` holds images and builds nothing."""
+        match = _ARTIFACT_REGISTRY.match(self.repository)
+        return self.region or (match[1] if match and "-" in match[1] else "global")
+
+
+def _read_image(value: object) -> object:
+    if isinstance(value, str):
+        return {"builder": "prebuilt", "reference": _legal_reference(value)}
+    if value is None or isinstance(value, dict | Strict):
+        return value
+    raise ValueError(f"must be a reference or what to build, such as {{build: cpu, builder: docker}}, is {value!r}")
+
+
+Image = Prebuilt | CloudBuild | Docker | Buildah
+ImageField = Annotated[
+    Annotated[Image, Field(discriminator="builder")] | None,
+    BeforeValidator(_read_image, json_schema_input_type=str | Image),
+]

@@ -1,0 +1,61 @@
+"""`notify:` in a cluster file: who hears of it, how. What is secret comes from the environment."""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from seatrial.config.yamlfile import Strict
+
+_CHANNEL = re.compile(r"#?[\w][\w.-]{0,79}", re.UNICODE)
+_MENTION = re.compile(r"here|channel|everyone|[UW][A-Z0-9]{2,20}|S[A-Z0-9]{2,20}")
+_ADDRESS = re.compile(r"https?://[^\s<>|\"'`]+")
+_PLACEHOLDERS = frozenset({"run_id", "cluster"})
+
+
+def legal_channel(value: str) -> str:
+    if not _CHANNEL.fullmatch(value):
+        raise ValueError(f"must be a channel's name or id, such as gpu-alerts or C024BE91L, is {value!r}")
+    return value
+
+
+def _legal_mention(value: str) -> str:
+    if not _MENTION.fullmatch(value):
+        raise ValueError(
+            f"must be here, channel, everyone, or the id of a member (U...) or of a user group (S...), is {value!r}"
+        )
+    return value
+
+
+def _legal_address(value: str) -> str:
+    unknown = set(re.findall(r"{([^}]*)}", value)) - _PLACEHOLDERS
+    if not _ADDRESS.fullmatch(value) or unknown or "@" in value.partition("//")[2].partition("/")[0]:
+        raise ValueError(
+            "must be an http or https address without a login, such as https://reports.example.com/{run_id}/report.html;"
+            f" {{run_id}} and {{cluster}} are filled in, is {value!r}"
+        )
+    return value
+
+
+Channel = Annotated[str, AfterValidator(legal_channel)]
+Mention = Annotated[str, AfterValidator(_legal_mention)]
+Severity = Literal["degraded", "fail", "corrupt", "inconclusive", "not_run"]
+
+
+class SlackNotify(Strict):
+    """Where in Slack, and who is called."""
+
+    channel: Channel | None = Field(None, description="this cluster's own; SEATRIAL_SLACK_CHANNEL wins")
+    mentions: dict[Severity, tuple[Mention, ...]] = Field(
+        default_factory=dict, description="who is called at which verdict"
+    )
+
+
+class Notify(Strict):
+    """What people are told of this cluster, besides the secrets that the environment holds (docs/alerts.md)."""
+
+    slack: SlackNotify = Field(SlackNotify.model_construct(), description="where in Slack, and who is called")
+    quiet: Literal["nothing", "digest"] = Field("nothing", description="what a run posts when there is nothing new")
+    report_url: Annotated[str, AfterValidator(_legal_address)] | None = Field(
+        None, description="where people read reports; {run_id} and {cluster} are filled in"
+    )

@@ -1,0 +1,100 @@
+"""One run: a cluster, a suite, an id that names everything it makes, and the folder it writes to."""
+
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from seatrial.config.cluster import Cluster
+from seatrial.config.suite import Suite
+from seatrial.model.errors import InputError
+from seatrial.system.private import closed_folder, own_folder, private_folder
+from seatrial.system.state_home import unusable
+from seatrial.text.redact import Secrets
+
+RESULT = ("run.json", "measurements.csv", "report.html")  # the files that say what a run came to
+PICTURE = "busbw.png"  # of its curves, for Prefect's UI
+_WRITTEN = {*RESULT, PICTURE, "report.pdf", "logs"}  # all that a run's folder holds
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one run was asked to do.
+
+    `image` is what its nodes run, once the step `image` has built or found it: with its digest where they pull it.
+    """
+
+    run_id: str
+    cluster: Cluster
+    suite: Suite
+    out: Path
+    image: str | None = None
+
+    @property
+    def logs(self) -> Path:
+        """Where the raw output of every remote command is kept."""
+        return self.out / "logs"
+
+
+def secrets_of(cluster: Cluster) -> Secrets:
+    """Of this process' environment and of the cluster file."""
+    names = (variable.name for variable in getattr(cluster.platform, "secret_env", ()))
+    return Secrets.of({**os.environ, **cluster.env}, names)
+
+
+def is_new(path: Path, started: datetime) -> bool:
+    """Whether it is a file that was written since then: a folder may hold an earlier run's."""
+    return path.is_file() and path.stat().st_mtime >= started.timestamp() - 1  # file systems round
+
+
+def log_files(folder: Path) -> list[Path]:
+    """Those of the run that has `folder`, sorted. Links may lead anywhere: none of them."""
+    logs = folder / "logs"
+    if logs.is_symlink():
+        return []
+    return sorted(path for path in logs.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def writable(folder: Path, option: str) -> Path:
+    """The folder of a run, for this user alone: made where it is not there, and its mode 0700 if it holds only runs.
+
+    Raises InputError, which names the option that it was given by.
+    """
+    try:
+        foreign = os.path.isdir(folder) and not folder.is_symlink() and set(os.listdir(folder)) - _WRITTEN
+        (own_folder if foreign else closed_folder)(folder)
+        if os.path.lexists(folder / "logs"):
+            closed_folder(folder / "logs")
+    except OSError as error:
+        raise InputError(f"{option} {unusable(folder, error)}; give another folder") from error
+    return _checked(folder, option)
+
+
+def below_runs(out: str) -> Path:
+    """The folder in `runs` that `out` names: who starts a run by a form writes nowhere else. Raises InputError."""
+    runs = Path("runs").absolute()
+    try:
+        folder = Path(os.path.normpath(runs / out))
+        below = runs.resolve() in folder.resolve().parents
+    except (OSError, RuntimeError, ValueError):  # too long, a circle of links, a null character
+        below = False
+    if not below:
+        raise InputError(f"out {out!r}: must be a folder below {runs}, such as {runs / 'NAME'}; or leave it empty")
+    return folder
+
+
+def check_runs_folder() -> None:
+    """Raises InputError where no folder can be made in `runs`, which may be a link to a larger disk."""
+    runs = Path("runs")
+    try:
+        if not os.path.isdir(runs):
+            private_folder(runs)
+    except OSError as error:
+        raise InputError(f"{runs}: cannot be used as a folder: {error.strerror}; give another by --out") from error
+    _checked(runs, "--out")
+
+
+def _checked(folder: Path, option: str) -> Path:
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"{option} {folder}: is not writable; give another")
+    return folder

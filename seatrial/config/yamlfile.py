@@ -1,0 +1,157 @@
+"""Read a YAML file into a pydantic model; whatever is wrong becomes one line with file, field and what is legal."""
+
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Tag, ValidationError
+
+from seatrial.model.errors import InputError
+
+try:
+    from yaml import CSafeLoader as Loader  # libyaml's is many times faster
+except ImportError:  # PyYAML was built without it
+    from yaml import SafeLoader as Loader  # type: ignore[assignment]
+
+MAX_BYTES = 1_000_000
+_EXAMPLES = {"builder": "{builder: docker, build: cpu}"}  # where the field alone would be no example
+
+
+class Strict(BaseModel):
+    """A model that refuses fields it does not know and cannot be changed once read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
+
+
+Model = TypeVar("Model", bound=Strict)
+
+
+def load_yaml(path: Path, model: type[Model], defaults: dict[str, Any] | None = None) -> Model:
+    """Read `path` as `model`, `defaults` under what the file says.
+
+    Raises InputError when the file cannot be read, is not YAML or does not validate.
+    """
+    content = _read_mapping(path)
+    try:
+        return model.model_validate({**(defaults or {}), **content})
+    except ValidationError as error:
+        _refuse(path, error, model)
+
+
+def _read_mapping(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_BYTES + 1).decode()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: is not UTF-8 text (byte {error.start})") from error
+    if len(text) > MAX_BYTES:
+        raise InputError(f"{path}: is larger than {MAX_BYTES} bytes, so it is no cluster or suite file")
+    try:
+        content = yaml.load(text, Loader=_UniqueKeyLoader)
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: {_yaml_problem(error)}") from error
+    except RecursionError as error:
+        raise InputError(f"{path}: is nested too deeply") from error
+    except (ValueError, TypeError, AttributeError, LookupError) as error:  # PyYAML's own slips: !!int abc, 2020-13-45
+        raise InputError(f"{path}: not YAML that can be read: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: must be a mapping of fields, is {_kind(content)}")
+    return {str(key): value for key, value in content.items()}
+
+
+class _UniqueKeyLoader(Loader):
+    """YAML silently keeps the last of two equal keys; a cluster file that says `nodes` twice is a mistake."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            key = key_node.value
+            if not isinstance(key, str):
+                problem = "a field's name must be plain text (a template that was not filled in?)"
+                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
+            if key in seen and key != "<<":
+                raise yaml.constructor.ConstructorError(None, None, f"field {key!r} appears twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return f"line {mark.line + 1}: not YAML: {problem}" if mark else f"not YAML: {problem}"
+
+
+def _kind(content: object) -> str:
+    return "empty" if content is None else f"a {type(content).__name__}"
+
+
+def _refuse(path: Path, error: ValidationError, model: type[Strict]) -> NoReturn:
+    """Name the first problem in full and count the rest, on one line."""
+    problems = error.errors(include_url=False)
+    first = problems[0]
+    field = "".join(f"{part}." for part in first["loc"])[:-1]
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    # What concerns several fields has no place of its own: its message begins with the field to change.
+    raise InputError(f"{path}: {field}{': ' if field else ''}{_explain(first, model)}{more}") from error
+
+
+def _explain(problem: Any, model: type[Strict]) -> str:
+    if problem["type"] == "extra_forbidden":
+        legal = _fields_at(model, problem["loc"][:-1])
+        return f"unknown field; legal: {', '.join(legal)}" if legal else "unknown field"
+    if problem["type"] == "missing":
+        return "is required"
+    if problem["type"] == "union_tag_not_found":
+        name = str(problem["ctx"]["discriminator"]).strip("'")
+        first = next(iter(_models_in(_at(model, problem["loc"]))), name)
+        return f"needs a field {name}, such as {_EXAMPLES.get(name, f'{{{name}: {first}}}')}"
+    if problem["type"] == "string_type" and not isinstance(problem["input"], list | dict):
+        return f"must be text, is {problem['input']!r}: quote it"
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    value = problem.get("input")
+    told = "got " in message or " is " in message or problem["type"] == "value_error"
+    shown = f", is {value!r}" if isinstance(value, str | int | float) and not told else ""
+    return f"{message[:1].lower()}{message[1:]}{shown}"
+
+
+def _fields_at(model: type[Strict], location: tuple[str | int, ...]) -> list[str]:
+    """The field names that are legal at `location`; none where the annotations do not tell."""
+    return sorted(getattr(_at(model, location), "model_fields", {}))
+
+
+def _at(model: type[Strict], location: tuple[str | int, ...]) -> Any:
+    """The model that `location` leads to, or the members of a union by their tags."""
+    at: Any = model
+    for part in location:
+        if isinstance(part, str) and part not in _own_tags(at):
+            at = _models_in(at).get(part)
+    return at
+
+
+def _models_in(at: Any) -> dict[str, Any]:
+    """What the parts of an error's location lead to: a field to its model or union, a union's tag to a member."""
+    if isinstance(at, dict):
+        return at
+    found: dict[str, Any] = {}
+    for name, info in getattr(at, "model_fields", {}).items():
+        members = _members(info.annotation)
+        found[name] = next(iter(members.values())) if len(members) == 1 else members
+    return found
+
+
+def _members(annotation: Any, tag: str = "") -> dict[str, Any]:
+    """The models in an annotation by the tag that pydantic puts into a location."""
+    tag = next((meta.tag for meta in getattr(annotation, "__metadata__", ()) if isinstance(meta, Tag)), tag)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return dict.fromkeys([tag] if tag else _own_tags(annotation), annotation)
+    inner = getattr(annotation, "__args__", ())
+    return {name: found for part in inner for name, found in _members(part, tag).items()}
+
+
+def _own_tags(model: Any) -> tuple[str, ...]:
+    """The tag of a member of a union that is told apart by its field `kind` or `builder`, else the model's name."""
+    fields = getattr(model, "model_fields", {})
+    kind = fields.get("kind") or fields.get("builder")
+    return getattr(getattr(kind, "annotation", None), "__args__", ()) or (getattr(model, "__name__", ""),)

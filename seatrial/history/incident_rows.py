@@ -1,0 +1,87 @@
+"""Incidents as rows of the store."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select, text, update
+
+from seatrial.history.incident import Incident, Night, Receipt, advance
+from seatrial.history.schema import incidents
+from seatrial.model.verdict import Verdict
+
+# Any number will do, as long as every process takes the same one.
+_ADVISORY_LOCK = 7228466
+
+
+def gone_on(connection: Connection, cluster: str, suite: str, night: Night, sinks: Iterable[str]) -> list[Incident]:
+    """Take the incidents of cluster and suite through that night; two runs that end at once do it in turn."""
+    _lock(connection)
+    after = advance(_unsettled(connection, cluster, suite), cluster, suite, night, sinks)
+    return [_write(connection, incident) for incident in after]
+
+
+def receive(connection: Connection, key: int, receipts: Mapping[str, Receipt]) -> None:
+    """Note `receipts` on the incident as it is now: telling takes minutes, and another run may have taken it on."""
+    _lock(connection)
+    row = connection.execute(select(incidents).where(incidents.c.id == key)).first()
+    if row is None:
+        return
+    incident = _incident(row)
+    for sink, receipt in receipts.items():
+        if receipt.told >= incident.receipts.get(sink, Receipt()).told:  # the other run may have told it more
+            incident = incident.with_receipt(sink, receipt)
+    record = _record(incident)
+    heard = {name: record[name] for name in ("receipts", "settled")}
+    connection.execute(update(incidents).where(incidents.c.id == key), heard)
+
+
+def _lock(connection: Connection) -> None:
+    """SQLite's writer holds its lock from the start; PostgreSQL has locks to name."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+
+
+def _write(connection: Connection, incident: Incident) -> Incident:
+    """Add the incident, or replace the one of its id; what is returned has an id."""
+    if incident.id is not None:
+        connection.execute(update(incidents).where(incidents.c.id == incident.id), _record(incident))
+        return incident
+    (key,) = connection.execute(insert(incidents), _record(incident)).inserted_primary_key or (None,)
+    return replace(incident, id=key)
+
+
+def _unsettled(connection: Connection, cluster: str, suite: str) -> Sequence[Incident]:
+    query = select(incidents).where(
+        incidents.c.cluster == cluster, incidents.c.suite == suite, incidents.c.settled.is_(False)
+    )
+    return [_incident(row) for row in connection.execute(query.order_by(incidents.c.id))]
+
+
+def _record(incident: Incident) -> dict[str, Any]:
+    return {
+        "cluster": incident.cluster,
+        "suite": incident.suite,
+        "kind": incident.kind,
+        "opened": incident.opened,
+        "seen": incident.seen,
+        "closed": incident.closed,
+        "last_run": incident.last_run,
+        "verdict": incident.verdict.value,
+        "worst": incident.worst.value,
+        "reason": incident.reason,
+        "suspects": list(incident.suspects),
+        "checks": list(incident.checks),
+        "nights": incident.nights,
+        "changes": list(incident.changes),
+        "receipts": {sink: {"told": r.told, "place": dict(r.place)} for sink, r in incident.receipts.items()},
+        "settled": incident.settled,
+    }
+
+
+def _incident(row: Row[Any]) -> Incident:
+    found = {key: value for key, value in row._mapping.items() if key != "settled"}
+    lists = {key: tuple(found[key]) for key in ("suspects", "checks", "changes")}
+    receipts = {sink: Receipt(r["told"], r["place"]) for sink, r in found["receipts"].items()}
+    verdicts = {key: Verdict(found[key]) for key in ("verdict", "worst")}
+    return Incident(**{**found, **lists, **verdicts, "receipts": receipts})

@@ -1,0 +1,1 @@
+"""From measurements to verdicts: baselines, fleet statistics, repeats."""

@@ -1,0 +1,222 @@
+"""From judgements to the verdict of a check. Pure: checks and knowledge in, checks out.
+
+A number that averages over a lot (a plateau, a training run) counts on its own. One message size is a few timed
+iterations that a stolen time slice spoils, so the sizes of one operation vote: see
+docs/decisions/0002-judging-with-few-samples.md.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, log
+from typing import Literal, cast
+
+from seatrial.judge.baselines.learned import Learned, learn
+from seatrial.judge.baselines.nights import Nights
+from seatrial.judge.baselines.peers import from_peers
+from seatrial.judge.baselines.selection import Knowledge, baselines_for
+from seatrial.judge.baselines.tolerance import tolerance_of
+from seatrial.judge.judge import judge
+from seatrial.judge.repeats import NOISY_SOURCES, Doubt, doubts, with_repeats
+from seatrial.model.measurement import Measurement, by_series, once
+from seatrial.model.result import Check, Judgement, Suspect
+from seatrial.model.verdict import Verdict, worst
+
+_SEVERITY = (Verdict.CORRUPT, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCONCLUSIVE, Verdict.NOT_RUN, Verdict.PASS)
+# A gross outlier among peers is likely the node; a failing one more so. Localisation knows better where it ran.
+_CONFIDENCE = {Verdict.DEGRADED: 0.6, Verdict.FAIL: 0.8}
+_PROVEN = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """The checks with their judgements and verdicts, and by check what to measure once more before those are sure."""
+
+    checks: list[Check]
+    doubts: dict[str, list[Doubt]]
+
+
+def assess(checks: Sequence[Check], knowledge: Knowledge) -> Assessment:
+    """Judge each measurement that can be judged, and say what follows from that for its check.
+
+    All numbers of the run are judged together: how sure the judge must be depends on how many there are. Measurements
+    of the same series in one check are repeats, in the order they were taken, and count by their median.
+    """
+    learned = learn((m for check in checks for m in check.measurements), knowledge.nights)
+    found = [(check, _judgements(check, knowledge, learned)) for check in checks]
+    doubted = ((check.name, doubts(new, counting(new), check.measurements, learned)) for check, new in found)
+    return Assessment(
+        [_assessed(check, new, learned) for check, new in found], {name: some for name, some in doubted if some}
+    )
+
+
+def _judgements(check: Check, knowledge: Knowledge, learned: Learned) -> list[Judgement]:
+    """One judgement per series; "no baseline yet" is left out where the check has judged the number itself."""
+    counts, taken = replace(check, measurements=once(check.measurements)), by_series(check.measurements)
+    known = {j.measurement.series() for j in check.judgements}
+    found = (*_each(counts, knowledge, learned), *_all_alike(counts, knowledge, learned))
+    wanted = [j for j in found if not (_is_sanity_pass(j) and j.measurement.series() in known)]
+    new = (_changed(j, knowledge.nights) for j in (*wanted, *_judged_by_peers(counts, knowledge, learned)))
+    return [with_repeats(j, taken.get(j.measurement.series(), ())) for j in new]
+
+
+def _assessed(check: Check, new: Sequence[Judgement], learned: Learned) -> Check:
+    if not new:
+        return check
+    counted = counting(new)
+    return replace(
+        check,
+        verdict=worst((check.verdict, *(j.verdict for j in counted))),
+        reason=_reason(check, new, counted),
+        judgements=(*check.judgements, *new),
+        suspects=(*check.suspects, *_suspects(new), *_proven(new, learned)),
+        found=check.by_itself,
+    )
+
+
+def _each(check: Check, knowledge: Knowledge, learned: Learned) -> Iterator[Judgement]:
+    for m in check.measurements:
+        series = m.series()
+        own = learned.baselines.get(series)
+        past = own if own and own.source == "history" else None
+        judgement = judge(m, baselines_for(m, knowledge, check.measurements, past))
+        if judgement:
+            yield _remarked(judgement, series, learned) if judgement.source == "history" else judgement
+
+
+def _all_alike(check: Check, knowledge: Knowledge, learned: Learned) -> Iterator[Judgement]:
+    """Peers that are slower together, in the check that measured them; not where a person approved how they are."""
+    unpinned = {_what(m) for m in check.measurements if m.series() not in knowledge.pinned}
+    for m, baseline in learned.together:
+        judgement = judge(m, [baseline])
+        if judgement and _what(m) in unpinned:
+            yield judgement
+
+
+def _what(m: Measurement) -> tuple[object, ...]:
+    return m.metric, m.unit, frozenset(m.conditions.items())
+
+
+def _judged_by_peers(check: Check, knowledge: Knowledge, learned: Learned) -> list[Judgement]:
+    """By the judge of fleets where there are enough peers, else by the rule for few; a pin judges alone."""
+    unpinned = [m for m in check.measurements if m.series() not in knowledge.pinned]
+    known = {*knowledge.pinned, *learned.baselines}
+    few = [pair for pair in from_peers(check.measurements) if pair[0].series() not in known]
+    found = [judge(measurement, [baseline]) for measurement, baseline in few]
+    for m in unpinned:
+        own = learned.baselines.get(m.series())
+        if own and own.source == "peers":
+            judgement = judge(m, [own])
+            found.append(judgement and _remarked(judgement, m.series(), learned))
+    return [j for j in found if j]
+
+
+def _remarked(judgement: Judgement, series: str, learned: Learned) -> Judgement:
+    """A bad judgement with what it rests on, and since when it is bad."""
+    remark = learned.remarks.get(series)
+    if remark is None or judgement.verdict is Verdict.PASS:
+        return judgement
+    return replace(judgement, reason=f"{judgement.reason}; {remark}", drift=learned.drifts.get(series))
+
+
+def _changed(judgement: Judgement, nights: Nights | None) -> Judgement:
+    """A bad number of the history whose software is not tonight's: what has changed is the first thing to look at."""
+    if not nights or not nights.changed or judgement.verdict is Verdict.PASS or judgement.source != "history":
+        return judgement
+    return replace(judgement, reason=f"{judgement.reason}; changed with {nights.changed}")
+
+
+def _is_sanity_pass(judgement: Judgement) -> bool:
+    return judgement.source == "sanity" and judgement.verdict is Verdict.PASS
+
+
+def counting(judgements: Iterable[Judgement]) -> list[Judgement]:
+    """The judgements that decide the check, worst first: those that count alone, and single sizes that agree."""
+    alone, votes = [], defaultdict(list)
+    for judgement in judgements:
+        if _is_vote(judgement):
+            votes[_sweep(judgement)].append(judgement)
+        else:
+            alone.append(judgement)
+    agreed = [j for group in votes.values() for j in _agreeing(group)]
+    return sorted((j for j in (*alone, *agreed) if j.verdict is not Verdict.PASS), key=_order)
+
+
+def _is_vote(judgement: Judgement) -> bool:
+    return judgement.source in NOISY_SOURCES and not tolerance_of(judgement.measurement).steady
+
+
+def _sweep(judgement: Judgement) -> tuple[object, ...]:
+    """What the sizes of one sweep have in common; its latency is the smallest size over again."""
+    m = judgement.measurement
+    shared = tuple(m.conditions.get(key) for key in ("operation", "dtype", "ranks"))
+    return (m.subject, *shared)
+
+
+def _agreeing(group: list[Judgement]) -> list[Judgement]:
+    """The bad sizes of one sweep at the verdict that at least half of its sizes (and two, if it has two) reach."""
+    sizes = {_size(j) for j in group}
+    needed = max(min(2, len(sizes)), ceil(len(sizes) / 2))
+    for verdict in (Verdict.FAIL, Verdict.DEGRADED):
+        bad = [j for j in group if _SEVERITY.index(j.verdict) <= _SEVERITY.index(verdict)]
+        if len({_size(j) for j in bad}) >= needed:
+            return [replace(j, verdict=verdict) for j in bad]
+    return []
+
+
+def _size(judgement: Judgement) -> object:
+    return judgement.measurement.conditions.get("message_bytes")
+
+
+def _order(judgement: Judgement) -> tuple[int, bool, float]:
+    """Worst verdict first, numbers that count alone before single sizes, the largest factor first."""
+    ratio = 1 + (judgement.deviation or 0.0)
+    distance = abs(log(ratio)) if ratio > 0 else float("inf")
+    return _SEVERITY.index(judgement.verdict), _is_vote(judgement), -distance
+
+
+def _reason(check: Check, new: Sequence[Judgement], counted: Sequence[Judgement]) -> str:
+    """The check's own words first, then the worst judgement, or what all of them rest on."""
+    if not counted:
+        return f"{check.reason}; {_rests_on(new)}" if check.verdict is Verdict.PASS else check.reason
+    more = f" (and {len(counted) - 1} more)" if len(counted) > 1 else ""
+    summary = counted[0].reason + more
+    return summary if check.verdict is Verdict.PASS else f"{check.reason}; {summary}"
+
+
+def _rests_on(judgements: Sequence[Judgement]) -> str:
+    """What a check that passes was held against, what was repeated, and the single sizes that were let pass."""
+    sources = sorted({j.source for j in judgements} - {"sanity"})
+    against = f"as expected by {' and '.join(sources)}" if sources else "no baseline yet: judged by sanity only"
+    repeated = sum(bool(j.repeats) for j in judgements)
+    odd = sum(j.verdict is not Verdict.PASS for j in judgements)
+    parts = (
+        against,
+        f"{_numbers(repeated)} repeated" if repeated else "",
+        f"{odd} single {'size' if odd == 1 else 'sizes'} off, too few to count" if odd else "",
+    )
+    return "; ".join(part for part in parts if part)
+
+
+def _numbers(count: int) -> str:
+    return "1 number was" if count == 1 else f"{count} numbers were"
+
+
+def _suspects(judgements: Iterable[Judgement]) -> list[Suspect]:
+    """The nodes and GPUs that stand out among their peers."""
+    return [_suspect(j, _CONFIDENCE[j.verdict]) for j in judgements if j.source == "peers" and _blames(j)]
+
+
+def _proven(judgements: Iterable[Judgement], learned: Learned) -> list[Suspect]:
+    """The nodes, GPUs and links that the odds are against."""
+    by_history = (j for j in judgements if j.source == "history" and j.measurement.series() in learned.remarks)
+    return [_suspect(j, _PROVEN) for j in by_history if _blames(j)]
+
+
+def _blames(judgement: Judgement) -> bool:
+    return judgement.verdict in _CONFIDENCE and judgement.measurement.subject.kind in ("node", "gpu", "link")
+
+
+def _suspect(judgement: Judgement, confidence: float) -> Suspect:
+    subject = judgement.measurement.subject
+    return Suspect(cast(Literal["node", "gpu", "link"], subject.kind), subject.name, confidence, judgement.reason)

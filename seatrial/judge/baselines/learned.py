@@ -1,0 +1,193 @@
+"""What the judge of fleets makes of a run: for each measurement that enough is known of, one baseline. Pure.
+
+History and peers come together here. The rules: docs/decisions/0007-a-measured-error-rate.md.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from statistics import median
+
+import numpy as np
+
+from seatrial.judge.baselines.interval import around
+from seatrial.judge.baselines.nights import Nights
+from seatrial.judge.baselines.tolerance import log_reach, tolerance_of
+from seatrial.judge.fleet.drift import find_change
+from seatrial.judge.fleet.levels import Ints, Past
+from seatrial.judge.fleet.night import Night, Repeat, lowest
+from seatrial.judge.fleet.odds import Floats
+from seatrial.judge.fleet.peer_groups import Verdicts, judge_fleet
+from seatrial.judge.fleet.rules import RULES
+from seatrial.judge.fleet.suspicion import worth_taking
+from seatrial.model.baseline import Baseline
+from seatrial.model.measurement import Measurement, Subject, by_series
+from seatrial.model.result import Drift
+from seatrial.text.numbers import short
+
+_PEERS = ("node", "gpu", "link")
+_DRIFTS_TOLD = 50
+_JUST = 1e-9  # on logs: on the right side of a bound that the value itself would be
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """By series: the baseline, `remarks` that say what a bad verdict rests on, and `drifts`, since when it is bad.
+
+    `doubtful` are neither proven nor cleared, with how many measurements of them are worth their time. `together` are
+    groups of peers that are slower all alike, one measurement and its baseline for each.
+    """
+
+    baselines: dict[str, Baseline] = field(default_factory=dict)
+    remarks: dict[str, str] = field(default_factory=dict)
+    drifts: dict[str, Drift] = field(default_factory=dict)
+    doubtful: dict[str, int] = field(default_factory=dict)
+    together: list[tuple[Measurement, Baseline]] = field(default_factory=list)
+
+
+def learn(measurements: Iterable[Measurement], nights: Nights | None) -> Learned:
+    """Judge all measurements of a run at once; those of the same series are repeats, in the order they were taken."""
+    series = by_series(m for m in measurements if m.better and m.finite and m.value > 0)
+    if not series:
+        return Learned()
+    first = [repeats[0] for repeats in series.values()]
+    signs = np.array([-1.0 if m.better == "lower" else 1.0 for m in first])
+    panel = _Panel(list(series), first, nights, signs)
+    past, tonight, repeats = panel.past(), panel.logs([m.value for m in panel.first]), list(series.values())
+    return _learned(panel, past, repeats, judge_fleet(past, tonight, _replay(panel, repeats)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """The series of a run, with a measurement of each; `signs` is -1 where less is better."""
+
+    names: Sequence[str]
+    first: Sequence[Measurement]
+    nights: Nights | None
+    signs: Floats
+
+    def logs(self, values: Sequence[float]) -> Floats:
+        return np.asarray(self.signs * np.log(values), dtype=np.float64)
+
+    def groups(self) -> Ints:
+        """Nodes, GPUs and links that measure the same are peers; anything else is alone."""
+        numbers: dict[object, int] = {}
+        keys = (
+            _peers_of(m) if m.subject.kind in _PEERS else name for name, m in zip(self.names, self.first, strict=True)
+        )
+        return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+
+    def past(self) -> Past:
+        if self.nights is None or not self.nights.runs:
+            none = np.empty((0, len(self.names)))
+            return Past(self.groups(), none, none)
+        place = {name: i for i, name in enumerate(self.names)}
+        at = np.array([place.get(name, -1) for name in self.nights.names], dtype=np.int64)
+        r, teach = self.nights.readings, self.nights.references
+        series = at[r.series]
+        usable = (series >= 0) & (r.value > 0) & (r.good | (r.run >= teach))
+        run, series, nth = r.run[usable], series[usable], r.nth[usable]
+        value = self.signs[series] * np.log(r.value[usable])
+        table = np.full((len(self.nights.runs), len(self.names)), np.nan)
+        once, again = nth == 0, nth > 0
+        table[run[once], series[once]] = value[once]
+        more = (run[again], series[again], value[again]) if again.any() else None
+        return Past(self.groups(), table[:teach], table[teach:], more, bool(self.nights.changed))
+
+    def drifts(self, each: Night) -> dict[str, Drift]:
+        """Since when the blamed series are bad, as far as the past tells; of very many, of the first."""
+        blamed = {self.names[i]: int(i) for i in np.flatnonzero(each.guilty)[:_DRIFTS_TOLD].tolist()}
+        if not blamed or self.nights is None or not self.nights.runs:
+            return {}
+        started, courses = self.nights.courses(list(blamed))
+        dates = [*started, self.nights.now]
+        found = {name: self._drift(dates, courses[name], each, i) for name, i in blamed.items()}
+        return {name: drift for name, drift in found.items() if drift}
+
+    def _drift(self, dates: Sequence[datetime], course: Floats, each: Night, i: int) -> Drift | None:
+        days = np.array([date.timestamp() / 86400 for date in dates])
+        logs = self.signs[i] * np.log(np.where(course > 0, course, np.nan))
+        change = find_change(days, np.append(logs, each.value[i]), float(each.levels.scale[i]))
+        if change is None:
+            return None
+        size = math.expm1(self.signs[i] * (change.size if change.kind == "step" else 7 * change.size))
+        return Drift(change.kind, f"{dates[change.since]:%Y-%m-%d}", size)
+
+
+def _peers_of(m: Measurement) -> object:
+    return (m.metric, m.unit, m.better, m.subject.kind, frozenset(m.conditions.items()))
+
+
+def _replay(panel: _Panel, repeats: Sequence[Sequence[Measurement]]) -> Repeat:
+    """Answer the judge's wish to repeat with what was repeated already."""
+    given = [iter(found[1:]) for found in repeats]
+
+    def again(which: Ints) -> Floats:
+        taken = [next(given[i], None) for i in which]
+        logs = np.array([math.log(m.value) if m else math.nan for m in taken])
+        return np.asarray(panel.signs[which] * logs, dtype=np.float64)
+
+    return again
+
+
+def _learned(panel: _Panel, past: Past, repeats: Sequence[Sequence[Measurement]], found: Verdicts) -> Learned:
+    each, low = found.each, lowest(found.each)
+    learned = Learned(drifts=panel.drifts(each))
+    for i in (int(column) for column in np.flatnonzero(each.judged)):
+        m, value = panel.first[i], float(panel.signs[i]) * math.log(median(r.value for r in repeats[i]))
+        proven = max(float(low[i]), value + _JUST) if each.guilty[i] else min(float(low[i]), value - _JUST)
+        reach = log_reach(tolerance_of(m), float(each.levels.scale[i]), int(max(each.levels.nights[i], 1)))
+        width = float(each.expected[i]) - max(proven, float(each.expected[i]) - reach)
+        learned.baselines[panel.names[i]] = _baseline(panel, each, i, width)
+        if each.guilty[i]:
+            drift = learned.drifts.get(panel.names[i])
+            learned.remarks[panel.names[i]] = "; ".join((*_remarks(each, i), *((drift.words,) if drift else ())))
+    learned.together.extend(_together(panel, past, found))
+    in_doubt = each.doubtful | found.fleet.doubtful[past.group]
+    for i in np.flatnonzero(in_doubt & each.judged).tolist():
+        learned.doubtful[panel.names[i]] = worth_taking(float(each.levels.shared[i]), RULES)
+    return learned
+
+
+def _baseline(panel: _Panel, each: Night, i: int, width: float) -> Baseline:
+    m, nights, peers = panel.first[i], int(each.levels.nights[i]), int(each.levels.peers[i])
+    centre = float(np.exp(panel.signs[i] * each.expected[i]))
+    if not nights:
+        words = f"the median {short(centre)} {m.unit} of {peers} {m.subject.kind}s in this run"
+        return around(m, "peers", centre, width, peers, words)
+    company = f" and {peers - 1} other {m.subject.kind}s" if peers >= RULES.least_peers else ""
+    words = f"the {short(centre)} {m.unit} to be expected from {nights} passing runs{company}"
+    if each.shift[i]:
+        words += f", which {_moved(float(each.shift[i]))} in this run"
+    return around(m, "history", centre, width, nights, words)
+
+
+def _moved(shift: float) -> str:
+    return f"are {abs(math.expm1(shift)):.1%} {'slower' if shift < 0 else 'faster'}".replace("%", " %")
+
+
+def _remarks(each: Night, i: int) -> Iterator[str]:
+    """What the verdict rests on, so that it can be checked by hand."""
+    yield (
+        f"odds of {np.exp(min(each.evidence[i], 600)):.0e} to 1 against chance, {np.exp(each.needed):.0e} blame;"
+        f" noise {each.levels.scale[i]:.1%}".replace("%", " %")
+    )
+    if each.nights[i]:
+        yield f"slow for {each.nights[i] + 1} runs"
+
+
+def _together(panel: _Panel, past: Past, found: Verdicts) -> Iterator[tuple[Measurement, Baseline]]:
+    """Peers that are slower all alike: one measurement for the lot, as far off as it was judged to be."""
+    groups, fleet, each, low = panel.groups(), found.fleet, found.each, lowest(found.fleet)
+    for number in (int(group) for group in np.flatnonzero(fleet.guilty)):
+        members = np.flatnonzero(groups == number)
+        m, sign = panel.first[members[0]], panel.signs[members[0]]
+        level = float(np.nanmedian(each.levels.centre[members]))
+        moved, expected = float(fleet.value[number]), float(fleet.expected[number])
+        value, was = (float(np.exp(sign * (level + distance))) for distance in (moved, expected))
+        nights = int(each.levels.nights[members].max())
+        words = f"the median {short(was)} {m.unit} of {len(members)} {m.subject.kind}s in {nights} passing runs"
+        width = expected - max(float(low[number]), moved + _JUST)
+        lot = replace(m, value=value, subject=Subject("group", f"all {len(members)} {m.subject.kind}s"), samples=())
+        yield lot, around(lot, "history", was, width, nights, words)

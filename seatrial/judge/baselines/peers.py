@@ -1,0 +1,52 @@
+"""What the other nodes (or GPUs) of the same run measured."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from statistics import NormalDist, median
+
+from seatrial.judge.baselines.interval import around
+from seatrial.judge.baselines.tolerance import log_width, tolerance_of
+from seatrial.model.baseline import Baseline
+from seatrial.model.measurement import Measurement
+from seatrial.text.numbers import short
+
+MIN_PEERS = 4
+# Healthy groups of any size raise a false alarm this often, as far as their noise is normal.
+_FALSE_ALARMS = 0.002
+
+
+def from_peers(measurements: Iterable[Measurement]) -> list[tuple[Measurement, Baseline]]:
+    """Each node's and GPU's measurement with the baseline that its peers give.
+
+    Peers share metric, unit, kind of subject and conditions. Groups of fewer than four, or with a value that is not
+    positive, give none: of three nobody can tell who is odd.
+    """
+    return [pair for group in _groups(measurements) for pair in _judgeable(group)]
+
+
+def _groups(measurements: Iterable[Measurement]) -> list[list[Measurement]]:
+    groups: dict[object, list[Measurement]] = defaultdict(list)
+    for m in measurements:
+        if m.subject.kind in ("node", "gpu") and m.better and m.finite:
+            groups[m.metric, m.unit, m.better, m.subject.kind, frozenset(m.conditions.items())].append(m)
+    return list(groups.values())
+
+
+def _judgeable(group: list[Measurement]) -> list[tuple[Measurement, Baseline]]:
+    values = [m.value for m in group]
+    if len({m.subject.name for m in group}) < max(MIN_PEERS, len(group)) or min(values) <= 0:
+        return []
+    baseline = _baseline(group[0], values)
+    return [(m, baseline) for m in group]
+
+
+def _baseline(example: Measurement, values: list[float]) -> Baseline:
+    tolerance, centre = tolerance_of(example), median(values)
+    detail = f"the median {short(centre)} {example.unit} of {len(values)} {example.subject.kind}s in this run"
+    width = log_width(values, tolerance, _k(len(values)))
+    return around(example, "peers", centre, width, len(values), detail)
+
+
+def _k(peers: int) -> float:
+    """The more peers, the further out the worst healthy one lies: Bonferroni over the group."""
+    return NormalDist().inv_cdf(1 - _FALSE_ALARMS / peers)

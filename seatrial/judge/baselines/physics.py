@@ -1,0 +1,166 @@
+"""What cannot be exceeded: busbw that the links have no room for. And how much of it was reached.
+
+With n ranks on k nodes of g = n/k, by nccl-tests' doc/PERFORMANCE.md: busbw is algbw times 2(n-1)/n for all_reduce,
+times (n-1)/n for all_gather, reduce_scatter and alltoall. Which busbw the links allow follows from what must cross them
+at the least, and that depends on the algorithm.
+"""
+
+from dataclasses import dataclass, replace
+
+from seatrial.model.baseline import Baseline
+from seatrial.model.errors import InputError
+from seatrial.model.measurement import Measurement
+from seatrial.model.setup import Setup, is_busbw, ranks_of
+from seatrial.text.numbers import short
+
+# Data sheets mix 1e9 and 2^30 bytes (7 %) and round; only what is clearly beyond them is impossible.
+_ALLOWANCE = 1.1
+# No fabric that works falls so far below its links: what TCP sockets, or one link of many, reach.
+_SLOW_SHARE, _BROKEN_SHARE = 0.25, 0.1
+# From here on bandwidth decides, not latency, however many ranks there are.
+_LARGE_BYTES, _LARGE_PART_BYTES = 128 << 20, 2 << 20
+_AS_RINGS_DO = frozenset({"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"})
+_WITHIN_NVLINK = frozenset({"MNNVL"})  # a fabric whose nodes are joined by the GPUs' own links
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The busbw in GB/s that links of `kind` (GPU, node) and of `rate` GB/s allow."""
+
+    gb_s: float
+    kind: str
+    rate: float
+
+    @property
+    def links(self) -> str:
+        return f"{self.kind} links of {short(self.rate)} GB/s"
+
+    @property
+    def words(self) -> str:
+        """As a reason names it: "the 400 GB/s of node links", "the 93.75 GB/s that node links of 400 GB/s allow"."""
+        if self.gb_s == self.rate:
+            return f"the {short(self.rate)} GB/s of {self.kind} links"
+        return f"the {short(self.gb_s)} GB/s that {self.links} allow"
+
+
+def from_physics(measurement: Measurement, setup: Setup) -> Baseline | None:
+    """The highest busbw that the cluster's links allow; None where no rate is known or it is no busbw.
+
+    For a known algorithm the bound is its own; else it holds for every one of them, in-network reduction (NVLS, SHARP)
+    and trees over two nodes included, so it is a loose one.
+    """
+    limit = _ceiling(measurement, setup)
+    if limit is None:
+        return None
+    operation, ranks = measurement.conditions["operation"], ranks_of(measurement, setup)
+    by = f" by {measurement.conditions['algorithm']}" if _is_ring(measurement) else ""
+    detail = f"the {short(limit.gb_s)} GB/s that {operation} over {ranks} ranks can reach{by} on {limit.links}"
+    return Baseline("physics", limit.gb_s, None, limit.gb_s * _ALLOWANCE, None, 0, detail)
+
+
+def from_links(measurement: Measurement, setup: Setup, largest_bytes: int | None) -> Baseline | None:
+    """What a plateau must reach at the least where nothing comparable is known: a fraction of its links.
+
+    Only where the hardware is known and every rate that counts, and only where the sweep went far enough up to be bound
+    by bandwidth. Of a node that is used in part as much of its NICs counts as of its GPUs.
+    """
+    if measurement.metric != "busbw_plateau" or setup.part_of_node is None or setup.gpu_link_gb_s is None:
+        return None
+    if largest_bytes is None or largest_bytes < max(_LARGE_BYTES, _LARGE_PART_BYTES * setup.ranks):
+        return None
+    node_link = setup.node_link_gb_s and setup.node_link_gb_s * setup.part_of_node
+    limit = wire(measurement, replace(setup, node_link_gb_s=node_link))
+    if limit is None:
+        return None
+    low, floor = limit.gb_s * _SLOW_SHARE, limit.gb_s * _BROKEN_SHARE
+    return Baseline("physics", limit.gb_s, low, None, floor, 0, limit.words)
+
+
+def refuse_beyond_physics(measurement: Measurement, threshold: float, setup: Setup) -> None:
+    """Raises InputError where no run can reach `threshold`, a lower bound for the series of `measurement`."""
+    limit = from_physics(measurement, setup)
+    if limit is not None and limit.high is not None and threshold > limit.high:
+        operation = measurement.conditions["operation"]
+        raise InputError(
+            f"{measurement.metric} of {operation}: a threshold of {short(threshold)} GB/s is beyond {limit.detail};"
+            f" no run reaches more than {short(limit.centre)}"
+        )
+
+
+def wire(measurement: Measurement, setup: Setup) -> Limit | None:
+    """What a ring that saturates the links reaches, or the algorithm that is known to have run; None where unknown.
+
+    Other algorithms may exceed a ring: NVLS on one node, a tree on two. alltoall has no ring: g*(n-g)/n of a rank's
+    data must leave its node.
+    """
+    operation, ranks = str(measurement.conditions.get("operation")), ranks_of(measurement, setup)
+    if not is_busbw(measurement) or ranks < 2 or operation not in _AS_RINGS_DO | {"alltoall"}:
+        return None
+    if _one_domain(ranks, setup):
+        in_network = operation == "all_reduce" and measurement.conditions.get("algorithm") == "NVLS"
+        return _of_gpu_links(2 * (ranks - 1) / (ranks + 1) if in_network else 1.0, setup)  # (1 + 1/n) of the data
+    across, inside = _of_node_links(operation, ranks, setup), _of_gpu_links(1.0, setup)
+    return min(across, inside or across, key=lambda limit: limit.gb_s) if across else None
+
+
+def _of_node_links(operation: str, ranks: int, setup: Setup) -> Limit | None:
+    factor = _least_into_a_node(operation, ranks, setup.slots_per_node) if operation == "alltoall" else 1.0
+    return _limit(factor, setup.node_link_gb_s, "node")
+
+
+def _of_gpu_links(factor: float, setup: Setup) -> Limit | None:
+    return _limit(factor, setup.gpu_link_gb_s, "GPU")
+
+
+def _limit(factor: float, rate: float | None, kind: str) -> Limit | None:
+    return None if rate is None else Limit(factor * rate, kind, rate)
+
+
+def _one_domain(ranks: int, setup: Setup) -> bool:
+    return ranks <= setup.slots_per_node or setup.fabric in _WITHIN_NVLINK
+
+
+def _is_ring(measurement: Measurement) -> bool:
+    return measurement.conditions.get("algorithm") == "Ring"
+
+
+def _ceiling(measurement: Measurement, setup: Setup) -> Limit | None:
+    ranks = ranks_of(measurement, setup)
+    if not is_busbw(measurement) or ranks < 2:
+        return None
+    if _is_ring(measurement) and measurement.conditions["operation"] in _AS_RINGS_DO:
+        return wire(measurement, setup)
+    operation = str(measurement.conditions["operation"])
+    found = (_gpu_ceiling(operation, ranks, setup), _node_ceiling(operation, ranks, setup))
+    return min((limit for limit in found if limit), key=lambda limit: limit.gb_s, default=None)
+
+
+def _gpu_ceiling(operation: str, ranks: int, setup: Setup) -> Limit | None:
+    """Inside one node, or one NVLink domain.
+
+    all_reduce: every rank must take in the whole result once, so algbw <= link. Parts: (n-1)/n of the data must pass
+    each link, so busbw <= link. Across nodes a GPU has its NIC besides, so this bounds one node only.
+    """
+    factor = 2 * (ranks - 1) / ranks if operation == "all_reduce" else 1.0
+    return _of_gpu_links(factor, setup) if _one_domain(ranks, setup) else None
+
+
+def _node_ceiling(operation: str, ranks: int, setup: Setup) -> Limit | None:
+    """Between nodes, by what must enter a node at the least."""
+    if _one_domain(ranks, setup):
+        return None
+    return _limit(_least_into_a_node(operation, ranks, setup.slots_per_node), setup.node_link_gb_s, "node")
+
+
+def _least_into_a_node(operation: str, ranks: int, g: int) -> float:
+    """busbw over what enters a node.
+
+    all_reduce: the result once (SHARP), or 2(k-1)/k of it (ring), which for k >= 2 is no less: algbw <= link.
+    all_gather, reduce_scatter: (k-1)/k of the data. alltoall: g*(n-g)/n of one rank's data. Others: the data once.
+    """
+    return {
+        "all_reduce": 2 * (ranks - 1) / ranks,
+        "all_gather": (ranks - 1) / (ranks - g),
+        "reduce_scatter": (ranks - 1) / (ranks - g),
+        "alltoall": (ranks - 1) / (g * (ranks - g)),
+    }.get(operation, 1.0)

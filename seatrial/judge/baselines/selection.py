@@ -1,0 +1,74 @@
+"""Everything that is known about what a measurement should be, best source first."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from seatrial.catalog.match import from_catalog
+from seatrial.history.rows import Pin
+from seatrial.judge.baselines.history import from_history
+from seatrial.judge.baselines.nights import Nights
+from seatrial.judge.baselines.physics import from_links, from_physics
+from seatrial.judge.baselines.pinned import from_pin
+from seatrial.model.baseline import Baseline
+from seatrial.model.measurement import Measurement
+from seatrial.model.setup import Setup, is_busbw, ranks_of
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What the judge may know: the cluster's facts and, by series, what was pinned and what passing runs measured.
+
+    `nights` are those runs as a whole, which the judge of fleets learns from.
+    """
+
+    setup: Setup
+    pinned: Mapping[str, Pin] = field(default_factory=dict)
+    history: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    nights: Nights | None = None
+
+
+def baselines_for(
+    measurement: Measurement,
+    knowledge: Knowledge,
+    siblings: Sequence[Measurement] = (),
+    learned: Baseline | None = None,
+) -> list[Baseline]:
+    """Physics where it bounds the measurement, then pinned, history and catalog, as far as each speaks of it.
+
+    `siblings` are the check's measurements: they tell up to which size a plateau was swept. `learned` is the history as
+    the judge of fleets sees it; without it the few values there are speak for themselves.
+    """
+    series = measurement.series()
+    pin = knowledge.pinned.get(series)
+    found = (
+        from_physics(measurement, knowledge.setup),
+        from_pin(measurement, pin) if pin else None,
+        learned or from_history(measurement, knowledge.history.get(series, ())),
+        _from_catalog(measurement, knowledge.setup, siblings),
+        from_links(measurement, knowledge.setup, _largest_size(measurement, siblings)),
+    )
+    return [baseline for baseline in found if baseline]
+
+
+def _from_catalog(measurement: Measurement, setup: Setup, siblings: Sequence[Measurement]) -> Baseline | None:
+    """Only a run over every GPU compares: with 7 of 8 the number is lower and the cluster another."""
+    if not is_busbw(measurement) or ranks_of(measurement, setup) != setup.nodes * setup.gpus_per_node:
+        return None
+    plateau = measurement.metric == "busbw_plateau"
+    size = _largest_size(measurement, siblings) if plateau else measurement.conditions.get("message_bytes")
+    if not isinstance(size, int):
+        return None
+    algorithm = measurement.conditions.get("algorithm")
+    return from_catalog(setup, str(measurement.conditions["operation"]), size, plateau, algorithm=algorithm)
+
+
+def _largest_size(plateau: Measurement, siblings: Sequence[Measurement]) -> int | None:
+    """The largest message of the sweep that `plateau` summarises."""
+    sweep = {key: value for key, value in plateau.conditions.items() if key != "max_bytes"}
+    sizes = [
+        size
+        for m in siblings
+        for size in [m.conditions.get("message_bytes")]
+        if isinstance(size, int) and sweep.items() <= m.conditions.items()
+    ]
+    return max(sizes, default=None)

@@ -1,0 +1,175 @@
+"""The lines and tables that a check's measurements make. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from seatrial.judge.efficiency import METRIC as SHARE
+from seatrial.model.measurement import Measurement, once
+from seatrial.model.result import Check, Expected, Judgement
+from seatrial.model.verdict import Verdict, worst
+
+LATENCY_MAX_BYTES = 1 << 20  # beyond it, time says what busbw already says
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A measurement and the worst judgement on it, if anything judged it."""
+
+    measurement: Measurement
+    judgement: Judgement | None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One busbw of a sweep, in GB/s; `source` says who expects what, `series` is the measurement's own."""
+
+    message_bytes: int
+    busbw_gb_s: float
+    expected: Expected
+    verdict: Verdict | None
+    source: str = ""
+    series: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The busbw of one operation over message sizes, smallest first, and what its plateau should be (GB/s)."""
+
+    operation: str
+    points: tuple[Point, ...]
+    plateau: Expected
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyTable:
+    """Microseconds by message size (rows) and operation (columns); None where nothing was measured."""
+
+    operations: tuple[str, ...]
+    rows: tuple[tuple[int, tuple[float | None, ...]], ...]
+
+
+def readings(check: Check) -> list[Reading]:
+    """What each series of the check came to, whether it was judged or only recorded; its median where repeated."""
+    return _held_together(check, once(check.measurements))
+
+
+def every_reading(check: Check) -> list[Reading]:
+    """The same with every repeat by itself."""
+    return _held_together(check, check.measurements)
+
+
+def _held_together(check: Check, measurements: Sequence[Measurement]) -> list[Reading]:
+    judged: dict[str, Judgement] = {}
+    for judgement in check.judgements:
+        key = judgement.measurement.series()
+        judged[key] = _worse(judged[key], judgement) if key in judged else judgement
+    recorded = {measurement.series() for measurement in measurements}
+    only_judged = [j.measurement for key, j in judged.items() if key not in recorded]
+    return [Reading(m, judged.get(m.series())) for m in (*measurements, *only_judged)]
+
+
+def busbw_curves(check: Check) -> list[Curve]:
+    """One curve per operation, over the whole cluster, out of place where that was measured."""
+    found = readings(check)
+    plateaus = {_operation(r.measurement): r.judgement.expected for r in found if _is_plateau(r) and r.judgement}
+    by_operation = _by_operation(r for r in found if r.measurement.metric == "busbw")
+    return [
+        Curve(operation, points, plateaus.get(operation, Expected()))
+        for operation, group in by_operation.items()
+        if len(points := _points(group)) > 1
+    ]
+
+
+def latency_table(check: Check) -> LatencyTable | None:
+    """Latency of the small messages, where it is what counts; None when nothing was measured."""
+    by_operation = _by_operation(r for r in readings(check) if r.measurement.metric == "latency")
+    columns = {
+        op: {size: r.measurement.value for size, r in _one_placement(group).items()}
+        for op, group in by_operation.items()
+    }
+    sizes = sorted({size for column in columns.values() for size in column if size <= LATENCY_MAX_BYTES})
+    rows = tuple((size, tuple(column.get(size) for column in columns.values())) for size in sizes)
+    return LatencyTable(tuple(columns), rows) if rows else None
+
+
+def losses(check: Check) -> tuple[float, ...]:
+    """The loss of every training step, in order; empty when it was not kept."""
+    return next(
+        (m.samples for r in readings(check) if (m := r.measurement).metric == "loss" and len(m.samples) > 1), ()
+    )
+
+
+def plateau(check: Check, operation: str) -> float | None:
+    """The busbw of large messages in GB/s: what was measured as plateau, else the best of the curve."""
+    for reading in readings(check):
+        if _is_plateau(reading) and _operation(reading.measurement) == operation:
+            return reading.measurement.value
+    curve = next((c for c in busbw_curves(check) if c.operation == operation), None)
+    return max(p.busbw_gb_s for p in curve.points) if curve else None
+
+
+def share(check: Check, operation: str) -> float | None:
+    """How much of what the links carry the plateau reaches, a fraction; None where the links are not known."""
+    for m in once(check.measurements):
+        if m.metric == SHARE and m.subject.kind == "cluster" and _operation(m) == operation:
+            return m.value
+    return None
+
+
+def bad_judgements(checks: Iterable[Check]) -> list[tuple[Check, Judgement]]:
+    """Judgements that are not a pass: worst verdict first, then whole sweeps before single sizes, then furthest off."""
+    bad = [(check, j) for check in checks for j in check.judgements if j.verdict is not Verdict.PASS]
+    return sorted(bad, key=lambda pair: _badness(pair[1]))
+
+
+def severity(verdict: Verdict) -> int:
+    """A sort key: 0 for the worst verdict, growing towards pass."""
+    return sum(worst((verdict, other)) is other for other in Verdict if other is not verdict)
+
+
+def _badness(judgement: Judgement) -> tuple[int, bool, float]:
+    off = round(abs(judgement.deviation or 0.0), 2)  # what differs by less keeps its order
+    return severity(judgement.verdict), "message_bytes" in judgement.measurement.conditions, -off
+
+
+def _worse(a: Judgement, b: Judgement) -> Judgement:
+    return a if worst((a.verdict, b.verdict)) is a.verdict else b
+
+
+def _is_plateau(reading: Reading) -> bool:
+    return reading.measurement.metric == "busbw_plateau" and reading.measurement.subject.kind == "cluster"
+
+
+def _operation(measurement: Measurement) -> str:
+    return str(measurement.conditions.get("operation", measurement.metric))
+
+
+def _by_operation(found: Iterable[Reading]) -> dict[str, list[Reading]]:
+    """Readings of the whole cluster at a message size, by operation."""
+    groups: dict[str, list[Reading]] = {}
+    for reading in found:
+        m = reading.measurement
+        if m.subject.kind == "cluster" and m.finite and isinstance(m.conditions.get("message_bytes"), int):
+            groups.setdefault(_operation(m), []).append(reading)
+    return groups
+
+
+def _one_placement(group: Sequence[Reading]) -> Mapping[int, Reading]:
+    """By message size; out of place wins, as the rates that people compare are out of place."""
+    by_size: dict[int, Reading] = {}
+    for reading in group:
+        size = int(reading.measurement.conditions["message_bytes"])
+        if size not in by_size or reading.measurement.conditions.get("placement") != "in_place":
+            by_size[size] = reading
+    return dict(sorted(by_size.items()))
+
+
+def _points(group: Sequence[Reading]) -> tuple[Point, ...]:
+    return tuple(_point(size, reading) for size, reading in _one_placement(group).items() if size > 0)
+
+
+def _point(message_bytes: int, reading: Reading) -> Point:
+    m, judgement = reading.measurement, reading.judgement
+    if judgement is None:
+        return Point(message_bytes, m.value, Expected(), None, series=m.series())
+    return Point(message_bytes, m.value, judgement.expected, judgement.verdict, judgement.source, m.series())

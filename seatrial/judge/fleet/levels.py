@@ -1,0 +1,209 @@
+"""What each series should read tonight, and how far chance takes it: from its past, its peers, or both."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seatrial.judge.fleet.odds import SCALE_PER_MAD, SCALE_PER_STEP, VARIANCE_OF_MIDMEAN, VARIANCE_OF_PAIRS, Floats
+from seatrial.judge.fleet.rules import Rules
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+_ENOUGH = 8_000  # values: half as many still tell the median to 2 % of their noise
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What is known of M series before tonight; values are natural logs with more = better, NaN where there is none.
+
+    `group` (M) numbers them from 0: those of one group are peers. `good` (R, M) are the reference nights, which all
+    passed; `recent` (T, M) the last nights, whatever they came to; oldest first. `more` are the repeated measurements
+    of those nights in the order they were taken: night (row of `nights`), series, value. `renewed`: the software is
+    not that of `good`.
+    """
+
+    group: Ints
+    good: Floats
+    recent: Floats
+    more: tuple[Ints, Ints, Floats] | None = None
+    renewed: bool = False
+
+    @property
+    def nights(self) -> Floats:
+        """(R + T, M): the reference nights and then the recent ones."""
+        return np.vstack([self.good, self.recent])
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """Per series: what it should read, how well that is known (one standard deviation), and the noise's scale.
+
+    The scale is NaN where too little is known to judge by it. `shared` is the part of the noise's variance that repeats
+    in the same night have in common. `nights` is how many reference nights it has, `peers` how many its group has
+    tonight.
+    """
+
+    centre: Floats
+    unsure: Floats
+    scale: Floats
+    shared: Floats
+    nights: Ints
+    peers: Ints
+
+
+def levels(past: Past, tonight: Floats, rules: Rules) -> Levels:
+    """Each series' own median, drawn towards its peers' as far as it is not known well itself."""
+    again = None if past.more is None else measured_again(past)
+    good, paired = _means_of_nights(past, again)
+    own, nights = _midmeans(good)
+    at = Grouped.of(past.group)
+    peers = np.bincount(past.group[np.isfinite(tonight)], minlength=at.groups)
+    known = np.where(nights > 0, own, np.nan)
+    middle = at.median(np.where(at.any(nights > 0)[past.group], known, tonight))
+    start = np.where(nights > 0, own, middle[past.group])
+    noise, steps = _by_nights(past, at)
+    enough = at.largest(nights) >= rules.nights_to_learn
+    chance = np.where(enough, noise * _inflation(steps), _by_peers(at, tonight - start, peers, rules))
+    unknown = (nights == 0) & (peers < rules.least_peers)[past.group]  # nothing says what such a series should read
+    scale = np.where(unknown, np.nan, np.maximum(chance, rules.least_scale)[past.group])
+    shared = _shared(past, again, at, noise, rules)[past.group]
+    error = _error(scale, nights, paired, shared)
+    spread = _spread(at, own, error, nights, peers, scale, rules)
+    weight = np.where(nights > 0, 1 / (1 + (error / spread) ** 2), 0.0)  # alone (infinite spread) it is 1
+    centre = middle[past.group] + weight * (start - middle[past.group])
+    unsure = np.where(nights > 0, np.sqrt(weight) * error, spread)
+    return Levels(centre, unsure, scale, shared, nights, peers[past.group])
+
+
+def _error(scale: Floats, nights: Ints, paired: Floats, shared: Floats) -> Floats:
+    """The standard deviation of a series' own centre; nights with two measurements say more, as far as those differ."""
+    gained = paired * (1 - shared) * (1 - VARIANCE_OF_PAIRS)
+    return np.asarray(scale * np.sqrt(VARIANCE_OF_MIDMEAN / np.maximum(nights, 1) * (1 - gained)))
+
+
+def _means_of_nights(past: Past, again: Floats | None) -> tuple[Floats, Floats]:
+    """The reference nights, each the mean of its first two measurements; and in what share of them there were two."""
+    if again is None:
+        return past.good, np.zeros(past.group.size)
+    second = again[: len(past.good)]
+    two = np.isfinite(second) & np.isfinite(past.good)
+    return np.where(two, (past.good + second) / 2, past.good), two.sum(axis=0) / max(len(past.good), 1)
+
+
+def _by_nights(past: Past, at: "Grouped") -> tuple[Floats, Ints]:
+    """Per group the noise from one night to the next, and from how many pairs of nights."""
+    typical, count = at.median_of_rows(np.abs(np.diff(past.nights, axis=0)))
+    return SCALE_PER_STEP * typical, count
+
+
+def _by_peers(at: "Grouped", rest: Floats, peers: Ints, rules: Rules) -> Floats:
+    """Per group the noise that tonight's peers show; NaN where they are too few."""
+    centred = np.abs(rest - at.median(rest)[at.group])
+    found = SCALE_PER_MAD * at.median(centred) * _inflation(peers)
+    return np.where(peers >= rules.peers_to_learn, found, np.nan)
+
+
+def _shared(past: Past, again: Floats | None, at: "Grouped", noise: Floats, rules: Rules) -> Floats:
+    """Per group the share of the variance that is the night's: how alike two measurements of one night change.
+
+    Steps from one night to the next, in which levels cancel, of the first and of the second measurement; their
+    correlation, where it is beyond chance. Groups with few such pairs take the figure of all together.
+    """
+    if again is None:
+        return np.full(at.groups, rules.shared_at_first)
+    limit = 3 * noise[at.group]  # so that no stray measurement decides
+    first, second = (np.clip(np.diff(rows, axis=0), -limit, limit) for rows in (past.nights, again))
+    both = np.isfinite(first) & np.isfinite(second)
+    first, second = np.where(both, first, 0.0), np.where(both, second, 0.0)
+    sums = [at.total(rows.sum(axis=0)) for rows in (first * second, first * first, second * second, both)]
+    few = sums[3] < rules.pairs_to_learn
+    product, one, other, count = (np.where(few, part.sum(), part) for part in sums)
+    likeness = product / np.sqrt(np.maximum(one * other, 1e-30))
+    found = np.where(likeness > 2 / np.sqrt(np.maximum(count, 1)), np.minimum(likeness, 0.95), 0.0)
+    return np.where(count < rules.nights_to_learn * rules.nights_to_learn, rules.shared_at_first, found)
+
+
+def measured_again(past: Past) -> Floats:
+    """What each series read when it was measured again, first of all; later repeats were asked for by suspicion."""
+    found = np.full(past.nights.shape, np.nan)
+    assert past.more is not None
+    night, series, value = past.more
+    found[night[::-1], series[::-1]] = value[::-1]  # the earliest wins
+    return found
+
+
+def _inflation(count: Floats | Ints) -> Floats:
+    """A spread learned from few values may be far too small; this is almost two standard deviations of its error."""
+    return 1 + 2 / np.sqrt(np.maximum(count, 1))
+
+
+def _spread(
+    at: "Grouped", own: Floats, error: Floats, nights: Ints, peers: Ints, scale: Floats, rules: Rules
+) -> Floats:
+    """The standard deviation of the levels of peers: what was seen, but at least half the noise's scale."""
+    known = np.where(nights > 0, own, np.nan)
+    middle = at.median(known)[at.group]
+    seen = 1.4826 * (at.median(np.abs(known - middle)) * _inflation(peers))[at.group]
+    chance = at.median(np.where(nights > 0, error, np.nan))[at.group]
+    alike = np.sqrt(np.maximum(np.nan_to_num(seen**2 - chance**2), (scale / 2) ** 2))
+    return np.where(peers[at.group] >= rules.least_peers, alike, np.inf)
+
+
+def _midmeans(nights: Floats) -> tuple[Floats, Ints]:
+    """The mean of the middle half of each column (of three, the middle one) without its NaN, and how many it has."""
+    count = np.isfinite(nights).sum(axis=0)
+    ordered = np.sort(nights, axis=0)  # NaN last
+    cut = np.where(count > 2, np.maximum(count // 4, 1), 0)
+    rank = np.arange(len(nights))[:, None]
+    inside = (rank >= cut) & (rank < count - cut)
+    total = np.where(inside, ordered, 0.0).sum(axis=0)
+    return total / np.maximum(inside.sum(axis=0), 1), count
+
+
+class Grouped:
+    """Statistics of values by group, however the series are ordered."""
+
+    def __init__(self, group: Ints, groups: int) -> None:
+        self.group, self.groups = group, groups
+        order = np.argsort(group, kind="stable")
+        cuts = np.cumsum(np.bincount(group, minlength=groups))[:-1]
+        self._members: list[Any] = np.split(order, cuts) if groups > 1 else [slice(None)] * groups
+
+    @classmethod
+    def of(cls, group: Ints) -> Self:
+        """By the groups there are."""
+        return cls(group, int(group.max(initial=-1)) + 1)
+
+    def median(self, values: Floats) -> Floats:
+        """NaN for a group without values."""
+        return np.array([_median(values[members]) for members in self._members])
+
+    def median_of_rows(self, rows: Floats) -> tuple[Floats, Ints]:
+        """The median of all values in all rows (of as many as tell it well), and how many there are."""
+        blocks = [rows[:, members].ravel() for members in self._members]
+        count = [np.count_nonzero(np.isfinite(block)) for block in blocks]
+        return np.array([_median(block) for block in blocks]), np.array(count)
+
+    def total(self, values: Floats | Ints | Bools) -> Floats:
+        return np.bincount(self.group, values, minlength=self.groups).astype(np.float64)
+
+    def any(self, flags: Bools) -> Bools:
+        return np.bincount(self.group[flags], minlength=self.groups) > 0
+
+    def largest(self, values: Ints) -> Ints:
+        found = np.zeros(self.groups, dtype=np.int64)
+        np.maximum.at(found, self.group, values)
+        return found
+
+
+def _median(values: Floats) -> float:
+    """Of every nth value where there are more than enough."""
+    some = values[:: 1 + values.size // _ENOUGH]
+    finite = some[np.isfinite(some)]
+    if not finite.size:
+        return np.nan
+    half = finite.size // 2
+    middle = [half] if finite.size % 2 else [half - 1, half]
+    return float(np.mean(np.partition(finite, middle)[middle]))

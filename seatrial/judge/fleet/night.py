@@ -1,0 +1,207 @@
+"""Judge one run's numbers, all series at once: odds against chance, added up over repeats tonight and over nights.
+
+Each series gathers evidence for each size of slowdown that is looked for: the log odds of its values, summed from the
+night on that makes the sum largest (a CUSUM). Odds of one to a for one series among m, where a healthy run may raise an
+alarm with probability p, must exceed m/p. That bound needs no further correction for looking every night and for
+repeating what looks suspicious.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seatrial.judge.fleet.levels import Bools, Grouped, Ints, Levels, Past, levels
+from seatrial.judge.fleet.odds import VARIANCE_OF_MEDIAN, Floats, Odds, Sizes
+from seatrial.judge.fleet.rules import RULES, Rules
+from seatrial.judge.fleet.suspicion import Bar, Suspicion, guilty, odds_of, wants_repeat, weighed, with_more
+
+# Which series to measure once more; answers with their new values, NaN where that failed.
+Repeat = Callable[[Ints], Floats]
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """What the M series of one run came to; logs as in `Past`.
+
+    `value` is the median of tonight's `repeats` measurements, `expected` what it should have been. `evidence` is the
+    log odds against the series, `needed` how much blames it; `size` is the slowdown that explains them best, since
+    `nights` earlier nights. `shift` is by how much the peers of each series moved together. `doubtful` are neither
+    proven nor cleared, and would be measured once more if they could be.
+    """
+
+    levels: Levels
+    value: Floats
+    repeats: Ints
+    expected: Floats
+    evidence: Odds
+    needed: float
+    size: Floats
+    nights: NDArray[np.int32]
+    shift: Floats
+    guilty: Bools
+    doubtful: Bools
+    suspicion: Suspicion
+
+    @property
+    def judged(self) -> Bools:
+        """Which series enough is known of."""
+        found: Bools = np.isfinite(self.levels.scale) & np.isfinite(self.value)
+        return found
+
+
+def judge_night(
+    past: Past, tonight: Floats, repeat: Repeat | None = None, rules: Rules = RULES, series: int | None = None
+) -> Night:
+    """Judge `tonight` (M), repeating what is suspicious where `repeat` can. `series` is how many the whole run has."""
+    known = levels(past, tonight, rules)
+    needed = float(np.log((series or tonight.size) / rules.false_alarms))
+    at = Grouped.of(past.group)
+    shift = _shift(at, tonight, known, past.renewed, rules)
+    expected = known.centre + shift
+    sizes = Sizes.of(_sizes(known.scale[_one_of_each(past.group, np.isfinite(known.scale))], rules)).at(past.group)
+    allowance = _allowance(known, sizes.delta, needed)
+    bar = (expected, known.scale)
+    carried, since = _carried(past, at, known, allowance, sizes, needed, rules)
+    read, once = odds_of(tonight, bar, sizes, allowance), np.isfinite(tonight).astype(np.int64)
+    suspicion = Suspicion(sizes, allowance, carried, since, read, once, known.shared)
+    suspicion, value = _repeated(suspicion, tonight, bar, needed, known.peers, repeat, rules)
+    best = np.argmax(suspicion.total, axis=0)
+    columns = np.arange(tonight.size)
+    return Night(
+        known,
+        value,
+        suspicion.repeats,
+        expected,
+        suspicion.total[best, columns],
+        needed,
+        suspicion.sizes.delta[best, columns] * known.scale,
+        suspicion.since[best, columns],
+        shift,
+        guilty(suspicion, needed),
+        _doubtful(suspicion, known.peers, known.scale, needed, rules),
+        suspicion,
+    )
+
+
+def _sizes(scale: Floats, rules: Rules) -> Floats:
+    """The slowdowns looked for, (K, M), in units of each series' scale."""
+    smallest = np.maximum(rules.sizes[0] / scale, 1.6)
+    return np.array(rules.sizes)[:, None] / rules.sizes[0] * smallest
+
+
+def _one_of_each(group: Ints, better: Bools) -> Ints:
+    """A member of each group, of the `better` ones if there are: what holds for a whole group is worked out once."""
+    found = np.zeros(int(group.max(initial=-1)) + 1, dtype=np.int64)
+    found[group] = np.arange(group.size)
+    found[group[better]] = np.flatnonzero(better)
+    return found
+
+
+def _shift(at: Grouped, tonight: Floats, known: Levels, renewed: bool, rules: Rules) -> Floats:
+    """By how much peers moved together, per series: new software may move them, else only slower and beyond chance."""
+    one = _one_of_each(at.group, np.isfinite(known.scale))
+    moved, peers = at.median(tonight - known.centre), known.peers[one]
+    error = known.scale[one] * np.sqrt(VARIANCE_OF_MEDIAN / np.maximum(peers, 1))
+    beyond = (np.abs(moved) if renewed else -moved) - 2 * error
+    return np.asarray(np.where((beyond > 0) & (peers >= rules.least_peers), moved, 0.0)[at.group])
+
+
+def _allowance(known: Levels, sizes: Odds, needed: float) -> Odds:
+    """How much slower than expected still counts as healthy, (K, M), because the expectation itself may be off.
+
+    An expectation that is off by e adds e * size to the log odds of every measurement. Averaged over normal e, that
+    is made up for by needed * unsure^2 / size.
+    """
+    unsure = np.where(np.isfinite(known.unsure), known.unsure, 0.0) / known.scale
+    return np.asarray(needed * unsure**2 / sizes, dtype=np.float32)
+
+
+def _carried(
+    past: Past, at: Grouped, known: Levels, allowance: Odds, sizes: Sizes, needed: float, rules: Rules
+) -> tuple[Odds, NDArray[np.int32]]:
+    """The evidence of the recent nights: it never falls below none, nor rises beyond what blames."""
+    carried, since = np.zeros_like(sizes.delta), np.zeros(sizes.delta.shape, dtype=np.int32)
+    for night, values in enumerate(past.recent):
+        shift = _shift(at, values, known, past.renewed, rules)
+        bar = (known.centre + shift, known.scale)
+        read, times = odds_of(values, bar, sizes, allowance), np.isfinite(values).astype(np.int64)
+        _add_repeats(read, times, past, len(past.good) + night, bar, sizes, allowance)
+        carried += weighed(read, times, known.shared)
+        np.minimum(np.maximum(carried, 0.0, out=carried), needed + np.log(len(carried)), out=carried)
+        since += 1
+        since *= carried > 0
+    return carried, since
+
+
+def _add_repeats(
+    read: Odds,
+    times: Ints,
+    past: Past,
+    night: int,
+    bar: Bar,
+    sizes: Sizes,
+    allowance: Odds,
+) -> None:
+    if past.more is None:
+        return
+    nights, series, values = past.more
+    now = nights == night
+    at = series[now]
+    odds = odds_of(values[now], (bar[0][at], bar[1][at]), sizes.at(at), allowance[:, at])
+    np.add.at(times, at, 1)
+    for k in range(len(read)):
+        np.add.at(read[k], at, odds[k])
+
+
+def _repeated(
+    suspicion: Suspicion,
+    tonight: Floats,
+    bar: Bar,
+    needed: float,
+    peers: Ints,
+    repeat: Repeat | None,
+    rules: Rules,
+) -> tuple[Suspicion, Floats]:
+    """Measure again whatever is neither proven nor cleared, and the median of what came of it."""
+    rounds = [tonight]
+    while repeat is not None and len(rounds) < rules.most_repeats:
+        doubtful = np.flatnonzero(
+            _doubtful(suspicion, peers, bar[1], needed, rules) & (suspicion.repeats == len(rounds))
+        )
+        if not doubtful.size:
+            break
+        again = np.full(tonight.size, np.nan)
+        again[doubtful] = repeat(doubtful)
+        rounds.append(again)
+        suspicion = with_more(suspicion, doubtful, again[doubtful], bar)
+    return suspicion, _median_of_rounds(rounds)
+
+
+def _doubtful(suspicion: Suspicion, peers: Ints, scale: Floats, needed: float, rules: Rules) -> Bools:
+    """What was measured, can be judged, and is neither proven nor cleared."""
+    known = np.isfinite(scale) & (suspicion.repeats > 0) & (suspicion.repeats < rules.most_repeats)
+    found: Bools = known & wants_repeat(suspicion, peers, needed, rules)
+    return found
+
+
+def _median_of_rounds(rounds: list[Floats]) -> Floats:
+    value = rounds[0].copy()
+    if len(rounds) > 1:
+        again = np.flatnonzero(np.isfinite(rounds[1]))
+        value[again] = np.nanmedian(np.array([r[again] for r in rounds]), axis=0)
+    return value
+
+
+def lowest(night: Night) -> Floats:
+    """The least value that, read in every measurement of tonight, would not have been blamed; found by halving."""
+    bar = (night.expected, night.levels.scale)
+    high, low = bar[0].copy(), bar[0] - np.log(100)
+    odds, times = night.suspicion, np.maximum(night.repeats, 1)
+    for _ in range(24):
+        middle = (low + high) / 2
+        read = replace(odds, read=times.astype(np.float32) * odds_of(middle, bar, odds.sizes, odds.allowance))
+        blamed = guilty(read, night.needed)
+        low, high = np.where(blamed, middle, low), np.where(blamed, high, middle)
+    return high

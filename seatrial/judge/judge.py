@@ -1,0 +1,164 @@
+"""Hold a measurement against its baselines. Pure: a measurement and baselines in, a judgement with its reason out."""
+
+from collections.abc import Sequence
+
+from seatrial.model.baseline import Baseline
+from seatrial.model.measurement import Measurement
+from seatrial.model.result import Expected, Judgement
+from seatrial.model.sizes import format_size
+from seatrial.model.verdict import Verdict
+from seatrial.text.numbers import short
+
+# Best first: a person's word, then the cluster's own past, then what others published.
+_PREFERENCE = ("peers", "pinned", "history", "catalog")
+_DECISIVE = frozenset({"peers", "pinned"})
+_MILDEST_FIRST = (Verdict.PASS, Verdict.DEGRADED, Verdict.FAIL)
+_TIMES = frozenset({"us", "ms", "s"})
+# nccl-tests prints two decimals, so a healthy 8 bytes in 20 us reads 0.00 GB/s.
+_ROUNDS_TO_ZERO_BYTES = 4096
+
+
+def judge(measurement: Measurement, baselines: Sequence[Baseline]) -> Judgement | None:
+    """What `measurement` comes to; None where nothing is to be judged.
+
+    A number without a better direction is only recorded, and so is the busbw of one rank, which is 0 by definition.
+    Sanity and physics come first, then the best baseline there is: pinned, history, catalog. A young history is wide,
+    so it does not excuse what the catalog calls slow; a pin does. Without any baseline the number passes by sanity
+    only, and the reason says so, unless it is a small fraction of what the links carry.
+    """
+    if measurement.better is None or _is_single_rank(measurement):
+        return None
+    broken = _insane(measurement) or _impossible(measurement, baselines)
+    if broken:
+        return broken
+    known = sorted((b for b in baselines if b.source in _PREFERENCE), key=_preference)
+    if known:
+        return _by_the_best(measurement, known)
+    return _far_below_the_links(measurement, baselines) or _by_sanity(measurement)
+
+
+def _preference(baseline: Baseline) -> int:
+    return _PREFERENCE.index(baseline.source)
+
+
+def _by_the_best(measurement: Measurement, known: Sequence[Baseline]) -> Judgement:
+    """The first baseline's judgement if it is decisive, else the harshest; of equals the first."""
+    asked = known[:1] if known[0].source in _DECISIVE else known
+    return max((_against(measurement, b) for b in asked), key=lambda j: _MILDEST_FIRST.index(j.verdict))
+
+
+def _is_single_rank(measurement: Measurement) -> bool:
+    return measurement.metric.startswith("busbw") and measurement.conditions.get("ranks") == 1
+
+
+def _insane(m: Measurement) -> Judgement | None:
+    """Numbers that no cluster yields; None for those that one does."""
+    if not m.finite:
+        return _sanity(m, Verdict.INCONCLUSIVE, f"{_head(m)} is not a finite number, so nothing was measured")
+    if not _must_be_positive(m) or m.value > 0:
+        return None
+    if m.value < 0 or m.better == "lower":
+        return _sanity(
+            m, Verdict.INCONCLUSIVE, f"{_head(m)} cannot be: a {_kind(m)} is above 0, so the clock or the log is wrong"
+        )
+    if _rounded_to_zero(m):
+        return _sanity(m, Verdict.PASS, f"{_head(m)} is rounded to nothing at so small a message, so it says nothing")
+    return _sanity(m, Verdict.FAIL, f"{_head(m)} is no rate at all: nothing was moved in the time")
+
+
+def _must_be_positive(m: Measurement) -> bool:
+    return m.unit in _TIMES or m.unit.endswith("/s")
+
+
+def _kind(m: Measurement) -> str:
+    return "time" if m.unit in _TIMES else "rate"
+
+
+def _rounded_to_zero(m: Measurement) -> bool:
+    size = m.conditions.get("message_bytes")
+    return m.metric == "busbw" and isinstance(size, int) and size <= _ROUNDS_TO_ZERO_BYTES
+
+
+def _impossible(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | None:
+    """A value that the links have no room for was not measured over those links."""
+    for limit in baselines:
+        if limit.source == "physics" and limit.high is not None and m.value > limit.high:
+            reason = f"{_compared(m, limit)}, so it was not measured over those links"
+            return _judgement(m, Verdict.INCONCLUSIVE, reason, limit)
+    return None
+
+
+def _far_below_the_links(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | None:
+    found = (_against(m, b) for b in baselines if b.source == "physics" and b.low is not None)
+    return next((judgement for judgement in found if judgement.verdict is not Verdict.PASS), None)
+
+
+def _by_sanity(m: Measurement) -> Judgement:
+    tried = "finite, positive" if _must_be_positive(m) else "finite"
+    return _sanity(m, Verdict.PASS, f"{_head(m)}: no baseline yet: judged by sanity only ({tried})")
+
+
+def _sanity(m: Measurement, verdict: Verdict, reason: str) -> Judgement:
+    return Judgement(m, verdict, reason, "sanity")
+
+
+def _against(m: Measurement, baseline: Baseline) -> Judgement:
+    verdict = _verdict(m, baseline)
+    return _judgement(m, verdict, f"{_compared(m, baseline)} ({_expectation(m, baseline, verdict)})", baseline)
+
+
+def _verdict(m: Measurement, baseline: Baseline) -> Verdict:
+    """How far on the bad side: past the floor fails, past the interval is degraded."""
+    if _beyond(m, baseline.floor):
+        return Verdict.FAIL
+    return Verdict.DEGRADED if _beyond(m, _bound(m, baseline)) else Verdict.PASS
+
+
+def _bound(m: Measurement, baseline: Baseline) -> float | None:
+    return baseline.high if m.better == "lower" else baseline.low
+
+
+def _beyond(m: Measurement, limit: float | None) -> bool:
+    if limit is None:
+        return False
+    return m.value > limit if m.better == "lower" else m.value < limit
+
+
+def _judgement(m: Measurement, verdict: Verdict, reason: str, baseline: Baseline) -> Judgement:
+    return Judgement(
+        m, verdict, reason, baseline.source, Expected(baseline.low, baseline.high), _deviation(m, baseline)
+    )
+
+
+def _deviation(m: Measurement, baseline: Baseline) -> float | None:
+    return m.value / baseline.centre - 1 if baseline.centre else None
+
+
+def _compared(m: Measurement, baseline: Baseline) -> str:
+    deviation = _deviation(m, baseline) or 0.0
+    percent = round(abs(deviation) * 100)
+    where = f"{percent} % {'below' if deviation < 0 else 'above'}" if percent else "at"
+    return f"{_head(m)} is {where} {baseline.detail}"
+
+
+def _expectation(m: Measurement, baseline: Baseline, verdict: Verdict) -> str:
+    bound, floor = _bound(m, baseline), baseline.floor
+    words = "at most" if m.better == "lower" else "at least"
+    expected = f"expected {words} {short(bound)}" if bound is not None else "no bound on that side"
+    return (
+        f"{expected}; {words} {short(floor)} or it fails" if verdict is Verdict.FAIL and floor is not None else expected
+    )
+
+
+def _head(m: Measurement) -> str:
+    """What was measured, as a sentence begins: all_reduce busbw 0.02 GB/s at 16M on node-3."""
+    operation = m.conditions.get("operation")
+    size = m.conditions.get("message_bytes")
+    parts = (
+        str(operation) if operation else "",
+        f"{m.metric} {short(m.value)} {m.unit}".strip(),
+        f"at {format_size(size)}" if isinstance(size, int) else "",
+        "in place" if m.conditions.get("placement") == "in_place" else "",
+        f"on {m.subject.name}" if m.subject.kind != "cluster" else "",
+    )
+    return " ".join(part for part in parts if part)

@@ -1,0 +1,218 @@
+"""A verdict on logs that already exist, from any launcher, by the rules that a run is judged by. Pure.
+
+What was asked of a run is known; of a log only what it says, so the sizes that it holds are those that were asked for.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+from seatrial.catalog.links import usual_gpus, with_links
+from seatrial.catalog.nearest import missing_reference
+from seatrial.checks.control import Arm, no_control, switched_off, treatment_of
+from seatrial.checks.sweep import Outcome, Setting, conclude, fewer_nodes, network_of
+from seatrial.judge.assess import assess
+from seatrial.judge.baselines.selection import Knowledge
+from seatrial.judge.device_models import other_model
+from seatrial.judge.efficiency import plateau_words, with_shares
+from seatrial.model.measurement import Measurement
+from seatrial.model.result import Check
+from seatrial.model.result import conclude as conclude_run
+from seatrial.model.setup import Setup
+from seatrial.model.verdict import Verdict, worst
+from seatrial.nccl import Sweep, classify
+from seatrial.nccl.busbw import COLLECTIVES
+from seatrial.remote.mpi import MpiResult
+from seatrial.text.numbers import short
+
+_MAX_REASONS = 4
+_SOCKETS_SHARE = 0.02  # of the GPUs' own links
+_DTYPES = {"float": "float32", "double": "float64", "half": "float16", "int": "int32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the logs are said to be of; `gpus_per_node` None: as many as that hardware usually has."""
+
+    hardware: str
+    nodes: int
+    gpus_per_node: int | None = None
+    fabric: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One log by the name that reasons call it by; without sweeps, nothing of nccl-tests was found in it."""
+
+    name: str
+    sweeps: tuple[Sweep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the logs came to: a check for each sweep, named as its log, and what was found across them."""
+
+    verdict: Verdict
+    reason: str
+    checks: tuple[Check, ...]
+
+
+def judge_logs(logs: Sequence[Log], asked: Asked) -> Judged:
+    """The verdict on `logs`, several of them being one run's."""
+    arms = _arms(logs)
+    outcomes = [_outcome(arm, asked, _is_control(arm, arms, asked)) for arm in arms]
+    checks = [_check(arm, outcome, asked, arms) for arm, outcome in zip(arms, outcomes, strict=True)]
+    checks += [Check(log.name, Verdict.INCONCLUSIVE, "no nccl-tests output in it") for log in logs if not log.sweeps]
+    measured = [_with_plateau(arm, outcome) for arm, outcome in zip(arms, outcomes, strict=True)]
+    flaw = no_control(measured, asked.nodes)
+    return _judged((*checks, flaw) if flaw else tuple(checks))
+
+
+def _judged(checks: tuple[Check, ...]) -> Judged:
+    verdict, reason = conclude_run(checks)
+    if len(checks) == 1:
+        return Judged(verdict, checks[0].reason, checks)
+    if verdict is Verdict.PASS:
+        more = f"; and {len(checks) - _MAX_REASONS} more" if len(checks) > _MAX_REASONS else ""
+        reason = "; ".join(dict.fromkeys(check.reason for check in checks[:_MAX_REASONS])) + more
+    return Judged(verdict, reason, checks)
+
+
+def _arms(logs: Sequence[Log]) -> list[Arm]:
+    return [
+        Arm(log.name if len(log.sweeps) == 1 else f"{log.name}#{number}", sweep)
+        for log in logs
+        for number, sweep in enumerate(log.sweeps, start=1)
+    ]
+
+
+def _is_control(arm: Arm, arms: Sequence[Arm], asked: Asked) -> bool:
+    return treatment_of(arm, arms, asked.nodes) is not None
+
+
+def _with_plateau(arm: Arm, outcome: Outcome) -> Arm:
+    plateau = next((m.value for m in outcome.measurements if m.metric == "busbw_plateau"), None)
+    return replace(arm, plateau_gb_s=plateau)
+
+
+def _outcome(arm: Arm, asked: Asked, is_control: bool) -> Outcome:
+    """What one sweep came to by itself, as in a run."""
+    sweep, setup = arm.sweep, setup_of(asked, arm.sweep)
+    operation = sweep.collective or "all_reduce"  # where there are no rows, any will do
+    fabric = None if is_control or setup.nodes < 2 else network_of(asked.fabric)
+    sizes = tuple(sorted({row.size for row in sweep.rows if row.size}))
+    setting = Setting(
+        operation, _dtype(sweep), setup.ranks, asked.hardware, sizes, fabric, asked.nodes, _algorithms(sweep)
+    )
+    strange = other_model(asked.hardware, sweep.devices)
+    if strange is None and fewer_nodes(setting, sweep) is None:
+        strange = _other_gpus(asked, sweep)
+    if strange is None and sweep.collective not in COLLECTIVES and sweep.rows:
+        strange = "the log does not say which collective it is of"
+    if strange:
+        return Outcome(operation, Verdict.INCONCLUSIVE, strange)
+    outcome = conclude(setting, _as_mpi_result(sweep), sweep, sweep.transport)
+    if outcome.verdict is Verdict.PASS and sweep.errors:  # rows that hold no numbers, or were not kept
+        return replace(outcome, verdict=Verdict.INCONCLUSIVE, reason=f"{outcome.reason}, but {sweep.errors[0]}")
+    return outcome if sweep.collective else replace(outcome, reason=outcome.reason.removeprefix(f"{operation}: "))
+
+
+def _check(arm: Arm, outcome: Outcome, asked: Asked, arms: Sequence[Arm]) -> Check:
+    """The outcome held against what is known. Nothing is known of a cluster with a link switched off on purpose."""
+    several = len(arms) > 1
+    measurements = tuple(_named(m, arm.name) for m in outcome.measurements) if several else outcome.measurements
+    setup = setup_of(asked, arm.sweep)
+    off = switched_off(arm.sweep)
+    told = "".join(f", with {name}={value}" for name, value in sorted(off.items()))
+    is_control = _is_control(arm, arms, asked)
+    known = Knowledge(Setup("", setup.nodes, setup.gpus_per_node, setup.slots_per_node) if is_control else setup)
+    found = Check(arm.name, outcome.verdict, outcome.reason + told, measurements=measurements)
+    (check,) = assess([with_shares(found, setup)], known).checks
+    doubt = None if is_control else _as_slow_as_sockets(check, setup)
+    verdict = worst((check.verdict, Verdict.INCONCLUSIVE if doubt else Verdict.PASS))
+    missing = "a control arm, held against nothing" if is_control else missing_reference(check, setup)
+    notes = (
+        doubt,
+        *_worst_first(check, found),
+        *plateau_words(check, setup),
+        missing,
+        _silent(check, setup, arm.sweep),
+    )
+    return replace(check, verdict=verdict, reason="; ".join(note for note in notes if note))
+
+
+def _as_slow_as_sockets(check: Check, setup: Setup) -> str | None:
+    """A plateau that nobody would buy such GPUs for, where nobody said what data must go over."""
+    plateau = next((m.value for m in check.measurements if m.metric == "busbw_plateau"), None)
+    if setup.fabric or setup.nodes < 2 or not plateau or not setup.gpu_link_gb_s:
+        return None
+    if plateau > _SOCKETS_SHARE * setup.gpu_link_gb_s:
+        return None
+    return (
+        f"{short(plateau)} GB/s between nodes is what TCP sockets reach: say --fabric, Ethernet if that is all there is"
+    )
+
+
+def _silent(check: Check, setup: Setup, sweep: Sweep) -> str | None:
+    """What to do where a bad number may be a fallback to sockets, and the log keeps it to itself."""
+    told = sweep.transport is not None and sweep.transport.networks
+    if told or check.verdict not in (Verdict.FAIL, Verdict.DEGRADED) or setup.nodes < 2 or not check.judgements:
+        return None
+    return "which network NCCL took is not in the log: NCCL_DEBUG=INFO says it" if network_of(setup.fabric) else None
+
+
+def _worst_first(check: Check, found: Check) -> tuple[str | None, ...]:
+    """The reason's parts: what a measurement made of the check comes before what the sweep came to by itself."""
+    if check.verdict is found.verdict:
+        return check.reason, _as_fast_as_expected(check)
+    return check.reason.removeprefix(f"{found.reason}; "), found.reason
+
+
+def _as_fast_as_expected(check: Check) -> str | None:
+    """Said where something else keeps a sweep from passing; one that passes says it by itself."""
+    judged = next((j for j in check.judgements if j.measurement.metric == "busbw_plateau"), None)
+    if check.verdict is Verdict.PASS or judged is None or judged.source == "sanity":
+        return None
+    return f"as fast as expected by {judged.source}" if judged.verdict is Verdict.PASS else None
+
+
+def _named(measurement: Measurement, log: str) -> Measurement:
+    return replace(measurement, conditions={**measurement.conditions, "log": log})
+
+
+def setup_of(asked: Asked, sweep: Sweep) -> Setup:
+    """The cluster as it is said to be; where nobody says how many GPUs a node has, as many as took part."""
+    usual = asked.gpus_per_node or usual_gpus(asked.hardware) or max(1, ceil((sweep.ranks or 0) / asked.nodes))
+    return with_links(Setup(asked.hardware, asked.nodes, usual, usual, asked.fabric))
+
+
+def _other_gpus(asked: Asked, sweep: Sweep) -> str | None:
+    """Why nobody can tell whether a GPU is missing: as many on each node, but another number than is usual."""
+    usual = usual_gpus(asked.hardware)
+    each, rest = divmod(sweep.ranks or 0, asked.nodes)
+    if asked.gpus_per_node or not usual or not sweep.rows or not each or rest or each == usual:
+        return None
+    return (
+        f"{sweep.ranks} of {asked.nodes * usual} ranks took part, {usual} GPUs per node being usual for"
+        f" {asked.hardware}; say --gpus-per-node if the nodes have another number"
+    )
+
+
+def _as_mpi_result(sweep: Sweep) -> MpiResult:
+    """What a launcher would have told: its exit status, and the lines that name a cause."""
+    broken = sweep.outcome == "error" or (sweep.outcome == "ok" and bool(classify(sweep.errors)))
+    return MpiResult(1 if broken else 0, sweep.errors, 0.0)
+
+
+def _dtype(sweep: Sweep) -> str:
+    name = next((row.type for row in sweep.rows if row.type), "float")
+    return _DTYPES.get(name, name)
+
+
+def _algorithms(sweep: Sweep) -> Mapping[int, str]:
+    """By message size as NCCL's log has it, and for the largest; one that was asked for holds for all."""
+    transport = sweep.transport
+    if transport is None or transport.algorithm is None:
+        return {}
+    chosen = {size: algorithm for size, algorithm, _ in transport.choices}
+    return (chosen or {row.size: transport.algorithm for row in sweep.rows}) | {0: transport.algorithm}

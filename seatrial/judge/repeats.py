@@ -1,0 +1,70 @@
+"""Measurements that were taken more than once: what counts of them, and which to take once more before blaming. Pure.
+
+Where the judge of fleets knows enough it says itself what it doubts (seatrial/judge/fleet/suspicion.py). Elsewhere two that
+agree decide: what looks bad is measured again, and a third time where those two disagree.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from seatrial.judge.baselines.learned import Learned
+from seatrial.model.measurement import Measurement, by_series
+from seatrial.model.result import Judgement
+from seatrial.model.verdict import Verdict
+
+# Sanity and physics say that a number is wrong, which no noise explains.
+NOISY_SOURCES = frozenset({"peers", "pinned", "history", "catalog"})
+_AGREEING = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A measurement to take once more; it was taken `taken` times, and never will be more than `most` times."""
+
+    measurement: Measurement
+    taken: int
+    most: int
+
+
+def with_repeats(judgement: Judgement, taken: Sequence[Measurement]) -> Judgement:
+    """The judgement of a median with what it is the median of, if it is one."""
+    if len(taken) < 2:
+        return judgement
+    repeats = tuple(m.value for m in taken)
+    return replace(judgement, repeats=repeats, reason=f"{judgement.reason}; the median of {len(repeats)} measurements")
+
+
+def doubts(
+    judgements: Iterable[Judgement], counted: Iterable[Judgement], measured: Iterable[Measurement], learned: Learned
+) -> list[Doubt]:
+    """What to measure once more before its judgement is sure; `counted` are the bad ones that decide the check."""
+    taken, deciding = by_series(measured), {j.measurement.series() for j in counted}
+    found = {}
+    for j in judgements:
+        series = j.measurement.series()
+        if j.source in NOISY_SOURCES and series in taken and series not in found:
+            values = [m.value for m in taken[series]]
+            most = _most(j, series, values, series in deciding, learned)
+            if len(values) < most:
+                found[series] = Doubt(j.measurement, len(values), most)
+    return list(found.values())
+
+
+def _most(j: Judgement, series: str, values: Sequence[float], decides: bool, learned: Learned) -> int:
+    """How often at most the series is to be measured; 0 where its judgement is sure."""
+    if j.source in ("history", "peers") and series in learned.baselines:
+        if series in learned.doubtful:
+            return learned.doubtful[series]
+        if j.verdict is Verdict.PASS or series in learned.remarks:
+            return 0
+    return 2 * _AGREEING - 1 if _undecided(j, values, decides) else 0
+
+
+def _undecided(j: Judgement, values: Sequence[float], decides: bool) -> bool:
+    bad = sum(_outside(j, value) for value in values)
+    return decides if len(values) == 1 else max(bad, len(values) - bad) < _AGREEING
+
+
+def _outside(j: Judgement, value: float) -> bool:
+    low, high = j.expected.low, j.expected.high
+    return (low is not None and value < low) or (high is not None and value > high)

@@ -1,0 +1,50 @@
+"""When and of what a run was, and so what is known of its numbers: of a run that goes on, and of one that is stored."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from seatrial.catalog.links import with_links
+from seatrial.catalog.nearest import missing_reference
+from seatrial.judge.baselines.nights import nights_before
+from seatrial.judge.baselines.selection import Knowledge
+from seatrial.judge.efficiency import with_shares
+from seatrial.model.result import Check, now
+from seatrial.model.setup import Setup
+
+if TYPE_CHECKING:
+    from seatrial.history.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """Which earlier runs compare: those of the same cluster and suite, before `started`, first of all with the same
+    software."""
+
+    cluster: str
+    suite: str
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+    started: datetime = field(default_factory=now)
+
+
+def knowledge_of(checks: Sequence[Check], setup: Setup, store: "Store | None", occasion: Occasion | None) -> Knowledge:
+    """What the store and the cluster's facts say about the measurements of `checks`."""
+    setup = with_links(setup)
+    if store is None or occasion is None:
+        return Knowledge(setup)
+    names = sorted({m.series() for check in checks for m in check.measurements if m.better})
+    nights = nights_before(store, occasion.cluster, occasion.suite, occasion.fingerprint, names, occasion.started)
+    return Knowledge(setup, store.pinned(occasion.cluster), nights.values(), nights)
+
+
+def explained(checks: Sequence[Check], setup: Setup) -> list[Check]:
+    """The judged checks with what each plateau is of what the links allow; where nothing published compares, the
+    reason says what comes nearest."""
+    shown = [with_shares(check, setup) for check in checks]
+    return [_with_nearest(check, setup) for check in shown] if setup.gpus_per_node else shown
+
+
+def _with_nearest(check: Check, setup: Setup) -> Check:
+    missing = missing_reference(check, setup)
+    return replace(check, reason=f"{check.reason}; {missing}") if missing else check

@@ -1,0 +1,1 @@
+"""What a run is about: verdicts, measurements, results, nodes. Plain data that every other package may use."""

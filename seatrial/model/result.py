@@ -1,0 +1,220 @@
+"""What a run came to: judgements, checks, suspects and the document `run.json` (schema 1)."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from seatrial.model.measurement import Measurement
+from seatrial.model.setup import Setup
+from seatrial.model.verdict import Verdict, worst
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The interval a value should fall in, in the measurement's unit; None leaves that side open."""
+
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """When a bad number began to be bad, and how: all at once, or slowly.
+
+    `since` is the day of the first run that differs, ISO 8601; `size` the fraction gained, below 0 lost, by a step or
+    per week of a decay.
+    """
+
+    kind: Literal["step", "decay"]
+    since: str
+    size: float
+
+    @property
+    def words(self) -> str:
+        moved = f"{abs(self.size):.1%}".replace("%", " %")
+        if self.kind == "step":
+            return f"a step of {moved} {'lower' if self.size < 0 else 'higher'} on {self.since}"
+        return f"a decay of {moved} per week since about {self.since}"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A measurement held against its baselines.
+
+    `source` names the baseline (catalog, pinned, history, peers, physics, sanity); `deviation` is value over centre
+    of the baseline minus one, so -0.9 reads "90 % below". `repeats` are the values that the measurement's is the median
+    of, in the order they were taken; empty where it was taken once. `drift` is since when it is bad, where the past
+    tells; `share` what a plateau is of what the links allow.
+    """
+
+    measurement: Measurement
+    verdict: Verdict
+    reason: str
+    source: str
+    expected: Expected = Expected()
+    deviation: float | None = None
+    repeats: tuple[float, ...] = ()
+    drift: Drift | None = None
+    share: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        m = self.measurement
+        return {
+            "metric": m.metric,
+            "subject": {"kind": m.subject.kind, "name": m.subject.name},
+            "conditions": dict(m.conditions),
+            "value": _finite(m.value),
+            "unit": m.unit,
+            "repeats": [_finite(value) for value in self.repeats],
+            "expected": {"low": _finite(self.expected.low), "high": _finite(self.expected.high)},
+            "source": self.source,
+            "deviation": _finite(self.deviation),
+            "drift": asdict(self.drift) if self.drift else None,
+            "share": _finite(self.share),
+            "verdict": self.verdict.value,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A node, GPU or link that is blamed; `confidence` is 0..1, `evidence` a sentence a person can check."""
+
+    kind: Literal["node", "gpu", "link"]
+    name: str
+    confidence: float
+    evidence: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "name": self.name, "confidence": self.confidence, "evidence": self.evidence}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a check came to by itself, before any of its numbers was held against a baseline."""
+
+    verdict: Verdict
+    reason: str
+    suspects: tuple[Suspect, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        suspects = [suspect.to_dict() for suspect in self.suspects]
+        return {"verdict": self.verdict.value, "reason": self.reason, "suspects": suspects}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was tried on the testbed, with what it measured and what that came to.
+
+    `found` is set once the numbers have been judged; verdict, reason and suspects hold what follows from both.
+    """
+
+    name: str
+    verdict: Verdict
+    reason: str
+    seconds: float = 0.0
+    measurements: tuple[Measurement, ...] = ()
+    judgements: tuple[Judgement, ...] = ()
+    suspects: tuple[Suspect, ...] = ()
+    found: Found | None = None
+
+    @property
+    def by_itself(self) -> Found:
+        """What it came to before its numbers were judged."""
+        return self.found or Found(self.verdict, self.reason, self.suspects)
+
+    def unjudged(self) -> "Check":
+        """The check as it was before its numbers were judged."""
+        own = self.by_itself
+        return Check(self.name, own.verdict, own.reason, self.seconds, self.measurements, suspects=own.suspects)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "verdict": self.verdict.value,
+            "reason": self.reason,
+            "seconds": round(self.seconds, 3),
+            "found": self.by_itself.to_dict(),
+            "judgements": [j.to_dict() for j in self.judgements],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """Everything a run leaves behind; `to_dict` is `run.json`."""
+
+    run_id: str
+    cluster: str
+    suite: str
+    started: datetime
+    finished: datetime
+    verdict: Verdict
+    reason: str
+    nodes: Sequence[Mapping[str, Any]] = ()
+    checks: Sequence[Check] = ()
+    suspects: Sequence[Suspect] = ()
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+    timings: Mapping[str, float] = field(default_factory=dict)
+    notes: Sequence[str] = ()  # what people should know besides: where its files are, that its nodes are still up
+    setup: Setup | None = None  # the cluster's facts that numbers are held against
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "run_id": self.run_id,
+            "cluster": self.cluster,
+            "suite": self.suite,
+            "started": self.started.isoformat(timespec="seconds"),
+            "finished": self.finished.isoformat(timespec="seconds"),
+            "verdict": self.verdict.value,
+            "reason": self.reason,
+            "nodes": [dict(node) for node in self.nodes],
+            "checks": [check.to_dict() for check in self.checks],
+            "suspects": [suspect.to_dict() for suspect in self.suspects],
+            "fingerprint": dict(self.fingerprint),
+            "setup": asdict(self.setup) if self.setup else None,
+            "timings": {step: round(seconds, 3) for step, seconds in self.timings.items()},
+            "notes": list(self.notes),
+        }
+
+
+def conclude(checks: Sequence[Check]) -> tuple[Verdict, str]:
+    """The run's verdict, the worst of its checks, and the reasons of those that came to it, two at most."""
+    verdict = worst(check.verdict for check in checks)
+    if verdict is Verdict.PASS:
+        return verdict, f"{', '.join(check.name for check in checks)}: all pass"
+    told: dict[str, str] = {}
+    for check in checks:
+        # A step that could not be tried for the same cause, or that quotes it, says nothing new.
+        if check.verdict is verdict and not any(reason in check.reason for reason in told.values()):
+            told[check.name] = check.reason
+    reasons = [f"{name}: {reason}" for name, reason in told.items()]
+    return verdict, "; ".join(reasons[:2]) or "nothing was measured"
+
+
+def merge_suspects(checks: Iterable[Check]) -> list[Suspect]:
+    """One suspect per subject over all checks: the most confident wins, evidence is joined."""
+    merged: dict[tuple[str, str], Suspect] = {}
+    for suspect in (s for check in checks for s in check.suspects):
+        known = merged.get((suspect.kind, suspect.name))
+        merged[suspect.kind, suspect.name] = _joined(known, suspect) if known else suspect
+    return sorted(merged.values(), key=lambda s: -s.confidence)
+
+
+def now() -> datetime:
+    """The present, in UTC, as run.json carries it."""
+    return datetime.now(UTC)
+
+
+def _joined(a: Suspect, b: Suspect) -> Suspect:
+    evidence = a.evidence if b.evidence in a.evidence else f"{a.evidence}; {b.evidence}"
+    return Suspect(a.kind, a.name, max(a.confidence, b.confidence), evidence)
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no NaN or infinity."""
+    return value if value is not None and math.isfinite(value) else None

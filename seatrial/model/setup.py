@@ -1,0 +1,54 @@
+"""The facts of a cluster that references are keyed by."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from seatrial.model.measurement import Measurement
+
+if TYPE_CHECKING:
+    from seatrial.config.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """`slots_per_node` is MPI ranks per node; the link rates are GB/s (1e9 bytes), one direction, as in `Hardware`.
+
+    `part_of_node` is how much of the hardware's usual GPUs a node uses: as much of its NICs is theirs for sure.
+    """
+
+    hardware: str
+    nodes: int
+    gpus_per_node: int
+    slots_per_node: int
+    fabric: str | None = None
+    gpu_link_gb_s: float | None = None
+    node_link_gb_s: float | None = None
+    part_of_node: float | None = None
+
+    @property
+    def ranks(self) -> int:
+        return self.nodes * self.slots_per_node
+
+
+def setup_of(cluster: "Cluster") -> Setup:
+    """The facts as the cluster file gives them."""
+    hardware = cluster.hardware
+    return Setup(
+        hardware.name,
+        cluster.nodes,
+        cluster.gpus,
+        cluster.slots,
+        cluster.fabric,
+        hardware.gpu_link_gb_s,
+        hardware.node_link_gb_s,
+    )
+
+
+def ranks_of(measurement: Measurement, setup: Setup) -> int:
+    """How many ranks took part: as measured, else as many as the cluster has."""
+    ranks = measurement.conditions.get("ranks", setup.ranks)
+    return int(ranks) if isinstance(ranks, int) else setup.ranks
+
+
+def is_busbw(measurement: Measurement) -> bool:
+    return measurement.metric in ("busbw", "busbw_plateau") and "operation" in measurement.conditions

@@ -1,0 +1,80 @@
+"""Whether a node that does not answer was taken away on purpose: then it is not the node's fault."""
+
+from collections.abc import Sequence
+
+from seatrial.model.errors import MissingError, SeatrialError
+from seatrial.platforms.kubernetes import queue
+from seatrial.platforms.kubernetes.api import POD, Api
+from seatrial.platforms.kubernetes.health import health
+from seatrial.platforms.kubernetes.launchers import Launcher, failed
+from seatrial.platforms.kubernetes.plan import Object, Plan, selector
+from seatrial.platforms.kubernetes.pod_termination import first_to_end
+
+
+def excuse(api: Api, plan: Plan, launcher: Launcher, pod: str, node: str) -> str | None:
+    """Why the pod went although its node is well: preempted, evicted, deleted, out of time. None: blame the node."""
+    try:
+        parent = api.find(launcher.kind, plan.name)
+        workload = _workload(api, plan, parent) if parent else None
+        found = api.find(POD, pod)
+        others = api.list(POD, selector(plan.run.run_id)) if _was_deleted(found) else []
+        return _excuse(found, pod, parent, workload, others, node_is_well=_is_well(api, node))
+    except SeatrialError:
+        return None  # nobody can say
+
+
+def _excuse(
+    pod: Object | None,
+    name: str,
+    parent: Object | None,
+    workload: Object | None,
+    others: Sequence[Object] = (),
+    *,
+    node_is_well: bool,
+) -> str | None:
+    """As `excuse`; `others` are what is left of the run's pods. Pure."""
+    if deadline := _condition(parent, "Failed", "DeadlineExceeded"):
+        return f"the run was over its time: {deadline}"
+    if not node_is_well:  # Kubernetes and Kueue take pods away from nodes that fail, too
+        return None
+    if workload and (evicted := queue.preempted(workload)):
+        return evicted
+    if disrupted := _condition(pod, "DisruptionTarget"):
+        return f"pod {name} was taken away: {disrupted}"
+    return f"pod {name} was deleted {_why_deleted(parent, others)}" if _was_deleted(pod) else None
+
+
+def _was_deleted(pod: Object | None) -> bool:
+    return pod is None or "deletionTimestamp" in pod["metadata"]
+
+
+def _why_deleted(parent: Object | None, others: Sequence[Object]) -> str:
+    """Where one pod ends, its controller deletes the others: the first is the node to look at."""
+    if first := first_to_end(others):
+        return f"because {first}"
+    if parent is None:
+        return "while the run used it, with what the run had submitted"
+    why = failed(parent)
+    return f"while the run used it{f': {why}' if why else ''}"
+
+
+def _condition(thing: Object | None, kind: str, reason: str | None = None) -> str | None:
+    for condition in (thing or {}).get("status", {}).get("conditions", ()):
+        if condition["type"] == kind and condition["status"] == "True" and reason in (None, condition.get("reason")):
+            return f"{condition.get('reason')}: {condition.get('message')}"
+    return None
+
+
+def _workload(api: Api, plan: Plan, parent: Object) -> Object | None:
+    if not plan.settings.queue:
+        return None
+    uid = parent["metadata"]["uid"]
+    return next((each for each in api.list(queue.WORKLOAD) if queue.is_of(each, uid)), None)
+
+
+def _is_well(api: Api, node: str) -> bool:
+    """Whether the node is there and Ready. Who may not look at nodes does not blame one for a pod that was deleted."""
+    try:
+        return health(api).get(node, "it is gone") is None
+    except MissingError:
+        return True

@@ -1,0 +1,1 @@
+"""Reach nodes: SSH, MPI, and the probes that run there."""

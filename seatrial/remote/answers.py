@@ -1,0 +1,87 @@
+"""What the probes on a node answer, as models: a broken node may print anything, so types and sizes are checked."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, ValidationError
+
+MAX_TEXT = 300
+
+Answer = TypeVar("Answer", bound="NodeAnswer")
+
+
+def printable(text: str) -> str:
+    """The text, at most MAX_TEXT characters of it, without control characters."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:MAX_TEXT])
+
+
+Text = Annotated[str, StringConstraints(max_length=MAX_TEXT), AfterValidator(printable)]
+
+
+class NodeAnswer(BaseModel):
+    """One JSON object that a probe prints on a line of its own; what is not known is ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class Facts(NodeAnswer):
+    """What seatrial/remote/probes/facts.py prints. A version is "" where it is not installed, None where nobody could tell."""
+
+    hostname: Annotated[Text, Field(min_length=1)]
+    cpus: int = Field(ge=0, le=1_000_000)
+    memory_gb: FiniteFloat = Field(ge=0)
+    gpus: int | None = Field(ge=0, le=1024)
+    gpu_model: Text
+    architecture: Text
+    mpirun: Text
+    sshd: Text | None
+    nccl_tests: Text
+    versions: dict[Text, Text | None] = Field(max_length=64)
+
+
+class PeerAnswer(NodeAnswer):
+    """One line of seatrial/remote/probes/pairs.py: `error` is empty where SSH to the peer worked."""
+
+    peer: str
+    error: str
+
+
+class Traffic(NodeAnswer):
+    """What one direction of a stream carried."""
+
+    bytes: int = Field(gt=0, lt=1 << 50)
+    seconds: FiniteFloat = Field(gt=1e-6)
+
+    @property
+    def mb_s(self) -> float:
+        """MB/s (1e6 bytes)."""
+        return self.bytes / self.seconds / 1e6
+
+
+class StreamAnswer(NodeAnswer):
+    """What seatrial/remote/probes/stream.py measured: from the node that was asked, and to it."""
+
+    out: Traffic
+    in_: Traffic = Field(alias="in")
+
+
+class StreamError(NodeAnswer):
+    """Why seatrial/remote/probes/stream.py could not measure."""
+
+    error: Text
+
+
+def read_answer(model: type[Answer], line: str) -> Answer:
+    """The answer in a line of JSON. Raises ValueError, whose one line names the first field that is wrong.
+
+    pydantic's own parser: it refuses JSON that is nested too deep, for which the standard library's recurses.
+    """
+    try:
+        return model.model_validate_json(line)
+    except ValidationError as error:
+        raise ValueError(_first_problem(error.errors(include_url=False, include_input=False)[0])) from None
+
+
+def _first_problem(problem: Mapping[str, Any]) -> str:
+    where = ".".join(str(part) for part in problem["loc"])
+    return printable(f"{where}: {problem['msg']}" if where else problem["msg"])

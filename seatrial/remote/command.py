@@ -1,0 +1,158 @@
+"""Run commands on nodes over an SSH connection: time, bytes and lines are bounded, whatever a node prints."""
+
+import math
+import shlex
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from seatrial.model.errors import FloodError, RemoteError
+
+if TYPE_CHECKING:
+    import paramiko
+
+MAX_OUTPUT_BYTES = 1024**2  # of a command whose answer is small
+_EXEC_TIMEOUT_S = 30  # paramiko waits for ever for a node that takes a command and never says so
+_EXIT_STATUS_S = 10.0
+_CHUNK_BYTES = 64 * 1024
+_MAX_LINE_BYTES = 2 * 1024**2  # the training probe's summary has some 250 bytes per rank
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """What a command on a node came to.
+
+    `exit_status` is None when it was cut off; `output` is stdout and stderr in order.
+    """
+
+    exit_status: int | None
+    output: str
+    seconds: float
+    timed_out: bool = False
+
+
+class RemoteProcess:
+    """A command that runs on a node; its standard input stays open until `close_stdin`, which asks it to end."""
+
+    def __init__(self, transport: "paramiko.Transport", command: str) -> None:
+        self.received_bytes = 0
+        self._channel = transport.open_session(timeout=_EXEC_TIMEOUT_S)
+        self._channel.set_combine_stderr(True)
+        self._rest = b""
+        given_up = threading.Timer(_EXEC_TIMEOUT_S, transport.close)
+        given_up.start()
+        try:
+            self._channel.exec_command(command)
+        finally:
+            given_up.cancel()
+
+    def send(self, data: bytes) -> None:
+        """Raises OSError when the node does not take it."""
+        self._channel.settimeout(_EXEC_TIMEOUT_S)
+        self._channel.sendall(data)
+
+    def close_stdin(self) -> None:
+        with suppress(OSError, EOFError):
+            self._channel.shutdown_write()
+
+    def read(self, timeout_s: float) -> bytes | None:
+        """At most 64 KiB that arrive within `timeout_s`; empty when nothing does, None at the end of output."""
+        self._channel.settimeout(max(timeout_s, 0.001))
+        try:
+            data = self._channel.recv(_CHUNK_BYTES)
+        except TimeoutError:
+            return b""
+        self.received_bytes += len(data)
+        return data or None
+
+    def read_lines(self, timeout_s: float) -> list[str] | None:
+        """The whole lines that arrive within `timeout_s`; an empty list when none do, None at the end of output.
+
+        A line longer than 2 MiB comes in pieces.
+        """
+        data = self.read(timeout_s)
+        if data is None:
+            rest, self._rest = self._rest, b""
+            return [_text(rest)] if rest else None
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _MAX_LINE_BYTES:
+            whole, self._rest = [*whole, self._rest], b""
+        return [_text(line) for line in whole]
+
+    def exit_status(self, timeout_s: float = _EXIT_STATUS_S) -> int | None:
+        """The exit status, None when the connection ended without one."""
+        if not self._channel.status_event.wait(timeout_s):
+            return None
+        return self._channel.exit_status if self._channel.exit_status >= 0 else None
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+def is_piece(line: str) -> bool:
+    """Whether a line that was read is only a part of one, which goes on with the next."""
+    return 4 * len(line) > _MAX_LINE_BYTES and len(line.encode(errors="replace")) > _MAX_LINE_BYTES
+
+
+def _text(line: bytes) -> str:
+    return line.decode(errors="replace").rstrip("\r")
+
+
+def run_command(
+    transport: "paramiko.Transport",
+    command: str,
+    *,
+    stdin: bytes = b"",
+    timeout_s: float,
+    max_bytes: int = MAX_OUTPUT_BYTES,
+) -> CommandResult:
+    """Run `command` through the node's shell and wait for it, at most `timeout_s` seconds.
+
+    A command that is cut off is ended on the node. Raises FloodError when it prints more than `max_bytes`, RemoteError
+    when it cannot be started or the connection breaks.
+    """
+    started = time.monotonic()
+    process = start_process(transport, _limited(command, timeout_s))
+    try:
+        with suppress(OSError):  # a shell that ends at once closes its input; what it said is still read
+            process.send(stdin)
+        process.close_stdin()
+        output, ended = _read_all(process, started + timeout_s, max_bytes)
+        status = process.exit_status() if ended else None
+        return CommandResult(status, output, time.monotonic() - started, timed_out=not ended)
+    except (EOFError, OSError) as error:
+        raise RemoteError(f"the connection broke: {str(error) or type(error).__name__}") from error
+    finally:
+        process.close()
+
+
+def _limited(command: str, timeout_s: float) -> str:
+    """The command, which the node itself ends a second after nobody waits for it any more.
+
+    A closed channel ends only what writes to it, and OpenSSH delivers no signals to sessions of root.
+    """
+    return f"timeout -s KILL {math.ceil(timeout_s) + 1} sh -c {shlex.quote(command)}"
+
+
+def _read_all(process: RemoteProcess, deadline: float, max_bytes: int) -> tuple[str, bool]:
+    """The output until its end or the deadline, and whether the end came. Raises FloodError."""
+    output, ended = bytearray(), False
+    while not ended and (left := deadline - time.monotonic()) > 0:
+        data = process.read(left)
+        ended = data is None
+        output += data or b""
+        if process.received_bytes > max_bytes:
+            raise FloodError(f"output flood: it printed more than {max_bytes / 1024**2:g} MiB and was ended")
+    return "\n".join(_text(line) for line in bytes(output).removesuffix(b"\n").split(b"\n")), ended
+
+
+def start_process(transport: "paramiko.Transport", command: str) -> RemoteProcess:
+    """Start `command` and leave its standard input open. Raises RemoteError."""
+    import paramiko
+
+    try:
+        return RemoteProcess(transport, command)
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        raise RemoteError(f"no session: {str(error) or type(error).__name__}") from error

@@ -1,0 +1,244 @@
+"""mpirun over a hostfile, started on the head node; works with Open MPI 4 and 5."""
+
+import json
+import logging
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.model.testbed import Node, Testbed
+from seatrial.remote.command import RemoteProcess, is_piece, run_command, start_process
+from seatrial.remote.ssh import connected
+from seatrial.system.rawlog import RawLog
+from seatrial.text.kept_lines import KeptLines
+from seatrial.text.redact import Secrets
+
+log = logging.getLogger("seatrial.remote.mpi")
+
+FLOOD = "output flood: the ranks printed more than they may and were ended"
+
+SETTLE_S = 3.0  # mpirun that has printed everything normally ends within tenths of a second; some never do
+SETTLE_S_PER_RANK = 0.01  # thousands of ranks take their time to finalise
+SUPERVISOR_GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s
+_LONGEST_LINE = 16 * 1024  # characters of any line but an event of a probe, which may have an entry per rank
+_EVENT = '{"event"'
+OUTPUT_BYTES, OUTPUT_BYTES_PER_RANK = 32 * 1024**2, 128 * 1024  # NCCL_DEBUG=INFO prints some 40 KiB per rank
+_LINE_COST = 256  # bytes that a line counts as at least: many short lines take long to read
+_MAX_LOG = 1 << 30  # characters; bounds the disk likewise
+_SUPERVISOR = (
+    "seatrial-supervisor: "  # seatrial/remote/probes/supervise.py: why it ended, or did not start, the command
+)
+_CANNOT_START = "cannot start "
+
+
+@dataclass(frozen=True, slots=True)
+class MpiResult:
+    """What an mpirun came to.
+
+    `exit_status` is None when it had to be ended or did not start; `lines` are stdout and stderr in order, without the
+    middle where there are very many. `timed_out`: it ran past its time. `reaped`: it had printed everything, then hung,
+    and was ended; its output counts. `flooded`: it printed more than it may and was ended. `not_started`: which program
+    the head could not start, and why. `lost`: the connection to the head broke, so nobody knows what became of it.
+    """
+
+    exit_status: int | None
+    lines: tuple[str, ...]
+    seconds: float
+    timed_out: bool = False
+    reaped: bool = False
+    flooded: bool = False
+    not_started: str | None = None
+    lost: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_status == 0 or self.reaped
+
+    @property
+    def cause(self) -> str | None:
+        """The earliest primary cause that the output names, and its host, in one line; None when it names none."""
+        from seatrial.nccl import classify
+
+        if self.not_started is not None:
+            return f"the head node cannot start {self.not_started}"
+        if self.flooded:
+            return FLOOD
+        first = next(iter(classify(self.lines)), None)
+        if first is None:
+            return None
+        return first.cause + (f" on {first.host}" if first.host else "")
+
+
+def hostfile(nodes: Iterable[Node]) -> str:
+    """One line per node, by the address or the name that its peers reach it at."""
+    return "".join(f"{node.address} slots={node.slots} port={node.port}\n" for node in nodes)
+
+
+def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str], ranks: int | None = None) -> list[str]:
+    """The command line that runs `argv` on `ranks` ranks (one per slot when unset), consecutive ranks on one node.
+
+    It names the variables of `variables(testbed, env)`, and mpirun takes their values from its own environment: command
+    lines are logged, and anybody on the node can read them.
+    """
+    network = ("--mca", "btl_tcp_if_include", testbed.network, "--mca", "oob_tcp_if_include", testbed.network)
+    exports = [part for key in variables(testbed, env) for part in ("-x", key)]
+    return [
+        testbed.mpirun,
+        *(("--allow-run-as-root",) if testbed.user == "root" else ()),
+        *("--hostfile", hostfile_path(testbed), "-np", str(ranks or testbed.world_size)),
+        *("--map-by", "slot", "--bind-to", "none"),
+        *("--mca", "orte_keep_fqdn_hostnames", "1"),
+        *(part for part in (network if testbed.network else ()) if part),
+        *testbed.mpirun_args,
+        *exports,
+        *argv,
+    ]
+
+
+def variables(testbed: Testbed, env: Mapping[str, str]) -> dict[str, str]:
+    """The environment that every rank gets: the testbed's, and `env` on top."""
+    return {**dict(testbed.env), **env}
+
+
+def hostfile_path(testbed: Testbed) -> str:
+    """Where `mpirun` finds the hostfile on the head node."""
+    return f"{testbed.workdir}/hostfile"
+
+
+def mpirun(
+    testbed: Testbed,
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    env: Mapping[str, str] | None = None,
+    on_line: Callable[[str], None] | None = None,
+    is_done: Callable[[str], bool] | None = None,
+    log_file: Path | None = None,
+    max_bytes: int | None = None,
+    secrets: Secrets | None = None,
+) -> MpiResult:
+    """Run `argv` on every slot of the testbed and follow its output, at most `max_bytes` of it.
+
+    `is_done(line)` says that nothing of interest follows that line: mpirun then gets a few seconds to leave and is
+    ended if it does not. The head's supervisor ends everything when this connection goes away. Raises RemoteError when
+    the head cannot be reached.
+
+    Nothing of the output goes anywhere before `secrets` are taken out of it; without, those of this process'
+    environment and of the testbed's.
+    """
+    supervisor = [testbed.python, f"{testbed.workdir}/supervise.py", str(timeout_s)]
+    command = shlex.join([*supervisor, *mpirun_argv(testbed, argv, env or {})])
+    with connected(testbed, testbed.head, 30) as head:
+        run_command(
+            head, f"cat > {shlex.quote(hostfile_path(testbed))}", stdin=hostfile(testbed.nodes).encode(), timeout_s=30
+        )
+        process = start_process(head, command)
+        try:
+            with suppress(OSError, EOFError):  # it ended at once; its output says why
+                process.send(json.dumps(variables(testbed, env or {})).encode() + b"\n")
+            known = secrets or Secrets.of({**os.environ, **dict(testbed.env)})
+            with RawLog(log_file, known, max_characters=_MAX_LOG) as file:
+                file.write(f"$ {command}\n")
+                settle_s = SETTLE_S + SETTLE_S_PER_RANK * testbed.world_size
+                most = max_bytes or OUTPUT_BYTES + OUTPUT_BYTES_PER_RANK * testbed.world_size
+                return _Follower(process, timeout_s, settle_s, _keeper(file), on_line, is_done, most).follow()
+        finally:
+            process.close()
+
+
+class _Follower:
+    """Reads one mpirun to its end, whichever end that is."""
+
+    def __init__(
+        self,
+        process: RemoteProcess,
+        timeout_s: float,
+        settle_s: float,
+        keep: Callable[[str], str],
+        on_line: Callable[[str], None] | None,
+        is_done: Callable[[str], bool] | None,
+        max_bytes: int,
+    ) -> None:
+        self._max_bytes = self._room = max_bytes
+        self._process = process
+        self._lines = KeptLines()
+        self._keep = keep
+        self._on_line = on_line or (lambda line: None)
+        self._is_done = is_done or (lambda line: False)
+        self._started = time.monotonic()
+        self._deadline = self._started + timeout_s + SUPERVISOR_GRACE_S
+        self._settle_s = settle_s
+        self._settled_at: float | None = None
+        self._asked_to_end = False
+        self._supervisor: str | None = None  # what it said of the end
+
+    def follow(self) -> MpiResult:
+        while (batch := self._process.read_lines(0.2)) is not None:
+            for line in batch:
+                self._take(line)
+            too_late = time.monotonic() > self._deadline
+            # Everything was ended a while ago: what still comes then has piled up faster than it could be read.
+            if self._room < 0 or self._process.received_bytes > self._max_bytes or (too_late and batch):
+                return self._ended_for_flooding()
+            if too_late:
+                return self._result(None, past_deadline=True)
+            if self._settled_at and time.monotonic() > self._settled_at and not self._asked_to_end:
+                self._ask_to_end()
+        return self._result(self._process.exit_status())
+
+    def _ended_for_flooding(self) -> MpiResult:
+        """What follows is not looked at, but read: the next mpirun must not start beside this one."""
+        seconds, deadline = time.monotonic() - self._started, time.monotonic() + SUPERVISOR_GRACE_S
+        self._process.close_stdin()
+        while time.monotonic() < deadline and self._process.read(0.2) is not None:
+            pass
+        return MpiResult(None, self._lines.kept(), seconds, flooded=True)
+
+    def _take(self, line: str) -> None:
+        self._room -= max(len(line) + 1, _LINE_COST)
+        line = self._keep(line)
+        if len(line) > _LONGEST_LINE and _EVENT not in line[:_LONGEST_LINE]:
+            line = line[:_LONGEST_LINE]
+        before, mark, said = line.rpartition(_SUPERVISOR)
+        if mark:  # it may stand behind half a line of a rank that was ended
+            self._supervisor, line = said, before
+            if not line:
+                return
+        self._lines.add(line)
+        self._on_line(line)
+        if self._is_done(line):
+            self._settled_at = time.monotonic() + self._settle_s
+
+    def _ask_to_end(self) -> None:
+        log.warning("mpirun has printed everything and does not leave; ending it and using its output")
+        self._asked_to_end = True
+        self._process.close_stdin()
+        self._deadline = time.monotonic() + SUPERVISOR_GRACE_S
+
+    def _result(self, status: int | None, *, past_deadline: bool = False) -> MpiResult:
+        seconds = time.monotonic() - self._started
+        said = self._supervisor or ""
+        not_started = said.removeprefix(_CANNOT_START) if said.startswith(_CANNOT_START) else None
+        ended = not_started is None and (past_deadline or bool(said))
+        return MpiResult(
+            exit_status=None if said else status,
+            lines=self._lines.kept(),
+            seconds=seconds,
+            timed_out=ended and not self._asked_to_end,
+            reaped=ended and self._asked_to_end,
+            not_started=not_started,
+            lost=status is None and not said and not past_deadline,
+        )
+
+
+def _keeper(file: RawLog) -> Callable[[str], str]:
+    """Writes a line and returns it without secrets. A piece of a longer line waits for what a secret may end with."""
+
+    def keep(line: str) -> str:
+        return file.write(line if is_piece(line) else f"{line}\n").removesuffix("\n")
+
+    return keep

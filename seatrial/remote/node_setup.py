@@ -1,0 +1,229 @@
+"""The first contact with a node: connect, bring the probes, ask what it is and what time it has."""
+
+import json
+import logging
+import re
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from seatrial.model.errors import FloodError, NodesError, RemoteError
+from seatrial.model.testbed import Node, Testbed
+from seatrial.remote.answers import Facts, PeerAnswer, StreamAnswer, StreamError, printable, read_answer
+from seatrial.remote.command import CommandResult, run_command
+from seatrial.remote.probes import PROBES
+from seatrial.remote.ssh import HostKeyError, connect, on_each
+
+if TYPE_CHECKING:
+    import paramiko
+
+log = logging.getLogger("seatrial.remote.node_setup")
+
+_ATTEMPTS = 3  # sshd drops connections when many arrive at once; only the set-up is tried again
+_PAUSE_S = 0.3
+FACTS_TIMEOUT_S = 60  # a driver that wakes its GPUs, a cold network home: slow is not broken
+PARALLEL_PAIRS = 8  # ssh processes at once on one node
+STREAM_BYTES = 64 * 1024**2  # per direction, or STREAM_S where that takes longer
+STREAM_S = 0.5
+_SECONDS = re.compile(r"\d{1,12}\.\d{1,9}")  # since the epoch, as date prints them
+_STREAM_SPARE_S = 20  # what stream.py may take besides the connection: its waits for first bytes, a loaded machine
+
+# Several nodes may share the folder (a network home, namespaces of one machine): each file appears whole or not at all.
+_INSTALL = """
+import json, os, sys, tempfile
+request = json.load(sys.stdin)
+os.makedirs(request["folder"], exist_ok=True)
+for name, text in request["files"].items():
+    handle, temporary = tempfile.mkstemp(dir=request["folder"])
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    os.replace(temporary, os.path.join(request["folder"], name))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """A node that answered.
+
+    `clock_offset_s` is its clock minus ours, known to within `clock_error_s`; `connect_ms` is how long the SSH
+    connection took to come up.
+    """
+
+    transport: "paramiko.Transport"
+    facts: Mapping[str, Any]
+    connect_ms: float
+    clock_offset_s: float
+    clock_error_s: float
+
+    @property
+    def hostname(self) -> str:
+        return str(self.facts["hostname"])
+
+    @property
+    def versions(self) -> dict[str, str | None]:
+        """Version by package: "" where it is not installed, None where the node could not tell."""
+        return dict(self.facts["versions"])
+
+
+def greet(testbed: Testbed, node: Node, timeout_s: float) -> Contact:
+    """Connect to `node` with its pinned host key, copy the probes to it and ask for its facts.
+
+    The connection stays open; whoever called closes it. Raises RemoteError naming node and cause.
+    """
+    started = time.monotonic()
+    transport = _connect_patiently(testbed, node, timeout_s)
+    connect_ms = (time.monotonic() - started) * 1000
+    try:
+        _install_probes(testbed, node, transport, timeout_s)
+        facts = _ask(testbed, node, transport, max(timeout_s, FACTS_TIMEOUT_S))
+        offset, error = _clock(node, transport, timeout_s)
+    except BaseException:
+        transport.close()
+        raise
+    return Contact(transport, facts, connect_ms, offset, error)
+
+
+def _connect_patiently(testbed: Testbed, node: Node, timeout_s: float) -> "paramiko.Transport":
+    started = time.monotonic()
+    for attempt in range(_ATTEMPTS):
+        try:
+            return connect(testbed, node, timeout_s)
+        except HostKeyError:
+            raise
+        except RemoteError:
+            if attempt == _ATTEMPTS - 1 or time.monotonic() - started >= timeout_s:  # dropped is not silent
+                raise
+            time.sleep(_PAUSE_S)
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _install_probes(testbed: Testbed, node: Node, transport: "paramiko.Transport", timeout_s: float) -> None:
+    request = json.dumps({"folder": testbed.workdir, "files": _probe_sources()})
+    command = shlex.join([testbed.python, "-c", _INSTALL])
+    done = run_command(transport, command, stdin=request.encode(), timeout_s=timeout_s)
+    if done.exit_status == 127:
+        raise RemoteError(f"{node.name}: {testbed.python} is missing on the node: the image needs Python 3")
+    if done.exit_status != 0:
+        raise RemoteError(f"{node.name}: the probes cannot be written to {testbed.workdir}: {_last_words(done)}")
+
+
+def _last_words(done: CommandResult) -> str:
+    silence = "no end in time" if done.timed_out else "nothing was printed"
+    return printable(_last_line(done.output)) or silence
+
+
+@cache
+def _probe_sources() -> dict[str, str]:
+    return {path.name: path.read_text() for path in PROBES}
+
+
+def _ask(testbed: Testbed, node: Node, transport: "paramiko.Transport", timeout_s: float) -> Mapping[str, Any]:
+    command = shlex.join([testbed.python, f"{testbed.workdir}/facts.py", testbed.mpirun])
+    done = run_command(transport, command, timeout_s=timeout_s)
+    if done.timed_out:
+        raise RemoteError(f"{node.name}: does not say what it is within {timeout_s:g} s")
+    try:
+        return read_answer(Facts, _last_line(done.output)).model_dump()
+    except ValueError as error:
+        answer = printable(_last_line(done.output)) or "nothing was printed"
+        raise RemoteError(f"{node.name}: does not say what it is: {answer} ({error})") from None
+
+
+def _clock(node: Node, transport: "paramiko.Transport", timeout_s: float) -> tuple[float, float]:
+    """The node's clock minus ours in seconds, and the most that can be wrong about it: half of the round trip."""
+    before = time.time()
+    done = run_command(transport, "date +%s.%N", timeout_s=timeout_s)
+    after = time.time()
+    answer = _last_line(done.output)
+    if not _SECONDS.fullmatch(answer):
+        raise RemoteError(f"{node.name}: does not tell the time: {printable(answer) or 'nothing was printed'}")
+    return float(answer) - (before + after) / 2, (after - before) / 2
+
+
+def reach_peers(testbed: Testbed, contact: Contact, peers: Sequence[Node], timeout_s: float) -> dict[str, str]:
+    """SSH from the contacted node to each of `peers`: the error by peer name, "" where it worked."""
+    request = {
+        "peers": [{"name": peer.name, "address": peer.address, "port": peer.port} for peer in peers],
+        "timeout_s": timeout_s,
+        "parallel": PARALLEL_PAIRS,
+    }
+    rounds = -(-len(peers) // PARALLEL_PAIRS)
+    done = run_command(
+        contact.transport,
+        shlex.join([testbed.python, f"{testbed.workdir}/pairs.py"]),
+        stdin=json.dumps(request).encode(),
+        timeout_s=timeout_s * rounds + 10,
+    )
+    answers = {peer.name: "no answer from the node that was to try it" for peer in peers}
+    for line in done.output.splitlines():
+        with suppress(ValueError):  # what else a login prints, or a line that was cut off
+            answer = read_answer(PeerAnswer, line)
+            if answer.peer in answers:
+                answers[answer.peer] = printable(answer.error)
+    return answers
+
+
+def try_streams(
+    testbed: Testbed, contacts: Mapping[str, Contact], pairs: Sequence[tuple[str, str]], timeout_s: float
+) -> dict[tuple[str, str], float]:
+    """MB/s (1e6 bytes) that TCP carries between the nodes of each pair, both ways, all pairs at once.
+
+    A pair that cannot be measured is left out, with a warning. Raises NodesError naming the nodes that flood.
+    """
+    by_name = {node.name: node for node in testbed.nodes}
+    peer_of = dict(pairs)
+    answers = on_each(
+        [by_name[name] for name in peer_of],
+        lambda node: _try_stream(testbed, contacts[node.name], by_name[peer_of[node.name]], timeout_s),
+    )
+    floods = {name: str(answer) for name, answer in answers.items() if isinstance(answer, FloodError)}
+    if floods:
+        raise NodesError(floods)
+    streams = {}
+    for name, answer in answers.items():
+        peer = peer_of[name]
+        if isinstance(answer, RemoteError):
+            log.warning("%s to %s: throughput cannot be measured: %s", name, peer, answer)
+        else:
+            streams[name, peer], streams[peer, name] = answer
+    return streams
+
+
+def _try_stream(testbed: Testbed, contact: Contact, peer: Node, timeout_s: float) -> tuple[float, float]:
+    """MB/s to `peer` and from it. Raises RemoteError."""
+    program = [testbed.python, f"{testbed.workdir}/stream.py"]
+    request = {
+        "peer": {"address": peer.address, "port": peer.port},
+        "serve": shlex.join([*program, "serve", str(STREAM_BYTES), str(STREAM_S)]),
+        "max_bytes": STREAM_BYTES,
+        "max_seconds": STREAM_S,
+        "timeout_s": timeout_s,
+    }
+    done = run_command(
+        contact.transport,
+        shlex.join(program),
+        stdin=json.dumps(request).encode(),
+        timeout_s=timeout_s + _STREAM_SPARE_S,
+    )
+    answer = _last_line(done.output)
+    try:
+        streams = read_answer(StreamAnswer, answer)
+    except ValueError:
+        raise RemoteError(_stream_problem(answer)) from None
+    return streams.out.mb_s, streams.in_.mb_s
+
+
+def _stream_problem(answer: str) -> str:
+    try:
+        return read_answer(StreamError, answer).error
+    except ValueError:
+        return printable(answer) or "nothing was printed"
+
+
+def _last_line(output: str) -> str:
+    """The last line that is not empty; empty where there is none."""
+    return next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")

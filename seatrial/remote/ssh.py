@@ -1,0 +1,134 @@
+"""Reach nodes over SSH with paramiko: pinned host keys, per-run keys, many nodes at once."""
+
+import base64
+import errno
+import hmac
+import re
+import resource
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from seatrial.model.errors import RemoteError, SeatrialError
+from seatrial.model.testbed import Node, Testbed
+
+if TYPE_CHECKING:
+    import paramiko
+
+T = TypeVar("T")
+
+_OURS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # what this host is short of is no fault of the node
+_KEEPALIVE_S = 15  # firewalls forget silent connections, and a sweep is silent for minutes
+_FANOUT = 64  # connections opened at once; sshd's MaxStartups and this host's threads set the bound
+
+
+class HostKeyError(RemoteError):
+    """The node answers with another host key than the one pinned for this run."""
+
+
+@contextmanager
+def connected(testbed: Testbed, node: Node, timeout_s: float) -> Iterator["paramiko.Transport"]:
+    """An authenticated SSH connection to `node`, closed at the end.
+
+    Raises RemoteError with the cause (refused, timed out, key not accepted), HostKeyError when the host key is not the
+    pinned one.
+    """
+    transport = connect(testbed, node, timeout_s)
+    try:
+        yield transport
+    finally:
+        transport.close()
+
+
+def connect(testbed: Testbed, node: Node, timeout_s: float) -> "paramiko.Transport":
+    """As `connected`, for callers that keep the connection and close it themselves."""
+    import paramiko
+
+    where = f"{node.name}: {node.address} port {node.port}"
+    try:
+        transport = paramiko.Transport(testbed.dial(node, timeout_s))
+    except OSError as error:
+        if error.errno in _OURS:
+            raise SeatrialError(f"this host cannot open more connections ({error.strerror}): raise ulimit -n") from None
+        raise RemoteError(f"{where}: {_dial_problem(error)}") from error
+    except paramiko.SSHException as error:
+        raise RemoteError(f"{where}: no SSH server answers: {error}") from error
+    try:
+        _handshake(transport, testbed, node, where, timeout_s)
+    except BaseException:
+        transport.close()
+        raise
+    return transport
+
+
+def _handshake(transport: "paramiko.Transport", testbed: Testbed, node: Node, where: str, timeout_s: float) -> None:
+    import paramiko
+
+    transport.set_keepalive(_KEEPALIVE_S)
+    transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = timeout_s
+    kind, _, pinned = node.host_key.partition(" ")
+    try:
+        transport.get_security_options().key_types = (kind,)
+        transport.start_client(timeout=timeout_s)
+        if not hmac.compare_digest(transport.get_remote_server_key().asbytes(), base64.b64decode(pinned.split()[0])):
+            raise HostKeyError(f"{where}: answers with another host key than the one pinned for this run")
+        transport.auth_publickey(testbed.user, paramiko.Ed25519Key.from_private_key_file(str(testbed.key_file)))
+    except paramiko.AuthenticationException as error:
+        raise RemoteError(f"{where}: does not accept this run's key for user {testbed.user}") from error
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        raise RemoteError(f"{where}: SSH did not come up: {str(error) or type(error).__name__}") from error
+
+
+def _dial_problem(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "connection timed out"
+    return error.strerror.lower() if error.strerror else str(error)
+
+
+def on_each(nodes: Sequence[Node], function: Callable[[Node], T]) -> dict[str, T | RemoteError]:
+    """Call `function` for every node, many at once; the result, or the RemoteError it raised, by node name."""
+
+    def guarded(node: Node) -> T | RemoteError:
+        try:
+            return function(node)
+        except RemoteError as error:
+            return error
+
+    if not nodes:
+        return {}
+    with ThreadPoolExecutor(min(_FANOUT, len(nodes)), thread_name_prefix="ssh") as pool:
+        return dict(zip((node.name for node in nodes), pool.map(guarded, nodes), strict=True))
+
+
+def allow_many_connections() -> None:
+    """Every connection is an open file, and the usual soft limit of 1024 ends before a large cluster does."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def known_hosts(nodes: Iterable[Node]) -> str:
+    """The known_hosts file that pins every node's key under its name and its address."""
+    return "".join(f"{_host_pattern(node)} {node.host_key}\n" for node in nodes)
+
+
+def _host_pattern(node: Node) -> str:
+    names = dict.fromkeys((node.name, node.address))
+    return ",".join(name if node.port == 22 else f"[{name}]:{node.port}" for name in names)
+
+
+def pinned_keys(text: str) -> dict[str, str]:
+    """The public key line by name and address, as `known_hosts` wrote them; without brackets and port."""
+    lines = (line.partition(" ") for line in text.splitlines())
+    return {re.sub(r"^\[(.*)\]:\d+$", r"\1", name): key for names, _, key in lines for name in names.split(",")}
+
+
+def answers(testbed: Testbed, node: Node, timeout_s: float) -> bool:
+    """Whether something that speaks SSH answers at the node's port."""
+    try:
+        with testbed.dial(node, timeout_s) as sock:
+            sock.settimeout(timeout_s)
+            return sock.recv(4) == b"SSH-"
+    except OSError:
+        return False

@@ -1,0 +1,162 @@
+"""What a run came to as Prometheus metrics: https://prometheus.io/docs/practices/naming. Values are in base units."""
+
+import math
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from seatrial.model.errors import InputError
+from seatrial.model.measurement import Measurement
+from seatrial.model.result import Judgement, RunResult
+from seatrial.model.verdict import Verdict
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+VARIABLE = "SEATRIAL_METRICS"
+PUSH_TIMEOUT_S = 10
+_LABELS = ("cluster", "suite")
+_CONDITIONS = ("operation", "dtype")
+
+# Each unit as Prometheus has it: the end of the metric's name, and what one of it is in that.
+_UNITS = {
+    "GB/s": ("bytes_per_second", 1e9),
+    "MB/s": ("bytes_per_second", 1e6),
+    "TFLOP/s": ("flops", 1e12),
+    "samples/s": ("samples_per_second", 1.0),
+    "s": ("seconds", 1.0),
+    "ms": ("seconds", 1e-3),
+    "us": ("seconds", 1e-6),
+    "percent": ("ratio", 1e-2),
+    "": ("ratio", 1.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """A number of the whole cluster, in base units; `low` and `high` are what is expected, None where nothing is."""
+
+    name: str
+    unit: str
+    operation: str
+    dtype: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+def headlines(result: RunResult) -> list[Headline]:
+    """The numbers of the whole cluster that stand for a check: no single message size, no number that is not one."""
+    found: dict[tuple[str, str, str], Headline] = {}
+    for check in result.checks:
+        judged = {j.measurement.series(): j for j in check.judgements}
+        measured = {m.series(): m for m in (*(j.measurement for j in judged.values()), *check.measurements)}
+        for series, m in measured.items():
+            if m.subject.kind == "cluster" and "message_bytes" not in m.conditions and m.finite and m.unit in _UNITS:
+                one = _headline(m, judged.get(series))
+                found[one.name, one.operation, one.dtype] = one
+    return list(found.values())
+
+
+def registry(result: RunResult, last_good: datetime | None) -> "CollectorRegistry":
+    """Everything that is told of the run; `last_good` is when the last run that passed ended, None where none did."""
+    from prometheus_client import CollectorRegistry, Gauge
+
+    into, own = CollectorRegistry(), {"cluster": result.cluster, "suite": result.suite}
+    verdict = Gauge("seatrial_verdict", "1 for what the last run came to", (*_LABELS, "verdict"), registry=into)
+    for one in Verdict:
+        verdict.labels(**own, verdict=one.value).set(one is result.verdict)
+    for name, said, value in _of_the_run(result, last_good):
+        Gauge(f"seatrial_{name}", said, _LABELS, registry=into).labels(**own).set(value)
+    gauges: dict[str, Gauge] = {}
+    for headline in headlines(result):
+        at = {**own, "operation": headline.operation, "dtype": headline.dtype}
+        for name, said, more, value in _told(headline):
+            if name not in gauges:
+                gauges[name] = Gauge(name, said, (*_LABELS, *_CONDITIONS, *more), registry=into)
+            gauges[name].labels(**at, **more).set(value)
+    return into
+
+
+def publish(result: RunResult, last_good: datetime | None, target: str) -> str:
+    """Write or push the run's metrics to `target`, a folder or the address of a push gateway; says where they are.
+
+    A folder, which must be there, gets one file per cluster and suite, whole or not at all. Raises OSError where it
+    cannot be done.
+    """
+    from prometheus_client import push_to_gateway, write_to_textfile
+
+    found = registry(result, last_good)
+    if is_gateway(target):
+        grouping = {"cluster": result.cluster, "suite": result.suite}
+        push_to_gateway(target, "seatrial", found, grouping_key=grouping, timeout=PUSH_TIMEOUT_S)
+        return "pushed"
+    path = Path(target) / f"seatrial-{_slug(result.cluster)}-{_slug(result.suite)}.prom"
+    write_to_textfile(str(path), found)
+    path.chmod(0o644)  # the node exporter is another user
+    return str(path)
+
+
+def target_of_environment() -> str | None:
+    """SEATRIAL_METRICS: a folder that is there, or an address. Raises InputError for what is neither."""
+    target = os.environ.get(VARIABLE, "").strip()
+    if not target:
+        return None
+    if is_gateway(target):
+        if not _legal_gateway(target):
+            raise InputError(f"{VARIABLE} must be http(s)://host:port of a push gateway, without a login, or a folder")
+    elif not target.startswith("/"):
+        raise InputError(f"{VARIABLE} must be a full path of a folder, or http(s)://host:port of a push gateway")
+    elif not os.path.isdir(target):  # nobody would collect what is written to a folder that was mistyped
+        raise InputError(f"{VARIABLE} must be a folder that exists, is {target}; make it, or correct the path")
+    return target
+
+
+def is_gateway(target: str) -> bool:
+    return target.startswith(("http://", "https://"))
+
+
+def _legal_gateway(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        (parts.hostname or "").encode("idna")
+        return bool(parts.hostname) and not parts.username and parts.port != 0
+    except ValueError:  # half an IPv6 address, or a port or host that is none
+        return False
+
+
+def _of_the_run(result: RunResult, last_good: datetime | None) -> Iterator[tuple[str, str, float]]:
+    yield "run_timestamp_seconds", "when the last run ended", result.finished.timestamp()
+    yield "run_duration_seconds", "how long it took", (result.finished - result.started).total_seconds()
+    yield "nodes", "how many nodes it was launched on", len(result.nodes)
+    yield "suspects", "how many nodes, GPUs and links it blames", len(result.suspects)
+    if last_good:
+        yield "last_good_run_timestamp_seconds", "when the last run that passed ended", last_good.timestamp()
+
+
+def _told(headline: Headline) -> Iterator[tuple[str, str, dict[str, str], float]]:
+    """Name, help, further labels and value of everything that is told of a headline."""
+    what = headline.name.replace("_", " ")
+    yield f"seatrial_{headline.name}_{headline.unit}", f"{what} of the whole cluster", {}, headline.value
+    for bound, value in (("low", headline.low), ("high", headline.high)):
+        if value is not None:
+            name = f"seatrial_{headline.name}_expected_{headline.unit}"
+            yield name, f"what {what} is expected to be", {"bound": bound}, value
+
+
+def _headline(m: Measurement, judgement: Judgement | None) -> Headline:
+    unit, factor = _UNITS[m.unit]
+    bounds = (judgement.expected.low, judgement.expected.high) if judgement else (None, None)
+    low, high = (b * factor if b is not None and math.isfinite(b) else None for b in bounds)
+    operation, dtype = (str(m.conditions.get(name, "")) for name in _CONDITIONS)
+    name = re.sub(r"[^a-z0-9]+", "_", m.metric.lower()).strip("_") or "number"
+    return Headline(name, unit, operation, dtype, m.value * factor, low, high)
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", text)[:80]

@@ -1,0 +1,93 @@
+"""One check of a cluster at a time on this machine: a lock that the kernel takes back when its holder dies."""
+
+import fcntl
+import json
+import logging
+import os
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.model.result import now
+from seatrial.system.private import closed_folder, private_opener
+from seatrial.system.process import Process, this_process
+from seatrial.system.state_home import state_home
+
+log = logging.getLogger("seatrial.runs.cluster_lock")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A process, as other processes know it: those of another machine or container cannot tell whether it lives."""
+
+    machine: str
+    process: Process
+
+    @classmethod
+    def here(cls) -> "Place":
+        return cls(_machine(), this_process())
+
+    @classmethod
+    def parse(cls, text: str) -> "Place | None":
+        """What `str` has made; None for anything else."""
+        machine, _, rest = text.partition(" ")
+        pid, _, started = rest.partition(" ")
+        return cls(machine, Process(int(pid), int(started))) if pid.isdigit() and started.isdigit() else None
+
+    def __str__(self) -> str:
+        return f"{self.machine} {self.process.pid} {self.process.started}"
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the process is known to be over."""
+        return self.machine == _machine() and not self.process.alive
+
+
+def _machine() -> str:
+    """The host's name, which boot of it, and which of its process trees."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{socket.gethostname()}/{boot}/{os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return socket.gethostname()
+
+
+class FileLock:
+    """The lock of one cluster for this user on this machine, and who holds it. Raises OSError where it cannot be."""
+
+    def __init__(self, cluster: str, run_id: str) -> None:
+        self._cluster, self._run_id = cluster, run_id
+        path = closed_folder(state_home() / "locks") / f"{cluster}.lock"
+        self._file = private_opener(
+            str(path), os.O_RDWR | os.O_CREAT
+        )  # never removed: a lock on a removed file is none
+
+    def take(self) -> bool:
+        """Whether nobody else has it: it is ours now, or this file system knows no locks."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            log.warning("no lock on this machine, runs may meet: %s", error)
+            return True
+        with suppress(OSError):  # a quota that is full; the lock itself takes no room
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, json.dumps({"run": self._run_id, "since": f"{now():%Y-%m-%d %H:%M} UTC"}).encode(), 0)
+        return True
+
+    def holder(self) -> str:
+        """Who has it, for people."""
+        try:
+            found = json.loads(os.pread(self._file, 4096, 0))
+            return held_by(self._cluster, str(found["run"]), str(found["since"]))
+        except (OSError, ValueError, KeyError, TypeError):  # taken this very moment
+            return f"cluster {self._cluster} is being checked by another run"
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def held_by(cluster: str, run: str, since: str) -> str:
+    return f"cluster {cluster} is being checked by run {run} since {since}"

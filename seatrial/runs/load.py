@@ -1,0 +1,287 @@
+"""Read a finished run back from what it wrote: run.json, and measurements.csv where it lies beside it."""
+
+import csv
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic_core import PydanticCustomError
+
+from seatrial.model.errors import InputError
+from seatrial.model.measurement import ConditionValue, Measurement, Subject, SubjectKind
+from seatrial.model.result import SCHEMA, Check, Drift, Expected, Found, Judgement, RunResult, Suspect
+from seatrial.model.setup import Setup
+from seatrial.model.verdict import Verdict
+from seatrial.system.private import read_opener
+from seatrial.text.csv_cells import from_text
+
+MAX_BYTES = 100_000_000  # of run.json: 1,000 nodes take 6 MB
+MAX_VALUES = 8_000_000  # objects, lists and what stands in them: bounds the memory that it takes
+MAX_NAME, MAX_TEXT = 1000, 1_000_000  # characters
+MAX_CSV_BYTES = 500_000_000
+MAX_NODES = 10_000
+_YEARS = (1970, 2999)
+
+FIXED_COLUMNS = (
+    "run_id",
+    "cluster",
+    "suite",
+    "check",
+    "metric",
+    "subject_kind",
+    "subject",
+    "value",
+    "unit",
+    "better",
+    "verdict",
+    "expected_low",
+    "expected_high",
+    "source",
+    "samples",
+)
+
+
+def _at_most(characters: int) -> AfterValidator:
+    """pydantic's own bound refuses texts that UTF-8 has not, such as names of files."""
+
+    def bounded(text: str) -> str:
+        if len(text) > characters:
+            raise PydanticCustomError("too_long", f"must have at most {characters:,} characters, has {len(text):,}")
+        return text
+
+    return AfterValidator(bounded)
+
+
+Text = Annotated[str, _at_most(MAX_TEXT)]
+Name = Annotated[str, _at_most(MAX_NAME)]
+
+
+class _Model(BaseModel):
+    """Numbers are numbers: JSON has no NaN or infinity, though Python reads them."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
+class _Subject(_Model):
+    kind: SubjectKind
+    name: Name
+
+
+class _Expected(_Model):
+    low: float | None = None
+    high: float | None = None
+
+
+class _Judgement(_Model):
+    metric: Name
+    subject: _Subject
+    conditions: Annotated[dict[Name, ConditionValue], Field(max_length=100)] = {}
+    value: float | None
+    unit: Name
+    repeats: Annotated[list[float | None], Field(max_length=1000)] = []
+    expected: _Expected = _Expected()
+    source: Text
+    deviation: float | None = None
+    drift: Drift | None = None
+    share: float | None = None
+    verdict: Verdict
+    reason: Text
+
+    def to_judgement(self) -> Judgement:
+        subject = Subject(self.subject.kind, self.subject.name)
+        return Judgement(
+            Measurement(self.metric, _number(self.value), self.unit, subject, self.conditions),
+            self.verdict,
+            self.reason,
+            self.source,
+            Expected(self.expected.low, self.expected.high),
+            self.deviation,
+            tuple(_number(value) for value in self.repeats),
+            self.drift,
+            self.share,
+        )
+
+
+def _number(value: float | None) -> float:
+    """JSON has no NaN: it was written as null."""
+    return float("nan") if value is None else value
+
+
+class _Found(_Model):
+    verdict: Verdict
+    reason: Text
+    suspects: list[Suspect] = []
+
+    def to_found(self) -> Found:
+        return Found(self.verdict, self.reason, tuple(self.suspects))
+
+
+class _Check(_Model):
+    name: Name
+    verdict: Verdict
+    reason: Text
+    seconds: float = 0.0
+    found: _Found | None = None
+    judgements: list[_Judgement] = []
+
+
+def _writable(name: str) -> str:
+    """Texts may hold what UTF-8 has not, as names of files do. These two are names of files themselves."""
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise PydanticCustomError("encoding", "must be text that UTF-8 has") from error
+    return name
+
+
+_Name = Annotated[Name, AfterValidator(_writable)]
+
+
+def _within_years(time: datetime) -> datetime:
+    """A clock that was never set says 1970; what is far from any run's time cannot be reckoned with."""
+    if not _YEARS[0] <= time.year <= _YEARS[1]:
+        raise PydanticCustomError("year", f"must be of a year from {_YEARS[0]} to {_YEARS[1]}, is of {time.year}")
+    return time
+
+
+_Time = Annotated[AwareDatetime, AfterValidator(_within_years)]
+
+
+def _measurable(setup: Setup) -> Setup:
+    """Limits are reckoned by the number of nodes and of ranks, so there must be some."""
+    for name in ("nodes", "slots_per_node"):
+        if getattr(setup, name) < 1:
+            raise PydanticCustomError("setup", f"{name} must be at least 1, is {getattr(setup, name)}")
+    return setup
+
+
+class _Run(_Model):
+    run_id: _Name
+    cluster: _Name
+    suite: Name
+    started: _Time
+    finished: _Time
+    verdict: Verdict
+    reason: Text
+    nodes: Annotated[list[dict[Name, JsonValue]], Field(max_length=MAX_NODES)] = []
+    checks: Annotated[list[_Check], Field(max_length=1000)] = []
+    suspects: list[Suspect] = []
+    fingerprint: Annotated[dict[Name, Name | None], Field(max_length=1000)] = {}
+    setup: Annotated[Setup, AfterValidator(_measurable)] | None = None
+    timings: Annotated[dict[Name, float], Field(max_length=1000)] = {}
+    notes: Annotated[list[Text], Field(max_length=MAX_NODES)] = []
+
+
+def load_result(path: Path) -> RunResult:
+    """The result in `path`, a run.json or the folder of a run; with measurements.csv beside it, samples and all.
+
+    Raises InputError with one line that names file, field and next step.
+    """
+    file = path / "run.json" if path.is_dir() else path
+    run = _validate(file, _read_document(file))
+    measured = _read_measurements(file.with_name("measurements.csv"), run.run_id)
+    return RunResult(
+        run_id=run.run_id,
+        cluster=run.cluster,
+        suite=run.suite,
+        started=run.started,
+        finished=run.finished,
+        verdict=run.verdict,
+        reason=run.reason,
+        nodes=run.nodes,
+        checks=[_check(check, tuple(measured.get(check.name, ()))) for check in run.checks],
+        suspects=run.suspects,
+        fingerprint={name: version or "" for name, version in run.fingerprint.items()},
+        timings=run.timings,
+        setup=run.setup,
+        notes=tuple(run.notes),
+    )
+
+
+def _check(check: _Check, measurements: tuple[Measurement, ...]) -> Check:
+    judgements = tuple(j.to_judgement() for j in check.judgements)
+    found = check.found.to_found() if check.found else None
+    return Check(check.name, check.verdict, check.reason, check.seconds, measurements, judgements, found=found)
+
+
+def _read_document(file: Path) -> dict[str, Any]:
+    try:
+        with open(file, "rb", opener=read_opener) as content:
+            raw = content.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise InputError(f"{file}: is larger than {MAX_BYTES:,} bytes, so it is no run.json")
+        if sum(raw.count(mark) for mark in (b"{", b"[", b",")) > MAX_VALUES:
+            raise InputError(f"{file}: has more than {MAX_VALUES:,} values, so it is no run.json")
+        document = json.loads(raw.decode("utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"{file}: is not there; name a run's folder or its run.json") from error
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file}: is not JSON: {str(error).splitlines()[0]}") from error
+    if not isinstance(document, dict):
+        raise InputError(f"{file}: must be an object as `seatrial run` writes it, is a {type(document).__name__}")
+    return document
+
+
+def _validate(file: Path, document: dict[str, Any]) -> _Run:
+    if "schema" not in document:
+        raise InputError(f"{file}: schema: is missing, so it is not the run.json of a run")
+    if document["schema"] != SCHEMA:
+        raise InputError(
+            f"{file}: schema: is {document['schema']!r}, this seatrial reads {SCHEMA}; use the one that wrote it"
+        )
+    try:
+        return _Run.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{file}: {field}: {_lower(first['msg'])}") from error
+
+
+def _lower(message: str) -> str:
+    return f"{message[:1].lower()}{message[1:]}"
+
+
+def _read_measurements(file: Path, run_id: str) -> dict[str, list[Measurement]]:
+    """Measurements by check; nothing when the file is absent or of another run."""
+    found: dict[str, list[Measurement]] = {}
+    # All samples of a measurement are one cell. csv has one limit for the whole process and no other way, and by itself
+    # that is 128 KiB: a few thousand steps of training. It is only ever raised, so nobody else's reading fails by it.
+    csv.field_size_limit(max(MAX_CSV_BYTES, csv.field_size_limit()))
+    try:
+        with open(file, encoding="utf-8", newline="", opener=read_opener) as lines:
+            for cells in csv.DictReader(lines):
+                row: dict[str, Any] = {name: from_text(cell) for name, cell in cells.items() if cell is not None}
+                if row["run_id"] == run_id:
+                    found.setdefault(row["check"], []).append(_measurement(row))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror or error}") from error
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        raise InputError(
+            f"{file}: is not the measurements.csv of a run ({error}); move it away to do without"
+        ) from error
+    return found
+
+
+def _measurement(row: dict[str, Any]) -> Measurement:
+    conditions = {key: _condition(text) for key, text in row.items() if key not in FIXED_COLUMNS and text}
+    samples = tuple(float("nan") if s is None else float(s) for s in json.loads(row["samples"] or "[]"))
+    better = row.get("better") or None
+    subject = Subject(row["subject_kind"], row["subject"])
+    return Measurement(row["metric"], float(row["value"]), row["unit"], subject, conditions, samples, better)
+
+
+def _condition(text: str) -> ConditionValue:
+    if text in ("True", "False"):
+        return text == "True"
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,117 @@
+"""`seatrial ssh`: log in to a node of a run that is up, by the system's own ssh over the run's own way to the node."""
+
+import os
+import shlex
+import socket
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from seatrial.model.errors import InputError, MissingError, RemoteError
+from seatrial.model.testbed import Node, Testbed
+from seatrial.platforms import platform_for
+from seatrial.platforms import state as states
+
+_SHOWN = 8  # names in an error; a testbed may have thousands
+_DIAL_TIMEOUT_S = 20.0
+
+
+def testbed_of(run: str) -> Testbed:
+    """The testbed of a run that is up on this machine. Raises InputError where there is none."""
+    run_id, folder = folder_of(run)
+    testbed = platform_for(states.recall(folder)).attach(run_id)
+    states.read_file(folder, testbed.key_file.name)  # ssh itself would follow a link
+    return testbed
+
+
+def folder_of(run: str) -> tuple[str, Path]:
+    """The id of a run, given as such or by its folder, and the folder of its state. Raises InputError."""
+    run_id = _run_id(run)
+    folder = states.find(run_id)
+    if folder is None:
+        up = f"up: {', '.join(states.known()[-_SHOWN:])}" if states.known() else "none is up"
+        raise InputError(f"run {run_id}: is over, or not from this machine and user; {up}")
+    return run_id, folder
+
+
+def _run_id(run: str) -> str:
+    """A folder is named by its run.json; one of a run that is not through yet by its own name, as it is by default."""
+    path = Path(run)
+    if not os.path.isdir(run):  # unlike Path's it says no of what is too long for a path
+        return run
+    if not (path / "run.json").exists():
+        return path.resolve().name
+    from seatrial.runs.load import load_result
+
+    return load_result(path).run_id
+
+
+def node_of(testbed: Testbed, word: str) -> Node:
+    """A node by its name, by its index, or `head`. Raises InputError that says what is legal."""
+    by_name = {node.name: node for node in testbed.nodes}
+    if word in by_name:
+        return by_name[word]
+    if word == "head":
+        return testbed.head
+    if word.isdecimal() and int(word) < len(testbed.nodes):
+        return testbed.nodes[int(word)]
+    more = f" and {len(by_name) - _SHOWN} more" if len(by_name) > _SHOWN else ""
+    legal = f"{', '.join(list(by_name)[:_SHOWN])}{more}, head, or 0 to {len(testbed.nodes) - 1}"
+    raise InputError(f"run {testbed.run_id}: has no node {word!r}; legal: {legal}")
+
+
+def ssh_argv(testbed: Testbed, node: Node, command: tuple[str, ...], *, terminal: bool) -> list[str]:
+    """The system's ssh with the run's key, the pinned host key and nothing of the user's own configuration."""
+    dial = shlex.join([sys.executable, "-P", "-m", "seatrial.cli.app", "dial", testbed.run_id, node.name])
+    options = {
+        "ProxyCommand": dial.replace("%", "%%"),
+        "IdentityFile": str(testbed.key_file),
+        "IdentitiesOnly": "yes",
+        "UserKnownHostsFile": str(testbed.key_file.with_name("known_hosts")),
+        "GlobalKnownHostsFile": "/dev/null",
+        "StrictHostKeyChecking": "yes",
+        "BatchMode": "yes",
+        "LogLevel": "ERROR",
+    }
+    flags = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    where = [*(["-t"] if terminal else []), "-p", str(node.port), "-l", testbed.user, node.address]
+    return ["ssh", "-F", "none", *flags, *where, *command]
+
+
+def log_in(run: str, node: str, command: tuple[str, ...]) -> None:
+    """Become ssh; its exit status is the command's. Raises InputError, or MissingError where there is no ssh."""
+    testbed = testbed_of(run)
+    on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    argv = ssh_argv(testbed, node_of(testbed, node), command, terminal=on_terminal)
+    try:
+        os.execvp(argv[0], argv)
+    except FileNotFoundError as error:
+        raise MissingError("ssh is missing: install openssh-client") from error
+
+
+def dial(run: str, node: str) -> None:
+    """Connect standard input and output with the sshd of a node, until it ends. Raises RemoteError."""
+    testbed = testbed_of(run)
+    wanted = node_of(testbed, node)
+    try:
+        stream = testbed.dial(wanted, _DIAL_TIMEOUT_S)
+    except OSError as error:
+        raise RemoteError(f"{wanted.name}: {error.strerror or error}") from error
+    with stream:
+        stream.settimeout(None)
+        _relay(stream)
+
+
+def _relay(stream: socket.socket) -> None:
+    def send() -> None:
+        with suppress(OSError):
+            while data := os.read(0, 65536):
+                stream.sendall(data)
+            stream.shutdown(socket.SHUT_WR)
+
+    threading.Thread(target=send, daemon=True).start()
+    with suppress(OSError):  # ssh has gone
+        while data := stream.recv(65536):
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()

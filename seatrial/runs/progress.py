@@ -1,0 +1,140 @@
+"""What a run says while it works.
+
+Everything is a log record of the logger `seatrial`, so that the terminal, the log file and Prefect show the same; a
+step's start and end are records that carry `step`.
+"""
+
+import copy
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
+from pathlib import Path
+
+from rich.console import Console
+from rich.status import Status
+
+from seatrial.system.private import private_folder, private_opener
+from seatrial.text.printable import printable
+from seatrial.text.redact import Secrets
+
+log = logging.getLogger("seatrial.step")
+
+_LEVEL_STYLES = {logging.WARNING: "yellow", logging.ERROR: "bold red"}
+
+
+@contextmanager
+def step(name: str, timings: MutableMapping[str, float]) -> Iterator[None]:
+    """Say that a step starts and ends, and add its seconds to `timings`."""
+    started = time.monotonic()
+    log.info("%s ...", name, extra={"step": name})
+    try:
+        yield
+    finally:
+        seconds = time.monotonic() - started
+        timings[name] = timings.get(name, 0.0) + seconds
+        log.info("%s: %.1f s", name, seconds, extra={"step": name, "seconds": seconds})
+
+
+class TerminalHandler(logging.Handler):
+    """Shows records on a terminal: each step with its lines below it, and a spinner for the step that runs."""
+
+    def __init__(self, console: Console, secrets: Secrets) -> None:
+        super().__init__()
+        self._console = console
+        self._secrets = secrets
+        self._status: Status | None = None
+        self._heading: str | None = None  # of the step that runs, until its first line is shown
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):  # a terminal that has gone does not end a measurement
+            self._show(record)
+
+    def _show(self, record: logging.LogRecord) -> None:
+        name = getattr(record, "step", None)
+        seconds = getattr(record, "seconds", None)
+        if name is None:
+            self._line(self._secrets.out_of_line(record.getMessage()), _LEVEL_STYLES.get(record.levelno, ""))
+        elif seconds is None:
+            self._begin(name)
+        else:
+            self._end(name, seconds)
+
+    def _begin(self, name: str) -> None:
+        self._heading = name
+        if self._console.is_interactive:
+            self._status = self._console.status(f"[bold]{name}[/]")
+            self._status.start()
+
+    def _line(self, text: str, style: str) -> None:
+        if self._heading:
+            self._console.print(f"  [bold]{self._heading}[/]", highlight=False)
+            self._heading = None
+        self._console.print(f"    {text}", style=style, markup=False, highlight=False, soft_wrap=True)
+
+    def _end(self, name: str, seconds: float) -> None:
+        self.stop()
+        title = f"  [bold]{name:<12}[/] " if self._heading else "    "
+        self._console.print(f"{title}[dim]{seconds:.1f} s[/]", highlight=False)
+        self._heading = None
+
+    def stop(self) -> None:
+        """Leave the terminal as it was."""
+        if self._status:
+            self._status.stop()
+            self._status = None
+
+
+class Discreet(logging.Formatter):
+    """Formats records without secrets and control characters.
+
+    Each record begins one line, and a trace stands below it, indented: no text can pass for another record.
+    """
+
+    def __init__(self, form: str, secrets: Secrets) -> None:
+        super().__init__(form)
+        self._secrets = secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        plain = copy.copy(record)
+        plain.msg, plain.args = self._secrets.out_of_line(record.getMessage()), ()
+        plain.exc_info = plain.exc_text = plain.stack_info = None  # another handler's text of it may be kept there
+        trace = self.formatException(record.exc_info) if record.exc_info else ""
+        lines = self._secrets.out_of_text(trace).splitlines()
+        return "\n".join([super().format(plain), *(f"    {printable(line)}" for line in lines)])
+
+
+class _LogFile(logging.FileHandler):
+    """A log on a full disk ends early; that is no reason to lose what the run comes to."""
+
+    def _open(self) -> TextIOWrapper:
+        descriptor = private_opener(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        return TextIOWrapper(os.fdopen(descriptor, "wb"), encoding=self.encoding)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        with suppress(OSError):  # what could not be written is tried once more
+            super().close()
+
+
+@contextmanager
+def log_file(path: Path, secrets: Secrets) -> Iterator[None]:
+    """Keep everything that is said meanwhile in `path`, with the time of each line and without `secrets`."""
+    private_folder(path.parent)
+    if path.is_symlink() or path.is_file():  # an earlier run's, or planted; never a device
+        path.unlink()
+    handler = _LogFile(path, mode="w", encoding="utf-8")
+    handler.setFormatter(Discreet("%(asctime)s %(levelname)s %(name)s: %(message)s", secrets))
+    logger = logging.getLogger("seatrial")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        handler.close()

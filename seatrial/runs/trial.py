@@ -1,0 +1,179 @@
+"""One run while it happens: what its steps came to so far. Whatever goes wrong in one becomes a check with a reason."""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from seatrial.config.run import Run, secrets_of
+from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
+from seatrial.model.result import Check, RunResult, Suspect, conclude, merge_suspects, now
+from seatrial.model.setup import setup_of
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
+from seatrial.runs.minimal_result import verdicts_alone
+from seatrial.runs.progress import step
+from seatrial.text.redact_result import without_secrets
+
+log = logging.getLogger("seatrial")
+
+
+@dataclass(slots=True)
+class Trial:
+    """Collects checks, timings, fingerprint and nodes of `run`; `done` are the steps that came to their end."""
+
+    run: Run
+    started: datetime = field(default_factory=now)
+    checks: list[Check] = field(default_factory=list)
+    fingerprint: dict[str, str] = field(default_factory=dict)
+    timings: dict[str, float] = field(default_factory=dict)
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    finished: datetime | None = None  # when the cluster had been tried; what people are told and what is kept agree
+    _testbed: Testbed | None = None
+
+    @contextmanager
+    def attempt(self, name: str) -> Iterator[None]:
+        """A step: timed, announced, and its errors turned into a check, so that a run always ends in a verdict."""
+        started = time.monotonic()
+        with step(name, self.timings):
+            try:
+                yield
+                self.done.add(name)
+            except Exception as error:
+                self.broke(name, error, time.monotonic() - started)
+
+    def broke(self, name: str, error: Exception, seconds: float = 0.0) -> None:
+        """Keep what an error in a step means as a check."""
+        verdict, reason = _explain(error)
+        log.error("%s: %s", name, reason, exc_info=None if isinstance(error, SeatrialError) else error)
+        self.checks.append(Check(name, verdict, reason, seconds, suspects=_blamed(error)))
+
+    def can(self, name: str, after: str) -> bool:
+        """Whether step `name` can be tried, which needs step `after` to have worked; when not, a check says why."""
+        if after in self.done:
+            return True
+        cause = next((check for check in reversed(self.checks) if check.verdict is not Verdict.PASS), None)
+        self.checks.append(Check(name, Verdict.NOT_RUN, f"{cause.name}: {cause.reason}" if cause else f"no {after}"))
+        return False
+
+    def up(self, testbed: Testbed) -> None:
+        """The nodes are up; run.json names all of them, also those that are taken out later."""
+        self._testbed = testbed
+        self.nodes = {node.name: node.to_dict() for node in testbed.nodes}
+
+    def connected(
+        self, testbed: Testbed, facts: Mapping[str, Mapping[str, Any]], fingerprint: Mapping[str, str]
+    ) -> None:
+        """Which nodes are left to measure on, and what they are."""
+        self._testbed = testbed
+        self.fingerprint |= fingerprint
+        for name, fact in facts.items():
+            self.nodes[name] |= {
+                key: fact[key] for key in ("hostname", "cpus", "memory_gb", "gpu_model") if fact.get(key)
+            }
+
+    def go_on_with(self, testbed: Testbed) -> None:
+        """What is left of the testbed after nodes died."""
+        self._testbed = testbed
+
+    @property
+    def testbed(self) -> Testbed:
+        """The nodes to measure on. Raises LaunchError before there are any."""
+        if self._testbed is None:
+            raise LaunchError("no testbed is up")
+        return self._testbed
+
+    @property
+    def nodes_up(self) -> Testbed | None:
+        """The nodes that are left; None before there are any."""
+        return self._testbed
+
+    def add(self, check: Check | None) -> None:
+        """Keep what a step found; None when the suite does not ask for it."""
+        if check:
+            self.checks.append(check)
+
+    def doubt(self, why: str) -> None:
+        """What was slow or broke may have been so because of `why`, so nobody is blamed for it; wrong numbers stay."""
+        self.checks = [
+            replace(check, verdict=Verdict.INCONCLUSIVE, reason=f"{why}: {check.reason}", suspects=())
+            if check.verdict in (Verdict.DEGRADED, Verdict.FAIL)
+            else check
+            for check in self.checks
+        ]
+        self.checks.append(Check("turn", Verdict.INCONCLUSIVE, why))
+
+    def note(self, text: str | None) -> None:
+        """Keep what people should know besides the findings, if there is anything."""
+        if text:
+            self.notes.append(text)
+
+    def result(self) -> RunResult:
+        """What the run came to as of now, without the secrets that a node may have put into it.
+
+        Whatever goes wrong in putting it together, there is a verdict.
+        """
+        try:
+            return without_secrets(self._result(), secrets_of(self.run.cluster))
+        except Exception as error:
+            log.exception("the result cannot be put together")
+            return verdicts_alone(self._empty(Verdict.INCONCLUSIVE, ""), self.checks, error)
+
+    def _result(self) -> RunResult:
+        return replace(
+            self._empty(*conclude(self.checks)),
+            nodes=tuple(self.nodes.values()),
+            checks=tuple(self.checks),
+            suspects=tuple(merge_suspects(self.checks)),
+            fingerprint=dict(sorted(self.fingerprint.items())),
+            notes=tuple(self.notes),
+            setup=setup_of(self.run.cluster),
+        )
+
+    def _empty(self, verdict: Verdict, reason: str) -> RunResult:
+        """The run with what seatrial itself knows, and nothing of what nodes have said."""
+        return RunResult(
+            run_id=self.run.run_id,
+            cluster=self.run.cluster.name,
+            suite=self.run.suite.name,
+            started=self.started,
+            finished=self.finished or now(),
+            verdict=verdict,
+            reason=reason,
+            timings=dict(self.timings),
+        )
+
+
+def _explain(error: Exception) -> tuple[Verdict, str]:
+    """What an error in a step means for the verdict: only a cluster that broke the test is a `fail`."""
+    match error:
+        case MissingError():
+            return Verdict.NOT_RUN, str(error)
+        case RemoteError() | NodesError():
+            return Verdict.FAIL, str(error)
+        case LaunchError() | SeatrialError():
+            return Verdict.INCONCLUSIVE, str(error)
+        case _:
+            return (
+                Verdict.INCONCLUSIVE,
+                f"seatrial itself failed ({type(error).__name__}: {error}); logs/run.log has the trace",
+            )
+
+
+def _blamed(error: Exception) -> tuple[Suspect, ...]:
+    if not isinstance(error, NodesError):
+        return ()
+    return tuple(Suspect("node", node, 1.0, why) for node, why in error.evidence.items())
+
+
+def process_age_s() -> float:
+    """Seconds since this process started: what imports and Prefect took before the first step."""
+    ticks = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
+    hertz = 100.0  # USER_HZ: the kernel shows start times in hundredths on every platform
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / hertz

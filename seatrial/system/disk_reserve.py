@@ -1,0 +1,44 @@
+"""Room on the disk for run.json, taken before anything else of a run is written and given back for it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from seatrial.model.errors import InputError
+
+_RESERVE = ".run.json.reserve"
+_BYTES, _BYTES_PER_NODE = 1024**2, 32 * 1024
+
+
+@contextmanager
+def reserved(folder: Path, nodes: int) -> Iterator[None]:
+    """Keep room for the result of so many nodes until `release` or the end of the block.
+
+    Raises InputError where the disk has none: then nothing needs to be tried.
+    """
+    try:
+        _reserve(folder, nodes)
+        yield
+    finally:
+        release(folder)
+
+
+def _reserve(folder: Path, nodes: int) -> None:
+    size = _BYTES + _BYTES_PER_NODE * nodes
+    try:
+        file = os.open(folder / _RESERVE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(file, 0, size)
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise InputError(
+            f"out {folder}: has no room for run.json ({size // 1024} KiB): {error.strerror}; give another"
+        ) from error
+
+
+def release(folder: Path) -> None:
+    """Give the room back; nothing where there is none."""
+    with suppress(OSError):
+        (folder / _RESERVE).unlink(missing_ok=True)

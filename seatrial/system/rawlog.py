@@ -1,0 +1,85 @@
+"""Logs of what others print: without secrets from the first line on, so that a killed run leaves none behind either."""
+
+import logging
+from contextlib import suppress
+from io import TextIOWrapper
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from seatrial.system.private import private_folder, private_opener
+from seatrial.text.redact import Redactor, Secrets
+
+log = logging.getLogger("seatrial.logs")
+
+MAX_CHARACTERS = 1 << 30  # bounds the disk
+
+
+class RawLog:
+    """A file, mode 0600, that takes text in any pieces and writes it line by line: redacted, and at most so much.
+
+    A log that cannot be written, or not to its end, is a warning: what is measured does not depend on it. Without a
+    path nothing is written, only redacted.
+    """
+
+    def __init__(
+        self, path: Path | None, secrets: Secrets, *, append: bool = False, max_characters: int = MAX_CHARACTERS
+    ) -> None:
+        self._path = path
+        self._redactor = Redactor(secrets)
+        self._room = self._max = max_characters
+        self._file = self._opened(path, "a" if append else "w") if path else None
+
+    def write(self, text: str) -> str:
+        """What of `text`, and of what was held back before, is ready: redacted, and written as far as there is room."""
+        return self._keep(self._redactor.feed(text))
+
+    def close(self) -> str:
+        """What was still held back, which is written first."""
+        rest = self._keep(self._redactor.end())
+        self._end()
+        return rest
+
+    def _opened(self, path: Path, mode: str) -> TextIOWrapper | None:
+        try:
+            private_folder(path.parent)
+            file = open(path, mode, encoding="utf-8", errors="replace", buffering=1, opener=private_opener)  # noqa: SIM115
+            assert isinstance(file, TextIOWrapper)
+            return file
+        except OSError as error:
+            log.warning("%s cannot be written: %s", path, error.strerror or error)
+            return None
+
+    def _keep(self, ready: str) -> str:
+        if self._file is None or not ready:
+            return ready
+        try:
+            self._file.write(ready[: self._room])
+            self._room -= len(ready)
+            if self._room < 0:
+                self._file.write(f"\n[seatrial: the log ends here, at its bound of {self._max} characters]\n")
+                self._end()
+        except OSError as error:
+            log.warning("%s ends early: %s", self._path, error.strerror or error)
+            self._end()
+        return ready
+
+    def _end(self) -> None:
+        file, self._file = self._file, None
+        if file:
+            with suppress(OSError):  # what could not be written is tried once more
+                file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def write_log(path: Path, text: str | bytes, secrets: Secrets) -> None:
+    """A whole log at once."""
+    with RawLog(path, secrets) as file:
+        file.write(text if isinstance(text, str) else text.decode(errors="replace"))

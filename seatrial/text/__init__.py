@@ -1,0 +1,1 @@
+"""How values are written for people, and how secrets and control characters are taken out of text."""

@@ -1,0 +1,192 @@
+"""How numbers and names are written for people. Pure."""
+
+import math
+import re
+
+from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.result import Expected, RunResult
+from seatrial.model.sizes import format_size
+from seatrial.model.verdict import Verdict
+from seatrial.text.printable import printable
+
+# A verdict is never told by colour alone.
+GLYPHS = {
+    Verdict.PASS: "✓",
+    Verdict.DEGRADED: "▼",
+    Verdict.FAIL: "✕",
+    Verdict.CORRUPT: "≠",
+    Verdict.INCONCLUSIVE: "?",
+    Verdict.NOT_RUN: "–",
+}
+
+MEANINGS = {
+    Verdict.PASS: "measured, and within what is expected",
+    Verdict.DEGRADED: "slower than expected, but above the floor",
+    Verdict.FAIL: "below the floor, or the cluster broke the test",
+    Verdict.CORRUPT: "wrong numbers: results are not what they must be, the loss is not a number, or ranks disagree",
+    Verdict.INCONCLUSIVE: "could not be measured; the reason says why, and it is never counted as a pass",
+    Verdict.NOT_RUN: "a prerequisite is missing; the reason says which",
+}
+
+_HEADLINES = {
+    Verdict.PASS: "{} passes",
+    Verdict.DEGRADED: "{} is degraded",
+    Verdict.FAIL: "{} fails",
+    Verdict.CORRUPT: "{} computes wrong numbers",
+    Verdict.INCONCLUSIVE: "{} could not be judged",
+    Verdict.NOT_RUN: "{} was not tested",
+}
+
+_UNITS = {"us": "µs", "percent": "%"}
+
+
+def headline(result: RunResult) -> str:
+    """The verdict as a sentence: "h100-east is degraded"."""
+    return _HEADLINES[result.verdict].format(result.cluster)
+
+
+def label(verdict: Verdict) -> str:
+    """The verdict as a word: "not run"."""
+    return verdict.value.replace("_", " ")
+
+
+def number(value: float | None) -> str:
+    """Three significant digits, never cutting whole numbers: 0.0123, 4.50, 386, 1,234."""
+    if value is None:
+        return "–"
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "∞" if value > 0 else "-∞"
+    if abs(value) >= 99.95 or value == round(value):
+        return f"{value:,.0f}"
+    return f"{value:#.3g}"
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """A number with its unit: "386 GB/s"."""
+    return f"{number(value)} {_UNITS.get(unit, unit)}".strip() if value is not None else number(value)
+
+
+def fraction(value: float) -> str:
+    """A share of something: "86 %"."""
+    return f"{value * 100:.0f} %"
+
+
+def unit_name(unit: str) -> str:
+    """The unit as people write it: us is µs."""
+    return _UNITS.get(unit, unit)
+
+
+def duration(seconds: float) -> str:
+    """Seconds with one decimal; from two minutes on, minutes or hours."""
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 120:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def file_size(count: int) -> str:
+    """Bytes as people read them: "812 B", "2.4 kB", "15 MB"."""
+    for unit, factor in (("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.{0 if count >= 10 * factor else 1}f} {unit}"
+    return f"{count} B"
+
+
+def interval(expected: Expected, unit: str = "") -> str:
+    """What is expected: "370 – 405 GB/s", "≥ 370 GB/s", or a dash when nothing is."""
+    low, high = expected.low, expected.high
+    if low is not None and high is not None:
+        return f"{number(low)} – {quantity(high, unit)}"
+    if low is not None:
+        return f"≥ {quantity(low, unit)}"
+    return f"≤ {quantity(high, unit)}" if high is not None else "–"
+
+
+def percent(deviation: float | None) -> str:
+    """A deviation as signed percent: -0.123 is "-12 %"."""
+    if deviation is None or not math.isfinite(deviation):
+        return "–"
+    return f"{deviation * 100:+.1f} %" if abs(deviation) < 0.0995 else f"{deviation * 100:+,.0f} %"
+
+
+def metric_name(metric: str) -> str:
+    """A metric as it is read: "busbw plateau"."""
+    return metric.replace("_", " ")
+
+
+def subject_name(subject: Subject) -> str:
+    """The subject, or nothing for the cluster as a whole, which needs no saying."""
+    return "" if subject.kind == "cluster" else f"{subject.kind} {subject.name}"
+
+
+def condition_words(measurement: Measurement, without: tuple[str, ...] = ()) -> str:
+    """The conditions in the field's words: "all_reduce, 16M, float32, 64 ranks, in place"."""
+    present = [
+        key for key in (*_WORDS, *sorted(set(measurement.conditions) - set(_WORDS))) if key in measurement.conditions
+    ]
+    return ", ".join(_condition(key, measurement.conditions[key]) for key in present if key not in without)
+
+
+def what(measurement: Measurement) -> str:
+    """One measurement in one phrase: "busbw of all_reduce, 16M, float32 on node node-3"."""
+    conditions = condition_words(measurement)
+    subject = subject_name(measurement.subject)
+    return (
+        metric_name(measurement.metric)
+        + (f" of {conditions}" if conditions else "")
+        + (f" on {subject}" if subject else "")
+    )
+
+
+def plain(text: object, encoding: str = "utf-8") -> str:
+    """`text` on one line, without control characters, in characters that `encoding` has."""
+    line = " ".join(printable(str(text)).split())
+    try:
+        return line.encode(encoding, "strict").decode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return _ascii(line)
+
+
+def unformatted(line: str) -> str:
+    """`line` as no chat formats it, by characters that look the same: most chats have no escape for these."""
+    return _EDGE.sub("ˍ", line.translate(_FORMATS))
+
+
+def harmless(text: object) -> str:
+    """`text` on one line for mail, and for chats of whose markup nothing is known: it mentions and links nobody."""
+    return unformatted(plain(text)).translate(_LINKS)
+
+
+# The order in which conditions are read, and how each is put.
+_WORDS = {
+    "operation": "{}",
+    "message_bytes": "{}",
+    "max_bytes": "up to {}",
+    "dtype": "{}",
+    "ranks": "{} ranks",
+    "placement": "{}",
+}
+
+_ASCII = str.maketrans(
+    {"–": "-", "≥": ">=", "≤": "<=", "µ": "u", "✓": "+", "▼": "v", "✕": "x", "≠": "!", "∞": "inf", "’": "'"}
+)
+
+_FORMATS = str.maketrans({"`": "'", "*": "∗", "~": "∼"})
+_EDGE = re.compile(r"(?<!\w)_|_(?!\w)")  # all_reduce stays as it is: within a word it formats nothing
+
+# Escapes differ from chat to chat, and a letter would show them, so these stay readable instead.
+_LINKS = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")", "@": "@\u200b"})
+
+
+def _ascii(line: str) -> str:
+    return line.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
+
+
+def _condition(key: str, value: ConditionValue) -> str:
+    if key in ("message_bytes", "max_bytes") and isinstance(value, int):
+        return _WORDS[key].format(format_size(value))
+    if key == "placement":
+        return str(value).replace("_", " ")
+    return _WORDS.get(key, f"{key} {{}}").format(value)
