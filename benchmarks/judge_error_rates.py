@@ -2,8 +2,8 @@
 
     python benchmarks/judge_error_rates.py [--scale 1] [--nodes 8 64 232 1024] [--write]
 
-Every number comes from `seatrial.judge.fleet`, the code that judges real runs, on simulated fleets with fixed seeds. --scale
-multiplies the number of trials; the tables in docs/ are --scale 1 and take half an hour.
+Every number comes from `seatrial.judge.fleet`, the code that judges real runs, on simulated fleets with fixed seeds.
+--scale multiplies the number of trials; the tables in docs/ are --scale 1 and take half an hour.
 """
 
 import argparse

@@ -22,11 +22,11 @@ from flows.serving.shown import introduce, show_verdict
 from flows.serving.signals import end_with_parent, uninterrupted
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import RESULT, Run, below_runs, secrets_of, writable
+from seatrial.config.setup import setup_of
 from seatrial.config.suite import load_suite
 from seatrial.judge.run_context import Occasion
 from seatrial.model.errors import MissingError
 from seatrial.model.result import Check, RunResult, now
-from seatrial.model.setup import setup_of
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import platform_for
 from seatrial.runs.progress import log, log_file

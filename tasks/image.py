@@ -12,7 +12,8 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from seatrial.builders import Built, ensure_image, platforms_of
-from seatrial.checks.requirements import foreign_nodes, lacking, node_architecture, wrong_architecture
+from seatrial.checks.requirements import lacking
+from seatrial.config.architecture import foreign_nodes, node_architecture, wrong_architecture
 from seatrial.config.cluster import Cluster
 from seatrial.config.image import Image as Configured
 from seatrial.config.image import Recipe

@@ -16,12 +16,13 @@ from seatrial.config.run import Run
 from seatrial.judge.curves import Reading, every_reading
 from seatrial.model.errors import SeatrialError
 from seatrial.model.result import Check, RunResult
-from seatrial.report.markdown import escape, judgement_rows, summary
+from seatrial.report.markdown import judgement_rows, summary
 from seatrial.runs.load import FIXED_COLUMNS
 from seatrial.runs.minimal_result import without_details
 from seatrial.system.atomic import write_whole
 from seatrial.system.disk_reserve import release
 from seatrial.text.csv_cells import as_text
+from seatrial.text.markdown import escape
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store

@@ -25,6 +25,7 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.node_setup import Contact, greet, try_streams
 from seatrial.remote.ssh import on_each
+from seatrial.text.words import some_of
 from tasks.collectives import too_small
 from tasks.connectivity import roll_call
 from tasks.sweep import can_write_json, sizes_of, sweep_once
@@ -162,7 +163,7 @@ def _streams(run: Run, testbed: Testbed, doubts: Sequence[Doubt], repeated: Repe
     doubtful = [name for name in names if any(d.measurement.subject.name == name for d in doubts)]
     if not doubtful or left.over:
         return
-    _say(f"TCP of {_some(doubtful)}", doubts)
+    _say(f"TCP of {some_of(doubtful, 3)}", doubts)
     timeout_s, nth = run.suite.connectivity.timeout_s, max(d.taken for d in doubts)
     planned = [pair for batch in once_more(names, doubtful, nth) for pair in batch]
     needed = {name for pair in planned for name in pair}
@@ -189,10 +190,6 @@ def _streams(run: Run, testbed: Testbed, doubts: Sequence[Doubt], repeated: Repe
     repeated.measurements += [m for m in measurements(found) if m.subject.name not in lacking]
     if silent := [str(greeted[name]) for name in greeted if name not in contacts]:
         _conclude(run, testbed, repeated, Verdict.INCONCLUSIVE, "; ".join(silent[:3]))
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _training(run: Run, testbed: Testbed, doubts: Sequence[Doubt], repeated: Repeated, left: _Time) -> None:

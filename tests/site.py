@@ -77,9 +77,7 @@ class Site:
     def start(self, *arguments: str) -> None:
         """Serve, and come back when the runner has everything in place."""
         before = len(self.said)
-        self.process = self.spawn(
-            sys.executable, "-m", "seatrial.cli.app", "serve", *arguments, "--port", str(self.port)
-        )
+        self.process = self.spawn(sys.executable, "-m", "seatrial", "serve", *arguments, "--port", str(self.port))
         self.until(lambda: "every 15 minutes" in self.said[before:])
 
     def spawn(self, *command: str) -> "subprocess.Popen[bytes]":

@@ -23,9 +23,9 @@ from prefect.artifacts import (
 from seatrial.config.run import PICTURE, Run, secrets_of
 from seatrial.config.suite import Suite
 from seatrial.model.result import RunResult
-from seatrial.report.markdown import escape
 from seatrial.report.picture import curve_png
 from seatrial.system.atomic import write_whole
+from seatrial.text.markdown import escape
 from seatrial.text.redact import Secrets
 
 log = logging.getLogger("seatrial.artifacts")

@@ -127,7 +127,7 @@ def render_image(config: "Image", architecture: str | None) -> dict[str, str]:
 
 def platforms_of(config: "Recipe", architecture: str | None) -> tuple[str, ...]:
     """What to build for: what the file says, else what the nodes are, else what this machine is."""
-    from seatrial.checks.requirements import architecture_named
+    from seatrial.config.architecture import architecture_named
 
     if config.builds_only:
         return config.builds_only

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from seatrial.model.result import Suspect
+from seatrial.text.words import some_of
 
 COMPARED = ("kernel", "driver", "cuda", "openmpi", "nccl", "torch", "python")
 
@@ -22,12 +23,7 @@ def odd_ones(by_node: Mapping[str, Versions]) -> list[Suspect]:
 def unknown(by_node: Mapping[str, Versions]) -> list[str]:
     """One sentence per package whose version some nodes could not tell: it is held against nothing there."""
     silent = {package: [node for node in by_node if by_node[node].get(package, "") is None] for package in COMPARED}
-    return [
-        f"the version of {package} is not known on {', '.join(nodes[:4])}"
-        + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else "")
-        for package, nodes in silent.items()
-        if nodes
-    ]
+    return [f"the version of {package} is not known on {some_of(nodes)}" for package, nodes in silent.items() if nodes]
 
 
 def _difference(by_node: Mapping[str, Versions], node: str, package: str) -> tuple[str, float] | None:

@@ -93,7 +93,7 @@ def _rendered_image(cluster: "Cluster") -> dict[str, str]:
     if cluster.image is None:
         return {}
     from seatrial.builders import render_image
-    from seatrial.checks.requirements import node_architecture
+    from seatrial.config.architecture import node_architecture
 
     return render_image(cluster.image, node_architecture(cluster, platform.machine()))
 
@@ -244,7 +244,3 @@ def _complain(error: Exception | str, status: int) -> int:
 
     print(f"seatrial: {plain(error)}", file=sys.stderr)
     return status
-
-
-if __name__ == "__main__":
-    main()

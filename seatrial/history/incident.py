@@ -153,9 +153,9 @@ def _change(incident: Incident, night: Night) -> str | None:
     if worst((incident.worst, night.verdict)) is not incident.worst:
         new.append(f"{words.label(night.verdict)}, was {words.label(incident.verdict)}")
     if suspects := [name for name in night.suspects if name not in incident.suspects]:
-        new.append(f"new suspect{'s' * (len(suspects) > 1)}: {named(suspects)}")
+        new.append(f"new suspect{'s' * (len(suspects) > 1)}: {words.some_of(suspects, 3)}")
     if checks := [name for name in night.checks if name not in incident.checks]:
-        new.append(f"now also {named(checks)}")
+        new.append(f"now also {words.some_of(checks, 3)}")
     return "; ".join(new) or None
 
 
@@ -204,9 +204,3 @@ def _unique(names: Iterable[str]) -> tuple[str, ...]:
 def nights(count: int) -> str:
     """How often it was seen: "1 run", "3 runs"; they need not be nights."""
     return f"{count} run{'' if count == 1 else 's'}"
-
-
-def named(names: Sequence[str], most: int = 3) -> str:
-    """The first names, and how many more there are."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"

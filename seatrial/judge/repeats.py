@@ -1,7 +1,7 @@
 """Measurements that were taken more than once: what counts of them, and which to take once more before blaming. Pure.
 
-Where the judge of fleets knows enough it says itself what it doubts (seatrial/judge/fleet/suspicion.py). Elsewhere two that
-agree decide: what looks bad is measured again, and a third time where those two disagree.
+Where the judge of fleets knows enough it says itself what it doubts (seatrial/judge/fleet/suspicion.py).
+Elsewhere two that agree decide: what looks bad is measured again, and a third time where those two disagree.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,12 +1,8 @@
 """The facts of a cluster that references are keyed by."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from seatrial.model.measurement import Measurement
-
-if TYPE_CHECKING:
-    from seatrial.config.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +24,6 @@ class Setup:
     @property
     def ranks(self) -> int:
         return self.nodes * self.slots_per_node
-
-
-def setup_of(cluster: "Cluster") -> Setup:
-    """The facts as the cluster file gives them."""
-    hardware = cluster.hardware
-    return Setup(
-        hardware.name,
-        cluster.nodes,
-        cluster.gpus,
-        cluster.slots,
-        cluster.fabric,
-        hardware.gpu_link_gb_s,
-        hardware.node_link_gb_s,
-    )
 
 
 def ranks_of(measurement: Measurement, setup: Setup) -> int:

@@ -25,7 +25,10 @@ class NodeAnswer(BaseModel):
 
 
 class Facts(NodeAnswer):
-    """What seatrial/remote/probes/facts.py prints. A version is "" where it is not installed, None where nobody could tell."""
+    """What seatrial/remote/probes/facts.py prints.
+
+    A version is "" where it is not installed, None where nobody could tell.
+    """
 
     hostname: Annotated[Text, Field(min_length=1)]
     cpus: int = Field(ge=0, le=1_000_000)

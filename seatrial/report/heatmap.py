@@ -63,8 +63,7 @@ class Alike:
 
     @property
     def names(self) -> str:
-        more = f" and {len(self.nodes) - NAMES_TOLD:,} more" if len(self.nodes) > NAMES_TOLD else ""
-        return ", ".join(self.nodes[:NAMES_TOLD]) + more
+        return words.some_of(self.nodes, NAMES_TOLD)
 
 
 @dataclass(frozen=True, slots=True)

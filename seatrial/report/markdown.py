@@ -1,6 +1,5 @@
 """The summary of a run as GitHub-flavoured markdown, for a Prefect artifact and CI logs; judgements as plain rows."""
 
-import re
 from collections.abc import Iterable, Sequence
 
 from seatrial.judge.curves import bad_judgements, severity
@@ -9,6 +8,7 @@ from seatrial.report.context import Context
 from seatrial.report.headline import Headline, headline_numbers
 from seatrial.report.past import software
 from seatrial.text import words
+from seatrial.text.markdown import code, escape
 
 MAX_ROWS = 20
 
@@ -133,17 +133,3 @@ def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> st
 
 def _more(count: int, what: str) -> list[str]:
     return ["", f"and {count - MAX_ROWS} more {what} in `run.json`"] if count > MAX_ROWS else []
-
-
-_MARKUP = re.compile(r"([\\`*_\[\]|~#!])")
-
-
-def escape(text: object) -> str:
-    """Text from outside as text: one line, no markup, no HTML, no mention."""
-    line = words.plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "@\u200b")
-    return _MARKUP.sub(r"\\\1", line)
-
-
-def code(text: object) -> str:
-    """Text from outside for between backticks, where it is literal."""
-    return words.plain(text).replace("`", "'")

@@ -12,6 +12,7 @@ from seatrial.model.errors import InputError, MissingError, RemoteError
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import platform_for
 from seatrial.platforms import state as states
+from seatrial.text.words import some_of
 
 _SHOWN = 8  # names in an error; a testbed may have thousands
 _DIAL_TIMEOUT_S = 20.0
@@ -56,14 +57,13 @@ def node_of(testbed: Testbed, word: str) -> Node:
         return testbed.head
     if word.isdecimal() and int(word) < len(testbed.nodes):
         return testbed.nodes[int(word)]
-    more = f" and {len(by_name) - _SHOWN} more" if len(by_name) > _SHOWN else ""
-    legal = f"{', '.join(list(by_name)[:_SHOWN])}{more}, head, or 0 to {len(testbed.nodes) - 1}"
+    legal = f"{some_of(by_name, _SHOWN)}, head, or 0 to {len(testbed.nodes) - 1}"
     raise InputError(f"run {testbed.run_id}: has no node {word!r}; legal: {legal}")
 
 
 def ssh_argv(testbed: Testbed, node: Node, command: tuple[str, ...], *, terminal: bool) -> list[str]:
     """The system's ssh with the run's key, the pinned host key and nothing of the user's own configuration."""
-    dial = shlex.join([sys.executable, "-P", "-m", "seatrial.cli.app", "dial", testbed.run_id, node.name])
+    dial = shlex.join([sys.executable, "-P", "-m", "seatrial", "dial", testbed.run_id, node.name])
     options = {
         "ProxyCommand": dial.replace("%", "%%"),
         "IdentityFile": str(testbed.key_file),

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.config.run import Run, secrets_of
+from seatrial.config.setup import setup_of
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
 from seatrial.model.result import Check, RunResult, Suspect, conclude, merge_suspects, now
-from seatrial.model.setup import setup_of
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.runs.minimal_result import verdicts_alone

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Iterable
 
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Expected, RunResult
@@ -109,6 +110,13 @@ def percent(deviation: float | None) -> str:
     if deviation is None or not math.isfinite(deviation):
         return "–"
     return f"{deviation * 100:+.1f} %" if abs(deviation) < 0.0995 else f"{deviation * 100:+,.0f} %"
+
+
+def some_of(names: Iterable[str], most: int = 4) -> str:
+    """The first `most` names, and how many more there are: `a, b and 1,000 more`."""
+    listed = list(names)
+    more = f" and {len(listed) - most:,} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more
 
 
 def metric_name(metric: str) -> str:

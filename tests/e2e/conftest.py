@@ -55,7 +55,7 @@ class Console:
 
     def start(self, *arguments: str | Path) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
-            [sys.executable, "-m", "seatrial.cli.app", *map(str, arguments)],
+            [sys.executable, "-m", "seatrial", *map(str, arguments)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

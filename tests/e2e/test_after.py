@@ -32,7 +32,7 @@ def kept_run(console: Console, **fields: object) -> str:
 def on_a_terminal(console: Console, *arguments: str, keys: bytes) -> tuple[int, bytes]:
     """A command on a terminal of its own, with what is typed; its exit status, and what the terminal showed."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "seatrial.cli.app", *arguments]
+    command = [sys.executable, "-m", "seatrial", *arguments]
     with subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, env=console.environment, start_new_session=True
     ) as process:

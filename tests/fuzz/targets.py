@@ -220,7 +220,7 @@ def _redact(path: Path) -> None:
 
 TARGETS = (
     Target("cluster file", _file_of("deployments/clusters"), load_cluster),
-    Target("suite file", _file_of("seatrial/suites"), lambda path: load_suite(str(path))),
+    Target("suite file", _file_of("seatrial/config/suites"), lambda path: load_suite(str(path))),
     Target("log", _log, _read_log),
     Target("-J log", _line_of(JSON_LOG), parse_file),
     Target("kernel log", _text_of(KERNEL_LOG), _read_kernel_log),

@@ -18,7 +18,7 @@ def limited() -> None:
 
 def seatrial(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     (folder / "c.yaml").write_text("nodes: 4\nplatform: {kind: local}\n")
-    command = [sys.executable, "-P", "-m", "seatrial.cli.app", *words]
+    command = [sys.executable, "-P", "-m", "seatrial", *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, preexec_fn=limited)
 
 

@@ -20,7 +20,7 @@ AS_NOBODY = [
 def seatrial(folder: Path, *words: str, before: list[str], **environment: str) -> "subprocess.CompletedProcess[str]":
     folder.chmod(0o777)
     (folder / "c.yaml").write_text("nodes: 2\nplatform: {kind: local}\n")
-    command = [*before, sys.executable, "-P", "-m", "seatrial.cli.app", *words]
+    command = [*before, sys.executable, "-P", "-m", "seatrial", *words]
     full = {"PATH": os.environ["PATH"], **environment}
     return subprocess.run(command, cwd=folder, env=full, capture_output=True, text=True, check=False)
 

@@ -44,7 +44,7 @@ def victim() -> Iterator[Process]:
 
 def seatrial(shared: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     environment = {"PATH": os.environ["PATH"], "HOME": str(shared / "home"), "TMPDIR": str(shared)}
-    command = as_user(USER, sys.executable, "-P", "-m", "seatrial.cli.app", *words)
+    command = as_user(USER, sys.executable, "-P", "-m", "seatrial", *words)
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=shared)
 
 

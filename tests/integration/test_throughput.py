@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from seatrial.config.setup import setup_of
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check
-from seatrial.model.setup import setup_of
 from seatrial.model.verdict import Verdict
 from tasks.compare import compare
 from tasks.connectivity import connectivity

@@ -37,7 +37,7 @@ def _nothing_lost(served: Site, first: Path) -> Iterator[None]:
     served.until(lambda: not served.left(), timeout_s=60)
     assert served.document(first) == document
     history = subprocess.run(
-        [sys.executable, "-m", "seatrial.cli.app", "history", "--json"],
+        [sys.executable, "-m", "seatrial", "history", "--json"],
         env=served.environment,
         capture_output=True,
         text=True,

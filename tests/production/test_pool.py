@@ -107,7 +107,7 @@ def test_a_baseline_is_pinned_when_a_person_approves(pooled: Site, first: dict[s
     said = {"approved": True, "by": "ann", "note": "as delivered", "force": "there is one run"}
     pooled.api("POST", f"/flow_runs/{flow_run}/resume", run_input=said)
     state = pooled.ended(flow_run)
-    show = [sys.executable, "-m", "seatrial.cli.app", "baseline", "show", "trial", "--json"]
+    show = [sys.executable, "-m", "seatrial", "baseline", "show", "trial", "--json"]
     pins = json.loads(subprocess.run(show, env=pooled.environment, capture_output=True, check=True).stdout)
     assert {(pin["run_id"], pin["pinned_by"], pin["note"]) for pin in pins} == {
         (run_id, "ann", "forced: there is one run; as delivered")

@@ -41,7 +41,7 @@ def test_one_command_to_the_first_scheduled_run_and_again(fresh: Site) -> None:
     run_id = fresh.flow_run(first)["labels"]["seatrial.config.run"]
     assert fresh.document(fresh.folder / "runs" / run_id)["verdict"] == "pass"
 
-    command = [sys.executable, "-m", "seatrial.cli.app", "serve", "trial.yaml", "--port", str(fresh.port)]
+    command = [sys.executable, "-m", "seatrial", "serve", "trial.yaml", "--port", str(fresh.port)]
     second = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=fresh.folder, env=fresh.environment
     )
@@ -113,7 +113,7 @@ def test_a_machine_that_is_gone_with_its_run(fresh: Site) -> None:
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     }
     out = fresh.folder / "runs" / "out"
-    run = [sys.executable, "-m", "seatrial.cli.app", "run", "trial.yaml", "--suite", "long.yaml", "--out", str(out)]
+    run = [sys.executable, "-m", "seatrial", "run", "trial.yaml", "--suite", "long.yaml", "--out", str(out)]
     # Runs of this machine would take it for one that was killed, since they cannot see its process.
     own = "for folder in /run/seatrial /run/netns; do mkdir -p $folder; mount -t tmpfs -o mode=700 tmpfs $folder; done"
     own_run = ["sh", "-ec", f'{own}; exec "$@"', "sh"]

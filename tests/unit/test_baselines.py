@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from seatrial.catalog import Reference, known_hardware, references
 from seatrial.catalog.match import from_catalog
 from seatrial.config.cluster import Cluster, LocalPlatform
+from seatrial.config.setup import setup_of
 from seatrial.history import Pin
 from seatrial.judge.baselines.history import from_history
 from seatrial.judge.baselines.peers import from_peers
@@ -19,7 +20,7 @@ from seatrial.judge.baselines.pinned import from_pin
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
 from seatrial.judge.judge import judge
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.setup import Setup, setup_of
+from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 
 G = 1 << 30

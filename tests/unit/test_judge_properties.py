@@ -83,10 +83,7 @@ def test_a_worse_value_is_never_judged_better(seed: int, count: int, place: int,
 
 
 ROOT = Path(seatrial.__file__).parent
-JUDGING = [
-    *(ROOT / name for name in ("judge.py", "assess.py", "repeats.py")),
-    *(path for folder in ("fleet", "baselines") for path in (ROOT / folder).rglob("*.py")),
-]
+JUDGING = list((ROOT / "judge").rglob("*.py"))
 _EFFECTS = {"os", "time", "random", "socket", "subprocess", "sqlalchemy", "requests", "httpx", "logging", "threading"}
 
 

@@ -11,6 +11,7 @@ from seatrial.catalog.match import from_catalog
 from seatrial.catalog.nearest import no_reference
 from seatrial.cli.app import main
 from seatrial.config.cluster import Cluster, LocalPlatform
+from seatrial.config.setup import setup_of
 from seatrial.judge.baselines.physics import from_physics, refuse_beyond_physics, wire
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
 from seatrial.judge.efficiency import plateau_words, with_shares
@@ -18,7 +19,7 @@ from seatrial.judge.judge import judge
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check
-from seatrial.model.setup import Setup, setup_of
+from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from tasks.compare import compare
 

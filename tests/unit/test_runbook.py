@@ -21,6 +21,7 @@ MAKERS = {"Queued", "Suspect", "Unfinished"}
 NAMES = {"evidence", "lacking", "reason", "strange", "why"}  # of variables
 WORDS = (  # what these return is shown as it is
     "seatrial/checks/control.py",
+    "seatrial/config/architecture.py",
     "seatrial/checks/requirements.py",
     "seatrial/checks/training_result.py",
     "seatrial/judge/logs.py",

@@ -10,7 +10,7 @@ from seatrial.judge.baselines.nights import medians_of_runs
 from seatrial.judge.baselines.promote import Approval, differences, pins
 from seatrial.model.errors import InputError
 from seatrial.model.verdict import Verdict
-from seatrial.report.markdown import code, escape
+from seatrial.text.markdown import code, escape
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from seatrial.builders import platforms_of
 from seatrial.catalog import known_hardware
-from seatrial.checks.requirements import node_architecture, wrong_architecture
+from seatrial.config.architecture import node_architecture, wrong_architecture
 from seatrial.config.image import Recipe
 from seatrial.model.errors import InputError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform

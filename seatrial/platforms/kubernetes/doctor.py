@@ -18,6 +18,7 @@ from seatrial.platforms.kubernetes.pod import tolerations
 from seatrial.platforms.kubernetes.prerequisites import prerequisites
 from seatrial.platforms.kubernetes.queue import LOCAL_QUEUE
 from seatrial.platforms.kubernetes.rights import Right, rights
+from seatrial.text.words import some_of
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
@@ -107,11 +108,7 @@ def _told(lacks: Mapping[str, str]) -> str:
     for name, lack in lacks.items():
         by_lack.setdefault(lack, []).append(name)
     nearest = sorted(by_lack, key=lambda lack: lack.startswith("offers 0 "))
-    return "".join(f"; {_some(by_lack[lack])}: {lack}" for lack in nearest[:8])
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return "".join(f"; {some_of(by_lack[lack])}: {lack}" for lack in nearest[:8])
 
 
 def _is_meant(node: Object, wanted: Mapping[str, str], settings: KubernetesPlatform) -> bool:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from platform import machine as this_machine
 from typing import TYPE_CHECKING
 
-from seatrial.checks.requirements import wrong_architecture
+from seatrial.config.architecture import wrong_architecture
 from seatrial.config.image import Prebuilt
 from seatrial.model.errors import SeatrialError
 from seatrial.platforms.kubernetes.api import SECRET, Api

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.requirements import foreign_nodes, lacking, node_architecture, wrong_architecture
+from seatrial.checks.requirements import lacking
+from seatrial.config.architecture import foreign_nodes, node_architecture, wrong_architecture
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.config.suite import load_suite

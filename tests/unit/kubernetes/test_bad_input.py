@@ -49,7 +49,7 @@ def test_one_line(tmp_path: Path, platform: str, rest: str, said: str) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(f"nodes: 2\nplatform: {{kind: kubernetes, {platform}}}\n{rest}")
     done = subprocess.run(
-        [sys.executable, "-m", "seatrial.cli.app", "render", file],
+        [sys.executable, "-m", "seatrial", "render", file],
         capture_output=True,
         text=True,
         timeout=60,

@@ -14,7 +14,15 @@ from seatrial.checks.broken import gave_up
 from seatrial.nccl import SweepReader, TransportReader, classify
 
 MODULES = (
-    *("redact", "secret_values", "checks.broken", "checks.models", "nccl.classify", "nccl.xid", "nccl.transport"),
+    *(
+        "text.redact",
+        "text.secret_values",
+        "checks.broken",
+        "judge.device_models",
+        "nccl.classify",
+        "nccl.xid",
+        "nccl.transport",
+    ),
     *("nccl.text", "nccl.rows", "nccl.reader", "nccl.header", "nccl.jsonlog", "nccl.sweeps"),
 )
 PIECES = (

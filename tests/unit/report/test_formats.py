@@ -61,7 +61,7 @@ def test_what_is_no_run_is_one_line(folder: Path) -> None:
 def test_a_full_disk_leaves_the_report_that_was_there(folder: Path) -> None:
     _report(folder)
     before = (folder / "report.html").read_bytes()
-    limited = ["bash", "-c", 'ulimit -f 16; exec "$0" -m seatrial.cli.app report "$1"', sys.executable, str(folder)]
+    limited = ["bash", "-c", 'ulimit -f 16; exec "$0" -m seatrial report "$1"', sys.executable, str(folder)]
     ended = subprocess.run(limited, capture_output=True, text=True, cwd=Path(__file__).parents[3], check=False)
     assert ended.returncode == 2
     assert ended.stderr.endswith(f"seatrial: {folder}/report.html: cannot be written: File too large\n")

@@ -1,0 +1,54 @@
+"""The architecture of nodes and images. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seatrial.catalog import known_hardware
+from seatrial.config.cluster import Cluster
+from seatrial.text.words import some_of
+
+_GRACE = ("GB200", "GB300", "GH200")  # NVIDIA's own CPU, which is arm64
+_SAME = {"x86_64": "amd64", "aarch64": "arm64"}
+
+Facts = Mapping[str, Mapping[str, Any]]  # by node, as seatrial/remote/probes/facts.py tells them
+
+
+def architecture_named(machine: str) -> str:
+    """The kernel's name for an architecture (x86_64) as images call it (amd64)."""
+    return _SAME.get(machine, machine)
+
+
+def node_architecture(cluster: Cluster, here: str) -> str | None:
+    """What the cluster's nodes are, None where its file does not tell; `here` is this machine's, as the kernel says."""
+    if cluster.platform.kind in ("local", "docker") and cluster.hardware.name == "cpu":
+        return architecture_named(here)
+    if str(getattr(cluster.platform, "machine", "")).startswith("a4x"):
+        return "arm64"
+    name = cluster.hardware.name
+    if name.startswith(_GRACE):
+        return "arm64"
+    return "amd64" if name in known_hardware() and name != "cpu" else None
+
+
+def wrong_architecture(reference: str, architectures: Sequence[str], cluster: Cluster, here: str) -> str | None:
+    """Why the image cannot run on the nodes; None where it can, or nobody can tell."""
+    nodes = node_architecture(cluster, here)
+    if not architectures or nodes is None or nodes in architectures:
+        return None
+    return (
+        f"image {reference} is for {' and '.join(architectures)}, the nodes ({cluster.hardware.name}) are {nodes}:"
+        f" build it for linux/{nodes}"
+    )
+
+
+def foreign_nodes(facts: Facts, cluster: Cluster, here: str) -> str | None:
+    """Which nodes are of another architecture than the cluster file says, as under emulation; None when none are."""
+    expected = node_architecture(cluster, here)
+    found = {name: architecture_named(fact.get("architecture") or "") for name, fact in facts.items()}
+    odd = [name for name, architecture in found.items() if architecture and architecture != expected]
+    if expected is None or not odd:
+        return None
+    return (
+        f"{some_of(odd)} run as {found[odd[0]]}, and {cluster.hardware.name} is {expected}: the image is for another"
+        " architecture and emulated, or hardware in the cluster file is wrong"
+    )

@@ -1,0 +1,18 @@
+"""Text from outside as markdown."""
+
+import re
+
+from seatrial.text import words
+
+_MARKUP = re.compile(r"([\\`*_\[\]|~#!])")
+
+
+def escape(text: object) -> str:
+    """Text from outside as text: one line, no markup, no HTML, no mention."""
+    line = words.plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "@\u200b")
+    return _MARKUP.sub(r"\\\1", line)
+
+
+def code(text: object) -> str:
+    """Text from outside for between backticks, where it is literal."""
+    return words.plain(text).replace("`", "'")
