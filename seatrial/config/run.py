@@ -8,13 +8,14 @@ from pathlib import Path
 from seatrial.config.cluster import Cluster
 from seatrial.config.suite import Suite
 from seatrial.model.errors import InputError
+from seatrial.system.disk_reserve import RESERVE
 from seatrial.system.private import closed_folder, own_folder, private_folder
 from seatrial.system.state_home import unusable
 from seatrial.text.redact import Secrets
 
 RESULT = ("run.json", "measurements.csv", "report.html")  # the files that say what a run came to
 PICTURE = "busbw.png"  # of its curves, for Prefect's UI
-_WRITTEN = {*RESULT, PICTURE, "report.pdf", "logs"}  # all that a run's folder holds
+_WRITTEN = {*RESULT, PICTURE, RESERVE, "report.pdf", "logs"}  # all that a run's folder holds
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from seatrial.model.errors import InputError
 
-_RESERVE = ".run.json.reserve"
+RESERVE = ".run.json.reserve"
 _BYTES, _BYTES_PER_NODE = 1024**2, 32 * 1024
 
 
@@ -27,7 +27,7 @@ def reserved(folder: Path, nodes: int) -> Iterator[None]:
 def _reserve(folder: Path, nodes: int) -> None:
     size = _BYTES + _BYTES_PER_NODE * nodes
     try:
-        file = os.open(folder / _RESERVE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        file = os.open(folder / RESERVE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(file, 0, size)
         finally:
@@ -41,4 +41,4 @@ def _reserve(folder: Path, nodes: int) -> None:
 def release(folder: Path) -> None:
     """Give the room back; nothing where there is none."""
     with suppress(OSError):
-        (folder / _RESERVE).unlink(missing_ok=True)
+        (folder / RESERVE).unlink(missing_ok=True)

@@ -147,7 +147,9 @@ def console(tmp_path: Path, prefect_server: TemporaryServer) -> Iterator[Console
         for process in session.started:
             process.kill()
             process.communicate()
-    assert not session.left()
+        if left := session.left():  # after a test that failed in the middle of a run
+            session.run("reap")
+    assert not left
 
 
 def until(true: Callable[[], bool], timeout_s: float = 120) -> None:
