@@ -17,7 +17,7 @@ from seatrial.judge.curves import Reading, every_reading
 from seatrial.model.errors import SeatrialError
 from seatrial.model.result import Check, RunResult
 from seatrial.report.markdown import judgement_rows, summary
-from seatrial.runs.load import FIXED_COLUMNS
+from seatrial.runs.measurements import FIXED_COLUMNS
 from seatrial.runs.minimal_result import without_details
 from seatrial.system.atomic import write_whole
 from seatrial.system.disk_reserve import release

@@ -93,7 +93,7 @@ def _read(bundle: Path) -> _Content:
             if not content.problem and _holds_more(stream):
                 content.problem = "something was added behind its end"
         except OutOfBoundsError as error:
-            content.problem = f"is no bundle of `seatrial bundle`: {error}"
+            content.problem = str(error)
         except _DAMAGE as error:
             content.problem = content.problem or f"cannot be read to its end: it is cut or damaged ({error})"
     return content

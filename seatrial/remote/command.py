@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 MAX_OUTPUT_BYTES = 1024**2  # of a command whose answer is small
 _EXEC_TIMEOUT_S = 30  # paramiko waits for ever for a node that takes a command and never says so
 _EXIT_STATUS_S = 10.0
+_WINDOW_BYTES = 4 * 1024**2  # of what is not read yet; the window that paramiko opens has half of it
 _CHUNK_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 2 * 1024**2  # the training probe's summary has some 250 bytes per rank
 
@@ -60,12 +61,19 @@ class RemoteProcess:
     def read(self, timeout_s: float) -> bytes | None:
         """At most 64 KiB that arrive within `timeout_s`; empty when nothing does, None at the end of output."""
         self._channel.settimeout(max(timeout_s, 0.001))
+        self._check_window()
         try:
             data = self._channel.recv(_CHUNK_BYTES)
         except TimeoutError:
             return b""
         self.received_bytes += len(data)
         return data or None
+
+    def _check_window(self) -> None:
+        """paramiko tells a server how much it may send, and takes whatever comes. Raises FloodError."""
+        if len(self._channel.in_buffer) > _WINDOW_BYTES:
+            self._channel.close()
+            raise FloodError("output flood: its SSH server sends more than the window allows and was cut off")
 
     def read_lines(self, timeout_s: float) -> list[str] | None:
         """The whole lines that arrive within `timeout_s`; an empty list when none do, None at the end of output.

@@ -1,6 +1,5 @@
 """Read a finished run back from what it wrote: run.json, and measurements.csv where it lies beside it."""
 
-import csv
 import json
 from datetime import datetime
 from pathlib import Path
@@ -14,33 +13,14 @@ from seatrial.model.measurement import ConditionValue, Measurement, Subject, Sub
 from seatrial.model.result import SCHEMA, Check, Drift, Expected, Found, Judgement, RunResult, Suspect
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
+from seatrial.runs.measurements import read_measurements
 from seatrial.system.private import read_opener
-from seatrial.text.csv_cells import from_text
 
 MAX_BYTES = 100_000_000  # of run.json: 1,000 nodes take 6 MB
 MAX_VALUES = 8_000_000  # objects, lists and what stands in them: bounds the memory that it takes
 MAX_NAME, MAX_TEXT = 1000, 1_000_000  # characters
-MAX_CSV_BYTES = 500_000_000
 MAX_NODES = 10_000
 _YEARS = (1970, 2999)
-
-FIXED_COLUMNS = (
-    "run_id",
-    "cluster",
-    "suite",
-    "check",
-    "metric",
-    "subject_kind",
-    "subject",
-    "value",
-    "unit",
-    "better",
-    "verdict",
-    "expected_low",
-    "expected_high",
-    "source",
-    "samples",
-)
 
 
 def _at_most(characters: int) -> AfterValidator:
@@ -181,7 +161,7 @@ def load_result(path: Path) -> RunResult:
     """
     file = path / "run.json" if path.is_dir() else path
     run = _validate(file, _read_document(file))
-    measured = _read_measurements(file.with_name("measurements.csv"), run.run_id)
+    measured = read_measurements(file.with_name("measurements.csv"), run.run_id)
     return RunResult(
         run_id=run.run_id,
         cluster=run.cluster,
@@ -243,45 +223,3 @@ def _validate(file: Path, document: dict[str, Any]) -> _Run:
 
 def _lower(message: str) -> str:
     return f"{message[:1].lower()}{message[1:]}"
-
-
-def _read_measurements(file: Path, run_id: str) -> dict[str, list[Measurement]]:
-    """Measurements by check; nothing when the file is absent or of another run."""
-    found: dict[str, list[Measurement]] = {}
-    # All samples of a measurement are one cell. csv has one limit for the whole process and no other way, and by itself
-    # that is 128 KiB: a few thousand steps of training. It is only ever raised, so nobody else's reading fails by it.
-    csv.field_size_limit(max(MAX_CSV_BYTES, csv.field_size_limit()))
-    try:
-        with open(file, encoding="utf-8", newline="", opener=read_opener) as lines:
-            for cells in csv.DictReader(lines):
-                row: dict[str, Any] = {name: from_text(cell) for name, cell in cells.items() if cell is not None}
-                if row["run_id"] == run_id:
-                    found.setdefault(row["check"], []).append(_measurement(row))
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror or error}") from error
-    except (KeyError, TypeError, ValueError, csv.Error) as error:
-        raise InputError(
-            f"{file}: is not the measurements.csv of a run ({error}); move it away to do without"
-        ) from error
-    return found
-
-
-def _measurement(row: dict[str, Any]) -> Measurement:
-    conditions = {key: _condition(text) for key, text in row.items() if key not in FIXED_COLUMNS and text}
-    samples = tuple(float("nan") if s is None else float(s) for s in json.loads(row["samples"] or "[]"))
-    better = row.get("better") or None
-    subject = Subject(row["subject_kind"], row["subject"])
-    return Measurement(row["metric"], float(row["value"]), row["unit"], subject, conditions, samples, better)
-
-
-def _condition(text: str) -> ConditionValue:
-    if text in ("True", "False"):
-        return text == "True"
-    for read in (int, float):
-        try:
-            return read(text)
-        except ValueError:
-            continue
-    return text

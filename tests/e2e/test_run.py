@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from seatrial.system.disk_reserve import RESERVE
 from tests.e2e.conftest import BRIEF, Console, Finished, until
 
 SLOW = "40mbit"

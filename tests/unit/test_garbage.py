@@ -13,25 +13,28 @@ from flows.serving.server import _SERVE
 # The same without asyncio: a cursor that an error has left in a cycle, its connection waiting to write in a thread, and
 # the only one who can end that wait making so many objects that the collector is due.
 _SERVER = """
-import contextlib, sqlite3, sys, threading, time
+import contextlib, sqlite3, sys, threading, weakref
 from flows.serving.garbage import collect_apart
 
 collect_apart()
 writes = sqlite3.connect(sys.argv[1], isolation_level=None)
 writes.execute("create table numbers (n unique)")
 writes.execute("insert into numbers values (1)")
-waits = sqlite3.connect(sys.argv[1], isolation_level=None, check_same_thread=False, timeout=8)
+waits = sqlite3.connect(sys.argv[1], isolation_level=None, check_same_thread=False, timeout=30)
 left = [waits.cursor()]
 left.append(left)
+executing, collected = threading.Event(), threading.Event()
+watch = weakref.ref(left[0], lambda _: collected.set())  # called before the cursor is finalized
 with contextlib.suppress(sqlite3.IntegrityError):
     left[0].execute("insert into numbers values (1)")
 writes.execute("begin immediate")
 thread = threading.Thread(target=lambda: print("written", waits.execute("insert into numbers values (2)").rowcount))
+waits.set_trace_callback(lambda _: executing.set())  # called while the connection is locked
 thread.start()
-time.sleep(0.5)
+executing.wait()
 del left
 made = [[] for _ in range(100_000)]
-time.sleep(1.5)  # it has been found by now
+collected.wait()
 writes.execute("commit")
 thread.join()
 """
@@ -39,7 +42,7 @@ thread.join()
 
 def test_a_cursor_left_behind_does_not_stop_who_is_waited_for(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _SERVER, str(tmp_path / "prefect.db")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (done.stdout, done.stderr) == ("written 1\n", "")
 
 

@@ -5,9 +5,15 @@ Output lines:   {"peer": name, "error": last line that ssh printed, "" where it 
 """
 
 import json
+import signal
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
+
+ERROR_BLOCKS = 32768  # of 512 bytes: what ssh may write to a file; a known_hosts of 10,000 nodes has half of it
+MAX_ERROR = 4096  # bytes at the end of what ssh printed, in which its last line is looked for
+LIMITED = ["sh", "-c", 'ulimit -f {} 2>/dev/null || :; exec "$@"'.format(ERROR_BLOCKS), "sh"]
 
 
 def main():
@@ -20,14 +26,15 @@ def main():
 def reach(peer, timeout_s):
     options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout={}".format(max(1, int(timeout_s)))]
     try:
-        done = subprocess.run(
-            ["ssh", *options, "-p", str(peer["port"]), peer["address"], "true"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=timeout_s,
-        )
-        error = "" if done.returncode == 0 else last_line(done.stderr) or "ssh exit status {}".format(done.returncode)
+        with tempfile.TemporaryFile() as errors:
+            status = subprocess.run(
+                [*LIMITED, "ssh", *options, "-p", str(peer["port"]), peer["address"], "true"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                timeout=timeout_s,
+            ).returncode
+            error = "" if status == 0 else ssh_error(status, errors)
     except subprocess.TimeoutExpired:
         error = "no answer within {:g} s".format(timeout_s)
     except OSError as failure:
@@ -35,9 +42,12 @@ def reach(peer, timeout_s):
     return {"peer": peer["name"], "error": error}
 
 
-def last_line(output):
-    lines = output.decode(errors="replace").strip().splitlines()
-    return lines[-1].strip() if lines else ""
+def ssh_error(status, errors):
+    if status == -signal.SIGXFSZ:
+        return "output flood: ssh printed more than {} MiB of errors".format(ERROR_BLOCKS // 2048)
+    errors.seek(-min(MAX_ERROR, errors.seek(0, 2)), 2)
+    lines = errors.read().decode(errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else "ssh exit status {}".format(status)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ HELLO = "seatrial-stream "  # a line of its own: a login may greet first
 TOKEN_BYTES = 16
 PACKET_BYTES = 1500
 MAX_ANSWER = 64 * 1024  # bytes of what the peer says, its greeting included
+MAX_ERROR = 4096  # bytes at the end of what ssh printed, in which its last line is looked for
+LIMITED = ["sh", "-c", 'ulimit -f 32768 2>/dev/null || :; exec "$@"', "sh"]  # 16 MiB of errors, then ssh is ended
 FIRST_BYTE_S = 3.0  # a lost packet or two
 SERVE_S = 60  # a peer whose other side has vanished ends by itself
 
@@ -81,7 +83,7 @@ def accept(listener, token):
 def measure(request, errors):
     peer, max_bytes, max_seconds = request["peer"], request["max_bytes"], request["max_seconds"]
     ssh = subprocess.Popen(
-        ["ssh", "-o", "BatchMode=yes", "-p", str(peer["port"]), peer["address"], request["serve"]],
+        [*LIMITED, "ssh", "-o", "BatchMode=yes", "-p", str(peer["port"]), peer["address"], request["serve"]],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=errors,
@@ -171,7 +173,7 @@ def wait_readable(source, timeout_s):
 
 
 def last_line(errors):
-    errors.seek(0)
+    errors.seek(-min(MAX_ERROR, errors.seek(0, 2)), 2)
     lines = errors.read().decode(errors="replace").strip().splitlines()
     return lines[-1].strip() if lines else ""
 

@@ -5,6 +5,7 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,7 +78,7 @@ def test_a_killed_rank_ends_the_sweep_promptly() -> None:
     assert process.stdout
     seen = list(_until(process.stdout, r"in-place"))
     pid = next(int(match[1]) for line in seen if (match := re.search(r"Rank +1 .*Pid +(\d+)", line)))
-    time.sleep(0.3)
+    _await_work(pid)
     os.kill(pid, signal.SIGKILL)
     done = finish(process, time.monotonic(), 20)
     assert done.seconds < 10
@@ -90,6 +91,19 @@ def test_a_killed_rank_ends_the_sweep_promptly() -> None:
     assert outcome.verdict is Verdict.FAIL
     assert "killed by a signal" in outcome.reason
     assert "rank 1" in outcome.reason
+
+
+def _await_work(pid: int) -> None:
+    """Until the process has taken a tenth of a second more of processor time: it is in the middle of its sweep."""
+    stat, deadline = Path("/proc", str(pid), "stat"), time.monotonic() + 60
+
+    def ticks() -> int:
+        return int(stat.read_text().rpartition(")")[2].split()[11])
+
+    enough = ticks() + os.sysconf("SC_CLK_TCK") // 10
+    while ticks() < enough:
+        assert time.monotonic() < deadline, "the rank does not work"
+        time.sleep(0.01)
 
 
 def _until(stream: Any, pattern: str) -> Iterator[str]:

@@ -108,6 +108,7 @@ def test_a_bomb_ends_in_one_line_and_in_bounded_memory(bomb: Callable[[], Iterat
     kilobytes = int(ended.stdout.splitlines()[-1])
     assert ended.returncode in (1, 2), ended
     assert "Traceback" not in ended.stderr
+    assert ended.stderr.count("is no bundle of `seatrial bundle`") <= 1
     assert len((ended.stderr + ended.stdout).strip().splitlines()) == 2, ended  # the line, and the memory
     assert kilobytes < MEMORY_MB * 1024
 

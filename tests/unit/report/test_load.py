@@ -1,5 +1,9 @@
 import json
 import math
+import os
+import resource
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +15,7 @@ from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
+from seatrial.runs import measurements
 from seatrial.runs.load import load_result
 from tasks.record import measurements_csv, run_json, write_run_json
 from tests import samples
@@ -124,6 +129,56 @@ def test_a_run_larger_than_any_is_bad_input(
         load_result(file)
     assert str(refused.value).startswith(f"{file}: ")
     assert problem in str(refused.value)
+
+
+_HEADER = "run_id,check,metric,subject_kind,subject,value,unit,samples"
+
+
+@pytest.mark.parametrize(
+    ("lines", "bound"),
+    [
+        ("1" * (measurements.MAX_LINE + 1), f"line 1 is longer than {measurements.MAX_LINE:,} characters"),
+        (f"{_HEADER}\n{',' * (measurements.MAX_VALUES + 1)}", f"has more than {measurements.MAX_VALUES:,} values"),
+        (f"{_HEADER}{',a' * 200}\n", "has more than 200 columns (208)"),
+        (f"{_HEADER}\n" + "a,b\n" * (measurements.MAX_ROWS + 1), f"has more than {measurements.MAX_ROWS:,} rows"),
+    ],
+    ids=["line", "values", "columns", "rows"],
+)
+def test_measurements_beyond_a_bound_are_one_clear_line(tmp_path: Path, lines: str, bound: str) -> None:
+    folder = _write(tmp_path, samples.faulty_h100())
+    (folder / "measurements.csv").write_text(lines)
+    with pytest.raises(InputError) as error:
+        load_result(folder)
+    assert str(error.value) == f"{folder}/measurements.csv: {bound}; move it away to do without"
+
+
+@pytest.mark.parametrize("cell", ["[" * 100_000, f"[1{'0' * 400}]", '"[[1]]"'], ids=["deep", "number", "list"])
+def test_samples_that_are_none_are_one_clear_line(tmp_path: Path, cell: str) -> None:
+    result = samples.faulty_h100()
+    folder = _write(tmp_path, result)
+    (folder / "measurements.csv").write_text(f"{_HEADER}\n{result.run_id},x,loss,cluster,lab,1,,{cell}\n")
+    with pytest.raises(InputError, match=r"measurements.csv: is not the measurements.csv of a run \("):
+        load_result(folder)
+
+
+def test_a_sparse_file_of_8_gb_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    folder = _write(tmp_path, samples.faulty_h100())
+    os.truncate(folder / "measurements.csv", 8 << 30)
+    report = [sys.executable, "-m", "seatrial", "report", str(folder)]
+    limit = resource.RLIMIT_AS, (2 << 30, 2 << 30)
+    done = subprocess.run(
+        report,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(*limit),
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"seatrial: {folder}/measurements.csv: is larger than {measurements.MAX_BYTES:,} bytes (8,589,934,592);"
+        " move it away to do without\n"
+    )
 
 
 @pytest.mark.parametrize("name", ["run.json", "measurements.csv"])
