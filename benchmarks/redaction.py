@@ -1,6 +1,6 @@
 """How fast logs are redacted, in MB/s of CPU time: `python benchmarks/redaction.py LOG... [--secrets N]`.
 
-Measured over the real nccl-tests logs of tests/golden (3.4 MB of lines, Python 3.11, one core of a busy machine):
+Measured over the real nccl-tests logs of tests/golden (3.4 MB of lines, Python 3.11, CPU time of one core):
 
     secrets   one replacement per value and pattern   one trie, patterns where a line has their mark
     0         1.6 MB/s                                20 MB/s
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def megabytes_per_second(text: str, count: int) -> float:
-    """Characters of `text` per second, in millions, with `count` known secrets of 40 characters."""
+    """Characters of `text` per second of CPU time, in millions, with `count` known secrets of 40 characters."""
     source = random.Random(1)
     letters = string.ascii_letters + string.digits
     redactor = Redactor(Secrets(tuple("".join(source.choices(letters, k=40)) for _ in range(count))))
