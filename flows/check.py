@@ -21,7 +21,7 @@ from flows.serving.results import opened_history, record_cut, tell, written_agai
 from flows.serving.shown import introduce, show_verdict
 from flows.serving.signals import end_with_parent, uninterrupted
 from seatrial.config.cluster import Cluster, load_cluster
-from seatrial.config.run import RESULT, Run, below_runs, secrets_of, writable
+from seatrial.config.run import Run, below_runs, secrets_of, set_aside, writable
 from seatrial.config.setup import setup_of
 from seatrial.config.suite import load_suite
 from seatrial.judge.run_context import Occasion
@@ -188,6 +188,5 @@ def _run(cluster: Cluster, suite: str, out: str | None) -> Run:
     run_id = run_id_of(UUID(current.id), current.scheduled_start_time)
     asked_for = below_runs(out) if out and deployment.id else Path(out or Path("runs") / run_id)
     folder = writable(asked_for.absolute(), "out")
-    for name in RESULT:  # an earlier run's verdict must not pass for this one's
-        (folder / name).unlink(missing_ok=True)
+    set_aside(folder)  # an earlier run's verdict must not pass for this one's
     return Run(run_id, cluster, load_suite(suite), folder)

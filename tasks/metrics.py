@@ -14,7 +14,7 @@ from seatrial.report.metrics import publish, target_of_environment
 if TYPE_CHECKING:
     from seatrial.history.store import Store
 
-log = logging.getLogger("seatrial.report.metrics")
+log = logging.getLogger("seatrial.metrics")
 
 
 def metrics(result: RunResult, store: "Store | None") -> str | None:

@@ -9,14 +9,13 @@ import re
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from itertools import chain
 from pathlib import Path
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.config.run import RESULT, Run, is_new, log_files, secrets_of
+from seatrial.config.run import RESULT, Run, log_files, secrets_of
 from seatrial.model.errors import SeatrialError
 from seatrial.system.private import read_opener
 from seatrial.text.redact import Secrets
@@ -31,7 +30,7 @@ _OF_CONNECTIVITY = re.compile(r"seatrial\.(connectivity|contact): ")
 SWEEPS, CONNECTIVITY = "nccl-test-results.txt", "connectivity-test.log"
 
 
-def upload(run: Run, started: datetime, timeout_s: float = TIMEOUT_S) -> str | None:
+def upload(run: Run, timeout_s: float = TIMEOUT_S) -> str | None:
     """Says where the run's files are now; None where the cluster file does not ask for it, or it went wrong.
 
     What an earlier run left in the same folder, before `started`, stays here. fsspec's file systems try again by
@@ -43,7 +42,7 @@ def upload(run: Run, started: datetime, timeout_s: float = TIMEOUT_S) -> str | N
     secrets = secrets_of(run.cluster)
     try:
         with tempfile.TemporaryDirectory(prefix="seatrial-upload-", ignore_cleanup_errors=True) as staging:
-            names = stage(run, started, Path(staging), secrets)
+            names = stage(run, Path(staging), secrets)
             _within(timeout_s, Path(staging), names, target)
     except Exception as error:
         (said,) = secrets.out_of([" ".join(f"{type(error).__name__}: {error}".split())[:300]])
@@ -53,9 +52,9 @@ def upload(run: Run, started: datetime, timeout_s: float = TIMEOUT_S) -> str | N
     return f"files: {target}/"
 
 
-def stage(run: Run, started: datetime, folder: Path, secrets: Secrets) -> list[str]:
+def stage(run: Run, folder: Path, secrets: Secrets) -> list[str]:
     """Write what is to be uploaded below `folder`, without secrets; the names there, the most telling first."""
-    logs = [path for path in log_files(run.out) if is_new(path, started)]
+    logs = log_files(run.out)
     made = {
         SWEEPS: chain.from_iterable(map(_lines, _sweeps(run, logs))),
         CONNECTIVITY: chain.from_iterable(map(_about_connectivity, logs)),
@@ -63,7 +62,7 @@ def stage(run: Run, started: datetime, folder: Path, secrets: Secrets) -> list[s
     found = {
         name: _lines(run.out / name)
         for name in RESULT
-        if is_new(run.out / name, started) and not (run.out / name).is_symlink()
+        if (run.out / name).is_file() and not (run.out / name).is_symlink()
     }
     for name, lines in {**found, **made, **{_remote(path, run.logs): _lines(path) for path in logs}}.items():
         _write(folder / name, secrets.out_of(lines))
@@ -132,5 +131,5 @@ def _put(folder: Path, names: Sequence[str], target: str) -> None:
 
 
 @task(name="upload", cache_policy=NO_CACHE)
-def upload_task(run: Run, started: datetime) -> str | None:
-    return upload(run, started)
+def upload_task(run: Run) -> str | None:
+    return upload(run)

@@ -121,5 +121,9 @@ def guarded(
     folder = StaticFiles(directory=runs, check_dir=False)
     mount = Mount(files, folder, name="runs", middleware=[Middleware(_AskForLogin, login=login)])
     app.router.routes.insert(0, mount)  # the UI takes every path that is left
-    own = _OwnPages(_Remembered(app, login, files), origins)
-    return TrustedHostMiddleware(own, allowed_hosts=list(hosts), www_redirect=False)
+    return own_pages_alone(_Remembered(app, login, files), hosts, origins)
+
+
+def own_pages_alone(app: ASGIApp, hosts: Sequence[str], origins: Sequence[str]) -> ASGIApp:
+    """`app` for requests to those hosts, from pages of those origins or from no page."""
+    return TrustedHostMiddleware(_OwnPages(app, origins), allowed_hosts=list(hosts), www_redirect=False)

@@ -26,7 +26,7 @@ from flows.serving.shown import LEASE, label, show_waiting
 from seatrial.model.errors import MissingError
 from seatrial.runs.cluster_lock import FileLock
 
-log = logging.getLogger("seatrial.runs.cluster_lock")
+log = logging.getLogger("seatrial.lock")
 T = TypeVar("T")
 
 WAIT_S = 3600.0

@@ -1,6 +1,7 @@
 """How a run's end shows in Prefect: Completed for a pass, Failed for measured and bad, Crashed for not measured."""
 
 import logging
+import os
 from typing import TYPE_CHECKING, Any
 
 from prefect.states import Crashed
@@ -8,12 +9,15 @@ from prefect.states import Crashed
 from seatrial.model.errors import SeatrialError
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
+from seatrial.text.redact import Secrets
 from tasks.shown import STATES
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
 log = logging.getLogger("seatrial")
+
+MOST_CHARACTERS = 2000  # of a message in Prefect
 
 results: list[RunResult] = []  # of the runs of this process, also where no server could be told of them
 
@@ -26,9 +30,9 @@ def state_of(result: RunResult) -> "State[None]":
 
 def broken_off(error: Exception) -> "State[Exception]":
     """The run could not come to a verdict; nothing is said about the cluster."""
-    what = str(error)
+    what = Secrets.of(os.environ).out_of_line(str(error))[:MOST_CHARACTERS]
     if not isinstance(error, SeatrialError):
-        what = f"seatrial itself failed: {type(error).__name__}: {error}"
+        what = f"seatrial itself failed: {type(error).__name__}: {what}"
         log.error("%s", what, exc_info=error)
     return _ended(Crashed(message=f"could not measure: {what}", data=error))
 

@@ -38,7 +38,7 @@ def tell(trial: Trial, store: "Store | None", notify: bool) -> None:
         show_files(run, written, trial.result())
     if run.cluster.upload:
         with trial.attempt("upload"):
-            trial.note(upload_task(run, trial.started))
+            trial.note(upload_task(run))
     if os.environ.get("SEATRIAL_METRICS"):
         with trial.attempt("metrics"):
             trial.note(metrics_task(trial.result(), store))
@@ -78,7 +78,7 @@ def record_cut(trial: Trial, cut: BaseException) -> None:
         write_run_json(trial.result(), trial.run.out)
     except SeatrialError as error:  # must not stand in the place of what cut the run off
         log.error("%s", error)
-    upload(trial.run, trial.started, CUT_UPLOAD_S)
+    upload(trial.run, CUT_UPLOAD_S)
 
 
 @contextmanager

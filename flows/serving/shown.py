@@ -15,10 +15,11 @@ from prefect.states import Running
 from seatrial.config.run import Run
 from seatrial.model.result import RunResult
 from seatrial.runs.cluster_lock import Place
+from seatrial.text.printable import printable
 
 log = logging.getLogger("seatrial.shown")
 
-RUN, PROCESS, LEASE = "seatrial.config.run", "seatrial.system.process", "seatrial.lease"
+RUN, PROCESS, LEASE = "seatrial.run", "seatrial.process", "seatrial.lease"
 WAITING = "Waiting"
 
 
@@ -29,7 +30,7 @@ def cluster_tag(cluster: str) -> str:
 def introduce(run: Run) -> None:
     """Tag the flow run with what it checks, and say which process it is."""
     with _decorated() as client:
-        tags = {*current.tags, cluster_tag(run.cluster.name), f"suite:{run.suite.name}"}
+        tags = {*current.tags, cluster_tag(run.cluster.name), f"suite:{printable(run.suite.name)}"}
         client.update_flow_run(UUID(current.id), tags=sorted(tags))
         label(client, UUID(current.id), {RUN: run.run_id, PROCESS: str(Place.here())})
 

@@ -6,14 +6,13 @@ import os
 import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import IO
 
 from seatrial.bundle import HOW_TO, MANIFEST, NAMESPACE, SIGNATURE
 from seatrial.bundle.manifest import fits, manifest_text
 from seatrial.bundle.signature import sign
-from seatrial.config.run import RESULT, is_new, log_files
+from seatrial.config.run import RESULT, log_files
 from seatrial.model.errors import InputError
 from seatrial.model.result import RunResult
 from seatrial.system.atomic import whole
@@ -41,7 +40,7 @@ def pack(result: RunResult, folder: Path, target: Path, key: Path | None = None)
 
     Secrets are taken out, as from what is uploaded. Raises InputError.
     """
-    sources = _sources(folder, result.started)
+    sources = _sources(folder)
     secrets = Secrets.of(os.environ)
     try:
         with tempfile.TemporaryDirectory(prefix="seatrial-bundle-") as staging:
@@ -56,11 +55,10 @@ def pack(result: RunResult, folder: Path, target: Path, key: Path | None = None)
     return sorted(staged)
 
 
-def _sources(folder: Path, started: datetime) -> dict[str, Path]:
-    """What is handed over, by its name in the bundle; no logs of an earlier run. Links may lead anywhere: none."""
+def _sources(folder: Path) -> dict[str, Path]:
+    """What is handed over, by its name in the bundle. Links may lead anywhere: none."""
     result = (path for name in RESULT if (path := folder / name).is_file() and not path.is_symlink())
-    logs = (path for path in log_files(folder) if is_new(path, started))
-    found = {path.relative_to(folder).as_posix(): path for path in (*result, *logs)}
+    found = {path.relative_to(folder).as_posix(): path for path in (*result, *log_files(folder))}
     for name in found:
         if not fits(name):
             raise InputError(f"{folder}: {name!r}: a bundle cannot hold such a name; rename the file")

@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass
-from datetime import datetime
+from itertools import count
 from pathlib import Path
 
 from seatrial.config.cluster import Cluster
@@ -43,9 +43,16 @@ def secrets_of(cluster: Cluster) -> Secrets:
     return Secrets.of({**os.environ, **cluster.env}, names)
 
 
-def is_new(path: Path, started: datetime) -> bool:
-    """Whether it is a file that was written since then: a folder may hold an earlier run's."""
-    return path.is_file() and path.stat().st_mtime >= started.timestamp() - 1  # file systems round
+def set_aside(folder: Path) -> None:
+    """Make room in the folder for another run: the earlier one's verdict is gone, its logs are in `logs.1` and so on.
+
+    All that is in `logs` is then of the new run, whatever clocks say.
+    """
+    for name in RESULT:
+        (folder / name).unlink(missing_ok=True)
+    logs = folder / "logs"
+    if os.path.lexists(logs):
+        logs.rename(next(path for n in count(1) if not os.path.lexists(path := folder / f"logs.{n}")))
 
 
 def log_files(folder: Path) -> list[Path]:
@@ -62,7 +69,7 @@ def writable(folder: Path, option: str) -> Path:
     Raises InputError, which names the option that it was given by.
     """
     try:
-        foreign = os.path.isdir(folder) and not folder.is_symlink() and set(os.listdir(folder)) - _WRITTEN
+        foreign = os.path.isdir(folder) and not folder.is_symlink() and not all(map(_is_ours, os.listdir(folder)))
         (own_folder if foreign else closed_folder)(folder)
         if os.path.lexists(folder / "logs"):
             closed_folder(folder / "logs")
@@ -93,6 +100,11 @@ def check_runs_folder() -> None:
     except OSError as error:
         raise InputError(f"{runs}: cannot be used as a folder: {error.strerror}; give another by --out") from error
     _checked(runs, "--out")
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a run's folder has a file or folder of that name."""
+    return name in _WRITTEN or name.startswith("logs.")
 
 
 def _checked(folder: Path, option: str) -> Path:

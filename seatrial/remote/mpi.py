@@ -17,7 +17,7 @@ from seatrial.system.rawlog import RawLog
 from seatrial.text.kept_lines import KeptLines
 from seatrial.text.redact import Secrets
 
-log = logging.getLogger("seatrial.remote.mpi")
+log = logging.getLogger("seatrial.mpi")
 
 FLOOD = "output flood: the ranks printed more than they may and were ended"
 

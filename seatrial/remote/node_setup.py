@@ -21,7 +21,7 @@ from seatrial.remote.ssh import HostKeyError, connect, on_each
 if TYPE_CHECKING:
     import paramiko
 
-log = logging.getLogger("seatrial.remote.node_setup")
+log = logging.getLogger("seatrial.contact")
 
 _ATTEMPTS = 3  # sshd drops connections when many arrive at once; only the set-up is tried again
 _PAUSE_S = 0.3

@@ -14,7 +14,7 @@ from seatrial.system.private import closed_folder, private_opener
 from seatrial.system.process import Process, this_process
 from seatrial.system.state_home import state_home
 
-log = logging.getLogger("seatrial.runs.cluster_lock")
+log = logging.getLogger("seatrial.lock")
 
 
 @dataclass(frozen=True, slots=True)

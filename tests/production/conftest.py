@@ -94,7 +94,7 @@ def stop_watching(site: Site) -> None:
 
 def process_of(site: Site, flow_run: str) -> int:
     """The run's process, as the run has labelled itself: a `reap` or an alarm may be at work beside it."""
-    return int(site.flow_run(flow_run)["labels"]["seatrial.system.process"].split()[-2])
+    return int(site.flow_run(flow_run)["labels"]["seatrial.process"].split()[-2])
 
 
 def cancel(site: Site, flow_run: str) -> None:

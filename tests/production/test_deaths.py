@@ -154,7 +154,7 @@ def test_two_nightly_runs_at_once(served: Site) -> None:
 
 def _nodes_up(served: Site, flow_run: str) -> tuple[str, str]:
     """From when to when a run had nodes, by its log."""
-    run_id = served.flow_run(flow_run)["labels"]["seatrial.config.run"]
+    run_id = served.flow_run(flow_run)["labels"]["seatrial.run"]
     lines = (served.folder / "runs" / run_id / "logs" / "run.log").read_text().splitlines()
     times = [line[:23] for line in lines if "launch ..." in line or "teardown: " in line]
     return times[0], times[-1]

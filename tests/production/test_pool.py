@@ -69,6 +69,24 @@ def first(pooled: Site) -> dict[str, Any]:
     return pooled.flow_run(flow_run)
 
 
+def test_an_edited_deployment_runs_the_installed_code(pooled: Site, first: dict[str, Any], tmp_path: Path) -> None:
+    marks = [tmp_path / name for name in ("steps", "code", "variables")]
+    (tmp_path / "evil.py").write_text(f"open({str(marks[1])!r}, 'w')\n")
+    shell = {"prefect.deployments.steps.run_shell_script": {"script": f"touch {marks[0]}"}}
+    edit = {
+        "pull_steps": [shell],
+        "entrypoint": f"{tmp_path}/evil.py:evil",
+        "job_variables": {"command": f"touch {marks[2]}", "env": {"PYTHONPATH": str(tmp_path)}},
+    }
+    before = pooled.deployment("reap", "reap")
+    try:
+        pooled.api("PATCH", f"/deployments/{before['id']}", **edit)
+        assert pooled.ended(pooled.run("reap", "reap"))["type"] == "COMPLETED", pooled.said
+    finally:
+        pooled.api("PATCH", f"/deployments/{before['id']}", **{key: before[key] for key in edit})
+    assert [mark.name for mark in marks if mark.exists()] == []
+
+
 @dataclass(frozen=True, slots=True)
 class Long:
     """A run in the middle of its sweep: its flow run, and its folder."""
@@ -81,7 +99,7 @@ def start_longs(pooled: Site, name: str, *clusters: str) -> list[Long]:
     """A run of each of the clusters, all with nodes up and sweeping."""
     found = []
     for cluster in clusters:
-        file, out = pooled.folder / f"{cluster}.yaml", pooled.folder / f"{name}-{cluster}"
+        file, out = pooled.folder / f"{cluster}.yaml", pooled.folder / "runs" / f"{name}-{cluster}"
         parameters = {"cluster": str(file), "suite": str(pooled.folder / "long.yaml"), "out": str(out)}
         found.append(Long(pooled.run("ad-hoc", **parameters), out))
     for long in found:
@@ -93,7 +111,7 @@ def start_longs(pooled: Site, name: str, *clusters: str) -> list[Long]:
 def test_a_run_by_its_form(pooled: Site, first: dict[str, Any]) -> None:
     assert first["state"]["message"] == "pass: connectivity, collectives: all pass"
     assert first["work_pool_name"] == "seatrial"
-    folder = pooled.folder / "runs" / first["labels"]["seatrial.config.run"]
+    folder = pooled.folder / "runs" / first["labels"]["seatrial.run"]
     assert pooled.document(folder)["verdict"] == "pass"
     assert {"measurements.csv", "report.html", "logs"} <= {path.name for path in folder.iterdir()}
     artifacts = pooled.api("POST", "/artifacts/filter", artifacts={"flow_run_id": {"any_": [first["id"]]}})
@@ -101,7 +119,7 @@ def test_a_run_by_its_form(pooled: Site, first: dict[str, Any]) -> None:
 
 
 def test_a_baseline_is_pinned_when_a_person_approves(pooled: Site, first: dict[str, Any]) -> None:
-    run_id = first["labels"]["seatrial.config.run"]
+    run_id = first["labels"]["seatrial.run"]
     flow_run = pooled.run("promote", "promote", run_id=run_id, poll_s=1)
     pooled.until(lambda: pooled.flow_run(flow_run)["state"]["type"] == "PAUSED")
     said = {"approved": True, "by": "ann", "note": "as delivered", "force": "there is one run"}

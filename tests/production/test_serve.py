@@ -38,7 +38,7 @@ def test_one_command_to_the_first_scheduled_run_and_again(fresh: Site) -> None:
     assert "* * * * * (Asia/Tokyo), next " in fresh.said
     fresh.until(lambda: bool(nightly_runs(fresh, "COMPLETED")))
     (first, *_) = nightly_runs(fresh, "COMPLETED")
-    run_id = fresh.flow_run(first)["labels"]["seatrial.config.run"]
+    run_id = fresh.flow_run(first)["labels"]["seatrial.run"]
     assert fresh.document(fresh.folder / "runs" / run_id)["verdict"] == "pass"
 
     command = [sys.executable, "-m", "seatrial", "serve", "trial.yaml", "--port", str(fresh.port)]
@@ -77,7 +77,7 @@ def test_serve_is_killed_and_started_again(fresh: Site) -> None:
     brief = str(fresh.folder / "brief.yaml")
     good = fresh.run("ad-hoc", suite=brief)
     assert fresh.ended(good)["type"] == "COMPLETED"
-    asks = fresh.run("promote", "promote", run_id=fresh.flow_run(good)["labels"]["seatrial.config.run"])
+    asks = fresh.run("promote", "promote", run_id=fresh.flow_run(good)["labels"]["seatrial.run"])
     fresh.until(lambda: fresh.flow_run(asks)["state"]["type"] == "PAUSED")
     nightly = fresh.api("GET", "/deployments/name/seatrial-check/nightly")
     (own,) = (schedule["id"] for schedule in nightly["schedules"] if schedule["slug"] == "trial")

@@ -7,11 +7,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pytest
 import yaml
 
 from flows.serving.auth import ORIGINS
+from flows.serving.standalone import own_names
 from seatrial.alerts.settings import AlertSettings
 from seatrial.config.notify import Notify
 from seatrial.report.metrics import target_of_environment
@@ -128,7 +131,7 @@ def test_server_and_runs_have_namespaces_of_their_own() -> None:
     rights = ("Role", "RoleBinding")
     assert {m["metadata"]["namespace"] for m in _manifests() if m["kind"] not in rights} == {"seatrial"}
     assert {m["metadata"]["namespace"] for m in _manifests() if m["kind"] in rights} == {"seatrial-runs"}
-    assert _base_job_template()["variables"]["properties"]["namespace"]["default"] == "seatrial-runs"
+    assert _base_job_template()["job_configuration"]["namespace"] == "seatrial-runs"
     role = yaml.safe_load_all((DEPLOYMENTS / "kubernetes" / "role.yaml").read_text())
     subjects = [subject for each in role for subject in each.get("subjects", ())]
     assert {subject.get("namespace", "seatrial-runs") for subject in subjects} == {"seatrial-runs"}
@@ -168,8 +171,46 @@ def test_the_image_is_named_wherever_it_is_run() -> None:
     (worker,) = (each for each in ours if each["name"] == "worker")
     assert {"name": "SEATRIAL_IMAGE", "value": "REGISTRY/seatrial"} in worker["env"]
     template = _base_job_template()
-    assert template["variables"]["properties"]["image"]["default"] == "REGISTRY/seatrial"
+    (container,) = template["job_configuration"]["job_manifest"]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "REGISTRY/seatrial"
     assert "s|REGISTRY/seatrial|$SEATRIAL_IMAGE|" in (DEPLOYMENTS / "server" / "start-worker").read_text()
+
+
+def test_a_deployment_chooses_no_more_than_the_resources_of_its_job() -> None:
+    """Who may edit a deployment must not choose what runs, in which image, where and as whom."""
+    template = _base_job_template()
+    free = {"cpu_request", "cpu_limit", "memory_request", "memory_limit", "finished_job_ttl", "active_deadline_seconds"}
+    assert set(template["variables"]["properties"]) == free
+    assert set(re.findall(r"\{\{ (\w+) \}\}", json.dumps(template["job_configuration"]))) == free
+
+
+def test_the_worker_goes_by_the_template_that_ships(monkeypatch: pytest.MonkeyPatch) -> None:
+    from prefect.client.schemas.objects import WorkPool
+
+    from flows.worker import kubernetes_worker
+
+    monkeypatch.setenv("SEATRIAL_DEPLOYMENTS", str(DEPLOYMENTS))
+    worker = kubernetes_worker("pool", "registry.example.com/seatrial:1")
+    edited = WorkPool(name="pool", type="kubernetes", default_queue_id=uuid4(), base_job_template={"variables": {}})
+    worker._work_pool = edited
+    text = json.dumps(worker.work_pool.base_job_template)
+    assert "registry.example.com/seatrial:1" in text
+    assert "REGISTRY" not in text
+    assert worker.work_pool.name == "pool"
+
+
+def test_the_server_is_told_every_name_that_it_is_called_by() -> None:
+    containers = {
+        c["name"]: {each["name"]: each.get("value") for each in c.get("env", [])}
+        for m in _manifests()
+        if m["kind"] == "Deployment"
+        for c in m["spec"]["template"]["spec"]["containers"]
+    }
+    called = urlsplit(containers["worker"]["PREFECT_API_URL"]).hostname
+    assert called in own_names(containers["prefect"])
+    compose = yaml.safe_load((DEPLOYMENTS / "server" / "compose.yaml").read_text())["services"]
+    called = urlsplit(compose["worker"]["environment"]["PREFECT_API_URL"]).hostname
+    assert called in own_names(compose["server"]["environment"])
 
 
 def test_the_base_job_template_makes_a_job() -> None:

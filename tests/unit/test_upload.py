@@ -5,7 +5,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import fsspec
 import pytest
 
 from seatrial.config.cluster import Cluster
-from seatrial.config.run import Run
+from seatrial.config.run import Run, set_aside
 from seatrial.config.suite import load_suite
 from seatrial.nccl import parse_text
 from tasks import upload as step
@@ -24,10 +23,9 @@ SWEEP = (GOLDEN / "rccl_mi300x_8ranks.log").read_text()
 RUN_LOG = """\
 2026-11-21 15:44:00,000 INFO seatrial.launch: run r1: 2 nodes, head node-0 (10.77.0.2)
 2026-11-21 15:44:01,000 INFO seatrial.connectivity: 2 of 2 nodes answer on port 222
-2026-11-21 15:44:02,000 WARNING seatrial.remote.node_setup: node-0 to node-1: throughput cannot be measured
+2026-11-21 15:44:02,000 WARNING seatrial.contact: node-0 to node-1: throughput cannot be measured
 2026-11-21 15:44:03,000 INFO seatrial.collectives: all_reduce is done
 """
-NOW = datetime.now(UTC)
 
 
 @pytest.fixture
@@ -70,7 +68,7 @@ FILES = {
 
 def test_everything_lies_where_people_look_for_it(tmp_path: Path, bucket: Any) -> None:
     run = a_run(tmp_path, "memory://bucket/testbed-logs", **FILES)
-    assert upload(run, NOW) == "files: memory://bucket/testbed-logs/r1/"
+    assert upload(run) == "files: memory://bucket/testbed-logs/r1/"
     there = {
         path.removeprefix("/bucket/testbed-logs/r1/"): bucket.cat(path).decode() for path in bucket.find("/bucket")
     }
@@ -97,36 +95,37 @@ def test_everything_lies_where_people_look_for_it(tmp_path: Path, bucket: Any) -
 
 def test_to_a_folder_of_this_machine(tmp_path: Path) -> None:
     run = a_run(tmp_path / "out", f"file://{tmp_path}/new/folder", **FILES)
-    assert upload(run, NOW) == f"files: file://{tmp_path}/new/folder/r1/"
+    assert upload(run) == f"files: file://{tmp_path}/new/folder/r1/"
     assert (tmp_path / "new" / "folder" / "r1" / "pod-logs" / "worker-n1.log").read_text() == "# pod p-1\n"
 
 
 def test_a_run_that_never_came_up_has_little_and_that_is_uploaded(tmp_path: Path, bucket: Any) -> None:
     run = a_run(tmp_path, "memory://bucket", **{"run.json": "{}", "logs__run.log": "nothing came up\n"})
-    assert upload(run, NOW)
+    assert upload(run)
     assert bucket.find("/bucket") == ["/bucket/r1/logs/run.log", "/bucket/r1/run.json"]
 
 
 def test_what_an_earlier_run_left_in_the_same_folder_stays_here(tmp_path: Path, bucket: Any) -> None:
+    """Also where the clock was set back between the two."""
     run = a_run(tmp_path, "memory://bucket", **FILES)
-    old = (NOW - timedelta(hours=1)).timestamp()
-    for name in ("report.html", "logs/all_gather.log"):
-        os.utime(tmp_path / name, (old, old))
-    assert upload(run, NOW)
-    assert "/bucket/r1/run.json" in bucket.find("/bucket")
-    assert not {"/bucket/r1/report.html", "/bucket/r1/logs/all_gather.log"} & set(bucket.find("/bucket"))
+    set_aside(tmp_path)
+    a_run(tmp_path, "memory://bucket", **{"run.json": "{}", "logs__training.log": "of this run\n"})
+    os.utime(run.logs / "training.log", (0, 0))
+    assert upload(run)
+    assert bucket.find("/bucket") == ["/bucket/r1/logs/training.log", "/bucket/r1/run.json"]
+    assert (tmp_path / "logs.1" / "all_gather.log").is_file()
 
 
 def test_bytes_that_are_no_text_arrive_as_they_are(tmp_path: Path, bucket: Any) -> None:
     run = a_run(tmp_path, "memory://bucket", **FILES)
     raw = b"\xff\xfe not UTF-8\r\nand \x00 so on"
     (run.logs / "training.log").write_bytes(raw)
-    assert upload(run, NOW)
+    assert upload(run)
     assert bucket.cat("/bucket/r1/logs/training.log") == raw
 
 
 def test_nothing_happens_where_nobody_asks(tmp_path: Path) -> None:
-    assert upload(a_run(tmp_path, None, **FILES), NOW) is None
+    assert upload(a_run(tmp_path, None, **FILES)) is None
 
 
 def test_what_goes_wrong_is_a_warning_without_secrets(
@@ -137,7 +136,7 @@ def test_what_goes_wrong_is_a_warning_without_secrets(
 
     monkeypatch.setattr(step, "_put", refuse)
     with caplog.at_level(logging.WARNING):
-        assert upload(a_run(tmp_path, "memory://bucket", **FILES), NOW) is None
+        assert upload(a_run(tmp_path, "memory://bucket", **FILES)) is None
     (record,) = caplog.records
     said = record.getMessage()
     assert said.startswith("upload to memory://bucket/r1 failed: PermissionError: 403: service account")
@@ -146,7 +145,7 @@ def test_what_goes_wrong_is_a_warning_without_secrets(
 
 def test_a_package_that_is_missing_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        assert upload(a_run(tmp_path, "hdfs://host/logs", **FILES), NOW) is None
+        assert upload(a_run(tmp_path, "hdfs://host/logs", **FILES)) is None
     assert "hdfs://host/logs/r1" in caplog.text
 
 
@@ -157,7 +156,7 @@ def test_what_hangs_is_given_up(
     monkeypatch.setattr(step, "_put", lambda *_: over.wait(60))
     started = time.monotonic()
     with caplog.at_level(logging.WARNING):
-        assert upload(a_run(tmp_path, "memory://bucket", **FILES), NOW, timeout_s=0.2) is None
+        assert upload(a_run(tmp_path, "memory://bucket", **FILES), timeout_s=0.2) is None
     assert time.monotonic() - started < 30
     over.set()
     assert "not through within 0.2 s" in caplog.text
