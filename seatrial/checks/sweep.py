@@ -21,12 +21,12 @@ from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Row, Sweep, Timing, Transport, busbw_factor, expected_algbw
 from seatrial.nccl.busbw import agrees, ratio_interval
+from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.rows import TYPES
 from seatrial.remote.mpi import MpiResult
 
 _INSIDE_A_NODE = ("NVLink", "xGMI", "MNNVL")  # fabrics that NCCL needs no network for
 _SOCKETS = frozenset({"socket", "sockets", "tcp", "ethernet"})
-_IN_PARTS = frozenset({"all_gather", "reduce_scatter", "alltoall"})
 _ALIGN_ELEMENTS, _ALIGN_BYTES = 4, 16  # of each rank's part: nccl-tests up to 2.12, and since
 
 Problem = tuple[Verdict, str]
@@ -117,7 +117,7 @@ def _other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
         why = f": {sweep.errors[0]}" if sweep.errors else ""
         took_part = f"{sweep.ranks} of {setting.ranks}" if sweep.ranks else f"other than {setting.ranks}"
         return Verdict.FAIL, f"{took_part} ranks took part{why}"
-    told = setting.operation != "broadcast" and ratio_interval(sweep.rows) is not None
+    told = COLLECTIVES[setting.operation].factor.depends_on_ranks and ratio_interval(sweep.rows) is not None
     if sweep.ranks is None or told:
         return None
     return Verdict.INCONCLUSIVE, f"the output names {sweep.ranks} of {setting.ranks} ranks, and its numbers do not tell"
@@ -195,7 +195,7 @@ def _row_of(setting: Setting, size: int, rows: Sequence[Row]) -> Row | None:
 def _smallest(setting: Setting, size: int) -> int:
     """The least that is moved of `size` bytes (GetCollByteCount of nccl-tests): whole elements, whole aligned parts."""
     width = TYPES[setting.dtype]
-    in_parts = setting.operation in _IN_PARTS
+    in_parts = COLLECTIVES[setting.operation].layout.in_parts
     unit = setting.ranks * max(_ALIGN_BYTES, _ALIGN_ELEMENTS * width) if in_parts else width
     return size // unit * unit
 

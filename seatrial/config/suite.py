@@ -1,17 +1,21 @@
 """A suite: which checks run and how hard. `quick`, `nightly` and `acceptance` ship with the package."""
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
 from seatrial.config.yamlfile import Strict, load_yaml
 from seatrial.model.errors import InputError
 from seatrial.model.sizes import ByteSize, format_size
+from seatrial.nccl.collectives import SWEPT
 
 SHIPPED = ("quick", "nightly", "acceptance")
 
-Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", "alltoall"]
+if TYPE_CHECKING:
+    Operation = str
+else:
+    Operation = Literal[SWEPT]
 Dtype = Literal["float32", "bfloat16", "float16", "float64", "int32"]
 
 

@@ -21,7 +21,7 @@ from seatrial.model.result import conclude as conclude_run
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl import Sweep, classify
-from seatrial.nccl.busbw import COLLECTIVES
+from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.remote.mpi import MpiResult
 from seatrial.text.numbers import short
 

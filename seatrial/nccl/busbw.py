@@ -6,41 +6,19 @@ Source: nccl-tests doc/PERFORMANCE.md and the GetBw function of each src/<collec
 import math
 from collections.abc import Iterable, Iterator
 
+from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.model import Row, Timing
 
-COLLECTIVES = (
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "alltoall",
-    "alltoallv",
-    "broadcast",
-    "reduce",
-    "sendrecv",
-    "gather",
-    "scatter",
-    "hypercube",
-)
-_PART = frozenset({"all_gather", "reduce_scatter", "alltoall", "alltoallv", "gather", "scatter"})
-_WHOLE = frozenset({"broadcast", "reduce", "sendrecv", "hypercube"})
 _MAX_RANKS = 1 << 20
 
 
 def busbw_factor(collective: str, ranks: int) -> float:
-    """busbw / algbw for `collective` over `ranks` ranks.
-
-    all_reduce 2(n-1)/n; all_gather, reduce_scatter, alltoall(v), gather, scatter (n-1)/n; broadcast, reduce,
-    sendrecv 1; hypercube 1, because its algbw already counts n-1 parts.
-    """
+    """busbw / algbw for `collective` over `ranks` ranks. Raises ValueError."""
     if ranks < 1:
         raise ValueError(f"ranks is {ranks}, must be at least 1")
-    if collective == "all_reduce":
-        return 2 * (ranks - 1) / ranks
-    if collective in _PART:
-        return (ranks - 1) / ranks
-    if collective in _WHOLE:
-        return 1.0
-    raise ValueError(f"unknown collective {collective!r}, legal: {', '.join(COLLECTIVES)}")
+    if collective not in COLLECTIVES:
+        raise ValueError(f"unknown collective {collective!r}, legal: {', '.join(COLLECTIVES)}")
+    return COLLECTIVES[collective].factor(ranks)
 
 
 def expected_algbw(size_bytes: int, time_us: float) -> float:
@@ -64,10 +42,10 @@ def infer_ranks(collective: str, rows: Iterable[Row]) -> int | None:
     Large worlds leave several candidates within the rounding, and then nothing is given away.
     """
     interval = ratio_interval(rows)
-    if interval is None or collective in _WHOLE:
+    factor = COLLECTIVES[collective].factor
+    if interval is None or not factor.depends_on_ranks:
         return None
-    scale = 2.0 if collective == "all_reduce" else 1.0
-    low, high = interval[0] / scale, interval[1] / scale
+    low, high = interval[0] / factor.scale, interval[1] / factor.scale
     if high <= 0.01 or low >= 1 or high < low:
         return 1 if high <= 0.01 else None
     first = max(2, math.ceil(_ranks_at(low) - 1e-9))

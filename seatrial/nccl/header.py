@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from seatrial.nccl.busbw import COLLECTIVES
+from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.model import Device
 from seatrial.nccl.text import cells
 

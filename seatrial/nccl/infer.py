@@ -3,13 +3,12 @@
 import re
 from collections.abc import Sequence
 
-from seatrial.nccl.busbw import COLLECTIVES, agrees, infer_ranks, ratio_interval
+from seatrial.nccl.busbw import agrees, infer_ranks, ratio_interval
+from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.draft import Draft
 from seatrial.nccl.header import Layout
 from seatrial.nccl.model import Device, Row
 from seatrial.nccl.rows import TYPES
-
-_PARTED = ("all_gather", "reduce_scatter", "alltoall", "alltoallv", "gather", "scatter")
 
 
 def collective_of(draft: Draft, name: str | None = None) -> str | None:
@@ -57,26 +56,26 @@ def candidates(rows: Sequence[Row], layout: Layout | None) -> tuple[str, ...]:
     ratio = ratio_interval(rows)
     if row.type is None:
         return _by_ratio(ratio)
-    if row.redop not in (None, "none"):
-        return _reductions(row, ratio)
-    if row.root is not None and row.root >= 0:
-        parted = _is_parted(row) or (ratio is not None and ratio[1] < 1)
-        return ("gather", "scatter") if parted else ("broadcast",)
-    if row.redop is None:
+    if row.redop is None and (row.root is None or row.root < 0):
         return _blank_redop(row, layout)
-    return (
-        ("alltoall", "alltoallv", "all_gather") if _in_place_unchecked(row) else ("all_gather", "alltoall", "alltoallv")
-    )
+    rooted = row.root is not None and row.root >= 0
+    redop = "none" if row.redop in (None, "none") else "sum"
+    named = [name for name, c in COLLECTIVES.items() if (c.redop, c.rooted) == (redop, rooted)]
+    parted = _is_parted(row) or (rooted and ratio is not None and ratio[1] < 1)
+    named = _narrowed(named, [name for name in named if COLLECTIVES[name].layout.in_parts == parted])
+    named = _narrowed(named, [name for name in named if _explains(name, ratio)])
+    checked = not _in_place_unchecked(row)
+    return tuple(sorted(named, key=lambda name: COLLECTIVES[name].checked_in_place != checked))
 
 
-def _reductions(row: Row, ratio: tuple[float, float] | None) -> tuple[str, ...]:
-    if row.root is not None and row.root >= 0:
-        return ("reduce",)
-    if _is_parted(row):
-        return ("reduce_scatter",)
-    if ratio is not None and not ratio[0] <= 1 <= ratio[1]:
-        return ("all_reduce",)
-    return ("sendrecv", "all_reduce") if _in_place_unchecked(row) else ("all_reduce", "sendrecv")
+def _narrowed(names: list[str], fitting: list[str]) -> list[str]:
+    """The names that fit; all where none does, because what rows show of a single rank fits nothing."""
+    return fitting or names
+
+
+def _explains(collective: str, ratio: tuple[float, float] | None) -> bool:
+    """Whether the collective's busbw/algbw can be in the interval `ratio`."""
+    return COLLECTIVES[collective].factor.depends_on_ranks or ratio is None or ratio[0] <= 1 <= ratio[1]
 
 
 def _blank_redop(row: Row, layout: Layout | None) -> tuple[str, ...]:
@@ -103,7 +102,8 @@ def _parts(collective: str, rows: Sequence[Row]) -> int | None:
     """Ranks where `count` is one rank's part of `size`, exactly (alltoallv's parts differ)."""
     row = max(rows, key=lambda r: r.size, default=None)
     width = TYPES.get(row.type or "") if row else None
-    if row is None or not width or not row.count or collective not in _PARTED or collective == "alltoallv":
+    layout = COLLECTIVES[collective].layout
+    if row is None or not width or not row.count or not (layout.in_parts and layout.equal_parts):
         return None
     return row.size // (row.count * width) if row.size % (row.count * width) == 0 else None
 
@@ -117,9 +117,13 @@ def _kind(rows: Sequence[Row]) -> str | None:
 def _by_ratio(ratio: tuple[float, float] | None) -> tuple[str, ...]:
     if ratio is None:
         return ()
+    factors = {name: collective.factor for name, collective in COLLECTIVES.items()}
+    above_one = tuple(name for name, factor in factors.items() if factor.scale > 1)
     if ratio[0] > 1:
-        return ("all_reduce",)
-    return _PARTED if ratio[0] > 0 and ratio[1] < 1 else ("broadcast", "reduce", "sendrecv", "all_reduce", "hypercube")
+        return above_one
+    if ratio[0] > 0 and ratio[1] < 1:
+        return tuple(name for name, factor in factors.items() if factor.depends_on_ranks and factor.scale == 1)
+    return (*(name for name, factor in factors.items() if not factor.depends_on_ranks), *above_one)
 
 
 def _listed(devices: list[Device]) -> int | None:

@@ -44,6 +44,8 @@ def plateau(value: float, ranks: int, operation: str = "all_reduce", algorithm: 
         (PAIR, plateau(1, 16, algorithm="Ring"), 400),
         (PAIR, plateau(1, 16), 750),  # a tree over two nodes
         (PAIR, plateau(1, 16, "alltoall"), 93.75),
+        (NODE, plateau(1, 8, "sendrecv"), 450),
+        (PAIR, plateau(1, 16, "sendrecv"), 400),  # one rank's message must enter each node
         (with_links(Setup("GB200-NVL72", 18, 4, 4, "MNNVL")), plateau(1, 72), 1775),
     ],
 )
@@ -68,6 +70,8 @@ def test_two_nodes_may_read_more_than_a_ring_unless_it_was_one(algorithm: str | 
         (NODE, plateau(490, 8, algorithm="NVLS"), 0.7),  # (1 + 1/8) of the data crosses a link: 700 GB/s
         (PAIR, plateau(380, 16), 0.95),
         (PAIR, plateau(75, 16, "alltoall"), 0.8),
+        (NODE, plateau(360, 8, "sendrecv"), 0.8),
+        (PAIR, plateau(40, 16, "sendrecv"), 0.8),  # one of eight GPUs sends to the other node: 50 GB/s of NICs
     ],
 )
 def test_the_share_of_what_the_links_allow(setup: Setup, measurement: Measurement, share: float) -> None:
@@ -81,7 +85,19 @@ def test_the_share_of_what_the_links_allow(setup: Setup, measurement: Measuremen
 def test_no_share_where_a_rate_that_counts_is_unknown() -> None:
     assert wire(plateau(300, 16), with_links(Setup("H100-SXM", 2, 8, 8, "EFA"))) is None
     assert wire(plateau(300, 8), with_links(Setup("T4", 1, 8, 8))) is None
-    assert wire(plateau(300, 16, "sendrecv"), PAIR) is None
+    assert wire(plateau(300, 16, "gather"), PAIR) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [(4, Verdict.FAIL), (12, Verdict.DEGRADED), (45, Verdict.PASS), (441, Verdict.INCONCLUSIVE)],
+)
+def test_sendrecv_is_judged_by_the_links(value: float, verdict: Verdict) -> None:
+    m = plateau(value, 16, "sendrecv")
+    sweep = Measurement("busbw", value, "GB/s", m.subject, {**m.conditions, "message_bytes": 8 * G})
+    judgement = judge(m, baselines_for(m, Knowledge(PAIR), [sweep]))
+    assert judgement is not None
+    assert judgement.verdict is verdict
 
 
 @pytest.mark.parametrize(

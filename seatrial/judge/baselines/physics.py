@@ -1,8 +1,7 @@
 """What cannot be exceeded: busbw that the links have no room for. And how much of it was reached.
 
-With n ranks on k nodes of g = n/k, by nccl-tests' doc/PERFORMANCE.md: busbw is algbw times 2(n-1)/n for all_reduce,
-times (n-1)/n for all_gather, reduce_scatter and alltoall. Which busbw the links allow follows from what must cross them
-at the least, and that depends on the algorithm.
+Which busbw the links allow follows from what must cross them at the least, and that depends on the algorithm. What must
+cross them is in the table of collectives.
 """
 
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from seatrial.model.baseline import Baseline
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
 from seatrial.model.setup import Setup, is_busbw, ranks_of
+from seatrial.nccl.collectives import COLLECTIVES, Collective
 from seatrial.text.numbers import short
 
 # Data sheets mix 1e9 and 2^30 bytes (7 %) and round; only what is clearly beyond them is impossible.
@@ -19,7 +19,6 @@ _ALLOWANCE = 1.1
 _SLOW_SHARE, _BROKEN_SHARE = 0.25, 0.1
 # From here on bandwidth decides, not latency, however many ranks there are.
 _LARGE_BYTES, _LARGE_PART_BYTES = 128 << 20, 2 << 20
-_AS_RINGS_DO = frozenset({"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"})
 _WITHIN_NVLINK = frozenset({"MNNVL"})  # a fabric whose nodes are joined by the GPUs' own links
 
 
@@ -90,22 +89,18 @@ def refuse_beyond_physics(measurement: Measurement, threshold: float, setup: Set
 def wire(measurement: Measurement, setup: Setup) -> Limit | None:
     """What a ring that saturates the links reaches, or the algorithm that is known to have run; None where unknown.
 
-    Other algorithms may exceed a ring: NVLS on one node, a tree on two. alltoall has no ring: g*(n-g)/n of a rank's
-    data must leave its node.
+    Other algorithms may exceed a ring: NVLS on one node, a tree on two. What has no ring reaches a part of its own.
     """
     operation, ranks = str(measurement.conditions.get("operation")), ranks_of(measurement, setup)
-    if not is_busbw(measurement) or ranks < 2 or operation not in _AS_RINGS_DO | {"alltoall"}:
+    collective = COLLECTIVES.get(operation)
+    if not is_busbw(measurement) or ranks < 2 or collective is None or not (collective.ring or collective.reaches):
         return None
     if _one_domain(ranks, setup):
         in_network = operation == "all_reduce" and measurement.conditions.get("algorithm") == "NVLS"
         return _of_gpu_links(2 * (ranks - 1) / (ranks + 1) if in_network else 1.0, setup)  # (1 + 1/n) of the data
-    across, inside = _of_node_links(operation, ranks, setup), _of_gpu_links(1.0, setup)
+    share = collective.reaches(ranks, setup.slots_per_node) if collective.reaches else 1.0
+    across, inside = _limit(share, setup.node_link_gb_s, "node"), _of_gpu_links(1.0, setup)
     return min(across, inside or across, key=lambda limit: limit.gb_s) if across else None
-
-
-def _of_node_links(operation: str, ranks: int, setup: Setup) -> Limit | None:
-    factor = _least_into_a_node(operation, ranks, setup.slots_per_node) if operation == "alltoall" else 1.0
-    return _limit(factor, setup.node_link_gb_s, "node")
 
 
 def _of_gpu_links(factor: float, setup: Setup) -> Limit | None:
@@ -128,39 +123,17 @@ def _ceiling(measurement: Measurement, setup: Setup) -> Limit | None:
     ranks = ranks_of(measurement, setup)
     if not is_busbw(measurement) or ranks < 2:
         return None
-    if _is_ring(measurement) and measurement.conditions["operation"] in _AS_RINGS_DO:
+    collective = COLLECTIVES.get(str(measurement.conditions["operation"]))
+    if _is_ring(measurement) and collective and collective.ring:
         return wire(measurement, setup)
-    operation = str(measurement.conditions["operation"])
-    found = (_gpu_ceiling(operation, ranks, setup), _node_ceiling(operation, ranks, setup))
-    return min((limit for limit in found if limit), key=lambda limit: limit.gb_s, default=None)
-
-
-def _gpu_ceiling(operation: str, ranks: int, setup: Setup) -> Limit | None:
-    """Inside one node, or one NVLink domain.
-
-    all_reduce: every rank must take in the whole result once, so algbw <= link. Parts: (n-1)/n of the data must pass
-    each link, so busbw <= link. Across nodes a GPU has its NIC besides, so this bounds one node only.
-    """
-    factor = 2 * (ranks - 1) / ranks if operation == "all_reduce" else 1.0
-    return _of_gpu_links(factor, setup) if _one_domain(ranks, setup) else None
-
-
-def _node_ceiling(operation: str, ranks: int, setup: Setup) -> Limit | None:
-    """Between nodes, by what must enter a node at the least."""
     if _one_domain(ranks, setup):
-        return None
-    return _limit(_least_into_a_node(operation, ranks, setup.slots_per_node), setup.node_link_gb_s, "node")
+        return _of_gpu_links(_most_busbw(collective, ranks, 1), setup)
+    return _limit(_most_busbw(collective, ranks, setup.slots_per_node), setup.node_link_gb_s, "node")
 
 
-def _least_into_a_node(operation: str, ranks: int, g: int) -> float:
-    """busbw over what enters a node.
+def _most_busbw(collective: Collective | None, ranks: int, ranks_per_node: int) -> float:
+    """busbw over the rate of the links; an unknown collective moves at the least what its busbw counts.
 
-    all_reduce: the result once (SHARP), or 2(k-1)/k of it (ring), which for k >= 2 is no less: algbw <= link.
-    all_gather, reduce_scatter: (k-1)/k of the data. alltoall: g*(n-g)/n of one rank's data. Others: the data once.
+    A GPU is held to its own links only inside one node or NVLink domain: across nodes it has its NIC besides.
     """
-    return {
-        "all_reduce": 2 * (ranks - 1) / ranks,
-        "all_gather": (ranks - 1) / (ranks - g),
-        "reduce_scatter": (ranks - 1) / (ranks - g),
-        "alltoall": (ranks - 1) / (g * (ranks - g)),
-    }.get(operation, 1.0)
+    return collective.most_busbw(ranks, ranks_per_node) if collective else 1.0

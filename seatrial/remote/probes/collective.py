@@ -3,7 +3,7 @@
 Started by mpirun (or srun, torchrun) on every rank. Sizes, counts, busbw factors, in-place and out-of-place, the mean
 of the ranks' times (-a 1) and the printed table are those of nccl-tests (src/common.cu, src/<collective>.cu and
 doc/PERFORMANCE.md), with three differences: sizes too small to give every rank an element are left out; an in-place
-alltoall is checked too; and torch knows no out-of-place all_reduce and broadcast, so theirs copy first.
+alltoall or sendrecv is checked too; and torch knows no out-of-place all_reduce and broadcast, so theirs copy first.
 Exit statuses: rendezvous.py.
 """
 
@@ -18,16 +18,9 @@ from dataclasses import dataclass
 import rendezvous  # type: ignore[import-not-found]  # isort: skip  # first: it says so where torch is missing
 import torch
 import torch.distributed as dist
-from operations import OPERATIONS, Shape, busbw_factor, choose, shape  # type: ignore[import-not-found]
-from patterns import (  # type: ignore[import-not-found]
-    SUMMING,
-    count_wrong,
-    fill,
-    max_value,
-    parts,
-    pattern,
-    spoil,
-)
+from collectives import COLLECTIVES, Shape  # type: ignore[import-not-found]
+from operations import CALLS, choose  # type: ignore[import-not-found]
+from patterns import count_wrong, fill, max_value, parts, pattern, spoil  # type: ignore[import-not-found]
 from rendezvous import WRONG_RESULT, CannotStart, Place
 
 # Type names as nccl-tests prints them.
@@ -48,6 +41,7 @@ class Sweep:
     def __init__(self, options: argparse.Namespace, here: Place) -> None:
         self.here = here
         self.operation: str = options.operation
+        self.layout = COLLECTIVES[options.operation].layout
         self.iterations: int = options.iterations
         self.warmup_iterations: int = options.warmup_iterations
         self.corrupt: bool = options.corrupt == here.rank
@@ -63,7 +57,8 @@ class Sweep:
         self._turn = 0
 
     def shape(self, size: int) -> Shape:
-        return shape(self.operation, size, self.element_bytes, self.here.world_size)
+        shape: Shape = self.layout.shape(size, self.element_bytes, self.here.world_size)
+        return shape
 
     def warm_up(self) -> None:
         """Untimed iterations at the largest and the smallest size, as nccl-tests does."""
@@ -94,9 +89,7 @@ class Sweep:
             return self._send[: layout.sent], self._receive[: layout.received]
         whole = self._receive[: max(layout.sent, layout.received)]
         part = whole[self.here.rank * layout.count : (self.here.rank + 1) * layout.count]
-        if self.operation == "all_gather":
-            return part, whole
-        return whole, part if self.operation == "reduce_scatter" else whole
+        return (part if self.layout.sends_part else whole), (part if self.layout.receives_part else whole)
 
     def data(self, rank: int, layout: Shape) -> torch.Tensor:
         return pattern(rank, self._turn, self.top, layout.sent)
@@ -140,6 +133,7 @@ class Printer:
 
     def __init__(self, options: argparse.Namespace, here: Place) -> None:
         self.options = options
+        self.collective = COLLECTIVES[options.operation]
         self.here = here
         self.busbw: list[float] = []
         self.out_of_bounds = 0
@@ -163,15 +157,14 @@ class Printer:
         self.say(f"# {'(B)':>10}  {'(elements)':>12}  {'':8}  {'':6}  {'':6}{units}{units}".rstrip())
 
     def row(self, layout: Shape, size: int, sides: Sequence[Side]) -> None:
-        operation = self.options.operation
-        redop = "sum" if operation in SUMMING else "none"
-        root = 0 if operation == "broadcast" else -1
-        first = f"{size:12d}  {layout.count:12d}  {_DTYPES[self.options.dtype]:>8}  {redop:>6}  {root:6d}"
+        root = 0 if self.collective.rooted else -1
+        dtype = _DTYPES[self.options.dtype]
+        first = f"{size:12d}  {layout.count:12d}  {dtype:>8}  {self.collective.redop:>6}  {root:6d}"
         self.say(first + "".join(self._side(size, side) for side in sides))
 
     def _side(self, size: int, side: Side) -> str:
         algbw = size / side.seconds / 1e9
-        busbw = algbw * busbw_factor(self.options.operation, self.here.world_size)
+        busbw = algbw * self.collective.factor(self.here.world_size)
         self.busbw.append(busbw)
         self.out_of_bounds += side.wrong > 0
         time_us = side.seconds * 1e6
@@ -209,7 +202,7 @@ def device_line(here: Place) -> str:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="collective.py", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--operation", choices=OPERATIONS, required=True)
+    parser.add_argument("--operation", choices=tuple(CALLS), required=True)
     parser.add_argument("--min-bytes", type=int, default=1024, help="smallest message (-b)")
     parser.add_argument("--max-bytes", type=int, default=1 << 24, help="largest message (-e)")
     parser.add_argument("--step-factor", type=int, default=2, help="factor from one size to the next (-f)")

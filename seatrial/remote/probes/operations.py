@@ -1,4 +1,4 @@
-"""The five collectives over gloo: how a message is laid out, and the call that each version of torch has for it.
+"""The collectives over gloo: the calls that versions of torch have for each.
 
 Copied to the nodes next to the collective probe. In every call `source is target` means in place.
 """
@@ -6,61 +6,26 @@ Copied to the nodes next to the collective probe. In every call `source is targe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
+from collectives import COLLECTIVES  # type: ignore[import-not-found]
 from rendezvous import CannotStart, one_line  # type: ignore[import-not-found]
 
-OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "alltoall")
-_ALIGN_BYTES = 16
 _TRIAL_ELEMENTS = 16
 
-Collective = Callable[[torch.Tensor, torch.Tensor], None]
+Call = Callable[[torch.Tensor, torch.Tensor], None]
 
 
-@dataclass(frozen=True)
-class Shape:
-    """Elements that one rank sends and receives, and the `count` that its row shows."""
-
-    sent: int
-    received: int
-    count: int
-
-
-def shape(operation: str, size: int, element_bytes: int, ranks: int) -> Shape:
-    """How `size` bytes are laid out (GetCollByteCount of nccl-tests): the parts of a rank are 16-byte aligned."""
-    total = size // element_bytes
-    if operation in ("all_reduce", "broadcast"):
-        return Shape(total, total, total)
-    part = total // ranks // (_ALIGN_BYTES // element_bytes) * (_ALIGN_BYTES // element_bytes)
-    if operation == "alltoall":
-        return Shape(part * ranks, part * ranks, part)
-    return Shape(part, part * ranks, part) if operation == "all_gather" else Shape(part * ranks, part, part)
-
-
-def busbw_factor(operation: str, ranks: int) -> float:
-    """busbw / algbw (nccl-tests doc/PERFORMANCE.md)."""
-    if operation == "broadcast":
-        return 1.0
-    return (2 if operation == "all_reduce" else 1) * (ranks - 1) / ranks
-
-
-def choose(operation: str, dtype: torch.dtype, ranks: int) -> tuple[Collective, str | None]:
+def choose(operation: str, dtype: torch.dtype, ranks: int) -> tuple[Call, str | None]:
     """What runs the operation, tried once on a small buffer, and a note for the log. Raises CannotStart."""
-    candidates: dict[str, list[Collective]] = {
-        "all_reduce": [all_reduce],
-        "all_gather": [all_gather],
-        "reduce_scatter": [reduce_scatter, reduce_scatter_by_alltoall],
-        "broadcast": [broadcast],
-        "alltoall": [alltoall],
-    }
+    layout = COLLECTIVES[operation].layout
     trial = torch.ones(_TRIAL_ELEMENTS * ranks, dtype=dtype)
     part = torch.ones(_TRIAL_ELEMENTS, dtype=dtype)
     problem = ""
-    for run in candidates[operation]:
-        source = part if operation == "all_gather" else trial
-        target = part.clone() if operation == "reduce_scatter" else trial.clone()
+    for run in CALLS[operation]:
+        source = part if layout.sends_part else trial
+        target = (part if layout.receives_part else trial).clone()
         try:
             run(source, target)
         except (RuntimeError, NotImplementedError, AttributeError, ValueError) as error:
@@ -68,7 +33,7 @@ def choose(operation: str, dtype: torch.dtype, ranks: int) -> tuple[Collective, 
             if not _unsupported(problem):
                 raise
             continue
-        return run, (run.__doc__ if operation == "reduce_scatter" else None)
+        return run, run.__doc__
     raise CannotStart(f"gloo of torch {torch.__version__} has no {operation} of {dtype}: {problem}")
 
 
@@ -109,3 +74,24 @@ def reduce_scatter_by_alltoall(source: torch.Tensor, target: torch.Tensor) -> No
     received = torch.empty_like(source)
     dist.all_to_all_single(received, source)
     torch.sum(received.view(dist.get_world_size(), -1), 0, dtype=target.dtype, out=target)
+
+
+def sendrecv(source: torch.Tensor, target: torch.Tensor) -> None:
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    if ranks == 1:  # gloo sends nothing to itself
+        target.copy_(source)
+        return
+    sending = dist.isend(source.clone() if source is target else source, (rank + 1) % ranks)
+    dist.recv(target, (rank - 1) % ranks)
+    sending.wait()
+
+
+# The first that the node's torch supports is used; a docstring is a note for the log.
+CALLS: dict[str, list[Call]] = {
+    "all_reduce": [all_reduce],
+    "all_gather": [all_gather],
+    "reduce_scatter": [reduce_scatter, reduce_scatter_by_alltoall],
+    "broadcast": [broadcast],
+    "alltoall": [alltoall],
+    "sendrecv": [sendrecv],
+}

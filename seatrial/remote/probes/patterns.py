@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
+from collectives import COLLECTIVES  # type: ignore[import-not-found]
 from rendezvous import CannotStart  # type: ignore[import-not-found]
 
 PERIOD = 65521  # elements; the largest prime below 2^16, so no multiple of it is the start of a chunk
@@ -18,7 +19,6 @@ _WIDE = 16  # periods that are compared in one go: bounds the memory of a check 
 _MASK = 0xFFFFFFFF
 _EXACT = {"float32": 1 << 24, "float64": 1 << 53, "int32": 1 << 30, "bfloat16": 1 << 8, "float16": 1 << 11}
 _MAX_VALUE = 4093
-SUMMING = ("all_reduce", "reduce_scatter")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Part:
 
 def max_value(operation: str, dtype: str, ranks: int) -> int:
     """The largest number to send so that what is received is exact in `dtype`. Raises CannotStart."""
-    top = min(_MAX_VALUE, _EXACT[dtype] // (ranks if operation in SUMMING else 1))
+    top = min(_MAX_VALUE, _EXACT[dtype] // (ranks if COLLECTIVES[operation].sums else 1))
     if top < 2:
         raise CannotStart(f"{dtype} sums over {ranks} ranks are not exact, so they cannot be checked; use float32")
     return top
@@ -54,16 +54,12 @@ def pattern(rank: int, turn: int, top: int, length: int) -> torch.Tensor:
 
 def parts(operation: str, rank: int, ranks: int, count: int, data: Callable[[int], torch.Tensor]) -> Iterator[Part]:
     """What `rank` must receive, given what each rank sends (`data`); `count` as in the rows of nccl-tests."""
-    if operation == "broadcast":
-        yield Part(data(0), 0, 0, count)
-    elif operation in SUMMING:
-        total = data(0)
-        for other in range(1, ranks):
+    for stretch in COLLECTIVES[operation].receives(rank, ranks):
+        first, *others = stretch.senders
+        total = data(first)
+        for other in others:
             total = total + data(other)
-        yield Part(total, rank * count if operation == "reduce_scatter" else 0, 0, count)
-    else:
-        for other in range(ranks):
-            yield Part(data(other), rank * count if operation == "alltoall" else 0, other * count, count)
+        yield Part(total, stretch.phase * count, stretch.start * count, count)
 
 
 def stretches(part: Part, dtype: torch.dtype) -> Iterator[tuple[int, int, torch.Tensor]]:

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from seatrial.nccl.collectives import SWEPT
 from seatrial.remote.mpi import MpiResult
 from seatrial.remote.probes import probe
 
 PROBE_FOLDER = str(probe("collective").parent)
-OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "alltoall")
+OPERATIONS = SWEPT
 needs_mpirun = pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs mpirun (openmpi-bin)")
 
 # Several runs of a probe in one launch: what takes time is that every rank imports torch.

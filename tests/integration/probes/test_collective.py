@@ -23,6 +23,7 @@ from tests.integration.probes.launched import (
     meeting,
     mpirun_argv,
     needs_mpirun,
+    one_rank,
     start,
     sweep_argv,
 )
@@ -44,9 +45,9 @@ def test_every_operation_reads_as_nccl_tests_do(sweeps: dict[str, Sweep], operat
     assert (sweep.outcome, sweep.ranks, sweep.wrong_total, sweep.out_of_bounds) == ("ok", 4, 0, 0)
     assert [device.rank for device in sweep.devices] == [0, 1, 2, 3]
     assert [row.size for row in sweep.rows] == [64, 4096, 262144]
-    whole = operation in ("all_reduce", "broadcast")
+    whole = operation in ("all_reduce", "broadcast", "sendrecv")
     assert [row.count for row in sweep.rows] == [row.size // 4 // (1 if whole else 4) for row in sweep.rows]
-    redop = "sum" if operation in ("all_reduce", "reduce_scatter") else "none"
+    redop = "sum" if operation in ("all_reduce", "reduce_scatter", "sendrecv") else "none"
     root = 0 if operation == "broadcast" else -1
     assert {(row.type, row.redop, row.root) for row in sweep.rows} == {("float", redop, root)}
     for row in sweep.rows:
@@ -58,15 +59,38 @@ def test_every_operation_reads_as_nccl_tests_do(sweeps: dict[str, Sweep], operat
 
 
 @needs_mpirun
-def test_one_corrupt_element_is_seen_at_every_size() -> None:
-    done = launch(2, str(probe("collective")), *sweep_argv("all_reduce", "--corrupt", "1"), *meeting())
+@pytest.mark.parametrize("operation", ["all_reduce", "sendrecv"])
+def test_one_corrupt_element_is_seen_at_every_size(operation: str) -> None:
+    done = launch(2, str(probe("collective")), *sweep_argv(operation, "--corrupt", "1"), *meeting())
     assert done.status == 7
     (sweep,) = parse_lines(done.lines)
     assert [side.wrong for row in sweep.rows for side in row.sides] == [1] * 6
-    setting = Setting("all_reduce", "float32", 2, "lab", (64, 4096, 262144))
+    setting = Setting(operation, "float32", 2, "lab", (64, 4096, 262144))
     outcome = conclude(setting, done.mpi_result(), sweep)
     assert outcome.verdict is Verdict.CORRUPT
-    assert outcome.reason.startswith("all_reduce: wrong elements: 1 at 64 out-of-place, 1 at 64 in-place")
+    assert outcome.reason.startswith(f"{operation}: wrong elements: 1 at 64 out-of-place, 1 at 64 in-place")
+
+
+@needs_mpirun
+def test_sendrecv_moves_every_type() -> None:
+    dtypes = ("float32", "float64", "int32", "bfloat16", "float16")
+    done = launch_many(3, "collective", [sweep_argv("sendrecv", "--dtype", dtype) for dtype in dtypes])
+    assert done.status == 0, done.lines[-20:]
+    sweeps = parse_lines(done.lines)
+    assert [(sweep.rows[0].type, sweep.wrong_total) for sweep in sweeps] == [
+        ("float", 0),
+        ("double", 0),
+        ("int32", 0),
+        ("bfloat16", 0),
+        ("half", 0),
+    ]
+
+
+def test_one_rank_sends_to_itself() -> None:
+    done = one_rank("collective", [*sweep_argv("sendrecv"), *meeting()])
+    assert done.status == 0, done.lines
+    (sweep,) = parse_lines(done.lines)
+    assert (sweep.outcome, sweep.wrong_total, len(sweep.rows)) == ("ok", 0, 3)
 
 
 @needs_mpirun

@@ -23,7 +23,7 @@ def send_buffers(patterns: ModuleType, operation: str, turn: int = 1) -> list[An
     """What each rank sends."""
     import torch
 
-    length = COUNT if operation in ("all_reduce", "all_gather", "broadcast") else COUNT * RANKS
+    length = COUNT * RANKS if operation in ("reduce_scatter", "alltoall") else COUNT
     buffers = [torch.empty(length) for _ in range(RANKS)]
     for rank, buffer in enumerate(buffers):
         patterns.fill(buffer, patterns.pattern(rank, turn, 4093, length))
@@ -41,6 +41,8 @@ def right_result(operation: str, rank: int, sent: list[Any]) -> Any:
         return torch.stack(sent).sum(0)[mine].clone()
     if operation == "broadcast":
         return sent[0].clone()
+    if operation == "sendrecv":
+        return sent[rank - 1].clone()
     return torch.cat(sent if operation == "all_gather" else [buffer[mine] for buffer in sent])
 
 

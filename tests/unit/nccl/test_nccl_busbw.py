@@ -3,7 +3,8 @@
 import pytest
 
 from seatrial.nccl import Row, Sweep, Timing, busbw_factor, expected_algbw, parse_text, render
-from seatrial.nccl.busbw import COLLECTIVES, agrees, infer_ranks
+from seatrial.nccl.busbw import agrees, infer_ranks
+from seatrial.nccl.collectives import COLLECTIVES
 
 
 @pytest.mark.parametrize(

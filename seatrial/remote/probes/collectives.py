@@ -1,0 +1,1 @@
+../../nccl/collectives.py
