@@ -9,7 +9,7 @@ from pathlib import Path
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.config.suite import load_suite
-from seatrial.platforms.local import PLATFORM
+from seatrial.platforms.local.platform import PLATFORM
 
 REPEATS = 5
 

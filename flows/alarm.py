@@ -16,8 +16,9 @@ from prefect.client.schemas.sorting import FlowRunSort
 from flows.serving.log_forwarding import told_to_prefect
 from flows.serving.outcome import came_to_a_verdict
 from flows.serving.shown import cluster_tag
-from seatrial.config.cluster import Cluster, LocalPlatform, load_cluster
+from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.notify import Notify
+from seatrial.config.platform import PlatformSettings
 from seatrial.config.suite import load_suite
 from seatrial.model.errors import SeatrialError
 from tasks.notify import watch_task
@@ -85,7 +86,7 @@ def cluster_of(run: FlowRun, before: Sequence[FlowRun] = ()) -> Cluster:
     stem = file.stem.lower().replace("_", "-") or "unknown"
     tags = (found for one in (run, *before) for found in one.tags)
     name = next((found.removeprefix(tag) for found in tags if found.startswith(tag)), stem)
-    return Cluster.model_construct(name=name, nodes=1, platform=LocalPlatform(kind="local"), notify=Notify())
+    return Cluster.model_construct(name=name, nodes=1, platform=PlatformSettings(kind="unknown"), notify=Notify())
 
 
 def suite_of(run: FlowRun) -> str:

@@ -17,7 +17,7 @@ from seatrial.nccl.causes_launch import HOST, MPIRUN, SSH
 from seatrial.nccl.causes_nccl import NCCL, TESTS
 from seatrial.nccl.findings import Cause
 from seatrial.nccl.xid import MEANING
-from seatrial.platforms import MODULES
+from seatrial.platforms import available
 
 DOCS = Path(__file__).parents[1] / "docs"
 MARK = "<!-- From here on `make docs` writes this page, from the code. -->\n"
@@ -80,7 +80,7 @@ def _references(field: Any) -> list[str]:
 
 
 def _can_be_run(path: str, model: Schema) -> bool:
-    return path != "platform" or model["properties"]["kind"]["const"] in MODULES
+    return path != "platform" or model["properties"]["kind"]["const"] in available()
 
 
 def _title(path: str, model: Schema, *, alone: bool) -> str:

@@ -48,10 +48,10 @@ def image(run: Run, *, rebuild: bool = False) -> Image:
     fingerprint = {"image": built.pinned} if built else {}
     pulled = not isinstance(config, Recipe) or config.repository
     reference = (built.pinned if pulled else built.reference) if built else None
-    if run.cluster.platform.kind != "local":
+    if not run.cluster.platform.uses_host_software:
         return Image(reference, fingerprint)
     if reference:
-        log.warning("nodes of platform local run this machine's own software, not the image")
+        log.warning("nodes of platform %s run this machine's own software, not the image", run.cluster.platform.kind)
     return Image(reference, fingerprint | _versions_here(run.cluster.mpi.mpirun))
 
 

@@ -7,10 +7,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from seatrial.alerts.settings import AlertSettings
-from seatrial.config.cluster import Cluster, LocalPlatform, load_cluster
+from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.destination import missing
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.platforms import platform_for
+from seatrial.platforms.local.config import LocalPlatform
 from seatrial.report.metrics import target_of_environment
 from seatrial.system.open_files import too_few
 
@@ -33,10 +34,9 @@ def diagnose(cluster_file: Path | None) -> int:
 
 
 def _findings(cluster: Cluster, file: Path | None) -> Iterator[Finding]:
-    kind = cluster.platform.kind
     lacking: list[str | None] = [*platform_for(cluster, file).missing()]
-    yield from ((f"platform {kind}", problem) for problem in lacking or [None])
-    if kind == "local":  # elsewhere the nodes' image has them
+    yield from ((f"platform {cluster.platform.kind}", problem) for problem in lacking or [None])
+    if cluster.platform.uses_host_software:  # elsewhere the nodes' image has them
         yield (
             "mpirun",
             None

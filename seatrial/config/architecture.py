@@ -20,11 +20,9 @@ def architecture_named(machine: str) -> str:
 
 def node_architecture(cluster: Cluster, here: str) -> str | None:
     """What the cluster's nodes are, None where its file does not tell; `here` is this machine's, as the kernel says."""
-    if cluster.platform.kind in ("local", "docker") and cluster.hardware.name == "cpu":
-        return architecture_named(here)
-    if str(getattr(cluster.platform, "machine", "")).startswith("a4x"):
-        return "arm64"
     name = cluster.hardware.name
+    if decided := cluster.platform.architecture(name, architecture_named(here)):
+        return decided
     if name.startswith(_GRACE):
         return "arm64"
     return "amd64" if name in known_hardware() and name != "cpu" else None

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self, Union
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -10,28 +10,18 @@ from seatrial.catalog import known_hardware
 from seatrial.config.destination import Address
 from seatrial.config.faults import Fault
 from seatrial.config.image import ImageField, Recipe
+from seatrial.config.names import Name
 from seatrial.config.notify import Notify
+from seatrial.config.platform import PlatformSettings, settings_models
 from seatrial.config.yamlfile import Strict, load_yaml
-from seatrial.platforms.kubernetes.config import KubernetesPlatform
 
 DEFAULT_PORT = 222
-MAX_LOCAL_NODES = 512  # a Linux bridge takes 1023 ports; past this one machine shows nothing that fewer nodes do not
 
-_PULLING = ("kubernetes", "slurm", "runai")  # platforms whose nodes take their image from a registry
-
-# The strictest of the platforms' rules (a Kubernetes label, less room for suffixes), so one name serves everywhere.
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # mpirun starts its daemons through a shell on every other node, with the parameters of its command line and environment
 # between double quotes: what a shell expands or ends there would run as a command.
 _EXPANDED_BETWEEN_QUOTES = re.compile(r"[$`\"\\\x00-\x1f\x7f]")
 _MPI_VARIABLE = re.compile(r"(OMPI|PRTE|PMIX)_MCA_")
-
-
-def _legal_name(value: str) -> str:
-    if not _NAME.fullmatch(value):
-        raise ValueError("must be 1 to 40 of a-z, 0-9 and '-', with a letter or digit at both ends")
-    return value
 
 
 def _no_boolean(value: object) -> object:
@@ -61,7 +51,6 @@ def _not_expanded(value: str) -> str:
     return value
 
 
-Name = Annotated[str, AfterValidator(_legal_name)]
 Port = Annotated[int, Field(ge=1, le=65535), BeforeValidator(_no_boolean)]
 Environment = Annotated[dict[str, str], AfterValidator(_legal_env)]
 MpiWord = Annotated[str, AfterValidator(_not_expanded)]
@@ -99,52 +88,10 @@ def _read_hardware(value: object) -> object:
     return {"name": value}
 
 
-class LocalPlatform(Strict):
-    """Network namespaces on this machine, each with its own real sshd."""
-
-    kind: Literal["local"] = Field(description="this machine")
-
-
-class SlurmPlatform(Strict):
-    """A Slurm cluster, submitted to from a login node (`host`) or from here."""
-
-    kind: Literal["slurm"] = Field(description="a Slurm cluster")
-    host: str | None = Field(None, description="login node; commands run here when unset")
-    partition: str | None = Field(None, description="--partition")
-    account: str | None = Field(None, description="--account")
-    qos: str | None = Field(None, description="--qos")
-    time_limit: str = Field("01:00:00", description="--time, after which Slurm ends the nodes")
-    container: str | None = Field(None, description="image for pyxis (--container-image)")
-
-
-class RunaiPlatform(Strict):
-    """A RunAI project."""
-
-    kind: Literal["runai"] = Field(description="a RunAI project")
-    project: Name = Field(description="the project that pays for the nodes")
-    node_pool: str | None = Field(None, description="the pool that nodes come from; the project's when unset")
-
-
-class DockerPlatform(Strict):
-    """Containers on one Docker host."""
-
-    kind: Literal["docker"] = Field(description="one Docker host")
-    network: str = Field("seatrial", description="the Docker network that joins the containers")
-
-
-class BaremetalPlatform(Strict):
-    """Hosts that are already up and reachable over SSH."""
-
-    kind: Literal["baremetal"] = Field(description="hosts that are up")
-    hosts: tuple[str, ...] = Field(min_length=1, description="host names or addresses, as many as nodes")
-    user: str = Field("root", description="who logs in to them")
-    key_file: str = Field("~/.ssh/id_ed25519", description="private key of that user on this machine")
-
-
-PlatformConfig = Annotated[
-    LocalPlatform | KubernetesPlatform | SlurmPlatform | RunaiPlatform | DockerPlatform | BaremetalPlatform,
-    Field(discriminator="kind"),
-]
+if TYPE_CHECKING:
+    PlatformConfig = PlatformSettings
+else:
+    PlatformConfig = Annotated[Union[tuple(settings_models().values())], Field(discriminator="kind")]  # noqa: UP007
 
 
 class Mpi(Strict):
@@ -191,16 +138,8 @@ class Cluster(Strict):
             raise ValueError(f"gpus_per_node: {self.gpus_per_node} needs hardware that has GPUs, not cpu")
         if self.hardware.name != "cpu" and not (self.gpus_per_node or self.hardware.gpus_per_node):
             raise ValueError(f"gpus_per_node: is required with hardware {self.hardware.name}")
-        if isinstance(self.platform, BaremetalPlatform) and len(self.platform.hosts) != self.nodes:
-            raise ValueError(f"nodes: {self.nodes} does not match the {len(self.platform.hosts)} hosts of the platform")
-        if isinstance(self.platform, LocalPlatform) and self.nodes > MAX_LOCAL_NODES:
-            raise ValueError(f"nodes: the local platform takes at most {MAX_LOCAL_NODES}, is {self.nodes}")
-        if isinstance(self.image, Recipe) and not self.image.repository and self.platform.kind in _PULLING:
-            raise ValueError(
-                f"image: needs a repository, from which the nodes of platform {self.platform.kind} pull it"
-            )
-        if self.faults and self.platform.kind != "local":
-            raise ValueError("faults: are only for platform local; nobody's real cluster is broken on purpose")
+        for problem in self.platform.problems(self):
+            raise ValueError(problem)
         self._check_fault_nodes()
         return self
 
@@ -212,6 +151,11 @@ class Cluster(Strict):
     def node_names(self) -> list[str]:
         """The names nodes have when the platform does not give them others."""
         return [f"node-{i}" for i in range(self.nodes)]
+
+    @property
+    def builds_without_repository(self) -> bool:
+        """Whether its image is built, and nothing says which registry takes it."""
+        return isinstance(self.image, Recipe) and not self.image.repository
 
     @property
     def gpus(self) -> int:

@@ -39,8 +39,7 @@ class Run:
 
 def secrets_of(cluster: Cluster) -> Secrets:
     """Of this process' environment and of the cluster file."""
-    names = (variable.name for variable in getattr(cluster.platform, "secret_env", ()))
-    return Secrets.of({**os.environ, **cluster.env}, names)
+    return Secrets.of({**os.environ, **cluster.env}, cluster.platform.secret_variables())
 
 
 def set_aside(folder: Path) -> None:

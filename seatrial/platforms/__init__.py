@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from seatrial.config.platform import settings_models
 from seatrial.model.errors import InputError
 
 if TYPE_CHECKING:  # a cluster file's model is made of the platforms' settings
@@ -13,10 +14,6 @@ if TYPE_CHECKING:  # a cluster file's model is made of the platforms' settings
     from seatrial.config.run import Run
     from seatrial.model.testbed import Testbed
     from seatrial.text.redact import Secrets
-
-# Imported on first use: their SDKs are heavy. Each has a function `platform(cluster)`.
-MODULES = {"local": "seatrial.platforms.local", "kubernetes": "seatrial.platforms.kubernetes.platform"}
-_WITHOUT_SETTINGS = ("local",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +65,13 @@ def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
 
     Raises InputError when it is not written yet, or the parts of the cluster file do not fit together on it.
     """
-    kind, where = cluster.platform.kind, file or f"cluster {cluster.name}"
-    if kind not in MODULES:
-        raise InputError(f"{where}: platform.kind: {kind} cannot be run by this version; legal: {', '.join(MODULES)}")
+    where = file or f"cluster {cluster.name}"
+    module = cluster.platform.implementation()
+    if module is None:
+        legal, kind = ", ".join(available()), cluster.platform.kind
+        raise InputError(f"{where}: platform.kind: {kind} cannot be run by this version; legal: {legal}")
     try:
-        platform: Platform = import_module(MODULES[kind]).platform(cluster)
+        platform: Platform = import_module(module).platform(cluster)  # on first use: their SDKs are heavy
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
     return platform
@@ -80,4 +79,12 @@ def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
 
 def platforms() -> dict[str, Platform]:
     """The platforms that can be run without a cluster file's settings, by kind."""
-    return {kind: import_module(MODULES[kind]).platform() for kind in _WITHOUT_SETTINGS}
+    models = settings_models()
+    without = {kind: module for kind, module in available().items() if set(models[kind].model_fields) == {"kind"}}
+    return {kind: import_module(module).platform() for kind, module in without.items()}
+
+
+def available() -> dict[str, str]:
+    """The modules of the platforms that can be run, by kind."""
+    modules = {kind: model.implementation() for kind, model in settings_models().items()}
+    return {kind: module for kind, module in modules.items() if module}

@@ -14,7 +14,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select
 
-from seatrial.platforms.local import PLATFORM
+from seatrial.platforms.local.platform import PLATFORM
 from tests.browser.page import Browser
 from tests.site import LONG, QUICK, Site, site
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from flows.serving.server import TemporaryServer
-from seatrial.platforms.local import PLATFORM
+from seatrial.platforms.local.platform import PLATFORM
 from tests.conftest import leftovers
 
 BRIEF: dict[str, Any] = {

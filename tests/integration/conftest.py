@@ -12,7 +12,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.config.suite import load_suite
 from seatrial.model.testbed import Testbed
-from seatrial.platforms.local import PLATFORM
+from seatrial.platforms.local.platform import PLATFORM
 from tests.conftest import RUN_PREFIX
 
 LocalTestbed = Callable[..., AbstractContextManager[tuple[Run, Testbed]]]

@@ -14,7 +14,7 @@ import pytest
 from seatrial.model.errors import LaunchError, RemoteError
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import state as states
-from seatrial.platforms.local import PLATFORM
+from seatrial.platforms.local.platform import PLATFORM
 from seatrial.remote.command import run_command
 from seatrial.remote.ssh import HostKeyError, connected, on_each
 from tasks.collect import collect
@@ -121,7 +121,7 @@ def test_64_nodes(local_testbed: LocalTestbed) -> None:
 _OWNER = """
     import sys, time
     from pathlib import Path
-    from seatrial.platforms.local import PLATFORM
+    from seatrial.platforms.local.platform import PLATFORM
     from tests.integration.conftest import local_run
     run = local_run(Path("{out}"), 2)
     PLATFORM.launch(run)

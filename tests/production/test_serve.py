@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.platforms.local import PLATFORM
+from seatrial.platforms.local.platform import PLATFORM
 from tests.postgres import postgres_server
 from tests.production.conftest import furnish
 from tests.site import Site, free_port, run_id_in, site

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from seatrial.catalog import Reference, known_hardware, references
 from seatrial.catalog.match import from_catalog
-from seatrial.config.cluster import Cluster, LocalPlatform
+from seatrial.config.cluster import Cluster
 from seatrial.config.setup import setup_of
 from seatrial.history import Pin
 from seatrial.judge.baselines.history import from_history
@@ -22,6 +22,7 @@ from seatrial.judge.judge import judge
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
+from seatrial.platforms.local.config import LocalPlatform
 
 G = 1 << 30
 M = 1 << 20

@@ -9,11 +9,12 @@ from pydantic import SecretStr
 from seatrial.alerts.alert import Alert
 from seatrial.alerts.settings import AlertSettings, check_alerts
 from seatrial.alerts.slack_settings import SlackSettings
-from seatrial.config.cluster import Cluster, LocalPlatform, load_cluster
+from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.notify import Notify
 from seatrial.history import open_store
 from seatrial.history.incident import Receipt, advance, night_of
 from seatrial.model.errors import InputError
+from seatrial.platforms.local.config import LocalPlatform
 from seatrial.text.redact import Secrets
 from tasks.notify import Notified, _listeners, notify, watch
 from tasks.sinks import Files, Sink, Told, configured, material, told_all

@@ -10,7 +10,7 @@ from seatrial.catalog.links import gpu_link_gb_s, node_link_gb_s, usual_gpus, wi
 from seatrial.catalog.match import from_catalog
 from seatrial.catalog.nearest import no_reference
 from seatrial.cli.app import main
-from seatrial.config.cluster import Cluster, LocalPlatform
+from seatrial.config.cluster import Cluster
 from seatrial.config.setup import setup_of
 from seatrial.judge.baselines.physics import from_physics, refuse_beyond_physics, wire
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
@@ -21,6 +21,7 @@ from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
+from seatrial.platforms.local.config import LocalPlatform
 from tasks.compare import compare
 
 G = 1 << 30

@@ -1,9 +1,10 @@
 """What a cluster file says about a Kubernetes cluster."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from seatrial.config.platform import PlatformSettings
 from seatrial.config.yamlfile import Strict
 from seatrial.platforms.kubernetes.names import DnsLabel, DnsName, LabelKey, LabelValue
 from seatrial.platforms.kubernetes.volumes import Volumes
@@ -52,7 +53,7 @@ class Topology(Strict):
         return self
 
 
-class KubernetesPlatform(Strict):
+class KubernetesPlatform(PlatformSettings):
     """A Kubernetes cluster; `launcher` says what the nodes are submitted as."""
 
     kind: Literal["kubernetes"] = Field(description="a Kubernetes cluster")
@@ -100,6 +101,14 @@ class KubernetesPlatform(Strict):
         4 * 3600,
         description="seconds after which Kubernetes itself ends the nodes (and keep_s, where they may be kept)",
     )
+
+    pulls_images: ClassVar[bool] = True
+
+    def architecture(self, hardware: str, here: str) -> str | None:
+        return "arm64" if self.machine.startswith("a4x") else None
+
+    def secret_variables(self) -> tuple[str, ...]:
+        return tuple(variable.name for variable in self.secret_env)
 
     @property
     def priority(self) -> str | None:

@@ -109,6 +109,14 @@ class Local:
         return missing()
 
 
+PLATFORM = Local()  # one process has one set of keepers
+
+
+def platform(cluster: Cluster | None = None) -> Local:
+    """The same for every cluster: it needs no settings."""
+    return PLATFORM
+
+
 def _account() -> Account:
     """Whoever runs this; a uid that /etc/passwd does not list gets a name of ours."""
     try:

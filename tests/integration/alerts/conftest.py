@@ -11,9 +11,10 @@ from pydantic import SecretStr
 
 from seatrial.alerts.settings import AlertSettings
 from seatrial.alerts.slack_settings import SlackSettings
-from seatrial.config.cluster import Cluster, LocalPlatform
+from seatrial.config.cluster import Cluster
 from seatrial.history import open_store
 from seatrial.history.store import Store
+from seatrial.platforms.local.config import LocalPlatform
 from tests.slack_server import PATH, TOKEN, Slack, slack_server
 
 CLUSTER = Cluster(name="h100-east", nodes=8, platform=LocalPlatform(kind="local"))

@@ -1,0 +1,1 @@
+"""Bare metal: its settings. It cannot be run by this version."""

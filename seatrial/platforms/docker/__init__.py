@@ -1,0 +1,1 @@
+"""Docker: its settings. It cannot be run by this version."""

@@ -1,0 +1,1 @@
+"""RunAI: its settings. It cannot be run by this version."""

@@ -1,0 +1,1 @@
+"""Slurm: its settings. It cannot be run by this version."""
