@@ -1,4 +1,4 @@
-"""`seatrial baseline`: what numbers should be, and where that is known from."""
+"""`seatrial baseline`: reference values and their sources."""
 
 import click
 
@@ -7,19 +7,19 @@ from seatrial.cli.options import json_option, print_json
 
 @click.group()
 def baseline() -> None:
-    """What numbers should be, and where that is known from."""
+    """Show and approve the reference values that measurements are compared with."""
 
 
 @baseline.command("list")
-@click.option("--hardware", help="Only that hardware.")
+@click.option("--hardware", help="Show only this hardware.")
 @json_option
 def list_catalog(hardware: str | None, as_json: bool) -> None:
-    """List the catalog that ships with seatrial: published numbers, each with its kind and source."""
+    """List the catalog of published values that ships with seatrial, each with its kind and source."""
     from seatrial.catalog.listing import listed
     from seatrial.report.catalog import catalog_json, show_catalog
 
-    found = listed(hardware)
+    rows = listed(hardware)
     if as_json:
-        print_json(catalog_json(found))
+        print_json(catalog_json(rows))
     else:
-        show_catalog(found)
+        show_catalog(rows)

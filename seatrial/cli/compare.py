@@ -10,7 +10,7 @@ from seatrial.cli.options import json_option, print_json
 @click.argument("after", metavar="RUN")
 @json_option
 def compare(before: str, after: str, as_json: bool) -> None:
-    """Say what changed from the first RUN to the second: verdicts, software, and what moved beyond its own noise.
+    """Show what changed between two RUNs: verdicts, software, and measurements that moved beyond their noise.
 
     A RUN is a run's folder, its run.json, or its id in the history.
     """

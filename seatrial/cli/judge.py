@@ -16,15 +16,21 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("logs", nargs=-1, required=True)
-@click.option("--hardware", required=True, help="As in a cluster file; a name that is not known has no reference.")
-@click.option("--nodes", required=True, type=click.IntRange(min=1), help="How many nodes took part, or should have.")
-@click.option("--gpus-per-node", type=click.IntRange(min=1), help="What is usual for the hardware when not given.")
+@click.option(
+    "--hardware", required=True, help="Hardware name, as in a cluster file; unknown names have no reference values."
+)
+@click.option(
+    "--nodes", required=True, type=click.IntRange(min=1), help="Number of nodes that took part, or should have."
+)
+@click.option(
+    "--gpus-per-node", type=click.IntRange(min=1), help="GPUs per node; default: the usual number for the hardware."
+)
 @click.option("--fabric", help="What data between nodes must go over, as in a cluster file: IB-8x400G.")
 @json_option
 def judge(
     logs: tuple[str, ...], hardware: str, nodes: int, gpus_per_node: int | None, fabric: str | None, as_json: bool
 ) -> NoReturn:
-    """Hold LOGS of one run, from any launcher, against what is known of such hardware.
+    """Judge the nccl-tests LOGS of one run, from any launcher, against reference values for the hardware.
 
     LOGS are files, text or JSON; - is standard input. Exit status: 0 pass, 1 degraded, fail or corrupt, 2 bad input,
     3 inconclusive or not_run.

@@ -9,8 +9,15 @@ import click
 
 FILE = click.Path(path_type=Path)
 
+cluster_argument = click.argument("cluster", type=FILE)
+suite_option = click.option(
+    "--suite", default="quick", show_default=True, help="quick, nightly, acceptance, or the path of a suite file."
+)
 json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON document on standard output and nothing else there."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON document to standard output, and messages to standard error.",
 )
 
 

@@ -21,12 +21,12 @@ def _who() -> str:
 
 @click.command()
 @run_argument
-@click.option("--note", default="", help="Why, for whoever reads it later.")
-@click.option("--force", metavar="REASON", default="", help="Approve a run that would be refused; the reason is kept.")
+@click.option("--note", default="", help="Reason for the approval, stored with it.")
+@click.option("--force", metavar="REASON", default="", help="Approve a run that would be refused; stores the reason.")
 def promote(run_id: str, note: str, force: str) -> None:
-    """Pin what RUN (an id of `seatrial history`) measured as what its cluster should measure.
+    """Approve the measurements of RUN (an id of `seatrial history`) as pinned baselines of its cluster.
 
-    A run that did not pass, or whose numbers rest on fewer than three passing runs, is refused unless forced.
+    A run that did not pass, or whose numbers rest on fewer than three passing runs, is refused unless --force is given.
     """
     from seatrial.history import open_store
     from seatrial.judge.baselines.approve import promote as approve
@@ -35,14 +35,14 @@ def promote(run_id: str, note: str, force: str) -> None:
 
     with open_store() as store:
         found = approve(store, run_id, Approval(_who(), now(), note, force))
-    print(f"{run_id}: {len(found)} numbers pinned; `seatrial baseline expire` takes that back")
+    print(f"{run_id}: {len(found)} baselines pinned; `seatrial baseline expire` removes them")
 
 
 @click.command()
 @click.argument("cluster")
 @json_option
 def show(cluster: str, as_json: bool) -> None:
-    """Show what is pinned for CLUSTER (a name or a cluster file): by whom, when, from which run."""
+    """Show the pinned baselines of CLUSTER (a name or a cluster file): who approved them, when, from which run."""
     from seatrial.history import open_store
     from seatrial.report.pinned import pins_json, pins_table
 
@@ -56,14 +56,14 @@ def show(cluster: str, as_json: bool) -> None:
 
         Console().print(pins_table(pins.values()))
     else:
-        print(f"nothing is pinned for {cluster}")
+        print(f"no pinned baselines for {cluster}")
 
 
 @click.command()
 @run_argument
 @json_option
 def diff(run_id: str, as_json: bool) -> None:
-    """Hold RUN against what is pinned for its cluster, the furthest off first."""
+    """Compare RUN with the pinned baselines of its cluster, largest deviation first."""
     from seatrial.history import open_store
     from seatrial.judge.baselines.approve import stored_run
     from seatrial.judge.baselines.promote import differences
@@ -79,14 +79,14 @@ def diff(run_id: str, as_json: bool) -> None:
 
         Console().print(differences_table(found))
     else:
-        print(f"nothing is pinned for {cluster}")
+        print(f"no pinned baselines for {cluster}")
 
 
 @click.command()
 @click.argument("cluster")
-@click.option("--metric", help="Only that metric, such as busbw_plateau.")
+@click.option("--metric", help="Remove only this metric, for example busbw_plateau.")
 def expire(cluster: str, metric: str | None) -> None:
-    """Take back what is pinned for CLUSTER (a name or a cluster file); history and catalog judge again."""
+    """Remove the pinned baselines of CLUSTER (a name or a cluster file)."""
     from seatrial.history import open_store
 
     cluster = name_of(cluster)
@@ -94,10 +94,12 @@ def expire(cluster: str, metric: str | None) -> None:
         pins = store.pinned(cluster)
         if not pins:
             known = ", ".join(store.pinned_clusters()) or "none"
-            raise InputError(f"baseline expire: nothing is pinned for {cluster!r}; clusters with pins: {known}")
+            raise InputError(f"baseline expire: no pinned baselines for {cluster!r}; clusters with some: {known}")
         chosen = [series for series in pins if metric is None or series.split("|", 1)[0] == metric]
         if not chosen:
             known = ", ".join(sorted({series.split("|", 1)[0] for series in pins}))
-            raise InputError(f"baseline expire: nothing of the kind is pinned for {cluster!r}; pinned: {known}")
+            raise InputError(
+                f"baseline expire: no pinned baselines of metric {metric!r} for {cluster!r}; pinned metrics: {known}"
+            )
         gone = store.unpin(cluster, chosen)
-    print(f"{cluster}: {gone} numbers are not pinned any more")
+    print(f"{cluster}: {gone} pinned baselines removed")

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 @click.argument("run_word", metavar="RUN")
 @json_option
 def rejudge(run_word: str, as_json: bool) -> NoReturn:
-    """Judge RUN again by today's rules and pins and the runs before it; nothing is changed, no cluster is needed.
+    """Judge RUN again with the current rules and pinned baselines and the runs before it. Changes nothing.
 
-    RUN is an id of `seatrial history`, a run's folder, or its run.json. Exit status as of a run.
+    RUN is an id of `seatrial history`, a run's folder, or its run.json. Exit status: as for `seatrial run`.
     """
     from seatrial.history import open_store
     from seatrial.judge.rejudge import rejudge as judge_again

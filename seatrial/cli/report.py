@@ -23,7 +23,7 @@ run_argument = click.argument("run_word", metavar="RUN")
     help="html and pdf are written beside run.json; md and json go to standard output.",
 )  # fmt: skip
 def report(run_word: str, form: str) -> None:
-    """Report on RUN anew, with what the history knows by now: a run's folder, its run.json, or its id."""
+    """Write the report of RUN (its folder, run.json or id) again, with the current history."""
     result, folder = _load(run_word)
     if form == "md":
         from seatrial.report.markdown import report_markdown
@@ -39,10 +39,10 @@ def report(run_word: str, form: str) -> None:
 
 @click.command()
 @run_argument
-@click.option("--out", type=FILE, help="The file to write; seatrial-RUN_ID.tar.gz when not given.")
-@click.option("--sign", "key", type=FILE, help="A private SSH key (ssh-keygen -t ed25519) to sign the manifest with.")
+@click.option("--out", type=FILE, help="Output file; default: seatrial-RUN_ID.tar.gz.")
+@click.option("--sign", "key", type=FILE, help="Private SSH key (ssh-keygen -t ed25519) that signs the manifest.")
 def bundle(run_word: str, out: Path | None, key: Path | None) -> None:
-    """Pack RUN for handing over: result, measurements, report and raw logs, with a manifest of their digests."""
+    """Pack RUN for a hand-over: result, measurements, report and raw logs, with a manifest of checksums."""
     from seatrial.bundle.pack import pack
 
     result, folder = _load(run_word)
@@ -56,11 +56,11 @@ def bundle(run_word: str, out: Path | None, key: Path | None) -> None:
 @click.command()
 @click.argument("bundle_file", metavar="BUNDLE", type=FILE)
 @click.option("--key", type=FILE, help="The signer's public SSH key.")
-@click.option("--allowed-signers", type=FILE, help="Who may have signed, as ssh-keygen(1) describes it.")
+@click.option("--allowed-signers", type=FILE, help="Allowed signers file, see ssh-keygen(1).")
 def verify(bundle_file: Path, key: Path | None, allowed_signers: Path | None) -> NoReturn:
-    """Say whether BUNDLE is what was handed over, and who signed it. Nothing is unpacked.
+    """Verify that BUNDLE is unchanged, and show who signed it. Does not unpack it.
 
-    Exit status: 0 all is as it was, 1 something is not, and the first of it is named, 2 bad input.
+    Exit status: 0 unchanged, 1 changed (names the first change), 2 bad input.
     """
     from seatrial.bundle.signature import Trusted
     from seatrial.bundle.verify import verify as verify_bundle
@@ -73,14 +73,14 @@ def verify(bundle_file: Path, key: Path | None, allowed_signers: Path | None) ->
     if found.problem:  # it names files as whoever packed them did
         print(f"{bundle_file}: tampered with or damaged: {plain(found.problem)}")
         sys.exit(1)
-    print(f"{bundle_file}: {found.files} files are as they were; {plain(_signer(found.by, bool(trusted)))}")
+    print(f"{bundle_file}: {found.files} files are unchanged; {plain(_signer(found.by, bool(trusted)))}")
     sys.exit(0)
 
 
 def _signer(by: str, trusted: bool) -> str:
     if not by:
-        return "nobody has signed them, so this says nothing of who made them"
-    return f"signed by {by}" if trusted else f"signed by {by}, which may be anybody's: give --key or --allowed-signers"
+        return "not signed, so their origin is not known"
+    return f"signed by {by}" if trusted else f"signed by {by}, which is not verified: give --key or --allowed-signers"
 
 
 def _load(run_word: str) -> "tuple[RunResult, Path]":

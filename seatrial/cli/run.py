@@ -1,101 +1,29 @@
-"""`seatrial run`: the flow, started by hand, with its progress on the terminal."""
+"""`seatrial run`: the whole chain, once."""
 
-import json
-import logging
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
-from rich.console import Console
+import click
 
-from flows.serving.by_hand import by_hand
-from seatrial.alerts.settings import check_alerts
-from seatrial.builders import check_recipe
-from seatrial.config.cluster import load_cluster
-from seatrial.config.destination import missing
-from seatrial.config.run import check_runs_folder, secrets_of, writable
-from seatrial.config.suite import load_suite
-from seatrial.history import check_history
-from seatrial.model.errors import MissingError
-from seatrial.model.result import RunResult
-from seatrial.platforms import platform_for
-from seatrial.report.metrics import target_of_environment
-from seatrial.runs.progress import TerminalHandler
-from seatrial.system.state_home import check_state_home
-from seatrial.text.redact import Secrets
+from seatrial.cli.options import FILE, cluster_argument, json_option, suite_option
 
 
-def run_by_hand(
-    cluster: Path, suite: str, out: Path | None, *, notify: bool, rebuild: bool, as_json: bool, verbose: bool
-) -> int:
-    """Run the flow `check` and show how it goes; returns the exit status.
+@click.command()
+@cluster_argument
+@suite_option
+@click.option("--out", type=FILE, help="Output folder; default: runs/RUN_ID.")
+@click.option("--notify/--no-notify", default=True, show_default=True, help="Send alerts to the configured receivers.")
+@click.option("--rebuild", is_flag=True, help="Rebuild the image even if its inputs have not changed.")
+@json_option
+@click.option("-v", "--verbose", is_flag=True, help="Show debug messages.")
+def run(
+    cluster: Path, suite: str, out: Path | None, notify: bool, rebuild: bool, as_json: bool, verbose: bool
+) -> NoReturn:
+    """Run all checks on CLUSTER; the last line is the verdict with its reason.
 
-    Raises InputError before anything is started when cluster, suite or folder are not what they should be.
+    Exit status: 0 pass, 1 degraded, fail or corrupt, 2 bad input, 3 inconclusive or not_run.
     """
-    wanted = load_cluster(cluster)
-    platform_for(wanted, cluster)
-    check_recipe(wanted.image)
-    if wanted.upload and (lacking := missing(wanted.upload)):  # a person is here to install it
-        raise MissingError(f"{cluster}: upload: {lacking}")
-    load_suite(suite)
-    if notify:
-        check_alerts(wanted.notify)
-    target_of_environment()
-    check_history()
-    check_state_home()
-    writable(out, "--out") if out else check_runs_folder()  # said before an hour is spent, not after it
-    with _progress(verbose, secrets_of(wanted)) as console:
-        console.print(f"[bold]seatrial[/] {cluster} · {suite}", highlight=False)
-        outcome = by_hand(cluster, suite, out, notify=notify, rebuild=rebuild)
-        if not isinstance(outcome, RunResult):
-            console.print(secrets_of(wanted).out_of_line(outcome.reason), markup=False, highlight=False)
-            return outcome.exit_status
-    try:
-        _show(outcome, out or Path("runs") / outcome.run_id, as_json)
-        sys.stdout.flush()
-    except BrokenPipeError:  # whoever read this has gone; the verdict stands
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return outcome.verdict.exit_status
+    from seatrial.cli.run_by_hand import run_by_hand
 
-
-class Terminal(Console):
-    """A terminal that may go away: the run goes on without it, and its exit status stays its verdict."""
-
-    def on_broken_pipe(self) -> None:
-        self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if self.stderr else 1)  # what is buffered is written at exit
-
-
-@contextmanager
-def _progress(verbose: bool, secrets: Secrets) -> Iterator[Console]:
-    """Show what the logger `seatrial` says on standard error, and keep Prefect's own console quiet."""
-    console = Terminal(stderr=True)
-    handler = TerminalHandler(console, secrets)
-    logger = logging.getLogger("seatrial")
-    logger.setLevel(logging.DEBUG if verbose else logging.INFO)
-    logger.addHandler(handler)
-    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "INFO" if verbose else "CRITICAL")
-    try:
-        yield console
-    finally:
-        handler.stop()
-        logger.removeHandler(handler)
-
-
-def _show(result: RunResult, folder: Path, as_json: bool) -> None:
-    """The summary; with `as_json` it goes to standard error and run.json alone to standard output."""
-    from seatrial.report.terminal import closing_line, summary
-
-    console = Terminal(stderr=as_json)
-    console.print()
-    console.print(summary(result))
-    report = folder / "report.html"
-    shown = report if report.exists() else "missing: it could not be written"
-    console.print(f"\nreport: {shown}", markup=False, highlight=False, soft_wrap=True)
-    for note in result.notes:
-        console.print(note, markup=False, highlight=False, soft_wrap=True)
-    if as_json:
-        print(json.dumps(result.to_dict(), indent=2, allow_nan=False))
-    print(closing_line(result), file=sys.stderr if as_json else sys.stdout)
+    sys.exit(run_by_hand(cluster, suite, out, notify=notify, rebuild=rebuild, as_json=as_json, verbose=verbose))

@@ -12,16 +12,16 @@ _EXAMPLE = Path("deployments/clusters/local.yaml")
 
 @click.command()
 @click.argument("clusters", metavar="[CLUSTER]...", nargs=-1, type=FILE)
-@click.option("--suite", default="nightly", show_default=True, help="What runs at night: a suite's name or file.")
-@click.option("--cron", default="0 2 * * *", show_default=True, help="When: minute, hour, day, month, weekday.")
-@click.option("--timezone", help="Whose clock that is; this machine's when not given.  [example: Europe/Berlin]")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; who reaches it, is in.")
-@click.option("--port", default=4200, show_default=True, type=click.IntRange(1, 65535), help="For UI and API.")
+@click.option("--suite", default="nightly", show_default=True, help="Suite to run: a name or a suite file.")
+@click.option("--cron", default="0 2 * * *", show_default=True, help="Schedule: minute, hour, day, month, weekday.")
+@click.option("--timezone", help="Time zone of the schedule, for example Europe/Berlin; default: this machine's.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=4200, show_default=True, type=click.IntRange(1, 65535), help="Port of UI and API.")
 def serve(clusters: tuple[Path, ...], suite: str, cron: str, timezone: str | None, host: str, port: int) -> None:
-    """Check CLUSTERs every night: Prefect server, UI, schedule and runner, until Ctrl-C.
+    """Check CLUSTERs on a schedule, until Ctrl-C: starts Prefect server, UI and runner.
 
-    CLUSTERs are cluster files; deployments/clusters/local.yaml when none is given. Runs write to runs/ here. The same
-    command starts it again where it was.
+    CLUSTERs are cluster files; default: deployments/clusters/local.yaml. Runs write to runs/ in the current folder. The
+    same command resumes after a restart.
     """
     from flows.serving.serve import serve as serve_site
     from flows.serving.site import Site, local_timezone

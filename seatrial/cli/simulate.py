@@ -6,16 +6,33 @@ from seatrial.cli.options import json_option, print_json
 
 
 @click.command()
-@click.option("--nodes", type=click.IntRange(4, 20_000), default=64, show_default=True, help="Nodes of eight GPUs.")
-@click.option("--nights", type=click.IntRange(1, 1000), default=10, show_default=True, help="How long a fault lasts.")
-@click.option("--trials", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Of each fault.")
-@click.option("--healthy", type=click.IntRange(0, 100_000), default=50, show_default=True, help="Healthy nights.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same numbers.")
+@click.option(
+    "--nodes",
+    type=click.IntRange(4, 20_000),
+    default=64,
+    show_default=True,
+    help="Number of nodes, with eight GPUs each.",
+)
+@click.option(
+    "--nights", type=click.IntRange(1, 1000), default=10, show_default=True, help="Nights that a fault lasts."
+)
+@click.option("--trials", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Trials per fault.")
+@click.option(
+    "--healthy", type=click.IntRange(0, 100_000), default=50, show_default=True, help="Number of healthy nights."
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="Random seed; the same seed gives the same numbers.",
+)
 @json_option
 def simulate(nodes: int, nights: int, trials: int, healthy: int, seed: int, as_json: bool) -> None:
     """Inject faults into a simulated fleet and score the judge's verdicts and blame against the truth.
 
-    3 % noise per measurement with heavy tails, 1 % lasting spread between nodes, a month of healthy nights before.
+    Simulates 3 % noise per measurement with heavy tails, 1 % permanent spread between nodes, and a month of healthy
+    nights before the first fault.
     """
     import numpy as np
 

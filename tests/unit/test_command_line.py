@@ -71,7 +71,7 @@ def test_a_cluster_file_names_its_cluster(tmp_path: Path, capsys: pytest.Capture
     assert command("history", str(file)) == 2
     assert str(file) in capsys.readouterr().err
     assert command("history", "gone.yaml") == 2
-    assert f"no runs of cluster 'gone.yaml'; known: {a_run(1).cluster}" in capsys.readouterr().err
+    assert f"no runs of cluster 'gone.yaml'; clusters with runs: {a_run(1).cluster}" in capsys.readouterr().err
     assert command("history", f"{'r' * 300}.yaml") == 2  # too long for a file, so it is a name
 
 
@@ -80,7 +80,7 @@ def test_a_history_that_is_none_is_said_before_anything_is_started(
 ) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("nodes: 2\nplatform: {kind: local}\n")
-    monkeypatch.setattr("seatrial.cli.run.by_hand", lambda *_, **__: pytest.fail("it was started"))
+    monkeypatch.setattr("seatrial.cli.run_by_hand.by_hand", lambda *_, **__: pytest.fail("it was started"))
     monkeypatch.setenv("SEATRIAL_HISTORY", "a..b")
     assert command("run", str(file), "--out", str(tmp_path / "out")) == 2
     err = capsys.readouterr().err

@@ -184,7 +184,7 @@ def test_the_commands_from_promoting_to_expiring(store: Store) -> None:
     for number in range(4):
         save(store, number, 400)
     said = command("promote", "run-2", "--note", "as delivered")
-    assert said.output == "run-2: 2 numbers pinned; `seatrial baseline expire` takes that back\n"
+    assert said.output == "run-2: 2 baselines pinned; `seatrial baseline expire` removes them\n"
     shown = json.loads(command("show", "lab", "--json").output)
     assert {(pin["centre"], pin["run_id"], pin["note"]) for pin in shown} == {
         (400.0, "run-2", "as delivered"),
@@ -195,10 +195,10 @@ def test_the_commands_from_promoting_to_expiring(store: Store) -> None:
     off = json.loads(command("diff", "run-9", "--json").output)
     assert [(d["value"], d["inside"]) for d in off] == [(90.0, False), (20.0, True)]
     assert "outside" in command("diff", "run-9").output
-    assert command("expire", "lab", "--metric", "latency").output == "lab: 1 numbers are not pinned any more\n"
+    assert command("expire", "lab", "--metric", "latency").output == "lab: 1 pinned baselines removed\n"
     assert isinstance(command("expire", "lab", "--metric", "latency").exception, InputError)
     unknown = str(command("expire", "lba").exception)
-    assert unknown == "baseline expire: nothing is pinned for 'lba'; clusters with pins: lab"
-    assert command("expire", "lab").output == "lab: 1 numbers are not pinned any more\n"
-    assert command("show", "lab").output == "nothing is pinned for lab\n"
-    assert command("diff", "run-9").output == "nothing is pinned for lab\n"
+    assert unknown == "baseline expire: no pinned baselines for 'lba'; clusters with some: lab"
+    assert command("expire", "lab").output == "lab: 1 pinned baselines removed\n"
+    assert command("show", "lab").output == "no pinned baselines for lab\n"
+    assert command("diff", "run-9").output == "no pinned baselines for lab\n"

@@ -91,9 +91,9 @@ def test_whatever_is_changed_is_named(bundle: Path, keys: Path, change: Callable
 
 
 def test_a_name_in_a_bundle_writes_no_line_of_its_own(bundle: Path, keys: Path) -> None:
-    fake = "../x\r\x1b[2Kok.tgz: 6 files are as they were; signed by ED25519 key\n"
+    fake = "../x\r\x1b[2Kok.tgz: 6 files are unchanged; signed by ED25519 key\n"
     evil = tampered(bundle, lambda members: _ahead(members, fake))
-    said = "../x [2Kok.tgz: 6 files are as they were; signed by ED25519 key : leads out of the bundle"
+    said = "../x [2Kok.tgz: 6 files are unchanged; signed by ED25519 key : leads out of the bundle"
     assert verify(evil, "--key", keys / "ours.pub") == (1, f"{evil}: tampered with or damaged: {said}\n")
 
 

@@ -1,0 +1,78 @@
+"""`seatrial doctor`: what this machine lacks, each with the next step."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from seatrial.alerts.settings import AlertSettings
+from seatrial.config.cluster import Cluster, load_cluster
+from seatrial.config.destination import missing
+from seatrial.model.errors import InputError, SeatrialError
+from seatrial.platforms import platform_for
+from seatrial.platforms.local.config import LocalPlatform
+from seatrial.report.metrics import target_of_environment
+from seatrial.system.open_files import too_few
+
+_LOCAL = Cluster(name="local", nodes=2, platform=LocalPlatform(kind="local"))
+
+Finding = tuple[str, str | None]  # what was looked at, and what is wrong with it
+
+
+def diagnose(cluster_file: Path | None) -> int:
+    """Print one line per thing that a run needs; 0 when all is there, 1 when something is missing.
+
+    Raises InputError when the cluster file is not what it should be.
+    """
+    cluster = load_cluster(cluster_file) if cluster_file else _LOCAL
+    problems = 0
+    for subject, problem in _findings(cluster, cluster_file):
+        problems += problem is not None
+        print(f"{'ok     ' if problem is None else 'missing'} {subject}{f': {problem}' if problem else ''}")
+    return 1 if problems else 0
+
+
+def _findings(cluster: Cluster, file: Path | None) -> Iterator[Finding]:
+    lacking: list[str | None] = [*platform_for(cluster, file).missing()]
+    yield from ((f"platform {cluster.platform.kind}", problem) for problem in lacking or [None])
+    if cluster.platform.uses_host_software:  # elsewhere the nodes' image has them
+        yield (
+            "mpirun",
+            None
+            if shutil.which(cluster.mpi.mpirun)
+            else "install Open MPI (openmpi-bin), or set mpi.mpirun in the cluster file",
+        )
+        yield "torch", None if find_spec("torch") else f"{sys.executable} -m pip install torch"
+    yield "open files", too_few(len(cluster.node_names()))
+    if cluster.upload:
+        yield f"upload {cluster.upload}", missing(cluster.upload)
+    yield _history()
+    yield _alerts(cluster)
+    yield from _metrics()
+
+
+def _history() -> Finding:
+    from seatrial.history import open_store
+
+    try:
+        open_store().close()
+    except SeatrialError as error:
+        return "history", str(error)
+    return "history", None
+
+
+def _alerts(cluster: Cluster) -> Finding:
+    settings = AlertSettings.from_env(cluster.notify)
+    if not settings.anybody:
+        return "alerts (not configured, no alerts are sent: see docs/alerts.md)", None
+    return "alerts", (settings.slack.problem() if settings.slack else None) or settings.legal()[1]
+
+
+def _metrics() -> Iterator[Finding]:
+    """Only where they are asked for."""
+    try:
+        if target_of_environment():
+            yield "metrics", None
+    except InputError as error:
+        yield "metrics", str(error)
