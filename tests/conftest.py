@@ -49,7 +49,11 @@ def leftovers() -> set[str]:
     namespaces = (
         {entry.name for entry in Path("/run/netns").glob("seatrial-*")} if Path("/run/netns").is_dir() else set()
     )
-    folders = {str(entry) for root in ("seatrial", "seatrial-kubernetes") for entry in Path("/run", root).glob("*")}
+    folders = {
+        str(entry) for root in ("seatrial-local", "seatrial-kubernetes") for entry in Path("/run", root).glob("*")
+    }
     listing = subprocess.run(["ps", "-ww", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
-    processes = {line.strip() for line in listing.splitlines() if "/run/seatrial/" in line and "ps -ww" not in line}
+    processes = {
+        line.strip() for line in listing.splitlines() if "/run/seatrial-local/" in line and "ps -ww" not in line
+    }
     return namespaces | folders | processes

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seatrial.config.platform import PLATFORMS
 from seatrial.model.errors import InputError, LaunchError
 from seatrial.system.private import check_private_folder, closed_folder, private_opener, read_private
 from seatrial.system.process import Process, this_process
@@ -20,32 +21,30 @@ from seatrial.system.state_home import state_home, unusable
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
-_PLATFORMS = ("", "kubernetes")  # whose runs have a folder, by the name of `root_folder`
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _RECORD_BYTES = 4096
 _NEVER = 1e11  # in seconds of the epoch
 _FILE_BYTES = 16 * 1024**2  # known_hosts of thousands of nodes
 
 
-def root_folder(platform: str = "") -> Path:
-    """Where runs of this user keep their state: /run/seatrial for root, else a folder among the user's own state.
+def root_folder(kind: str) -> Path:
+    """Where runs of this user on such a platform keep their state, on this machine alone, as homes are shared.
 
-    It is this machine's alone, as homes are shared. Platforms that look there for leftovers of their own have a folder
-    of their own.
+    /run/seatrial-KIND for root, else a folder among the user's own state.
     """
     if os.geteuid() == 0:
-        return Path("/run") / (f"seatrial-{platform}" if platform else "seatrial")
-    return state_home() / (f"up-{platform}" if platform else "up") / socket.gethostname()
+        return Path("/run") / f"seatrial-{kind}"
+    return state_home() / f"up-{kind}" / socket.gethostname()
 
 
-def run_folder(run_id: str, platform: str = "") -> Path:
+def run_folder(run_id: str, kind: str) -> Path:
     """Where the state of that run is, if there is any.
 
     Raises InputError for what cannot be a run's id, and where the place is another user's or a link.
     """
     if not _RUN_ID.fullmatch(run_id):
         raise InputError(f"run {run_id!r}: is no run id; legal: letters, digits, '.', '_' and '-', as in runs/")
-    folder = root_folder(platform) / run_id
+    folder = root_folder(kind) / run_id
     for place in (folder.parent, folder):
         _is_trusted(place)
     return folder
@@ -62,9 +61,9 @@ def _is_trusted(place: Path) -> bool:
     return True
 
 
-def make_folder(run_id: str, platform: str = "") -> Path:
+def make_folder(run_id: str, kind: str) -> Path:
     """A run's own folder, readable by its user alone. Raises LaunchError when somebody else owns the place."""
-    folder = root_folder(platform) / run_id
+    folder = root_folder(kind) / run_id
     try:
         closed_folder(folder.parent)
         folder.mkdir(mode=0o700)
@@ -130,15 +129,15 @@ def known() -> list[str]:
 
 
 def _folders() -> list[Path]:
-    return [folder for platform in _PLATFORMS for folder in folders(platform)]
+    return [folder for kind in PLATFORMS for folder in folders(kind)]
 
 
-def folders(platform: str = "") -> list[Path]:
-    """Those of this user's runs on a platform, by its name in `root_folder`.
+def folders(kind: str) -> list[Path]:
+    """Those of this user's runs on a platform of that kind.
 
     Raises InputError where the place, or one of them, is another user's or a link.
     """
-    root = root_folder(platform)
+    root = root_folder(kind)
     return sorted(folder for folder in root.iterdir() if _is_trusted(folder)) if _is_trusted(root) else []
 
 

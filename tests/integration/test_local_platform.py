@@ -158,7 +158,7 @@ def test_reap_removes_what_a_killed_run_left(owner: "subprocess.Popen[str]") -> 
     """The keeper killed too: only the state folder and the namespaces' names say what was there."""
     run_id = _run_id(owner)
     assert run_id not in {leftover.run_id for leftover in PLATFORM.leftovers()}  # alive: nobody else's to remove
-    keeper = states.read_owner(states.root_folder() / run_id, "keeper")
+    keeper = states.read_owner(states.root_folder("local") / run_id, "keeper")
     assert keeper
     os.kill(keeper.pid, signal.SIGKILL)
     owner.kill()

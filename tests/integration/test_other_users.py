@@ -50,7 +50,7 @@ def seatrial(shared: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 def state_folder(shared: Path) -> Path:
     """Where the user's runs keep their state, and all that leads to it."""
-    folder = shared / "home" / ".local" / "state" / "seatrial" / "up" / os.uname().nodename
+    folder = shared / "home" / ".local" / "state" / "seatrial" / "up-local" / os.uname().nodename
     folder.mkdir(parents=True, mode=0o700)
     for each in [folder, *folder.parents][:6]:
         os.chown(each, USER, USER)

@@ -115,7 +115,8 @@ def test_a_machine_that_is_gone_with_its_run(fresh: Site) -> None:
     out = fresh.folder / "runs" / "out"
     run = [sys.executable, "-m", "seatrial", "run", "trial.yaml", "--suite", "long.yaml", "--out", str(out)]
     # Runs of this machine would take it for one that was killed, since they cannot see its process.
-    own = "for folder in /run/seatrial /run/netns; do mkdir -p $folder; mount -t tmpfs -o mode=700 tmpfs $folder; done"
+    mounts = "mkdir -p $folder; mount -t tmpfs -o mode=700 tmpfs $folder"
+    own = f"for folder in /run/seatrial-local /run/netns; do {mounts}; done"
     own_run = ["sh", "-ec", f'{own}; exec "$@"', "sh"]
     with (fresh.folder / "other.log").open("wb") as log:
         other = subprocess.Popen(

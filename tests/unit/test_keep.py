@@ -22,7 +22,7 @@ CLUSTERS = sorted((Path(__file__).parents[2] / "deployments" / "clusters").glob(
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where runs keep their state, apart from that of real ones."""
-    monkeypatch.setattr(states, "root_folder", lambda platform="": tmp_path / (platform or "local"))
+    monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / kind)
     return tmp_path
 
 
@@ -71,7 +71,7 @@ def test_what_cannot_be_kept_is_to_be_taken_down(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_kept_run_is_abandoned_when_its_time_is_over_and_not_before(root: Path) -> None:
-    folder = states.make_folder("r1")
+    folder = states.make_folder("r1", "local")
     assert states.is_at_work(folder)
     states.keep(folder, 60)
     assert not states.is_at_work(folder)
@@ -82,7 +82,7 @@ def test_a_kept_run_is_abandoned_when_its_time_is_over_and_not_before(root: Path
 
 
 def test_state_is_for_its_user_alone(root: Path) -> None:
-    folder = states.make_folder("r1")
+    folder = states.make_folder("r1", "local")
     states.remember(folder, run_with("never").cluster)
     assert (folder / "cluster.json").stat().st_mode & 0o077 == 0
 
@@ -99,7 +99,7 @@ def test_a_cluster_is_remembered_as_it_was(root: Path, path: Path) -> None:
 def test_one_run_is_ended_by_its_id(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[tuple[str, str]] = []
     monkeypatch.setattr(step, "teardown", lambda cluster, run_id: ended.append((cluster.name, run_id)))
-    folder = states.make_folder("r1")
+    folder = states.make_folder("r1", "local")
     states.remember(folder, run_with("always").cluster)
     with pytest.raises(InputError, match="run r1: is at work; interrupt it"):
         step.end("r1")
@@ -155,14 +155,14 @@ def test_nothing_is_kept_on_kubernetes_while_no_pod_has_a_node(root: Path, monke
     ],
 )
 def test_a_record_that_is_not_as_it_was_written_names_no_process(root: Path, text: str) -> None:
-    folder = states.make_folder("r1")
+    folder = states.make_folder("r1", "local")
     (folder / "owner.json").write_text(text)
     assert states.read_owner(folder, "owner") is None
 
 
 @pytest.mark.parametrize("until", ['"1"', "NaN", "Infinity", "true", "null", "[]", "1" * 400])
 def test_a_time_that_is_none_keeps_no_run(root: Path, until: str) -> None:
-    folder = states.make_folder("r1")
+    folder = states.make_folder("r1", "local")
     (folder / "kept.json").write_text(f'{{"until": {until}}}')
     assert states.kept_until(folder) is None
 
@@ -170,4 +170,4 @@ def test_a_time_that_is_none_keeps_no_run(root: Path, until: str) -> None:
 @pytest.mark.parametrize("run_id", ["", ".", "..", "../r1", "a/b", "-r", "a\nb", "r" * 200])
 def test_what_is_no_run_id_names_no_folder(root: Path, run_id: str) -> None:
     with pytest.raises(InputError, match=r"is no run id; legal: letters, digits"):
-        states.run_folder(run_id)
+        states.run_folder(run_id, "local")

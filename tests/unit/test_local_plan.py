@@ -85,8 +85,8 @@ def test_a_process_is_not_taken_for_a_later_one_with_its_id() -> None:
 
 
 def test_a_folder_is_abandoned_when_its_owner_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.platforms.state.root_folder", lambda platform: tmp_path / "state")
-    folder = make_folder("r1")
+    monkeypatch.setattr("seatrial.platforms.state.root_folder", lambda kind: tmp_path / "state")
+    folder = make_folder("r1", "local")
     assert not is_abandoned(folder)
     write_owner(folder, "owner", Process(this_process().pid, 1))
     assert is_abandoned(folder)

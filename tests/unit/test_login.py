@@ -36,9 +36,9 @@ def test_thousands_of_nodes_are_not_all_listed() -> None:
 
 
 def test_a_run_by_its_id_or_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(states, "root_folder", lambda platform="": tmp_path / "state" / platform)
+    monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / "state" / kind)
     result = samples.healthy_local()
-    made = states.make_folder(result.run_id)
+    made = states.make_folder(result.run_id, "local")
     write_run_json(result, tmp_path / "anywhere")
     (tmp_path / "runs" / result.run_id).mkdir(parents=True)  # as it is while the run is at work
     for word in (result.run_id, f"{tmp_path}/anywhere", f"{tmp_path}/runs/{result.run_id}/"):

@@ -30,6 +30,7 @@ from seatrial.platforms.kubernetes.pod import ROLE
 from seatrial.platforms.kubernetes.refusals import RuntimeUnseenError
 from seatrial.platforms.kubernetes.topology import address, names, ordered
 from seatrial.platforms.kubernetes.waiting import is_up, placed
+from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.remote.keys import new_key_pair
 from seatrial.system.rawlog import write_log
 from seatrial.text.redact import Secrets
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seatrial.launch")
 
-_FOLDER = "kubernetes"
+_KIND = "kubernetes"
 _OF_THE_RUN = ("id_ed25519", "known_hosts")  # what whoever logs in needs
 _TRIES = 10  # a second apart
 _WORKDIR = "/tmp/seatrial"  # on the nodes
@@ -68,13 +69,13 @@ class Kubernetes:
         from seatrial.platforms.kubernetes.queue import WORKLOAD
 
         run_key, host_key = new_key_pair(), new_key_pair()
-        planned = plan(run, ownership.this_one(_FOLDER), ownership.own_pod(self._api, self._settings.context))
+        planned = plan(run, ownership.this_one(_KIND), ownership.own_pod(self._api, self._settings.context))
         files = key_files(run_key, host_key)
         *owned, parent = submitted = objects(planned, files)
         needed = [kind_of(thing) for thing in submitted] + [WORKLOAD] * bool(self._settings.queue)
         for kind in needed:  # before anything is made
             self._api.knows(kind)
-        folder = states.make_folder(run.run_id, _FOLDER)
+        folder = states.make_folder(run.run_id, _KIND)
         states.remember(folder, run.cluster)
         for name in _OF_THE_RUN:
             states.write_private(folder / name, files[name])
@@ -97,7 +98,7 @@ class Kubernetes:
     def attach(self, run_id: str) -> Testbed:
         from seatrial.remote.ssh import pinned_keys
 
-        folder = states.run_folder(run_id, _FOLDER)
+        folder = states.run_folder(run_id, _KIND)
         pods = [pod for pod in self._api.list(POD, f"{selector(run_id)},{ROLE}={NODE_ROLE}") if is_up(pod)]
         if not pods:
             raise InputError(f"run {run_id}: no node of it is up")
@@ -110,27 +111,22 @@ class Kubernetes:
         cluster, in_order = planned.run.cluster, ordered(pods, self._places(level))
         called = dict(zip(names(in_order), in_order, strict=True))
         by_name = self._settings.host_names
-        nodes = tuple(
-            Node(name, address(pod, by_name=by_name), cluster.ssh_port, cluster.slots, host_key, cluster.gpus)
-            for name, pod in called.items()
-        )
+        nodes = tuple(node_of(cluster, name, address(pod, by_name=by_name), host_key) for name, pod in called.items())
         pod_of = {name: pod["metadata"]["name"] for name, pod in called.items()}
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
             return dial_pod(self._api, pod_of[node.name], node.port, timeout_s)
 
-        interface = cluster.mpi.interface or (None if self._settings.host_network else "eth0")
-        return Testbed(
-            run_id=planned.run.run_id,
-            nodes=nodes,
+        return testbed_of(
+            cluster,
+            planned.run.run_id,
+            nodes,
             user="root",
-            key_file=states.run_folder(planned.run.run_id, _FOLDER) / "id_ed25519",
+            key_file=states.run_folder(planned.run.run_id, _KIND) / "id_ed25519",
             dial=dial,
             workdir=f"{_WORKDIR}/{planned.run.run_id}",
-            mpirun=cluster.mpi.mpirun,
-            mpirun_args=cluster.mpi.args,
-            network=interface,
-            env=tuple({**nccl_env(self._settings), **cluster.env}.items()),
+            network=None if self._settings.host_network else "eth0",
+            env=nccl_env(self._settings),
             excuse=lambda node: excuse(self._api, planned, self._launcher, pod_of[node.name], node.name),
         )
 
@@ -145,7 +141,7 @@ class Kubernetes:
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
         from seatrial.platforms.kubernetes.collect import EVENTS, POD_LOGS, events_text, write_pod_logs
 
-        if not states.run_folder(run_id, _FOLDER).exists():
+        if not states.run_folder(run_id, _KIND).exists():
             return  # nothing was submitted
         deadline = time.monotonic() + timeout_s
         pods = ordered(self._api.list(POD, selector(run_id)), self._places())
@@ -159,7 +155,7 @@ class Kubernetes:
         for secret in self._api.list(SECRET, selector(run_id)):
             if TENDED_BY in (secret["metadata"].get("annotations") or {}):  # its end is theirs no more
                 self._api.annotate(SECRET, secret["metadata"]["name"], {TENDED_BY: None})
-        states.keep(states.run_folder(run_id, _FOLDER), seconds)
+        states.keep(states.run_folder(run_id, _KIND), seconds)
         return True
 
     def teardown(self, run_id: str) -> None:
@@ -174,7 +170,7 @@ class Kubernetes:
                 # than a request may: whether they go is seen below.
                 if needs(self._launcher, kind) and (kind != POD or isinstance(error, MissingError)):
                     refused.append(error)
-        states.remove_folder(states.run_folder(run_id, _FOLDER))
+        states.remove_folder(states.run_folder(run_id, _KIND))
         if refused:
             raise refused[0]
         see_off(self._api, run_id)
@@ -182,7 +178,7 @@ class Kubernetes:
     def leftovers(self) -> list[Leftover]:
         from seatrial.platforms.kubernetes.leftovers import leftovers
 
-        return leftovers(self._api, self._settings, self._launcher, _FOLDER)
+        return leftovers(self._api, self._settings, self._launcher, _KIND)
 
     def missing(self) -> list[str]:
         from seatrial.platforms.kubernetes.doctor import ailments  # only here: rendering starts in no time

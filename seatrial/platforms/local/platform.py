@@ -17,7 +17,8 @@ from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.local import plan as planning
 from seatrial.platforms.local.needs import missing
-from seatrial.platforms.local.plan import PREFIX, Account, Layout, LocalNode
+from seatrial.platforms.local.plan import PREFIX, Account, Layout
+from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.remote.keys import new_key_pair
 from seatrial.system.process import kill_own
 from seatrial.system.rawlog import write_log
@@ -25,6 +26,7 @@ from seatrial.text.redact import Secrets
 from seatrial.text.tail import tail_of
 
 NETNS_FOLDER = Path("/run/netns")
+_KIND = "local"
 
 
 class Local:
@@ -34,7 +36,7 @@ class Local:
         self._keepers: dict[str, subprocess.Popen[bytes]] = {}
 
     def render(self, run: Run) -> Rendered:
-        plan, account = planning.layout(run.run_id, run.cluster, states.run_folder(run.run_id)), _account()
+        plan, account = planning.layout(run.run_id, run.cluster, states.run_folder(run.run_id, _KIND)), _account()
         return Rendered(_files(plan, run.cluster, account))
 
     def launch(self, run: Run) -> Testbed:
@@ -42,11 +44,11 @@ class Local:
 
         if lacking := missing():
             raise MissingError("; ".join(lacking))
-        folder = states.make_folder(run.run_id)
+        folder = states.make_folder(run.run_id, _KIND)
         states.remember(folder, run.cluster)
         plan, account = planning.layout(run.run_id, run.cluster, folder), _account()
         host_keys = {node.name: new_key_pair() for node in plan.nodes}
-        nodes = tuple(_node(plan, node, run.cluster, host_keys[node.name].public) for node in plan.nodes)
+        nodes = tuple(node_of(run.cluster, node.name, node.address, host_keys[node.name].public) for node in plan.nodes)
         bringup.write(plan, run.cluster, _files(plan, run.cluster, account), host_keys, nodes)
         self._keepers[run.run_id] = bringup.start_keeper(plan)
         testbed = _testbed(plan, run.cluster, account, nodes)
@@ -56,17 +58,17 @@ class Local:
     def attach(self, run_id: str) -> Testbed:
         from seatrial.remote.ssh import pinned_keys
 
-        folder = states.run_folder(run_id)
+        folder = states.run_folder(run_id, _KIND)
         cluster, keeper = states.recall(folder), states.read_owner(folder, "keeper")
         if not keeper or not keeper.alive:
             raise InputError(f"run {run_id}: is over")
         plan = planning.layout(run_id, cluster, folder)
         pinned = pinned_keys(states.read_file(folder, plan.known_hosts.name))
-        nodes = tuple(_node(plan, node, cluster, pinned[node.address]) for node in plan.nodes)
+        nodes = tuple(node_of(cluster, node.name, node.address, pinned[node.address]) for node in plan.nodes)
         return _testbed(plan, cluster, _account(), nodes)
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
-        for log in sorted(states.run_folder(run_id).glob("nodes/*/node.log")):
+        for log in sorted(states.run_folder(run_id, _KIND).glob("nodes/*/node.log")):
             if tail := tail_of(log):
                 write_log(folder / "nodes" / f"{log.parent.name}.log", tail, secrets)
 
@@ -74,7 +76,7 @@ class Local:
         keeper = self._keepers.get(run_id)
         if keeper is None or keeper.poll() is not None:
             return False
-        states.keep(states.run_folder(run_id), seconds)
+        states.keep(states.run_folder(run_id, _KIND), seconds)
         assert keeper.stdin is not None
         keeper.stdin.write(str(seconds).encode())
         keeper.stdin.close()
@@ -82,7 +84,7 @@ class Local:
         return True
 
     def teardown(self, run_id: str) -> None:
-        folder = states.run_folder(run_id)
+        folder = states.run_folder(run_id, _KIND)
         if keeper := states.read_owner(folder, "keeper"):
             # process 1 of the run's PID namespace goes with it, and so does all below
             kill_own(keeper, str(folder))
@@ -96,7 +98,7 @@ class Local:
     def leftovers(self) -> list[Leftover]:
         # Namespaces first: a run that starts in between then has a folder. A plain user's namespaces have no names.
         named = {_run_id_of(namespace) for namespace in _namespaces(PREFIX)} if os.geteuid() == 0 else set()
-        folders = {folder.name: folder for folder in states.folders()}
+        folders = {folder.name: folder for folder in states.folders(_KIND)}
         left = [
             Leftover(run_id, states.age_s(folder), "nodes and state of a run whose process is gone")
             for run_id, folder in folders.items()
@@ -126,28 +128,22 @@ def _account() -> Account:
     return Account(name, os.getuid(), os.getgid())
 
 
-def _node(plan: Layout, node: LocalNode, cluster: Cluster, host_key: str) -> Node:
-    return Node(node.name, node.address, plan.port, cluster.slots, host_key, cluster.gpus)
-
-
 def _testbed(plan: Layout, cluster: Cluster, account: Account, nodes: tuple[Node, ...]) -> Testbed:
     from seatrial.platforms.local import bringup
 
     def dial(node: Node, timeout_s: float) -> "socket.socket":
         return bringup.dial(plan.socket, node, timeout_s)
 
-    return Testbed(
-        run_id=plan.run_id,
-        nodes=nodes,
+    return testbed_of(
+        cluster,
+        plan.run_id,
+        nodes,
         user=account.name,
         key_file=plan.key_file,
         dial=dial,
         workdir=str(plan.state / "work"),
         python=sys.executable,
-        mpirun=cluster.mpi.mpirun,
-        mpirun_args=cluster.mpi.args,
-        network=cluster.mpi.interface or str(planning.NETWORK),
-        env=tuple(cluster.env.items()),
+        network=str(planning.NETWORK),
     )
 
 

@@ -51,7 +51,7 @@ def platform(launcher: str = "job", namespace: str = "default", **objects: list[
 
 @pytest.fixture(autouse=True)
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(states, "root_folder", lambda name="": tmp_path / (name or "local"))
+    monkeypatch.setattr(states, "root_folder", lambda kind: tmp_path / kind)
     return tmp_path
 
 
