@@ -26,6 +26,7 @@ from seatrial.config.setup import setup_of
 from seatrial.config.suite import load_suite
 from seatrial.judge.run_context import Occasion
 from seatrial.model.errors import MissingError
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult, now
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import platform_for
@@ -160,8 +161,7 @@ def _try_out(trial: Trial, rebuild: bool, store: "Store | None", unreachable: st
 
 def _unheld(problem: str) -> Check:
     """Without its history a run could pass what a pinned or an earlier value would not let pass."""
-    reason = f"cannot be opened, so nothing was held against pinned and earlier values: {problem}"
-    return Check("history", Verdict.INCONCLUSIVE, reason)
+    return Check("history", Verdict.INCONCLUSIVE, Reason.of("history-unavailable", problem=problem))
 
 
 def _leave(trial: Trial, through: bool) -> None:

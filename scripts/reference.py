@@ -1,4 +1,5 @@
-"""The pages of docs/ that are made from the code: what cluster and suite files may say, and the causes that logs name.
+"""The pages of docs/ that are made from the code: what cluster and suite files may say, the causes that logs
+name, and the codes of reasons.
 
 `make docs` writes them anew; a test fails where they and the code differ. What stands above MARK is written by hand.
 """
@@ -13,6 +14,7 @@ from pydantic import BaseModel
 from seatrial.builders.failures import CAUSES
 from seatrial.config.cluster import Cluster
 from seatrial.config.suite import Suite
+from seatrial.model.reasons import AREAS
 from seatrial.nccl.causes_launch import HOST, MPIRUN, SSH
 from seatrial.nccl.causes_nccl import NCCL, TESTS
 from seatrial.nccl.findings import Cause
@@ -43,6 +45,7 @@ def pages() -> dict[Path, str]:
         "cluster-file.md": "\n".join(_reference(Cluster)),
         "suite-file.md": "\n".join(_reference(Suite)),
         "log-causes.md": "\n".join(_causes()),
+        "runbook.md": "\n".join(_codes()),
     }
     return {DOCS / name: (DOCS / name).read_text().partition(MARK)[0] + MARK + text for name, text in made.items()}
 
@@ -159,6 +162,22 @@ def _causes() -> Iterator[str]:
     yield from (_row(f"`{cause.name}`", cause.next_step) for cause in CAUSES)
     yield from ("", "## The driver's Xid", "", "| Xid | meaning | next step |", "|---|---|---|")
     yield from (_row(str(number), meaning, step) for number, (meaning, step) in MEANING.items())
+
+
+def _codes() -> Iterator[str]:
+    """One heading for each code of a reason, so that its anchor is the code."""
+    for area, reasons in AREAS.items():
+        yield from (f"### Codes: {area}", "")
+        for code, reason in reasons.items():
+            yield from (
+                f"#### {code}",
+                "",
+                f"`{reason.pattern}`",
+                "",
+                reason.meaning,
+                f"Next step: {reason.next_step}",
+                "",
+            )
 
 
 def _step(cause: Cause) -> str:

@@ -4,6 +4,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 
 ALL_PAIRS_UP_TO = 32  # nodes; above, pairs grow with the square and a ring plus a sample finds the same nodes
@@ -61,10 +62,10 @@ def _suspects_of(name: str, failed: Mapping[frozenset[str], str], peers: Mapping
     others = len(peers[name])
     if others > 1 and len(failed) * 2 > others:
         error = next(iter(failed.values()))
-        evidence = f"SSH fails between it and {len(failed)} of {others} nodes: {error}"
+        evidence = Reason.of("node-ssh-failed", failed=len(failed), others=others, problem=error)
         return [Suspect("node", name, round(len(failed) / others, 2), evidence)]
     return [
-        Suspect("link", link_name(*pair), 0.9 if others > 2 else 0.5, f"SSH fails between them, not elsewhere: {error}")
+        Suspect("link", link_name(*pair), 0.9 if others > 2 else 0.5, Reason.of("link-ssh-failed", problem=error))
         for pair, error in failed.items()
     ]
 

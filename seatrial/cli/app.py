@@ -14,6 +14,7 @@ from seatrial.cli.baseline import baseline
 from seatrial.cli.compare import compare
 from seatrial.cli.doctor import doctor
 from seatrial.cli.history import history
+from seatrial.cli.explain import explain
 from seatrial.cli.judge import judge
 from seatrial.cli.parse import parse
 from seatrial.cli.pinned import diff, expire, promote, show
@@ -29,7 +30,7 @@ from seatrial.model.errors import InputError, SeatrialError
 from seatrial.system.state_home import name_a_home
 
 COMMANDS = (
-    run, render, parse, judge, rejudge, baseline, history, compare, report, bundle, verify,
+    run, render, parse, judge, rejudge, explain, baseline, history, compare, report, bundle, verify,
     simulate, reap, doctor, ssh, dial, serve,
 )  # fmt: skip
 

@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 from seatrial.history.migrate import migrate
 from seatrial.history.url import first_line, parse_url, shown
 from seatrial.model.errors import MissingError, SeatrialError
+from seatrial.model.reason import Reason
 from seatrial.system.private import closed_folder, private_opener
 from seatrial.system.state_home import state_home
 
@@ -44,11 +45,17 @@ def explained(url: URL, what: str) -> Iterator[None]:
     try:
         yield
     except (NoSuchModuleError, ImportError) as error:
-        raise MissingError(f"history {name}: {what}: {first_line(error, url)}; install seatrial[postgres]") from error
+        raise MissingError(
+            Reason.of("history-driver-missing", place=name, action=what, problem=first_line(error, url))
+        ) from error
     except DBAPIError as error:
-        raise SeatrialError(f"history {name}: {what}: {first_line(error.orig, url)}{_next_step(error)}") from error
+        raise SeatrialError(_failed(name, what, first_line(error.orig, url), _next_step(error))) from error
     except (SQLAlchemyError, OSError, ValueError, TypeError) as error:
-        raise SeatrialError(f"history {name}: {what}: {first_line(error, url)}") from error
+        raise SeatrialError(_failed(name, what, first_line(error, url))) from error
+
+
+def _failed(place: str, action: str, problem: str, next_step: str = "") -> Reason:
+    return Reason.of("history-failed", place=place, action=action, problem=problem, next_step=next_step)
 
 
 def _make_private(url: URL) -> None:

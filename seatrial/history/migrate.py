@@ -7,6 +7,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 from seatrial.history.schema import HEAD, VERSION_TABLE
 from seatrial.history.url import shown
 from seatrial.model.errors import SeatrialError
+from seatrial.model.reason import Reason
 
 # Any number will do, as long as every process takes the same one.
 _ADVISORY_LOCK = 7228465
@@ -49,7 +50,7 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
         command.upgrade(config, revision)
     except CommandError as error:
         place = shown(connection.engine.url)
-        raise SeatrialError(f"history {place}: was written by a newer seatrial ({error}); upgrade seatrial") from error
+        raise SeatrialError(Reason.of("history-too-new", place=place, problem=str(error))) from error
 
 
 def _lock(connection: Connection) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from seatrial.history.rows import Pin
 from seatrial.history.schema import clean
 from seatrial.model.measurement import Measurement
+from seatrial.model.reason import code_of
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict, worst
 
@@ -30,6 +31,7 @@ def run(result: RunResult, out: Path) -> Record:
         "started": result.started,
         "finished": result.finished,
         "verdict": result.verdict.value,
+        "code": code_of(result.reason),
         "reason": result.reason,
         "fingerprint": dict(result.fingerprint),
         "out": str(out),
@@ -44,6 +46,7 @@ def checks(result: RunResult) -> list[Record]:
             "nth": nth,
             "name": check.name,
             "verdict": check.verdict.value,
+            "code": code_of(check.reason),
             "reason": check.reason,
             "seconds": check.seconds,
             "found": check.by_itself.to_dict(),

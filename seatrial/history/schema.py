@@ -21,7 +21,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-HEAD = "0005"
+HEAD = "0006"
 # Not alembic's own name: the store may share a database with Prefect's server, which keeps its version under that name.
 VERSION_TABLE = "seatrial_version"
 
@@ -87,6 +87,7 @@ runs = Table(
     Column("started", UtcDateTime, nullable=False),
     Column("finished", UtcDateTime, nullable=False),
     Column("verdict", String(16), nullable=False),
+    Column("code", String(100)),  # of the reason; null where it has none, and in runs of earlier versions
     Column("reason", CleanText, nullable=False),
     Column("fingerprint", JSON, nullable=False),
     Column("out", CleanText, nullable=False),
@@ -102,6 +103,7 @@ checks = Table(
     Column("nth", Integer, primary_key=True, autoincrement=False),
     Column("name", CleanText, nullable=False),
     Column("verdict", String(16), nullable=False),
+    Column("code", String(100)),
     Column("reason", CleanText, nullable=False),
     Column("seconds", Double, nullable=False),
     Column("found", CleanJson, nullable=False),
@@ -149,6 +151,7 @@ suspects = Table(
     Column("kind", String(16), nullable=False),
     Column("name", CleanText, nullable=False),
     Column("confidence", Double, nullable=False),
+    Column("code", String(100)),
     Column("evidence", CleanText, nullable=False),
 )
 

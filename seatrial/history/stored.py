@@ -8,7 +8,8 @@ from sqlalchemy import Connection, Row, and_, outerjoin, select
 from seatrial.history.rows import RunRow
 from seatrial.history.schema import checks, readings, runs, samples, series, suspects
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.result import Check, Found, RunResult, Suspect
+from seatrial.model.reason import recorded
+from seatrial.model.result import Check, Found, RunResult, Suspect, SuspectKind
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 
@@ -17,8 +18,8 @@ _NOT_KEPT = "what it found by itself was not kept"
 
 
 def run_row(row: Row[Any]) -> RunRow:
-    known = {key: value for key, value in row._mapping.items() if key != "setup"}
-    return RunRow(**{**known, "verdict": Verdict(row.verdict)})
+    known = {key: value for key, value in row._mapping.items() if key not in ("setup", "code")}
+    return RunRow(**{**known, "verdict": Verdict(row.verdict), "reason": recorded(row.reason, row.code)})
 
 
 def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, Measurement]]:
@@ -52,7 +53,7 @@ def stored_result(connection: Connection, run_id: str) -> RunResult | None:
         run.verdict,
         run.reason,
         checks=_checks(connection, run),
-        suspects=[Suspect(s.kind, s.name, s.confidence, s.evidence) for s in blamed],
+        suspects=[_suspect(s.kind, s.name, s.confidence, s.evidence, s.code) for s in blamed],
         fingerprint=run.fingerprint,
         setup=Setup(**row.setup) if row.setup else None,
     )
@@ -68,9 +69,16 @@ def _checks(connection: Connection, run: RunRow) -> list[Check]:
 
 
 def _check(row: Row[Any], measured: list[Measurement]) -> Check:
-    blamed = tuple(Suspect(**suspect) for suspect in row.found["suspects"])
-    found = Found(Verdict(row.found["verdict"]), row.found["reason"], blamed)
-    return Check(row.name, Verdict(row.verdict), row.reason, row.seconds, tuple(measured), found=found)
+    blamed = tuple(_suspect(**suspect) for suspect in row.found["suspects"])
+    found = Found(Verdict(row.found["verdict"]), recorded(row.found["reason"], row.found.get("code")), blamed)
+    return Check(
+        row.name, Verdict(row.verdict), recorded(row.reason, row.code), row.seconds, tuple(measured), found=found
+    )
+
+
+def _suspect(kind: SuspectKind, name: str, confidence: float, evidence: str, code: str | None = None) -> Suspect:
+    """Those that an earlier version saved have no code."""
+    return Suspect(kind, name, confidence, recorded(evidence, code))
 
 
 def _older(run: RunRow, name: str, measured: list[Measurement]) -> Check:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement
+from seatrial.model.reason import Reason
 from seatrial.model.result import Expected, Judgement
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
@@ -54,16 +55,14 @@ def _is_single_rank(measurement: Measurement) -> bool:
 def _insane(m: Measurement) -> Judgement | None:
     """Numbers that no cluster yields; None for those that one does."""
     if not m.finite:
-        return _sanity(m, Verdict.INCONCLUSIVE, f"{_head(m)} is not a finite number, so nothing was measured")
+        return _sanity(m, Verdict.INCONCLUSIVE, Reason.of("not-finite", number=_head(m)))
     if not _must_be_positive(m) or m.value > 0:
         return None
     if m.value < 0 or m.better == "lower":
-        return _sanity(
-            m, Verdict.INCONCLUSIVE, f"{_head(m)} cannot be: a {_kind(m)} is above 0, so the clock or the log is wrong"
-        )
+        return _sanity(m, Verdict.INCONCLUSIVE, Reason.of("not-positive", number=_head(m), quantity=_kind(m)))
     if _rounded_to_zero(m):
-        return _sanity(m, Verdict.PASS, f"{_head(m)} is rounded to nothing at so small a message, so it says nothing")
-    return _sanity(m, Verdict.FAIL, f"{_head(m)} is no rate at all: nothing was moved in the time")
+        return _sanity(m, Verdict.PASS, Reason.of("rounded-to-zero", number=_head(m)))
+    return _sanity(m, Verdict.FAIL, Reason.of("zero-rate", number=_head(m)))
 
 
 def _must_be_positive(m: Measurement) -> bool:
@@ -83,7 +82,7 @@ def _impossible(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | No
     """A value that the links have no room for was not measured over those links."""
     for limit in baselines:
         if limit.source == "physics" and limit.high is not None and m.value > limit.high:
-            reason = f"{_compared(m, limit)}, so it was not measured over those links"
+            reason = Reason.of("above-physics", comparison=_compared(m, limit))
             return _judgement(m, Verdict.INCONCLUSIVE, reason, limit)
     return None
 
@@ -95,7 +94,7 @@ def _far_below_the_links(m: Measurement, baselines: Sequence[Baseline]) -> Judge
 
 def _by_sanity(m: Measurement) -> Judgement:
     tried = "finite, positive" if _must_be_positive(m) else "finite"
-    return _sanity(m, Verdict.PASS, f"{_head(m)}: no baseline yet: judged by sanity only ({tried})")
+    return _sanity(m, Verdict.PASS, Reason.of("no-baseline", number=_head(m), tested=tried))
 
 
 def _sanity(m: Measurement, verdict: Verdict, reason: str) -> Judgement:
@@ -104,7 +103,9 @@ def _sanity(m: Measurement, verdict: Verdict, reason: str) -> Judgement:
 
 def _against(m: Measurement, baseline: Baseline) -> Judgement:
     verdict = _verdict(m, baseline)
-    return _judgement(m, verdict, f"{_compared(m, baseline)} ({_expectation(m, baseline, verdict)})", baseline)
+    code = f"{'within' if verdict is Verdict.PASS else 'worse-than'}-{baseline.source}"
+    reason = Reason.of(code, comparison=_compared(m, baseline), expectation=_expectation(m, baseline, verdict))
+    return _judgement(m, verdict, reason, baseline)
 
 
 def _verdict(m: Measurement, baseline: Baseline) -> Verdict:

@@ -2,9 +2,16 @@
 
 from collections.abc import Mapping
 
+from seatrial.model.reason import Reason, join, placed
+
 
 class SeatrialError(Exception):
-    """Base of every error that seatrial raises on purpose."""
+    """Base of every error that seatrial raises on purpose; its argument is a Reason, or a text that has no code."""
+
+    @property
+    def reason(self) -> str:
+        """The Reason that it was raised with, where it was; else its text."""
+        return self.args[0] if self.args and isinstance(self.args[0], Reason) else str(self)
 
 
 class InputError(SeatrialError):
@@ -32,8 +39,8 @@ class FloodError(RemoteError):
 
 
 class NodesError(SeatrialError):
-    """Nodes are to blame; `evidence` is a sentence by node name."""
+    """Nodes are to blame; `evidence` is a reason by node name."""
 
     def __init__(self, evidence: Mapping[str, str]) -> None:
-        super().__init__("; ".join(f"{node}: {why}" for node, why in evidence.items()))
+        super().__init__(join(placed(node, why) for node, why in evidence.items()))
         self.evidence = dict(evidence)

@@ -1,12 +1,13 @@
 """What a run came to: judgements, checks, suspects and the document `run.json` (schema 1)."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from seatrial.model.measurement import Measurement
+from seatrial.model.reason import Reason, code_of, identity, join, placed
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict, worst
 
@@ -76,21 +77,31 @@ class Judgement:
             "drift": asdict(self.drift) if self.drift else None,
             "share": _finite(self.share),
             "verdict": self.verdict.value,
+            "code": code_of(self.reason),
             "reason": self.reason,
         }
+
+
+SuspectKind = Literal["node", "gpu", "link"]
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
     """A node, GPU or link that is blamed; `confidence` is 0..1, `evidence` a sentence a person can check."""
 
-    kind: Literal["node", "gpu", "link"]
+    kind: SuspectKind
     name: str
     confidence: float
     evidence: str
 
     def to_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, "name": self.name, "confidence": self.confidence, "evidence": self.evidence}
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "confidence": self.confidence,
+            "code": code_of(self.evidence),
+            "evidence": self.evidence,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +114,12 @@ class Found:
 
     def to_dict(self) -> dict[str, Any]:
         suspects = [suspect.to_dict() for suspect in self.suspects]
-        return {"verdict": self.verdict.value, "reason": self.reason, "suspects": suspects}
+        return {
+            "verdict": self.verdict.value,
+            "code": code_of(self.reason),
+            "reason": self.reason,
+            "suspects": suspects,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +152,7 @@ class Check:
         return {
             "name": self.name,
             "verdict": self.verdict.value,
+            "code": code_of(self.reason),
             "reason": self.reason,
             "seconds": round(self.seconds, 3),
             "found": self.by_itself.to_dict(),
@@ -171,6 +188,7 @@ class RunResult:
             "started": self.started.isoformat(timespec="seconds"),
             "finished": self.finished.isoformat(timespec="seconds"),
             "verdict": self.verdict.value,
+            "code": code_of(self.reason),
             "reason": self.reason,
             "nodes": [dict(node) for node in self.nodes],
             "checks": [check.to_dict() for check in self.checks],
@@ -187,13 +205,14 @@ def conclude(checks: Sequence[Check]) -> tuple[Verdict, str]:
     verdict = worst(check.verdict for check in checks)
     if verdict is Verdict.PASS:
         return verdict, f"{', '.join(check.name for check in checks)}: all pass"
-    told: dict[str, str] = {}
-    for check in checks:
-        # A step that could not be tried for the same cause, or that quotes it, says nothing new.
-        if check.verdict is verdict and not any(reason in check.reason for reason in told.values()):
-            told[check.name] = check.reason
-    reasons = [f"{name}: {reason}" for name, reason in told.items()]
-    return verdict, "; ".join(reasons[:2]) or "nothing was measured"
+    bad = [check for check in checks if check.verdict is verdict]
+    # A step that was not tried repeats the reason of the step before it; two may break for the same reason.
+    first_hand = [check for check in bad if code_of(check.reason) != "prerequisite-failed"] or bad
+    distinct: dict[Hashable, str] = {}
+    for check in first_hand:
+        distinct.setdefault(identity(check.reason), placed(check.name, check.reason))
+    reasons = list(distinct.values())
+    return verdict, join(reasons[:2]) if reasons else Reason.of("nothing-measured")
 
 
 def merge_suspects(checks: Iterable[Check]) -> list[Suspect]:
@@ -211,8 +230,7 @@ def now() -> datetime:
 
 
 def _joined(a: Suspect, b: Suspect) -> Suspect:
-    evidence = a.evidence if b.evidence in a.evidence else f"{a.evidence}; {b.evidence}"
-    return Suspect(a.kind, a.name, max(a.confidence, b.confidence), evidence)
+    return Suspect(a.kind, a.name, max(a.confidence, b.confidence), join((a.evidence, b.evidence)))
 
 
 def _finite(value: float | None) -> float | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial.config.platform import PLATFORMS
 from seatrial.model.errors import InputError, LaunchError
+from seatrial.model.reason import Reason
 from seatrial.system.private import check_private_folder, closed_folder, private_opener, read_private
 from seatrial.system.process import Process, this_process
 from seatrial.system.state_home import state_home, unusable
@@ -68,7 +69,7 @@ def make_folder(run_id: str, kind: str) -> Path:
         closed_folder(folder.parent)
         folder.mkdir(mode=0o700)
     except OSError as error:
-        raise LaunchError(f"the keys of the run cannot be kept: {_refusal(folder, error)}") from error
+        raise LaunchError(Reason.of("run-keys-refused", problem=_refusal(folder, error))) from error
     write_owner(folder, "owner", this_process())
     return folder
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seatrial.model.errors import FloodError, RemoteError
+from seatrial.model.reason import Reason
 
 if TYPE_CHECKING:
     import paramiko
@@ -131,7 +132,7 @@ def run_command(
         status = process.exit_status() if ended else None
         return CommandResult(status, output, time.monotonic() - started, timed_out=not ended)
     except (EOFError, OSError) as error:
-        raise RemoteError(f"the connection broke: {str(error) or type(error).__name__}") from error
+        raise RemoteError(Reason.of("ssh-connection-lost", problem=str(error) or type(error).__name__)) from error
     finally:
         process.close()
 
@@ -152,7 +153,7 @@ def _read_all(process: RemoteProcess, deadline: float, max_bytes: int) -> tuple[
         ended = data is None
         output += data or b""
         if process.received_bytes > max_bytes:
-            raise FloodError(f"output flood: it printed more than {max_bytes / 1024**2:g} MiB and was ended")
+            raise FloodError(Reason.of("output-flood", limit_mib=max_bytes / 1024**2))
     return "\n".join(_text(line) for line in bytes(output).removesuffix(b"\n").split(b"\n")), ended
 
 
@@ -163,4 +164,4 @@ def start_process(transport: "paramiko.Transport", command: str) -> RemoteProces
     try:
         return RemoteProcess(transport, command)
     except (paramiko.SSHException, EOFError, OSError) as error:
-        raise RemoteError(f"no session: {str(error) or type(error).__name__}") from error
+        raise RemoteError(Reason.of("ssh-session", problem=str(error) or type(error).__name__)) from error

@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from seatrial.model.errors import FloodError, NodesError, RemoteError
+from seatrial.model.reason import Reason, placed
 from seatrial.model.testbed import Node, Testbed
 from seatrial.remote.answers import Facts, PeerAnswer, StreamAnswer, StreamError, printable, read_answer
 from seatrial.remote.command import CommandResult, run_command
@@ -106,9 +107,10 @@ def _install_probes(testbed: Testbed, node: Node, transport: "paramiko.Transport
     command = shlex.join([testbed.python, "-c", _INSTALL])
     done = run_command(transport, command, stdin=request.encode(), timeout_s=timeout_s)
     if done.exit_status == 127:
-        raise RemoteError(f"{node.name}: {testbed.python} is missing on the node: the image needs Python 3")
+        raise RemoteError(placed(node.name, Reason.of("node-python-missing", python=testbed.python)))
     if done.exit_status != 0:
-        raise RemoteError(f"{node.name}: the probes cannot be written to {testbed.workdir}: {_last_words(done)}")
+        reason = Reason.of("node-probes-not-written", folder=testbed.workdir, problem=_last_words(done))
+        raise RemoteError(placed(node.name, reason))
 
 
 def _last_words(done: CommandResult) -> str:
@@ -125,12 +127,14 @@ def _ask(testbed: Testbed, node: Node, transport: "paramiko.Transport", timeout_
     command = shlex.join([testbed.python, f"{testbed.workdir}/facts.py", testbed.mpirun])
     done = run_command(transport, command, timeout_s=timeout_s)
     if done.timed_out:
-        raise RemoteError(f"{node.name}: does not say what it is within {timeout_s:g} s")
+        raise RemoteError(placed(node.name, Reason.of("node-facts-timeout", timeout_s=timeout_s)))
     try:
         return read_answer(Facts, _last_line(done.output)).model_dump()
     except ValueError as error:
         answer = printable(_last_line(done.output)) or "nothing was printed"
-        raise RemoteError(f"{node.name}: does not say what it is: {answer} ({error})") from None
+        raise RemoteError(
+            placed(node.name, Reason.of("node-facts-unreadable", answer=answer, problem=str(error)))
+        ) from None
 
 
 def _clock(node: Node, transport: "paramiko.Transport", timeout_s: float) -> tuple[float, float]:
@@ -140,7 +144,9 @@ def _clock(node: Node, transport: "paramiko.Transport", timeout_s: float) -> tup
     after = time.time()
     answer = _last_line(done.output)
     if not _SECONDS.fullmatch(answer):
-        raise RemoteError(f"{node.name}: does not tell the time: {printable(answer) or 'nothing was printed'}")
+        raise RemoteError(
+            placed(node.name, Reason.of("node-clock-unreadable", answer=printable(answer) or "nothing was printed"))
+        )
     return float(answer) - (before + after) / 2, (after - before) / 2
 
 
@@ -180,7 +186,7 @@ def try_streams(
         [by_name[name] for name in peer_of],
         lambda node: _try_stream(testbed, contacts[node.name], by_name[peer_of[node.name]], timeout_s),
     )
-    floods = {name: str(answer) for name, answer in answers.items() if isinstance(answer, FloodError)}
+    floods = {name: answer.reason for name, answer in answers.items() if isinstance(answer, FloodError)}
     if floods:
         raise NodesError(floods)
     streams = {}

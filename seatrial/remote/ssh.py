@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from seatrial.model.errors import RemoteError, SeatrialError
+from seatrial.model.reason import Reason, placed
 from seatrial.model.testbed import Node, Testbed
 
 if TYPE_CHECKING:
@@ -45,24 +46,23 @@ def connect(testbed: Testbed, node: Node, timeout_s: float) -> "paramiko.Transpo
     """As `connected`, for callers that keep the connection and close it themselves."""
     import paramiko
 
-    where = f"{node.name}: {node.address} port {node.port}"
     try:
         transport = paramiko.Transport(testbed.dial(node, timeout_s))
     except OSError as error:
         if error.errno in _OURS:
-            raise SeatrialError(f"this host cannot open more connections ({error.strerror}): raise ulimit -n") from None
-        raise RemoteError(f"{where}: {_dial_problem(error)}") from error
+            raise SeatrialError(Reason.of("control-host-open-files", problem=str(error.strerror))) from None
+        raise RemoteError(_dial_problem(node, error)) from error
     except paramiko.SSHException as error:
-        raise RemoteError(f"{where}: no SSH server answers: {error}") from error
+        raise RemoteError(_reason(node, "ssh-no-server", problem=str(error))) from error
     try:
-        _handshake(transport, testbed, node, where, timeout_s)
+        _handshake(transport, testbed, node, timeout_s)
     except BaseException:
         transport.close()
         raise
     return transport
 
 
-def _handshake(transport: "paramiko.Transport", testbed: Testbed, node: Node, where: str, timeout_s: float) -> None:
+def _handshake(transport: "paramiko.Transport", testbed: Testbed, node: Node, timeout_s: float) -> None:
     import paramiko
 
     transport.set_keepalive(_KEEPALIVE_S)
@@ -72,18 +72,24 @@ def _handshake(transport: "paramiko.Transport", testbed: Testbed, node: Node, wh
         transport.get_security_options().key_types = (kind,)
         transport.start_client(timeout=timeout_s)
         if not hmac.compare_digest(transport.get_remote_server_key().asbytes(), base64.b64decode(pinned.split()[0])):
-            raise HostKeyError(f"{where}: answers with another host key than the one pinned for this run")
+            raise HostKeyError(_reason(node, "ssh-host-key"))
         transport.auth_publickey(testbed.user, paramiko.Ed25519Key.from_private_key_file(str(testbed.key_file)))
     except paramiko.AuthenticationException as error:
-        raise RemoteError(f"{where}: does not accept this run's key for user {testbed.user}") from error
+        raise RemoteError(_reason(node, "ssh-key-rejected", user=testbed.user)) from error
     except (paramiko.SSHException, EOFError, OSError) as error:
-        raise RemoteError(f"{where}: SSH did not come up: {str(error) or type(error).__name__}") from error
+        raise RemoteError(_reason(node, "ssh-handshake", problem=str(error) or type(error).__name__)) from error
 
 
-def _dial_problem(error: OSError) -> str:
+def _dial_problem(node: Node, error: OSError) -> str:
     if isinstance(error, TimeoutError):
-        return "connection timed out"
-    return error.strerror.lower() if error.strerror else str(error)
+        return _reason(node, "ssh-timeout")
+    if isinstance(error, ConnectionRefusedError):
+        return _reason(node, "ssh-refused")
+    return _reason(node, "ssh-unreachable", problem=error.strerror.lower() if error.strerror else str(error))
+
+
+def _reason(node: Node, code: str, **values: str) -> str:
+    return placed(node.name, Reason.of(code, address=node.address, port=node.port, **values))
 
 
 def on_each(nodes: Sequence[Node], function: Callable[[Node], T]) -> dict[str, T | RemoteError]:

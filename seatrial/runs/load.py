@@ -10,7 +10,8 @@ from pydantic_core import PydanticCustomError
 
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject, SubjectKind
-from seatrial.model.result import SCHEMA, Check, Drift, Expected, Found, Judgement, RunResult, Suspect
+from seatrial.model.reason import recorded
+from seatrial.model.result import SCHEMA, Check, Drift, Expected, Found, Judgement, RunResult, Suspect, SuspectKind
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.runs.measurements import read_measurements
@@ -36,6 +37,7 @@ def _at_most(characters: int) -> AfterValidator:
 
 Text = Annotated[str, _at_most(MAX_TEXT)]
 Name = Annotated[str, _at_most(MAX_NAME)]
+Code = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=100)] | None  # none in older files
 
 
 class _Model(BaseModel):
@@ -67,6 +69,7 @@ class _Judgement(_Model):
     drift: Drift | None = None
     share: float | None = None
     verdict: Verdict
+    code: Code = None
     reason: Text
 
     def to_judgement(self) -> Judgement:
@@ -74,7 +77,7 @@ class _Judgement(_Model):
         return Judgement(
             Measurement(self.metric, _number(self.value), self.unit, subject, self.conditions),
             self.verdict,
-            self.reason,
+            recorded(self.reason, self.code),
             self.source,
             Expected(self.expected.low, self.expected.high),
             self.deviation,
@@ -89,18 +92,32 @@ def _number(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
+class _Suspect(_Model):
+    kind: SuspectKind
+    name: str
+    confidence: float
+    code: Code = None
+    evidence: str
+
+    def to_suspect(self) -> Suspect:
+        return Suspect(self.kind, self.name, self.confidence, recorded(self.evidence, self.code))
+
+
 class _Found(_Model):
     verdict: Verdict
+    code: Code = None
     reason: Text
-    suspects: list[Suspect] = []
+    suspects: list[_Suspect] = []
 
     def to_found(self) -> Found:
-        return Found(self.verdict, self.reason, tuple(self.suspects))
+        suspects = tuple(suspect.to_suspect() for suspect in self.suspects)
+        return Found(self.verdict, recorded(self.reason, self.code), suspects)
 
 
 class _Check(_Model):
     name: Name
     verdict: Verdict
+    code: Code = None
     reason: Text
     seconds: float = 0.0
     found: _Found | None = None
@@ -144,10 +161,11 @@ class _Run(_Model):
     started: _Time
     finished: _Time
     verdict: Verdict
+    code: Code = None
     reason: Text
     nodes: Annotated[list[dict[Name, JsonValue]], Field(max_length=MAX_NODES)] = []
     checks: Annotated[list[_Check], Field(max_length=1000)] = []
-    suspects: list[Suspect] = []
+    suspects: list[_Suspect] = []
     fingerprint: Annotated[dict[Name, Name | None], Field(max_length=1000)] = {}
     setup: Annotated[Setup, AfterValidator(_measurable)] | None = None
     timings: Annotated[dict[Name, float], Field(max_length=1000)] = {}
@@ -169,10 +187,10 @@ def load_result(path: Path) -> RunResult:
         started=run.started,
         finished=run.finished,
         verdict=run.verdict,
-        reason=run.reason,
+        reason=recorded(run.reason, run.code),
         nodes=run.nodes,
         checks=[_check(check, tuple(measured.get(check.name, ()))) for check in run.checks],
-        suspects=run.suspects,
+        suspects=[suspect.to_suspect() for suspect in run.suspects],
         fingerprint={name: version or "" for name, version in run.fingerprint.items()},
         timings=run.timings,
         setup=run.setup,
@@ -183,7 +201,8 @@ def load_result(path: Path) -> RunResult:
 def _check(check: _Check, measurements: tuple[Measurement, ...]) -> Check:
     judgements = tuple(j.to_judgement() for j in check.judgements)
     found = check.found.to_found() if check.found else None
-    return Check(check.name, check.verdict, check.reason, check.seconds, measurements, judgements, found=found)
+    reason = recorded(check.reason, check.code)
+    return Check(check.name, check.verdict, reason, check.seconds, measurements, judgements, found=found)
 
 
 def _read_document(file: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 from seatrial.config.run import Run, secrets_of
 from seatrial.config.setup import setup_of
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
+from seatrial.model.reason import Reason, placed
 from seatrial.model.result import Check, RunResult, Suspect, conclude, merge_suspects, now
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -59,7 +60,12 @@ class Trial:
         if after in self.done:
             return True
         cause = next((check for check in reversed(self.checks) if check.verdict is not Verdict.PASS), None)
-        self.checks.append(Check(name, Verdict.NOT_RUN, f"{cause.name}: {cause.reason}" if cause else f"no {after}"))
+        reason = (
+            Reason.of("prerequisite-failed", step=cause.name, cause=cause.reason)
+            if cause
+            else Reason.of("prerequisite-missing", step=after)
+        )
+        self.checks.append(Check(name, Verdict.NOT_RUN, reason))
         return False
 
     def up(self, testbed: Testbed) -> None:
@@ -86,7 +92,7 @@ class Trial:
     def testbed(self) -> Testbed:
         """The nodes to measure on. Raises LaunchError before there are any."""
         if self._testbed is None:
-            raise LaunchError("no testbed is up")
+            raise LaunchError(Reason.of("no-testbed"))
         return self._testbed
 
     @property
@@ -102,7 +108,7 @@ class Trial:
     def doubt(self, why: str) -> None:
         """What was slow or broke may have been so because of `why`, so nobody is blamed for it; wrong numbers stay."""
         self.checks = [
-            replace(check, verdict=Verdict.INCONCLUSIVE, reason=f"{why}: {check.reason}", suspects=())
+            replace(check, verdict=Verdict.INCONCLUSIVE, reason=placed(why, check.reason), suspects=())
             if check.verdict in (Verdict.DEGRADED, Verdict.FAIL)
             else check
             for check in self.checks
@@ -154,16 +160,14 @@ def _explain(error: Exception) -> tuple[Verdict, str]:
     """What an error in a step means for the verdict: only a cluster that broke the test is a `fail`."""
     match error:
         case MissingError():
-            return Verdict.NOT_RUN, str(error)
+            return Verdict.NOT_RUN, error.reason
         case RemoteError() | NodesError():
-            return Verdict.FAIL, str(error)
+            return Verdict.FAIL, error.reason
         case LaunchError() | SeatrialError():
-            return Verdict.INCONCLUSIVE, str(error)
+            return Verdict.INCONCLUSIVE, error.reason
         case _:
-            return (
-                Verdict.INCONCLUSIVE,
-                f"seatrial itself failed ({type(error).__name__}: {error}); logs/run.log has the trace",
-            )
+            reason = Reason.of("internal-error", error=type(error).__name__, message=str(error))
+            return Verdict.INCONCLUSIVE, reason
 
 
 def _blamed(error: Exception) -> tuple[Suspect, ...]:

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from seatrial.model.measurement import Measurement
+from seatrial.model.reason import rewritten
 from seatrial.model.result import Check, Found, Judgement, RunResult, Suspect
 from seatrial.text.redact import Secrets
 
@@ -29,7 +30,7 @@ def without_secrets(result: RunResult, secrets: Secrets) -> RunResult:
         result,
         cluster=clean(result.cluster),
         suite=clean(result.suite),
-        reason=clean(result.reason),
+        reason=rewritten(result.reason, clean),
         notes=tuple("\n".join(map(clean, note.split("\n"))) for note in result.notes),  # ours, of several lines
         nodes=tuple({key: _fact(fact, clean) for key, fact in node.items()} for node in result.nodes),
         fingerprint={clean(name): clean(version) for name, version in result.fingerprint.items()},
@@ -46,14 +47,14 @@ def _fact(fact: Any, clean: Clean) -> Any:
 
 
 def _suspect(suspect: Suspect, clean: Clean) -> Suspect:
-    return replace(suspect, name=clean(suspect.name), evidence=clean(suspect.evidence))
+    return replace(suspect, name=clean(suspect.name), evidence=rewritten(suspect.evidence, clean))
 
 
 def _check(check: Check, clean: Clean) -> Check:
     return replace(
         check,
         name=clean(check.name),
-        reason=clean(check.reason),
+        reason=rewritten(check.reason, clean),
         measurements=tuple(_measurement(m, clean) for m in check.measurements),
         judgements=tuple(_judgement(judgement, clean) for judgement in check.judgements),
         suspects=tuple(_suspect(suspect, clean) for suspect in check.suspects),
@@ -63,12 +64,12 @@ def _check(check: Check, clean: Clean) -> Check:
 
 def _found(found: Found, clean: Clean) -> Found:
     suspects = tuple(_suspect(suspect, clean) for suspect in found.suspects)
-    return replace(found, reason=clean(found.reason), suspects=suspects)
+    return replace(found, reason=rewritten(found.reason, clean), suspects=suspects)
 
 
 def _judgement(judgement: Judgement, clean: Clean) -> Judgement:
     """The same object where nothing changes: a thousand nodes have a hundred thousand of them."""
-    measurement, reason = _measurement(judgement.measurement, clean), clean(judgement.reason)
+    measurement, reason = _measurement(judgement.measurement, clean), rewritten(judgement.reason, clean)
     if measurement is judgement.measurement and reason == judgement.reason:
         return judgement
     return replace(judgement, measurement=measurement, reason=reason)

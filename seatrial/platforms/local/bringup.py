@@ -15,6 +15,7 @@ from pathlib import Path
 from seatrial.config.cluster import Cluster
 from seatrial.config.faults import NodeFault
 from seatrial.model.errors import LaunchError
+from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import state as states
 from seatrial.platforms.local.plan import Layout, LocalNode
@@ -79,7 +80,7 @@ def start_keeper(plan: Layout) -> "subprocess.Popen[bytes]":
     if keeper.stdout.readline() != b"ready\n":
         keeper.kill()
         keeper.communicate()
-        raise LaunchError(f"the local network did not come up: {_last_line(plan.state / 'keeper.log')}")
+        raise LaunchError(Reason.of("local-network-failed", problem=_last_line(plan.state / "keeper.log")))
     return keeper
 
 
@@ -95,7 +96,9 @@ def wait_for_sshd(testbed: Testbed, folder: Path) -> None:
         patience_s = min(2 * patience_s, 2.0)
     if len(waiting) == len(testbed.nodes):
         problem = _last_line(folder / "nodes" / testbed.head.name / "node.log")
-        raise LaunchError(f"no node's sshd answers on port {testbed.head.port}; {testbed.head.name} says: {problem}")
+        raise LaunchError(
+            Reason.of("local-sshd-silent", port=testbed.head.port, node=testbed.head.name, problem=problem)
+        )
     for node in waiting:
         log.warning("%s: sshd does not answer on port %d", node.name, node.port)
 

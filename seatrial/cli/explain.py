@@ -1,0 +1,40 @@
+"""`seatrial explain`: what the code of a reason means, and what to do."""
+
+import difflib
+import textwrap
+
+import click
+
+from seatrial.cli.options import json_option, print_json
+from seatrial.model.errors import InputError
+from seatrial.model.reasons import CATALOG
+from seatrial.text.printable import printable
+
+_SHOWN_CHARS = 100
+
+
+@click.command()
+@click.argument("code")
+@json_option
+def explain(code: str, as_json: bool) -> None:
+    """Print what the CODE of a reason means, and the next step.
+
+    The code is in run.json beside the reason, and in the report.
+    """
+    explanation = CATALOG.get(code)
+    if explanation is None:
+        raise InputError(_unknown(code))
+    if as_json:
+        fields = {"reason": explanation.pattern, "meaning": explanation.meaning, "next_step": explanation.next_step}
+        print_json({"code": code, **fields})
+        return
+    lines = (("reason", explanation.pattern), ("meaning", explanation.meaning), ("next step", explanation.next_step))
+    print(code)
+    for name, text in lines:
+        print(textwrap.fill(text, 100, initial_indent=f"  {name:<11}", subsequent_indent=" " * 13))
+
+
+def _unknown(code: str) -> str:
+    nearest = difflib.get_close_matches(code[:_SHOWN_CHARS], CATALOG, 3, 0.5)
+    legal = f"the nearest are {', '.join(nearest)}" if nearest else "docs/runbook.md lists the codes"
+    return f"CODE: {printable(code[:_SHOWN_CHARS])!r} is not a code; {legal}"

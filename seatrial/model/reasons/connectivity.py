@@ -1,0 +1,96 @@
+"""Reasons why a node or a link cannot be reached, over SSH above all."""
+
+from seatrial.model.reasons.explanation import Explanation
+
+REASONS = {
+    "ssh-refused": Explanation(
+        "{address} port {port}: connection refused",
+        "The node answers, and nothing listens on the SSH port.",
+        "Check that sshd runs on the node and that `ssh_port` (222 by default) is its port.",
+    ),
+    "ssh-timeout": Explanation(
+        "{address} port {port}: connection timed out",
+        "No packet came back from the node: it is down, or a firewall or a cable stops the packets.",
+        "Ping the node, then check its link, its routes and its firewall.",
+    ),
+    "ssh-unreachable": Explanation(
+        "{address} port {port}: {problem}",
+        "The connection to the SSH port failed. The end of the line has the error of the operating system.",
+        "Check the address, the routes and the network policy between this host and the node.",
+    ),
+    "ssh-no-server": Explanation(
+        "{address} port {port}: no SSH server answers: {problem}",
+        "Something listens on the port, and it is not sshd.",
+        "Find what else uses `ssh_port` (222 by default) on that node.",
+    ),
+    "ssh-host-key": Explanation(
+        "{address} port {port}: answers with another host key than the one pinned for this run",
+        "It is not the node that was launched: a duplicate address, a proxy, or an old container.",
+        "Check `ip neigh` and the DNS record. Do not ignore it.",
+    ),
+    "ssh-key-rejected": Explanation(
+        "{address} port {port}: does not accept this run's key for user {user}",
+        "The node does not have the public key of this run.",
+        "Check the mounted Secret, `user` in the cluster file, and `authorized_keys` in the image.",
+    ),
+    "ssh-handshake": Explanation(
+        "{address} port {port}: SSH did not come up: {problem}",
+        "sshd accepted the connection and ended it before the login.",
+        "Read the log of sshd on the node. Check `MaxStartups` and the free memory of the node.",
+    ),
+    "ssh-session": Explanation(
+        "no session: {problem}",
+        "sshd does not open another session.",
+        "Read the log of sshd on the node. Check `MaxSessions` and the free memory of the node.",
+    ),
+    "ssh-connection-lost": Explanation(
+        "the connection broke: {problem}",
+        "The connection ended while a command ran on the node.",
+        "Read the log of sshd on the node, and check whether the node restarted.",
+    ),
+    "control-host-open-files": Explanation(
+        "this host cannot open more connections ({problem}): raise ulimit -n",
+        "The machine that runs seatrial is at its limit of open files. The cluster is not at fault.",
+        "Run `ulimit -n 65536` before seatrial; in a systemd unit set `LimitNOFILE=`.",
+    ),
+    "output-flood": Explanation(
+        "output flood: it printed more than {limit_mib:g} MiB and was ended",
+        "A login shell or a probe on the node prints without end. The node is a suspect and is left out.",
+        "Run the same command on that node by hand. Look for `NCCL_DEBUG=TRACE` in the cluster file.",
+    ),
+    "node-python-missing": Explanation(
+        "{python} is missing on the node: the image needs Python 3",
+        "The probes need Python 3 on the node.",
+        "Install Python 3 in the image, or set its path in the cluster file.",
+    ),
+    "node-probes-not-written": Explanation(
+        "the probes cannot be written to {folder}: {problem}",
+        "The working folder on the node is full or read-only.",
+        "Check the free space and the permissions of the working folder.",
+    ),
+    "node-facts-timeout": Explanation(
+        "does not say what it is within {timeout_s:g} s",
+        "The probe that reads the facts of the node did not end in time.",
+        "Log in and run `python3` by hand: a slow disk or a hanging driver shows there.",
+    ),
+    "node-facts-unreadable": Explanation(
+        "does not say what it is: {answer} ({problem})",
+        "The probe that reads the facts of the node printed something else.",
+        "Check the login shell of the node for programs that print.",
+    ),
+    "node-clock-unreadable": Explanation(
+        "does not tell the time: {answer}",
+        "The node did not answer with its time.",
+        "Check the login shell of the node for programs that print.",
+    ),
+    "link-ssh-failed": Explanation(
+        "SSH fails between them, not elsewhere: {problem}",
+        "Both nodes reach the other nodes, and not each other.",
+        "Check cable, port, routes and network policy between the two nodes.",
+    ),
+    "node-ssh-failed": Explanation(
+        "SSH fails between it and {failed} of {others} nodes: {problem}",
+        "The node reaches few of the other nodes.",
+        "Check cable, port, routes and network policy of that node.",
+    ),
+}

@@ -1,0 +1,56 @@
+"""Reasons of the run as a whole and of what it needs from this machine."""
+
+from seatrial.model.reasons.explanation import Explanation
+
+REASONS = {
+    "prerequisite-failed": Explanation(
+        "{step}: {cause}",
+        "This step was not tried, because an earlier step did not work. The reason of that step follows its name.",
+        "Look up the code of the earlier step.",
+    ),
+    "prerequisite-missing": Explanation(
+        "step {step} did not run",
+        "This step was not tried, because the step that it needs did not run.",
+        "Read `logs/run.log` for what ended the run.",
+    ),
+    "internal-error": Explanation(
+        "seatrial itself failed ({error}: {message}); logs/run.log has the trace",
+        "A bug in seatrial ended the step. Nothing is said about the cluster.",
+        "Report it with `logs/run.log`.",
+    ),
+    "result-failed": Explanation(
+        "no details: the result could not be put together ({error}); logs/run.log has the trace",
+        "A bug in seatrial, or a strange answer of a node, made the result impossible. The verdicts are still right.",
+        "Report it with `logs/run.log`.",
+    ),
+    "details-withheld": Explanation(
+        "no details: the result could not be put together",
+        "The verdict of the check is right; its details are not shown, because they may be what broke the result.",
+        "Read `logs/run.log`.",
+    ),
+    "nothing-measured": Explanation(
+        "nothing was measured",
+        "No check of the suite came to a result.",
+        "Check that the suite enables at least one check, then read `logs/run.log`.",
+    ),
+    "history-unavailable": Explanation(
+        "cannot be opened, so nothing was compared with pinned and earlier values: {problem}",
+        "The store of earlier runs could not be opened. The numbers were not compared with earlier runs.",
+        "Follow the end of the line: the path, the server, or `SEATRIAL_HISTORY`.",
+    ),
+    "history-failed": Explanation(
+        "history {place}: {action}: {problem}{next_step}",
+        "The store of earlier runs cannot be read or written.",
+        "Follow the end of the line: another process holds the file, the path, the server, or `SEATRIAL_HISTORY`.",
+    ),
+    "history-driver-missing": Explanation(
+        "history {place}: {action}: {problem}; install seatrial[postgres]",
+        "The PostgreSQL driver is not installed.",
+        "Install `seatrial[postgres]`.",
+    ),
+    "history-too-new": Explanation(
+        "history {place}: a newer seatrial wrote it ({problem}); upgrade seatrial",
+        "A newer version of seatrial changed the tables of the store.",
+        "Upgrade seatrial on this machine.",
+    ),
+}

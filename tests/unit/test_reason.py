@@ -1,0 +1,183 @@
+"""Reasons: code and values make the sentence; joined and placed ones keep the code; files and the store carry it."""
+
+import ast
+import copy
+import json
+import pickle
+import string
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from seatrial.cli.app import app
+from seatrial.history import open_store
+from seatrial.model.errors import InputError, LaunchError, NodesError
+from seatrial.model.reason import Reason, code_of, identity, join, placed, recorded, rewritten
+from seatrial.model.reasons import AREAS, CATALOG
+from seatrial.model.result import Check, Found, RunResult, Suspect, conclude
+from seatrial.model.verdict import Verdict
+from seatrial.runs.load import load_result
+
+ROOT = Path(__file__).parents[2]
+START = datetime(2026, 1, 1, tzinfo=UTC)
+REFUSED = Reason.of("ssh-refused", address="10.0.0.1", port=222)
+TIMEOUT = Reason.of("ssh-timeout", address="10.0.0.2", port=222)
+
+
+def _fields(template: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(template) if name}
+
+
+def _made() -> Iterator[tuple[str, str, set[str] | None]]:
+    """Where code makes a reason with a literal code: place, code, and the names of the values if all are literal."""
+    for folder in ("seatrial", "tasks", "flows"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                match node:
+                    case ast.Call(
+                        func=ast.Attribute(value=ast.Name(id="Reason"), attr="of"),
+                        args=[ast.Constant(value=str(code))],
+                        keywords=values,
+                    ):
+                        names = {value.arg for value in values if value.arg}
+                        yield f"{path.name}:{node.lineno}", code, names if all(v.arg for v in values) else None
+
+
+def test_every_reason_in_the_code_is_in_the_catalog_with_its_values() -> None:
+    made = list(_made())
+    assert len(made) > 20
+    for place, code, values in made:
+        assert code in CATALOG, f"{place}: {code} is not in the catalog"
+        assert values is None or _fields(CATALOG[code].template) <= values, f"{place}: {code} lacks a value"
+
+
+def test_every_code_is_used() -> None:
+    constants = {
+        node.value
+        for folder in ("seatrial", "tasks", "flows")
+        for path in (ROOT / folder).rglob("*.py")
+        if path.parent.name != "reasons"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    made_of_parts = {code for code in CATALOG if code.startswith(("within-", "worse-than-"))}  # judge.judge
+    assert set(CATALOG) - made_of_parts <= constants
+    assert len(CATALOG) == sum(map(len, AREAS.values())), "a code is in two areas"
+
+
+def test_an_unknown_code_or_value_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        Reason.of("no-such-code")
+    with pytest.raises(KeyError):
+        Reason.of("ssh-refused", address="10.0.0.1")
+
+
+def test_values_are_no_templates() -> None:
+    assert str(Reason.of("ssh-session", problem="{address} %s {0}")) == "no session: {address} %s {0}"
+
+
+def test_joined_and_placed_reasons_keep_codes() -> None:
+    both = join((placed("node-1", REFUSED), placed("node-2", TIMEOUT), placed("node-1", REFUSED)))
+    assert isinstance(both, Reason)
+    assert (code_of(both), list(map(code_of, both.parts))) == ("ssh-refused", ["ssh-refused", "ssh-timeout"])
+    assert both == f"node-1: {REFUSED}; node-2: {TIMEOUT}"
+    assert join((both, "a text")).count(";") == 2
+    assert code_of(join(("a text", REFUSED))) == "ssh-refused"
+
+
+def test_reasons_are_equal_by_code_and_values() -> None:
+    assert identity(REFUSED) == identity(Reason.of("ssh-refused", port=222, address="10.0.0.1"))
+    assert identity(REFUSED) != identity(Reason.of("ssh-refused", address="10.0.0.9", port=222))
+    assert identity(recorded("a", "ssh-refused")) != identity(recorded("b", "ssh-refused"))
+
+
+def test_copies_and_pickles_keep_the_code() -> None:
+    for same in (copy.deepcopy(REFUSED), pickle.loads(pickle.dumps(REFUSED))):
+        assert (same, same.code, same.values) == (REFUSED, REFUSED.code, REFUSED.values)
+
+
+def test_a_cut_reason_keeps_its_code() -> None:
+    cut = rewritten(REFUSED, lambda text: text[:5])
+    assert (cut, code_of(cut)) == (REFUSED[:5], "ssh-refused")
+
+
+def test_errors_carry_reasons() -> None:
+    assert code_of(LaunchError(Reason.of("no-testbed")).reason) == "no-testbed"
+    assert code_of(LaunchError("a text").reason) is None
+    assert code_of(NodesError({"node-1": REFUSED}).reason) == "ssh-refused"
+
+
+def test_a_step_that_was_not_tried_adds_nothing_to_the_run() -> None:
+    missing = Reason.of("history-driver-missing", place="x", action="open", problem="y")
+    checks = [
+        Check("image", Verdict.NOT_RUN, missing),
+        Check("launch", Verdict.NOT_RUN, Reason.of("prerequisite-failed", step="image", cause=missing)),
+        Check("upload", Verdict.NOT_RUN, missing),
+    ]
+    verdict, reason = conclude(checks)
+    assert (verdict, reason, code_of(reason)) == (Verdict.NOT_RUN, f"image: {missing}", "history-driver-missing")
+
+
+def _run() -> RunResult:
+    blamed = Suspect("node", "node-1", 1.0, REFUSED)
+    found = Found(Verdict.FAIL, TIMEOUT, (blamed,))
+    check = Check("connectivity", Verdict.FAIL, REFUSED, suspects=(blamed,), found=found)
+    verdict, reason = conclude([check])
+    return RunResult("run-1", "lab", "quick", START, START, verdict, reason, checks=[check], suspects=[blamed])
+
+
+def test_run_json_has_the_codes_and_they_are_read_back(tmp_path: Path) -> None:
+    document = _run().to_dict()
+    assert document["code"] == document["checks"][0]["code"] == document["suspects"][0]["code"] == "ssh-refused"
+    assert document["checks"][0]["found"]["code"] == "ssh-timeout"
+    (tmp_path / "run.json").write_text(json.dumps(document))
+    assert load_result(tmp_path).to_dict() == document
+
+
+def test_a_run_json_without_codes_is_read(tmp_path: Path) -> None:
+    document = _run().to_dict()
+    for part in (document, document["checks"][0], document["checks"][0]["found"], document["suspects"][0]):
+        del part["code"]
+    (tmp_path / "run.json").write_text(json.dumps(document))
+    result = load_result(tmp_path)
+    assert (code_of(result.reason), result.reason) == (None, f"connectivity: {REFUSED}")
+
+
+def test_a_code_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(_run().to_dict() | {"code": "Not a\x1b code"}))
+    with pytest.raises(InputError, match=r"run\.json: code"):
+        load_result(tmp_path)
+
+
+def test_the_store_keeps_codes(tmp_path: Path) -> None:
+    with open_store(f"sqlite:///{tmp_path / 'history.sqlite'}") as store:
+        store.save(_run(), tmp_path)
+        stored = store.result("run-1")
+    assert stored is not None
+    document = stored.to_dict()
+    assert document["code"] == document["checks"][0]["code"] == document["suspects"][0]["code"] == "ssh-refused"
+    assert document["checks"][0]["found"]["suspects"][0]["code"] == "ssh-refused"
+
+
+@pytest.mark.parametrize("code", list(CATALOG))
+def test_explain_prints_meaning_and_next_step(code: str) -> None:
+    done = CliRunner().invoke(app, ["explain", code], catch_exceptions=False)
+    assert done.exit_code == 0
+    printed = " ".join(done.output.split())
+    assert CATALOG[code].meaning in printed
+    assert CATALOG[code].next_step in printed
+
+
+def test_explain_names_the_nearest_code() -> None:
+    done = CliRunner().invoke(app, ["explain", "ssh-refusd"])
+    assert isinstance(done.exception, InputError)
+    assert "CODE: 'ssh-refusd' is not a code; the nearest are ssh-refused" in str(done.exception)
+
+
+def test_explain_shows_no_control_characters() -> None:
+    done = CliRunner().invoke(app, ["explain", "\x1b[31m" + "x" * 10_000])
+    assert "\x1b" not in str(done.exception)
+    assert len(str(done.exception)) < 300
