@@ -13,8 +13,8 @@ from seatrial import __version__
 from seatrial.cli.baseline import baseline
 from seatrial.cli.compare import compare
 from seatrial.cli.doctor import doctor
-from seatrial.cli.history import history
 from seatrial.cli.explain import explain
+from seatrial.cli.history import history
 from seatrial.cli.judge import judge
 from seatrial.cli.parse import parse
 from seatrial.cli.pinned import diff, expire, promote, show

@@ -13,6 +13,7 @@ import pytest
 
 from seatrial.history import open_store, records
 from seatrial.model.errors import SeatrialError
+from seatrial.model.reason import code_of
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from tests.unit.history.stored import a_pin, a_run, open_and_save, taught
@@ -222,3 +223,4 @@ def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
         connection.execute("UPDATE seatrial_version SET version_num = '9999'")
     with pytest.raises(SeatrialError, match=r"history\.sqlite\?password=\*\*\*: ") as raised:
         open_store(f"{url}?password=s3cret")
+    assert code_of(raised.value.reason) == "history-too-new"
