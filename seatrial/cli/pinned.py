@@ -44,7 +44,7 @@ def promote(run_id: str, note: str, force: str) -> None:
 def show(cluster: str, as_json: bool) -> None:
     """Show the pinned baselines of CLUSTER (a name or a cluster file): who approved them, when, from which run."""
     from seatrial.history import open_store
-    from seatrial.report.pinned import pins_json, pins_table
+    from seatrial.report.pinned import pins_json, show_pins
 
     cluster = name_of(cluster)
     with open_store() as store:
@@ -52,9 +52,7 @@ def show(cluster: str, as_json: bool) -> None:
     if as_json:
         print_json(pins_json(pins))
     elif pins:
-        from rich.console import Console
-
-        Console().print(pins_table(pins.values()))
+        show_pins(pins.values())
     else:
         print(f"no pinned baselines for {cluster}")
 
@@ -67,7 +65,7 @@ def diff(run_id: str, as_json: bool) -> None:
     from seatrial.history import open_store
     from seatrial.judge.baselines.approve import stored_run
     from seatrial.judge.baselines.promote import differences
-    from seatrial.report.pinned import differences_json, differences_table
+    from seatrial.report.pinned import differences_json, show_differences
 
     with open_store() as store:
         cluster = stored_run(store, run_id).cluster
@@ -75,9 +73,7 @@ def diff(run_id: str, as_json: bool) -> None:
     if as_json:
         print_json(differences_json(found))
     elif found:
-        from rich.console import Console
-
-        Console().print(differences_table(found))
+        show_differences(found)
     else:
         print(f"no pinned baselines for {cluster}")
 

@@ -21,7 +21,6 @@ Kind = Literal["fault", "unmeasured", "silent"]
 SURE = 0.5  # a suspect of less confidence is no news
 REASON_CHARS = 2000
 KEEP_TRYING = timedelta(days=7)  # how long an incident that is over is still told to those who could not be told
-_MEASURED_BAD = (Verdict.DEGRADED, Verdict.FAIL, Verdict.CORRUPT)
 _OVER: Mapping[Kind, str] = {"fault": "pass again", "unmeasured": "measured again", "silent": "runs again"}
 _ENDED_BY: Mapping[Kind, frozenset[Kind | None]] = {
     "fault": frozenset({None}),
@@ -97,7 +96,7 @@ def night_of(result: RunResult) -> Night:
         result.verdict,
         words.plain(result.reason)[:REASON_CHARS],
         _unique(f"{s.kind} {s.name}" for s in result.suspects if s.confidence >= SURE),
-        _unique(c.name for c in result.checks if c.verdict in _MEASURED_BAD),
+        _unique(c.name for c in result.checks if c.verdict.is_fault),
     )
 
 
@@ -194,7 +193,7 @@ def _given_up(incident: Incident, now: datetime) -> Incident:
 def _kind(verdict: Verdict) -> Kind | None:
     if verdict is Verdict.PASS:
         return None
-    return "fault" if verdict in _MEASURED_BAD else "unmeasured"
+    return "fault" if verdict.is_fault else "unmeasured"
 
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:

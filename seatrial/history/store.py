@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy import ColumnElement, Engine, Row, and_, delete, insert, or_, select
+from sqlalchemy import ColumnElement, Engine, Row, and_, delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from seatrial.history import incident_rows as incidents
@@ -79,22 +79,6 @@ class Store:
         """What these runs measured of these series."""
         with explained(self._engine.url, "measurements cannot be read"), self._engine.begin() as connection:
             return numbers(connection, run_ids, series)
-
-    def last_verdict(self, cluster: str, suite: str | None = None, before: str | None = None) -> Verdict | None:
-        """The verdict of the cluster's newest run, with that suite, that is older than run `before`.
-
-        A run `before` that the store does not hold (yet) is taken to be newer than all.
-        """
-        query = select(runs.c.verdict).where(runs.c.cluster == cluster).order_by(*_NEWEST_FIRST).limit(1)
-        if suite is not None:
-            query = query.where(runs.c.suite == suite)
-        with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
-            limit = connection.execute(select(runs.c.started).where(runs.c.run_id == before)).scalar()
-            if limit is not None:
-                same_moment = and_(runs.c.started == limit, runs.c.run_id < before)
-                query = query.where(or_(runs.c.started < limit, same_moment))
-            found = connection.execute(query).scalar()
-        return None if found is None else Verdict(found)
 
     def runs_since(self, cluster: str, suite: str, since: datetime, before: datetime) -> list[RunRow]:
         """The cluster's runs of that suite that started in that time, oldest first."""

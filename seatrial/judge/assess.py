@@ -22,7 +22,6 @@ from seatrial.model.measurement import Measurement, by_series, once
 from seatrial.model.result import Check, Judgement, Suspect
 from seatrial.model.verdict import Verdict, worst
 
-_SEVERITY = (Verdict.CORRUPT, Verdict.FAIL, Verdict.DEGRADED, Verdict.INCONCLUSIVE, Verdict.NOT_RUN, Verdict.PASS)
 # A gross outlier among peers is likely the node; a failing one more so. Localisation knows better where it ran.
 _CONFIDENCE = {Verdict.DEGRADED: 0.6, Verdict.FAIL: 0.8}
 _PROVEN = 0.95
@@ -158,7 +157,7 @@ def _agreeing(group: list[Judgement]) -> list[Judgement]:
     sizes = {_size(j) for j in group}
     needed = max(min(2, len(sizes)), ceil(len(sizes) / 2))
     for verdict in (Verdict.FAIL, Verdict.DEGRADED):
-        bad = [j for j in group if _SEVERITY.index(j.verdict) <= _SEVERITY.index(verdict)]
+        bad = [j for j in group if j.verdict.severity <= verdict.severity]
         if len({_size(j) for j in bad}) >= needed:
             return [replace(j, verdict=verdict) for j in bad]
     return []
@@ -172,7 +171,7 @@ def _order(judgement: Judgement) -> tuple[int, bool, float]:
     """Worst verdict first, numbers that count alone before single sizes, the largest factor first."""
     ratio = 1 + (judgement.deviation or 0.0)
     distance = abs(log(ratio)) if ratio > 0 else float("inf")
-    return _SEVERITY.index(judgement.verdict), _is_vote(judgement), -distance
+    return judgement.verdict.severity, _is_vote(judgement), -distance
 
 
 def _reason(check: Check, new: Sequence[Judgement], counted: Sequence[Judgement]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from seatrial.judge.efficiency import METRIC as SHARE
 from seatrial.model.measurement import Measurement, once
 from seatrial.model.result import Check, Expected, Judgement
-from seatrial.model.verdict import Verdict, worst
+from seatrial.model.verdict import Verdict
 
 LATENCY_MAX_BYTES = 1 << 20  # beyond it, time says what busbw already says
 
@@ -62,7 +62,7 @@ def _held_together(check: Check, measurements: Sequence[Measurement]) -> list[Re
     judged: dict[str, Judgement] = {}
     for judgement in check.judgements:
         key = judgement.measurement.series()
-        judged[key] = _worse(judged[key], judgement) if key in judged else judgement
+        judged[key] = min(judged.get(key, judgement), judgement, key=lambda j: j.verdict.severity)
     recorded = {measurement.series() for measurement in measurements}
     only_judged = [j.measurement for key, j in judged.items() if key not in recorded]
     return [Reading(m, judged.get(m.series())) for m in (*measurements, *only_judged)]
@@ -122,18 +122,9 @@ def bad_judgements(checks: Iterable[Check]) -> list[tuple[Check, Judgement]]:
     return sorted(bad, key=lambda pair: _badness(pair[1]))
 
 
-def severity(verdict: Verdict) -> int:
-    """A sort key: 0 for the worst verdict, growing towards pass."""
-    return sum(worst((verdict, other)) is other for other in Verdict if other is not verdict)
-
-
 def _badness(judgement: Judgement) -> tuple[int, bool, float]:
     off = round(abs(judgement.deviation or 0.0), 2)  # what differs by less keeps its order
-    return severity(judgement.verdict), "message_bytes" in judgement.measurement.conditions, -off
-
-
-def _worse(a: Judgement, b: Judgement) -> Judgement:
-    return a if worst((a.verdict, b.verdict)) is a.verdict else b
+    return judgement.verdict.severity, "message_bytes" in judgement.measurement.conditions, -off
 
 
 def _is_plateau(reading: Reading) -> bool:

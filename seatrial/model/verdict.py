@@ -19,7 +19,17 @@ class Verdict(StrEnum):
         """The exit status of `seatrial run`: 0 pass, 1 the cluster is at fault, 3 it could not be told."""
         if self is Verdict.PASS:
             return 0
-        return 1 if self in (Verdict.DEGRADED, Verdict.FAIL, Verdict.CORRUPT) else 3
+        return 1 if self.is_fault else 3
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether the cluster was measured and is at fault."""
+        return self in (Verdict.DEGRADED, Verdict.FAIL, Verdict.CORRUPT)
+
+    @property
+    def severity(self) -> int:
+        """A sort key: 0 for the worst verdict, growing towards pass."""
+        return _WORST_FIRST.index(self)
 
 
 _WORST_FIRST = (
@@ -34,5 +44,4 @@ _WORST_FIRST = (
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The worst of `verdicts`; nothing measured at all is `inconclusive`, never a pass."""
-    present = set(verdicts)
-    return next((v for v in _WORST_FIRST if v in present), Verdict.INCONCLUSIVE)
+    return min(verdicts, key=lambda verdict: verdict.severity, default=Verdict.INCONCLUSIVE)

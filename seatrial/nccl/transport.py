@@ -17,7 +17,6 @@ _PLUGIN = re.compile(
     r"|Successfully loaded external (?:network|net) plugin (\S+)|Plugin load \((\S+)\) returned"
 )
 _NODES = re.compile(r"nNodes (\d+)")
-_NO_IB = re.compile(r"NET/IB ?: No device found")
 _CHOSEN = re.compile(r"NCCL INFO \w+: (\d{1,18}) Bytes -> Algo (\w+) proto (\w+)")
 _SET = re.compile(
     r"\b(?:NCCL_)?(ALGO|PROTO|NET|P2P_DISABLE|P2P_LEVEL|SHM_DISABLE|IB_DISABLE|MNNVL_ENABLE|NVLS_ENABLE)"
@@ -48,7 +47,6 @@ class Transport:
     plugin: str | None = None
     gpu_direct: bool | None = None
     nodes: int | None = None
-    no_ib_device: bool = False
     evidence: str = ""
     choices: tuple[tuple[int, str, str], ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
@@ -83,7 +81,6 @@ class TransportReader:
         self._plugin: str | None = None
         self._gpu_direct: bool | None = None
         self._nodes: int | None = None
-        self._no_ib = False
         self._choices: dict[int, tuple[str, str]] = {}
         self._settings: dict[str, str] = {}
 
@@ -112,7 +109,6 @@ class TransportReader:
             self._nodes = max(self._nodes or 0, int(match[1][:9]))
         elif match := _PLUGIN.search(text):
             self._plugin = self._plugin or next(group for group in match.groups() if group)
-        self._no_ib = self._no_ib or bool(_NO_IB.search(text))
 
     def transport(self) -> Transport | None:
         """The evidence so far; None where neither a network nor an algorithm nor a setting was named."""
@@ -121,7 +117,7 @@ class TransportReader:
         evidence = next(iter(self._networks.values()), "")
         choices = tuple((size, *self._choices[size]) for size in sorted(self._choices))
         return Transport(
-            tuple(self._networks), self._plugin, self._gpu_direct, self._nodes, self._no_ib, evidence,
+            tuple(self._networks), self._plugin, self._gpu_direct, self._nodes, evidence,
             choices, tuple(sorted(self._settings.items())),
         )  # fmt: skip
 

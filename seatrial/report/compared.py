@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from seatrial.judge.difference import Difference, Moved
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
+from seatrial.report.console import output, print_line, table
 from seatrial.text import words
 
 MAX_ROWS = 20
@@ -19,13 +19,11 @@ _STYLES = {"better": "green", "worse": "red", "same": "", "": ""}
 
 def show_difference(difference: Difference) -> None:
     """Both runs, then verdicts, software and measurements; a part in which nothing changed says so."""
-    console = Console()
-    if not console.is_terminal:
-        console.width = 200
+    console = output()
     for name, run in (("before", difference.before), ("after", difference.after)):
-        _say(console, f"{name}: {_run(run)}")
+        print_line(console, f"{name}: {_run(run)}")
     if (one := difference.before.cluster) != (other := difference.after.cluster):
-        _say(console, f"two clusters, {one} and {other}: what is of a whole cluster is held against the other's")
+        print_line(console, f"two clusters, {one} and {other}: what is of a whole cluster is held against the other's")
     turned = ((t.what, _verdict(t.before), _verdict(t.after)) for t in difference.verdicts)
     _show(console, "verdicts", ("", "before", "after"), turned)
     replaced = ((r.what, r.before or "-", r.after or "-") for r in difference.software)
@@ -33,7 +31,7 @@ def show_difference(difference: Difference) -> None:
     beyond = [m for m in difference.measurements if m.sigmas >= _NOISE]
     shown = [[*_cells(m), Text(m.direction, _STYLES[m.direction])] for m in beyond[:MAX_ROWS]]
     _show(console, "measurements", ("", "before", "after", "change", "sigmas", ""), shown)
-    _say(console, _rest(difference, len(beyond)))
+    print_line(console, _rest(difference, len(beyond)))
 
 
 def _rest(difference: Difference, beyond: int) -> str:
@@ -64,16 +62,8 @@ def _cells(moved: Moved) -> list[str | Text]:
 
 
 def _show(console: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for number, name in enumerate(columns):
-        table.add_column(name, no_wrap=number > 0 and len(columns) > 3, overflow="fold")
-    for row in rows:
-        table.add_row(*(c if isinstance(c, Text) else Text(words.plain(c, console.encoding)) for c in row))
+    grid = table(columns, rows, console.encoding, folded=columns if len(columns) == 3 else columns[:1])
     console.print()
-    _say(console, title if table.row_count else f"{title}: nothing changed")
-    if table.row_count:
-        console.print(table)
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(words.plain(text, console.encoding), markup=False, highlight=False, soft_wrap=True)
+    print_line(console, title if grid.row_count else f"{title}: nothing changed")
+    if grid.row_count:
+        console.print(grid)

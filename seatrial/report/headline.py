@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from seatrial.history.rows import RunRow
-from seatrial.judge.curves import severity
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Expected, Judgement, RunResult
 from seatrial.model.verdict import Verdict
@@ -66,7 +65,7 @@ def headline_numbers(result: RunResult, past: Past) -> list[Headline]:
 def _headline(m: Measurement, result: RunResult, past: Past) -> Headline:
     series = m.series()
     found = [j for check in result.checks for j in check.judgements if j.measurement.series() == series]
-    judgements = tuple(sorted(found, key=lambda j: severity(j.verdict)))
+    judgements = tuple(sorted(found, key=lambda j: j.verdict.severity))
     now = Then(result.run_id, result.started, m.value, judgements[0].verdict if judgements else None)
     trend = (*_trend(series, past), now)
     return Headline(m, judgements, past.last_value(series), trend, tuple(steps([then.value for then in trend])))

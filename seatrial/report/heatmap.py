@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.judge.curves import Reading, readings, severity
+from seatrial.judge.curves import Reading, readings
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
@@ -143,11 +143,11 @@ def _severity(reading: Reading) -> tuple[int, float]:
     """What nothing judged comes last."""
     if reading.judgement is None:
         return len(Verdict), 0.0
-    return severity(reading.judgement.verdict), -abs(reading.judgement.deviation or 0.0)
+    return reading.judgement.verdict.severity, -abs(reading.judgement.deviation or 0.0)
 
 
 def _worst_first(line: Line) -> tuple[Any, ...]:
-    bad = sorted(severity(verdict) for verdict in line.verdicts if verdict)
+    bad = sorted(verdict.severity for verdict in line.verdicts if verdict)
     return (line.clean, bad, -(line.blamed or 0.0))
 
 

@@ -1,9 +1,8 @@
 """What `seatrial judge` prints: a table of sweeps, and the verdict; or one JSON document."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from seatrial.judge.efficiency import METRIC
@@ -11,7 +10,7 @@ from seatrial.judge.logs import Judged
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check, Expected
 from seatrial.model.verdict import Verdict
-from seatrial.report.terminal import STYLES
+from seatrial.report.console import output, print_line, table, verdict_cell
 from seatrial.text import words
 
 _COLUMNS = ("log", "operation", "plateau", "of links", "expected", "latency", "verdict")
@@ -28,25 +27,14 @@ def to_dict(judged: Judged) -> dict[str, Any]:
 
 def show_judged(judged: Judged) -> None:
     """One line per sweep, why those are not a pass that are none, and `verdict: reason` as the last line."""
-    console = Console()
-    if not console.is_terminal:
-        console.width = 200
-    console.print(_table(judged, console.encoding))
+    console = output()
+    rows: list[Sequence[str | Text]] = [(*_cells(check), verdict_cell(check.verdict)) for check in judged.checks]
+    console.print(table(_COLUMNS, rows, console.encoding, folded=("log",)))
     console.print()
     bad = [check for check in judged.checks if check.verdict is not Verdict.PASS]
     lines = [f"{check.name}: {check.reason}" for check in bad] if len(judged.checks) > 1 else []
     for line in (*lines, f"{judged.verdict.value}: {judged.reason}"):
-        console.print(words.plain(line, console.encoding), markup=False, highlight=False, soft_wrap=True)
-
-
-def _table(judged: Judged, encoding: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in _COLUMNS:
-        table.add_column(name, no_wrap=name != "log", overflow="fold")
-    for check in judged.checks:
-        cells = (Text(words.plain(cell, encoding)) for cell in _cells(check))
-        table.add_row(*cells, Text(words.label(check.verdict), STYLES[check.verdict]))
-    return table
+        print_line(console, line)
 
 
 def _cells(check: Check) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from seatrial.judge.curves import bad_judgements, severity
+from seatrial.judge.curves import bad_judgements
 from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.report.context import Context
 from seatrial.report.headline import Headline, headline_numbers
@@ -44,7 +44,7 @@ def report_markdown(result: RunResult, context: Context) -> str:
 def judgement_rows(result: RunResult, limit: int = 500) -> list[dict[str, Cell]]:
     """Up to `limit` judgements as flat rows for a table, the worst first; every text is said as people read it."""
     judged = [(check, j) for check in result.checks for j in check.judgements]
-    judged.sort(key=lambda pair: severity(pair[1].verdict))
+    judged.sort(key=lambda pair: pair[1].verdict.severity)
     return [_judgement_row(check, j) for check, j in judged[:limit]]
 
 

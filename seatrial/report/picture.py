@@ -4,7 +4,7 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from seatrial.judge.curves import Curve, Point, busbw_curves, severity
+from seatrial.judge.curves import Curve, Point, busbw_curves
 from seatrial.model.result import RunResult
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict, worst
@@ -41,7 +41,7 @@ def _curves(result: RunResult) -> list[Curve]:
 
 def _worst_first(curves: Sequence[Curve]) -> list[Curve]:
     def badness(curve: Curve) -> int:
-        return severity(worst([point.verdict or Verdict.PASS for point in curve.points]))
+        return worst(point.verdict or Verdict.PASS for point in curve.points).severity
 
     return sorted(curves, key=badness)
 

@@ -4,7 +4,6 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from seatrial.judge.curves import severity
 from seatrial.judge.efficiency import METRIC as SHARE
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Judgement
@@ -34,7 +33,7 @@ class Group:
 
     @property
     def worst(self) -> Row:
-        return min(self.rows, key=lambda row: (severity(row.judgement.verdict), -abs(row.judgement.deviation or 0.0)))
+        return min(self.rows, key=lambda row: (row.judgement.verdict.severity, -abs(row.judgement.deviation or 0.0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def groups(judgements: Sequence[Judgement]) -> tuple[Group, ...]:
         m = judgement.measurement
         by_title.setdefault(_title(m), []).append(Row(_own_words(m), judgement))
     found = [Group(title, tuple(sorted(rows, key=_row_order))) for title, rows in by_title.items()]
-    return tuple(sorted(found, key=lambda group: severity(group.worst.judgement.verdict)))
+    return tuple(sorted(found, key=lambda group: group.worst.judgement.verdict.severity))
 
 
 def recorded(measurements: Iterable[Measurement]) -> tuple[Recorded, ...]:
@@ -94,7 +93,7 @@ def _row_order(row: Row) -> tuple[int, str, int, str]:
     size = m.conditions.get("message_bytes")
     placement = str(m.conditions.get("placement", ""))
     at = size if isinstance(size, int) else 0
-    return at, "" if placement == "out_of_place" else placement, severity(row.judgement.verdict), m.subject.name
+    return at, "" if placement == "out_of_place" else placement, row.judgement.verdict.severity, m.subject.name
 
 
 def _summed_up(title: str, unit: str, group: Sequence[Measurement]) -> Recorded:

@@ -11,17 +11,8 @@ from rich.text import Text
 from seatrial.judge.curves import Curve, busbw_curves, plateau, share
 from seatrial.model.result import Check, Expected, RunResult, Suspect
 from seatrial.model.sizes import format_size
-from seatrial.model.verdict import Verdict
+from seatrial.report.console import table, verdict_cell
 from seatrial.text import words
-
-STYLES = {
-    Verdict.PASS: "bold green",
-    Verdict.DEGRADED: "bold yellow",
-    Verdict.FAIL: "bold red",
-    Verdict.CORRUPT: "bold magenta",
-    Verdict.INCONCLUSIVE: "bold blue",
-    Verdict.NOT_RUN: "bold bright_black",
-}
 
 MAX_SUSPECTS = 10
 
@@ -55,40 +46,29 @@ def closing_line(result: RunResult, encoding: str | None = None) -> str:
     return words.plain(f"{result.verdict.value}: {result.reason}", encoding or sys.stdout.encoding or "ascii")
 
 
-def _grid(*headers: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for header in headers:
-        table.add_column(header, no_wrap=header in ("check", "verdict"), overflow="fold")
-    return table
-
-
 def _checks(checks: Sequence[Check], encoding: str) -> Table:
-    table = _grid("check", "verdict", "time", "reason")
-    table.columns[2].justify = "right"
-    for check in checks:
-        table.add_row(
-            Text(words.plain(check.name, encoding)),
-            Text(words.label(check.verdict), STYLES[check.verdict]),
-            Text(words.duration(check.seconds)),
-            Text(words.plain(check.reason, encoding)),
-        )
-    return table
+    rows = ((check.name, verdict_cell(check.verdict), words.duration(check.seconds), check.reason) for check in checks)
+    grid = table(("check", "verdict", "time", "reason"), rows, encoding, folded=("time", "reason"))
+    grid.columns[2].justify = "right"
+    return grid
 
 
 def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
     """One line per operation: its plateau, and its curve from the smallest message to the largest."""
     shares = [share(check, curve.operation) for check, curve in curves]
     known = any(found is not None for found in shares)  # a column of its own only where there is something to say
-    table = _grid("operation", "busbw", *(("of links",) if known else ()), "curve", "expected")
-    for (check, curve), found in zip(curves, shares, strict=True):
-        table.add_row(
-            Text(words.plain(curve.operation, encoding)),
-            Text(words.plain(words.quantity(plateau(check, curve.operation), "GB/s"), encoding)),
-            *((Text("" if found is None else words.fraction(found)),) if known else ()),
-            Text(_curve(curve, encoding)),
-            Text(words.plain(words.interval(_expected(curve), "GB/s"), encoding)),
+    headings = ("operation", "busbw", *(("of links",) if known else ()), "curve", "expected")
+    rows = (
+        (
+            curve.operation,
+            words.quantity(plateau(check, curve.operation), "GB/s"),
+            *(("" if found is None else words.fraction(found),) if known else ()),
+            _curve(curve, encoding),
+            words.interval(_expected(curve), "GB/s"),
         )
-    return table
+        for (check, curve), found in zip(curves, shares, strict=True)
+    )
+    return table(headings, rows, encoding, folded=headings)
 
 
 def _expected(curve: Curve) -> Expected:
@@ -110,13 +90,11 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def _suspects(suspects: Sequence[Suspect], encoding: str) -> Table:
-    table = _grid("suspect", "confidence", "evidence")
-    for suspect in suspects[:MAX_SUSPECTS]:
-        table.add_row(
-            Text(words.plain(f"{suspect.kind} {suspect.name}", encoding), "bold"),
-            Text(f"{suspect.confidence:.0%}"),
-            Text(words.plain(suspect.evidence, encoding)),
-        )
+    headings = ("suspect", "confidence", "evidence")
+    rows: list[Sequence[str | Text]] = [
+        (Text(words.plain(f"{s.kind} {s.name}", encoding), "bold"), f"{s.confidence:.0%}", s.evidence)
+        for s in suspects[:MAX_SUSPECTS]
+    ]
     if len(suspects) > MAX_SUSPECTS:
-        table.add_row(Text(f"and {len(suspects) - MAX_SUSPECTS:,} more", "dim"), Text(), Text())
-    return table
+        rows.append((Text(f"and {len(suspects) - MAX_SUSPECTS:,} more", "dim"), "", ""))
+    return table(headings, rows, encoding, folded=headings)

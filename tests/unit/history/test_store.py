@@ -56,18 +56,6 @@ def test_runs_are_newest_first_and_limited(store: Store) -> None:
     assert [row.run_id for row in store.runs()] == ["run-009", "run-003", "run-002", "run-001"]
 
 
-def test_last_verdict_is_of_the_run_before(store: Store) -> None:
-    store.save(a_run(1, verdict=Verdict.FAIL), Path())
-    store.save(a_run(2, verdict=Verdict.DEGRADED, suite="nightly"), Path())
-    store.save(a_run(3), Path())
-    assert store.last_verdict("lab") is Verdict.PASS
-    assert store.last_verdict("lab", before="run-003") is Verdict.DEGRADED
-    assert store.last_verdict("lab", "quick", before="run-003") is Verdict.FAIL
-    assert store.last_verdict("lab", before="run-001") is None
-    assert store.last_verdict("lab", before="not saved yet") is Verdict.PASS
-    assert store.last_verdict("elsewhere") is None
-
-
 def test_only_passing_runs_of_the_same_cluster_teach(store: Store) -> None:
     series = plateau(0).series()
     for number, verdict in enumerate(Verdict):

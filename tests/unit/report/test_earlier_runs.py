@@ -18,7 +18,7 @@ def test_the_table_and_the_json_show_every_run() -> None:
         store.save(a_run(1, verdict=Verdict.FAIL, reason="[red]node-2[/red] is slow"), Path("/runs/1"))
         rows = store.runs()
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(history_table(rows))
+    console.print(history_table(rows, console.encoding))
     assert "[red]node-2[/red] is slow" in console.export_text()
     assert history_json(rows)[0]["started"] == "2026-11-03T01:30:00+00:00"
 
