@@ -12,6 +12,7 @@ from prefect.cache_policies import NO_CACHE
 from seatrial.judge.assess import assess
 from seatrial.judge.repeats import Doubt
 from seatrial.judge.run_context import Occasion, explained, knowledge_of
+from seatrial.model.reason import join
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import worst
@@ -68,7 +69,7 @@ def _extended(check: Check, repeated: Repeated | None) -> Check:
     return replace(
         check,
         verdict=worst((check.verdict, *(verdict for verdict, _ in repeated.problems))),
-        reason="; ".join((check.reason, *(reason for _, reason in repeated.problems))),
+        reason=join((check.reason, *(reason for _, reason in repeated.problems))),
         measurements=(*check.measurements, *repeated.measurements),
         suspects=(*check.suspects, *repeated.suspects),
     )

@@ -19,6 +19,7 @@ from seatrial.checks.versions import odd_ones, unknown
 from seatrial.config.run import Run
 from seatrial.model.errors import FloodError, LaunchError, MissingError, NodesError, RemoteError
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import join, rewritten, unplaced
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -70,7 +71,7 @@ def connectivity(run: Run, testbed: Testbed) -> Connected:
     except (MissingError, RemoteError) as error:
         if isinstance(error, MissingError) and not found.problems:
             raise
-        found.problems.append(str(error))
+        found.problems.append(error.reason)
     finally:
         for contact in contacts.values():
             contact.transport.close()
@@ -128,7 +129,7 @@ def _answering(found: Findings, timeout_s: float) -> dict[str, Contact]:
     testbed = found.testbed
     greeted = on_each(testbed.nodes, lambda node: greet(testbed, node, timeout_s))
     contacts = {name: answer for name, answer in greeted.items() if isinstance(answer, Contact)}
-    failed = {n: str(answer).removeprefix(f"{n}: ") for n, answer in greeted.items() if isinstance(answer, RemoteError)}
+    failed = {n: unplaced(answer.reason) for n, answer in greeted.items() if isinstance(answer, RemoteError)}
     log.info("%d of %d nodes answer on port %d", len(contacts), len(testbed.nodes), testbed.head.port)
     found.blame_nodes(failed)
     found.measurements += [
@@ -166,9 +167,9 @@ def _try_pairs(found: Findings, contacts: Mapping[str, Contact], timeout_s: floa
         testbed.nodes,
         lambda node: reach_peers(testbed, contacts[node.name], [by_name[peer] for peer in peers[node.name]], timeout_s),
     )
-    found.blame_nodes({name: str(answer) for name, answer in answers.items() if isinstance(answer, FloodError)})
+    found.blame_nodes({name: answer.reason for name, answer in answers.items() if isinstance(answer, FloodError)})
     tried = {
-        (name, peer): str(answer) if isinstance(answer, RemoteError) else answer[peer]
+        (name, peer): answer.reason if isinstance(answer, RemoteError) else answer[peer]
         for name, answer in answers.items()
         if not isinstance(answer, FloodError)
         for peer in peers[name]
@@ -218,9 +219,8 @@ def _try_mpi(found: Findings, contacts: Mapping[str, Contact], run: Run) -> None
 def _check(found: Findings, asked: int, seconds: float) -> Check:
     left = len(found.testbed.nodes)
     good = f"{left} of {asked} nodes answer, reach each other and run MPI"
-    reason = "; ".join(found.problems[:3]) + (
-        f" (and {len(found.problems) - 3} more)" if len(found.problems) > 3 else ""
-    )
+    more = f" (and {len(found.problems) - 3} more)" if len(found.problems) > 3 else ""
+    reason = rewritten(join(found.problems[:3]), lambda text: text + more)
     return Check(
         name="connectivity",
         verdict=Verdict.FAIL if found.problems else Verdict.PASS,

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from seatrial.model.measurement import Measurement
+from seatrial.model.reason import placed
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
 
@@ -29,7 +30,7 @@ class Findings:
         for suspect in suspects:
             log.warning("%s %s: %s", suspect.kind, suspect.name, suspect.evidence)
             self.suspects.append(suspect)
-            self.problems.append(f"{suspect.name}: {suspect.evidence}")
+            self.problems.append(placed(suspect.name, suspect.evidence))
         self._take_out(set(set_aside))
 
     def _take_out(self, names: set[str]) -> None:

@@ -19,6 +19,7 @@ from seatrial.judge.baselines.tolerance import tolerance_of
 from seatrial.judge.judge import judge
 from seatrial.judge.repeats import NOISY_SOURCES, Doubt, doubts, with_repeats
 from seatrial.model.measurement import Measurement, by_series, once
+from seatrial.model.reason import join, rewritten
 from seatrial.model.result import Check, Judgement, Suspect
 from seatrial.model.verdict import Verdict, worst
 
@@ -177,10 +178,10 @@ def _order(judgement: Judgement) -> tuple[int, bool, float]:
 def _reason(check: Check, new: Sequence[Judgement], counted: Sequence[Judgement]) -> str:
     """The check's own words first, then the worst judgement, or what all of them rest on."""
     if not counted:
-        return f"{check.reason}; {_rests_on(new)}" if check.verdict is Verdict.PASS else check.reason
+        return join((check.reason, _rests_on(new))) if check.verdict is Verdict.PASS else check.reason
     more = f" (and {len(counted) - 1} more)" if len(counted) > 1 else ""
-    summary = counted[0].reason + more
-    return summary if check.verdict is Verdict.PASS else f"{check.reason}; {summary}"
+    summary = rewritten(counted[0].reason, lambda text: text + more)
+    return summary if check.verdict is Verdict.PASS else join((check.reason, summary))
 
 
 def _rests_on(judgements: Sequence[Judgement]) -> str:

@@ -58,6 +58,11 @@ def placed(place: str, reason: str) -> str:
     return Reason(f"{place}: {reason}", code_of(reason), parts=(reason,))
 
 
+def unplaced(reason: str) -> str:
+    """What `placed` was given; a reason that stands alone as it is."""
+    return reason.parts[0] if isinstance(reason, Reason) and len(reason.parts) == 1 else reason
+
+
 def code_of(reason: str) -> str | None:
     """The code; None of a text that is not from the catalog."""
     return reason.code if isinstance(reason, Reason) else None

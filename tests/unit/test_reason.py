@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from seatrial.checks.findings import Findings
 from seatrial.cli.app import app
 from seatrial.history import open_store
 from seatrial.model.errors import InputError, LaunchError, NodesError
-from seatrial.model.reason import Reason, code_of, identity, join, placed, recorded, rewritten
+from seatrial.model.reason import Reason, code_of, identity, join, placed, recorded, rewritten, unplaced
 from seatrial.model.reasons import AREAS, CATALOG
 from seatrial.model.result import Check, Found, RunResult, Suspect, conclude
+from seatrial.model.testbed import Node, Testbed, dial_tcp
 from seatrial.model.verdict import Verdict
 from seatrial.runs.load import load_result
 
@@ -102,6 +104,20 @@ def test_copies_and_pickles_keep_the_code() -> None:
 def test_a_cut_reason_keeps_its_code() -> None:
     cut = rewritten(REFUSED, lambda text: text[:5])
     assert (cut, code_of(cut)) == (REFUSED[:5], "ssh-refused")
+
+
+def test_a_placed_reason_gives_back_what_was_placed() -> None:
+    assert unplaced(placed("node-1", REFUSED)) is REFUSED
+    assert unplaced(REFUSED) is REFUSED
+    assert unplaced("node-1: a text") == "node-1: a text"
+
+
+def test_a_node_that_is_blamed_is_named_with_its_code() -> None:
+    nodes = tuple(Node(f"node-{n}", f"10.0.0.{n}", 222, 1, "ssh-ed25519 AAAA") for n in range(2))
+    found = Findings(Testbed("run-1", nodes, "root", Path("key"), dial_tcp, "/w"))
+    found.blame_nodes({"node-0": REFUSED})
+    assert (found.problems, list(map(code_of, found.problems))) == ([f"node-0: {REFUSED}"], ["ssh-refused"])
+    assert [node.name for node in found.testbed.nodes] == ["node-1"]
 
 
 def test_errors_carry_reasons() -> None:
