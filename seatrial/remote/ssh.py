@@ -103,8 +103,12 @@ def on_each(nodes: Sequence[Node], function: Callable[[Node], T]) -> dict[str, T
 
     if not nodes:
         return {}
-    with ThreadPoolExecutor(min(_FANOUT, len(nodes)), thread_name_prefix="ssh") as pool:
+    pool = ThreadPoolExecutor(min(_FANOUT, len(nodes)), thread_name_prefix="ssh")
+    try:
         return dict(zip((node.name for node in nodes), pool.map(guarded, nodes), strict=True))
+    finally:
+        # A run that is cut off does not wait for nodes that are silent: their connections end when they are taken down.
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def allow_many_connections() -> None:

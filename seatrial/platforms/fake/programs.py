@@ -1,0 +1,97 @@
+"""What the programs of a healthy node answer: the probes, and the few commands of a shell that checks use."""
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from seatrial.platforms.fake.node import GIB_PER_NODE, Answer, FakeNode, Program, Request
+
+_VERSIONS = {"kernel": "6.8.0", "driver": "", "cuda": "", "openmpi": "4.1.6", "nccl": "", "torch": "2.9.0"}
+
+
+def facts(request: Request) -> str:
+    """As seatrial/remote/probes/facts.py."""
+    healthy = {
+        "hostname": request.node.name,
+        "cpus": 8,
+        "memory_gb": GIB_PER_NODE,
+        "gpus": 0,
+        "gpu_model": "",
+        "architecture": "x86_64",
+        "mpirun": f"/usr/bin/{request.words[-1]}",
+        "sshd": "/usr/sbin/sshd",
+        "nccl_tests": "",
+        "versions": _VERSIONS,
+    }
+    return json.dumps({**healthy, **request.node.facts})
+
+
+def pairs(request: Request) -> str:
+    """As seatrial/remote/probes/pairs.py: SSH reaches every peer that has no fault."""
+    asked: list[dict[str, Any]] = json.loads(request.stdin)["peers"]
+    lines = ({"peer": peer["name"], "error": request.peers[peer["name"]].unreachable or ""} for peer in asked)
+    return "".join(f"{json.dumps(line)}\n" for line in lines)
+
+
+def stream(request: Request) -> str:
+    """As seatrial/remote/probes/stream.py: the slower end's rate, both ways."""
+    asked = json.loads(request.stdin)
+    peer = next(node for node in request.peers.values() if node.address == asked["peer"]["address"])
+    if peer.unreachable:
+        return json.dumps({"error": peer.unreachable})
+    seconds = asked["max_bytes"] / (link_mb_s((request.node, peer)) * 1e6)
+    traffic = {"bytes": asked["max_bytes"], "seconds": seconds}
+    return json.dumps({"out": traffic, "in": traffic})
+
+
+def link_mb_s(nodes: tuple[FakeNode, ...]) -> float:
+    """What the slowest of the nodes carries."""
+    return min(node.link_mb_s for node in nodes)
+
+
+def date(request: Request) -> str:
+    return f"{time.time() + request.node.clock_offset_s:.9f}"
+
+
+def hostname(request: Request) -> str:
+    """One line per rank."""
+    return "".join(f"{node.hostname}\n" for node in request.ranks or (request.node,))
+
+
+def cat(request: Request) -> Answer | str:
+    """`cat > FILE` and `cat FILE`."""
+    *_, path = request.words
+    if ">" in request.words:
+        request.node.files[path] = request.stdin
+        return ""
+    text = request.node.files.get(path)
+    return Answer(f"cat: {path}: No such file or directory", 1) if text is None else text
+
+
+def rm(request: Request) -> str:
+    request.node.files.pop(request.words[-1], None)
+    return ""
+
+
+def nothing(request: Request) -> str:
+    return ""
+
+
+HEALTHY: Mapping[str, Program] = {
+    "facts.py": facts,
+    "pairs.py": pairs,
+    "stream.py": stream,
+    "date": date,
+    "hostname": hostname,
+    "cat": cat,
+    "rm": rm,
+    "-c": nothing,  # installs the probes
+    "for": nothing,  # looks for NCCL's log files
+}
+
+
+def program_name(words: tuple[str, ...]) -> str:
+    """What `programs` call it: the script where it is an interpreter's, else the program, without the folder."""
+    is_script = len(words) > 1 and (words[1].endswith(".py") or words[1] == "-c")
+    return (words[1] if is_script else words[0]).rpartition("/")[2]

@@ -1,0 +1,86 @@
+"""The whole chain on the fake platform: the flow's own functions, without Prefect and its server."""
+
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flows import check
+from flows.serving import results
+from seatrial.config.run import Run
+from seatrial.config.suite import load_suite
+from seatrial.history import open_store
+from seatrial.model.result import RunResult
+from seatrial.platforms.fake import FakePlatform
+from tasks import collectives, compare, connectivity, image, launch, record, training
+
+RUN_ID = "run-1"
+# What Prefect makes a task of, and the function under it.
+STEPS: dict[str, Callable[..., Any]] = {
+    "image_task": image.image_task.fn,
+    "launch_task": launch.launch,
+    "connectivity_task": connectivity.connectivity,
+    "collectives_task": collectives.collectives,
+    "training_task": training.training,
+    "compare_task": compare.compare,
+}
+
+
+@dataclass
+class Chain:
+    """Runs on `platform`. `lost` is why a run has lost its cluster's lease; `told` are the results that people get."""
+
+    platform: FakePlatform
+    out: Path
+    lost: str | None = None
+    told: list[RunResult] = field(default_factory=list)
+
+    def run(self, **cluster: Any) -> RunResult:
+        """What a run of the suite `quick` comes to; `cluster` are fields of the cluster file."""
+        run = Run(RUN_ID, self.platform.cluster(**cluster), load_suite("quick"), self.out)
+        return check._checked(run, notify=True, rebuild=False, wait_s=0)
+
+    def notify(self, result: RunResult, *_: object) -> SimpleNamespace:
+        self.told.append(result)
+        return SimpleNamespace(failed=False)
+
+    @contextmanager
+    def turn(self, *_: object) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(lost=self.lost)
+
+    @contextmanager
+    def progress(self, *_: object) -> Iterator[None]:
+        yield
+
+
+@pytest.fixture(scope="session")
+def empty_history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of the current schema; making one takes longer than a run does."""
+    file = tmp_path_factory.mktemp("history") / "history.db"
+    open_store(f"sqlite:///{file}").close()
+    return file
+
+
+@pytest.fixture
+def chain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_history: Path) -> Iterator[Chain]:
+    """Three healthy nodes; whatever a test does to them, none may be left up unless the run keeps them."""
+    made = Chain(FakePlatform(nodes=3), tmp_path / "out")
+    history = shutil.copy(empty_history, tmp_path)
+    monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{history}")
+    without_prefect = {**STEPS, "turn": made.turn, "progress": made.progress}
+    without_prefect["current"] = SimpleNamespace(id="00000000-0000-0000-0000-000000000000")
+    for name, function in without_prefect.items():
+        monkeypatch.setattr(check, name, function)
+    monkeypatch.setattr(results, "notify_task", made.notify)
+    monkeypatch.setattr(results, "record_task", record.record)
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # the faults that tests inject are its errors
+    yield made
+    for run_id in [*made.platform.kept]:
+        made.platform.teardown(run_id)
+    assert not made.platform.up

@@ -1,0 +1,157 @@
+"""The chain from image to verdict: what a run comes to, and that its nodes are gone, whatever happens in between."""
+
+import json
+import signal
+import threading
+
+import pytest
+
+from flows import check
+from seatrial.model.errors import LaunchError, MissingError, SeatrialError
+from seatrial.model.result import RunResult
+from seatrial.model.verdict import Verdict
+from seatrial.platforms import Leftover
+from seatrial.platforms.fake import Answer, Request
+from tests.unit.flow.conftest import RUN_ID, STEPS, Chain
+
+CHECKS = ("connectivity", "collectives", "training")
+CALLS = ["leftovers", "launch", "collect", "teardown"]
+
+
+def verdicts(result: RunResult) -> dict[str, Verdict]:
+    return {made.name: made.verdict for made in result.checks}
+
+
+def test_healthy_nodes_pass(chain: Chain) -> None:
+    result = chain.run()
+    assert (result.verdict, verdicts(result)) == (Verdict.PASS, dict.fromkeys(CHECKS, Verdict.PASS))
+    assert [node["name"] for node in result.nodes] == ["node-0", "node-1", "node-2"]
+    assert {m.metric for made in result.checks for m in made.measurements} >= {"busbw", "ssh_connect", "throughput"}
+    document = json.loads((chain.out / "run.json").read_text())
+    assert (document["verdict"], [one.verdict for one in chain.told]) == ("pass", [Verdict.PASS])
+    assert chain.platform.calls == CALLS
+
+
+def test_times_of_a_run_are_the_nodes_own(chain: Chain) -> None:
+    result = chain.run()
+    rates = [m.value for made in result.checks for m in made.measurements if m.metric == "tcp_egress"]
+    assert rates == pytest.approx([node.link_mb_s for node in chain.platform.nodes.values()])
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (LaunchError("no quota"), Verdict.INCONCLUSIVE),
+        (MissingError("no GPU nodes"), Verdict.NOT_RUN),
+        (ZeroDivisionError("oops"), Verdict.INCONCLUSIVE),
+    ],
+    ids=lambda value: value.__class__.__name__ if isinstance(value, Exception) else "",
+)
+def test_without_nodes_nothing_is_tried(chain: Chain, error: Exception, verdict: Verdict) -> None:
+    chain.platform.errors["launch"] = error
+    result = chain.run()
+    assert (result.verdict, verdicts(result)["launch"]) == (max(verdict, result.verdict, key=str), verdict)
+    assert {name: verdicts(result)[name] for name in CHECKS} == dict.fromkeys(CHECKS, Verdict.NOT_RUN)
+    assert not any(node.commands for node in chain.platform.nodes.values())
+    assert chain.platform.calls == CALLS  # what had come up before it failed is taken down too
+
+
+@pytest.mark.parametrize(
+    ("program", "broken"),
+    [("hostname", "connectivity"), ("collective.py", "collectives"), ("training.py", "training")],
+)
+@pytest.mark.parametrize("answer", [Answer("garbage\0\x1b[2J{]", 0), Answer("", 139), Answer("", hangs=True)])
+def test_a_program_that_breaks_is_its_own_checks_alone(chain: Chain, program: str, broken: str, answer: Answer) -> None:
+    chain.platform.programs[program] = lambda request: answer
+    result = chain.run()
+    assert result.verdict is verdicts(result)[broken] is not Verdict.PASS
+    others = set(CHECKS[CHECKS.index(broken) + 1 :])
+    if broken != "connectivity":
+        assert {verdicts(result)[name] for name in others} <= {Verdict.PASS}
+    assert not any("\x1b" in made.reason for made in result.checks)
+    assert chain.platform.calls == CALLS
+
+
+@pytest.mark.parametrize("method", ["collect", "teardown", "leftovers"])
+def test_what_the_platform_cannot_do_costs_no_measurement(chain: Chain, method: str) -> None:
+    chain.platform.errors[method] = SeatrialError("the API server does not answer")
+    result = chain.run()
+    assert {name: verdicts(result)[name] for name in CHECKS} == dict.fromkeys(CHECKS, Verdict.PASS)
+    assert chain.platform.calls == CALLS
+    expected = Verdict.INCONCLUSIVE if method == "teardown" else Verdict.PASS
+    assert result.verdict is expected
+
+
+def test_what_killed_runs_have_left_goes_first(chain: Chain) -> None:
+    chain.platform.unclaimed = [Leftover("run-0", 5.0, "nodes")]
+    chain.run()
+    assert chain.platform.calls == ["leftovers", "teardown", *CALLS[1:]]
+
+
+def interrupts(request: Request) -> Answer:
+    """As Ctrl-C while the program runs."""
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    return Answer(hangs=True)
+
+
+@pytest.mark.parametrize("program", ["facts.py", "stream.py", "hostname", "collective.py", "training.py"])
+@pytest.mark.timeout(20)  # a node may stay silent for 30 s and longer, and nobody waits for it
+def test_a_run_that_is_interrupted_in_a_program_takes_its_nodes_down(chain: Chain, program: str) -> None:
+    chain.platform.nodes["node-0"].programs[program] = interrupts
+    cut_off(chain)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_run_that_is_cut_off_in_a_step_takes_its_nodes_down(
+    chain: Chain, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, step, cut)
+    cut_off(chain)
+
+
+def cut(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def cut_off(chain: Chain) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        chain.run(keep="always")
+    document = json.loads((chain.out / "run.json").read_text())
+    assert document["verdict"] == "inconclusive"
+    assert "cut off by" in document["reason"]
+    assert chain.platform.calls[-2:] == ["collect", "teardown"]
+    assert not chain.platform.kept
+    assert not chain.told
+
+
+def test_a_lost_lease_blames_nobody(chain: Chain) -> None:
+    chain.lost = "the cluster's lease was lost"
+    chain.platform.nodes["node-1"].refuses = True
+    result = chain.run()
+    assert (result.verdict, result.suspects) == (Verdict.INCONCLUSIVE, ())
+    assert verdicts(result)["turn"] is Verdict.INCONCLUSIVE
+
+
+def test_without_its_history_a_run_cannot_pass(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEATRIAL_HISTORY", "sqlite:////proc/nowhere/history.db")
+    result = chain.run()
+    assert (result.verdict, verdicts(result)["history"]) == (Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE)
+    assert {verdicts(result)[name] for name in CHECKS} == {Verdict.PASS}
+
+
+@pytest.mark.parametrize(
+    ("keep", "refuses", "kept"),
+    [("never", True, False), ("on_failure", False, False), ("on_failure", True, True), ("always", False, True)],
+)
+def test_nodes_are_kept_where_the_cluster_file_says_so(chain: Chain, keep: str, refuses: bool, kept: bool) -> None:
+    chain.platform.nodes["node-1"].refuses = refuses
+    result = chain.run(keep=keep, keep_s=60)
+    assert chain.platform.kept == ({RUN_ID: 60.0} if kept else {})
+    assert ("teardown" in chain.platform.calls) is not kept
+    assert any("seatrial reap" in note for note in result.notes) is kept
+
+
+def test_nodes_that_cannot_be_kept_are_taken_down(chain: Chain) -> None:
+    chain.platform.errors["keep"] = SeatrialError("forbidden")
+    chain.run(keep="always")
+    assert chain.platform.calls == [*CALLS[:3], "keep", "teardown"]

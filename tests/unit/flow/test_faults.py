@@ -1,0 +1,76 @@
+"""Faults of nodes, through the whole chain: who is blamed, and what is still measured without them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from seatrial.model.verdict import Verdict
+from seatrial.platforms.fake import Answer, FakeNode, FakePlatform
+from tests.unit.flow.conftest import Chain
+
+
+def refuses(node: FakeNode) -> None:
+    node.refuses = True
+
+
+def has_another_key(node: FakeNode) -> None:
+    node.wrong_host_key = True
+
+
+def prints_garbage(node: FakeNode) -> None:
+    node.programs["facts.py"] = lambda request: "\x1b[31mhello"
+
+
+def has_no_python(node: FakeNode) -> None:
+    node.programs["-c"] = lambda request: Answer("sh: 1: python3: not found", 127)
+
+
+def is_late(node: FakeNode) -> None:
+    node.clock_offset_s = 30.0
+
+
+def has_another_mpi(node: FakeNode) -> None:
+    node.facts["versions"] = {"openmpi": "5.0.1"}
+
+
+@pytest.mark.parametrize("fault", [refuses, has_another_key, prints_garbage, has_no_python])
+@pytest.mark.parametrize("name", ["node-0", "node-2"])
+def test_a_broken_node_is_blamed_and_the_others_are_measured(
+    chain: Chain, fault: Callable[[FakeNode], None], name: str
+) -> None:
+    fault(chain.platform.nodes[name])
+    result = chain.run()
+    assert result.verdict is Verdict.FAIL
+    assert [(suspect.kind, suspect.name) for suspect in result.suspects] == [("node", name)]
+    ranks = {m.conditions.get("ranks") for made in result.checks for m in made.measurements if m.metric == "busbw"}
+    assert ranks == {2}
+
+
+@pytest.mark.parametrize("fault", [is_late, has_another_mpi])
+def test_a_node_unlike_the_others_is_blamed(chain: Chain, fault: Callable[[FakeNode], None]) -> None:
+    fault(chain.platform.nodes["node-1"])
+    result = chain.run()
+    assert {suspect.name for suspect in result.suspects} == {"node-1"}
+    assert result.verdict is Verdict.FAIL
+
+
+def test_a_slow_link_is_found_among_its_peers(chain: Chain) -> None:
+    chain.platform = FakePlatform(nodes=5)
+    chain.platform.nodes["node-3"].link_mb_s = 40
+    result = chain.run()
+    assert result.verdict is not Verdict.PASS
+    assert [(suspect.kind, suspect.name) for suspect in result.suspects] == [("node", "node-3")]
+
+
+def commands_of_a_healthy_node() -> range:
+    """How many commands node-1 is asked to run in a run that passes: set-up, pairs, streams, and each mpirun."""
+    return range(12)
+
+
+@pytest.mark.parametrize("commands", commands_of_a_healthy_node())
+def test_a_node_that_dies_is_blamed_whenever_it_does(chain: Chain, commands: int) -> None:
+    chain.platform.nodes["node-1"].commands_left = commands
+    result = chain.run()
+    died = chain.platform.nodes["node-1"].dead
+    assert (result.verdict is Verdict.FAIL) is died
+    assert {suspect.name for suspect in result.suspects} == ({"node-1"} if died else set())
