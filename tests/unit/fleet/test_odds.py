@@ -80,7 +80,7 @@ def test_what_was_not_measured_says_nothing() -> None:
 
 def test_the_example_in_the_documentation_is_what_the_code_computes() -> None:
     text = (Path(__file__).parents[3] / "docs/verdicts.md").read_text()
-    example = text[text.index("### By hand") : text.index("### Pinned")]
+    example = text[text.index("### Worked examples") : text.index("### Pinned")]
     sizes = Sizes.of(np.array(RULES.sizes) / RULES.sizes[0] * max(RULES.sizes[0] / 0.02, 1.6))
 
     def log_odds(value: float) -> Odds:
