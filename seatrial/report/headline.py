@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from seatrial.history.rows import RunRow
+from seatrial.judge.fleet.drift import Step, find_steps
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Expected, Judgement, RunResult
 from seatrial.model.verdict import Verdict
-from seatrial.report.changes import Step, steps
 from seatrial.report.past import Past, headlines
 from seatrial.text import words
 
@@ -68,7 +68,7 @@ def _headline(m: Measurement, result: RunResult, past: Past) -> Headline:
     judgements = tuple(sorted(found, key=lambda j: j.verdict.severity))
     now = Then(result.run_id, result.started, m.value, judgements[0].verdict if judgements else None)
     trend = (*_trend(series, past), now)
-    return Headline(m, judgements, past.last_value(series), trend, tuple(steps([then.value for then in trend])))
+    return Headline(m, judgements, past.last_value(series), trend, tuple(find_steps([then.value for then in trend])))
 
 
 def _trend(series: str, past: Past) -> Iterator[Then]:

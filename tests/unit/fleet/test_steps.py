@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from seatrial.report.changes import steps
+from seatrial.judge.fleet.drift import find_steps
 
 
 def _noisy(*levels: tuple[float, int], sigma: float = 0.02, seed: int = 3) -> list[float]:
@@ -12,34 +12,36 @@ def _noisy(*levels: tuple[float, int], sigma: float = 0.02, seed: int = 3) -> li
 
 
 def test_a_step_is_found_where_it_is() -> None:
-    (step,) = steps(_noisy((386, 20), (350, 12)))
+    (step,) = find_steps(_noisy((386, 20), (350, 12)))
     assert step.at == 20
     assert step.before == pytest.approx(386, rel=0.02)
     assert step.after == pytest.approx(350, rel=0.02)
 
 
 def test_down_and_up_again_are_two() -> None:
-    found = steps(_noisy((100, 15), (70, 10), (100, 15)))
+    found = find_steps(_noisy((100, 15), (70, 10), (100, 15)))
     assert [step.at for step in found] == [15, 25]
     assert found[0].after == found[1].before
 
 
 def test_noise_has_no_steps() -> None:
-    quiet = [steps(_noisy((100, 40), sigma=sigma, seed=seed)) for sigma in (0.003, 0.02, 0.2) for seed in range(60)]
+    quiet = [
+        find_steps(_noisy((100, 40), sigma=sigma, seed=seed)) for sigma in (0.003, 0.02, 0.2) for seed in range(60)
+    ]
     assert sum(map(bool, quiet)) <= 1
 
 
 def test_one_bad_night_is_no_level() -> None:
     values = _noisy((100, 30))
     values[12] = 40.0
-    assert steps(values) == []
+    assert find_steps(values) == []
 
 
 def test_a_step_below_two_percent_is_not_worth_a_mark() -> None:
-    assert steps([100.0] * 10 + [98.5] * 10) == []
-    assert [step.at for step in steps([100.0] * 10 + [97.0] * 10)] == [10]
+    assert find_steps([100.0] * 10 + [98.5] * 10) == []
+    assert [step.at for step in find_steps([100.0] * 10 + [97.0] * 10)] == [10]
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0] * 4 + [2.0] * 3, [0.0] * 20, [1.0] * 10 + [math.nan] * 10])
 def test_nothing_is_made_of_too_little(values: list[float]) -> None:
-    assert steps(values) == []
+    assert find_steps(values) == []
