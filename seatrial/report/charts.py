@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 LastValue = Callable[[Point], float | None]  # what the last good run reached there
 
 _MAX_TICKS = 10
-_BAD_VERDICTS = {Verdict.FAIL: BAD, Verdict.CORRUPT: BAD, Verdict.DEGRADED: WEAK}
 
 
 def busbw_chart(curves: Sequence[Curve], last: LastValue = lambda _: None) -> str:
@@ -24,9 +23,35 @@ def busbw_chart(curves: Sequence[Curve], last: LastValue = lambda _: None) -> st
 
     The expected interval is shaded, or dashed where it has one bound; what the last good run reached is dotted.
     """
+    return inline_svg(
+        "busbw", busbw_title(curves), lambda axes: draw_busbw(axes, curves, last), top=24 + _legend_height(curves)
+    )
+
+
+def busbw_title(curves: Sequence[Curve]) -> str:
+    """The chart in words, for those who do not see it."""
     named = ", ".join(f"{c.operation} up to {words.number(max(p.busbw_gb_s for p in c.points))} GB/s" for c in curves)
-    title, top = f"busbw over message size: {named}", 24 if len(curves) == 1 else 24 + 18 * -(-len(curves) // 5)
-    return inline_svg("busbw", title, lambda axes: _draw_busbw(axes, curves, last), top=top)
+    return f"busbw over message size: {named}"
+
+
+def busbw_caption(curves: Sequence[Curve], last: LastValue) -> str:
+    """What the marks in the chart mean, those that it has."""
+    points = [point for curve in curves for point in curve.points]
+    parts = (
+        (any(_has_expected(curve) for curve in curves), "Shaded or dashed: what is expected."),
+        (any(last(p) is not None for p in points), "Dotted: the last good run."),
+        (any(p.verdict not in (None, Verdict.PASS) for p in points), "A cross: not a pass."),
+    )
+    return " ".join(text for there, text in parts if there)
+
+
+def _has_expected(curve: Curve) -> bool:
+    return any(e.low is not None for e in (*(p.expected for p in curve.points), curve.plateau))
+
+
+def _legend_height(curves: Sequence[Curve]) -> int:
+    """In points; a single curve needs no legend."""
+    return 0 if len(curves) == 1 else 18 * -(-len(curves) // 5)
 
 
 def loss_chart(losses: Sequence[float]) -> str:
@@ -35,14 +60,14 @@ def loss_chart(losses: Sequence[float]) -> str:
     return inline_svg("loss", title, lambda axes: _draw_loss(axes, losses), height_in=2.1)
 
 
-def _draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[Mark]:
+def draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[Mark]:
+    """The curves on empty axes, and what each point tells."""
     axes.set_xscale("log", base=2)
-    axes.set_title("busbw, GB/s", pad=8 if len(curves) == 1 else 8 + 18 * -(-len(curves) // 5))
+    axes.set_title("busbw, GB/s", pad=8 + _legend_height(curves))
     for curve, colour in zip(curves, SERIES * (1 + len(curves) // len(SERIES)), strict=False):
         sizes = [point.message_bytes for point in curve.points]
-        axes.plot(
-            sizes, [p.busbw_gb_s for p in curve.points], "o-", color=colour, label=curve.operation, ms=3.5, lw=1.8
-        )
+        rates, label = [point.busbw_gb_s for point in curve.points], words.plain(curve.operation)[:60]
+        axes.plot(sizes, rates, "o-", color=colour, label=label, ms=3.5, lw=1.8)
         _draw_expected(axes, curve, colour)
         _draw_last(axes, curve, last, colour)
         _mark_bad(axes, curve.points)
@@ -112,7 +137,8 @@ def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
 
 
 def _mark_bad(axes: "Axes", points: Sequence[Point]) -> None:
-    for verdict, colour in _BAD_VERDICTS.items():
+    for verdict in set(Verdict) - {Verdict.PASS}:
+        colour = BAD if verdict in (Verdict.FAIL, Verdict.CORRUPT) else WEAK
         marked = [(p.message_bytes, p.busbw_gb_s) for p in points if p.verdict is verdict]
         if marked:
             axes.plot(*_columns(marked), "x", color=colour, ms=5, mew=1.8, zorder=5)

@@ -29,14 +29,15 @@ def pdf_of(html: str) -> bytes:
 
 def on_paper(html: str) -> str:
     """The page with its colours in place of their variables, as on paper: drawings know nothing of the page's style."""
-    paper = _paper_colours()
+    paper = paper_colours()
     still = re.sub(r'<script>.*?</script>|<g class="hits".*?</g>', "", html, flags=re.DOTALL)
     coloured = _USED.sub(lambda use: paper.get(use[1], use[0]), still)
     return _MIXED.sub(_mixed, coloured).replace("</style>", f"{_SUMMARY}</style>", 1)
 
 
 @cache
-def _paper_colours() -> dict[str, str]:
+def paper_colours() -> dict[str, str]:
+    """The colour on paper of each variable of the page's style."""
     css = files("seatrial.report").joinpath("templates/report.css").read_text(encoding="utf-8")
     return {
         **dict(_DECLARED.findall(css.partition("@media")[0])),

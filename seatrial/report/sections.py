@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from seatrial.judge.curves import (
-    Curve,
     LatencyTable,
+    Point,
     bad_judgements,
     busbw_curves,
     latency_table,
@@ -50,15 +50,17 @@ def section(check: Check, context: Context = NO_CONTEXT) -> Section:
     """Everything that the report shows of the check."""
     bad = [j for _, j in bad_judgements([check])]
     good = [j for j in check.judgements if j.verdict is Verdict.PASS]
-    curves, loss, past = busbw_curves(check), losses(check), context.past
+    curves, loss = busbw_curves(check), losses(check)
     problems: list[str] = []
+
+    def last(point: Point) -> float | None:
+        return context.past.last_value(point.series)
+
     return Section(
         check=check,
-        busbw=drawn(lambda: charts.busbw_chart(curves, lambda p: past.last_value(p.series)), problems)
-        if curves
-        else "",
+        busbw=drawn(lambda: charts.busbw_chart(curves, last), problems) if curves else "",
         loss=drawn(lambda: charts.loss_chart(loss), problems) if loss else "",
-        legend=_legend(curves, any(past.last_value(p.series) is not None for c in curves for p in c.points)),
+        legend=charts.busbw_caption(curves, last),
         latency=latency_table(check),
         bad=groups(bad[:MAX_BAD_ROWS]),
         good=groups(good[:MAX_GOOD_ROWS]),
@@ -78,19 +80,6 @@ def drawn(draw: Callable[[], str], problems: list[str]) -> str:
         log.warning("a chart of the report could not be drawn: %s: %s", type(error).__name__, error)
         problems.append(f"a chart could not be drawn ({type(error).__name__}: {error}); the numbers are below")
         return ""
-
-
-def _legend(curves: Sequence[Curve], has_last: bool) -> str:
-    parts = (
-        (any(_has_expected(curve) for curve in curves), "Shaded or dashed: what is expected."),
-        (has_last, "Dotted: the last good run."),
-        (any(p.verdict not in (None, Verdict.PASS) for c in curves for p in c.points), "A cross: not a pass."),
-    )
-    return " ".join(text for there, text in parts if there)
-
-
-def _has_expected(curve: Curve) -> bool:
-    return any(e.low is not None for e in (*(p.expected for p in curve.points), curve.plateau))
 
 
 def _plateaus(check: Check) -> str:

@@ -1,4 +1,4 @@
-"""matplotlib's drawing as inline SVG of a page.
+"""matplotlib's drawing as inline SVG of a page, and the style that all drawings have.
 
 Colours are CSS variables, so that one chart serves light, dark and paper.
 
@@ -8,20 +8,23 @@ it better.
 
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-# matplotlib only takes real colours: it draws with these, and the page's variables are put in their place.
-INK, GRID, BAD, WEAK = "#010101", "#010102", "#010103", "#010104"
-SERIES = tuple(f"#0101{n:02x}" for n in range(0x10, 0x18))
-_VARIABLES = {INK: "--soft", GRID: "--line", BAD: "--fail", WEAK: "--degraded"} | {
-    colour: f"--series-{n}" for n, colour in enumerate(SERIES, 1)
-}
+# Drawings name their colours C0, C1, ... as matplotlib's colour cycle does: one for each variable of the page's style.
+VARIABLES = (*(f"--series-{n}" for n in range(1, 9)), "--soft", "--line", "--fail", "--degraded")
+SERIES = tuple(f"C{n}" for n in range(8))
+INK, GRID, BAD, WEAK = "C8", "C9", "C10", "C11"
+# matplotlib only takes real colours: an SVG is drawn with these, and the page's variables are put in their place.
+_PLACEHOLDERS = {variable: f"#0101{n:02x}" for n, variable in enumerate(VARIABLES, 0x10)}
 
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: it can be searched, copied and read aloud
@@ -29,16 +32,10 @@ _STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.spines.left": False,
-    "axes.edgecolor": GRID,
     "axes.grid": True,
     "axes.grid.axis": "y",
     "axes.axisbelow": True,
-    "grid.color": GRID,
     "grid.linewidth": 0.7,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
     "ytick.left": False,
     "xtick.minor.bottom": False,
     "font.size": 9.0,
@@ -47,6 +44,8 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "path.simplify": True,
 }
+_INKED = ("text.color", "axes.labelcolor", "xtick.color", "ytick.color")
+_GREY = ("axes.edgecolor", "grid.color")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,29 +57,47 @@ class Mark:
     lines: tuple[str, ...]
 
 
+Draw = Callable[["Axes"], Sequence[Mark]]
+
+
 def inline_svg(
-    name: str,
-    title: str,
-    draw: Callable[["Axes"], Sequence[Mark]],
-    width_in: float = 6.8,
-    height_in: float = 3.0,
-    top: float = 24,
+    name: str, title: str, draw: Draw, width_in: float = 6.8, height_in: float = 3.0, top: float = 24
 ) -> str:
     """What `draw` makes of empty axes, with the marks that it returns.
 
     `name` is unique on the page; `top` is the room above the axes, in points.
     """
-    import matplotlib
-    from matplotlib.figure import Figure
-
     text = io.StringIO()
-    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):
-        # A figure of its own: pyplot's global state is not used, so threads and callers do not meet.
-        figure = Figure((width_in, height_in), dpi=72)  # the SVG's unit is a pixel then
-        axes = figure.add_axes(_inside(72 * width_in, 72 * height_in, top))
+    with styled(_PLACEHOLDERS, {"svg.hashsalt": name}):
+        figure, axes = empty_axes(width_in, height_in, top)
         marks = draw(axes)
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     return _inline(text.getvalue(), name, title, _hits(axes, marks, 72 * height_in))
+
+
+@contextmanager
+def styled(colours: Mapping[str, str], style: Mapping[str, Any] = MappingProxyType({})) -> Iterator[None]:
+    """Draw in the style of the report meanwhile, with a colour for each of VARIABLES."""
+    import matplotlib
+    from cycler import cycler
+
+    settings: dict[Any, Any] = {
+        **_STYLE,
+        "axes.prop_cycle": cycler(color=[colours[variable] for variable in VARIABLES]),
+        **dict.fromkeys(_INKED, colours["--soft"]),
+        **dict.fromkeys(_GREY, colours["--line"]),
+        **style,
+    }
+    with matplotlib.rc_context(settings):
+        yield
+
+
+def empty_axes(width_in: float, height_in: float, top: float) -> "tuple[Figure, Axes]":
+    """On a figure of their own: pyplot's global state is not used, so threads and callers do not meet."""
+    from matplotlib.figure import Figure
+
+    figure = Figure((width_in, height_in), dpi=72)  # the SVG's unit is a pixel then
+    return figure, figure.add_axes(_inside(72 * width_in, 72 * height_in, top))
 
 
 def _inside(width: float, height: float, top: float) -> tuple[float, float, float, float]:
@@ -106,7 +123,7 @@ def _inline(svg: str, name: str, title: str, hits: str) -> str:
         body = pattern.sub(replacement, body)
     body = re.sub(r' (?:d|x|y|transform)="[^"]*"', _rounded, body)
     body = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", body)
-    for colour, variable in _VARIABLES.items():
+    for variable, colour in _PLACEHOLDERS.items():
         body = body.replace(colour, f"var({variable})")
     view_box = re.search(r'viewBox="[^"]*"', svg)
     label = escape(title)

@@ -1,0 +1,42 @@
+import struct
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seatrial.model.result import RunResult
+from seatrial.report.picture import MAX_CURVES, curve_png, described
+from seatrial.report.svg import empty_axes
+from tests import samples
+
+
+def test_the_picture_shows_the_chart_of_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawings: list[Any] = []
+
+    def kept(width_in: float, height_in: float, top: float) -> Any:
+        drawings.append(empty_axes(width_in, height_in, top))
+        return drawings[0]
+
+    monkeypatch.setattr("seatrial.report.picture.empty_axes", kept)
+    png = curve_png(samples.faulty_h100(), samples.faulty_h100())
+    assert png is not None
+    assert struct.unpack(">II", png[16:24]) == (1036, 576)
+    figure, axes = drawings[0]
+    texts = [text.get_text() for text in figure.texts]
+    assert texts[0] == "h100-east fails"
+    assert "Dotted: the last good run." in texts[1]
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert names == texts[1].partition(":")[0].split(", ")
+    assert len(names) == MAX_CURVES
+
+
+def test_a_run_without_a_sweep_has_no_picture() -> None:
+    assert curve_png(_without_collectives(samples.healthy_local())) is None
+
+
+def test_the_picture_in_words() -> None:
+    assert described(samples.healthy_local()).startswith("busbw over message size: all_reduce up to ")
+
+
+def _without_collectives(result: RunResult) -> RunResult:
+    return replace(result, checks=[check for check in result.checks if check.name != "collectives"])
