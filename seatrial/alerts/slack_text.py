@@ -4,6 +4,7 @@ Limits: https://docs.slack.dev/reference/block-kit/blocks (50 blocks, 150 charac
 text, 10 elements in a context).
 """
 
+import html
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -19,8 +20,7 @@ Block = dict[str, Any]
 
 def escape(text: object) -> str:
     """Text from anywhere as Slack shows it: on one line, and nothing in it mentions, links or formats."""
-    line = words.plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return words.unformatted(line)
+    return words.unformatted(html.escape(words.plain(text), quote=False))
 
 
 def cut(text: object, limit: int) -> str:
@@ -37,7 +37,7 @@ def clip(escaped: str, limit: int) -> str:
 
 
 def code(text: str) -> str:
-    line = words.plain(text).replace("`", "'").replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    line = html.escape(words.plain(text).replace("`", "'"), quote=False)
     return f"`{clip(line, 200)}`"
 
 

@@ -27,6 +27,12 @@ class Reference:
     kind: str
     source: str
 
+    @property
+    def place(self) -> str:
+        """What it was measured on, for people: "2 nodes of 8 H100 over EFA-3200G"."""
+        nodes = f"{self.nodes} node{'' if self.nodes == 1 else 's'}"
+        return f"{nodes} of {self.gpus_per_node} {self.hardware} over {self.fabric}"
+
 
 @cache
 def references() -> tuple[Reference, ...]:

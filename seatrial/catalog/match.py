@@ -91,7 +91,7 @@ def _figure(rows: list[Reference], message_bytes: int, plateau: bool) -> Figure 
 
 def _published(row: Reference) -> Figure:
     return Figure(
-        row.busbw_gb_s, 1, f"{short(row.busbw_gb_s)} GB/s measured on {_place(row)} at {_size(row)} ({row.source})"
+        row.busbw_gb_s, 1, f"{short(row.busbw_gb_s)} GB/s measured on {row.place} at {_size(row)} ({row.source})"
     )
 
 
@@ -100,7 +100,7 @@ def _between(a: Reference, b: Reference, message_bytes: int) -> Figure:
     value = math.exp((1 - part) * math.log(a.busbw_gb_s) + part * math.log(b.busbw_gb_s))
     ends = f"{short(a.busbw_gb_s)} at {_size(a)} and {short(b.busbw_gb_s)} at {_size(b)}"
     return Figure(
-        value, 2, f"{short(value)} GB/s interpolated on log scales between {ends}, measured on {_place(a)} ({a.source})"
+        value, 2, f"{short(value)} GB/s interpolated on log scales between {ends}, measured on {a.place} ({a.source})"
     )
 
 
@@ -121,7 +121,7 @@ def _baseline(setup: Setup, operation: str, message_bytes: int, figure: Figure, 
 
 
 def _floor_only(floor: Reference) -> Baseline:
-    words = f"the floor of {short(floor.busbw_gb_s)} GB/s for {_place(floor)} at {_size(floor)} ({floor.source})"
+    words = f"the floor of {short(floor.busbw_gb_s)} GB/s for {floor.place} at {_size(floor)} ({floor.source})"
     return Baseline("catalog", floor.busbw_gb_s, floor.busbw_gb_s, None, floor.busbw_gb_s, 1, words)
 
 
@@ -129,11 +129,6 @@ def _tolerance(setup: Setup, operation: str, message_bytes: int) -> float:
     if setup.nodes == 2 and operation == "all_reduce":
         return TWO_NODE_TOLERANCE
     return TOLERANCE if message_bytes >= _LARGE_BYTES else SMALL_TOLERANCE
-
-
-def _place(row: Reference) -> str:
-    nodes = "node" if row.nodes == 1 else "nodes"
-    return f"{row.nodes} {nodes} of {row.gpus_per_node} {row.hardware} over {row.fabric}"
 
 
 def _size(row: Reference) -> str:

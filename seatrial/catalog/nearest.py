@@ -38,9 +38,9 @@ def _why(setup: Setup, operation: str) -> str:
         return f"nothing is published for {operation} on {setup.hardware}"
     if same := [row for row in rows if _differs(row, setup) == []]:
         sizes = sorted({row.message_bytes for row in same})
-        return f"what is published for {_place(same[0])} is for {_span(sizes)}"
+        return f"what is published for {same[0].place} is for {_span(sizes)}"
     nearest = min(rows, key=lambda row: _distance(row, setup))
-    return f"the nearest, {_place(nearest)}, differs in {' and '.join(_differs(nearest, setup))}{_hint(setup, rows)}"
+    return f"the nearest, {nearest.place}, differs in {' and '.join(_differs(nearest, setup))}{_hint(setup, rows)}"
 
 
 def _hint(setup: Setup, rows: list[Reference]) -> str:
@@ -62,11 +62,6 @@ def _distance(row: Reference, setup: Setup) -> tuple[int, float, int]:
     """Fewest differences first, then by how far the node counts and the GPUs are apart."""
     nodes = abs(math.log(row.nodes / setup.nodes))
     return len(_differs(row, setup)), nodes, abs(row.gpus_per_node - setup.gpus_per_node)
-
-
-def _place(row: Reference) -> str:
-    nodes = f"{row.nodes} node{'' if row.nodes == 1 else 's'}"
-    return f"{nodes} of {row.gpus_per_node} {row.hardware} over {row.fabric}"
 
 
 def _span(sizes: list[int]) -> str:

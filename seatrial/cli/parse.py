@@ -1,15 +1,11 @@
 """`seatrial parse`: nccl-tests output as tidy rows."""
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
 from seatrial.cli.options import json_option, print_json
 from seatrial.model.errors import NothingFoundError
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command()

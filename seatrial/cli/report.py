@@ -107,17 +107,12 @@ def _context(result: "RunResult", folder: Path) -> "Context":
 def _write(result: "RunResult", folder: Path, form: str) -> Path:
     """report.html or report.pdf beside run.json."""
     from seatrial.report.html import report_html
+    from seatrial.report.pdf import pdf_of
     from seatrial.system.atomic import write_whole
 
     html = report_html(result, _context(result, folder))
     target = folder / f"report.{form}"
     try:
-        return write_whole(target, _pdf(html) if form == "pdf" else html)
+        return write_whole(target, pdf_of(html) if form == "pdf" else html)
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error.strerror}") from error
-
-
-def _pdf(html: str) -> bytes:
-    from seatrial.report.pdf import pdf_of
-
-    return pdf_of(html)

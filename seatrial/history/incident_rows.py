@@ -1,12 +1,13 @@
 """Incidents as rows of the store."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, text, update
+from sqlalchemy import Connection, Row, insert, select, update
 
 from seatrial.history.incident import Incident, Night, Receipt, advance
+from seatrial.history.migrate import lock
 from seatrial.history.schema import incidents
 from seatrial.model.verdict import Verdict
 
@@ -16,14 +17,14 @@ _ADVISORY_LOCK = 7228466
 
 def gone_on(connection: Connection, cluster: str, suite: str, night: Night, sinks: Iterable[str]) -> list[Incident]:
     """Take the incidents of cluster and suite through that night; two runs that end at once do it in turn."""
-    _lock(connection)
+    lock(connection, _ADVISORY_LOCK)
     after = advance(_unsettled(connection, cluster, suite), cluster, suite, night, sinks)
     return [_write(connection, incident) for incident in after]
 
 
 def receive(connection: Connection, key: int, receipts: Mapping[str, Receipt]) -> None:
     """Note `receipts` on the incident as it is now: telling takes minutes, and another run may have taken it on."""
-    _lock(connection)
+    lock(connection, _ADVISORY_LOCK)
     row = connection.execute(select(incidents).where(incidents.c.id == key)).first()
     if row is None:
         return
@@ -34,12 +35,6 @@ def receive(connection: Connection, key: int, receipts: Mapping[str, Receipt]) -
     record = _record(incident)
     heard = {name: record[name] for name in ("receipts", "settled")}
     connection.execute(update(incidents).where(incidents.c.id == key), heard)
-
-
-def _lock(connection: Connection) -> None:
-    """SQLite's writer holds its lock from the start; PostgreSQL has locks to name."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
 
 
 def _write(connection: Connection, incident: Incident) -> Incident:
@@ -59,24 +54,9 @@ def _unsettled(connection: Connection, cluster: str, suite: str) -> Sequence[Inc
 
 
 def _record(incident: Incident) -> dict[str, Any]:
-    return {
-        "cluster": incident.cluster,
-        "suite": incident.suite,
-        "kind": incident.kind,
-        "opened": incident.opened,
-        "seen": incident.seen,
-        "closed": incident.closed,
-        "last_run": incident.last_run,
-        "verdict": incident.verdict.value,
-        "worst": incident.worst.value,
-        "reason": incident.reason,
-        "suspects": list(incident.suspects),
-        "checks": list(incident.checks),
-        "nights": incident.nights,
-        "changes": list(incident.changes),
-        "receipts": {sink: {"told": r.told, "place": dict(r.place)} for sink, r in incident.receipts.items()},
-        "settled": incident.settled,
-    }
+    columns = {name: value for name, value in asdict(incident).items() if name != "id"}
+    verdicts = {"verdict": incident.verdict.value, "worst": incident.worst.value}
+    return {**columns, **verdicts, "settled": incident.settled}
 
 
 def _incident(row: Row[Any]) -> Incident:

@@ -24,7 +24,7 @@ def migrate(engine: Engine) -> None:
         if version(connection) == HEAD:
             return
     with _one_thread, engine.execution_options(writes=True).begin() as connection:
-        _lock(connection)
+        lock(connection, _ADVISORY_LOCK)
         if version(connection) != HEAD:
             upgrade(connection)
 
@@ -53,7 +53,7 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
         raise SeatrialError(Reason.of("history-too-new", place=place, problem=str(error))) from error
 
 
-def _lock(connection: Connection) -> None:
-    """SQLite's writer holds its lock from the start; PostgreSQL has locks to name."""
+def lock(connection: Connection, key: int) -> None:
+    """Until the transaction ends. SQLite's writer holds its lock from the start; PostgreSQL has locks to name."""
     if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})

@@ -83,19 +83,7 @@ def suspects(result: RunResult) -> list[Record]:
 
 
 def pin(cluster: str, pin: Pin) -> Record:
-    return {
-        "cluster": cluster,
-        "series": pin.series,
-        "series_key": series_key(pin.series),
-        "low": pin.low,
-        "centre": pin.centre,
-        "high": pin.high,
-        "unit": pin.unit,
-        "pinned_by": pin.pinned_by,
-        "pinned_at": pin.pinned_at,
-        "run_id": pin.run_id,
-        "note": pin.note,
-    }
+    return {"cluster": cluster, "series_key": series_key(pin.series), **asdict(pin)}
 
 
 def _key(check: Check, m: Measurement) -> Key:

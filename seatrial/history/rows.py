@@ -1,6 +1,6 @@
 """What the store hands out."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -27,17 +27,8 @@ class RunRow:
 
     def to_dict(self) -> dict[str, Any]:
         """The row as `seatrial history --json` prints it."""
-        return {
-            "run_id": self.run_id,
-            "cluster": self.cluster,
-            "suite": self.suite,
-            "started": self.started.isoformat(timespec="seconds"),
-            "finished": self.finished.isoformat(timespec="seconds"),
-            "verdict": self.verdict.value,
-            "reason": self.reason,
-            "fingerprint": self.fingerprint,
-            "out": self.out,
-        }
+        times = {name: getattr(self, name).isoformat(timespec="seconds") for name in ("started", "finished")}
+        return {**asdict(self), **times, "verdict": self.verdict.value}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Pinned baselines, and a run beside them: as tables or as JSON."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from rich.text import Text
@@ -47,16 +48,9 @@ def differences_json(differences: Iterable[Difference]) -> list[dict[str, Any]]:
 
 
 def _pin_dict(pin: Pin) -> dict[str, Any]:
-    return {
-        "series": pin.series,
-        "centre": pin.centre,
-        "expected": {"low": pin.low, "high": pin.high},
-        "unit": pin.unit,
-        "pinned_by": pin.pinned_by,
-        "pinned_at": pin.pinned_at.isoformat(timespec="seconds"),
-        "run_id": pin.run_id,
-        "note": pin.note,
-    }
+    fields = asdict(pin)
+    expected = {"low": fields.pop("low"), "high": fields.pop("high")}
+    return {**fields, "expected": expected, "pinned_at": pin.pinned_at.isoformat(timespec="seconds")}
 
 
 def _expected(pin: Pin) -> str:

@@ -1,5 +1,6 @@
 """Text from outside as markdown."""
 
+import html
 import re
 
 from seatrial.text import words
@@ -9,7 +10,7 @@ _MARKUP = re.compile(r"([\\`*_\[\]|~#!])")
 
 def escape(text: object) -> str:
     """Text from outside as text: one line, no markup, no HTML, no mention."""
-    line = words.plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "@\u200b")
+    line = html.escape(words.plain(text), quote=False).replace("@", "@\u200b")
     return _MARKUP.sub(r"\\\1", line)
 
 
