@@ -31,8 +31,9 @@ from seatrial.model.result import Check, RunResult, now
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import platform_for
 from seatrial.runs.progress import log, log_file
-from seatrial.runs.trial import Trial, process_age_s
+from seatrial.runs.trial import Trial
 from seatrial.system.disk_reserve import reserved
+from seatrial.system.process import process_age_s
 from tasks.collect import CUT_TIMEOUT_S, TIMEOUT_S, collect
 from tasks.collectives import collectives_task
 from tasks.compare import compare_task

@@ -18,8 +18,8 @@ from prefect.client.orchestration import get_client
 from prefect.runner._flow_run_executor import FlowRunExecutorContext
 
 from flows.serving.pinned import entrypoint_of, pinned_executor
-from flows.serving.signals import children
 from seatrial.model.errors import InputError
+from seatrial.system.process import children
 
 
 async def execute(flow_run_id: UUID) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from prefect.runner import Runner
 
-from flows.serving.signals import children
+from seatrial.system.process import children
 
 PATIENCE_S = 45.0  # a run that is cut off collects for 10 s, takes its nodes down, and uploads for 20 s at most
 _LOOK_S = 0.2

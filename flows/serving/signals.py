@@ -5,7 +5,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from rich.console import Console
 
@@ -44,14 +43,3 @@ def end_with_parent() -> None:
 def _be_quiet(console: Console) -> None:
     """Print nothing more. Rich's own answer ends the process, be it while its nodes are being taken down."""
     console.quiet = True
-
-
-def children(pid: int) -> set[int]:
-    """The processes that this one has started and that live."""
-    found = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, IndexError):
-            state, parent = stat.read_text().rsplit(")", 1)[1].split()[:2]
-            if int(parent) == pid and state not in "ZX":
-                found.add(int(stat.parent.name))
-    return found

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from seatrial.config.run import Run, secrets_of
@@ -174,10 +173,3 @@ def _blamed(error: Exception) -> tuple[Suspect, ...]:
     if not isinstance(error, NodesError):
         return ()
     return tuple(Suspect("node", node, 1.0, why) for node, why in error.evidence.items())
-
-
-def process_age_s() -> float:
-    """Seconds since this process started: what imports and Prefect took before the first step."""
-    ticks = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
-    hertz = 100.0  # USER_HZ: the kernel shows start times in hundredths on every platform
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / hertz

@@ -1,7 +1,8 @@
-"""A process that cannot be mistaken for a later one with the same id, and how to end it and no other."""
+"""Processes, from /proc: one that cannot be mistaken for a later one with the same id; how to end it and no other."""
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        return _start_ticks(self.pid) == self.started
+        status = _status(self.pid)
+        return status is not None and status.started == self.started
 
 
 def this_process() -> Process:
@@ -27,10 +29,22 @@ def this_process() -> Process:
 
 def process(pid: int) -> Process:
     """Raises ProcessLookupError when there is none."""
-    started = _start_ticks(pid)
-    if started is None:
+    status = _status(pid)
+    if status is None:
         raise ProcessLookupError(pid)
-    return Process(pid, started)
+    return Process(pid, status.started)
+
+
+def process_age_s() -> float:
+    """Seconds since this process started."""
+    # USER_HZ: the kernel shows start times in hundredths on every platform
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - this_process().started / 100.0
+
+
+def children(pid: int) -> set[int]:
+    """The processes that this one has started and that live."""
+    others = (int(folder.name) for folder in Path("/proc").glob("[0-9]*"))
+    return {other for other in others if (status := _status(other)) and status.parent == pid}
 
 
 def kill_own(victim: Process, argument: str) -> bool:
@@ -62,27 +76,31 @@ def _held(pid: int) -> Iterator[Callable[[int], None]]:
 
 
 def _is_own(victim: Process, argument: str) -> bool:
+    folder = Path("/proc", str(victim.pid))
     try:
-        folder = Path("/proc", str(victim.pid))
-        status = (folder / "status").read_text(errors="replace")
+        lines = (folder / "status").read_text(errors="replace").splitlines()
         arguments = (folder / "cmdline").read_bytes().split(b"\0")
-        session = int(_stat(victim.pid)[3])
-    except (OSError, ValueError, IndexError):
+    except OSError:
         return False
-    user = next(line.split()[1:] for line in status.splitlines() if line.startswith("Uid:"))
-    of_this_user = set(user) == {str(os.geteuid())}
-    return victim.alive and of_this_user and session == victim.pid and os.fsencode(argument) in arguments
+    status = _status(victim.pid)
+    users = next(line.split()[1:] for line in lines if line.startswith("Uid:"))
+    of_this_user = set(users) == {str(os.geteuid())}
+    leads = status is not None and status.session == victim.pid and status.started == victim.started
+    return leads and of_this_user and os.fsencode(argument) in arguments
 
 
-def _start_ticks(pid: int) -> int | None:
-    """Field 22 of /proc/PID/stat; None when the process is gone or a zombie."""
+@dataclass(frozen=True, slots=True)
+class _Status:
+    parent: int
+    session: int
+    started: int
+
+
+def _status(pid: int) -> _Status | None:
+    """Of /proc/PID/stat; None when the process is gone or a zombie."""
     try:
-        fields = _stat(pid)
-        return None if fields[0] in "ZX" else int(fields[19])
-    except (OSError, IndexError):
+        # What follows the command's name, which may hold anything, from field 3 on: state, parent, group, session, ...
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()
+        return None if fields[0] in "ZX" else _Status(int(fields[1]), int(fields[3]), int(fields[19]))
+    except (OSError, IndexError, ValueError):
         return None
-
-
-def _stat(pid: int) -> list[str]:
-    """What follows the command's name, which may hold anything: state, parent, group, session, ..."""
-    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from seatrial.system.process import Process, kill_own, process
+from seatrial.system.process import Process, children, kill_own, process
 
 ARGUMENT = "/a/folder/of/a/run"
 
@@ -62,3 +62,10 @@ def test_one_of_another_user_is_not() -> None:
         assert not kill_own(process(other.pid), ARGUMENT)
         assert other.poll() is None
         other.kill()
+
+
+def test_children_are_those_that_live(child: "subprocess.Popen[bytes]") -> None:
+    assert child.pid in children(os.getpid())
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # a zombie is left
+    assert child.pid not in children(os.getpid())

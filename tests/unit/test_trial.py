@@ -11,7 +11,8 @@ from seatrial.config.suite import load_suite
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
 from seatrial.model.result import Check, Suspect
 from seatrial.model.verdict import Verdict
-from seatrial.runs.trial import Trial, process_age_s
+from seatrial.runs.trial import Trial
+from seatrial.system.process import process_age_s
 
 
 @pytest.fixture
