@@ -40,19 +40,7 @@ def run(result: RunResult, out: Path) -> Record:
 
 
 def checks(result: RunResult) -> list[Record]:
-    return [
-        {
-            "run_id": result.run_id,
-            "nth": nth,
-            "name": check.name,
-            "verdict": check.verdict.value,
-            "code": code_of(check.reason),
-            "reason": check.reason,
-            "seconds": check.seconds,
-            "found": check.by_itself.to_dict(),
-        }
-        for nth, check in enumerate(result.checks)
-    ]
+    return [{"run_id": result.run_id, "nth": nth, **check.summary()} for nth, check in enumerate(result.checks)]
 
 
 Key = tuple[str, str, str]  # of a series: digest, check, unit

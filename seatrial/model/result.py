@@ -76,9 +76,7 @@ class Judgement:
             "deviation": _finite(self.deviation),
             "drift": asdict(self.drift) if self.drift else None,
             "share": _finite(self.share),
-            "verdict": self.verdict.value,
-            "code": code_of(self.reason),
-            "reason": self.reason,
+            **_outcome(self.verdict, self.reason),
         }
 
 
@@ -114,12 +112,7 @@ class Found:
 
     def to_dict(self) -> dict[str, Any]:
         suspects = [suspect.to_dict() for suspect in self.suspects]
-        return {
-            "verdict": self.verdict.value,
-            "code": code_of(self.reason),
-            "reason": self.reason,
-            "suspects": suspects,
-        }
+        return {**_outcome(self.verdict, self.reason), "suspects": suspects}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +141,17 @@ class Check:
         own = self.by_itself
         return Check(self.name, own.verdict, own.reason, self.seconds, self.measurements, suspects=own.suspects)
 
-    def to_dict(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
+        """As `to_dict`, without the judgements."""
         return {
             "name": self.name,
-            "verdict": self.verdict.value,
-            "code": code_of(self.reason),
-            "reason": self.reason,
+            **_outcome(self.verdict, self.reason),
             "seconds": round(self.seconds, 3),
             "found": self.by_itself.to_dict(),
-            "judgements": [j.to_dict() for j in self.judgements],
         }
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self.summary(), "judgements": [j.to_dict() for j in self.judgements]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +181,7 @@ class RunResult:
             "suite": self.suite,
             "started": self.started.isoformat(timespec="seconds"),
             "finished": self.finished.isoformat(timespec="seconds"),
-            "verdict": self.verdict.value,
-            "code": code_of(self.reason),
-            "reason": self.reason,
+            **_outcome(self.verdict, self.reason),
             "nodes": [dict(node) for node in self.nodes],
             "checks": [check.to_dict() for check in self.checks],
             "suspects": [suspect.to_dict() for suspect in self.suspects],
@@ -198,6 +190,10 @@ class RunResult:
             "timings": {step: round(seconds, 3) for step, seconds in self.timings.items()},
             "notes": list(self.notes),
         }
+
+
+def _outcome(verdict: Verdict, reason: str) -> dict[str, Any]:
+    return {"verdict": verdict.value, "code": code_of(reason), "reason": reason}
 
 
 def conclude(checks: Sequence[Check]) -> tuple[Verdict, str]:

@@ -51,35 +51,39 @@ class _Subject(_Model):
     name: Name
 
 
-class _Expected(_Model):
-    low: float | None = None
-    high: float | None = None
+class _Outcome(_Model):
+    """A verdict and why."""
+
+    verdict: Verdict
+    code: Code = None
+    reason: Text
+
+    @property
+    def recorded(self) -> str:
+        return recorded(self.reason, self.code)
 
 
-class _Judgement(_Model):
+class _Judgement(_Outcome):
     metric: Name
     subject: _Subject
     conditions: Annotated[dict[Name, ConditionValue], Field(max_length=100)] = {}
     value: float | None
     unit: Name
     repeats: Annotated[list[float | None], Field(max_length=1000)] = []
-    expected: _Expected = _Expected()
+    expected: Expected = Expected()
     source: Text
     deviation: float | None = None
     drift: Drift | None = None
     share: float | None = None
-    verdict: Verdict
-    code: Code = None
-    reason: Text
 
     def to_judgement(self) -> Judgement:
         subject = Subject(self.subject.kind, self.subject.name)
         return Judgement(
             Measurement(self.metric, _number(self.value), self.unit, subject, self.conditions),
             self.verdict,
-            recorded(self.reason, self.code),
+            self.recorded,
             self.source,
-            Expected(self.expected.low, self.expected.high),
+            self.expected,
             self.deviation,
             tuple(_number(value) for value in self.repeats),
             self.drift,
@@ -103,25 +107,23 @@ class _Suspect(_Model):
         return Suspect(self.kind, self.name, self.confidence, recorded(self.evidence, self.code))
 
 
-class _Found(_Model):
-    verdict: Verdict
-    code: Code = None
-    reason: Text
+class _Found(_Outcome):
     suspects: list[_Suspect] = []
 
     def to_found(self) -> Found:
-        suspects = tuple(suspect.to_suspect() for suspect in self.suspects)
-        return Found(self.verdict, recorded(self.reason, self.code), suspects)
+        return Found(self.verdict, self.recorded, tuple(suspect.to_suspect() for suspect in self.suspects))
 
 
-class _Check(_Model):
+class _Check(_Outcome):
     name: Name
-    verdict: Verdict
-    code: Code = None
-    reason: Text
     seconds: float = 0.0
     found: _Found | None = None
     judgements: list[_Judgement] = []
+
+    def to_check(self, measurements: tuple[Measurement, ...]) -> Check:
+        judgements = tuple(j.to_judgement() for j in self.judgements)
+        found = self.found.to_found() if self.found else None
+        return Check(self.name, self.verdict, self.recorded, self.seconds, measurements, judgements, found=found)
 
 
 def _writable(name: str) -> str:
@@ -154,15 +156,12 @@ def _measurable(setup: Setup) -> Setup:
     return setup
 
 
-class _Run(_Model):
+class _Run(_Outcome):
     run_id: _Name
     cluster: _Name
     suite: Name
     started: _Time
     finished: _Time
-    verdict: Verdict
-    code: Code = None
-    reason: Text
     nodes: Annotated[list[dict[Name, JsonValue]], Field(max_length=MAX_NODES)] = []
     checks: Annotated[list[_Check], Field(max_length=1000)] = []
     suspects: list[_Suspect] = []
@@ -187,22 +186,15 @@ def load_result(path: Path) -> RunResult:
         started=run.started,
         finished=run.finished,
         verdict=run.verdict,
-        reason=recorded(run.reason, run.code),
+        reason=run.recorded,
         nodes=run.nodes,
-        checks=[_check(check, tuple(measured.get(check.name, ()))) for check in run.checks],
+        checks=[check.to_check(tuple(measured.get(check.name, ()))) for check in run.checks],
         suspects=[suspect.to_suspect() for suspect in run.suspects],
         fingerprint={name: version or "" for name, version in run.fingerprint.items()},
         timings=run.timings,
         setup=run.setup,
         notes=tuple(run.notes),
     )
-
-
-def _check(check: _Check, measurements: tuple[Measurement, ...]) -> Check:
-    judgements = tuple(j.to_judgement() for j in check.judgements)
-    found = check.found.to_found() if check.found else None
-    reason = recorded(check.reason, check.code)
-    return Check(check.name, check.verdict, reason, check.seconds, measurements, judgements, found=found)
 
 
 def _read_document(file: Path) -> dict[str, Any]:

@@ -18,11 +18,7 @@ def private_opener(path: str, flags: int) -> int:
 
     Raises OSError whose `strerror` says what is wrong, before anything is truncated.
     """
-    flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO would block
-    try:
-        file = os.open(path, flags & ~os.O_TRUNC, 0o600)
-    except OSError as error:
-        raise _explained(error, path) from error
+    file = _open(path, flags & ~os.O_TRUNC)
     try:
         _check_file(os.fstat(file), path)
         os.fchmod(file, 0o600)
@@ -36,10 +32,7 @@ def private_opener(path: str, flags: int) -> int:
 
 def read_private(path: Path, max_bytes: int) -> bytes:
     """What a file of this user holds. Raises OSError, also for links, for others' files and for what is longer."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        raise _explained(error, path) from error
+    file = _open(path, os.O_RDONLY)
     with os.fdopen(file, "rb") as reader:
         status = os.fstat(file)
         _check_file(status, path)
@@ -53,10 +46,7 @@ def read_private(path: Path, max_bytes: int) -> bytes:
 
 def read_opener(path: str, flags: int) -> int:
     """For `open(..., opener=...)`, to read: a regular file of anybody, and no link. Raises OSError."""
-    try:
-        file = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        raise _explained(error, path) from error
+    file = _open(path, flags)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise PermissionError(errno.EPERM, "is no regular file", path)
@@ -115,10 +105,7 @@ def _make(path: Path) -> None:
 @contextmanager
 def _own_folder(path: Path) -> Iterator[tuple[int, int]]:
     """Its descriptor and its mode, if it is this user's and no link."""
-    try:
-        folder = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise _explained(error, path) from error
+    folder = _open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         status = os.fstat(folder)
         if status.st_uid != os.geteuid():
@@ -141,11 +128,15 @@ def _check_file(status: os.stat_result, path: str | Path) -> None:
         raise PermissionError(errno.EPERM, "has other hard links", str(path))
 
 
-def _explained(error: OSError, path: str | Path) -> OSError:
-    """Its own words for a link: "Too many levels of symbolic links" helps nobody."""
-    if error.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.islink(path):
-        return PermissionError(errno.EPERM, "is a symbolic link; links are not followed", str(path))
-    return error
+def _open(path: str | Path, flags: int) -> int:
+    """Never through a link, and never blocked by a FIFO. Raises OSError."""
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    except OSError as error:
+        # "Too many levels of symbolic links" helps nobody.
+        if error.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.islink(path):
+            raise PermissionError(errno.EPERM, "is a symbolic link; links are not followed", str(path)) from error
+        raise
 
 
 def _user(uid: int) -> str:
