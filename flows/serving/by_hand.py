@@ -15,6 +15,7 @@ from typing import IO, Any
 from flows.serving.server import provide_prefect_server
 from seatrial.model.errors import InputError
 from seatrial.model.result import RunResult
+from seatrial.text.lines import last_line
 
 log = logging.getLogger("seatrial")
 
@@ -60,7 +61,7 @@ def by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool, rebuil
         except InputError as error:
             result = error
         except Exception as error:
-            return Unfinished(3, f"Prefect failed: {type(error).__name__}: {error}. {_last_line(server_log)}")
+            return Unfinished(3, f"Prefect failed: {type(error).__name__}: {error}. {_last_words(server_log)}")
     if isinstance(result, RunResult):
         return result
     if isinstance(result, InputError):
@@ -86,7 +87,7 @@ def _run_flow(server_log: IO[bytes], *parameters: Any) -> Any:
     return results[-1] if results else ended
 
 
-def _last_line(log: IO[bytes]) -> str:
+def _last_words(log: IO[bytes]) -> str:
     log.seek(0)
-    lines = log.read().decode(errors="replace").split("\n")
-    return next((f"Its server said: {line.strip()}" for line in reversed(lines) if line.strip()), "")
+    line = last_line(log.read().decode(errors="replace"))
+    return f"Its server said: {line}" if line else ""

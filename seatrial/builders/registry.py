@@ -14,6 +14,7 @@ import requests
 from requests.utils import parse_dict_header
 
 from seatrial.builders import Stored, UnreachableError
+from seatrial.text.lines import one_line
 
 TIMEOUT_S = 10
 _INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
@@ -163,5 +164,5 @@ def _short(error: Exception) -> str:
     reason: Any = error.args[0] if error.args else error
     while getattr(reason, "reason", None) is not None:  # requests wraps urllib3, which wraps the cause
         reason = reason.reason
-    text = " ".join(str(reason or error).split())
+    text = one_line(reason or error)
     return text.rpartition(">: ")[2] or text

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from seatrial.bundle import MANIFEST, NAMESPACE, SIGNATURE
 from seatrial.model.errors import InputError
+from seatrial.text.lines import last_line
 
 _TIMEOUT_S = 120  # somebody may have to type a passphrase, or to touch a key
 _SIGNER = "signer"
@@ -42,7 +43,7 @@ def sign(manifest: Path, key: Path) -> Path:
         raise InputError(f"--sign {key}: is no file; make a key with: ssh-keygen -t ed25519 -f {key}")
     said = _ssh_keygen("sign", "-f", str(key), "-n", NAMESPACE, str(manifest))
     if said.returncode:
-        raise InputError(f"--sign {key}: cannot sign: {_last_line(said.stderr)}; it must be a private SSH key")
+        raise InputError(f"--sign {key}: cannot sign: {_said(said.stderr)}; it must be a private SSH key")
     return manifest.with_name(SIGNATURE)
 
 
@@ -62,7 +63,7 @@ def _checked(manifest: bytes, sig: str, signers: str | None) -> Signed:
     """The signature itself first, then whose it is."""
     said = _ssh_keygen("check-novalidate", "-n", NAMESPACE, "-s", sig, given=manifest)
     if said.returncode:
-        return Signed(problem=f"{MANIFEST}: is not what was signed ({_last_line(said.stderr)})")
+        return Signed(problem=f"{MANIFEST}: is not what was signed ({_said(said.stderr)})")
     found = _KEY.search(said.stdout.decode(errors="replace"))
     by = f"{found[1]} key {found[2]}" if found else "an unknown key"
     if signers is None:
@@ -99,6 +100,5 @@ def _ssh_keygen(action: str | None, *arguments: str, given: bytes | None = None)
         raise InputError(f"ssh-keygen did not answer within {_TIMEOUT_S} s; is a passphrase or a touch due?") from error
 
 
-def _last_line(text: bytes) -> str:
-    lines = text.decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "ssh-keygen does not say why"
+def _said(text: bytes) -> str:
+    return last_line(text.decode(errors="replace")) or "ssh-keygen does not say why"

@@ -18,6 +18,7 @@ from seatrial.remote.answers import Facts, PeerAnswer, StreamAnswer, StreamError
 from seatrial.remote.command import CommandResult, run_command
 from seatrial.remote.probes import PROBES
 from seatrial.remote.ssh import HostKeyError, connect, on_each
+from seatrial.text.lines import last_line
 
 if TYPE_CHECKING:
     import paramiko
@@ -115,7 +116,7 @@ def _install_probes(testbed: Testbed, node: Node, transport: "paramiko.Transport
 
 def _last_words(done: CommandResult) -> str:
     silence = "no end in time" if done.timed_out else "nothing was printed"
-    return printable(_last_line(done.output)) or silence
+    return printable(last_line(done.output)) or silence
 
 
 @cache
@@ -129,9 +130,9 @@ def _ask(testbed: Testbed, node: Node, transport: "paramiko.Transport", timeout_
     if done.timed_out:
         raise RemoteError(placed(node.name, Reason.of("node-facts-timeout", timeout_s=timeout_s)))
     try:
-        return read_answer(Facts, _last_line(done.output)).model_dump()
+        return read_answer(Facts, last_line(done.output)).model_dump()
     except ValueError as error:
-        answer = printable(_last_line(done.output)) or "nothing was printed"
+        answer = printable(last_line(done.output)) or "nothing was printed"
         raise RemoteError(
             placed(node.name, Reason.of("node-facts-unreadable", answer=answer, problem=str(error)))
         ) from None
@@ -142,7 +143,7 @@ def _clock(node: Node, transport: "paramiko.Transport", timeout_s: float) -> tup
     before = time.time()
     done = run_command(transport, "date +%s.%N", timeout_s=timeout_s)
     after = time.time()
-    answer = _last_line(done.output)
+    answer = last_line(done.output)
     if not _SECONDS.fullmatch(answer):
         raise RemoteError(
             placed(node.name, Reason.of("node-clock-unreadable", answer=printable(answer) or "nothing was printed"))
@@ -215,7 +216,7 @@ def _try_stream(testbed: Testbed, contact: Contact, peer: Node, timeout_s: float
         stdin=json.dumps(request).encode(),
         timeout_s=timeout_s + _STREAM_SPARE_S,
     )
-    answer = _last_line(done.output)
+    answer = last_line(done.output)
     try:
         streams = read_answer(StreamAnswer, answer)
     except ValueError:
@@ -228,8 +229,3 @@ def _stream_problem(answer: str) -> str:
         return read_answer(StreamError, answer).error
     except ValueError:
         return printable(answer) or "nothing was printed"
-
-
-def _last_line(output: str) -> str:
-    """The last line that is not empty; empty where there is none."""
-    return next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")

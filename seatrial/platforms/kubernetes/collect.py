@@ -16,6 +16,7 @@ from seatrial.platforms.kubernetes.plan import Object
 from seatrial.platforms.kubernetes.pod import NODE, ROLE
 from seatrial.platforms.kubernetes.topology import names
 from seatrial.system.rawlog import write_log
+from seatrial.text.lines import one_line
 from seatrial.text.redact import Secrets
 
 POD_LOGS, EVENTS = "pod-logs", "events.txt"
@@ -87,7 +88,7 @@ def _state(state: Object) -> str:
     for kind, details in state.items():
         if details is not None:
             said = (details.get("reason"), details.get("exitCode"), details.get("message"))
-            return " ".join([kind, *(" ".join(str(word).split()) for word in said if word not in (None, ""))])
+            return " ".join([kind, *(one_line(word) for word in said if word not in (None, ""))])
     return "no state is told"
 
 
@@ -106,6 +107,6 @@ def _time(event: Object) -> str:
 def _line(event: Object) -> str:
     about, count = event["involvedObject"], event.get("count") or 1
     often = f" (x{count})" if count > 1 else ""
-    told = " ".join(str(event.get("message") or "").split())
+    told = one_line(event.get("message"))
     kind, reason = event.get("type") or "Normal", event.get("reason") or ""
     return f"{_time(event)} {kind:<7} {reason:<20} {about.get('kind')}/{about.get('name')}{often}: {told}"

@@ -9,6 +9,7 @@ from seatrial.config.run import Run
 from seatrial.config.suite import load_suite
 from seatrial.model.errors import SeatrialError
 from seatrial.platforms.kubernetes.api import NODE, Api
+from seatrial.platforms.kubernetes.conditions import conditions, holding
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.launchers import launcher_for
 from seatrial.platforms.kubernetes.machines import gpu_resource, machine
@@ -80,8 +81,7 @@ def _queue(api: Api, settings: KubernetesPlatform) -> list[str]:
     if queue is None:
         there = f"there are: {', '.join(sorted(queues))}" if queues else "there is none"
         return [f"queue {settings.queue}: no such LocalQueue in namespace {settings.namespace}; {there}"]
-    conditions = queue.get("status", {}).get("conditions", ())
-    active = next((condition for condition in conditions if condition["type"] == "Active"), None)
+    active = conditions(queue).get("Active")
     if active is None:
         return [f"queue {settings.queue}: Kueue has not looked at it: does its controller run?"]
     if active["status"] != "True":
@@ -121,9 +121,8 @@ def _is_meant(node: Object, wanted: Mapping[str, str], settings: KubernetesPlatf
 
 def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
     """What keeps a pod from this node."""
-    ready: Object = next((c for c in node["status"].get("conditions", ()) if c["type"] == "Ready"), {})
-    if ready.get("status") != "True":
-        return f"is not ready: {ready.get('message') or 'the kubelet is silent'}"
+    if not holding(node, "Ready"):
+        return f"is not ready: {conditions(node).get('Ready', {}).get('message') or 'the kubelet is silent'}"
     if node["spec"].get("unschedulable"):
         return "is cordoned"
     tolerated = tolerations(settings)

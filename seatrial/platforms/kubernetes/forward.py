@@ -17,6 +17,7 @@ from typing import Any, cast
 from seatrial.model.errors import LaunchError, SeatrialError
 from seatrial.platforms.kubernetes.api import POD, Api
 from seatrial.platforms.kubernetes.pod_termination import fate
+from seatrial.text.lines import first_line, one_line
 
 _TRIES = 4  # an API server that restarts is back after some seconds
 _PAUSE_S = 2.0
@@ -60,7 +61,7 @@ def dial_pod(api: Api, pod: str, port: int, timeout_s: float) -> socket.socket:
         stream.settimeout(timeout_s)
         # What the kubelet has to say against it comes when the stream is used. An SSH server speaks first.
         if not stream.recv(1, socket.MSG_PEEK):
-            said = _first_line(forward.error(port)) or "the stream was closed"
+            said = first_line(forward.error(port)) or "the stream was closed"
             raise OSError(_fate(api, pod) or f"pod {pod}: {said}")
     except BaseException:
         stream.close()
@@ -83,7 +84,7 @@ def _open(api: Api, pod: str, port: int, timeout_s: float) -> Any:
         except ApiException as error:
             if time.monotonic() - begun >= timeout_s:
                 raise _silence(api, pod, timeout_s) from error
-            text = " ".join(str(error.reason or error).split())
+            text = one_line(error.reason or error)
             status = int(found[1]) if (found := _STATUS.search(text)) else 0
             refused = status in (401, 403)
             # A kubelet answers 404 or 500 for a pod that has ended, according to how much of it is left.
@@ -139,7 +140,3 @@ def _limit_handshakes() -> None:
             self.settimeout(None)
 
     ws_client.WebSocket = Limited
-
-
-def _first_line(text: str | None) -> str:
-    return next((line.strip() for line in (text or "").splitlines() if line.strip()), "")

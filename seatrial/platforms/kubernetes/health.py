@@ -1,6 +1,7 @@
 """Whether a node is Ready, as Kubernetes sees it. Pure but for `health`, which asks."""
 
 from seatrial.platforms.kubernetes.api import NODE, Api
+from seatrial.platforms.kubernetes.conditions import conditions, holding
 from seatrial.platforms.kubernetes.plan import Object
 
 
@@ -11,12 +12,8 @@ def health(api: Api) -> dict[str, str | None]:
 
 def not_ready(node: Object) -> str | None:
     """Why the node is not Ready, in Kubernetes' words; None where it is."""
-    conditions = node.get("status", {}).get("conditions", ())
-    ready: Object = next((each for each in conditions if each["type"] == "Ready"), {})
-    if ready.get("status") == "True":
+    if holding(node, "Ready"):
         return None
-    return f"NotReady since {_since(ready)}: {ready.get('message') or 'the kubelet is silent'}"
-
-
-def _since(condition: Object) -> str:
-    return str(condition.get("lastTransitionTime") or "ever")
+    ready = conditions(node).get("Ready", {})
+    since = ready.get("lastTransitionTime") or "ever"
+    return f"NotReady since {since}: {ready.get('message') or 'the kubelet is silent'}"

@@ -8,8 +8,10 @@ ever; without it only the message does.
 import re
 from dataclasses import dataclass
 
+from seatrial.platforms.kubernetes.conditions import conditions, holding
 from seatrial.platforms.kubernetes.launchers import Kind
 from seatrial.platforms.kubernetes.plan import Object
+from seatrial.text.lines import one_line
 
 _NEEDS = "Kueue (github.com/kubernetes-sigs/kueue)"
 _V1BETA2, _V1BETA1 = "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"  # before release 0.15 there was only the latter
@@ -70,17 +72,17 @@ def is_of(workload: Object, uid: str) -> bool:
 def waits_for(workload: Object) -> Queued | None:
     """What the Workload waits for; None once it is admitted."""
     status = workload.get("status", {})
-    conditions = _conditions(workload)
+    known = conditions(workload)
     if workload["spec"].get("active") is False:
-        return Queued(f"Kueue has deactivated it: {_said(conditions.get('Evicted'))}", hopeless=True)
-    if _holds(conditions, "Finished"):
-        return Queued(f"Kueue takes it for finished: {_said(conditions['Finished'])}", hopeless=True)
-    reserved = conditions.get("QuotaReserved", {})
-    if _holds(conditions, "Evicted") and _is_old(reserved, conditions["Evicted"]):
-        return Queued(f"queued again after it was evicted: {_said(conditions['Evicted'])}")
-    if _holds(conditions, "Admitted"):
+        return Queued(f"Kueue has deactivated it: {_said(known.get('Evicted'))}", hopeless=True)
+    if holding(workload, "Finished"):
+        return Queued(f"Kueue takes it for finished: {_said(known['Finished'])}", hopeless=True)
+    reserved = known.get("QuotaReserved", {})
+    if holding(workload, "Evicted") and _is_old(reserved, known["Evicted"]):
+        return Queued(f"queued again after it was evicted: {_said(known['Evicted'])}")
+    if holding(workload, "Admitted"):
         return None
-    if _holds(conditions, "QuotaReserved"):
+    if holding(workload, "QuotaReserved"):
         return Queued(f"queued: {_checks(status)}")
     return _unreserved(reserved)
 
@@ -91,7 +93,7 @@ def _is_old(reserved: Object, evicted: Object) -> bool:
 
 
 def _unreserved(condition: Object) -> Queued:
-    message, reason = " ".join(str(condition.get("message", "")).split()), str(condition.get("reason", ""))
+    message, reason = one_line(condition.get("message")), str(condition.get("reason", ""))
     # One pod set that has no flavor left is enough to be without hope, one flavor that is only full to have some.
     lost = reason in _NEVER or (reason in _MAYBE and any(map(_is_lost, _POD_SET.split(message))))
     if lost and _RETRIED not in message:
@@ -143,19 +145,11 @@ def unmanaged(kind: str, priority: str | None) -> Queued:
 
 def preempted(workload: Object) -> str | None:
     """Why Kueue has taken the nodes away again, by its own words; None when it has not."""
-    conditions = _conditions(workload)
-    return f"Kueue evicted it: {_said(conditions['Evicted'])}" if _holds(conditions, "Evicted") else None
-
-
-def _conditions(workload: Object) -> dict[str, Object]:
-    return {condition["type"]: condition for condition in workload.get("status", {}).get("conditions", ())}
-
-
-def _holds(conditions: dict[str, Object], kind: str) -> bool:
-    return bool(conditions.get(kind, {}).get("status") == "True")
+    evicted = holding(workload, "Evicted")
+    return f"Kueue evicted it: {_said(evicted)}" if evicted else None
 
 
 def _said(condition: Object | None) -> str:
     if not condition:
         return "no reason is given"
-    return f"{condition.get('reason')}: {' '.join(str(condition.get('message', '')).split())}"
+    return f"{condition.get('reason')}: {one_line(condition.get('message'))}"

@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
+from seatrial.text.lines import one_line
 
 
 class UnknownKindError(MissingError):
@@ -45,5 +46,5 @@ def _said(error: Any) -> str | None:
 
 
 def short(error: object) -> str:
-    text = " ".join(str(error).split())
+    text = one_line(error)
     return text if len(text) < 400 else f"{text[:400]}..."

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from seatrial.model.errors import MissingError, SeatrialError
 from seatrial.platforms.kubernetes import queue
 from seatrial.platforms.kubernetes.api import POD, Api
+from seatrial.platforms.kubernetes.conditions import holding
 from seatrial.platforms.kubernetes.health import health
 from seatrial.platforms.kubernetes.launchers import Launcher, failed
 from seatrial.platforms.kubernetes.plan import Object, Plan, selector
@@ -59,10 +60,10 @@ def _why_deleted(parent: Object | None, others: Sequence[Object]) -> str:
 
 
 def _condition(thing: Object | None, kind: str, reason: str | None = None) -> str | None:
-    for condition in (thing or {}).get("status", {}).get("conditions", ()):
-        if condition["type"] == kind and condition["status"] == "True" and reason in (None, condition.get("reason")):
-            return f"{condition.get('reason')}: {condition.get('message')}"
-    return None
+    condition = holding(thing, kind)
+    if condition is None or reason not in (None, condition.get("reason")):
+        return None
+    return f"{condition.get('reason')}: {condition.get('message')}"
 
 
 def _workload(api: Api, plan: Plan, parent: Object) -> Object | None:

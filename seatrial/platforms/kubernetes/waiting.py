@@ -5,8 +5,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from seatrial.platforms.kubernetes.conditions import conditions, holding
 from seatrial.platforms.kubernetes.plan import Object
 from seatrial.platforms.kubernetes.queue import Queued, waits_for
+from seatrial.text.lines import first_line, one_line
 
 # What a container waits for that does not come by itself: the kubelet tries for ever.
 _NEVER = {
@@ -96,7 +98,7 @@ class Seen:
                 since = self.complaint.since if self.complaint else now
                 self.complaint = Complaint(f"{found}: {event.get('message', '')}", since)
         elif event.get("reason") in _NOT_MOUNTED:
-            self.unmounted[event["involvedObject"]["name"]] = " ".join(str(event.get("message", "")).split())
+            self.unmounted[event["involvedObject"]["name"]] = one_line(event.get("message"))
 
     def _needs_no_pods(self) -> bool:
         """Whether it has some, or Kueue keeps it waiting."""
@@ -105,7 +107,7 @@ class Seen:
 
 def ready(pods: Iterable[Object]) -> list[Object]:
     """The pods whose sshd answers, and that are here to stay."""
-    return [pod for pod in pods if _condition(pod, "Ready") == "True" and not _leaving(pod)]
+    return [pod for pod in pods if holding(pod, "Ready") and not _leaving(pod)]
 
 
 def is_up(pod: Object) -> bool:
@@ -162,7 +164,7 @@ def _trouble(pod: Object) -> str | None:
 
 
 def _told(words: Mapping[str, str], waiting: Object) -> str:
-    return f"{words[waiting['reason']]} ({waiting['reason']}): {_first_line(waiting.get('message'))}"
+    return f"{words[waiting['reason']]} ({waiting['reason']}): {first_line(waiting.get('message'))}"
 
 
 def _is_final(message: str | None) -> bool:
@@ -184,7 +186,7 @@ def _pod_problem(pod: Object) -> str | None:
             hint = "" if ended.get("exitCode") else ": has the image the entry point of images/common?"
             return f"container {container['name']} ended with status {ended.get('exitCode')}{_why(ended)}{hint}"
     if status.get("phase") == "Failed":
-        return f"{status.get('reason') or 'failed'}: {_first_line(status.get('message'))}"
+        return f"{status.get('reason') or 'failed'}: {first_line(status.get('message'))}"
     return None
 
 
@@ -208,27 +210,22 @@ def _most(reasons: Iterable[str | None]) -> str:
 
 
 def _unschedulable(pod: Object) -> str | None:
-    for condition in pod.get("status", {}).get("conditions", ()):
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            # What the scheduler thinks of preemption comes behind, and helps nobody.
-            return _first_line(condition.get("message")).split(" preemption:")[0] or condition.get("reason")
-    return None
+    scheduled = conditions(pod).get("PodScheduled", {})
+    if scheduled.get("status") != "False":
+        return None
+    # What the scheduler thinks of preemption comes behind, and helps nobody.
+    return first_line(scheduled.get("message")).split(" preemption:")[0] or scheduled.get("reason")
 
 
 def _starting(pod: Object, unmounted: Mapping[str, str]) -> str | None:
-    if _condition(pod, "Ready") == "True":
+    if holding(pod, "Ready"):
         return None
     for container in pod.get("status", {}).get("containerStatuses", ()):
         if waiting := container.get("state", {}).get("waiting"):
             if why := unmounted.get(pod["metadata"]["name"]):
                 return why
-            return ": ".join(filter(None, (waiting.get("reason"), _first_line(waiting.get("message")))))
+            return ": ".join(filter(None, (waiting.get("reason"), first_line(waiting.get("message")))))
     return "sshd does not answer yet"
-
-
-def _condition(pod: Object, kind: str) -> str | None:
-    conditions = pod.get("status", {}).get("conditions", ())
-    return next((condition["status"] for condition in conditions if condition["type"] == kind), None)
 
 
 def _on(pod: Object) -> str:
@@ -238,8 +235,4 @@ def _on(pod: Object) -> str:
 
 def _why(ended: Object) -> str:
     said = ended.get("message") or ended.get("reason")
-    return f": {_first_line(said)}" if said and said not in ("Error", "Completed") else ""
-
-
-def _first_line(text: str | None) -> str:
-    return next((line.strip() for line in (text or "").splitlines() if line.strip()), "")
+    return f": {first_line(said)}" if said and said not in ("Error", "Completed") else ""

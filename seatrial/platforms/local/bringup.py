@@ -23,6 +23,7 @@ from seatrial.remote.keys import KeyPair, new_key_pair
 from seatrial.remote.ssh import answers, known_hosts, on_each
 from seatrial.system.private import closed_folder, private_opener
 from seatrial.system.process import process
+from seatrial.text.lines import last_line
 
 log = logging.getLogger("seatrial.launch")
 
@@ -133,6 +134,5 @@ def _opened(folder: Path) -> Iterator[int]:
 
 def _last_line(path: Path) -> str:
     with suppress(OSError):
-        lines = path.read_text(errors="replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
+        return last_line(path.read_text(errors="replace")) or "nothing"
     return "nothing"

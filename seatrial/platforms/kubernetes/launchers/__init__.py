@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol
 
+from seatrial.platforms.kubernetes.conditions import holding
 from seatrial.platforms.kubernetes.plan import Object, Plan
 
 
@@ -44,9 +45,13 @@ def launchers() -> list[Launcher]:
     return [launcher_for(name) for name in _NAMES]
 
 
+def parent_of(plan: Plan, kind: Kind, spec: Object) -> Object:
+    """What makes the pods, with the run's name, labels and queue."""
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": plan.parent_metadata(), "spec": spec}
+
+
 def failed(parent: Object) -> str | None:
     """What the condition Failed of an object says, as every launcher's has it; None while it does not hold."""
-    for condition in parent.get("status", {}).get("conditions", ()):
-        if condition["type"] == "Failed" and condition["status"] == "True":
-            return f"the {parent['kind']} failed ({condition.get('reason')}): {condition.get('message')}"
+    if condition := holding(parent, "Failed"):
+        return f"the {parent['kind']} failed ({condition.get('reason')}): {condition.get('message')}"
     return None

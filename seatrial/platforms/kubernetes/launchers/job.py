@@ -1,6 +1,6 @@
 """A plain Indexed Job: every Kubernetes has it, nothing has to be installed."""
 
-from seatrial.platforms.kubernetes.launchers import Kind
+from seatrial.platforms.kubernetes.launchers import Kind, parent_of
 from seatrial.platforms.kubernetes.plan import Object, Plan
 from seatrial.platforms.kubernetes.pod import node_template
 
@@ -12,14 +12,9 @@ class Job:
     service = True
 
     def objects(self, plan: Plan) -> list[Object]:
-        parent: Object = {
-            "apiVersion": self.kind.api_version,
-            "kind": self.kind.kind,
-            "metadata": plan.parent_metadata(),
-            "spec": {**job_spec(plan), **({"suspend": True} if plan.settings.queue else {})},
-        }
-        parent["spec"]["template"]["spec"]["subdomain"] = plan.name
-        return [parent]
+        spec = {**job_spec(plan), **({"suspend": True} if plan.settings.queue else {})}
+        spec["template"]["spec"]["subdomain"] = plan.name
+        return [parent_of(plan, self.kind, spec)]
 
 
 def job_spec(plan: Plan, container: str = "node") -> Object:

@@ -5,7 +5,7 @@ There is no failurePolicy: then the first Job that fails fails the JobSet, and i
 restarts it would be the number of restarts.
 """
 
-from seatrial.platforms.kubernetes.launchers import Kind
+from seatrial.platforms.kubernetes.launchers import Kind, parent_of
 from seatrial.platforms.kubernetes.launchers.job import job_spec
 from seatrial.platforms.kubernetes.plan import Object, Plan
 
@@ -21,25 +21,16 @@ class JobSet:
     def objects(self, plan: Plan) -> list[Object]:
         job = job_spec(plan)
         job.pop("ttlSecondsAfterFinished")  # the JobSet's own covers its Jobs
-        parent = {
-            "apiVersion": self.kind.api_version,
-            "kind": self.kind.kind,
-            "metadata": plan.parent_metadata(),
-            "spec": {
-                "suspend": bool(plan.settings.queue),
-                "network": {"enableDNSHostnames": True, "subdomain": plan.name, "publishNotReadyAddresses": True},
-                "successPolicy": {"operator": "All"},
-                "ttlSecondsAfterFinished": 600,
-                "replicatedJobs": [
-                    {"name": _REPLICATED_JOB, "replicas": 1, "template": {"metadata": _labels(plan), "spec": job}}
-                ],
-            },
+        spec = {
+            "suspend": bool(plan.settings.queue),
+            "network": {"enableDNSHostnames": True, "subdomain": plan.name, "publishNotReadyAddresses": True},
+            "successPolicy": {"operator": "All"},
+            "ttlSecondsAfterFinished": 600,
+            "replicatedJobs": [
+                {"name": _REPLICATED_JOB, "replicas": 1, "template": {"metadata": {"labels": plan.labels}, "spec": job}}
+            ],
         }
-        return [parent]
-
-
-def _labels(plan: Plan) -> Object:
-    return {"labels": plan.labels}
+        return [parent_of(plan, self.kind, spec)]
 
 
 LAUNCHER = JobSet()

@@ -4,7 +4,7 @@ The operator wants a launcher pod as well; it only waits there, because commands
 time is over the workers go with it; the MPIJob itself stays until somebody deletes it (`seatrial reap`).
 """
 
-from seatrial.platforms.kubernetes.launchers import Kind
+from seatrial.platforms.kubernetes.launchers import Kind, parent_of
 from seatrial.platforms.kubernetes.launchers.kubeflow import replicas, run_policy
 from seatrial.platforms.kubernetes.plan import Object, Plan
 from seatrial.platforms.kubernetes.pod import ROLE, node_template
@@ -30,21 +30,16 @@ class MPIJob:
     def objects(self, plan: Plan) -> list[Object]:
         workers = node_template(plan)
         workers["spec"]["containers"][0]["command"] = _ENTRY_POINT
-        parent = {
-            "apiVersion": self.kind.api_version,
-            "kind": self.kind.kind,
-            "metadata": plan.parent_metadata(),
-            "spec": {
-                "slotsPerWorker": plan.run.cluster.slots,
-                "sshAuthMountPath": _OPERATORS_KEYS,
-                "runPolicy": run_policy(plan),
-                "mpiReplicaSpecs": {
-                    "Launcher": replicas(1, _waiting_pod(plan)),
-                    "Worker": replicas(plan.nodes, workers),
-                },
+        spec = {
+            "slotsPerWorker": plan.run.cluster.slots,
+            "sshAuthMountPath": _OPERATORS_KEYS,
+            "runPolicy": run_policy(plan),
+            "mpiReplicaSpecs": {
+                "Launcher": replicas(1, _waiting_pod(plan)),
+                "Worker": replicas(plan.nodes, workers),
             },
         }
-        return [parent]
+        return [parent_of(plan, self.kind, spec)]
 
 
 def _waiting_pod(plan: Plan) -> Object:

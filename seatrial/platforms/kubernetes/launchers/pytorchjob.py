@@ -1,6 +1,6 @@
 """A PyTorchJob (kubeflow.org/v1) of the Kubeflow training operator: one Master and the other nodes as Workers."""
 
-from seatrial.platforms.kubernetes.launchers import Kind
+from seatrial.platforms.kubernetes.launchers import Kind, parent_of
 from seatrial.platforms.kubernetes.launchers.kubeflow import replicas, run_policy
 from seatrial.platforms.kubernetes.plan import Object, Plan
 from seatrial.platforms.kubernetes.pod import node_template
@@ -19,17 +19,12 @@ class PyTorchJob:
         specs = {"Master": replicas(1, template)}
         if plan.nodes > 1:
             specs["Worker"] = replicas(plan.nodes - 1, template)
-        parent = {
-            "apiVersion": self.kind.api_version,
-            "kind": self.kind.kind,
-            "metadata": plan.parent_metadata(),
-            "spec": {
-                "nprocPerNode": str(plan.run.cluster.slots),
-                "runPolicy": run_policy(plan),
-                "pytorchReplicaSpecs": specs,
-            },
+        spec = {
+            "nprocPerNode": str(plan.run.cluster.slots),
+            "runPolicy": run_policy(plan),
+            "pytorchReplicaSpecs": specs,
         }
-        return [parent]
+        return [parent_of(plan, self.kind, spec)]
 
 
 LAUNCHER = PyTorchJob()

@@ -4,7 +4,7 @@ What a TrainJob may change of a shared runtime leaves out probes, shared memory 
 runtime with the whole pod in it. The Trainer makes a JobSet of both.
 """
 
-from seatrial.platforms.kubernetes.launchers import Kind
+from seatrial.platforms.kubernetes.launchers import Kind, parent_of
 from seatrial.platforms.kubernetes.launchers.job import job_spec
 from seatrial.platforms.kubernetes.plan import Object, Plan
 
@@ -20,21 +20,16 @@ class TrainJob:
 
     def objects(self, plan: Plan) -> list[Object]:
         slots = plan.run.cluster.slots
-        parent = {
-            "apiVersion": self.kind.api_version,
-            "kind": self.kind.kind,
-            "metadata": plan.parent_metadata(),
-            "spec": {
-                "suspend": bool(plan.settings.queue),
-                "runtimeRef": {
-                    "apiGroup": "trainer.kubeflow.org",
-                    "kind": "TrainingRuntime",
-                    "name": plan.name,
-                },
-                "trainer": {"numNodes": plan.nodes, "numProcPerNode": slots},
+        spec = {
+            "suspend": bool(plan.settings.queue),
+            "runtimeRef": {
+                "apiGroup": "trainer.kubeflow.org",
+                "kind": "TrainingRuntime",
+                "name": plan.name,
             },
+            "trainer": {"numNodes": plan.nodes, "numProcPerNode": slots},
         }
-        return [_runtime(plan), parent]
+        return [_runtime(plan), parent_of(plan, self.kind, spec)]
 
 
 def _runtime(plan: Plan) -> Object:
