@@ -20,6 +20,10 @@ from flows.serving.parameters import ClusterFile, SuiteName, WaitSeconds
 from flows.serving.results import opened_history, record_cut, tell, written_again
 from flows.serving.shown import introduce, show_verdict
 from flows.serving.signals import end_with_parent, uninterrupted
+from seatrial.checks.collectives.check import collectives_task
+from seatrial.checks.connectivity.check import connectivity_task
+from seatrial.checks.repeats import measure_again
+from seatrial.checks.training.check import training_task
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import Run, below_runs, secrets_of, set_aside, writable
 from seatrial.config.setup import setup_of
@@ -35,13 +39,9 @@ from seatrial.runs.trial import Trial
 from seatrial.system.disk_reserve import reserved
 from seatrial.system.process import process_age_s
 from tasks.collect import CUT_TIMEOUT_S, TIMEOUT_S, collect
-from tasks.collectives import collectives_task
 from tasks.compare import compare_task
-from tasks.connectivity import connectivity_task
 from tasks.image import demand, image_task, what_nodes_lack
 from tasks.launch import keep, launch_task, reap, teardown
-from tasks.repeat import measure_again
-from tasks.training import training_task
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State

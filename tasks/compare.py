@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from seatrial.checks.repeats import Repeated
 from seatrial.judge.assess import assess
 from seatrial.judge.repeats import Doubt
 from seatrial.judge.run_context import Occasion, explained, knowledge_of
@@ -16,7 +17,6 @@ from seatrial.model.reason import join
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import worst
-from tasks.repeat import Repeated
 from tasks.shown import shown, value_of
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from math import ceil
 
 from seatrial.catalog.links import usual_gpus, with_links
 from seatrial.catalog.nearest import missing_reference
-from seatrial.checks.control import Arm, no_control, switched_off, treatment_of
-from seatrial.checks.sweep import Outcome, Setting, conclude, fewer_nodes, network_of
+from seatrial.checks.collectives.control import Arm, no_control, switched_off, treatment_of
+from seatrial.checks.collectives.outcome import Outcome, Setting, conclude, fewer_nodes, network_of
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge
 from seatrial.judge.device_models import other_model

@@ -14,7 +14,7 @@ import yaml
 
 from seatrial.bundle.pack import pack
 from seatrial.bundle.verify import verify
-from seatrial.checks.training_result import read_event
+from seatrial.checks.training.result import read_event
 from seatrial.config.cluster import load_cluster
 from seatrial.config.suite import load_suite
 from seatrial.model.errors import SeatrialError

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.checks.connectivity.check import connectivity
 from seatrial.model.errors import MissingError
 from seatrial.model.result import Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import mpirun
 from seatrial.remote.node_setup import greet
-from tasks.connectivity import connectivity
 from tests.integration.conftest import LocalTestbed
 
 

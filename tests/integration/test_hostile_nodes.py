@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.checks.collectives.check import collectives
+from seatrial.checks.connectivity.check import connectivity
 from seatrial.config.run import Run
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.command import run_command
 from seatrial.remote.ssh import connected
-from tasks.collectives import collectives
-from tasks.connectivity import connectivity
 from tests.integration.conftest import LocalTestbed
 
 FLOODS = {

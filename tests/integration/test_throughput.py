@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from seatrial.checks.connectivity.check import connectivity
 from seatrial.config.setup import setup_of
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from tasks.compare import compare
-from tasks.connectivity import connectivity
 from tests.integration.conftest import LocalTestbed
 
 

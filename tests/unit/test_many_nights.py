@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from seatrial.checks.repeats import Repeated
 from seatrial.history import open_store
 from seatrial.history.store import Store
 from seatrial.judge.repeats import Doubt
@@ -24,7 +25,6 @@ from seatrial.model.verdict import Verdict
 from seatrial.report.terminal import closing_line, summary
 from tasks.compare import compare
 from tasks.record import record
-from tasks.repeat import Repeated
 from tests.unit.collectives.fake_mpirun import make_run
 
 START = datetime(2026, 9, 1, 2, tzinfo=UTC)

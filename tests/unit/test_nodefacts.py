@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from seatrial.checks.nodefacts import clock_skews, same_hostname, short_of_gpus, skewed, without_mpirun
+from seatrial.checks.connectivity.nodefacts import clock_skews, same_hostname, short_of_gpus, skewed, without_mpirun
 from seatrial.remote.node_setup import Contact
 from tests.unit.collectives.fake_mpirun import make_testbed
 

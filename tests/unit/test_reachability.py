@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.checks.reachability import Pair, blame, pairs_to_try
+from seatrial.checks.connectivity.reachability import Pair, blame, pairs_to_try
 
 NAMES = [f"node-{i}" for i in range(6)]
 

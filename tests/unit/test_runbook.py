@@ -20,15 +20,15 @@ BAD = {"DEGRADED", "FAIL", "CORRUPT", "INCONCLUSIVE", "NOT_RUN"}
 MAKERS = {"Queued", "Suspect", "Unfinished"}
 NAMES = {"evidence", "lacking", "reason", "strange", "why"}  # of variables
 WORDS = (  # what these return is shown as it is
-    "seatrial/checks/control.py",
+    "seatrial/checks/collectives/control.py",
     "seatrial/config/architecture.py",
     "seatrial/checks/requirements.py",
-    "seatrial/checks/training_result.py",
+    "seatrial/checks/training/result.py",
     "seatrial/judge/logs.py",
     "seatrial/judge/device_models.py",
-    "seatrial/checks/mpireach.py",
-    "seatrial/checks/nodefacts.py",
-    "seatrial/checks/versions.py",
+    "seatrial/checks/connectivity/mpireach.py",
+    "seatrial/checks/connectivity/nodefacts.py",
+    "seatrial/checks/connectivity/versions.py",
     "seatrial/platforms/kubernetes/connect.py",
     "seatrial/platforms/kubernetes/doctor.py",
     "seatrial/platforms/kubernetes/termination_reason.py",
@@ -37,8 +37,8 @@ WORDS = (  # what these return is shown as it is
     "seatrial/platforms/kubernetes/queue.py",
     "seatrial/platforms/kubernetes/waiting.py",
     "seatrial/platforms/local/needs.py",
-    "tasks/collectives.py",
-    "tasks/connectivity.py",
+    "seatrial/checks/collectives/check.py",
+    "seatrial/checks/connectivity/check.py",
 )
 WITHOUT_A_CODE = 162  # sentences that still stand where they are raised; none is the aim
 PARTS = {  # of longer reasons, or before bad input

@@ -12,14 +12,14 @@ import pytest
 
 from flows import check
 from flows.serving import results
+from seatrial.checks.collectives.check import Swept
+from seatrial.checks.connectivity.check import Connected
 from seatrial.config.run import Run
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.runs import trial
 from tasks import record
-from tasks.collectives import Swept
-from tasks.connectivity import Connected
 from tasks.image import Image
 from tests.unit.collectives.fake_mpirun import make_run, make_testbed
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.checks.reachability import Pair
-from seatrial.checks.throughput import (
+from seatrial.checks.connectivity.reachability import Pair
+from seatrial.checks.connectivity.throughput import (
     AT_ONCE,
     egress,
     explore,

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.training_result import node_of, read_event
+from seatrial.checks.connectivity.check import Present
+from seatrial.checks.training import check as step
+from seatrial.checks.training.result import node_of, read_event
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.config.suite import load_suite
@@ -18,8 +20,6 @@ from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Node, Testbed, dial_tcp
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import MpiResult
-from tasks import training as step
-from tasks.connectivity import Present
 
 
 def make_testbed(nodes: int = 4, slots: int = 1) -> Testbed:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.training_result import read_event
+from seatrial.checks.training.result import read_event
 from tests.integration.probes.launched import launch_many, needs_mpirun
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from seatrial.checks.collectives import check as step
+from seatrial.checks.collectives import sweep
+from seatrial.checks.connectivity.check import Present
 from seatrial.config.run import Run
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
 from seatrial.remote.mpi import MpiResult
-from tasks import collectives as step
-from tasks import sweep
-from tasks.connectivity import Present
 from tests.unit.collectives.fake_mpirun import Answer, FakeMpirun, make_run, make_testbed
 
 

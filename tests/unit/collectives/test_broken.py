@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.checks.collectives import check as step
+from seatrial.checks.collectives import sweep
+from seatrial.checks.connectivity.check import Present
 from seatrial.config.run import Run
 from seatrial.model.errors import RemoteError
 from seatrial.model.result import Check, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import MpiResult
-from tasks import collectives as step
-from tasks import sweep
-from tasks.connectivity import Present
 from tests.unit.collectives.fake_mpirun import FakeMpirun, make_run, make_testbed, result, table
 
 DIED = """\

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from seatrial.checks.collectives import check as step
+from seatrial.checks.collectives import sweep
 from seatrial.config.suite import load_suite
 from seatrial.model.errors import RemoteError
 from seatrial.model.result import Check
@@ -15,8 +17,6 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.command import CommandResult
 from seatrial.remote.mpi import MpiResult
-from tasks import collectives as step
-from tasks import sweep
 from tests.unit.collectives.fake_mpirun import SIZES, FakeMpirun, make_run, make_testbed, result, table
 
 SOCKETS = "node-0:81:90 [0] NCCL INFO Using network Socket"

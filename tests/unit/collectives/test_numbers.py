@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.sweep import Setting, conclude
+from seatrial.checks.collectives import check as step
+from seatrial.checks.collectives import sweep
+from seatrial.checks.collectives.outcome import Setting, conclude
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
@@ -15,8 +17,6 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Row, Sweep, Timing
 from seatrial.remote.mpi import MpiResult
-from tasks import collectives as step
-from tasks import sweep
 from tests.unit.collectives.fake_mpirun import ROW, make_run, make_testbed, result, table
 
 

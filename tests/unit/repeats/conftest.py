@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.checks.collectives import sweep
+from seatrial.checks.repeats import Repeated, measure_again
 from seatrial.history import open_store
 from seatrial.history.store import Store
 from seatrial.judge.repeats import Doubt
 from seatrial.model.result import RunResult, now
 from seatrial.model.verdict import Verdict
-from tasks import sweep
-from tasks.repeat import Repeated, measure_again
 from tests.unit.collectives.fake_mpirun import FakeMpirun, make_run, make_testbed, result, table
 from tests.unit.repeats.doubts import collectives
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
+from seatrial.checks.repeats import Repeated
 from seatrial.judge.repeats import Doubt
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from tasks.repeat import Repeated
 
 LAB = Setup("cpu", 4, 0, 1)
 

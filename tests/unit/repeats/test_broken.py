@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 
+from seatrial.checks import repeats as step
+from seatrial.checks.collectives import sweep
+from seatrial.checks.connectivity.check import Present
+from seatrial.checks.repeats import Repeated, measure_again
 from seatrial.history.store import Store
 from seatrial.judge.repeats import Doubt
 from seatrial.judge.run_context import Occasion
@@ -17,11 +21,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import MpiResult
 from seatrial.remote.node_setup import Contact
-from tasks import repeat as step
-from tasks import sweep
 from tasks.compare import compare
-from tasks.connectivity import Present
-from tasks.repeat import Repeated, measure_again
 from tests.unit.collectives.fake_mpirun import FakeMpirun, make_run, make_testbed, result, table
 from tests.unit.repeats.doubts import LAB, FakeTransport, Nodes, asked, collectives, doubt
 

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.checks.reachability import Pair
-from seatrial.checks.throughput import egress, explore, explore_again, ingress, measurements, once_more
+from seatrial.checks import repeats as step
+from seatrial.checks.connectivity.reachability import Pair
+from seatrial.checks.connectivity.throughput import egress, explore, explore_again, ingress, measurements, once_more
+from seatrial.checks.repeats import measure_again
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge
 from seatrial.model.measurement import by_series
@@ -19,8 +21,6 @@ from seatrial.model.setup import Setup
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.node_setup import Contact
-from tasks import repeat as step
-from tasks.repeat import measure_again
 from tests.samples import nights_of
 from tests.unit.collectives.fake_mpirun import make_run, make_testbed
 from tests.unit.repeats.doubts import FakeTransport

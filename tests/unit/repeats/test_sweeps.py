@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from seatrial.checks import repeats as step
+from seatrial.checks.collectives import sweep
+from seatrial.checks.repeats import Repeated, measure_again
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import MpiResult
-from tasks import repeat as step
-from tasks import sweep
-from tasks.repeat import Repeated, measure_again
 from tests.unit.collectives.fake_mpirun import FakeMpirun, make_run, make_testbed, result, table
 from tests.unit.repeats.doubts import asked, doubt
 

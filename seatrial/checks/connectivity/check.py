@@ -10,12 +10,12 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.checks.findings import Findings
-from seatrial.checks.mpireach import Shown, guilty_nodes, show_hosts
-from seatrial.checks.nodefacts import clock_skews, same_hostname, short_of_gpus, skewed, without_mpirun
-from seatrial.checks.reachability import blame, pairs_to_try
-from seatrial.checks.throughput import explore, measurements, summary
-from seatrial.checks.versions import odd_ones, unknown
+from seatrial.checks.connectivity.findings import Findings
+from seatrial.checks.connectivity.mpireach import Shown, guilty_nodes, show_hosts
+from seatrial.checks.connectivity.nodefacts import clock_skews, same_hostname, short_of_gpus, skewed, without_mpirun
+from seatrial.checks.connectivity.reachability import blame, pairs_to_try
+from seatrial.checks.connectivity.throughput import explore, measurements, summary
+from seatrial.checks.connectivity.versions import odd_ones, unknown
 from seatrial.config.run import Run
 from seatrial.model.errors import FloodError, LaunchError, MissingError, NodesError, RemoteError
 from seatrial.model.measurement import Measurement, Subject

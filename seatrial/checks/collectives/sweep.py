@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from seatrial.checks.broken import broken, gave_up
-from seatrial.checks.sweep import Outcome, Setting, conclude, network_of
+from seatrial.checks.collectives.outcome import Outcome, Setting, conclude, network_of
 from seatrial.config.run import Run, secrets_of
 from seatrial.config.suite import Collectives
 from seatrial.config.suite import Sweep as Sizes

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seatrial.checks.broken import broken, fabric_gone
-from seatrial.checks.plateau import plateau_sizes
+from seatrial.checks.collectives.plateau import plateau_sizes
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Suspect
 from seatrial.model.sizes import format_size

@@ -12,9 +12,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 
-from seatrial.checks.plateau import sizes_behind
-from seatrial.checks.reachability import Pair
-from seatrial.checks.throughput import Streams, explore_again, measurements, once_more
+from seatrial.checks.collectives.check import too_small
+from seatrial.checks.collectives.plateau import sizes_behind
+from seatrial.checks.collectives.sweep import can_write_json, sizes_of, sweep_once
+from seatrial.checks.connectivity.check import roll_call
+from seatrial.checks.connectivity.reachability import Pair
+from seatrial.checks.connectivity.throughput import Streams, explore_again, measurements, once_more
+from seatrial.checks.training.check import training
 from seatrial.config.run import Run
 from seatrial.judge.repeats import Doubt
 from seatrial.model.errors import NodesError, SeatrialError
@@ -26,10 +30,6 @@ from seatrial.model.verdict import Verdict
 from seatrial.remote.node_setup import Contact, greet, try_streams
 from seatrial.remote.ssh import on_each
 from seatrial.text.words import some_of
-from tasks.collectives import too_small
-from tasks.connectivity import roll_call
-from tasks.sweep import can_write_json, sizes_of, sweep_once
-from tasks.training import training
 
 log = logging.getLogger("seatrial.repeat")
 

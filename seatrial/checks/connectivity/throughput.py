@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import TypeVar
 
-from seatrial.checks.reachability import Pair, link_name
+from seatrial.checks.connectivity.reachability import Pair, link_name
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.text.numbers import short
 

@@ -9,7 +9,10 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from seatrial.checks.broken import broken, gave_up
-from seatrial.checks.training_result import Lesson, measured, problem, read_event, read_lesson, suspects
+from seatrial.checks.collectives.check import too_small
+from seatrial.checks.collectives.sweep import rendezvous_argv
+from seatrial.checks.connectivity.check import roll_call
+from seatrial.checks.training.result import Lesson, measured, problem, read_event, read_lesson, suspects
 from seatrial.config.run import Run, secrets_of
 from seatrial.config.suite import Training
 from seatrial.model.errors import RemoteError
@@ -18,10 +21,7 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.flood import flooding_nodes
 from seatrial.remote.mpi import MpiResult, mpirun
-from tasks.collectives import too_small
-from tasks.connectivity import roll_call
 from tasks.shown import shown, value_of
-from tasks.sweep import rendezvous_argv
 
 log = logging.getLogger("seatrial.training")
 

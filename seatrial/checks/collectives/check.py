@@ -4,7 +4,7 @@ With GPUs the sweeps are nccl-tests, one rank per GPU; without, the gloo probe, 
 operation is an mpirun of its own. After one that fails every node is asked whether it is still there: nodes that died
 are named and taken out, and the others go on. Where all are there and yet the fabric is gone (the head cannot be
 reached, mpirun cannot start its daemons, or nothing ends in time), the rest is not tried: each would cost its whole
-time limit and say nothing new. What is measured: seatrial/checks/sweep.py.
+time limit and say nothing new. What is measured: seatrial/checks/collectives/outcome.py.
 
 Where the cluster has a fabric between its nodes, NCCL must say which network it took, because it falls back to sockets
 in silence. So the first operation runs with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET, some hundred lines per rank
@@ -19,15 +19,15 @@ from dataclasses import dataclass, replace
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.checks.sweep import Outcome
+from seatrial.checks.collectives.outcome import Outcome
+from seatrial.checks.collectives.sweep import can_write_json, sweep_once
+from seatrial.checks.connectivity.check import Present, roll_call
 from seatrial.config.run import Run
 from seatrial.config.suite import Collectives
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
-from tasks.connectivity import Present, roll_call
 from tasks.shown import shown, value_of
-from tasks.sweep import can_write_json, sweep_once
 
 log = logging.getLogger("seatrial.collectives")
 

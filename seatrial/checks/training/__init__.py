@@ -1,0 +1,1 @@
+"""The check `training`: train a small transformer over every rank; does it learn, and do all ranks end alike?"""
