@@ -14,54 +14,27 @@ before the first row, and the others with NCCL_DEBUG=WARN; what the cluster file
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
-from prefect import task
-from prefect.cache_policies import NO_CACHE
+from dataclasses import replace
 
 from seatrial.checks.collectives.outcome import Outcome
 from seatrial.checks.collectives.sweep import can_write_json, sweep_once
 from seatrial.checks.connectivity.check import Present, roll_call
+from seatrial.checks.collectives.section import Collectives
+from seatrial.checks.contract import CheckType, Need, StepResult, TORCH, too_small
 from seatrial.config.run import Run
-from seatrial.config.suite import Collectives
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict, worst
-from tasks.shown import shown, value_of
 
 log = logging.getLogger("seatrial.collectives")
 
 
-@dataclass(frozen=True, slots=True)
-class Swept:
-    """The check `collectives`, None when the suite does not ask for it, and the testbed without the nodes that died."""
-
-    check: Check | None
-    testbed: Testbed
-
-
-def collectives(run: Run, testbed: Testbed) -> Swept:
+def collectives(run: Run, testbed: Testbed, wanted: Collectives) -> StepResult:
     """Sweep every operation that the suite asks for."""
-    wanted = run.suite.collectives
-    if wanted is None:
-        return Swept(None, testbed)
-    problem = too_small(run, testbed)
-    if problem:
-        return Swept(Check("collectives", Verdict.NOT_RUN, problem), testbed)
     started = time.monotonic()
     outcomes, present = _all(run, testbed, wanted)
     check = _check(outcomes, testbed.world_size, time.monotonic() - started)
-    return Swept(replace(check, suspects=present.suspects), present.testbed)
-
-
-def too_small(run: Run, testbed: Testbed) -> str | None:
-    """Why there are too few nodes or ranks to talk to each other; None when there are enough."""
-    left = len(testbed.nodes)
-    if left < min(2, run.cluster.nodes):
-        return f"needs at least two nodes, {left} left"
-    return (
-        None if testbed.world_size > 1 else f"needs at least two ranks, {testbed.world_size} here: set slots_per_node"
-    )
+    return StepResult(replace(check, suspects=present.suspects), present.testbed)
 
 
 def _all(run: Run, testbed: Testbed, wanted: Collectives) -> tuple[list[Outcome], Present]:
@@ -123,11 +96,15 @@ def _check(outcomes: Sequence[Outcome], ranks: int, seconds: float) -> Check:
     return Check("collectives", verdict, "; ".join(reasons) or right, seconds, measurements)
 
 
-@task(name="collectives", cache_policy=NO_CACHE)
-def _collectives(run: Run, testbed: Testbed) -> Swept:
-    swept = collectives(run, testbed)
-    return shown(swept, [swept.check])
+NCCL_TESTS = Need("nccl-tests", "put all_reduce_perf on PATH (images/common/build-nccl-tests)")
 
-
-def collectives_task(run: Run, testbed: Testbed) -> Swept:
-    return value_of(_collectives(run, testbed, return_state=True))
+COLLECTIVES = CheckType(
+    name="collectives",
+    section=Collectives,
+    description="no sweep when unset",
+    run=lambda context: collectives(context.run, context.testbed, context.section(Collectives)),
+    needs=lambda gpus: (NCCL_TESTS if gpus else TORCH,),
+    least_ranks=2,
+    repeat=sweeps_again,
+    units=lambda section: len(section.operations) * max(len(section.gpu.sizes()), len(section.cpu.sizes())),
+)

@@ -5,10 +5,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
-
-from prefect import task
-from prefect.cache_policies import NO_CACHE
 
 from seatrial.checks.connectivity.findings import Findings
 from seatrial.checks.connectivity.mpireach import Shown, guilty_nodes, show_hosts
@@ -16,6 +12,8 @@ from seatrial.checks.connectivity.nodefacts import clock_skews, same_hostname, s
 from seatrial.checks.connectivity.reachability import blame, pairs_to_try
 from seatrial.checks.connectivity.throughput import explore, measurements, summary
 from seatrial.checks.connectivity.versions import odd_ones, unknown
+from seatrial.checks.connectivity.section import Connectivity
+from seatrial.checks.contract import CheckType, Context, Facts, Need, StepResult
 from seatrial.config.run import Run
 from seatrial.model.errors import FloodError, LaunchError, MissingError, NodesError, RemoteError
 from seatrial.model.measurement import Measurement, Subject
@@ -25,35 +23,18 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.node_setup import Contact, greet, reach_peers, try_streams
 from seatrial.remote.ssh import allow_many_connections, on_each
-from tasks.shown import shown, value_of
 
 log = logging.getLogger("seatrial.connectivity")
 
 _CLEAR_MAJORITY = 0.66  # share of nodes that must agree before the others are taken out: 2 of 3, 3 of 4
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
-    """What connectivity found: the check, the testbed without the nodes that failed, and the facts of each node.
-
-    `notes` say what could not be found out and blames nobody.
-    """
-
-    check: Check
-    testbed: Testbed
-    facts: Mapping[str, Mapping[str, Any]]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def fingerprint(self) -> dict[str, str]:
-        """The head's software, version by package."""
-        if not self.testbed.nodes:
-            return {}
-        versions = self.facts[self.testbed.head.name]["versions"]
-        return {package: version for package, version in versions.items() if version}
+def section_of(run: Run) -> Connectivity:
+    """What the suite says of it; it is part of every suite."""
+    return run.suite.section(Connectivity) or Connectivity()
 
 
-def connectivity(run: Run, testbed: Testbed) -> Connected:
+def connectivity(run: Run, testbed: Testbed) -> StepResult:
     """Try every path that the later steps use; nodes that fail are named and taken out.
 
     Raises MissingError when mpirun is on none of the nodes.
@@ -61,12 +42,12 @@ def connectivity(run: Run, testbed: Testbed) -> Connected:
     started = time.monotonic()
     allow_many_connections()
     found = Findings(testbed)
-    contacts = _answering(found, run.suite.connectivity.timeout_s)
+    contacts = _answering(found, section_of(run).timeout_s)
     try:
         _judge_facts(found, contacts, run)
         if len(found.testbed.nodes) > 1:
-            _try_pairs(found, contacts, run.suite.connectivity.timeout_s)
-            _try_links(found, contacts, run.suite.connectivity.timeout_s)
+            _try_pairs(found, contacts, section_of(run).timeout_s)
+            _try_links(found, contacts, section_of(run).timeout_s)
         _try_mpi(found, contacts, run)
     except (MissingError, RemoteError) as error:
         if isinstance(error, MissingError) and not found.problems:
@@ -78,7 +59,15 @@ def connectivity(run: Run, testbed: Testbed) -> Connected:
     check = _check(found, len(testbed.nodes), time.monotonic() - started)
     notes = unknown({name: contact.versions for name, contact in contacts.items()})
     facts = {name: contact.facts for name, contact in contacts.items()}
-    return Connected(check, found.testbed, facts, tuple(notes))
+    return StepResult(check, found.testbed, facts, _fingerprint(found.testbed, facts), tuple(notes))
+
+
+def _fingerprint(testbed: Testbed, facts: Facts) -> dict[str, str]:
+    """The head's software, version by package."""
+    if not testbed.nodes:
+        return {}
+    versions = facts[testbed.head.name]["versions"]
+    return {package: version for package, version in versions.items() if version}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +86,7 @@ class Present:
 def roll_call(run: Run, testbed: Testbed) -> Present:
     """Ask every node once more, after something broke: a node or a link may have died since connectivity was tried."""
     found = Findings(testbed)
-    timeout_s = run.suite.connectivity.timeout_s
+    timeout_s = section_of(run).timeout_s
     contacts: dict[str, Contact] = {}
     try:
         contacts = _answering(found, timeout_s)
@@ -150,7 +139,7 @@ def _judge_facts(found: Findings, contacts: Mapping[str, Contact], run: Run) -> 
     suspects = [
         *without_mpirun(contacts),
         *same_hostname(contacts),
-        *skewed(contacts, run.suite.connectivity.max_clock_skew_s),
+        *skewed(contacts, section_of(run).max_clock_skew_s),
         *short_of_gpus(found.testbed, contacts),
         *odd_ones({name: contact.versions for name, contact in contacts.items()}),
     ]
@@ -200,7 +189,7 @@ def _try_mpi(found: Findings, contacts: Mapping[str, Contact], run: Run) -> None
     def show(testbed: Testbed) -> Shown:
         number = next(tries)
         log_file = run.logs / (f"mpirun-hostname-{number}.log" if number else "mpirun-hostname.log")
-        timeout_s = run.suite.connectivity.timeout_s + len(testbed.nodes) * 0.5
+        timeout_s = section_of(run).timeout_s + len(testbed.nodes) * 0.5
         return show_hosts(testbed, hostnames, timeout_s, log_file)
 
     while found.testbed.nodes:
@@ -231,11 +220,18 @@ def _check(found: Findings, asked: int, seconds: float) -> Check:
     )
 
 
-@task(name="connectivity", cache_policy=NO_CACHE)
-def _connectivity(run: Run, testbed: Testbed) -> Connected:
-    connected = connectivity(run, testbed)
-    return shown(connected, [connected.check])
-
-
-def connectivity_task(run: Run, testbed: Testbed) -> Connected:
-    return value_of(_connectivity(run, testbed, return_state=True))
+CONNECTIVITY = CheckType(
+    name="connectivity",
+    section=Connectivity,
+    description="always part of a run",
+    run=lambda context: connectivity(context.run, context.testbed),
+    default=Connectivity(),
+    after="launch",
+    needs=lambda gpus: (
+        Need("sshd", "install openssh-server"),
+        Need("mpirun", "install Open MPI (openmpi-bin) or set mpi.mpirun"),
+    ),
+    repeat=streams_again,
+    tolerances={"tcp_egress": TCP, "tcp_ingress": TCP},
+    logs=("mpirun-hostname",),
+)

@@ -5,36 +5,27 @@ import statistics
 import time
 from dataclasses import replace
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from seatrial.checks.broken import broken, gave_up
-from seatrial.checks.collectives.check import too_small
 from seatrial.checks.collectives.sweep import rendezvous_argv
 from seatrial.checks.connectivity.check import roll_call
 from seatrial.checks.training.result import Lesson, measured, problem, read_event, read_lesson, suspects
+from seatrial.checks.contract import CheckType, StepResult, TORCH, UNIT
+from seatrial.checks.training.section import Training
 from seatrial.config.run import Run, secrets_of
-from seatrial.config.suite import Training
 from seatrial.model.errors import RemoteError
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.flood import flooding_nodes
 from seatrial.remote.mpi import MpiResult, mpirun
-from tasks.shown import shown, value_of
 
 log = logging.getLogger("seatrial.training")
 
 _SAID_STEPS = 10  # how many of a run's steps are logged
 
 
-def training(run: Run, testbed: Testbed, label: str = "training") -> Check | None:
-    """The check `training`; None when the suite does not ask for it. `label` names its log."""
-    wanted = run.suite.training
-    if wanted is None:
-        return None
-    if reason := too_small(run, testbed):
-        return Check("training", Verdict.NOT_RUN, reason)
+def training(run: Run, testbed: Testbed, wanted: Training, label: str = "training") -> Check:
+    """The check `training`; `label` names its log."""
     started = time.monotonic()
     argv = training_argv(run, testbed, wanted, label)
     try:
@@ -106,18 +97,26 @@ def _summary(lesson: Lesson) -> str:
 
 def _say(line: str, steps: int) -> None:
     event = read_event(line)
-    if not event or event["event"] != "step" or event["step"] % max(1, steps // _SAID_STEPS):
+    if not event or event["event"] != "step" or event["step"] % _every(steps):
         return
     loss = event["loss"]
     shown = f"loss {loss:.4f}  {event['step_time_ms'] or 0:.0f} ms" if loss is not None else "loss is not finite"
-    log.info("step %3d  %s", event["step"], shown, extra={"event": event})
+    log.info("step %3d  %s", event["step"], shown, extra=UNIT)
 
 
-@task(name="training", cache_policy=NO_CACHE)
-def _training(run: Run, testbed: Testbed) -> Check | None:
-    check = training(run, testbed)
-    return shown(check, [check])
+def _every(steps: int) -> int:
+    return max(1, steps // _SAID_STEPS)
 
 
-def training_task(run: Run, testbed: Testbed) -> Check | None:
-    return value_of(_training(run, testbed, return_state=True))
+TRAINING = CheckType(
+    name="training",
+    section=Training,
+    description="no training when unset",
+    run=lambda context: StepResult(
+        training(context.run, context.testbed, context.section(Training)), context.testbed
+    ),
+    needs=lambda gpus: (TORCH,),
+    least_ranks=2,
+    repeat=training_again,
+    units=lambda section: len(range(0, section.steps, _every(section.steps))),
+)

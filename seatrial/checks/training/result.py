@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, FiniteFloat
 
-from seatrial.config.suite import Training
+from seatrial.checks.training.section import Training
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed

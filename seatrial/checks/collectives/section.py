@@ -1,0 +1,57 @@
+"""The section `collectives` of a suite file."""
+
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import Field, model_validator
+
+from seatrial.config.yamlfile import Strict
+from seatrial.model.sizes import ByteSize, format_size
+from seatrial.nccl.collectives import SWEPT
+
+if TYPE_CHECKING:
+    Operation = str
+else:
+    Operation = Literal[SWEPT]
+Dtype = Literal["float32", "bfloat16", "float16", "float64", "int32"]
+
+
+class Sizes(Strict):
+    """The message sizes of one sweep and how often each is tried, in the words of nccl-tests' flags."""
+
+    min_bytes: ByteSize = Field(description="smallest message in bytes (-b): 8, 64K, 16M, 8G; at most 1024G")
+    max_bytes: ByteSize = Field(description="largest message in bytes (-e), written likewise; less where memory ends")
+    step_factor: int = Field(2, ge=2, le=1024, description="factor from one size to the next (-f)")
+    warmup_iterations: int = Field(2, ge=0, le=1000, description="iterations that are not timed (-w)")
+    iterations: int = Field(20, ge=1, le=10_000, description="iterations that are timed (-n)")
+
+    @model_validator(mode="after")
+    def _sizes_grow(self) -> Self:
+        if self.min_bytes > self.max_bytes:
+            raise ValueError(
+                f"sizes run backwards: min_bytes {format_size(self.min_bytes)} must not be above"
+                f" max_bytes {format_size(self.max_bytes)}"
+            )
+        return self
+
+    def sizes(self) -> list[int]:
+        """Every message size in bytes, smallest first."""
+        sizes = [self.min_bytes]
+        while sizes[-1] * self.step_factor <= self.max_bytes:
+            sizes.append(sizes[-1] * self.step_factor)
+        return sizes
+
+
+class Collectives(Strict):
+    """One sweep per operation; `gpu` holds where nodes have GPUs (nccl-tests), `cpu` elsewhere (gloo)."""
+
+    operations: tuple[Operation, ...] = Field(("all_reduce",), min_length=1, description="each is one sweep, in order")
+    gpu: Sizes = Field(description="sizes where nodes have GPUs (nccl-tests)")
+    cpu: Sizes = Field(description="sizes where they have none (gloo)")
+    dtype: Dtype = Field("float32", description="what the elements are (-d)")
+    timeout_s: float = Field(300, gt=0, description="seconds for one whole sweep")
+
+    @model_validator(mode="after")
+    def _operations_once(self) -> Self:
+        if len(set(self.operations)) < len(self.operations):
+            raise ValueError("operations must not name the same operation twice")
+        return self

@@ -1,0 +1,17 @@
+"""How far a healthy number may stray from its centre. The figures: docs/decisions/0002-judging-with-few-samples.md."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """`sigma` is the least run-to-run noise assumed, on natural logs; an interval reaches at most `cap` times from its
+    centre, however noisy the past was. A `steady` number is one that counts on its own."""
+
+    sigma: float
+    cap: float
+    steady: bool = True
+
+
+STEADY = Tolerance(sigma=0.25, cap=4.0)
+SINGLE_SIZE = Tolerance(sigma=0.4, cap=6.0, steady=False)
