@@ -6,9 +6,9 @@ import sys
 import time
 from pathlib import Path
 
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
-from seatrial.config.suite import load_suite
 from seatrial.platforms.local.platform import PLATFORM
 
 REPEATS = 5

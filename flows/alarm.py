@@ -16,10 +16,10 @@ from prefect.client.schemas.sorting import FlowRunSort
 from flows.serving.log_forwarding import told_to_prefect
 from flows.serving.outcome import came_to_a_verdict
 from flows.serving.shown import cluster_tag
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.notify import Notify
 from seatrial.config.platform import PlatformSettings
-from seatrial.config.suite import load_suite
 from seatrial.model.errors import SeatrialError
 from tasks.notify import watch_task
 

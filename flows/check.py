@@ -1,6 +1,5 @@
 """The flow `check`: one cluster through the whole chain, from image to verdict."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,14 +19,12 @@ from flows.serving.parameters import ClusterFile, SuiteName, WaitSeconds
 from flows.serving.results import opened_history, record_cut, tell, written_again
 from flows.serving.shown import introduce, show_verdict
 from flows.serving.signals import end_with_parent, uninterrupted
-from seatrial.checks.collectives.check import collectives_task
-from seatrial.checks.connectivity.check import connectivity_task
 from seatrial.checks.repeats import measure_again
-from seatrial.checks.training.check import training_task
+from seatrial.checks.suites import load_suite
+from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import Run, below_runs, secrets_of, set_aside, writable
 from seatrial.config.setup import setup_of
-from seatrial.config.suite import load_suite
 from seatrial.judge.run_context import Occasion
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import Reason
@@ -38,9 +35,10 @@ from seatrial.runs.progress import log, log_file
 from seatrial.runs.trial import Trial
 from seatrial.system.disk_reserve import reserved
 from seatrial.system.process import process_age_s
+from tasks.check import check_task
 from tasks.collect import CUT_TIMEOUT_S, TIMEOUT_S, collect
 from tasks.compare import compare_task
-from tasks.image import demand, image_task, what_nodes_lack
+from tasks.image import image_task
 from tasks.launch import keep, launch_task, reap, teardown
 
 if TYPE_CHECKING:
@@ -118,8 +116,6 @@ def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
 
 def _try_out(trial: Trial, rebuild: bool, store: "Store | None", unreachable: str | None) -> None:
     """What needs the nodes, what it comes to, and their end. What goes wrong or is not tried becomes a check."""
-    suite = trial.run.suite
-    lacks: Mapping[str, str] = {}
     through = False
     try:
         with trial.attempt("image"):
@@ -129,28 +125,14 @@ def _try_out(trial: Trial, rebuild: bool, store: "Store | None", unreachable: st
         if trial.can("launch", after="image"):
             with trial.attempt("launch"):
                 trial.up(launch_task(trial.run))
-        if trial.can("connectivity", after="launch"):
-            with trial.attempt("connectivity"):
-                found = connectivity_task(trial.run, trial.testbed)
-                trial.add(found.check)
-                trial.connected(found.testbed, found.facts, found.fingerprint)
-                trial.notes += found.notes
-                lacks = what_nodes_lack(trial.run, found.testbed, found.facts)
-        if suite.collectives and trial.can("collectives", after="connectivity"):
-            with trial.attempt("collectives"):
-                demand("collectives", lacks)
-                swept = collectives_task(trial.run, trial.testbed)
-                trial.add(swept.check)
-                trial.go_on_with(swept.testbed)
-        if suite.training and trial.can("training", after="connectivity"):
-            with trial.attempt("training"):
-                demand("training", lacks)
-                trial.add(training_task(trial.run, trial.testbed))
+        for kind in CHECKS:
+            if trial.run.suite.section(kind.section) and trial.can(kind.name, after=kind.after):
+                with trial.attempt(kind.name):
+                    trial.checked(check_task(kind, trial.context()))
         with trial.attempt("compare"):
-            cluster, again = trial.run.cluster, None
-            if trial.nodes_up:
-                again = partial(measure_again, trial.run, trial.testbed)
-            occasion = Occasion(cluster.name, suite.name, trial.fingerprint, trial.started)
+            cluster = trial.run.cluster
+            again = partial(measure_again, trial.context()) if trial.nodes_up else None
+            occasion = Occasion(cluster.name, trial.run.suite.name, trial.fingerprint, trial.started)
             trial.checks = compare_task(trial.checks, setup_of(cluster), store, occasion, again)
         if unreachable:
             trial.add(_unheld(unreachable))

@@ -12,8 +12,8 @@ import yaml
 from pydantic import BaseModel
 
 from seatrial.builders.failures import CAUSES
+from seatrial.checks.suites import SuiteFile
 from seatrial.config.cluster import Cluster
-from seatrial.config.suite import Suite
 from seatrial.model.reasons import AREAS
 from seatrial.nccl.causes_launch import HOST, MPIRUN, SSH
 from seatrial.nccl.causes_nccl import NCCL, TESTS
@@ -43,7 +43,7 @@ def pages() -> dict[Path, str]:
     """Each made page, as it should be."""
     made = {
         "cluster-file.md": "\n".join(_reference(Cluster)),
-        "suite-file.md": "\n".join(_reference(Suite)),
+        "suite-file.md": "\n".join(_reference(SuiteFile)),
         "log-causes.md": "\n".join(_causes()),
         "runbook.md": "\n".join(_codes()),
     }

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.checks.repeats import Repeated
+from seatrial.checks.repeated import Doubt, Repeated
 from seatrial.judge.assess import assess
-from seatrial.judge.repeats import Doubt
 from seatrial.judge.run_context import Occasion, explained, knowledge_of
 from seatrial.model.reason import join
 from seatrial.model.result import Check

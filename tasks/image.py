@@ -4,22 +4,19 @@ import logging
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from seatrial.builders import Built, ensure_image, platforms_of
-from seatrial.checks.requirements import lacking
-from seatrial.config.architecture import foreign_nodes, node_architecture, wrong_architecture
+from seatrial.config.architecture import node_architecture, wrong_architecture
 from seatrial.config.cluster import Cluster
 from seatrial.config.image import Image as Configured
 from seatrial.config.image import Recipe
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError
-from seatrial.model.testbed import Testbed
 from seatrial.remote.answers import Facts, read_answer
 from seatrial.remote.probes import probe
 
@@ -70,20 +67,6 @@ def _image_for(run: Run, config: Configured, rebuild: bool) -> Built:
 def _refuse_foreign(reference: str, architectures: Sequence[str], cluster: Cluster) -> None:
     if wrong := wrong_architecture(reference, architectures, cluster, platform.machine()):
         raise MissingError(wrong)
-
-
-def what_nodes_lack(run: Run, testbed: Testbed, facts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Why a step cannot be done on these nodes, by step: what is not in the image, or an image of the wrong kind."""
-    present = {node.name: facts[node.name] for node in testbed.nodes}
-    if foreign := foreign_nodes(present, run.cluster, platform.machine()):
-        return dict.fromkeys(("collectives", "training"), foreign)
-    return lacking(present, run.suite, gpus=testbed.has_gpus, image=run.image)
-
-
-def demand(step: str, lacks: Mapping[str, str]) -> None:
-    """Raises MissingError when the nodes lack what the step needs."""
-    if step in lacks:
-        raise MissingError(lacks[step])
 
 
 def _versions_here(mpirun: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from seatrial.checks.collectives.section import Collectives
 from seatrial.config.run import RESULT, Run, log_files, secrets_of
 from seatrial.model.errors import SeatrialError
 from seatrial.system.private import read_opener
@@ -76,7 +77,8 @@ def _remote(path: Path, logs: Path) -> str:
 
 def _sweeps(run: Run, logs: Sequence[Path]) -> list[Path]:
     """The logs of the operations, in the suite's order."""
-    operations = run.suite.collectives.operations if run.suite.collectives else ()
+    section = run.suite.section(Collectives)
+    operations = section.operations if section else ()
     return [path for name in operations if (path := run.logs / f"{name}.log") in logs]
 
 

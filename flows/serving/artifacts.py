@@ -20,6 +20,7 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
+from seatrial.checks.table import CHECKS
 from seatrial.config.run import PICTURE, Run, secrets_of
 from seatrial.config.suite import Suite
 from seatrial.model.result import RunResult
@@ -32,19 +33,16 @@ log = logging.getLogger("seatrial.artifacts")
 
 RUNS_URL = "SEATRIAL_RUNS_URL"  # where a browser finds the folder `runs`
 _EVERY_S = 2.0
-_STEPS = ("image", "launch", "connectivity", "collectives", "training", "compare", "collect", "teardown", "record")
+_STEPS = ("image", "launch", *(kind.name for kind in CHECKS), "compare", "collect", "teardown", "record")
 
 
-def share(suite: Suite, step: str, rows: int, train_step: int) -> float:
-    """How much of a run is done, in percent: whole steps count alike, sweeps and training by how far they are."""
+def share(suite: Suite, step: str, units: int) -> float:
+    """How much of a run is done, in percent: whole steps count alike, a check by its `units` that are done."""
     if step not in _STEPS:
         return 0.0
-    within = 0.0
-    if step == "collectives" and suite.collectives:
-        sizes = max(len(suite.collectives.gpu.sizes()), len(suite.collectives.cpu.sizes()))
-        within = rows / (sizes * len(suite.collectives.operations))
-    if step == "training" and suite.training:
-        within = train_step / suite.training.steps
+    kind = next((kind for kind in CHECKS if kind.name == step), None)
+    section = suite.section(kind.section) if kind else None
+    within = units / kind.units(section) if kind and section else 0.0
     return 100 * (_STEPS.index(step) + min(within, 1.0)) / len(_STEPS)
 
 
@@ -55,18 +53,16 @@ class _Watcher(logging.Handler):
         super().__init__(logging.INFO)
         self._secrets = secrets
         self._suite = suite
-        self._step, self._rows, self._train_step = "", 0, 0
+        self._step, self._units = "", 0
         self.now: tuple[float, str] = (0.0, "")
 
     def emit(self, record: logging.LogRecord) -> None:
         step = getattr(record, "step", None)
         if step in _STEPS and not hasattr(record, "seconds"):
-            self._step = step
-        self._rows += hasattr(record, "row")
-        event: Mapping[str, int] = getattr(record, "event", {})
-        self._train_step = event.get("step", self._train_step)
+            self._step, self._units = step, 0
+        self._units += getattr(record, "units", 0)
         said = self._secrets.out_of_line(record.getMessage())
-        self.now = share(self._suite, self._step, self._rows, self._train_step), escape(f"{self._step}: {said}"[:300])
+        self.now = share(self._suite, self._step, self._units), escape(f"{self._step}: {said}"[:300])
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from seatrial.alerts.settings import check_alerts
+from seatrial.checks.suites import SHIPPED, load_suite
 from seatrial.config.cluster import load_cluster
-from seatrial.config.suite import SHIPPED, load_suite
 from seatrial.history import check_history
 from seatrial.model.errors import InputError
 

@@ -1,44 +1,59 @@
-"""What the steps of a suite need of a node, and which nodes lack it. Pure."""
+"""What a check needs: enough nodes and ranks, and programs on the nodes."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import platform
+from collections.abc import Sequence
 
-from seatrial.config.suite import Suite
+from seatrial.checks.contract import CheckType, Context, Facts, StepResult
+from seatrial.config.architecture import foreign_nodes
+from seatrial.config.run import Run
+from seatrial.model.errors import MissingError
+from seatrial.model.reason import Reason
+from seatrial.model.result import Check
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
 from seatrial.text.words import some_of
 
-Facts = Mapping[str, Mapping[str, Any]]  # by node, as seatrial/remote/probes/facts.py tells them
+
+def try_check(kind: CheckType, context: Context) -> StepResult:
+    """Run the check if enough is left of the testbed. Raises MissingError if nodes lack what it needs."""
+    if reason := lacking(kind, context):
+        raise MissingError(reason)
+    if reason := too_small(context.run, context.testbed, kind.least_ranks):
+        return StepResult(Check(kind.name, Verdict.NOT_RUN, reason), context.testbed)
+    return kind.run(context)
 
 
-def lacking(facts: Facts, suite: Suite, *, gpus: bool, image: str | None) -> dict[str, str]:
-    """Why a step cannot be done with what the nodes have, by step; a version that nobody could tell counts as there."""
-    return {
-        step: f"{name} is missing {_where(facts, missing, image)}: {how}"
-        for step, needs in _needs(suite, gpus).items()
-        for name, how in needs
-        if (missing := [node for node, fact in facts.items() if _is_missing(name, fact)])
-    }
+def too_small(run: Run, testbed: Testbed, least_ranks: int = 2) -> str | None:
+    """Why the nodes or ranks are too few to talk to each other; None when they are enough, or need not talk."""
+    if least_ranks < 2:
+        return None
+    left = len(testbed.nodes)
+    if left < min(2, run.cluster.nodes):
+        return Reason.of("too-few-nodes", left=left)
+    return None if testbed.world_size > 1 else Reason.of("too-few-ranks", ranks=testbed.world_size)
 
 
-def _needs(suite: Suite, gpus: bool) -> dict[str, list[tuple[str, str]]]:
-    nccl = ("nccl-tests", "put all_reduce_perf on PATH (images/common/build-nccl-tests)")
-    torch = ("torch", "install PyTorch where the nodes' Python finds it")
-    needs = {
-        "connectivity": [
-            ("sshd", "install openssh-server"),
-            ("mpirun", "install Open MPI (openmpi-bin) or set mpi.mpirun"),
-        ]
-    }
-    if suite.collectives:
-        needs["collectives"] = [nccl if gpus else torch]
-    if suite.training:
-        needs["training"] = [torch]
-    return needs
+def lacking(kind: CheckType, context: Context) -> str | None:
+    """Why the nodes cannot run the check, by their facts; None when they can, or when the facts are not known yet.
+
+    A version that no node could report counts as present.
+    """
+    facts = {node.name: context.facts[node.name] for node in context.testbed.nodes if node.name in context.facts}
+    if not facts:
+        return None
+    if foreign := foreign_nodes(facts, context.run.cluster, platform.machine()):
+        return foreign
+    for need in kind.needs(context.testbed.has_gpus):
+        if missing := [name for name in facts if _is_missing(need.name, facts, name)]:
+            where = _where(facts, missing, context.run.image)
+            return Reason.of("program-missing", program=need.name, where=where, remedy=need.remedy)
+    return None
 
 
-def _is_missing(name: str, fact: Mapping[str, Any]) -> bool:
-    """Told, and told to be empty."""
-    found = fact["versions"].get("torch") if name == "torch" else fact.get(name.replace("-", "_"))
-    return found == ""
+def _is_missing(need: str, facts: Facts, node: str) -> bool:
+    """Whether the node reports that it has none, which is an empty text."""
+    versions = facts[node]["versions"]
+    return (versions[need] if need in versions else facts[node].get(need.replace("-", "_"))) == ""
 
 
 def _where(facts: Facts, missing: Sequence[str], image: str | None) -> str:

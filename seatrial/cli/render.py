@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 @json_option
 def render(cluster: Path, suite: str, as_json: bool) -> None:
     """Show what a run of CLUSTER would submit, without submitting it."""
+    from seatrial.checks.suites import load_suite
     from seatrial.config.cluster import load_cluster
     from seatrial.config.run import Run
-    from seatrial.config.suite import load_suite
     from seatrial.platforms import platform_for
 
     loaded = load_cluster(cluster)

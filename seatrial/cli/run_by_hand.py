@@ -13,10 +13,10 @@ from rich.console import Console
 from flows.serving.by_hand import by_hand
 from seatrial.alerts.settings import check_alerts
 from seatrial.builders import check_recipe
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import load_cluster
 from seatrial.config.destination import missing
 from seatrial.config.run import check_runs_folder, secrets_of, writable
-from seatrial.config.suite import load_suite
 from seatrial.history import check_history
 from seatrial.model.errors import MissingError
 from seatrial.model.result import RunResult

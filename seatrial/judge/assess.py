@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from math import ceil, log
 from typing import Literal, cast
 
+from seatrial.checks.repeated import Doubt
 from seatrial.judge.baselines.learned import Learned, learn
 from seatrial.judge.baselines.nights import Nights
 from seatrial.judge.baselines.peers import from_peers
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
 from seatrial.judge.baselines.tolerance import tolerance_of
 from seatrial.judge.judge import judge
-from seatrial.judge.repeats import NOISY_SOURCES, Doubt, doubts, with_repeats
+from seatrial.judge.repeats import NOISY_SOURCES, doubts, with_repeats
 from seatrial.model.measurement import Measurement, by_series, once
 from seatrial.model.reason import join, rewritten
 from seatrial.model.result import Check, Judgement, Suspect

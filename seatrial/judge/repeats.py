@@ -5,8 +5,9 @@ Elsewhere two that agree decide: what looks bad is measured again, and a third t
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from seatrial.checks.repeated import Doubt
 from seatrial.judge.baselines.learned import Learned
 from seatrial.model.measurement import Measurement, by_series
 from seatrial.model.result import Judgement
@@ -15,15 +16,6 @@ from seatrial.model.verdict import Verdict
 # Sanity and physics say that a number is wrong, which no noise explains.
 NOISY_SOURCES = frozenset({"peers", "pinned", "history", "catalog"})
 _AGREEING = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Doubt:
-    """A measurement to take once more; it was taken `taken` times, and never will be more than `most` times."""
-
-    measurement: Measurement
-    taken: int
-    most: int
 
 
 def with_repeats(judgement: Judgement, taken: Sequence[Measurement]) -> Judgement:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from seatrial.checks.table import CHECKS
 from seatrial.judge.curves import (
     LatencyTable,
     Point,
@@ -95,6 +96,5 @@ def _plateaus(check: Check) -> str:
 def _logs(check: Check, logs: Sequence[LogFile]) -> tuple[LogFile, ...]:
     """The logs that are named as the check or as an operation of it."""
     names = {check.name, *(str(m.conditions.get("operation")) for m in check.measurements)}
-    if check.name == "connectivity":
-        names.add("mpirun-hostname")
+    names.update(name for kind in CHECKS if kind.name == check.name for name in kind.logs)
     return tuple(file for file in logs if file.name.removesuffix(".log") in names)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from seatrial.checks.contract import Context, StepResult
 from seatrial.config.run import Run, secrets_of
 from seatrial.config.setup import setup_of
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
@@ -20,6 +21,8 @@ from seatrial.runs.progress import step
 from seatrial.text.redact_result import without_secrets
 
 log = logging.getLogger("seatrial")
+
+_SHOWN_FACTS = ("hostname", "cpus", "memory_gb", "gpu_model")  # of each node, in run.json
 
 
 @dataclass(slots=True)
@@ -36,6 +39,7 @@ class Trial:
     notes: list[str] = field(default_factory=list)
     finished: datetime | None = None  # when the cluster had been tried; what people are told and what is kept agree
     _testbed: Testbed | None = None
+    _facts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[None]:
@@ -72,20 +76,19 @@ class Trial:
         self._testbed = testbed
         self.nodes = {node.name: node.to_dict() for node in testbed.nodes}
 
-    def connected(
-        self, testbed: Testbed, facts: Mapping[str, Mapping[str, Any]], fingerprint: Mapping[str, str]
-    ) -> None:
-        """Which nodes are left to measure on, and what they are."""
-        self._testbed = testbed
-        self.fingerprint |= fingerprint
-        for name, fact in facts.items():
-            self.nodes[name] |= {
-                key: fact[key] for key in ("hostname", "cpus", "memory_gb", "gpu_model") if fact.get(key)
-            }
+    def checked(self, result: StepResult) -> None:
+        """Keep what a check came to, and go on with the nodes that are left."""
+        self.checks.append(result.check)
+        self._testbed = result.testbed
+        self.fingerprint |= result.fingerprint
+        self.notes += result.notes
+        self._facts |= result.facts
+        for name, fact in result.facts.items():
+            self.nodes[name] |= {key: fact[key] for key in _SHOWN_FACTS if fact.get(key)}
 
-    def go_on_with(self, testbed: Testbed) -> None:
-        """What is left of the testbed after nodes died."""
-        self._testbed = testbed
+    def context(self) -> Context:
+        """What the next check gets. Raises LaunchError before there are nodes."""
+        return Context(self.run, self.testbed, self._facts)
 
     @property
     def testbed(self) -> Testbed:
@@ -99,10 +102,9 @@ class Trial:
         """The nodes that are left; None before there are any."""
         return self._testbed
 
-    def add(self, check: Check | None) -> None:
-        """Keep what a step found; None when the suite does not ask for it."""
-        if check:
-            self.checks.append(check)
+    def add(self, check: Check) -> None:
+        """Keep a check that is no part of the suite."""
+        self.checks.append(check)
 
     def doubt(self, why: str) -> None:
         """What was slow or broke may have been so because of `why`, so nobody is blamed for it; wrong numbers stay."""

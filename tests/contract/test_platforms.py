@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run, secrets_of
-from seatrial.config.suite import load_suite
 from seatrial.model.errors import InputError
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Platform, platforms

@@ -14,9 +14,9 @@ import yaml
 
 from seatrial.bundle.pack import pack
 from seatrial.bundle.verify import verify
+from seatrial.checks.suites import load_suite
 from seatrial.checks.training.result import read_event
 from seatrial.config.cluster import load_cluster
-from seatrial.config.suite import load_suite
 from seatrial.model.errors import SeatrialError
 from seatrial.nccl import RowReader, classify, parse_file, transport
 from seatrial.nccl.xid import xid_finding
@@ -220,7 +220,7 @@ def _redact(path: Path) -> None:
 
 TARGETS = (
     Target("cluster file", _file_of("deployments/clusters"), load_cluster),
-    Target("suite file", _file_of("seatrial/config/suites"), lambda path: load_suite(str(path))),
+    Target("suite file", _file_of("seatrial/checks/suites"), lambda path: load_suite(str(path))),
     Target("log", _log, _read_log),
     Target("-J log", _line_of(JSON_LOG), parse_file),
     Target("kernel log", _text_of(KERNEL_LOG), _read_kernel_log),

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
-from seatrial.config.suite import load_suite
 from seatrial.model.testbed import Testbed
 from seatrial.platforms.local.platform import PLATFORM
 from tests.conftest import RUN_PREFIX

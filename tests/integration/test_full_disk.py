@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
-from seatrial.config.suite import load_suite
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.runs.load import load_result
 from seatrial.system.disk_reserve import reserved

@@ -13,10 +13,10 @@ import pytest
 
 from seatrial.builders import Built, ensure_image
 from seatrial.builders.registry import read_name
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.image import Docker, Prebuilt
 from seatrial.config.run import Run
-from seatrial.config.suite import load_suite
 from seatrial.model.errors import LaunchError, MissingError
 from tasks.image import image
 from tests.integration.interrupt import interrupted_when

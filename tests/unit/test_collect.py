@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
-from seatrial.config.suite import load_suite
 from seatrial.text.tail import MAX_BYTES, last_bytes, tail_of
 from tasks import collect as step
 

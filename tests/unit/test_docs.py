@@ -12,8 +12,9 @@ import yaml
 from pydantic import BaseModel
 
 from scripts.reference import pages
+from seatrial.checks.collectives.section import Collectives
+from seatrial.checks.suites import SuiteFile, load_suite
 from seatrial.config.cluster import Cluster, load_cluster
-from seatrial.config.suite import Suite, load_suite
 from tests.samples import faulty_h100
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +93,7 @@ def test_what_is_made_from_the_code_is_as_the_code_says(path: Path) -> None:
     assert path.read_text() == pages()[path], "make docs"
 
 
-@pytest.mark.parametrize("model", [Cluster, Suite])
+@pytest.mark.parametrize("model", [Cluster, SuiteFile])
 def test_every_field_is_described(model: type[BaseModel]) -> None:
     schema = model.model_json_schema()
     for name, part in {"": schema, **schema["$defs"]}.items():
@@ -120,7 +121,7 @@ def test_cluster_files_in_the_docs_load(text: str, tmp_path: Path) -> None:
 def test_suite_files_in_the_docs_load(text: str, tmp_path: Path) -> None:
     file = tmp_path / "example.yaml"
     file.write_text(text)
-    assert load_suite(str(file)).collectives
+    assert load_suite(str(file)).section(Collectives)
 
 
 def test_every_field_of_run_json_is_described() -> None:

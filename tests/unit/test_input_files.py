@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
+from seatrial.checks.collectives.section import Collectives
+from seatrial.checks.suites import SHIPPED, load_suite
+from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import load_cluster
-from seatrial.config.suite import SHIPPED, load_suite
 from seatrial.model.errors import InputError
 from seatrial.model.sizes import format_size, parse_size
 from seatrial.platforms import platform_for
@@ -36,8 +38,10 @@ def test_examples_of_platforms_to_come_say_so(path: Path) -> None:
 def test_shipped_suites_load(name: str) -> None:
     suite = load_suite(name)
     assert suite.name == name
-    assert suite.collectives is not None
-    assert "all_reduce" in suite.collectives.operations
+    assert {type(suite.section(kind.section)) for kind in CHECKS} == {kind.section for kind in CHECKS}
+    section = suite.section(Collectives)
+    assert section
+    assert "all_reduce" in section.operations
 
 
 def test_a_name_comes_from_the_file(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import Run
-from seatrial.config.suite import load_suite
 from seatrial.model.errors import InputError, LaunchError
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import state as states

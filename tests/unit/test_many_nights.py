@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from seatrial.checks.repeats import Repeated
+from seatrial.checks.repeated import Doubt, Repeated
 from seatrial.history import open_store
 from seatrial.history.store import Store
-from seatrial.judge.repeats import Doubt
 from seatrial.judge.run_context import Occasion
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check, RunResult, conclude, merge_suspects

@@ -28,8 +28,8 @@ from flows.serving.server import provide_prefect_server
 from flows.serving.site import Site, deployments, local_timezone, validated, with_choices
 from seatrial.alerts.alert import Alert
 from seatrial.alerts.settings import AlertSettings
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import load_cluster
-from seatrial.config.suite import load_suite
 from seatrial.history import open_store
 from seatrial.history.incident import Receipt
 from seatrial.model.errors import InputError, SeatrialError
@@ -165,10 +165,10 @@ def test_a_run_whose_history_cannot_be_opened_says_why(tmp_path: Path, monkeypat
     assert "history.sqlite: cannot be opened: file is not a database; move the file away" in history.reason
 
 
-def test_how_far_a_run_is_grows_with_every_row_and_step() -> None:
+def test_how_far_a_run_is_grows_with_every_step_and_unit() -> None:
     suite = load_suite("quick")
-    steps = [("image", 0, 0), ("launch", 0, 0), ("collectives", 0, 0), ("collectives", 3, 0), ("collectives", 5, 0)]
-    shares = [share(suite, *step) for step in [*steps, ("training", 9, 2), ("training", 9, 20), ("record", 9, 30)]]
+    steps = [("image", 0), ("launch", 0), ("collectives", 0), ("collectives", 3), ("collectives", 5), ("training", 2)]
+    shares = [share(suite, *step) for step in [*steps, ("training", 10), ("record", 0)]]
     assert shares == sorted(set(shares))
     assert 0 <= shares[0] < shares[-1] < 100
 

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from flows.serving import by_hand, results
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
-from seatrial.config.suite import load_suite
 from seatrial.history import RunRow
 from seatrial.history.store import Store
 from seatrial.model.errors import InputError, SeatrialError

@@ -12,8 +12,7 @@ import pytest
 
 from flows import check
 from flows.serving import results
-from seatrial.checks.collectives.check import Swept
-from seatrial.checks.connectivity.check import Connected
+from seatrial.checks.contract import CheckType, Context, StepResult
 from seatrial.config.run import Run
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, RunResult
@@ -23,7 +22,7 @@ from tasks import record
 from tasks.image import Image
 from tests.unit.collectives.fake_mpirun import make_run, make_testbed
 
-MEASURING = ("image_task", "launch_task", "connectivity_task", "collectives_task", "training_task", "compare_task")
+MEASURING = ("image_task", "launch_task", "check_task", "compare_task")
 LEAVING = ("collect", "teardown", "keep", "_reap", "turn", "progress")
 TELLING = ("record_task", "show_files", "upload_task", "metrics_task")
 RESULT_MAKING = ("without_secrets", "conclude", "merge_suspects", "setup_of")
@@ -45,17 +44,13 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[RunResult]:
         sent.append(result)
         return SimpleNamespace(failed=False)
 
+    def passes(kind: CheckType, context: Context) -> StepResult:
+        return StepResult(Check(kind.name, Verdict.PASS, "fine", measurements=(size,)), context.testbed)
+
     steps: dict[str, Any] = {
         "image_task": lambda *_: Image(),
         "launch_task": lambda *_: testbed,
-        "connectivity_task": lambda *_: Connected(
-            Check("connectivity", Verdict.PASS, "fine"),
-            testbed,
-            {node.name: {"versions": {}} for node in testbed.nodes},
-        ),
-        "what_nodes_lack": lambda *_: {},
-        "collectives_task": lambda *_: Swept(Check("collectives", Verdict.PASS, "fine", measurements=(size,)), testbed),
-        "training_task": lambda *_: Check("training", Verdict.PASS, "fine"),
+        "check_task": passes,
         "compare_task": lambda checks, *_: checks,
         "collect": lambda *_: None,
         "keep": lambda *_: None,
@@ -133,7 +128,12 @@ def test_a_result_that_cannot_be_cleaned_says_nothing_that_nodes_have_said(
     run: Run, told: list[RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = Check("collectives", Verdict.CORRUPT, "node-1 said: hunter2")
-    monkeypatch.setattr(check, "collectives_task", lambda *_: Swept(bad, make_testbed()))
+    good = check.check_task
+
+    def checked(kind: CheckType, context: Context) -> StepResult:
+        return StepResult(bad, context.testbed) if kind.name == bad.name else good(kind, context)
+
+    monkeypatch.setattr(check, "check_task", checked)
     monkeypatch.setattr(trial, "without_secrets", lambda *_: 1 / 0)
     result, document = went_through(run)
     assert (result.verdict, document["verdict"]) == (Verdict.CORRUPT, "corrupt")

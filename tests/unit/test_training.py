@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.connectivity.check import Present
+from seatrial.checks.connectivity.roll_call import Present
+from seatrial.checks.contract import Context
+from seatrial.checks.requirements import try_check
+from seatrial.checks.suites import load_suite
 from seatrial.checks.training import check as step
 from seatrial.checks.training.result import node_of, read_event
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
-from seatrial.config.suite import load_suite
 from seatrial.model.errors import RemoteError
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Node, Testbed, dial_tcp
@@ -84,9 +86,7 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Chec
             return played
 
         monkeypatch.setattr(step, "mpirun", fake_mpirun)
-        done = step.training(make_run(tmp_path), bed or make_testbed())
-        assert done is not None
-        return done
+        return try_check(step.TRAINING, Context(make_run(tmp_path), bed or make_testbed())).check
 
     return run
 
@@ -188,8 +188,7 @@ def test_a_head_that_is_gone_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         raise RemoteError("node-0 (10.0.0.1 port 222): connection refused")
 
     monkeypatch.setattr(step, "mpirun", gone)
-    done = step.training(make_run(tmp_path), make_testbed())
-    assert done is not None
+    done = try_check(step.TRAINING, Context(make_run(tmp_path), make_testbed())).check
     assert (done.verdict, "connection refused" in done.reason) == (Verdict.FAIL, True)
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
-from seatrial.config.suite import load_suite
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
 from seatrial.model.result import Check, Suspect
 from seatrial.model.verdict import Verdict

@@ -11,9 +11,9 @@ from typing import Any
 import fsspec
 import pytest
 
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run, set_aside
-from seatrial.config.suite import load_suite
 from seatrial.nccl import parse_text
 from tasks import upload as step
 from tasks.upload import CONNECTIVITY, SWEEPS, upload

@@ -17,23 +17,29 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from seatrial.checks.collectives.outcome import Outcome
-from seatrial.checks.collectives.sweep import can_write_json, sweep_once
-from seatrial.checks.connectivity.check import Present, roll_call
+from seatrial.checks.collectives.repeat import repeat_sweeps
 from seatrial.checks.collectives.section import Collectives
-from seatrial.checks.contract import CheckType, Need, StepResult, TORCH, too_small
+from seatrial.checks.collectives.sweep import can_write_json, sweep_once
+from seatrial.checks.connectivity.check import CONNECTIVITY
+from seatrial.checks.connectivity.roll_call import Present, roll_call
+from seatrial.checks.contract import TORCH, CheckType, Context, Need, StepResult
+from seatrial.checks.requirements import too_small
 from seatrial.config.run import Run
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
+from seatrial.model.tolerance import SINGLE_SIZE
 from seatrial.model.verdict import Verdict, worst
 
 log = logging.getLogger("seatrial.collectives")
 
+_NAME = "collectives"
 
-def collectives(run: Run, testbed: Testbed, wanted: Collectives) -> StepResult:
+
+def collectives(context: Context) -> StepResult:
     """Sweep every operation that the suite asks for."""
     started = time.monotonic()
-    outcomes, present = _all(run, testbed, wanted)
-    check = _check(outcomes, testbed.world_size, time.monotonic() - started)
+    outcomes, present = _all(context.run, context.testbed, context.section(Collectives))
+    check = _check(outcomes, context.testbed.world_size, time.monotonic() - started)
     return StepResult(replace(check, suspects=present.suspects), present.testbed)
 
 
@@ -93,18 +99,20 @@ def _check(outcomes: Sequence[Outcome], ranks: int, seconds: float) -> Check:
     right = f"{', '.join(outcome.operation for outcome in outcomes)} over {ranks} ranks: every result is right"
     right += next((f", {outcome.way}" for outcome in outcomes if outcome.way), "")
     measurements = tuple(m for outcome in outcomes for m in outcome.measurements)
-    return Check("collectives", verdict, "; ".join(reasons) or right, seconds, measurements)
+    return Check(_NAME, verdict, "; ".join(reasons) or right, seconds, measurements)
 
 
 NCCL_TESTS = Need("nccl-tests", "put all_reduce_perf on PATH (images/common/build-nccl-tests)")
 
 COLLECTIVES = CheckType(
-    name="collectives",
+    name=_NAME,
     section=Collectives,
     description="no sweep when unset",
-    run=lambda context: collectives(context.run, context.testbed, context.section(Collectives)),
+    run=collectives,
+    after=CONNECTIVITY.name,
     needs=lambda gpus: (NCCL_TESTS if gpus else TORCH,),
     least_ranks=2,
-    repeat=sweeps_again,
+    repeat=repeat_sweeps,
+    tolerances={"latency": SINGLE_SIZE},
     units=lambda section: len(section.operations) * max(len(section.gpu.sizes()), len(section.cpu.sizes())),
 )

@@ -13,9 +13,9 @@ from pydantic import TypeAdapter
 
 from seatrial.checks.broken import broken, gave_up
 from seatrial.checks.collectives.outcome import Outcome, Setting, conclude, network_of
+from seatrial.checks.collectives.section import Collectives, Sizes
 from seatrial.checks.contract import UNIT
 from seatrial.config.run import Run, secrets_of
-from seatrial.checks.collectives.section import Collectives, Sizes
 from seatrial.model.errors import InputError, LaunchError, RemoteError
 from seatrial.model.result import Suspect
 from seatrial.model.sizes import format_size
@@ -159,7 +159,7 @@ class _Heard:
         if side and side.time_us is not None:
             rate = f"{side.time_us:10.1f} us  {side.busbw_gb_s or 0:8.2f} GB/s"
             wrong = f"  {side.wrong} wrong" if side.wrong else ""
-            log.info("%s", f"{self._operation} {format_size(row.size):>6}  {rate}{wrong}", extra={"row": row, **UNIT})
+            log.info("%s", f"{self._operation} {format_size(row.size):>6}  {rate}{wrong}", extra=UNIT)
 
 
 def can_write_json(testbed: Testbed, operation: str) -> bool:

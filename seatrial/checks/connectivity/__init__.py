@@ -1,1 +1,1 @@
-"""The check `connectivity`: does every node answer, reach every other, run MPI, and carry the same software and traffic?"""
+"""The check `connectivity`: nodes answer, reach each other, run MPI, have the same software and carry traffic."""

@@ -1,4 +1,4 @@
-"""The model of a suite file, made from the table of checks. `quick`, `nightly` and `acceptance` ship with the package."""
+"""The model of a suite file, made from the table of checks, and the suites that ship with the package."""
 
 from pathlib import Path
 from typing import Any

@@ -3,13 +3,16 @@
 import logging
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from seatrial.checks.broken import broken, gave_up
 from seatrial.checks.collectives.sweep import rendezvous_argv
-from seatrial.checks.connectivity.check import roll_call
+from seatrial.checks.connectivity.check import CONNECTIVITY
+from seatrial.checks.connectivity.roll_call import roll_call
+from seatrial.checks.contract import TORCH, UNIT, CheckType, Context, StepResult
+from seatrial.checks.repeated import Doubt, Repeated, TimeLeft, log_repeat, unused_label, was_cut
 from seatrial.checks.training.result import Lesson, measured, problem, read_event, read_lesson, suspects
-from seatrial.checks.contract import CheckType, StepResult, TORCH, UNIT
 from seatrial.checks.training.section import Training
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import RemoteError
@@ -21,11 +24,19 @@ from seatrial.remote.mpi import MpiResult, mpirun
 
 log = logging.getLogger("seatrial.training")
 
+_NAME = "training"
+
 _SAID_STEPS = 10  # how many of a run's steps are logged
 
 
-def training(run: Run, testbed: Testbed, wanted: Training, label: str = "training") -> Check:
-    """The check `training`; `label` names its log."""
+def training(context: Context) -> StepResult:
+    """Train over every rank that is left."""
+    check = _train(context.run, context.testbed, context.section(Training), _NAME)
+    return StepResult(check, context.testbed)
+
+
+def _train(run: Run, testbed: Testbed, wanted: Training, label: str) -> Check:
+    """One training, whose log has that label."""
     started = time.monotonic()
     argv = training_argv(run, testbed, wanted, label)
     try:
@@ -39,7 +50,7 @@ def training(run: Run, testbed: Testbed, wanted: Training, label: str = "trainin
             secrets=secrets_of(run.cluster),
         )
     except RemoteError as error:
-        return _with_missing(run, testbed, Check("training", Verdict.FAIL, str(error), time.monotonic() - started))
+        return _with_missing(run, testbed, Check(_NAME, Verdict.FAIL, str(error), time.monotonic() - started))
     check = conclude(run, testbed, wanted, result)
     if result.flooded:
         suspects = flooding_nodes(testbed, argv, {})
@@ -58,7 +69,7 @@ def _with_missing(run: Run, testbed: Testbed, check: Check) -> Check:
     return replace(check, verdict=verdict, reason=reason, suspects=(*check.suspects, *now.suspects))
 
 
-def training_argv(run: Run, testbed: Testbed, wanted: Training, label: str = "training") -> list[str]:
+def training_argv(run: Run, testbed: Testbed, wanted: Training, label: str = _NAME) -> list[str]:
     """The command line of the training probe, whose ranks meet under that label."""
     probe = [testbed.python, f"{testbed.workdir}/training.py", "--device", "cuda" if testbed.has_gpus else "cpu"]
     size = ["--steps", str(wanted.steps), "--batch", str(wanted.batch_per_rank)]
@@ -74,19 +85,33 @@ def conclude(run: Run, testbed: Testbed, wanted: Training, result: MpiResult) ->
     if lesson is None:
         began = any(read_event(line) for line in result.lines)
         verdict, reason = broken(result, began=began)
-        return Check("training", verdict, reason, result.seconds)
+        return Check(_NAME, verdict, reason, result.seconds)
     found = problem(lesson, testbed.world_size, wanted.min_loss_drop)
     if found is None and not result.ok:
         found = broken(result, began=True)
     verdict, reason = found or (Verdict.PASS, _summary(lesson))
     return Check(
-        "training",
+        _NAME,
         verdict,
         reason,
         result.seconds,
         tuple(measured(lesson, testbed, run.cluster.name, wanted)),
         suspects=tuple(suspects(lesson)) if verdict is Verdict.CORRUPT else (),
     )
+
+
+def repeat_training(context: Context, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
+    """The whole training once more: its figures are of all its steps."""
+    run, section = context.run, context.section(Training)
+    log_repeat(_NAME, doubts)
+    limit_s, began = left.limit(section.timeout_s), time.monotonic()
+    hurried = section.model_copy(update={"timeout_s": limit_s})
+    check = _train(run, context.testbed, hurried, unused_label(run.logs, _NAME))
+    repeated.measurements += check.measurements
+    repeated.suspects += check.suspects
+    repeated.over = bool(check.suspects) and check.verdict is Verdict.FAIL
+    cut = check.verdict is Verdict.FAIL and not check.suspects and was_cut(began, limit_s, section.timeout_s)
+    repeated.broke(Verdict.INCONCLUSIVE if cut else check.verdict, check.reason)
 
 
 def _summary(lesson: Lesson) -> str:
@@ -109,14 +134,13 @@ def _every(steps: int) -> int:
 
 
 TRAINING = CheckType(
-    name="training",
+    name=_NAME,
     section=Training,
     description="no training when unset",
-    run=lambda context: StepResult(
-        training(context.run, context.testbed, context.section(Training)), context.testbed
-    ),
+    run=training,
+    after=CONNECTIVITY.name,
     needs=lambda gpus: (TORCH,),
     least_ranks=2,
-    repeat=training_again,
+    repeat=repeat_training,
     units=lambda section: len(range(0, section.steps, _every(section.steps))),
 )

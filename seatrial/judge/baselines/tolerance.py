@@ -4,10 +4,11 @@ Why these figures: docs/decisions/0002-judging-with-few-samples.md.
 """
 
 import math
-from dataclasses import dataclass
 from statistics import median
 
+from seatrial.checks.table import CHECKS
 from seatrial.model.measurement import Measurement
+from seatrial.model.tolerance import SINGLE_SIZE, STEADY, Tolerance
 
 # A fail lies this factor beyond the first value that is degraded.
 FAIL_FACTOR = 2.0
@@ -15,29 +16,13 @@ FAIL_FACTOR = 2.0
 _MAD_TO_SIGMA = 1.4826
 
 
-@dataclass(frozen=True, slots=True)
-class Tolerance:
-    """`sigma` is the least run-to-run noise assumed, on natural logs; an interval reaches at most `cap` times from its
-    centre, however noisy the past was. A `steady` number is one that counts on its own."""
-
-    sigma: float
-    cap: float
-    steady: bool = True
-
-
-STEADY = Tolerance(sigma=0.25, cap=4.0)
-SINGLE_SIZE = Tolerance(sigma=0.4, cap=6.0, steady=False)
-# Half a second of TCP on a busy machine gets what its processors leave; a link that is throttled or fell back to a
-# lower speed loses a factor of ten and more.
-_TCP = Tolerance(sigma=0.5, cap=8.0)
+_OF_METRIC = {metric: tolerance for kind in CHECKS for metric, tolerance in kind.tolerances.items()}
 
 
 def tolerance_of(measurement: Measurement) -> Tolerance:
-    """One message size is a few timed iterations; a plateau or a training run averages over many."""
-    if measurement.metric in ("tcp_egress", "tcp_ingress"):
-        return _TCP
-    one_size = measurement.metric == "latency" or "message_bytes" in measurement.conditions
-    return SINGLE_SIZE if one_size else STEADY
+    """The check's own for that metric. Else one message size is a few timed iterations, and all else averages many."""
+    usual = SINGLE_SIZE if "message_bytes" in measurement.conditions else STEADY
+    return _OF_METRIC.get(measurement.metric, usual)
 
 
 def log_spread(values: list[float]) -> float:

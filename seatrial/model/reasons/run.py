@@ -13,6 +13,21 @@ REASONS = {
         "This step was not tried, because the step that it needs did not run.",
         "Read `logs/run.log` for what ended the run.",
     ),
+    "program-missing": Explanation(
+        "{program} is missing {where}: {remedy}",
+        "The check needs a program or a Python package that the nodes do not have.",
+        "Install it as the end of the line says, in the image or on the nodes that the line names.",
+    ),
+    "too-few-nodes": Explanation(
+        "needs at least two nodes, {left} left",
+        "The check measures between nodes, and too few are left: the others were taken out before.",
+        "Read the reasons of the earlier checks, which name the nodes that were taken out.",
+    ),
+    "too-few-ranks": Explanation(
+        "needs at least two ranks, {ranks} here: set slots_per_node",
+        "The check measures between ranks, and the cluster file asks for one rank only.",
+        "Set `slots_per_node` in the cluster file to 2 or more, or ask for a second node.",
+    ),
     "internal-error": Explanation(
         "seatrial itself failed ({error}: {message}); logs/run.log has the trace",
         "A bug in seatrial ended the step. Nothing is said about the cluster.",

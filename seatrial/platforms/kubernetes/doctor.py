@@ -5,8 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
-from seatrial.config.suite import load_suite
 from seatrial.model.errors import SeatrialError
 from seatrial.platforms.kubernetes.api import NODE, Api
 from seatrial.platforms.kubernetes.conditions import conditions, holding

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
-from seatrial.config.suite import load_suite
 from seatrial.model.errors import InputError, MissingError, SeatrialError
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered

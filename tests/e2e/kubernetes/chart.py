@@ -6,9 +6,9 @@ from typing import Any
 
 import yaml
 
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
-from seatrial.config.suite import load_suite
 from seatrial.platforms import platform_for
 from seatrial.platforms.kubernetes.config import KubernetesPlatform, Topology
 from seatrial.platforms.kubernetes.machines import gpu_resource

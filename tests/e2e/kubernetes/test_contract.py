@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster as ClusterFile
 from seatrial.config.run import Run
-from seatrial.config.suite import load_suite
 from seatrial.model.testbed import Testbed
 from seatrial.platforms import Platform, platform_for
 from tests.conftest import RUN_PREFIX

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster as ClusterFile
 from seatrial.config.run import Run
-from seatrial.config.suite import load_suite
 from seatrial.model.errors import LaunchError
 from seatrial.model.testbed import Testbed
 from seatrial.platforms import platform_for

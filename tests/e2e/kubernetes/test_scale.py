@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from kubernetes.client.rest import RESTClientObject
 
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster as ClusterFile
 from seatrial.config.run import Run
-from seatrial.config.suite import load_suite
 from seatrial.model.testbed import Testbed
 from seatrial.platforms import Platform, platform_for
 from seatrial.platforms.kubernetes.objects import kinds

@@ -5,14 +5,17 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.requirements import lacking
+from seatrial.checks.collectives.check import COLLECTIVES
+from seatrial.checks.contract import Context
+from seatrial.checks.requirements import lacking, try_check
+from seatrial.checks.suites import load_suite
+from seatrial.checks.table import CHECKS
+from seatrial.checks.training.check import TRAINING
 from seatrial.config.architecture import foreign_nodes, node_architecture, wrong_architecture
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
-from seatrial.config.suite import load_suite
 from seatrial.model.errors import MissingError
 from seatrial.model.testbed import Node, Testbed, dial_tcp
-from tasks.image import demand, what_nodes_lack
 
 QUICK = load_suite("quick")
 
@@ -59,46 +62,62 @@ def test_nodes_of_another_architecture_are_named() -> None:
     assert foreign_nodes({"node-0": fact()}, cluster("H100-SXM"), "aarch64") is None
 
 
-def test_nothing_is_lacking() -> None:
-    assert lacking({"node-0": fact()}, QUICK, gpus=True, image="r/x:1") == {}
+def context(
+    facts: dict[str, dict[str, Any]], *, gpus: int, image: str | None = "r/x:1", hardware: str | None = None
+) -> Context:
+    """Two nodes, `node-0` and `node-1`, of which `facts` are known."""
+    nodes = tuple(Node(f"node-{i}", "10.0.0.1", 222, 4, "key", gpus=gpus) for i in range(2))
+    testbed = Testbed("r", nodes, "root", Path("key"), dial_tcp, "/tmp/probes")
+    wanted = cluster(hardware) if hardware else cluster("cpu", kind="kubernetes")
+    return Context(Run("r", wanted, QUICK, Path("out"), image), testbed, facts)
+
+
+def lacks(of: Context) -> dict[str, str]:
+    return {kind.name: reason for kind in CHECKS if (reason := lacking(kind, of))}
+
+
+@pytest.mark.parametrize("gpus", [0, 4])
+def test_nothing_is_lacking(gpus: int) -> None:
+    assert lacks(context({"node-0": fact(), "node-1": fact()}, gpus=gpus)) == {}
+
+
+def test_nothing_is_lacking_as_far_as_is_known_before_nodes_are_asked() -> None:
+    assert lacks(context({}, gpus=4)) == {}
 
 
 @pytest.mark.parametrize(
-    ("told", "gpus", "lacks"),
+    ("told", "gpus", "lacking"),
     [
-        ({"nccl_tests": ""}, True, {"collectives": "nccl-tests is missing in image r/x:1: put all_"}),
-        ({"nccl_tests": ""}, False, {}),
-        ({"versions": {"torch": ""}}, True, {"training": "torch is missing in image r/x:1"}),
-        ({"versions": {"torch": ""}}, False, {"collectives": "torch is missing", "training": "torch is missing"}),
-        ({"versions": {"torch": None}}, False, {}),
-        ({"sshd": ""}, False, {"connectivity": "sshd is missing in image r/x:1: install openssh-server"}),
-        ({"sshd": None}, False, {}),
-        ({"mpirun": ""}, False, {"connectivity": "mpirun is missing in image r/x:1"}),
+        ({"nccl_tests": ""}, 4, {"collectives": "nccl-tests is missing in image r/x:1: put all_"}),
+        ({"nccl_tests": ""}, 0, {}),
+        ({"versions": {"torch": ""}}, 4, {"training": "torch is missing in image r/x:1"}),
+        ({"versions": {"torch": ""}}, 0, {"collectives": "torch is missing", "training": "torch is missing"}),
+        ({"versions": {"torch": None}}, 0, {}),
     ],
-)  # fmt: skip
-def test_what_is_lacking_is_named_for_the_step_that_needs_it(told: Any, gpus: bool, lacks: dict[str, str]) -> None:
-    found = lacking({"node-0": fact(**told), "node-1": fact(**told)}, QUICK, gpus=gpus, image="r/x:1")
-    assert found.keys() == lacks.keys()
-    assert all(found[step].startswith(reason) for step, reason in lacks.items())
+)
+def test_what_is_lacking_is_named_for_the_check_that_needs_it(told: Any, gpus: int, lacking: dict[str, str]) -> None:
+    reasons = lacks(context({"node-0": fact(**told), "node-1": fact(**told)}, gpus=gpus))
+    assert reasons.keys() == lacking.keys()
+    assert all(reasons[check].startswith(reason) for check, reason in lacking.items())
 
 
 def test_where_only_some_nodes_lack_it_they_are_named() -> None:
     facts = {"node-0": fact(), "node-1": fact(nccl_tests="")}
-    assert lacking(facts, QUICK, gpus=True, image=None)["collectives"].startswith("nccl-tests is missing on node-1: ")
+    reasons = lacks(context(facts, gpus=4, image=None))
+    assert reasons["collectives"].startswith("nccl-tests is missing on node-1: ")
 
 
-def test_a_step_that_lacks_something_is_not_run(tmp_path: Path) -> None:
-    wanted = cluster("H100-SXM")
-    nodes = tuple(Node(f"node-{i}", "10.0.0.1", 222, 4, "key", gpus=4) for i in range(2))
-    testbed = Testbed("r", nodes, "root", Path("key"), dial_tcp, "/tmp/probes")
-    run = Run("r", wanted, QUICK, tmp_path, image="r/x:1@sha256:00")
-    facts = {node.name: fact(nccl_tests="") for node in nodes} | {"node-2": fact(versions={"torch": ""})}  # taken out
-    lacks = what_nodes_lack(run, testbed, facts)
-    demand("training", lacks)
+def test_a_check_that_lacks_something_is_not_run() -> None:
+    facts = {f"node-{i}": fact(nccl_tests="") for i in range(2)} | {"node-2": fact(versions={"torch": ""})}  # taken out
+    of = context(facts, gpus=4, image="r/x:1@sha256:00", hardware="H100-SXM")
+    assert lacks(of).keys() == {"collectives"}
     with pytest.raises(
         MissingError, match=r"nccl-tests is missing in image r/x:1@sha256:00: put all_reduce_perf on PATH"
     ):
-        demand("collectives", lacks)
-    emulated = what_nodes_lack(run, testbed, {node.name: fact(architecture="aarch64") for node in nodes})
+        try_check(COLLECTIVES, of)
+
+
+def test_on_nodes_of_another_architecture_no_check_is_run() -> None:
+    facts = {f"node-{i}": fact(architecture="aarch64") for i in range(2)}
     with pytest.raises(MissingError, match=r"node-0, node-1 run as arm64, and H100-SXM is amd64"):
-        demand("training", emulated)
+        try_check(TRAINING, context(facts, gpus=4, hardware="H100-SXM"))

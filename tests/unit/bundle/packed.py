@@ -16,9 +16,9 @@ TOP = "seatrial-20260314-0200-h4x9t"
 
 
 def leave_a_run(folder: Path) -> None:
+    from seatrial.checks.suites import load_suite
     from seatrial.config.cluster import Cluster
     from seatrial.config.run import Run
-    from seatrial.config.suite import load_suite
 
     cluster = Cluster.model_validate({"name": "local", "nodes": 4, "platform": {"kind": "local"}})
     record(samples.healthy_local(), Run("20260314-0200-h4x9t", cluster, load_suite("quick"), folder))

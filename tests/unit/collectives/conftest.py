@@ -8,7 +8,9 @@ import pytest
 
 from seatrial.checks.collectives import check as step
 from seatrial.checks.collectives import sweep
-from seatrial.checks.connectivity.check import Present
+from seatrial.checks.connectivity.roll_call import Present
+from seatrial.checks.contract import Context
+from seatrial.checks.requirements import try_check
 from seatrial.config.run import Run
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
@@ -28,8 +30,6 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Chec
         fake = FakeMpirun(played if callable(played) else lambda operation: played)
         monkeypatch.setattr(sweep, "mpirun", fake)
         monkeypatch.setattr(step, "roll_call", everybody_is_there)
-        done = step.collectives(make_run(tmp_path, **asked), bed or make_testbed()).check
-        assert done is not None
-        return done
+        return try_check(step.COLLECTIVES, Context(make_run(tmp_path, **asked), bed or make_testbed())).check
 
     return run

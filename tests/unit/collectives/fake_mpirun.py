@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from seatrial.checks.suites import SuiteFile, load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
-from seatrial.config.suite import Suite, load_suite
 from seatrial.model.testbed import Node, Testbed, dial_tcp
 from seatrial.remote.mpi import MpiResult
 
@@ -74,7 +74,7 @@ def make_run(
     quick = load_suite("quick").model_dump()
     asked = {"min_bytes": sizes[0], "max_bytes": sizes[-1], "step_factor": sizes[1] // sizes[0]}
     quick["collectives"] |= {"operations": list(operations), "cpu": asked, "gpu": asked}
-    return Run("run-1", Cluster.model_validate(cluster), Suite.model_validate(quick), tmp_path)
+    return Run("run-1", Cluster.model_validate(cluster), SuiteFile.model_validate(quick), tmp_path)
 
 
 Answer = Callable[[str], MpiResult]

@@ -7,8 +7,9 @@ import pytest
 
 from seatrial.checks.collectives import check as step
 from seatrial.checks.collectives import sweep
-from seatrial.checks.connectivity.check import Present
-from seatrial.config.run import Run
+from seatrial.checks.connectivity.roll_call import Present
+from seatrial.checks.contract import Context
+from seatrial.checks.requirements import try_check
 from seatrial.model.errors import RemoteError
 from seatrial.model.result import Check, Suspect
 from seatrial.model.verdict import Verdict
@@ -110,12 +111,6 @@ def test_a_cluster_of_one_node_with_gpus_is_swept(check: Callable[..., Check], m
     assert check(result(table()), make_testbed(1, gpus=4), nodes=1).verdict is Verdict.PASS
 
 
-def test_a_suite_without_collectives_has_no_check(tmp_path: Path) -> None:
-    run = make_run(tmp_path)
-    quiet = Run(run.run_id, run.cluster, run.suite.model_copy(update={"collectives": None}), tmp_path)
-    assert step.collectives(quiet, make_testbed()).check is None
-
-
 def test_a_connection_that_broke_is_no_fault_of_the_cluster(check: Callable[..., Check]) -> None:
     done = check(result(table(footer=False), None, lost=True), operations=["all_reduce"])
     assert done.verdict is Verdict.INCONCLUSIVE
@@ -132,8 +127,9 @@ def test_a_node_that_died_is_named_and_the_rest_goes_on(monkeypatch: pytest.Monk
         "roll_call",
         lambda run, bed: Present(bed.without({"node-2"}), (died,), ("node-2: no route to host",)),
     )
-    swept = step.collectives(make_run(tmp_path, operations=["all_reduce", "broadcast"]), make_testbed())
-    assert swept.check is not None
+    swept = try_check(
+        step.COLLECTIVES, Context(make_run(tmp_path, operations=["all_reduce", "broadcast"]), make_testbed())
+    )
     assert swept.check.verdict is Verdict.FAIL
     assert swept.check.suspects == (died,)
     assert swept.check.reason.endswith("all_reduce: timed out; node-2: no route to host")
@@ -149,7 +145,6 @@ def test_where_only_one_node_is_left_the_rest_is_not_tried(monkeypatch: pytest.M
     monkeypatch.setattr(
         step, "roll_call", lambda run, bed: Present(bed.without({"node-1"}), (died,), ("node-1: no route to host",))
     )
-    swept = step.collectives(make_run(tmp_path, 2, ["all_reduce", "broadcast"]), make_testbed(2))
-    assert swept.check is not None
+    swept = try_check(step.COLLECTIVES, Context(make_run(tmp_path, 2, ["all_reduce", "broadcast"]), make_testbed(2)))
     assert "broadcast was not tried: needs at least two nodes, 1 left" in swept.check.reason
     assert len(fake.argvs) == 1

@@ -10,7 +10,10 @@ import pytest
 
 from seatrial.checks.collectives import check as step
 from seatrial.checks.collectives import sweep
-from seatrial.config.suite import load_suite
+from seatrial.checks.collectives.section import Collectives
+from seatrial.checks.contract import Context
+from seatrial.checks.requirements import try_check
+from seatrial.checks.suites import load_suite
 from seatrial.model.errors import RemoteError
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
@@ -59,7 +62,7 @@ def test_nccl_is_asked_for_its_network_once_and_the_cluster_files_word_stands(
     def envs(bed: Testbed) -> list[Mapping[str, str] | None]:
         fake = FakeMpirun(lambda operation: result(table()))
         monkeypatch.setattr(sweep, "mpirun", fake)
-        step.collectives(run, bed)
+        try_check(step.COLLECTIVES, Context(run, bed))
         return fake.envs
 
     info = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
@@ -70,7 +73,7 @@ def test_nccl_is_asked_for_its_network_once_and_the_cluster_files_word_stands(
 
 def test_gpus_get_nccl_tests_and_cpus_the_probe(tmp_path: Path) -> None:
     run = make_run(tmp_path)
-    wanted = load_suite("quick").collectives
+    wanted = load_suite("quick").section(Collectives)
     assert wanted is not None
     nccl = sweep.nccl_argv(wanted, "all_gather", "/w/x.json")
     assert " ".join(nccl) == "all_gather_perf -b 1048576 -e 1073741824 -f 4 -g 1 -w 5 -n 20 -d float -J /w/x.json"

@@ -10,6 +10,8 @@ import pytest
 from seatrial.checks.collectives import check as step
 from seatrial.checks.collectives import sweep
 from seatrial.checks.collectives.outcome import Setting, conclude
+from seatrial.checks.contract import Context
+from seatrial.checks.requirements import try_check
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
@@ -77,8 +79,7 @@ def test_rows_count_though_the_lines_were_too_many_to_keep(monkeypatch: pytest.M
         return result(["first line", "[999 lines are left out here; the log has them]", "last line"])
 
     monkeypatch.setattr(sweep, "mpirun", chatty)
-    done = step.collectives(make_run(tmp_path), make_testbed()).check
-    assert done is not None
+    done = try_check(step.COLLECTIVES, Context(make_run(tmp_path), make_testbed())).check
     assert done.verdict is Verdict.PASS, done.reason
 
 
@@ -94,7 +95,7 @@ def sweep_of(operation: str, rows: Sequence[Row], ranks: int) -> Sweep:
 def test_rows_are_said_as_they_arrive(check: Callable[..., Check], caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "seatrial.collectives"):
         check(result(table(wrong=2)))
-    rows = [record for record in caplog.records if hasattr(record, "row")]
+    rows = [record for record in caplog.records if hasattr(record, "units")]
     assert len(rows) == 3
     assert "64K" in rows[-1].getMessage()
     assert "2 wrong" in rows[-1].getMessage()

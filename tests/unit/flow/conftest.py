@@ -13,21 +13,20 @@ import pytest
 
 from flows import check
 from flows.serving import results
+from seatrial.checks.requirements import try_check
+from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
-from seatrial.config.suite import load_suite
 from seatrial.history import open_store
 from seatrial.model.result import RunResult
 from seatrial.platforms.fake import FakePlatform
-from tasks import collectives, compare, connectivity, image, launch, record, training
+from tasks import compare, image, launch, record
 
 RUN_ID = "run-1"
 # What Prefect makes a task of, and the function under it.
 STEPS: dict[str, Callable[..., Any]] = {
     "image_task": image.image_task.fn,
     "launch_task": launch.launch,
-    "connectivity_task": connectivity.connectivity,
-    "collectives_task": collectives.collectives,
-    "training_task": training.training,
+    "check_task": try_check,
     "compare_task": compare.compare,
 }
 

@@ -3,10 +3,13 @@
 import json
 import signal
 import threading
+from typing import NoReturn
 
 import pytest
 
 from flows import check
+from seatrial.checks.contract import CheckType, Context, StepResult
+from seatrial.checks.requirements import try_check
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
@@ -109,7 +112,18 @@ def test_a_run_that_is_cut_off_in_a_step_takes_its_nodes_down(
     cut_off(chain)
 
 
-def cut(*_: object, **__: object) -> None:
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_run_that_is_cut_off_in_a_check_takes_its_nodes_down(
+    chain: Chain, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def until(kind: CheckType, context: Context) -> StepResult:
+        return try_check(kind, context) if kind.name != name else cut()
+
+    monkeypatch.setattr(check, "check_task", until)
+    cut_off(chain)
+
+
+def cut(*_: object, **__: object) -> NoReturn:
     raise KeyboardInterrupt
 
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
-from seatrial.config.suite import load_suite
 from seatrial.platforms import platform_for
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kubernetes"

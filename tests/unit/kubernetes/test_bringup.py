@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
-from seatrial.config.suite import load_suite
 from seatrial.model.errors import LaunchError
 from seatrial.platforms.kubernetes import bringup, waiting
 from seatrial.platforms.kubernetes.api import Api

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 import seatrial.nccl.collectives as table
-from seatrial.config.suite import Operation
+from seatrial.checks.collectives.section import Operation
 from seatrial.nccl.collectives import COLLECTIVES, SWEPT, Shape
 from seatrial.remote.probes import PROBES, probe
 

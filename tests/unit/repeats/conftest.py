@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from seatrial.checks.collectives import sweep
-from seatrial.checks.repeats import Repeated, measure_again
+from seatrial.checks.contract import Context
+from seatrial.checks.repeated import Doubt, Repeated
+from seatrial.checks.repeats import measure_again
 from seatrial.history import open_store
 from seatrial.history.store import Store
-from seatrial.judge.repeats import Doubt
 from seatrial.model.result import RunResult, now
 from seatrial.model.verdict import Verdict
 from tests.unit.collectives.fake_mpirun import FakeMpirun, make_run, make_testbed, result, table
@@ -34,6 +35,6 @@ def again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
         fake = FakeMpirun(lambda operation: result(table(sizes=(16384,), wrong=wrong)))
         monkeypatch.setattr(sweep, "mpirun", fake)
         run = make_run(tmp_path, operations=["all_reduce", "broadcast"])
-        return fake, measure_again(run, make_testbed(), {"collectives": doubts})
+        return fake, measure_again(Context(run, make_testbed()), {"collectives": doubts})
 
     return measured

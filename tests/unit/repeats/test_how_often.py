@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from seatrial.checks.repeated import Doubt
 from seatrial.history.store import Store
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge
-from seatrial.judge.repeats import Doubt
 from seatrial.judge.run_context import Occasion
 from seatrial.model.measurement import once
 from seatrial.model.result import Check, RunResult, now

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.checks import repeats as step
+from seatrial.checks.connectivity import repeat as step
 from seatrial.checks.connectivity.reachability import Pair
 from seatrial.checks.connectivity.throughput import egress, explore, explore_again, ingress, measurements, once_more
+from seatrial.checks.contract import Context
 from seatrial.checks.repeats import measure_again
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge
@@ -94,7 +95,7 @@ def test_racks_blame_no_healthy_node_when_streams_are_repeated(monkeypatch: pyte
     for _ in range(5):
         check = first_try()
         while doubts := assess([check], knowledge).doubts:
-            more = measure_again(run, testbed, doubts)["connectivity"].measurements
+            more = measure_again(Context(run, testbed), doubts)["connectivity"].measurements
             assert max(len(taken) for taken in by_series(more).values()) == 1  # one repeat a round
             check = replace(check, measurements=(*check.measurements, *more))
         assert assess([check], knowledge).checks[0].verdict is Verdict.PASS

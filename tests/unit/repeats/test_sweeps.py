@@ -1,6 +1,7 @@
 """Which sweeps are repeated, at which sizes."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,10 @@ import pytest
 
 from seatrial.checks import repeats as step
 from seatrial.checks.collectives import sweep
-from seatrial.checks.repeats import Repeated, measure_again
+from seatrial.checks.collectives.check import COLLECTIVES
+from seatrial.checks.contract import Context
+from seatrial.checks.repeated import Repeated
+from seatrial.checks.repeats import measure_again
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import MpiResult
@@ -42,8 +46,10 @@ def test_wrong_elements_in_a_repeat_are_a_problem_of_the_cluster(
 
 
 def test_a_check_that_cannot_be_repeated_comes_back_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step, "_REPEATS", {})
-    assert measure_again(make_run(tmp_path), make_testbed(), {"devices": [doubt()]}) == {"devices": Repeated()}
+    monkeypatch.setattr(step, "CHECKS", [replace(COLLECTIVES, repeat=None)])
+    assert measure_again(Context(make_run(tmp_path), make_testbed()), {"collectives": [doubt()]}) == {
+        "collectives": Repeated()
+    }
 
 
 def test_numbers_of_other_ranks_than_there_are_now_are_not_asked_for(
@@ -66,5 +72,5 @@ def test_no_log_of_a_repeat_is_overwritten(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr(sweep, "mpirun", logged)
     for size in (4096, 16384):
         again = {"collectives": [doubt(message_bytes=size, placement="in_place")]}
-        measure_again(make_run(tmp_path), make_testbed(), again)
+        measure_again(Context(make_run(tmp_path), make_testbed()), again)
     assert logs == ["all_reduce-again-1.log", "all_reduce-again-2.log"]

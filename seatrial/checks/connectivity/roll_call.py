@@ -1,0 +1,73 @@
+"""Which nodes still answer and reach the others, asked after something broke."""
+
+import logging
+from dataclasses import dataclass
+
+from seatrial.checks.connectivity.findings import Findings
+from seatrial.checks.connectivity.stages import contact_nodes, settings_of, try_pairs
+from seatrial.checks.repeated import Repeated
+from seatrial.config.run import Run
+from seatrial.model.errors import LaunchError
+from seatrial.model.result import Suspect
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
+from seatrial.remote.node_setup import Contact
+
+log = logging.getLogger("seatrial.connectivity")
+
+_ENDED_EARLY = (Verdict.FAIL, Verdict.INCONCLUSIVE)
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """Who still answers and reaches the others: the testbed without those that do not.
+
+    `suspects` are to blame; of the others the platform itself says why they went (preempted, deleted). `problems` names
+    all of them.
+    """
+
+    testbed: Testbed
+    suspects: tuple[Suspect, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def roll_call(run: Run, testbed: Testbed) -> Present:
+    """Ask every node once more, after something broke: a node or a link may have died since connectivity was tried."""
+    found = Findings(testbed)
+    timeout_s = settings_of(run).timeout_s
+    contacts: dict[str, Contact] = {}
+    try:
+        contacts = contact_nodes(found, timeout_s)
+        if len(found.testbed.nodes) > 1:
+            try_pairs(found, contacts, timeout_s)
+    except LaunchError as error:
+        log.warning("nobody can be asked whether they are still there: %s", error)
+        return Present(testbed)
+    finally:
+        for contact in contacts.values():
+            contact.transport.close()
+    return _excused(testbed, found)
+
+
+def _excused(testbed: Testbed, found: Findings) -> Present:
+    by_name = {node.name: node for node in testbed.nodes}
+    excuses = {
+        suspect.name: excuse
+        for suspect in found.suspects
+        if suspect.name in by_name and (excuse := testbed.excuse(by_name[suspect.name]))
+    }
+    blamed = tuple(suspect for suspect in found.suspects if suspect.name not in excuses)
+    problems = [problem for problem in found.problems if problem.partition(":")[0] not in excuses]
+    return Present(found.testbed, blamed, (*problems, *(f"{name}: {why}" for name, why in excuses.items())))
+
+
+def conclude_repeat(run: Run, testbed: Testbed, repeated: Repeated, verdict: Verdict, reason: str) -> None:
+    """Add to `repeated` what one repeat came to, and the nodes that are gone if it did not get through."""
+    now = roll_call(run, testbed) if verdict in _ENDED_EARLY or repeated.over else None
+    if now and now.problems:
+        # Nodes that were taken away on purpose are no failure of the cluster.
+        verdict = Verdict.FAIL if now.suspects else Verdict.INCONCLUSIVE
+        reason = "; ".join((reason, *now.problems))
+        repeated.suspects += now.suspects
+        repeated.over = True
+    repeated.broke(verdict, reason)
