@@ -128,10 +128,9 @@ def test_a_result_that_cannot_be_cleaned_says_nothing_that_nodes_have_said(
     run: Run, told: list[RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = Check("collectives", Verdict.CORRUPT, "node-1 said: hunter2")
-    good = check.check_task
 
     def checked(kind: CheckType, context: Context) -> StepResult:
-        return StepResult(bad, context.testbed) if kind.name == bad.name else good(kind, context)
+        return StepResult(bad if kind.name == bad.name else Check(kind.name, Verdict.PASS, "fine"), context.testbed)
 
     monkeypatch.setattr(check, "check_task", checked)
     monkeypatch.setattr(trial, "without_secrets", lambda *_: 1 / 0)

@@ -14,8 +14,12 @@ from seatrial.model.errors import InputError
 SHIPPED = ("quick", "nightly", "acceptance")
 
 
+_NEEDED = {kind.after for kind in CHECKS}
+
+
 def _field(kind: CheckType) -> Any:
-    optional = kind.section if kind.default else kind.section | None
+    """The section as a field; `null` leaves a check out, unless others come after it."""
+    optional = kind.section if kind.name in _NEEDED else kind.section | None
     return (optional, Field(kind.default, description=kind.description))
 
 

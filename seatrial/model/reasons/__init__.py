@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
-from seatrial.model.reasons import connectivity, launch, numbers, run
+from seatrial.model.reasons import connectivity, launch, numbers, probes, run
 from seatrial.model.reasons.explanation import Explanation
 
 AREAS: Mapping[str, Mapping[str, Explanation]] = {
     "Launch": launch.REASONS,
     "Connectivity": connectivity.REASONS,
+    "Probes": probes.REASONS,
     "Numbers": numbers.REASONS,
     "The run": run.REASONS,
 }

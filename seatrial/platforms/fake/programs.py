@@ -45,6 +45,14 @@ def stream(request: Request) -> str:
     return json.dumps({"out": traffic, "in": traffic})
 
 
+def devices(request: Request) -> str:
+    """As seatrial/remote/probes/devices.py."""
+    healthy = {"model": "fake", "dtype": "float32", "size": 1024, "wrong": "", "error": ""}
+    rates = {"matmul_tflops": [1.0], "copy_gb_s": [20.0]}
+    names = [f"cuda:{number}" for number in range(request.node.facts.get("gpus", 0))] or ["cpu"]
+    return json.dumps({"devices": [{"device": name, **healthy, **rates} for name in names]})
+
+
 def link_mb_s(nodes: tuple[FakeNode, ...]) -> float:
     """What the slowest of the nodes carries."""
     return min(node.link_mb_s for node in nodes)
@@ -82,6 +90,7 @@ HEALTHY: Mapping[str, Program] = {
     "facts.py": facts,
     "pairs.py": pairs,
     "stream.py": stream,
+    "devices.py": devices,
     "date": date,
     "hostname": hostname,
     "cat": cat,

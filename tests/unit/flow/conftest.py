@@ -16,6 +16,7 @@ from flows.serving import results
 from seatrial.checks.requirements import try_check
 from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
+from seatrial.config.suite import Suite
 from seatrial.history import open_store
 from seatrial.model.result import RunResult
 from seatrial.platforms.fake import FakePlatform
@@ -38,11 +39,12 @@ class Chain:
     platform: FakePlatform
     out: Path
     lost: str | None = None
+    suite: Suite = field(default_factory=lambda: load_suite("quick"))
     told: list[RunResult] = field(default_factory=list)
 
     def run(self, **cluster: Any) -> RunResult:
-        """What a run of the suite `quick` comes to; `cluster` are fields of the cluster file."""
-        run = Run(RUN_ID, self.platform.cluster(**cluster), load_suite("quick"), self.out)
+        """What a run of `suite` comes to; `cluster` are fields of the cluster file."""
+        run = Run(RUN_ID, self.platform.cluster(**cluster), self.suite, self.out)
         return check._checked(run, notify=True, rebuild=False, wait_s=0)
 
     def notify(self, result: RunResult, *_: object) -> SimpleNamespace:
