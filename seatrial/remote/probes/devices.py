@@ -35,12 +35,15 @@ def main():
 
 def answer(options):
     lock = os.open(lock_file(), os.O_RDWR | os.O_CREAT, 0o600)  # until the process ends
-    fcntl.flock(lock, fcntl.LOCK_SH)
+    ends = time.monotonic() + options.timeout_s / 2
+    if not acquired(lock, fcntl.LOCK_SH, ends):
+        return {"devices": []}
     try:
         import torch
     except ImportError as error:
         return {"error": short(f"torch cannot be imported: {error}")}
-    if not alone(lock, options.timeout_s / 2):
+    fcntl.flock(lock, fcntl.LOCK_UN)
+    if not acquired(lock, fcntl.LOCK_EX, ends):
         return {"devices": []}
     return {"devices": [measured(torch, device, options.seconds) for device in devices(torch)]}
 
@@ -62,13 +65,11 @@ def lock_file():
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), f"devices-{machine}.lock")
 
 
-def alone(lock, patience_s):
-    """Wait until this is the only node of the machine that works; False when that takes too long."""
-    ends = time.monotonic() + patience_s
-    fcntl.flock(lock, fcntl.LOCK_UN)
+def acquired(lock, mode, ends):
+    """Take the lock in that mode; False when others hold it until `ends` (of time.monotonic)."""
     while True:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, mode | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
             if time.monotonic() >= ends:

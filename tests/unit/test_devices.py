@@ -1,0 +1,194 @@
+"""What the check `devices` makes of what its probe prints; the nodes are fakes."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.checks.contract import Context
+from seatrial.checks.devices import DEVICES, Devices
+from seatrial.checks.repeated import Doubt
+from seatrial.checks.repeats import measure_again
+from seatrial.checks.requirements import try_check
+from seatrial.checks.suites import load_suite
+from seatrial.config.run import Run
+from seatrial.model.reason import code_of
+from seatrial.model.result import Check
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
+from seatrial.platforms.fake import Answer, FakePlatform
+
+
+def device(name: str = "cpu", **changes: Any) -> dict[str, Any]:
+    """One device as the probe prints it."""
+    healthy = {"model": "H100", "dtype": "bfloat16", "size": 8192, "wrong": "", "error": ""}
+    rates = {"matmul_tflops": [600.0, 700.0, 800.0], "copy_gb_s": [2000.0, 2100.0]}
+    return {"device": name, **healthy, **rates, **changes}
+
+
+def gpus(count: int, **changes: Any) -> list[dict[str, Any]]:
+    """That many GPUs, of which the last has `changes`."""
+    return [device(f"cuda:{i}", **(changes if i == count - 1 else {})) for i in range(count)]
+
+
+def answer(*devices: dict[str, Any]) -> str:
+    return f"a login greets first\n{json.dumps({'devices': devices})}\n"
+
+
+class Lab:
+    """Four nodes; `says` is what the probe prints on each."""
+
+    def __init__(self, folder: Path, gpus: int = 0) -> None:
+        self.platform = FakePlatform(nodes=4)
+        suite = load_suite("quick").model_copy(update={"devices": Devices(timeout_s=5)})
+        hardware = {"hardware": "H100-SXM", "gpus_per_node": gpus} if gpus else {}
+        self.run = Run("run-1", self.platform.cluster(**hardware), suite, folder)
+        self.testbed: Testbed = self.platform.launch(self.run)
+
+    def says(self, output: Answer | str, *nodes: str) -> None:
+        for name in nodes or self.platform.nodes:
+            self.platform.nodes[name].programs["devices.py"] = lambda request: output
+
+    @property
+    def context(self) -> Context:
+        return Context(self.run, self.testbed)
+
+    def check(self) -> tuple[Check, list[str]]:
+        """The check, and the nodes that are left."""
+        result = try_check(DEVICES, self.context)
+        return result.check, [node.name for node in result.testbed.nodes]
+
+
+ALL = ["node-0", "node-1", "node-2", "node-3"]
+
+
+@pytest.fixture
+def make_lab(tmp_path: Path) -> Iterator[Callable[..., Lab]]:
+    """Labs that are taken down after the test."""
+    labs: list[Lab] = []
+
+    def made(gpus: int = 0) -> Lab:
+        labs.append(Lab(tmp_path, gpus))
+        return labs[-1]
+
+    yield made
+    for lab in labs:
+        lab.platform.teardown("run-1")
+
+
+@pytest.fixture
+def lab(make_lab: Callable[..., Lab]) -> Lab:
+    return make_lab()
+
+
+def test_every_gpu_is_measured(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab(gpus=2)
+    lab.says(answer(*gpus(2)))
+    check, left = lab.check()
+    assert (check.verdict, left) == (Verdict.PASS, ALL)
+    assert check.reason == "8 devices of 4 nodes were measured"
+    matmul, copy = [m for m in check.measurements if m.subject.name == "node-3/gpu-1"]
+    assert (matmul.metric, matmul.value, matmul.unit, matmul.subject.kind) == ("matmul", 700.0, "TFLOP/s", "gpu")
+    assert matmul.conditions == {"device": "H100", "dtype": "bfloat16", "size": 8192}
+    assert (copy.metric, copy.value, copy.unit) == ("memory_copy", 2050.0, "GB/s")
+    assert copy.samples == (2000.0, 2100.0)
+
+
+def test_without_gpus_the_node_is_measured(lab: Lab) -> None:
+    lab.says(answer(device()))
+    check, _ = lab.check()
+    assert {(m.subject.kind, m.subject.name) for m in check.measurements} == {("node", name) for name in ALL}
+
+
+def test_a_gpu_that_computes_wrongly_is_named(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab(gpus=2)
+    lab.says(answer(*gpus(2)))
+    lab.says(answer(*gpus(2, wrong="a copy differs from its source")), "node-2")
+    check, left = lab.check()
+    assert (check.verdict, code_of(check.reason)) == (Verdict.CORRUPT, "wrong-result")
+    assert [(suspect.kind, suspect.name) for suspect in check.suspects] == [("gpu", "node-2/gpu-1")]
+    assert left == ["node-0", "node-1", "node-3"]
+
+
+@pytest.mark.parametrize(
+    ("output", "code"),
+    [
+        (answer(device(error="CUDA error: an illegal memory access\x1b[2J", matmul_tflops=[])), "probe-failed"),
+        (answer(device(copy_gb_s=[])), "probe-failed"),
+        (json.dumps({"error": "torch cannot be imported"}), "probe-failed"),
+        (Answer("Segmentation fault", 139), "probe-unreadable"),
+        (Answer("", 1), "probe-unreadable"),
+        (answer(device("tpu:0")), "probe-unreadable"),
+        (answer(device(matmul_tflops=[-1.0])), "probe-unreadable"),
+        (answer(device(matmul_tflops=[1e300])), "probe-unreadable"),
+        (answer(device(size="8192")), "probe-unreadable"),
+        ('{"devices": [{"device": "cpu", "matmul_tflops": [NaN]}]}', "probe-unreadable"),
+        ('{"devices": ' + "[" * 100_000, "probe-unreadable"),
+    ],
+)
+def test_a_node_whose_device_cannot_be_measured_is_named(lab: Lab, output: Answer | str, code: str) -> None:
+    lab.says(answer(device()))
+    lab.says(output, "node-1")
+    check, left = lab.check()
+    assert (check.verdict, code_of(check.reason)) == (Verdict.FAIL, code)
+    assert [suspect.name for suspect in check.suspects] == ["node-1"]
+    assert left == ["node-0", "node-2", "node-3"]
+    assert "\x1b" not in check.reason
+    assert len(check.reason) < 600
+
+
+def test_a_node_that_hangs_is_named(lab: Lab) -> None:
+    lab.says(answer(device()))
+    lab.says(Answer(hangs=True), "node-1")
+    lab.run = replace(lab.run, suite=lab.run.suite.model_copy(update={"devices": Devices(timeout_s=0.3)}))
+    check, _ = lab.check()
+    assert (check.verdict, code_of(check.reason)) == (Verdict.FAIL, "probe-timeout")
+    assert [suspect.name for suspect in check.suspects] == ["node-1"]
+
+
+def test_what_all_nodes_lack_is_no_nodes_fault(lab: Lab) -> None:
+    lab.says(json.dumps({"error": "torch cannot be imported"}))
+    check, left = lab.check()
+    assert (check.verdict, check.suspects, left) == (Verdict.FAIL, (), ALL)
+
+
+def test_gpus_that_torch_does_not_see_are_no_pass(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab(gpus=2)
+    lab.says(answer(*gpus(2)))
+    lab.says(answer(device()), "node-1")
+    check, left = lab.check()
+    assert (check.verdict, code_of(check.reason)) == (Verdict.FAIL, "probe-failed")
+    assert check.reason == "node-1: devices cannot measure: torch sees 0 of 2 GPUs"
+    assert "node-1" not in left
+
+
+def test_nodes_whose_machine_was_busy_are_not_blamed(lab: Lab) -> None:
+    lab.says(answer(device()))
+    lab.says(answer(), "node-1", "node-2")
+    check, left = lab.check()
+    assert (check.verdict, code_of(check.reason)) == (Verdict.INCONCLUSIVE, "probe-busy")
+    assert (check.suspects, left) == ((), ALL)
+
+
+def test_only_nodes_in_doubt_are_measured_again(lab: Lab) -> None:
+    lab.says(answer(device()))
+    check, _ = lab.check()
+    commands = {name: len(node.commands) for name, node in lab.platform.nodes.items()}
+    slow = [m for m in check.measurements if m.subject.name == "node-2" and m.metric == "matmul"]
+    repeated = measure_again(lab.context, {"devices": [Doubt(m, 1, 3) for m in slow]})["devices"]
+    assert [m.series() for m in repeated.measurements] == [m.series() for m in slow]
+    again = {name: len(node.commands) - commands[name] for name, node in lab.platform.nodes.items()}
+    assert again == {"node-0": 0, "node-1": 0, "node-2": 1, "node-3": 0}
+
+
+def test_a_device_that_breaks_when_it_is_repeated_is_blamed(lab: Lab) -> None:
+    lab.says(answer(device()))
+    check, _ = lab.check()
+    lab.says(answer(device(wrong="a copy differs from its source")), "node-2")
+    doubts = [Doubt(m, 1, 3) for m in check.measurements if m.subject.name == "node-2"]
+    repeated = measure_again(lab.context, {"devices": doubts})["devices"]
+    assert [suspect.name for suspect in repeated.suspects] == ["node-2"]
+    assert [verdict for verdict, _ in repeated.problems] == [Verdict.CORRUPT]
