@@ -22,6 +22,7 @@ from tests.conftest import leftovers
 
 QUICK = {
     "connectivity": {"timeout_s": 30},
+    "devices": None,
     "collectives": {
         "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
         "cpu": {"min_bytes": "1M", "max_bytes": "4M", "step_factor": 4, "warmup_iterations": 1, "iterations": 3},
@@ -30,11 +31,12 @@ QUICK = {
 }
 # At work until somebody ends it, for a while at least.
 LONG = {
+    "devices": None,
     "collectives": {
         "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
         "cpu": {"min_bytes": "1M", "max_bytes": "64M", "warmup_iterations": 0, "iterations": 300},
         "timeout_s": 300,
-    }
+    },
 }
 TLS = ssl.create_default_context()  # httpx would make one for each request, which takes longer than most requests
 _FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}

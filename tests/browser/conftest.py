@@ -16,6 +16,7 @@ from tests.browser.page import Browser
 from tests.e2e.conftest import Console, prefect_server  # noqa: F401 - a fixture
 
 SUITE = {
+    "devices": {"seconds": 0.1},
     "collectives": {
         "operations": ["all_reduce"],
         "gpu": {"min_bytes": "1M", "max_bytes": "1M"},

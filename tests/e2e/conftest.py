@@ -21,6 +21,7 @@ from tests.conftest import leftovers
 
 BRIEF: dict[str, Any] = {
     "connectivity": {"timeout_s": 10},
+    "devices": None,
     "collectives": {
         "operations": ["all_reduce"],
         "gpu": {"min_bytes": "1M", "max_bytes": "1M"},

@@ -22,9 +22,9 @@ TRAINING = {"steps": 12, "batch_per_rank": 4, "min_loss_drop": 0.05, "timeout_s"
 
 @pytest.mark.gate
 def test_a_healthy_cluster_passes_and_leaves_its_record(console: Console) -> None:
-    run = console.check(console.cluster(), console.suite(training=TRAINING))
+    run = console.check(console.cluster(), console.suite(devices={"seconds": 0.1}, training=TRAINING))
     assert run.status == 0, run.said
-    assert run.out.splitlines()[-1] == "pass: connectivity, collectives, training: all pass"
+    assert run.out.splitlines()[-1] == "pass: connectivity, devices, collectives, training: all pass"
     document = run.document
     assert (document["schema"], document["verdict"], document["cluster"], document["suite"]) == (
         1,
@@ -32,7 +32,7 @@ def test_a_healthy_cluster_passes_and_leaves_its_record(console: Console) -> Non
         "trial",
         "brief",
     )
-    assert [check["name"] for check in document["checks"]] == ["connectivity", "collectives", "training"]
+    assert [check["name"] for check in document["checks"]] == ["connectivity", "devices", "collectives", "training"]
     assert [node["name"] for node in document["nodes"]] == ["node-0", "node-1", "node-2", "node-3"]
     assert {"kernel", "openmpi", "torch", "openssh", "python"} <= set(document["fingerprint"])
     assert {"startup", "image", "launch", "connectivity", "collectives", "training", "teardown"} <= set(
@@ -44,7 +44,14 @@ def test_a_healthy_cluster_passes_and_leaves_its_record(console: Console) -> Non
 
     out = console.folder / "out"
     rows = list(csv.DictReader((out / "measurements.csv").read_text().splitlines()))
-    assert {row["metric"] for row in rows} >= {"busbw", "busbw_plateau", "loss_drop", "clock_skew"}
+    assert {row["metric"] for row in rows} >= {
+        "matmul",
+        "memory_copy",
+        "busbw",
+        "busbw_plateau",
+        "loss_drop",
+        "clock_skew",
+    }
     assert "<svg" in (out / "report.html").read_text()
     assert "out-of-place" in (out / "logs" / "all_reduce.log").read_text()
     assert "4 of 4 nodes answer on port 222" in (out / "logs" / "run.log").read_text()

@@ -173,7 +173,7 @@ def test_a_second_run_that_may_not_wait_says_who_has_the_cluster(served: Site, o
 def test_another_run_takes_the_cluster_meanwhile(served: Site, out: Path) -> None:
     """As after the server was away for longer than a lease lasts: what is slow or breaks then is nobody's fault."""
     collectives = {**LONG["collectives"], "timeout_s": 45}  # the lease is renewed every 20 s; then the sweep is cut off
-    suite = served.write("cut", connectivity={"timeout_s": 30}, collectives=collectives)
+    suite = served.write("cut", connectivity={"timeout_s": 30}, devices=None, collectives=collectives)
     flow_run = served.run("ad-hoc", suite=suite, out=str(out))
     served.until_sweeping(out)
     slot = {"names": ["seatrial-trial"], "slots": 1, "mode": "concurrency", "lease_duration": 300}

@@ -8,7 +8,10 @@ from typing import Any
 
 from tests.e2e.conftest import Console, until
 
-BRIEF: dict[str, Any] = {"collectives": None}  # of a suite, where what comes after the launch is tested elsewhere
+BRIEF: dict[str, Any] = {
+    "devices": None,
+    "collectives": None,
+}  # of a suite, where what comes after the launch is tested elsewhere
 TRAINING: dict[str, Any] = {"steps": 8, "batch_per_rank": 4, "min_loss_drop": 0.05}  # seconds, and it learns
 LONG: dict[str, Any] = {  # twenty seconds and more, so that there is a middle to break, and soon a first row
     "operations": ["all_reduce", "broadcast"],

@@ -186,7 +186,7 @@ def _files(cluster: Cluster) -> dict[str, dict[str, Any]]:
     return {
         CLUSTER: trial,
         "brief.yaml": {"name": "brief", **BRIEF},
-        "long.yaml": {"name": "long", "collectives": LONG},
+        "long.yaml": {"name": "long", "devices": None, "collectives": LONG},
     }
 
 

@@ -22,12 +22,12 @@ def test_a_healthy_cluster_passes_with_the_least_rights(
     file = trial()
     doctor = console.run("doctor", file)
     assert doctor.status == 0, doctor.said
-    run = Going(console, file, training=TRAINING)
+    run = Going(console, file, devices={"seconds": 0.1}, training=TRAINING)
     run.until_said("2 of 2 nodes answer")
     cluster_s = seconds_to_ready(cluster.get("pods", "-n", namespace, "-l", OURS)["items"])
     status, document, said = run.end()
     assert status == 0, said
-    assert said.splitlines()[-1] == "pass: connectivity, collectives, training: all pass"
+    assert said.splitlines()[-1] == "pass: connectivity, devices, collectives, training: all pass"
     assert "all_reduce over 4 ranks" in check_of(document, "collectives")["reason"]
     names = {node["name"] for node in document["nodes"]}
     assert len(names) == 2
