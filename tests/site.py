@@ -20,7 +20,7 @@ import yaml
 
 from tests.conftest import leftovers
 
-QUICK = {
+QUICK: dict[str, Any] = {
     "connectivity": {"timeout_s": 30},
     "devices": None,
     "collectives": {
@@ -30,7 +30,7 @@ QUICK = {
     },
 }
 # At work until somebody ends it, for a while at least.
-LONG = {
+LONG: dict[str, Any] = {
     "devices": None,
     "collectives": {
         "gpu": {"min_bytes": "1M", "max_bytes": "1M"},

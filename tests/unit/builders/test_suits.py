@@ -90,8 +90,12 @@ def test_nothing_is_lacking_as_far_as_is_known_before_nodes_are_asked() -> None:
     [
         ({"nccl_tests": ""}, 4, {"collectives": "nccl-tests is missing in image r/x:1: put all_"}),
         ({"nccl_tests": ""}, 0, {}),
-        ({"versions": {"torch": ""}}, 4, {"training": "torch is missing in image r/x:1"}),
-        ({"versions": {"torch": ""}}, 0, {"collectives": "torch is missing", "training": "torch is missing"}),
+        (
+            {"versions": {"torch": ""}},
+            4,
+            {"devices": "torch is missing", "training": "torch is missing in image r/x:1"},
+        ),
+        ({"versions": {"torch": ""}}, 0, dict.fromkeys(("devices", "collectives", "training"), "torch is missing")),
         ({"versions": {"torch": None}}, 0, {}),
     ],
 )
