@@ -6,12 +6,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 from seatrial.history import RunRow
-from seatrial.history.numbers import Number
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Judgement, RunResult, Suspect, conclude
 from seatrial.model.verdict import Verdict
 from seatrial.report.context import Context, LogFile
-from seatrial.report.past import Past, headlines
+from seatrial.report.past import Number, Past, headlines
 from tests import samples
 
 NODES = 1000

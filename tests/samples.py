@@ -298,4 +298,4 @@ def _readings(runs: Sequence[Check], names: Sequence[str]) -> Readings:
             seen[m.series()] += 1
     table = np.array(rows, dtype=np.float64).reshape(-1, 4)
     whole = table[:, :3].astype(np.int64)
-    return Readings(whole[:, 0], whole[:, 1], whole[:, 2], table[:, 3], np.ones(len(rows), dtype=bool))
+    return Readings(whole[:, 0], whole[:, 1], whole[:, 2], table[:, 3], np.full(len(rows), -1))

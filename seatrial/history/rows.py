@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+VERDICTS = tuple(Verdict)
+
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
@@ -35,14 +37,21 @@ class RunRow:
 class Readings:
     """What some runs measured of some series, one element per number: places in the lists that were asked for.
 
-    `nth` counts the numbers of one series in one run from 0; `good` tells those that were not judged bad.
+    `nth` counts the numbers of one series in one run from 0; `verdict` is a place in VERDICTS, -1 where nothing was
+    judged.
     """
 
     run: "NDArray[np.int64]"
     series: "NDArray[np.int64]"
     nth: "NDArray[np.int64]"
     value: "NDArray[np.float64]"
-    good: "NDArray[np.bool_]"
+    verdict: "NDArray[np.int64]"
+
+    @property
+    def good(self) -> "NDArray[np.bool_]":
+        """Which were not judged bad."""
+        found: NDArray[np.bool_] = (self.verdict < 0) | (self.verdict == VERDICTS.index(Verdict.PASS))
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, and_, case, or_, select
+from sqlalchemy import Connection, and_, case, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from seatrial.history.records import Key, Record, series_key
-from seatrial.history.rows import Readings
+from seatrial.history.rows import VERDICTS, Readings
 from seatrial.history.schema import readings, series
-from seatrial.model.verdict import Verdict
 
 # Both databases limit the parameters of one statement, SQLite at 32766.
 KEYS_PER_QUERY = 500
@@ -63,18 +62,20 @@ def _collected(connection: Connection, run_ids: Sequence[str], at: Any, few: Seq
         rows = _rows(connection, run_id, few)
         runs.append(np.full(len(rows), i))
         columns.append(_columns(rows))
-    ids, nth, value, good = (np.concatenate([c[n] for c in columns]) if columns else np.empty(0) for n in range(4))
+    ids, nth, value, verdict = (np.concatenate([c[n] for c in columns]) if columns else np.empty(0) for n in range(4))
     where = at[np.minimum(ids.astype(np.int64), at.size - 1)]
     asked = where >= 0
     run = np.concatenate(runs) if runs else np.empty(0, dtype=np.int64)
-    return Readings(run[asked], where[asked], nth[asked].astype(np.int64), value[asked], good[asked].astype(bool))
+    return Readings(
+        run[asked], where[asked], nth[asked].astype(np.int64), value[asked], verdict[asked].astype(np.int64)
+    )
 
 
 def _rows(connection: Connection, run_id: str, few: Sequence[int] | None) -> list[Any]:
     """Past SQLAlchemy's own rows, which cost three times as much as reading; the whole run where `few` is None."""
-    unblamed = or_(readings.c.verdict.is_(None), readings.c.verdict == Verdict.PASS.value)
+    verdict = case({verdict.value: i for i, verdict in enumerate(VERDICTS)}, value=readings.c.verdict, else_=-1)
     query = (
-        select(readings.c.series_id, readings.c.nth, readings.c.value, case((unblamed, 1), else_=0))
+        select(readings.c.series_id, readings.c.nth, readings.c.value, verdict)
         .where(and_(readings.c.run_id == run_id, readings.c.value.is_not(None)))
         .order_by(readings.c.series_id, readings.c.nth)
     )

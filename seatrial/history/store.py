@@ -12,7 +12,6 @@ from seatrial.history import incident_rows as incidents
 from seatrial.history import records
 from seatrial.history.engine import explained
 from seatrial.history.incident import Incident, Night, Receipt
-from seatrial.history.numbers import Numbers, numbers
 from seatrial.history.records import series_key
 from seatrial.history.rows import Pin, Readings, RunRow
 from seatrial.history.schema import baselines, checks, readings, runs, samples, suspects
@@ -74,11 +73,6 @@ class Store:
         with explained(self._engine.url, f"run {run_id} cannot be read"), self._engine.begin() as connection:
             row = connection.execute(query).first()
             return run_row(row) if row else None
-
-    def numbers(self, run_ids: Sequence[str], series: Sequence[str]) -> Numbers:
-        """What these runs measured of these series."""
-        with explained(self._engine.url, "measurements cannot be read"), self._engine.begin() as connection:
-            return numbers(connection, run_ids, series)
 
     def runs_since(self, cluster: str, suite: str, since: datetime, before: datetime) -> list[RunRow]:
         """The cluster's runs of that suite that started in that time, oldest first."""

@@ -1,21 +1,30 @@
 """What the report tells of earlier runs: the last good one, and how each headline number went."""
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import TYPE_CHECKING
 
-from seatrial.history.rows import RunRow
+from seatrial.history.rows import VERDICTS, RunRow
 from seatrial.judge.difference import Replaced
 from seatrial.model.measurement import Measurement, once
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 
 if TYPE_CHECKING:
-    from seatrial.history.numbers import Number
     from seatrial.history.store import Store
 
 RUNS_SHOWN = 60
 _RUNS_SEARCHED = 500  # other suites run on the same cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A value in its measurement's unit, of repeats the median as it was judged; None where it was only recorded."""
+
+    value: float
+    verdict: Verdict | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +37,7 @@ class Past:
 
     runs: tuple[RunRow, ...] = ()
     last_good: RunRow | None = None
-    numbers: Mapping[str, Mapping[str, "Number"]] = field(default_factory=dict)
+    numbers: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)
     problem: str = ""
 
     def last_value(self, series: str) -> float | None:
@@ -49,11 +58,26 @@ def past_of(result: RunResult, store: "Store") -> Past:
     shown = tuple(reversed(rows[:RUNS_SHOWN]))
     if not shown:
         return NO_PAST
-    found = store.numbers([row.run_id for row in shown], [m.series() for m in headlines(result)])
+    found = _numbers(store, [row.run_id for row in shown], headlines(result))
     if last_good:
-        of_last = store.numbers([last_good.run_id], [m.series() for m in (*headlines(result), *_curves(result))])
+        of_last = _numbers(store, [last_good.run_id], (*headlines(result), *_curves(result)))
         found = {series: {**found.get(series, {}), **of_last.get(series, {})} for series in {**found, **of_last}}
     return Past(shown, last_good, found)
+
+
+def _numbers(store: "Store", run_ids: Sequence[str], wanted: Iterable[Measurement]) -> dict[str, dict[str, Number]]:
+    """By series and run id; a run that has no finite value of a series is left out."""
+    names = list(dict.fromkeys(m.series() for m in wanted))
+    readings = store.readings(run_ids, names)
+    taken: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for at, place in enumerate(zip(readings.series.tolist(), readings.run.tolist(), strict=True)):
+        taken[place].append(at)
+    found: dict[str, dict[str, Number]] = defaultdict(dict)
+    for (series, run), rows in taken.items():
+        judged = int(readings.verdict[rows[0]])
+        verdict = VERDICTS[judged] if judged >= 0 else None
+        found[names[series]][run_ids[run]] = Number(median(readings.value[rows].tolist()), verdict)
+    return dict(found)
 
 
 def headlines(result: RunResult) -> list[Measurement]:

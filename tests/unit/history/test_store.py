@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.history.numbers import Number
 from seatrial.history.store import Store
 from seatrial.model.errors import SeatrialError
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Found, Judgement, Suspect
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from seatrial.report.past import headlines
+from seatrial.report.past import Number, headlines, past_of
 from tests.unit.history.stored import CLUSTER, START, a_pin, a_run, plateau, taught
 
 
@@ -36,8 +35,8 @@ def test_repeats_are_shown_by_the_median_that_was_judged(store: Store) -> None:
     check = Check("collectives", Verdict.PASS, "because", 1.0, tuple(plateau(value) for value in values))
     run = a_run(1, checks=[check])
     store.save(run, Path())
-    series = plateau(0).series()
-    assert store.numbers(["run-001"], [series]) == {series: {"run-001": Number(100.0, None)}}
+    past = past_of(a_run(2), store)
+    assert past.numbers == {plateau(0).series(): {"run-001": Number(100.0, None)}}
     assert [m.value for m in headlines(run)] == [100.0]
 
 
