@@ -1,13 +1,13 @@
 """Where and how Slack is reached. Pure; the secrets in it show nowhere."""
 
-import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
-from urllib.parse import urlsplit
 
 from pydantic import SecretStr
+
+from seatrial.text.addresses import is_loopback, split
 
 SAFE = "must start with https:// (http:// only to this machine), then a host, and a port of 1 to 65535 if any"
 HOW_TO = "set SEATRIAL_SLACK_TOKEN and SEATRIAL_SLACK_CHANNEL, or SEATRIAL_SLACK_WEBHOOK"
@@ -60,20 +60,7 @@ def secret(value: str | None) -> SecretStr | None:
 
 def safe(url: str) -> bool:
     """Whether secrets may be sent there: encrypted, or not leaving this machine."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        host.encode("idna")  # as whoever asks for it does: no part may be empty, or longer than 63 characters
-        reachable = bool(host) and parts.port != 0
-    except ValueError:  # half an IPv6 address, a port that is none, a host that is none
+    parts = split(url)
+    if parts is None:
         return False
-    return reachable and (parts.scheme == "https" or (parts.scheme == "http" and _loopback(host)))
-
-
-def _loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))

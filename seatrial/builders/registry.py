@@ -5,7 +5,6 @@ https://distribution.github.io/distribution/spec/auth/token/.
 """
 
 import hashlib
-import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ import requests
 from requests.utils import parse_dict_header
 
 from seatrial.builders import Stored, UnreachableError
+from seatrial.text.addresses import is_loopback
 from seatrial.text.lines import one_line
 
 TIMEOUT_S = 10
@@ -36,7 +36,7 @@ class Name:
 
     @property
     def url(self) -> str:
-        return f"{'http' if _is_loopback(self.host) else 'https'}://{self.host}/v2/{self.path}"
+        return f"{'http' if _is_here(self.host) else 'https'}://{self.host}/v2/{self.path}"
 
 
 def read_name(reference: str) -> Name:
@@ -52,13 +52,9 @@ def read_name(reference: str) -> Name:
     return Name(registry, _DOCKER_HUB, path if "/" in path else f"library/{path}", digest if at else tag or "latest")
 
 
-def _is_loopback(host: str) -> bool:
+def _is_here(host: str) -> bool:
     """Docker talks plain HTTP to registries on this machine, and to no others."""
-    bare = host.rpartition(":")[0] or host
-    try:
-        return bare == "localhost" or ipaddress.ip_address(bare.strip("[]")).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(host.rpartition(":")[0] or host)
 
 
 def docker_credentials(registry: str) -> Credentials | None:
@@ -133,7 +129,7 @@ def _fields(challenge: str) -> dict[str, str | None]:
 
 def _token(challenge: Mapping[str, str | None], name: Name, known: Credentials | None) -> str:
     realm = challenge.get("realm") or ""
-    if not realm.startswith("https://") and not _is_loopback(name.host):
+    if not realm.startswith("https://") and not _is_here(name.host):
         raise UnreachableError(f"registry {name.host} wants its token fetched from {realm!r}, which is not safe")
     query = {"service": challenge.get("service") or name.host, "scope": f"repository:{name.path}:pull"}
     if known and known[0] == "<token>":

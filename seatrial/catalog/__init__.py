@@ -1,9 +1,10 @@
 """The shipped reference numbers: one CSV per kind, every row with its source."""
 
 import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 _FOLDER = Path(__file__).parent
 
@@ -38,21 +39,7 @@ class Reference:
 def references() -> tuple[Reference, ...]:
     """Every collective reference that ships with the package."""
     with (_FOLDER / "collectives.csv").open(encoding="utf-8") as rows:
-        return tuple(
-            Reference(
-                row["hardware"],
-                int(row["gpus_per_node"]),
-                int(row["nodes"]),
-                row["fabric"],
-                row["collective"],
-                row["algorithm"],
-                int(row["message_bytes"]),
-                float(row["busbw_gb_s"]),
-                row["kind"],
-                row["source"],
-            )
-            for row in csv.DictReader(rows)
-        )
+        return tuple(Reference(**_converted(row, Reference)) for row in csv.DictReader(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +58,12 @@ class Device:
 def devices() -> tuple[Device, ...]:
     """Every figure per device or node that ships with the package."""
     with (_FOLDER / "devices.csv").open(encoding="utf-8") as rows:
-        return tuple(
-            Device(row["hardware"], row["metric"], row["unit"], float(row["value"]), row["kind"], row["source"])
-            for row in csv.DictReader(rows)
-        )
+        return tuple(Device(**_converted(row, Device)) for row in csv.DictReader(rows))
+
+
+def _converted(row: dict[str, str], record: type[Reference] | type[Device]) -> dict[str, Any]:
+    """The row's cells as the fields of `record` have them."""
+    return {field.name: field.type(row[field.name]) for field in fields(record) if callable(field.type)}
 
 
 @cache

@@ -1,6 +1,7 @@
 """The catalog as it is shown: everything, or what is known of one kind of hardware."""
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 from seatrial.catalog import Device, Reference, devices, known_hardware, references
 from seatrial.model.errors import InputError
@@ -14,24 +15,14 @@ class Listing:
     devices: tuple[Device, ...]
 
 
+_order = attrgetter("hardware", "nodes", "gpus_per_node", "fabric", "collective", "algorithm", "message_bytes", "kind")
+
+
 def listed(hardware: str | None = None) -> Listing:
     """What the catalog has, of `hardware` alone where it is given. Raises InputError for a name it does not know."""
     if hardware is not None and hardware not in known_hardware():
         raise InputError(f"--hardware {hardware}: unknown; known: {', '.join(known_hardware())}")
     return Listing(
         tuple(sorted((r for r in references() if hardware in (None, r.hardware)), key=_order)),
-        tuple(sorted((d for d in devices() if hardware in (None, d.hardware)), key=lambda d: (d.hardware, d.metric))),
-    )
-
-
-def _order(row: Reference) -> tuple[object, ...]:
-    return (
-        row.hardware,
-        row.nodes,
-        row.gpus_per_node,
-        row.fabric,
-        row.collective,
-        row.algorithm,
-        row.message_bytes,
-        row.kind,
+        tuple(sorted((d for d in devices() if hardware in (None, d.hardware)), key=attrgetter("hardware", "metric"))),
     )

@@ -2,12 +2,12 @@
 
 import logging
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from seatrial.config.run import log_files as run_logs
 from seatrial.model.errors import SeatrialError
 from seatrial.model.result import RunResult
 from seatrial.report.past import NO_PAST, Past, past_of
@@ -51,12 +51,8 @@ def context_of(result: RunResult, folder: Path, store: "Store | None" = None, lo
 
 def log_files(folder: Path) -> tuple[LogFile, ...]:
     """The files below `logs/`, those of the run before those of its nodes; links and empty files are left out."""
-    found = sorted(_files(folder / "logs"), key=lambda path: (len(path.parts), path))
+    found = sorted((path for path in run_logs(folder) if path.stat().st_size), key=lambda path: len(path.parts))
     return tuple(_log_file(path.relative_to(folder), path.stat().st_size) for path in found[:MAX_LOGS])
-
-
-def _files(logs: Path) -> Iterator[Path]:
-    return (path for path in logs.rglob("*") if path.is_file() and not path.is_symlink() and path.stat().st_size)
 
 
 def _log_file(path: Path, size: int) -> LogFile:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Judgement, RunResult
 from seatrial.model.verdict import Verdict
+from seatrial.text.addresses import split
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -122,12 +122,8 @@ def is_gateway(target: str) -> bool:
 
 
 def _legal_gateway(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        (parts.hostname or "").encode("idna")
-        return bool(parts.hostname) and not parts.username and parts.port != 0
-    except ValueError:  # half an IPv6 address, or a port or host that is none
-        return False
+    parts = split(url)
+    return parts is not None and not parts.username
 
 
 def _of_the_run(result: RunResult, last_good: datetime | None) -> Iterator[tuple[str, str, float]]:

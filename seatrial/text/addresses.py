@@ -1,0 +1,22 @@
+"""Addresses of servers: whether one can be asked at all, and whether it is this machine. Pure."""
+
+import ipaddress
+from urllib.parse import SplitResult, urlsplit
+
+
+def split(url: str) -> SplitResult | None:
+    """The parts of a URL that has a host that can be asked for; None for anything else."""
+    try:
+        parts = urlsplit(url)
+        # As whoever asks for it encodes it: no part may be empty, or longer than 63 characters.
+        return parts if parts.hostname and parts.hostname.encode("idna") and parts.port != 0 else None
+    except ValueError:  # half an IPv6 address, a port that is none, a host that is none
+        return None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is sent there does not leave this machine."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
