@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.rivals import RULES as RIVALS
 from seatrial.judge.fleet.levels import Bools, Ints
 from seatrial.judge.fleet.odds import Floats
 from seatrial.simulate.nights import Memory, one_night
 from seatrial.simulate.noise import Draws, Noise
-from seatrial.simulate.rivals import RULES as RIVALS
 
 OURS = "seatrial"
 METRICS = 4  # per node; a fault lowers one of them

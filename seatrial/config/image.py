@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from seatrial.config.dockerfile import arguments
 from seatrial.config.yamlfile import Strict
+from seatrial.text.secret_values import looks_secret
 
 IMAGES = Path(__file__).parents[2] / "images"
 TIMEOUT_S = 7200  # where neither the cluster file nor a recipe says how long a build may take
@@ -18,9 +19,6 @@ _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _PATH = rf"(?:[A-Za-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*"
 _REFERENCE = re.compile(rf"{_PATH}(?::\w[\w.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?")
 _ARTIFACT_REGISTRY = re.compile(r"([a-z0-9-]+)-docker\.pkg\.dev/([^/]+)/[^/]+")
-_SECRET = re.compile(
-    r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH|_KEY$|_DSN$|WEBHOOK", re.IGNORECASE
-)
 _LOGIN = re.compile(r"https?://[^/\s@]+@|//[^/\s@]*:[^/\s@]*@", re.IGNORECASE)
 _SUBSTITUTION = re.compile(r"_[A-Z0-9_]+")
 # Docker and buildah take these without an ARG in the Dockerfile, and leave them out of the image.
@@ -60,7 +58,7 @@ def _folder(build: str) -> Path:
 
 def _nothing_private(value: dict[str, str]) -> dict[str, str]:
     for name, text in value.items():
-        if _SECRET.search(name) or "PRIVATE KEY" in text:
+        if looks_secret(name) or "PRIVATE KEY" in text:
             raise ValueError(
                 f"the name or value of {name} looks like a secret, which anyone could read in the image; leave it out"
             )

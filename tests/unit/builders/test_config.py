@@ -100,6 +100,7 @@ BOTH = ["linux/amd64", "linux/arm64"]
         (DOCKER | {"foo": 1}, r"image\.docker\.foo: unknown field; legal: args, build, builder, platforms, "),
         (DOCKER | {"args": {"HF_TOKEN": "x"}}, r"args: the name or value of HF_TOKEN looks like a secret"),
         (DOCKER | {"args": {"REGISTRY_KEY": "x"}}, r"REGISTRY_KEY looks like a secret"),
+        (DOCKER | {"args": {"SITE_PASSPHRASE": "x"}}, r"SITE_PASSPHRASE looks like a secret"),
         (DOCKER | {"args": {"SITE_KEYS": "-----BEGIN PRIVATE KEY-----"}}, r"SITE_KEYS looks like a secret"),
         (DOCKER | {"args": {"HTTPS_PROXY": "http://u:hunter2@proxy"}}, LOGIN),
         (DOCKER | {"args": {"https_proxy": "u:hunter2@proxy:3128"}}, LOGIN),

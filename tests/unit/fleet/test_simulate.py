@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.rivals import RULES
 from seatrial.cli.app import app
 from seatrial.simulate.faults import GPUS, KINDS, Layout, make
 from seatrial.simulate.noise import Draws, Noise
-from seatrial.simulate.rivals import RULES
 from seatrial.simulate.score import quiet, scores
 
 
