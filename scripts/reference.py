@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from seatrial.builders.failures import CAUSES
 from seatrial.checks.suites import SuiteFile
+from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster
 from seatrial.model.reasons import AREAS
 from seatrial.nccl.causes_launch import HOST, MPIRUN, SSH
@@ -44,10 +45,32 @@ def pages() -> dict[Path, str]:
     made = {
         "cluster-file.md": "\n".join(_reference(Cluster)),
         "suite-file.md": "\n".join(_reference(SuiteFile)),
+        "checks.md": "\n".join(_checks()),
         "log-causes.md": "\n".join(_causes()),
         "runbook.md": "\n".join(_codes()),
     }
     return {DOCS / name: (DOCS / name).read_text().partition(MARK)[0] + MARK + text for name, text in made.items()}
+
+
+def _checks() -> Iterator[str]:
+    """A section for each check of the table, in the order in which a run tries them."""
+    for kind in CHECKS:
+        yield from (f"## {kind.name}", "", _first_paragraph(kind.section.__doc__ or ""), "")
+        yield from (f"- Runs after `{kind.after}`.", f"- In the suite file: [{kind.name}](suite-file.md#{kind.name}).")
+        for nodes, gpus in (("with GPUs", True), ("without GPUs", False)):
+            if needs := kind.needs(gpus):
+                yield f"- Nodes {nodes} need " + ", ".join(f"{need.name} ({need.remedy})" for need in needs) + "."
+        if kind.least_ranks > 1:
+            yield f"- Needs at least {kind.least_ranks} ranks, on two nodes where the cluster has two."
+        if kind.repeat:
+            yield "- Suspicious numbers are measured again before they count."
+        yield from ("", "| metric | unit | meaning |", "|---|---|---|")
+        yield from (_row(f"`{name}`", m.unit or "-", m.meaning) for name, m in kind.metrics.items())
+        yield ""
+
+
+def _first_paragraph(text: str) -> str:
+    return " ".join(text.partition("\n\n")[0].split())
 
 
 def _reference(model: type[BaseModel]) -> Iterator[str]:
@@ -97,8 +120,7 @@ def _title(path: str, model: Schema, *, alone: bool) -> str:
 
 def _section(title: str, model: Schema, titles: dict[str, str]) -> Iterator[str]:
     required = model.get("required", [])
-    said = model.get("description", "").partition("\n\n")[0]
-    yield from (f"## {title}", "", " ".join(said.split()), "")
+    yield from (f"## {title}", "", _first_paragraph(model.get("description", "")), "")
     yield from ("| field | legal | default | meaning |", "|---|---|---|---|")
     for name, field in model["properties"].items():
         default = _default(field) if name not in required else _FILES_OWN.get(title, {}).get(name, "**required**")

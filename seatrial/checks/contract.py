@@ -60,6 +60,18 @@ class Need:
     remedy: str
 
 
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric that a check measures: its unit and meaning, and how much a healthy value varies.
+
+    Without a `tolerance` it varies as seatrial/judge/baselines/tolerance.py assumes.
+    """
+
+    unit: str
+    meaning: str
+    tolerance: Tolerance | None = None
+
+
 TORCH = Need("torch", "install PyTorch where the nodes' Python finds it")
 
 Repeat = Callable[[Context, Sequence[Doubt], Repeated, TimeLeft], None]
@@ -72,11 +84,11 @@ class CheckType:
     - `section`: the model of its part of a suite file. A suite without it skips the check, unless `default` is set.
     - `description`: what the field of that section means, for the suite file's documentation.
     - `after`: the step or check that must have worked before.
+    - `metrics`: what it measures, by the metric's name. docs/checks.md is made from it.
     - `needs`: what nodes must have, by whether they have GPUs.
     - `least_ranks`: over how many ranks it must run to mean anything.
     - `repeat`: measures again what the judge doubts. Without it, one measurement decides.
     - `units`: how many log records with `extra=UNIT` it writes, by its section.
-    - `tolerances`: by metric, where they differ from those in seatrial/judge/baselines/tolerance.py.
     - `logs`: names of its raw logs, besides its own name and those of the operations that it measures.
     """
 
@@ -85,10 +97,10 @@ class CheckType:
     description: str
     run: Callable[[Context], StepResult]
     after: str
+    metrics: Mapping[str, Metric]
     default: Strict | None = None
     needs: Callable[[bool], tuple[Need, ...]] = lambda gpus: ()
     least_ranks: int = 1
     repeat: Repeat | None = None
     units: Callable[[Any], int] = lambda section: 1
-    tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
     logs: tuple[str, ...] = ()

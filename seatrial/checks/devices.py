@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from seatrial.checks.connectivity.check import CONNECTIVITY
-from seatrial.checks.contract import TORCH, CheckType, Context, StepResult
+from seatrial.checks.contract import TORCH, CheckType, Context, Metric, StepResult
 from seatrial.checks.repeated import Doubt, Repeated, TimeLeft, log_repeat
 from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import RemoteError
@@ -165,15 +165,19 @@ def repeat_devices(context: Context, doubts: Sequence[Doubt], repeated: Repeated
                 repeated.measurements += [m for device in answer for m in device.measurements(node.name)]
 
 
+_SHARED = Tolerance(sigma=0.5, cap=8.0)  # processors that other programs use as well lose half of their speed and more
+
 DEVICES = CheckType(
     name=_NAME,
     section=Devices,
     description="matrix multiplication and memory copy; `null` leaves it out",
     run=devices,
     after=CONNECTIVITY.name,
+    metrics={
+        "matmul": Metric("TFLOP/s", "matrix multiplication, bfloat16 on a GPU, float32 on processors", _SHARED),
+        "memory_copy": Metric("GB/s", "memory copy (1e9 bytes, read and written)", _SHARED),
+    },
     default=Devices(),
     needs=lambda gpus: (TORCH,),
     repeat=repeat_devices,
-    # Processors that are shared with other programs lose half of their speed and more, and a GPU is alone in its job.
-    tolerances=dict.fromkeys(("matmul", "memory_copy"), Tolerance(sigma=0.5, cap=8.0)),
 )

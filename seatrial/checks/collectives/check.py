@@ -22,7 +22,7 @@ from seatrial.checks.collectives.section import Collectives
 from seatrial.checks.collectives.sweep import can_write_json, sweep_once
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.roll_call import Present, roll_call
-from seatrial.checks.contract import TORCH, CheckType, Context, Need, StepResult
+from seatrial.checks.contract import TORCH, CheckType, Context, Metric, Need, StepResult
 from seatrial.checks.requirements import too_small
 from seatrial.config.run import Run
 from seatrial.model.result import Check, Suspect
@@ -110,9 +110,14 @@ COLLECTIVES = CheckType(
     description="no sweep when unset",
     run=collectives,
     after=CONNECTIVITY.name,
+    metrics={
+        "busbw": Metric("GB/s", "bus bandwidth (1e9 bytes) by operation, message size and placement"),
+        "busbw_plateau": Metric("GB/s", "the median of busbw over the three largest sizes, by operation"),
+        "busbw_share": Metric("", "the plateau as a fraction of what the links allow; recorded, not judged"),
+        "latency": Metric("us", "the time of the smallest message, by operation", SINGLE_SIZE),
+    },
     needs=lambda gpus: (NCCL_TESTS if gpus else TORCH,),
     least_ranks=2,
     repeat=repeat_sweeps,
-    tolerances={"latency": SINGLE_SIZE},
     units=lambda section: len(section.operations) * max(len(section.gpu.sizes()), len(section.cpu.sizes())),
 )

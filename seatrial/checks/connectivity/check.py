@@ -13,7 +13,7 @@ from seatrial.checks.connectivity.section import Connectivity
 from seatrial.checks.connectivity.stages import contact_nodes, settings_of, try_pairs
 from seatrial.checks.connectivity.throughput import explore, measurements, summary
 from seatrial.checks.connectivity.versions import odd_ones, unknown
-from seatrial.checks.contract import CheckType, Context, Facts, StepResult
+from seatrial.checks.contract import CheckType, Context, Facts, Metric, StepResult
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError, NodesError, RemoteError
 from seatrial.model.reason import join, rewritten
@@ -149,7 +149,13 @@ CONNECTIVITY = CheckType(
     run=connectivity,
     default=Connectivity(),
     after="launch",
+    metrics={
+        "tcp_egress": Metric("MB/s", "the best TCP stream from the node to another one (1e6 bytes)", TCP),
+        "tcp_ingress": Metric("MB/s", "the best TCP stream to the node from another one (1e6 bytes)", TCP),
+        "tcp_stream": Metric("MB/s", "the TCP stream over one slow link; recorded, not judged"),
+        "ssh_connect": Metric("ms", "the time until an SSH connection is up; recorded, not judged"),
+        "clock_skew": Metric("s", "the node's clock minus the median node's; recorded, not judged"),
+    },
     repeat=repeat_streams,
-    tolerances=dict.fromkeys(("tcp_egress", "tcp_ingress"), TCP),
     logs=("mpirun-hostname",),
 )

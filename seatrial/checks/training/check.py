@@ -10,7 +10,7 @@ from seatrial.checks.broken import broken, gave_up
 from seatrial.checks.collectives.sweep import rendezvous_argv
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.roll_call import roll_call
-from seatrial.checks.contract import TORCH, UNIT, CheckType, Context, StepResult
+from seatrial.checks.contract import TORCH, UNIT, CheckType, Context, Metric, StepResult
 from seatrial.checks.repeated import Doubt, Repeated, TimeLeft, log_repeat, unused_label, was_cut
 from seatrial.checks.training.result import Lesson, measured, problem, read_event, read_lesson, suspects
 from seatrial.checks.training.section import Training
@@ -139,6 +139,13 @@ TRAINING = CheckType(
     description="no training when unset",
     run=training,
     after=CONNECTIVITY.name,
+    metrics={
+        "loss": Metric("nats", "the last loss, smoothed; recorded, not judged"),
+        "loss_drop": Metric("", "the fraction of the first loss that training took off"),
+        "throughput": Metric("samples/s", "over all ranks"),
+        "step_time": Metric("ms", "one step, of the cluster and of each node"),
+        "compute_time": Metric("ms", "one step of a node before it waits for others; judged on GPUs alone"),
+    },
     needs=lambda gpus: (TORCH,),
     least_ranks=2,
     repeat=repeat_training,

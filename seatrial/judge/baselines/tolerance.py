@@ -16,7 +16,7 @@ FAIL_FACTOR = 2.0
 _MAD_TO_SIGMA = 1.4826
 
 
-_OF_METRIC = {metric: tolerance for kind in CHECKS for metric, tolerance in kind.tolerances.items()}
+_OF_METRIC = {name: m.tolerance for kind in CHECKS for name, m in kind.metrics.items() if m.tolerance}
 
 
 def tolerance_of(measurement: Measurement) -> Tolerance:

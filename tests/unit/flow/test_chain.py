@@ -42,6 +42,13 @@ def test_healthy_nodes_pass(chain: Chain) -> None:
     assert chain.platform.calls == CALLS
 
 
+def test_every_metric_is_described_by_its_check(chain: Chain) -> None:
+    described = {(kind.name, name, metric.unit) for kind in TABLE for name, metric in kind.metrics.items()}
+    measured = {(made.name, m.metric, m.unit) for made in chain.run().checks for m in made.measurements}
+    assert measured <= described
+    assert {name for name, *_ in measured} == set(CHECKS)
+
+
 def test_times_of_a_run_are_the_nodes_own(chain: Chain) -> None:
     result = chain.run()
     rates = [m.value for made in result.checks for m in made.measurements if m.metric == "tcp_egress"]
