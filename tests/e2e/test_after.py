@@ -79,13 +79,6 @@ def test_a_kept_run_ends_by_itself_when_its_time_is_over(console: Console) -> No
     until(lambda: not console.left(), timeout_s=40)
 
 
-def test_a_pass_is_not_kept_where_only_failures_are(console: Console) -> None:
-    run = console.check(console.cluster(2, keep="on_failure"), console.suite(collectives=None))
-    assert run.status == 0, run.said
-    assert "kept until" not in run.said
-    assert not console.left()
-
-
 def test_a_run_at_work_lets_people_in_and_when_cut_off_is_not_kept(console: Console) -> None:
     suite = console.suite(
         collectives={
@@ -123,12 +116,3 @@ def test_an_upload_that_cannot_work_is_said_before_anything_starts(console: Cons
     doctor = console.run("doctor", cluster)
     assert doctor.status == 1
     assert "missing upload oss://bucket/logs: ossfs is not installed" in doctor.out
-
-
-def test_an_upload_that_fails_changes_no_verdict(console: Console) -> None:
-    (console.folder / "file").write_text("where a folder should be")
-    cluster = console.cluster(2, upload=f"file://{console.folder}/file")
-    run = console.check(cluster, console.suite(collectives=None))
-    assert run.status == 0, run.said
-    assert "upload to file://" in run.err
-    assert "files: " not in run.out

@@ -158,20 +158,6 @@ def test_dead_and_false_nodes_are_suspects_and_the_rest_goes_on(console: Console
     assert run.check("collectives")["reason"].startswith("all_reduce over 3 ranks")
 
 
-def test_fewer_than_two_nodes_left_is_not_run(console: Console) -> None:
-    run = console.check(console.cluster(2, faults=[{"node": "node-1", "sshd": "stopped"}]), console.suite())
-    assert run.status == 1, run.said
-    assert run.check("collectives")["verdict"] == "not_run"
-    assert "needs at least two nodes, 1 left" in run.check("collectives")["reason"]
-
-
-def test_missing_mpirun_is_not_run_and_says_what_to_do(console: Console) -> None:
-    run = console.check(console.cluster(2, mpi={"mpirun": "/nowhere/mpirun"}), console.suite())
-    assert run.status == 3, run.said
-    assert "/nowhere/mpirun is missing on every node: install Open MPI" in run.out.splitlines()[-1]
-    assert {check["verdict"] for check in run.document["checks"]} == {"not_run"}
-
-
 def test_doctor_names_what_a_path_lacks(console: Console) -> None:
     tools = console.folder / "bin"
     tools.mkdir()
@@ -266,17 +252,6 @@ def test_a_killed_run_leaves_nothing_once_the_next_reaps(console: Console, seen:
     reaped = console.run("reap")
     assert reaped.status == 0, reaped.said
     until(lambda: not console.left(), timeout_s=60)
-
-
-def test_a_broken_history_is_no_pass(console: Console) -> None:
-    store = console.folder / "history.sqlite"
-    store.write_bytes(b"this is no database" * 100)
-    console.environment["SEATRIAL_HISTORY"] = f"sqlite:///{store}"
-    run = console.check(console.cluster(2), console.suite(collectives=None))
-    assert run.status == 3, run.said
-    assert run.document["reason"].startswith("history: cannot be opened")
-    assert "file is not a database" in run.document["reason"]
-    assert run.check("connectivity")["verdict"] == "pass"
 
 
 def test_a_folder_used_again_does_not_keep_the_old_verdict(console: Console) -> None:

@@ -19,11 +19,10 @@ from prefect.utilities.callables import parameter_schema
 from pydantic import SecretStr
 
 from flows.alarm import cluster_of, died, suite_of
-from flows.check import _try_out, check
+from flows.check import check
 from flows.serving.artifacts import _Watcher, share
 from flows.serving.automations import SILENCE_S
 from flows.serving.outcome import broken_off, came_to_a_verdict, state_of
-from flows.serving.results import opened_history
 from flows.serving.server import provide_prefect_server
 from flows.serving.site import Site, deployments, local_timezone, validated, with_choices
 from seatrial.alerts.alert import Alert
@@ -33,15 +32,12 @@ from seatrial.config.cluster import load_cluster
 from seatrial.history import open_store
 from seatrial.history.incident import Receipt
 from seatrial.model.errors import InputError, SeatrialError
-from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict
-from seatrial.runs.trial import Trial
 from seatrial.text.redact import Secrets
 from tasks.notify import _history, watch
 from tasks.sinks import Files, Told, told_all
 from tasks.sinks.webhook import WebhookSink
 from tests.samples import healthy_local
-from tests.unit.collectives.fake_mpirun import make_run
 
 ROOT = Path(__file__).parents[2]
 DEPLOYMENTS = ROOT / "deployments"
@@ -148,21 +144,6 @@ def test_a_death_is_told_also_without_a_history(cluster: str, tmp_path: Path, mo
     assert heard == ["the check of trial died"]
     with pytest.raises(SeatrialError, match="history"), _history(None):
         pytest.fail("a check would pass for late, or not, by a history that cannot be read")
-
-
-def test_a_run_whose_history_cannot_be_opened_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "history.sqlite").write_text("dear diary" * 100)
-    monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{tmp_path}/history.sqlite")
-    for step in ("image_task", "compare_task", "_leave"):
-        monkeypatch.setattr(f"flows.check.{step}", lambda *_: [])
-    trial = Trial(make_run(tmp_path))
-    with opened_history() as (store, unreachable):
-        _try_out(trial, False, store, unreachable)
-    assert store is None
-    (history,) = (one for one in trial.checks if one.name == "history")
-    assert history.verdict is Verdict.INCONCLUSIVE
-    assert code_of(history.reason) == "history-unavailable"
-    assert "history.sqlite: cannot be opened: file is not a database; move the file away" in history.reason
 
 
 def test_how_far_a_run_is_grows_with_every_step_and_unit() -> None:

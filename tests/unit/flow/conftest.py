@@ -20,7 +20,7 @@ from seatrial.config.suite import Suite
 from seatrial.history import open_store
 from seatrial.model.result import RunResult
 from seatrial.platforms.fake import FakePlatform
-from tasks import compare, image, launch, record
+from tasks import compare, image, launch, record, upload
 
 RUN_ID = "run-1"
 # What Prefect makes a task of, and the function under it.
@@ -80,6 +80,7 @@ def chain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_history: Path) 
         monkeypatch.setattr(check, name, function)
     monkeypatch.setattr(results, "notify_task", made.notify)
     monkeypatch.setattr(results, "record_task", record.record)
+    monkeypatch.setattr(results, "upload_task", upload.upload)
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # the faults that tests inject are its errors
     yield made
     for run_id in [*made.platform.kept]:

@@ -13,6 +13,7 @@ from seatrial.checks.devices import Devices
 from seatrial.checks.requirements import try_check
 from seatrial.checks.table import CHECKS as TABLE
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
+from seatrial.model.reason import code_of
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import Leftover
@@ -169,11 +170,24 @@ def test_a_lost_lease_blames_nobody(chain: Chain) -> None:
     assert verdicts(result)["turn"] is Verdict.INCONCLUSIVE
 
 
-def test_without_its_history_a_run_cannot_pass(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEATRIAL_HISTORY", "sqlite:////proc/nowhere/history.db")
+@pytest.mark.parametrize("store", ["/proc/nowhere/history.db", "no-database.sqlite"])
+def test_without_its_history_a_run_cannot_pass(chain: Chain, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain.out.mkdir()
+    (chain.out.parent / "no-database.sqlite").write_text("dear diary" * 100)
+    monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{chain.out.parent / store}")
     result = chain.run()
     assert (result.verdict, verdicts(result)["history"]) == (Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE)
+    assert code_of(result.reason) == "history-unavailable"
     assert {verdicts(result)[name] for name in CHECKS} == {Verdict.PASS}
+
+
+def test_an_upload_that_fails_changes_no_verdict(chain: Chain, caplog: pytest.LogCaptureFixture) -> None:
+    file = chain.out.parent / "file"
+    file.write_text("where a folder should be")
+    result = chain.run(upload=f"file://{file}")
+    assert result.verdict is Verdict.PASS
+    assert "upload to file://" in caplog.text
+    assert not any("files: " in note for note in result.notes)
 
 
 @pytest.mark.parametrize(

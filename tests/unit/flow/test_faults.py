@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.fake import Answer, FakeNode, FakePlatform
 from tests.unit.flow.conftest import Chain
@@ -74,3 +75,20 @@ def test_a_node_that_dies_is_blamed_whenever_it_does(chain: Chain, commands: int
     died = chain.platform.nodes["node-1"].dead
     assert (result.verdict is Verdict.FAIL) is died
     assert {suspect.name for suspect in result.suspects} == ({"node-1"} if died else set())
+
+
+def test_where_only_one_node_is_left_what_needs_two_is_not_run(chain: Chain) -> None:
+    chain.platform = FakePlatform(nodes=2)
+    chain.platform.nodes["node-1"].refuses = True
+    result = chain.run()
+    assert result.verdict is Verdict.FAIL
+    codes = {made.name: code_of(made.reason) for made in result.checks if made.verdict is Verdict.NOT_RUN}
+    assert codes == {"collectives": "too-few-nodes", "training": "too-few-nodes"}
+
+
+def test_where_no_node_has_mpirun_nothing_is_run(chain: Chain) -> None:
+    for node in chain.platform.nodes.values():
+        node.facts["mpirun"] = ""
+    result = chain.run()
+    assert {made.verdict for made in result.checks} == {Verdict.NOT_RUN}
+    assert "is missing on every node: install Open MPI" in result.reason
