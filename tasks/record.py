@@ -1,8 +1,6 @@
 """Step `record`: write down what the run came to, so that nothing is lost when a later part fails."""
 
 import contextlib
-import csv
-import io
 import json
 import logging
 import math
@@ -57,15 +55,14 @@ def run_json(result: RunResult) -> str:
 
 def measurements_csv(result: RunResult) -> str:
     """One row per measurement, tidy: conditions are columns of their own, samples a JSON list; no cell is a formula."""
+    import pandas as pd
+
     rows = [_row(result, check, reading) for check in result.checks for reading in every_reading(check)]
     conditions = sorted({key for row in rows for key in row} - set(FIXED_COLUMNS))
     place = FIXED_COLUMNS.index("value")
     columns = [*FIXED_COLUMNS[:place], *conditions, *FIXED_COLUMNS[place:]]
-    text = io.StringIO()
-    table = csv.DictWriter(text, columns, lineterminator="\n")
-    table.writeheader()
-    table.writerows(rows)
-    return text.getvalue()
+    # dtype object: a column of whole numbers stays whole where some rows have none
+    return pd.DataFrame(rows, columns=columns, dtype=object).to_csv(index=False, lineterminator="\n")
 
 
 def _row(result: RunResult, check: Check, reading: Reading) -> dict[str, Any]:

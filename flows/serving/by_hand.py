@@ -42,7 +42,7 @@ def _terminate(number: int, frame: object) -> None:
 
 def _import_ahead() -> None:
     """Load what later steps need while this process waits for its Prefect server; a failure shows up there."""
-    for name in ("paramiko", "sqlalchemy", "matplotlib.figure", "matplotlib.backends.backend_svg"):
+    for name in ("paramiko", "sqlalchemy", "pandas", "matplotlib.figure", "matplotlib.backends.backend_svg"):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 
