@@ -46,6 +46,11 @@ class Measurement:
         return f"{self.metric}|{self.subject.kind}:{self.subject.name}|{conditions}"
 
 
+def finite(value: float | None) -> float | None:
+    """The value; None where it is NaN or infinite, which JSON has not."""
+    return value if value is not None and math.isfinite(value) else None
+
+
 def by_series(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
     """The measurements of each series in the order they were taken: the first, and its repeats."""
     found: dict[str, list[Measurement]] = {}

@@ -1,12 +1,11 @@
 """What a run came to: judgements, checks, suspects and the document `run.json` (schema 1)."""
 
-import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from seatrial.model.measurement import Measurement
+from seatrial.model.measurement import Measurement, finite
 from seatrial.model.reason import Reason, code_of, identity, join, placed
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict, worst
@@ -68,14 +67,14 @@ class Judgement:
             "metric": m.metric,
             "subject": {"kind": m.subject.kind, "name": m.subject.name},
             "conditions": dict(m.conditions),
-            "value": _finite(m.value),
+            "value": finite(m.value),
             "unit": m.unit,
-            "repeats": [_finite(value) for value in self.repeats],
-            "expected": {"low": _finite(self.expected.low), "high": _finite(self.expected.high)},
+            "repeats": [finite(value) for value in self.repeats],
+            "expected": {"low": finite(self.expected.low), "high": finite(self.expected.high)},
             "source": self.source,
-            "deviation": _finite(self.deviation),
+            "deviation": finite(self.deviation),
             "drift": asdict(self.drift) if self.drift else None,
-            "share": _finite(self.share),
+            "share": finite(self.share),
             **_outcome(self.verdict, self.reason),
         }
 
@@ -227,8 +226,3 @@ def now() -> datetime:
 
 def _joined(a: Suspect, b: Suspect) -> Suspect:
     return Suspect(a.kind, a.name, max(a.confidence, b.confidence), join((a.evidence, b.evidence)))
-
-
-def _finite(value: float | None) -> float | None:
-    """JSON has no NaN or infinity."""
-    return value if value is not None and math.isfinite(value) else None

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, FiniteFloat
 
 from seatrial.checks.training.section import Training
-from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.measurement import ConditionValue, Measurement, Subject, finite
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -55,11 +55,7 @@ class Lesson:
         return 1 - self.last_loss / self.first_loss
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
-
-
-Finite = Annotated[float | None, AfterValidator(_finite)]  # None where it is NaN or infinite
+Finite = Annotated[float | None, AfterValidator(finite)]  # None where it is NaN or infinite
 
 
 class _Step(NodeAnswer):
