@@ -98,10 +98,10 @@ def _number(value: float | None) -> float:
 
 class _Suspect(_Model):
     kind: SuspectKind
-    name: str
+    name: Name
     confidence: float
     code: Code = None
-    evidence: str
+    evidence: Text
 
     def to_suspect(self) -> Suspect:
         return Suspect(self.kind, self.name, self.confidence, recorded(self.evidence, self.code))

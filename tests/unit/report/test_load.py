@@ -115,6 +115,10 @@ def test_a_damaged_table_is_named(tmp_path: Path) -> None:
             lambda run: {**run, "reason": "x" * 1_000_001},
             "reason: must have at most 1,000,000 characters, has 1,000,001",
         ),
+        (
+            lambda run: {**run, "suspects": [{"kind": "node", "name": "n" * 1001, "confidence": 1, "evidence": ""}]},
+            "suspects.0.name: must have at most 1,000 characters, has 1,001",
+        ),
         (lambda run: {**run, "reason": "x" * 100_000_001}, "is larger than 100,000,000 bytes"),
         (lambda run: {**run, "checks": run["checks"] * 2000}, "checks: list should have at most 1000 items"),
     ],
