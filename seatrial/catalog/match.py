@@ -1,7 +1,6 @@
 """Which shipped reference speaks of a measurement; where none does, that is the answer."""
 
 import math
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from seatrial.catalog import Reference, references
@@ -36,7 +35,6 @@ def from_catalog(
     operation: str,
     message_bytes: int,
     plateau: bool = False,
-    rows: Sequence[Reference] | None = None,
     algorithm: object = None,
 ) -> Baseline | None:
     """The catalog's baseline for busbw of `operation` at `message_bytes`; None is "no comparable reference".
@@ -46,7 +44,7 @@ def from_catalog(
     size, because busbw no longer grows there. Where the `algorithm` that ran is known, rows of that one count, else
     those that do not say.
     """
-    fitting = _of_algorithm(_fitting(setup, operation, references() if rows is None else rows), algorithm)
+    fitting = _of_algorithm(_fitting(setup, operation), algorithm)
     measured = [row for row in fitting if row.kind == "measured"]
     floor = _floor([row for row in fitting if row.kind == "floor"], message_bytes, plateau)
     figure = _figure(measured, message_bytes, plateau)
@@ -55,11 +53,11 @@ def from_catalog(
     return _baseline(setup, operation, message_bytes, figure, floor)
 
 
-def _fitting(setup: Setup, operation: str, rows: Iterable[Reference]) -> list[Reference]:
+def _fitting(setup: Setup, operation: str) -> list[Reference]:
     """Rows of the same configuration; on one node without a named fabric, only if all rows agree on it."""
     found = [
         row
-        for row in rows
+        for row in references()
         if (row.hardware, row.gpus_per_node, row.nodes) == (setup.hardware, setup.gpus_per_node, setup.nodes)
         and row.collective == operation
         and (row.fabric == setup.fabric or (setup.fabric is None and setup.nodes == 1))

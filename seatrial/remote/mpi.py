@@ -78,8 +78,8 @@ def hostfile(nodes: Iterable[Node]) -> str:
     return "".join(f"{node.address} slots={node.slots} port={node.port}\n" for node in nodes)
 
 
-def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str], ranks: int | None = None) -> list[str]:
-    """The command line that runs `argv` on `ranks` ranks (one per slot when unset), consecutive ranks on one node.
+def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    """The command line that runs `argv` on one rank per slot, consecutive ranks on one node.
 
     It names the variables of `variables(testbed, env)`, and mpirun takes their values from its own environment: command
     lines are logged, and anybody on the node can read them.
@@ -89,7 +89,7 @@ def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str], r
     return [
         testbed.mpirun,
         *(("--allow-run-as-root",) if testbed.user == "root" else ()),
-        *("--hostfile", hostfile_path(testbed), "-np", str(ranks or testbed.world_size)),
+        *("--hostfile", hostfile_path(testbed), "-np", str(testbed.world_size)),
         *("--map-by", "slot", "--bind-to", "none"),
         *("--mca", "orte_keep_fqdn_hostnames", "1"),
         *(part for part in (network if testbed.network else ()) if part),

@@ -8,7 +8,6 @@ from seatrial.judge.fleet.levels import Ints, Past
 from seatrial.judge.fleet.odds import Floats
 from seatrial.judge.fleet.past import choose
 from seatrial.judge.fleet.peer_groups import Verdicts, judge_fleet
-from seatrial.judge.fleet.rules import RULES, Rules
 from seatrial.simulate.noise import Draws
 
 LONGEST_MEMORY = 90  # nights
@@ -49,9 +48,7 @@ def _more(again: list[tuple[Ints, Floats]]) -> tuple[Ints, Ints, Floats] | None:
     return nights, np.concatenate([s for s, _ in again]), np.concatenate([v for _, v in again])
 
 
-def one_night(
-    memory: Memory, draws: Draws, loss: Floats | float = 0.0, software: int = 0, rules: Rules = RULES
-) -> tuple[Verdicts, Floats]:
+def one_night(memory: Memory, draws: Draws, loss: Floats | float = 0.0, software: int = 0) -> tuple[Verdicts, Floats]:
     """Measure, repeat what the judge asks for, remember; the judgement and the first measurements."""
     losses = np.broadcast_to(np.asarray(loss, dtype=np.float64), (draws.series,))
     common = draws.night()
@@ -62,7 +59,7 @@ def one_night(
         again.append((which, draws.measure(common, which, losses[which])))
         return again[-1][1]
 
-    found = judge_fleet(memory.past(software), first, repeat, rules)
+    found = judge_fleet(memory.past(software), first, repeat)
     which = np.concatenate([np.empty(0, dtype=np.int64), *(w for w, _ in again)])
     values = np.concatenate([np.empty(0), *(v for _, v in again)])
     memory.keep(first, (which, values), not found.alarm, software)

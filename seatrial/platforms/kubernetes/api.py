@@ -24,6 +24,7 @@ SERVICE, EVENT = Kind("v1", "Service"), Kind("v1", "Event")
 
 TIMEOUT_S = 30  # of one request
 _TAIL_LINES = 20_000
+_LAST_LINES = 5
 
 
 class Api:
@@ -148,13 +149,13 @@ class Api:
             api = client.AuthorizationV1Api(self.client)
             return bool(api.create_self_subject_access_review(review, **LIMIT).status.allowed)
 
-    def last_words(self, pod: str, lines: int = 5) -> str:
+    def last_words(self, pod: str) -> str:
         """The last lines of a pod's log, on one line; empty where there is none."""
         from kubernetes import client
 
         with suppress(Exception):  # only ever an addition to an error that is being told
             core = client.CoreV1Api(self.client)
-            text = core.read_namespaced_pod_log(pod, self.namespace, tail_lines=lines, _request_timeout=10)
+            text = core.read_namespaced_pod_log(pod, self.namespace, tail_lines=_LAST_LINES, _request_timeout=10)
             return " | ".join(line.strip() for line in redacted(text.splitlines()) if line.strip())
         return ""
 

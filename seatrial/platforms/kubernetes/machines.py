@@ -78,8 +78,8 @@ def gpu_resource(cluster: "Cluster") -> str:
     return "amd.com/gpu" if cluster.hardware.name.startswith("MI") else "nvidia.com/gpu"
 
 
-def _rdma(count: int, first: int = 2) -> tuple[tuple[str, str], ...]:
-    return tuple((f"eth{first + i}", f"rdma-{i}") for i in range(count))
+def _rdma(count: int) -> tuple[tuple[str, str], ...]:
+    return tuple((f"eth{2 + i}", f"rdma-{i}") for i in range(count))
 
 
 def _gib_installer(image: str) -> dict[str, Any]:
