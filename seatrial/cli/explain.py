@@ -1,6 +1,5 @@
 """`seatrial explain`: what the code of a reason means, and what to do."""
 
-import difflib
 import textwrap
 
 import click
@@ -9,6 +8,7 @@ from seatrial.cli.options import json_option, print_json
 from seatrial.model.errors import InputError
 from seatrial.model.reasons import CATALOG
 from seatrial.text.printable import printable
+from seatrial.text.similar import nearest_of
 
 _SHOWN_CHARS = 100
 
@@ -35,6 +35,5 @@ def explain(code: str, as_json: bool) -> None:
 
 
 def _unknown(code: str) -> str:
-    nearest = difflib.get_close_matches(code[:_SHOWN_CHARS], CATALOG, 3, 0.5)
-    legal = f"the nearest are {', '.join(nearest)}" if nearest else "docs/runbook.md lists the codes"
+    legal = nearest_of(code[:_SHOWN_CHARS], CATALOG) or "docs/runbook.md lists the codes"
     return f"CODE: {printable(code[:_SHOWN_CHARS])!r} is not a code; {legal}"

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from seatrial.cli.options import json_option, print_json
-from seatrial.model.errors import NothingFoundError
+from seatrial.model.errors import InputError, NothingFoundError
+from seatrial.text.printable import printable
+from seatrial.text.similar import nearest_of
+
+OTHER = "other"
 
 if TYPE_CHECKING:
     from seatrial.judge.logs import Log
@@ -17,7 +21,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("logs", nargs=-1, required=True)
 @click.option(
-    "--hardware", required=True, help="Hardware name, as in a cluster file; unknown names have no reference values."
+    "--hardware",
+    required=True,
+    callback=lambda _, __, name: _known(name),
+    help=f"Hardware name, as in a cluster file; {OTHER} for hardware that the catalog does not have.",
 )
 @click.option(
     "--nodes", required=True, type=click.IntRange(min=1), help="Number of nodes that took part, or should have."
@@ -44,6 +51,16 @@ def judge(
     else:
         show_judged(judged)
     sys.exit(judged.verdict.exit_status)
+
+
+def _known(name: str) -> str:
+    """The name, if the catalog has it. Raises InputError naming the nearest: a typo would compare with nothing."""
+    from seatrial.catalog import known_hardware
+
+    if name != OTHER and name not in known_hardware():
+        nearest = nearest_of(name, known_hardware()) or f"known: {', '.join(known_hardware())}"
+        raise InputError(f"--hardware: {printable(name)!r} is not in the catalog; {nearest}; or {OTHER}")
+    return name
 
 
 def _read(paths: tuple[str, ...]) -> "list[Log]":

@@ -10,8 +10,8 @@ from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.text.numbers import short
 
-# Best first: a person's word, then the cluster's own past, then what others published.
-_PREFERENCE = ("peers", "pinned", "history", "catalog")
+# Best first: a person's word, then the cluster's own past, then what others published, then a model of that.
+_PREFERENCE = ("peers", "pinned", "history", "catalog", "model")
 _DECISIVE = frozenset({"peers", "pinned"})
 _MILDEST_FIRST = (Verdict.PASS, Verdict.DEGRADED, Verdict.FAIL)
 _TIMES = frozenset({"us", "ms", "s"})
@@ -23,9 +23,9 @@ def judge(measurement: Measurement, baselines: Sequence[Baseline]) -> Judgement 
     """What `measurement` comes to; None where nothing is to be judged.
 
     A number without a better direction is only recorded, and so is the busbw of one rank, which is 0 by definition.
-    Sanity and physics come first, then the best baseline there is: pinned, history, catalog. A young history is wide,
-    so it does not excuse what the catalog calls slow; a pin does. Without any baseline the number passes by sanity
-    only, and the reason says so, unless it is a small fraction of what the links carry.
+    Sanity and physics come first, then the best baseline there is: pinned, history, catalog, model. A young history is
+    wide, so it does not excuse what the catalog or the model calls slow; a pin does. Without any baseline the number
+    passes by sanity only, and the reason says so, unless it is a small fraction of what the links carry.
     """
     if measurement.better is None or _is_single_rank(measurement):
         return None

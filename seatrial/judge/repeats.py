@@ -14,7 +14,7 @@ from seatrial.model.result import Judgement
 from seatrial.model.verdict import Verdict
 
 # Sanity and physics say that a number is wrong, which no noise explains.
-NOISY_SOURCES = frozenset({"peers", "pinned", "history", "catalog"})
+NOISY_SOURCES = frozenset({"peers", "pinned", "history", "catalog", "model"})
 _AGREEING = 2
 
 

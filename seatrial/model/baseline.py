@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Source = Literal["catalog", "pinned", "history", "peers", "physics", "sanity"]
+Source = Literal["catalog", "model", "pinned", "history", "peers", "physics", "sanity"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ def _evenly(ranks: int, ranks_per_node: int) -> float:
 
 
 def _one_ranks_links(ranks: int, ranks_per_node: int) -> float:
-    """sendrecv: only the last rank of a node sends to another node, over the NICs of its own GPU."""
+    """sendrecv: only the last rank of a node sends to another node, over the NICs of its own GPU. So has a root."""
     return 1 / ranks_per_node
 
 
@@ -184,8 +184,12 @@ COLLECTIVES: dict[str, Collective] = {
     ),
     "alltoallv": Collective(_OTHER_PARTS, MessageLayout(in_parts=True, equal_parts=False), checked_in_place=False),
     "reduce": Collective(_WHOLE, redop="sum", sums=True, rooted=True, ring=True, into_a_node=_once),
-    "gather": Collective(_OTHER_PARTS, _SENDS_PART, rooted=True, into_a_node=_other_nodes_parts),
-    "scatter": Collective(_OTHER_PARTS, _RECEIVES_PART, rooted=True, into_a_node=_other_nodes_parts),
+    "gather": Collective(
+        _OTHER_PARTS, _SENDS_PART, rooted=True, into_a_node=_other_nodes_parts, reaches=_one_ranks_links
+    ),
+    "scatter": Collective(
+        _OTHER_PARTS, _RECEIVES_PART, rooted=True, into_a_node=_other_nodes_parts, reaches=_one_ranks_links
+    ),
     # Its algbw counts n-1 parts already.
     "hypercube": Collective(_WHOLE, _SENDS_PART, redop="", into_a_node=_other_nodes_parts),
 }

@@ -40,7 +40,7 @@ CASES: list[Case] = [
     # As it should be as far as anybody knows
     ("awsome_p5en_topology_elided", Asked(H200, 16, 8, EFA), "pass", "differs in node count",
      "370 GB/s over 16 nodes is well; nobody has published 16, so that of 4 is named and not borrowed"),
-    ("deepops_slurm_perf_old", Asked(A100, 4, 8, IB), "pass", "no comparable reference", "191 of 200 GB/s of links"),
+    ("deepops_slurm_perf_old", Asked(A100, 4, 8, IB), "pass", "as expected by model", "191 of 200 GB/s of links"),
     ("xxrjun_h100_n10g8_80ranks_five_collectives", Asked(H100, 10, 8, "IB-8x400G"), "pass", "79 % of the 400 GB/s",
      "345 GB/s over ten nodes, unpublished, but most of what the NICs carry"),
     ("rccl_mi300x_16ranks", Asked("MI300X", 2, 8, "RoCE-8x400G"), "pass", "89 % of the 400 GB/s", "357 of 400 GB/s"),

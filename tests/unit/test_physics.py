@@ -86,7 +86,7 @@ def test_the_share_of_what_the_links_allow(setup: Setup, measurement: Measuremen
 def test_no_share_where_a_rate_that_counts_is_unknown() -> None:
     assert wire(plateau(300, 16), with_links(Setup("H100-SXM", 2, 8, 8, "EFA"))) is None
     assert wire(plateau(300, 8), with_links(Setup("T4", 1, 8, 8))) is None
-    assert wire(plateau(300, 16, "gather"), PAIR) is None
+    assert wire(plateau(300, 16, "hypercube"), PAIR) is None
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from seatrial.judge.baselines.history import from_history
 from seatrial.judge.baselines.nights import Nights
 from seatrial.judge.baselines.physics import from_links, from_physics
 from seatrial.judge.baselines.pinned import from_pin
+from seatrial.judge.baselines.reach import from_reach
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement
 from seatrial.model.setup import Setup, is_busbw, ranks_of
@@ -33,42 +34,43 @@ def baselines_for(
     siblings: Sequence[Measurement] = (),
     learned: Baseline | None = None,
 ) -> list[Baseline]:
-    """Physics where it bounds the measurement, then pinned, history and catalog, as far as each speaks of it.
+    """Physics where it bounds the measurement, then pinned, history and catalog (or the model fitted to it).
 
     `siblings` are the check's measurements: they tell up to which size a plateau was swept. `learned` is the history as
     the judge of fleets sees it; without it the few values there are speak for themselves.
     """
     series = measurement.series()
     pin = knowledge.pinned.get(series)
+    sizes = _swept_sizes(measurement, siblings)
     found = (
         from_physics(measurement, knowledge.setup),
         from_pin(measurement, pin) if pin else None,
         learned or from_history(measurement, knowledge.history.get(series, ())),
-        _from_catalog(measurement, knowledge.setup, siblings),
-        from_links(measurement, knowledge.setup, _largest_size(measurement, siblings)),
+        _from_catalog(measurement, knowledge.setup, sizes) or from_reach(measurement, knowledge.setup, sizes),
+        from_links(measurement, knowledge.setup, max(sizes, default=None)),
     )
     return [baseline for baseline in found if baseline]
 
 
-def _from_catalog(measurement: Measurement, setup: Setup, siblings: Sequence[Measurement]) -> Baseline | None:
+def _from_catalog(measurement: Measurement, setup: Setup, sizes: Sequence[int]) -> Baseline | None:
     """Only a run over every GPU compares: with 7 of 8 the number is lower and the cluster another."""
     if not is_busbw(measurement) or ranks_of(measurement, setup) != setup.nodes * setup.gpus_per_node:
         return None
     plateau = measurement.metric == "busbw_plateau"
-    size = _largest_size(measurement, siblings) if plateau else measurement.conditions.get("message_bytes")
+    size = max(sizes, default=None) if plateau else measurement.conditions.get("message_bytes")
     if not isinstance(size, int):
         return None
     algorithm = measurement.conditions.get("algorithm")
     return from_catalog(setup, str(measurement.conditions["operation"]), size, plateau, algorithm=algorithm)
 
 
-def _largest_size(plateau: Measurement, siblings: Sequence[Measurement]) -> int | None:
-    """The largest message of the sweep that `plateau` summarises."""
+def _swept_sizes(plateau: Measurement, siblings: Sequence[Measurement]) -> list[int]:
+    """The messages in bytes of the sweep that `plateau` summarises."""
     sweep = {key: value for key, value in plateau.conditions.items() if key != "max_bytes"}
-    sizes = [
+    sizes = {
         size
         for m in siblings
         for size in [m.conditions.get("message_bytes")]
         if isinstance(size, int) and sweep.items() <= m.conditions.items()
-    ]
-    return max(sizes, default=None)
+    }
+    return sorted(sizes)

@@ -41,6 +41,11 @@ for _source, _words, _next in (
     ("pinned", "the value that a person approved for this cluster", _COMPARE),
     ("history", "the earlier runs of this cluster", _COMPARE),
     ("catalog", "the published numbers for this hardware", "Compare the set-up with the source that the line names."),
+    (
+        "model",
+        "what healthy nodes reach of such links",
+        "Compare the fabric with the cluster file, then look for slow links.",
+    ),
     ("physics", "what the links can carry", "Check that the data went over the fabric: `NCCL_DEBUG=INFO` names it."),
 ):
     REASONS |= {

@@ -61,7 +61,16 @@ def test_bad_input_is_status_2(
     assert message in capsys.readouterr().err
 
 
-def test_unknown_hardware_has_no_reference_and_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_typo_in_the_hardware_is_no_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "log").write_text(log_text(HEALTHY))
-    assert run(str(tmp_path / "log"), "--hardware", "X999", "--nodes", "1") == 0
-    assert "no comparable reference: hardware X999 is not in the catalog" in capsys.readouterr().out
+    assert run(str(tmp_path / "log"), "--hardware", "h10-sxm", "--nodes", "1") == 2
+    error = capsys.readouterr().err
+    assert "--hardware: 'h10-sxm' is not in the catalog; the nearest are H100-SXM" in error
+    assert run(str(tmp_path / "log"), "--hardware", "\x1b[2J", "--nodes", "1") == 2
+    assert "known: cpu, A100-SXM" in capsys.readouterr().err
+
+
+def test_hardware_without_reference_values_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log").write_text(log_text(HEALTHY))
+    assert run(str(tmp_path / "log"), "--hardware", "other", "--nodes", "1") == 0
+    assert "no comparable reference: hardware other is not in the catalog" in capsys.readouterr().out

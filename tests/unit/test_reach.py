@@ -1,0 +1,100 @@
+"""The model of what healthy nodes reach of their links, and how it judges plateaus without a published row."""
+
+import pytest
+
+from seatrial.catalog import Reference, references
+from seatrial.catalog.links import with_links
+from seatrial.judge.baselines.reach import FLOOR, LOW, SMALLEST_BYTES, from_reach, model
+from seatrial.judge.baselines.selection import Knowledge, baselines_for
+from seatrial.judge.judge import judge
+from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.reason import code_of
+from seatrial.model.setup import Setup
+from seatrial.model.verdict import Verdict
+from tests.unit.test_physics import plateau
+
+G = 1 << 30
+SIZES = [1 * G, 2 * G, 4 * G, 8 * G]
+
+
+def ib(nodes: int, fabric: str | None = "IB-8x400G") -> Setup:
+    return with_links(Setup("H100-SXM", nodes, 8, 8, fabric))
+
+
+def swept(whole: Measurement) -> list[Measurement]:
+    """The sizes of the sweep that the plateau summarises."""
+    return [
+        Measurement("busbw", whole.value, "GB/s", whole.subject, {**whole.conditions, "message_bytes": size})
+        for size in SIZES
+    ]
+
+
+def verdict_of(value: float, setup: Setup, operation: str = "all_reduce") -> tuple[Verdict, str | None]:
+    whole = plateau(value, setup.ranks, operation)
+    judgement = judge(whole, baselines_for(whole, Knowledge(setup), swept(whole)))
+    assert judgement is not None
+    return judgement.verdict, code_of(judgement.reason)
+
+
+@pytest.mark.parametrize("nodes", [4, 8, 16])
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [(104, Verdict.FAIL), (180, Verdict.FAIL), (220, Verdict.DEGRADED), (297, Verdict.DEGRADED), (375, Verdict.PASS)],
+)
+def test_a_known_fabric_has_an_expected_range_at_every_scale(nodes: int, value: float, verdict: Verdict) -> None:
+    code = "within-model" if verdict is Verdict.PASS else "worse-than-model"
+    assert verdict_of(value, ib(nodes)) == (verdict, code)
+
+
+def test_where_the_catalog_has_a_row_it_is_asked() -> None:
+    assert verdict_of(380, ib(12)) == (Verdict.PASS, "within-catalog")
+    assert verdict_of(220, ib(12)) == (Verdict.DEGRADED, "worse-than-catalog")
+
+
+@pytest.mark.parametrize(
+    ("operation", "slow", "well"),
+    [
+        ("all_gather", 160, 340),
+        ("reduce_scatter", 160, 340),
+        ("broadcast", 160, 340),
+        ("alltoall", 20, 45),
+        ("sendrecv", 2, 45),
+        ("gather", 0.5, 45),
+        ("scatter", 0.5, 45),
+    ],
+)
+def test_every_collective_is_held_to_the_links(operation: str, slow: float, well: float) -> None:
+    assert verdict_of(slow, ib(4), operation)[0] is Verdict.FAIL
+    assert verdict_of(well, ib(4), operation)[0] is Verdict.PASS
+
+
+def test_without_a_fabric_of_known_rate_the_model_says_nothing() -> None:
+    for fabric in (None, "EFA"):
+        assert from_reach(plateau(9.9, 16), ib(2, fabric), SIZES) is None
+
+
+@pytest.mark.parametrize("sizes", [[8, 4 * G], [1 << 20, 4 << 20, 16 << 20]])
+def test_a_sweep_that_ends_too_early_is_not_held_to_it(sizes: list[int]) -> None:
+    assert from_reach(plateau(100, 32), ib(4), sizes) is None
+
+
+def published() -> list[Reference]:
+    """The error of the model: measured rows are above 80 % of it; all but trees over two nodes are below 115 %."""
+    return [
+        row for row in references() if row.nodes > 1 and row.kind == "measured" and row.message_bytes >= SMALLEST_BYTES
+    ]
+
+
+@pytest.mark.parametrize("row", published(), ids=lambda row: f"{row.place} {row.collective} {row.message_bytes}")
+def test_no_published_measurement_is_called_slow(row: Reference) -> None:
+    """The error of the model: all measured rows are above 80 % of it; all but trees over two nodes below 115 %."""
+    setup = with_links(Setup(row.hardware, row.nodes, row.gpus_per_node, row.gpus_per_node, row.fabric))
+    conditions: dict[str, ConditionValue] = {"operation": row.collective, "ranks": setup.ranks}
+    busbw = Measurement("busbw", row.busbw_gb_s, "GB/s", Subject("cluster", ""), conditions)
+    modelled = model(busbw, setup, row.message_bytes)
+    if modelled is None:
+        assert setup.node_link_gb_s is None
+        return
+    assert row.busbw_gb_s > LOW * modelled > FLOOR * modelled
+    if row.nodes > 2 or row.collective != "all_reduce":
+        assert row.busbw_gb_s < 1.15 * modelled
