@@ -9,6 +9,7 @@ from seatrial.builders.plan import Plan, ignore_file
 from seatrial.builders.process import ask, need, run_build
 from seatrial.config.image import Buildah
 from seatrial.model.errors import LaunchError
+from seatrial.model.reason import Reason
 
 _SHOWN = "{{.FromImageDigest}} {{.OCIv1.Architecture}}"
 
@@ -68,7 +69,9 @@ class BuildahImage:
     def _stored(self, plan: Plan) -> str:
         stored = self.exists(plan.reference)
         if stored is None:
-            raise LaunchError(f"image {plan.reference}: buildah built it and does not have it; look at its storage")
+            raise LaunchError(
+                Reason.of("image-no-digest", image=plan.reference, builder="buildah", log="buildah images")
+            )
         return stored.digest
 
     def render(self, plan: Plan) -> str:

@@ -13,10 +13,11 @@ from seatrial.builders.cloud_clients import GoogleClients
 from seatrial.builders.cloud_log import LogCopy
 from seatrial.builders.cloud_request import reference, request, timeout_s
 from seatrial.builders.cloud_source import upload
-from seatrial.builders.failures import explain
+from seatrial.builders.failures import build_failure
 from seatrial.builders.plan import Plan
 from seatrial.config.image import CloudBuild
 from seatrial.model.errors import InputError, LaunchError, MissingError
+from seatrial.model.reason import Reason
 
 if TYPE_CHECKING:
     from google.cloud.devtools.cloudbuild_v1 import Build
@@ -54,9 +55,9 @@ class CloudBuildImage:
         try:
             return self._build(plan, log_file)
         except (GoogleAPIError, RequestException, TransportError) as error:
-            raise LaunchError(f"image {plan.reference}: Cloud Build: {explain(_told(error))}") from error
+            raise LaunchError(build_failure(plan.reference, "Cloud Build", _told(error), self._parent)) from error
         except GoogleAuthError as error:
-            raise MissingError(f"Google's login is missing: {error}; gcloud auth application-default login") from error
+            raise MissingError(Reason.of("google-login-missing", problem=str(error))) from error
 
     def _build(self, plan: Plan, log_file: Path) -> Built:
         from google.cloud.devtools.cloudbuild_v1 import Source, StorageSource
@@ -90,9 +91,12 @@ class CloudBuildImage:
                     return found
                 if time.monotonic() > deadline:
                     raise LaunchError(
-                        f"image {plan.reference}: timeout: not built within {timeout_s(self._config)} s"
-                        f" ({found.status.name}), so the build was cancelled; next: raise image.timeout_s, or take a"
-                        f" larger machine ({log_file})"
+                        Reason.of(
+                            "image-build-time-limit",
+                            image=plan.reference,
+                            timeout_s=timeout_s(self._config),
+                            log=f"{found.status.name}, {log_file}",
+                        )
                     )
                 time.sleep(POLL_S)
 
@@ -125,11 +129,11 @@ class CloudBuildImage:
             told = [done.failure_info.type_.name, done.failure_info.detail, done.status_detail]
             said = "\n".join([_text(log_file), *told, f"status: {done.status.name}"])
             status = f"Cloud Build ended as {done.status.name}"
-            raise LaunchError(f"image {plan.reference}: {status}: {explain(said)} ({done.log_url or log_file})")
+            raise LaunchError(build_failure(plan.reference, status, said, done.log_url or log_file))
         digest = next((image.digest for image in done.results.images if image.name == plan.reference), None)
         if not digest:
             raise LaunchError(
-                f"image {plan.reference}: Cloud Build succeeded and told no digest of it; is it in images?"
+                Reason.of("image-no-digest", image=plan.reference, builder="Cloud Build", log=str(log_file))
             )
         return Built(plan.reference, digest, plan.architectures, fresh=True)
 

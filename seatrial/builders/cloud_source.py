@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 from seatrial.builders.plan import Plan
 from seatrial.config.image import CloudBuild
 from seatrial.model.errors import MissingError
+from seatrial.model.reason import Reason
 
 if TYPE_CHECKING:
     from google.cloud.storage import Bucket, Client
@@ -72,5 +73,5 @@ def _default(client: "Client", project: str) -> "Bucket":
     if found is None:
         return client.create_bucket(name, timeout=60)
     if name not in {own.name for own in client.list_buckets(prefix=name, timeout=30)}:
-        raise MissingError(f"bucket {name} belongs to another project than {project}; set image.bucket")
+        raise MissingError(Reason.of("bucket-foreign", bucket=name, project=project))
     return found

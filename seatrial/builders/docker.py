@@ -10,6 +10,7 @@ from seatrial.builders.plan import Plan
 from seatrial.builders.process import ask, need, run_build
 from seatrial.config.image import Docker
 from seatrial.model.errors import LaunchError, MissingError
+from seatrial.model.reason import Reason
 
 
 def argv(plan: Plan, metadata: Path) -> list[str]:
@@ -48,13 +49,16 @@ class DockerImage:
     def build(self, plan: Plan, log_file: Path) -> Built:
         need("docker", "install Docker with its buildx plugin, or use builder buildah or cloud-build")
         if ask("docker", "buildx", "version") is None:
-            raise MissingError("docker buildx is not installed: install Docker's buildx plugin (docker-buildx-plugin)")
+            remedy = "install Docker's buildx plugin (docker-buildx-plugin)"
+            raise MissingError(Reason.of("builder-missing", program="docker buildx", remedy=remedy))
         with tempfile.TemporaryDirectory() as folder:
             metadata = Path(folder) / "metadata.json"
             run_build(argv(plan, metadata), plan, log_file)
             digest = _digest(metadata)
         if not digest:
-            raise LaunchError(f"image {plan.reference}: docker buildx told no digest ({log_file})")
+            raise LaunchError(
+                Reason.of("image-no-digest", image=plan.reference, builder="docker buildx", log=str(log_file))
+            )
         return Built(plan.reference, digest, plan.architectures, fresh=True)
 
     def render(self, plan: Plan) -> str:

@@ -2,6 +2,9 @@
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.model.reason import Reason
 
 _LAST = 30  # lines; what stands further up did not end the build
 _LONGEST = 4000  # characters of a line that are looked at
@@ -104,14 +107,20 @@ CAUSES = (
 )
 
 
-def explain(text: str) -> str:
-    """The last line whose cause is known, with that and the next step; where none is, the last line."""
+def build_failure(image: str, stage: str, output: str, log: str | Path) -> Reason:
+    """The reason why a build failed, by the last line of its output whose cause is known; else by the last line."""
+    cause, problem = _explain(output)
+    code = f"image-build-{cause.name.replace(' ', '-')}" if cause else "image-build-failed"
+    return Reason.of(code, image=image, stage=stage, problem=problem, log=str(log))
+
+
+def _explain(text: str) -> tuple[Cause | None, str]:
     lines = [line[:_LONGEST].strip() for line in text.splitlines() if line.strip()][: -_LAST - 1 : -1]
     for line in lines:
         for cause in CAUSES:
             if re.search(cause.pattern, line, re.IGNORECASE):
-                return f"{cause.name}: {_clip(line)}; next: {cause.next_step}"
-    return _clip(lines[0] if lines else "it said nothing")
+                return cause, f"{cause.name}: {_clip(line)}; next: {cause.next_step}"
+    return None, _clip(lines[0] if lines else "it printed nothing")
 
 
 def _clip(line: str) -> str:

@@ -7,6 +7,7 @@ from seatrial.builders import Stored
 from seatrial.builders.plan import Plan
 from seatrial.config.image import Prebuilt
 from seatrial.model.errors import MissingError
+from seatrial.model.reason import Reason
 
 
 class PrebuiltImage:
@@ -21,14 +22,11 @@ class PrebuiltImage:
 
         stored = look_up(reference)
         if stored is None:
-            raise MissingError(
-                f"image {reference} does not exist: its registry has no such name or tag; push it, or correct image"
-                " in the cluster file"
-            )
+            raise MissingError(Reason.of("image-missing", image=reference))
         return stored
 
     def build(self, plan: Plan, log_file: Path) -> NoReturn:
-        raise MissingError(f"image {plan.reference} is prebuilt; there is nothing to build it from")
+        raise MissingError(Reason.of("image-not-buildable", image=plan.reference))
 
     def render(self, plan: Plan) -> str:
         return ""

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from seatrial.builders.failures import explain
+from seatrial.builders.failures import build_failure
 from seatrial.builders.plan import Plan
 from seatrial.config.image import TIMEOUT_S
 from seatrial.model.errors import LaunchError, MissingError
+from seatrial.model.reason import Reason
 from seatrial.system.rawlog import RawLog
 from seatrial.text.redact import Secrets
 
@@ -27,7 +28,7 @@ _TAIL = 64 * 1024  # characters of the end of a build's output, which says why i
 def need(program: str, next_step: str) -> None:
     """Raises MissingError when the program is not installed."""
     if not shutil.which(program):
-        raise MissingError(f"{program} is not installed: {next_step}")
+        raise MissingError(Reason.of("builder-missing", program=program, remedy=next_step))
 
 
 def ask(*argv: str, timeout_s: float = 30) -> str | None:
@@ -60,11 +61,10 @@ def run_build(argv: Sequence[str], plan: Plan, log_file: Path) -> None:
             child.stdout.close()
     if late.is_set():
         raise LaunchError(
-            f"image {plan.reference}: timeout: the build took longer than {timeout_s} s and was ended; next: raise"
-            f" image.timeout_s ({log_file})"
+            Reason.of("image-build-time-limit", image=plan.reference, timeout_s=timeout_s, log=str(log_file))
         )
     if status:
-        raise LaunchError(f"image {plan.reference}: the build failed: {explain(tail)} ({log_file})")
+        raise LaunchError(build_failure(plan.reference, "the build failed", tail, log_file))
 
 
 def _end_late(child: "subprocess.Popen[bytes]", late: threading.Event) -> None:

@@ -13,6 +13,7 @@ import requests
 from requests.utils import parse_dict_header
 
 from seatrial.builders import Stored, UnreachableError
+from seatrial.model.reason import Reason
 from seatrial.text.addresses import is_loopback
 from seatrial.text.lines import one_line
 
@@ -65,7 +66,9 @@ def docker_credentials(registry: str) -> Credentials | None:
     try:
         found = load_config().resolve_authconfig(registry)
     except DockerException as error:
-        raise UnreachableError(f"the credential helper for {registry} failed: {error}") from error
+        raise UnreachableError(
+            Reason.of("registry-credential-helper", registry=registry, problem=str(error))
+        ) from error
     if not found:
         return None
     if token := found.get("IdentityToken") or found.get("identitytoken"):
@@ -84,7 +87,7 @@ def look_up(reference: str, credentials: FindCredentials = docker_credentials) -
         with requests.Session() as session:
             return _ask(session, name, credentials)
     except (requests.RequestException, ValueError, KeyError, TypeError) as error:
-        raise UnreachableError(f"registry {name.host} cannot be asked: {_short(error)}") from error
+        raise UnreachableError(Reason.of("registry-unreachable", registry=name.host, problem=_short(error))) from error
 
 
 def _ask(session: requests.Session, name: Name, credentials: FindCredentials) -> Stored | None:
@@ -92,7 +95,7 @@ def _ask(session: requests.Session, name: Name, credentials: FindCredentials) ->
     if answer.status_code == 404:
         return None
     if answer.status_code in (401, 403):
-        raise UnreachableError(f"registry {name.host} does not let this machine see it: docker login {name.registry}")
+        raise UnreachableError(Reason.of("registry-forbidden", registry=name.host, login=name.registry))
     answer.raise_for_status()
     return Stored(_digest(answer), _architectures(session, name, answer.json(), credentials))
 
@@ -118,7 +121,7 @@ def _authorization(challenge: str, name: Name, credentials: FindCredentials) -> 
     if scheme.lower() == "bearer":
         return f"Bearer {_token(_fields(rest), name, known)}"
     if known is None:
-        raise UnreachableError(f"registry {name.host} wants a login: docker login {name.registry}")
+        raise UnreachableError(Reason.of("registry-login", registry=name.host, login=name.registry))
     return str(requests.Request("GET", name.url, auth=known).prepare().headers["Authorization"])
 
 
@@ -130,7 +133,7 @@ def _fields(challenge: str) -> dict[str, str | None]:
 def _token(challenge: Mapping[str, str | None], name: Name, known: Credentials | None) -> str:
     realm = challenge.get("realm") or ""
     if not realm.startswith("https://") and not _is_here(name.host):
-        raise UnreachableError(f"registry {name.host} wants its token fetched from {realm!r}, which is not safe")
+        raise UnreachableError(Reason.of("registry-token-insecure", registry=name.host, address=repr(realm)))
     query = {"service": challenge.get("service") or name.host, "scope": f"repository:{name.path}:pull"}
     if known and known[0] == "<token>":
         form = {"grant_type": "refresh_token", "refresh_token": known[1], "client_id": "seatrial", **query}
@@ -138,7 +141,7 @@ def _token(challenge: Mapping[str, str | None], name: Name, known: Credentials |
     else:
         answer = requests.get(realm, params=query, auth=known, timeout=TIMEOUT_S)
     if answer.status_code in (401, 403):
-        raise UnreachableError(f"registry {name.host} does not accept the login: docker login {name.registry}")
+        raise UnreachableError(Reason.of("registry-login-rejected", registry=name.host, login=name.registry))
     answer.raise_for_status()
     document = answer.json()
     return str(document.get("token") or document["access_token"])

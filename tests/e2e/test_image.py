@@ -50,7 +50,8 @@ def test_an_image_that_does_not_exist_is_a_prerequisite_that_is_missing(console:
         done = run(console, f"{registry.host}/team/nope:1", "out")
     assert done.status == 3, done.said
     assert done.check("image")["verdict"] == "not_run"
-    assert f"image {registry.host}/team/nope:1 does not exist" in done.check("image")["reason"]
+    assert done.check("image")["code"] == "image-missing"
+    assert f"{registry.host}/team/nope:1" in done.check("image")["reason"]
     assert done.check("launch")["verdict"] == "not_run"
 
 

@@ -18,6 +18,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.image import Docker, Prebuilt
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError, MissingError
+from seatrial.model.reason import Reason, code_of
 from tasks.image import image
 from tests.integration.interrupt import interrupted_when
 from tests.integration.registry import INDEX, Registry, serving, stand_in_for_docker
@@ -83,8 +84,10 @@ def test_an_index_tells_every_architecture(registry: Registry) -> None:
 
 def test_an_image_that_does_not_exist_is_named(registry: Registry) -> None:
     registry.add("x", "1")
-    with pytest.raises(MissingError, match=rf"image {registry.host}/x:2 does not exist"):
+    with pytest.raises(MissingError) as error:
         find(f"{registry.host}/x:2")
+    assert error.value.reason == Reason.of("image-missing", image=f"{registry.host}/x:2")
+    assert code_of(error.value.reason) == "image-missing"
 
 
 def test_a_registry_out_of_reach_is_no_reason_to_stop(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
@@ -93,7 +96,7 @@ def test_a_registry_out_of_reach_is_no_reason_to_stop(registry: Registry, caplog
     assert find(f"{gone.host}/x:1") == Built(f"{gone.host}/x:1")
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert f"registry {gone.host} cannot be asked: " in record.getMessage()
+    assert f"registry {gone.host} does not answer: " in record.getMessage()
     assert "Connection refused" in record.getMessage()
 
 
@@ -172,7 +175,7 @@ def test_a_base_that_does_not_answer_causes_no_build(
         first = ensure(settings, tmp_path)
     again = ensure(settings, tmp_path)
     assert (again.pinned, again.fresh) == (first.pinned, False)
-    assert f"base {bases.host}/base:1: registry {bases.host} cannot be asked: " in caplog.text
+    assert f"base {bases.host}/base:1: registry {bases.host} does not answer: " in caplog.text
     (tmp_path / "mine" / "a").write_text("b")  # what must be built now may be of another base than was last seen
     unknown = ensure(settings, tmp_path)
     assert (unknown.fresh, ensure(settings, tmp_path).pinned) == (True, unknown.pinned)
@@ -186,8 +189,9 @@ def test_a_failed_build_says_why(
     registry: Registry, tmp_path: Path, calls: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAIL", "ERROR: failed to push: unexpected status: 403 Forbidden")
-    with pytest.raises(LaunchError, match=r"the build failed: permission: .*403 Forbidden; next: .*image-build\.log"):
+    with pytest.raises(LaunchError, match=r"403 Forbidden; next: .*image-build\.log") as error:
         build(registry, tmp_path)
+    assert code_of(error.value.reason) == "image-build-permission"
     assert "FROM x" in (tmp_path / "logs" / "image-build.log").read_text()
 
 
@@ -203,8 +207,9 @@ def test_a_build_that_takes_too_long_is_ended(
     registry: Registry, tmp_path: Path, calls: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HANG", str(tmp_path / "pid"))
-    with pytest.raises(LaunchError, match=r"timeout: the build took longer than 2 s and was ended; next: raise image"):
+    with pytest.raises(LaunchError) as error:
         build(registry, tmp_path, timeout_s=2)
+    assert code_of(error.value.reason) == "image-build-time-limit"
     assert is_gone(int((tmp_path / "pid").read_text()))
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
-from seatrial.model.reasons import connectivity, launch, numbers, probes, run
+from seatrial.model.reasons import connectivity, image, launch, numbers, probes, run
 from seatrial.model.reasons.explanation import Explanation
 
 AREAS: Mapping[str, Mapping[str, Explanation]] = {
     "Launch": launch.REASONS,
+    "Image": image.REASONS,
     "Connectivity": connectivity.REASONS,
     "Probes": probes.REASONS,
     "Numbers": numbers.REASONS,

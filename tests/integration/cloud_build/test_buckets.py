@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.model.errors import MissingError
+from seatrial.model.reason import Reason, code_of
 from tests.integration.cloud_build.building import build
 from tests.integration.google_cloud import GoogleCloud
 
@@ -23,6 +24,8 @@ def test_a_bucket_that_is_named_is_made_when_it_is_not_there(cloud: GoogleCloud,
 
 def test_a_bucket_of_somebody_elses_is_not_used(cloud: GoogleCloud, tmp_path: Path) -> None:
     cloud.buckets["my-project_cloudbuild"] = "attacker"
-    with pytest.raises(MissingError, match=r"bucket my-project_cloudbuild belongs to another project than my-project"):
+    with pytest.raises(MissingError) as error:
         build(cloud, tmp_path)
+    assert code_of(error.value.reason) == "bucket-foreign"
+    assert error.value.reason == Reason.of("bucket-foreign", bucket="my-project_cloudbuild", project="my-project")
     assert cloud.submitted == []

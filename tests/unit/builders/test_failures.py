@@ -2,7 +2,9 @@
 
 import pytest
 
-from seatrial.builders.failures import explain
+from seatrial.builders.failures import CAUSES, build_failure
+from seatrial.model.reason import Reason
+from seatrial.model.reasons import CATALOG
 
 SAID = {
     "permission": [
@@ -62,25 +64,39 @@ SAID = {
 }  # fmt: skip
 
 
+def failure(output: str) -> Reason:
+    return build_failure("r.example.com/x:1", "the build failed", output, "image-build.log")
+
+
 @pytest.mark.parametrize(("cause", "line"), [(cause, line) for cause, lines in SAID.items() for line in lines])
 def test_the_cause_is_named_with_its_line_and_the_next_step(cause: str, line: str) -> None:
-    told = explain(f"Step 1/9 : FROM x\n ---> {line}\nERROR\n")
-    assert told.startswith(f"{cause}: ")
-    assert line[:40] in told
-    assert "; next: " in told
-    assert "\n" not in told
+    reason = failure(f"Step 1/9 : FROM x\n ---> {line}\nERROR\n")
+    assert reason.code == f"image-build-{cause.replace(' ', '-')}"
+    problem = str(reason.values["problem"])
+    assert problem.startswith(f"{cause}: ")
+    assert line[:40] in problem
+    assert "; next: " in problem
+    assert "\n" not in reason
+
+
+def test_every_cause_has_a_code() -> None:
+    codes = {f"image-build-{cause.name.replace(' ', '-')}" for cause in CAUSES}
+    assert len(codes) == len(CAUSES)
+    others = {"image-build-failed", "image-build-time-limit"}
+    assert codes | others == {code for code in CATALOG if code.startswith("image-build-")}
 
 
 def test_what_is_not_known_is_the_last_line() -> None:
-    assert explain("Step 1\n\nmake: *** [all] Error 2\n\n") == "make: *** [all] Error 2"
-    assert explain("") == "it said nothing"
+    reason = failure("Step 1\n\nmake: *** [all] Error 2\n\n")
+    assert (reason.code, reason.values["problem"]) == ("image-build-failed", "make: *** [all] Error 2")
+    assert failure("").values["problem"] == "it printed nothing"
 
 
 def test_the_last_cause_counts() -> None:
     said = "Err:1 http://mirror 403 Forbidden\nGet:2 http://mirror.example.com\n" + 40 * "Setting up\n"
-    assert explain(f"{said}write /x: no space left on device\nexit code: 1\n").startswith("quota: write /x: no space")
-    assert explain(f"{said}make: *** [all] Error 2\n") == "make: *** [all] Error 2"
+    assert failure(f"{said}write /x: no space left on device\nexit code: 1\n").code == "image-build-quota"
+    assert failure(f"{said}make: *** [all] Error 2\n").code == "image-build-failed"
 
 
 def test_a_line_has_an_end() -> None:
-    assert len(explain("x" * 10_000)) == 300
+    assert len(str(failure("x" * 10_000).values["problem"])) == 300
