@@ -13,6 +13,16 @@ REASONS = {
         "The local platform could not create its network namespaces or its bridge.",
         "Read the kernel's message at the end of the line, then run `seatrial doctor`.",
     ),
+    "local-program-missing": Explanation(
+        "{program} is missing: install {package}",
+        "The local platform needs a program that this machine does not have.",
+        "Install the package that the line names. `make run` does it where it may.",
+    ),
+    "local-namespaces-forbidden": Explanation(
+        "this machine cannot create network namespaces ({problem}): {remedy}",
+        "The kernel or the container does not let this user create network namespaces.",
+        "Follow the end of the line: run as root, set the `sysctl`, or give the container the capabilities.",
+    ),
     "local-sshd-silent": Explanation(
         "no node's sshd answers on port {port}; {node} says: {problem}",
         "sshd does not start in the local nodes.",

@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 
+from seatrial.model.reason import Reason
+
 _TOOLS = {
     "ip": "iproute2",
     "unshare": "util-linux",
@@ -15,8 +17,9 @@ _TOOLS = {
 
 def missing() -> list[str]:
     """Empty when all is there."""
-    lacking = [f"{tool} is missing: install {package}" for tool, package in _TOOLS.items() if not _find(tool)]
-    return lacking or _without_namespaces()
+    lacking = [(tool, package) for tool, package in _TOOLS.items() if not _find(tool)]
+    reasons = [Reason.of("local-program-missing", program=tool, package=package) for tool, package in lacking]
+    return [*reasons] or _without_namespaces()
 
 
 def _find(tool: str) -> str | None:
@@ -37,4 +40,4 @@ def _without_namespaces() -> list[str]:
         )
     else:
         step = "run outside a container, or in one with CAP_SYS_ADMIN and CAP_NET_ADMIN"
-    return [f"namespaces cannot be made here ({said}): {step}"]
+    return [Reason.of("local-namespaces-forbidden", problem=said, remedy=step)]
