@@ -12,6 +12,7 @@ from pathlib import Path
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError, MissingError
+from seatrial.model.reason import join
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
@@ -43,7 +44,7 @@ class Local:
         from seatrial.platforms.local import bringup  # only here: rendering starts in no time
 
         if lacking := missing():
-            raise MissingError("; ".join(lacking))
+            raise MissingError(join(lacking))
         folder = states.make_folder(run.run_id, _KIND)
         states.remember(folder, run.cluster)
         plan, account = planning.layout(run.run_id, run.cluster, folder), _account()
