@@ -79,7 +79,7 @@ def test_a_sweep_that_ends_too_early_is_not_held_to_it(sizes: list[int]) -> None
 
 
 def published() -> list[Reference]:
-    """The error of the model: measured rows are above 80 % of it; all but trees over two nodes are below 115 %."""
+    """What was measured on two and more nodes, at sizes that the model is asked for."""
     return [
         row for row in references() if row.nodes > 1 and row.kind == "measured" and row.message_bytes >= SMALLEST_BYTES
     ]
