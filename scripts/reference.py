@@ -35,6 +35,22 @@ _FAMILIES = {
 _FILES_OWN = {"Fields": {"name": "the file's name"}}  # what the reader of the file fills in
 _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
 _LENGTHS = {1: ", at least one", 2: ", two of them"}
+_OF_AREA = {  # of the runbook
+    "This machine": "`seatrial doctor` says these beforehand. In a run they are `not_run`.",
+    "Image": "A build that failed is `inconclusive`; a builder or an image that does not exist is `not_run`. The whole"
+    " output is in `logs/image-build.log`; [causes of failed builds](log-causes.md#image-builds) lists what is known.",
+    "Kubernetes": "`seatrial doctor CLUSTER` says these beforehand. In a run they are `not_run`.",
+    "Queue": "While a run waits, its log has the same words; they change as the cluster does."
+    " `queue_timeout_s` limits the wait.",
+    "Launch": "`inconclusive`, because there were no nodes to measure. Nodes that somebody took away are not blamed.",
+    "Connectivity": "`fail`. Nodes that are blamed are taken out, and the others are measured. A node with a slow"
+    " network is named by `tcp_egress` or `tcp_ingress`: check `ethtool` and its switch port.",
+    "Collectives": "`fail`, unless the meaning says otherwise. Where the log names a cause, the reason begins with it:"
+    " [causes in logs](log-causes.md).",
+    "Numbers": "`degraded` is outside the expected interval, `fail` beyond the floor: [how verdicts are"
+    " made](verdicts.md). `seatrial compare GOOD BAD` shows what else changed.",
+    "Logs": "Of `seatrial judge`; `inconclusive`, unless the meaning says otherwise.",
+}
 _TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "`true`, `false`"}
 
 Schema = dict[str, Any]
@@ -189,10 +205,10 @@ def _causes() -> Iterator[str]:
 def _codes() -> Iterator[str]:
     """One heading for each code of a reason, so that its anchor is the code."""
     for area, reasons in AREAS.items():
-        yield from (f"### Codes: {area}", "")
+        yield from (f"## {area}", "", *((_OF_AREA[area], "") if area in _OF_AREA else ()))
         for code, reason in reasons.items():
             yield from (
-                f"#### {code}",
+                f"### {code}",
                 "",
                 f"`{reason.pattern}`",
                 "",

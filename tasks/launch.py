@@ -9,6 +9,7 @@ from prefect.cache_policies import NO_CACHE
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError, MissingError, SeatrialError
+from seatrial.model.reason import Reason
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import Leftover, Platform, platform_for
@@ -22,7 +23,7 @@ log = logging.getLogger("seatrial.launch")
 def launch(run: Run) -> Testbed:
     """The run's testbed, once its nodes answer. Raises LaunchError or MissingError naming the cause."""
     if lacking := too_few(len(run.cluster.node_names())):
-        raise MissingError(f"open files: {lacking}")
+        raise MissingError(Reason.of("open-files", problem=lacking))
     testbed = platform_for(run.cluster).launch(run)
     log.info("run %s: %d nodes, head %s (%s)", run.run_id, len(testbed.nodes), testbed.head.name, testbed.head.address)
     return testbed
@@ -83,7 +84,9 @@ def reap(platform: Platform) -> list[Leftover]:
         else:
             log.warning("removed what run %s had left: %s", leftover.run_id, leftover.what)
     if problems:
-        raise SeatrialError(f"{len(problems)} of {len(left)} leftovers cannot be removed: {'; '.join(problems)}")
+        raise SeatrialError(
+            Reason.of("leftovers-remain", problems=len(problems), left=len(left), problems_2="; ".join(problems))
+        )
     return left
 
 

@@ -27,6 +27,7 @@ from seatrial.config.run import secrets_of
 from seatrial.history import open_store
 from seatrial.history.incident import Incident, Night, Receipt, advance, night_of
 from seatrial.model.errors import SeatrialError
+from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult, now
 from seatrial.model.verdict import Verdict
 from seatrial.text.redact import Secrets
@@ -226,6 +227,6 @@ def watch_task(cluster: Cluster, suite: str, max_age: timedelta, gone: str | Non
     with _history(gone) as store:
         said = watch(cluster, suite, max_age, store, settings_of(cluster), gone)
     if said.failed:
-        raise SeatrialError(f"alerts: {said.said}")
+        raise SeatrialError(Reason.of("alerts-failed", words=said.said))
     log.info("alerts: %s", said.said)
     return said

@@ -15,6 +15,7 @@ from prefect.cache_policies import NO_CACHE
 from seatrial.config.run import Run
 from seatrial.judge.curves import Reading, every_reading
 from seatrial.model.errors import SeatrialError
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult
 from seatrial.report.markdown import judgement_rows, summary
 from seatrial.runs.measurements import FIXED_COLUMNS
@@ -115,7 +116,7 @@ def write_run_json(result: RunResult, out: Path) -> Path:
 
 
 def _unwritten(out: Path, error: Exception) -> SeatrialError:
-    return SeatrialError(f"{out}: run.json cannot be written: {_strerror(error)}; choose another --out")
+    return SeatrialError(Reason.of("run-json-not-written", out=out, strerror=_strerror(error)))
 
 
 def _strerror(error: Exception) -> str:

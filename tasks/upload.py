@@ -18,6 +18,7 @@ from prefect.cache_policies import NO_CACHE
 from seatrial.checks.collectives.section import Collectives
 from seatrial.config.run import RESULT, Run, log_files, secrets_of
 from seatrial.model.errors import SeatrialError
+from seatrial.model.reason import Reason
 from seatrial.system.private import read_opener
 from seatrial.text.redact import Secrets
 
@@ -118,7 +119,7 @@ def _within(timeout_s: float, folder: Path, names: Sequence[str], target: str) -
     worker.start()
     worker.join(timeout_s)
     if worker.is_alive():
-        raise SeatrialError(f"not through within {timeout_s:g} s")
+        raise SeatrialError(Reason.of("upload-timeout", timeout_s=f"{timeout_s:g}"))
     if failed:
         raise failed[0]
 

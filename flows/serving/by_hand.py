@@ -14,6 +14,7 @@ from typing import IO, Any
 
 from flows.serving.server import provide_prefect_server
 from seatrial.model.errors import InputError
+from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult
 from seatrial.text.lines import last_line
 
@@ -28,8 +29,8 @@ class Unfinished:
     reason: str
 
 
-INTERRUPTED = Unfinished(130, "interrupted; everything is taken down")
-TERMINATED = Unfinished(143, "terminated; everything is taken down")
+INTERRUPTED = Unfinished(130, Reason.of("interrupted"))
+TERMINATED = Unfinished(143, Reason.of("terminated"))
 
 
 class _Terminated(BaseException):
@@ -61,12 +62,17 @@ def by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool, rebuil
         except InputError as error:
             result = error
         except Exception as error:
-            return Unfinished(3, f"Prefect failed: {type(error).__name__}: {error}. {_last_words(server_log)}")
+            return Unfinished(
+                3,
+                Reason.of(
+                    "prefect-failed", error_type=type(error).__name__, error=error, words=_last_words(server_log)
+                ),
+            )
     if isinstance(result, RunResult):
         return result
     if isinstance(result, InputError):
         return Unfinished(2, f"seatrial: {result}")
-    return Unfinished(3, f"the run did not end in a verdict: {result}")
+    return Unfinished(3, Reason.of("no-verdict", result=result))
 
 
 def _run_flow(server_log: IO[bytes], *parameters: Any) -> Any:

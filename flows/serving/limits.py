@@ -24,6 +24,7 @@ from flows.serving.holders import holder, running
 from flows.serving.server import has_lasting_server
 from flows.serving.shown import LEASE, label, show_waiting
 from seatrial.model.errors import MissingError
+from seatrial.model.reason import Reason
 from seatrial.runs.cluster_lock import FileLock
 
 log = logging.getLogger("seatrial.lock")
@@ -112,7 +113,7 @@ def _wait(take: Callable[[], T | None], who: Callable[[], str], deadline: float,
     while (taken := take()) is None:
         holds = who()
         if time.monotonic() >= deadline:
-            raise MissingError(f"{holds}; start it again later, or give it longer to wait (wait_s)")
+            raise MissingError(Reason.of("cluster-taken", holds=holds))
         if holds != said:
             log.info("waiting: %s", said := holds)
             waiting(holds)

@@ -12,6 +12,7 @@ from flows.serving.artifacts import show_files
 from seatrial.config.run import RESULT
 from seatrial.history import open_store
 from seatrial.model.errors import SeatrialError
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.runs.progress import log
@@ -73,7 +74,7 @@ def written_again(trial: Trial) -> RunResult:
 def record_cut(trial: Trial, cut: BaseException) -> None:
     """A run that is interrupted or cancelled leaves a run.json that says so; what there is, is uploaded."""
     cut_by = type(cut).__name__
-    trial.add(Check("run", Verdict.INCONCLUSIVE, f"cut off by {_CUT.get(cut_by, cut_by)} before it was through"))
+    trial.add(Check("run", Verdict.INCONCLUSIVE, Reason.of("cut-off", cut=_CUT.get(cut_by, cut_by))))
     try:
         write_run_json(trial.result(), trial.run.out)
     except SeatrialError as error:  # must not stand in the place of what cut the run off

@@ -34,6 +34,7 @@ from flows.serving.signals import uninterrupted
 from flows.serving.site import Site, validated
 from flows.serving.webserver import FILES
 from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.reason import Reason
 
 _LOOK_S = 0.5
 _STOP_RUNNER_S, _STOP_SERVER_S = 75.0, 10.0  # runs have 45 s to end
@@ -187,7 +188,7 @@ class _Child:
         quick = time.monotonic() - self._started < _QUICK_S
         self._quick_deaths = self._quick_deaths + 1 if quick else 0
         if self._quick_deaths >= _TRIES:
-            raise SeatrialError(f"{self._name} does not stay up (exit status {status}); its last words are above")
+            raise SeatrialError(Reason.of("server-does-not-stay-up", name=self._name, status=status))
         print(f"{self._name} ended with status {status}; starting it again", file=sys.stderr, flush=True)
         self._start()
 

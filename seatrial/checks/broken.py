@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from seatrial.model.reason import Reason
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Finding, classify
 from seatrial.remote.mpi import MpiResult
@@ -35,10 +36,10 @@ def broken(result: MpiResult, *, began: bool, told: Sequence[str] = ()) -> tuple
     that were read as the output came, for where the lines that were kept name none.
     """
     if result.not_started is not None:
-        return Verdict.NOT_RUN, f"the head node cannot start {result.not_started}"
+        return Verdict.NOT_RUN, Reason.of("mpi-program-missing", not_started=result.not_started)
     if result.flooded:
         seconds = f"{result.seconds:.0f} s"
-        return Verdict.FAIL, f"output flood: the ranks printed more than they may and were ended after {seconds}"
+        return Verdict.FAIL, Reason.of("ranks-output-flood", seconds=seconds)
     if unable := [match for line in result.lines if (match := _CANNOT_START.search(line))]:
         return _unable(unable)
     findings = classify(result.lines)
@@ -46,7 +47,7 @@ def broken(result: MpiResult, *, began: bool, told: Sequence[str] = ()) -> tuple
     if setup and not began and (setup.fatal or result.exit_status == _NOT_FOUND):
         return _SETUP[_setup(setup)], f"{_named(setup)}: {setup.next_step}"
     if not began and any(line.lstrip().startswith(("USAGE:", "usage:")) for line in result.lines):
-        return Verdict.INCONCLUSIVE, "the program does not know one of its options and printed its usage"
+        return Verdict.INCONCLUSIVE, Reason.of("option-unknown")
     return _fault(result, findings, next(iter(told), None), began=began)
 
 
@@ -67,7 +68,9 @@ def _unable(unable: Sequence[re.Match[str]]) -> tuple[Verdict, str]:
     first, *others = gone or unable
     hosts = sorted({match["host"] for match in others} - {first["host"]})
     also = f" (likewise {', '.join(hosts[:8])}{' and more' if len(hosts) > 8 else ''})" if hosts else ""
-    return Verdict.FAIL if gone else Verdict.NOT_RUN, f"{first['host']} cannot start: {first['cause']}{also}"
+    return Verdict.FAIL if gone else Verdict.NOT_RUN, Reason.of(
+        "rank-cannot-start", host=first["host"], cause=first["cause"], others=also
+    )
 
 
 def _setup(finding: Finding) -> str:
@@ -84,14 +87,16 @@ def _fault(result: MpiResult, findings: Sequence[Finding], told: str | None, *, 
         return Verdict.FAIL, cause
     if result.lost:  # what became of it nobody knows; whether the head is still there is asked next
         why = f"; before that: {cause}" if cause else ""
-        return Verdict.INCONCLUSIVE, f"the connection to the head node broke after {result.seconds:.0f} s{why}"
+        return Verdict.INCONCLUSIVE, Reason.of("head-connection-lost", seconds=f"{result.seconds:.0f}", cause=why)
     if result.timed_out:
         said = bool(began or cause)
         why = f"; {cause}" if cause else "" if began else "; the ranks never met"
-        return Verdict.FAIL if said else Verdict.INCONCLUSIVE, f"no end within {result.seconds:.0f} s{why}"
+        return Verdict.FAIL if said else Verdict.INCONCLUSIVE, Reason.of(
+            "mpi-timeout", seconds=f"{result.seconds:.0f}", cause=why
+        )
     if result.ok:
-        return Verdict.INCONCLUSIVE, cause or "the output ends early, without a cause"
-    return Verdict.FAIL, cause or f"mpirun's exit status is {result.exit_status}, and the output names no cause"
+        return Verdict.INCONCLUSIVE, cause or Reason.of("output-truncated")
+    return Verdict.FAIL, cause or Reason.of("mpirun-failed", exit_status=result.exit_status)
 
 
 def _cause(findings: Sequence[Finding], complaints: Sequence[re.Match[str]]) -> str | None:

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from seatrial.model.measurement import Measurement
+from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.verdict import Verdict
 
@@ -41,7 +42,7 @@ class Repeated:
     def broke(self, verdict: Verdict, reason: str) -> None:
         """Only a cluster that breaks or computes wrongly says something about the cluster."""
         if verdict in _BROKEN:
-            self.problems.append((verdict, f"when it was repeated: {reason}"))
+            self.problems.append((verdict, Reason.of("broke-when-repeated", reason=reason)))
         elif verdict is not Verdict.PASS:
             log.warning("not repeated: %s", reason)
 

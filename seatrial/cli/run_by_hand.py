@@ -19,6 +19,7 @@ from seatrial.config.destination import missing
 from seatrial.config.run import check_runs_folder, secrets_of, writable
 from seatrial.history import check_history
 from seatrial.model.errors import MissingError
+from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult
 from seatrial.platforms import platform_for
 from seatrial.report.metrics import target_of_environment
@@ -38,7 +39,7 @@ def run_by_hand(
     platform_for(wanted, cluster)
     check_recipe(wanted.image)
     if wanted.upload and (lacking := missing(wanted.upload)):  # a person is here to install it
-        raise MissingError(f"{cluster}: upload: {lacking}")
+        raise MissingError(Reason.of("upload-package-missing", cluster=cluster, problem=lacking))
     load_suite(suite)
     if notify:
         check_alerts(wanted.notify)

@@ -5,6 +5,7 @@ from typing import Any
 
 from seatrial.catalog import known_hardware
 from seatrial.config.cluster import Cluster
+from seatrial.model.reason import Reason
 from seatrial.text.words import some_of
 
 _GRACE = ("GB200", "GB300", "GH200")  # NVIDIA's own CPU, which is arm64
@@ -33,9 +34,12 @@ def wrong_architecture(reference: str, architectures: Sequence[str], cluster: Cl
     nodes = node_architecture(cluster, here)
     if not architectures or nodes is None or nodes in architectures:
         return None
-    return (
-        f"image {reference} is for {' and '.join(architectures)}, the nodes ({cluster.hardware.name}) are {nodes}:"
-        f" build it for linux/{nodes}"
+    return Reason.of(
+        "image-architecture",
+        reference=reference,
+        architectures=" and ".join(architectures),
+        hardware=cluster.hardware.name,
+        nodes=nodes,
     )
 
 
@@ -46,7 +50,6 @@ def foreign_nodes(facts: Facts, cluster: Cluster, here: str) -> str | None:
     odd = [name for name, architecture in found.items() if architecture and architecture != expected]
     if expected is None or not odd:
         return None
-    return (
-        f"{some_of(odd)} run as {found[odd[0]]}, and {cluster.hardware.name} is {expected}: the image is for another"
-        " architecture and emulated, or hardware in the cluster file is wrong"
+    return Reason.of(
+        "node-architecture", odd=some_of(odd), value=found[odd[0]], hardware=cluster.hardware.name, expected=expected
     )

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 
+from seatrial.model.reason import Reason
 from seatrial.nccl import Device
 
 # The longer names first: a GB200 is no B200, and a GH200 no H200.
@@ -14,4 +15,4 @@ def other_model(hardware: str, devices: Iterable[Device]) -> str | None:
     wanted = _MODEL.search(hardware)
     names = {device.name: found[1] for device in devices if (found := _MODEL.search(device.name))}
     others = sorted(name for name, model in names.items() if wanted and model != wanted[1])
-    return f"the log is of {others[0]}, not of {hardware}" if others else None
+    return Reason.of("log-of-other-gpu", others=others[0], hardware=hardware) if others else None

@@ -16,6 +16,7 @@ from seatrial.judge.baselines.selection import Knowledge
 from seatrial.judge.device_models import other_model
 from seatrial.judge.efficiency import plateau_words, with_shares
 from seatrial.model.measurement import Measurement
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check
 from seatrial.model.result import conclude as conclude_run
 from seatrial.model.setup import Setup
@@ -62,7 +63,7 @@ def judge_logs(logs: Sequence[Log], asked: Asked) -> Judged:
     arms = _arms(logs)
     outcomes = [_outcome(arm, asked, _is_control(arm, arms, asked)) for arm in arms]
     checks = [_check(arm, outcome, asked, arms) for arm, outcome in zip(arms, outcomes, strict=True)]
-    checks += [Check(log.name, Verdict.INCONCLUSIVE, "no nccl-tests output in it") for log in logs if not log.sweeps]
+    checks += [Check(log.name, Verdict.INCONCLUSIVE, Reason.of("log-empty")) for log in logs if not log.sweeps]
     measured = [_with_plateau(arm, outcome) for arm, outcome in zip(arms, outcomes, strict=True)]
     flaw = no_control(measured, asked.nodes)
     return _judged((*checks, flaw) if flaw else tuple(checks))
@@ -108,7 +109,7 @@ def _outcome(arm: Arm, asked: Asked, is_control: bool) -> Outcome:
     if strange is None and fewer_nodes(setting, sweep) is None:
         strange = _other_gpus(asked, sweep)
     if strange is None and sweep.collective not in COLLECTIVES and sweep.rows:
-        strange = "the log does not say which collective it is of"
+        strange = Reason.of("log-without-collective")
     if strange:
         return Outcome(operation, Verdict.INCONCLUSIVE, strange)
     outcome = conclude(setting, _as_mpi_result(sweep), sweep, sweep.transport)
@@ -148,9 +149,7 @@ def _as_slow_as_sockets(check: Check, setup: Setup) -> str | None:
         return None
     if plateau > _SOCKETS_SHARE * setup.gpu_link_gb_s:
         return None
-    return (
-        f"{short(plateau)} GB/s between nodes is what TCP sockets reach: say --fabric, Ethernet if that is all there is"
-    )
+    return Reason.of("log-as-slow-as-sockets", plateau=short(plateau))
 
 
 def _silent(check: Check, setup: Setup, sweep: Sweep) -> str | None:
@@ -158,7 +157,7 @@ def _silent(check: Check, setup: Setup, sweep: Sweep) -> str | None:
     told = sweep.transport is not None and sweep.transport.networks
     if told or check.verdict not in (Verdict.FAIL, Verdict.DEGRADED) or setup.nodes < 2 or not check.judgements:
         return None
-    return "which network NCCL took is not in the log: NCCL_DEBUG=INFO says it" if network_of(setup.fabric) else None
+    return Reason.of("log-without-network") if network_of(setup.fabric) else None
 
 
 def _worst_first(check: Check, found: Check) -> tuple[str | None, ...]:
@@ -173,7 +172,7 @@ def _as_fast_as_expected(check: Check) -> str | None:
     judged = next((j for j in check.judgements if j.measurement.metric == "busbw_plateau"), None)
     if check.verdict is Verdict.PASS or judged is None or judged.source == "sanity":
         return None
-    return f"as fast as expected by {judged.source}" if judged.verdict is Verdict.PASS else None
+    return Reason.of("as-fast-as-expected", source=judged.source) if judged.verdict is Verdict.PASS else None
 
 
 def _named(measurement: Measurement, log: str) -> Measurement:
@@ -192,9 +191,8 @@ def _other_gpus(asked: Asked, sweep: Sweep) -> str | None:
     each, rest = divmod(sweep.ranks or 0, asked.nodes)
     if asked.gpus_per_node or not usual or not sweep.rows or not each or rest or each == usual:
         return None
-    return (
-        f"{sweep.ranks} of {asked.nodes * usual} ranks took part, {usual} GPUs per node being usual for"
-        f" {asked.hardware}; say --gpus-per-node if the nodes have another number"
+    return Reason.of(
+        "log-ranks-unusual", ranks=sweep.ranks, nodes=asked.nodes * usual, usual=usual, hardware=asked.hardware
     )
 
 

@@ -32,9 +32,13 @@ class Reason(str):
         return self
 
     @classmethod
-    def of(cls, code: str, /, **values: Value) -> Self:
-        """The reason with that code of the catalog. Raises KeyError for a code or a value that the catalog lacks."""
-        return cls(CATALOG[code].template.format(**values), code, values)
+    def of(cls, code: str, /, **values: object) -> Self:
+        """The reason with that code of the catalog. Raises KeyError for a code or a value that the catalog lacks.
+
+        What is neither text nor number is kept as its text.
+        """
+        plain = {name: value if isinstance(value, Value) else str(value) for name, value in values.items()}
+        return cls(CATALOG[code].template.format(**plain), code, plain)
 
 
 def join(reasons: Iterable[str]) -> str:

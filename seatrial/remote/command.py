@@ -74,7 +74,7 @@ class RemoteProcess:
         """paramiko tells a server how much it may send, and takes whatever comes. Raises FloodError."""
         if len(self._channel.in_buffer) > _WINDOW_BYTES:
             self._channel.close()
-            raise FloodError("output flood: its SSH server sends more than the window allows and was cut off")
+            raise FloodError(Reason.of("output-flood-of-server"))
 
     def read_lines(self, timeout_s: float) -> list[str] | None:
         """The whole lines that arrive within `timeout_s`; an empty list when none do, None at the end of output.

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from seatrial.model.errors import RemoteError
+from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.remote.mpi import mpirun
@@ -44,5 +45,5 @@ def loudest(testbed: Testbed, printed: Mapping[int, int]) -> tuple[Suspect, ...]
     for name, characters in by_node.most_common(1):
         if 2 * characters > by_node.total() > 0:
             share = characters / by_node.total()
-            return (Suspect("node", name, 0.9, f"output flood: its ranks printed {share:.0%} of all output"),)
+            return (Suspect("node", name, 0.9, Reason.of("output-flood-of-node", share=f"{share:.0%}")),)
     return ()

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from seatrial.model.errors import InputError, MissingError, RemoteError
+from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import platform_for
 from seatrial.platforms import state as states
@@ -87,7 +88,7 @@ def log_in(run: str, node: str, command: tuple[str, ...]) -> None:
     try:
         os.execvp(argv[0], argv)
     except FileNotFoundError as error:
-        raise MissingError("ssh is missing: install openssh-client") from error
+        raise MissingError(Reason.of("ssh-missing")) from error
 
 
 def dial(run: str, node: str) -> None:

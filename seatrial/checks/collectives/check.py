@@ -25,6 +25,7 @@ from seatrial.checks.connectivity.roll_call import Present, roll_call
 from seatrial.checks.contract import TORCH, CheckType, Context, Metric, Need, StepResult
 from seatrial.checks.requirements import too_small
 from seatrial.config.run import Run
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.tolerance import SINGLE_SIZE
@@ -50,7 +51,11 @@ def _all(run: Run, testbed: Testbed, wanted: Collectives) -> tuple[list[Outcome]
     present = Present(testbed)
     for operation in wanted.operations:
         if reason := _pointless(run, present.testbed, outcomes):
-            outcomes.append(Outcome(operation, Verdict.NOT_RUN, f"{operation} was not tried: {reason}"))
+            outcomes.append(
+                Outcome(
+                    operation, Verdict.NOT_RUN, Reason.of("operation-not-tried", operation=operation, reason=reason)
+                )
+            )
             continue
         outcome = sweep_once(run, present.testbed, wanted, operation, writes_json=writes_json, verbose=not outcomes)
         if outcome.suspects:
@@ -65,7 +70,7 @@ def _all(run: Run, testbed: Testbed, wanted: Collectives) -> tuple[list[Outcome]
 def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[Outcome]) -> str | None:
     """Why no further operation can say anything."""
     if any(outcome.fabric_gone for outcome in outcomes):
-        return "the fabric is gone"
+        return Reason.of("fabric-gone")
     return too_small(run, testbed)
 
 

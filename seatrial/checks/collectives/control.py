@@ -7,6 +7,7 @@ fast, the switch did nothing or the link is not used, and the pair proves neithe
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Sweep
@@ -50,9 +51,14 @@ def _compared(control: Arm, treatment: Arm) -> str | None:
     if not slow or not fast or slow < _AS_FAST * fast:
         return None
     off = ", ".join(f"{name}={value}" for name, value in sorted(switched_off(control.sweep).items()))
-    return (
-        f"{control.name} is no control: {control.sweep.collective} with {off} is as fast as {treatment.name} without"
-        f" ({short(slow)} and {short(fast)} GB/s), so the switch did nothing or the link is not used"
+    return Reason.of(
+        "control-has-no-effect",
+        control=control.name,
+        collective=control.sweep.collective,
+        off=off,
+        treatment=treatment.name,
+        slow=short(slow),
+        fast=short(fast),
     )
 
 

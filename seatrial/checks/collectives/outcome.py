@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from seatrial.checks.broken import broken, fabric_gone
 from seatrial.checks.collectives.plateau import plateau_sizes
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
@@ -116,11 +117,11 @@ def _other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
     if not agrees(setting.operation, setting.ranks, sweep.rows):
         why = f": {sweep.errors[0]}" if sweep.errors else ""
         took_part = f"{sweep.ranks} of {setting.ranks}" if sweep.ranks else f"other than {setting.ranks}"
-        return Verdict.FAIL, f"{took_part} ranks took part{why}"
+        return Verdict.FAIL, Reason.of("ranks-missing", took_part=took_part, cause=why)
     told = COLLECTIVES[setting.operation].factor.depends_on_ranks and ratio_interval(sweep.rows) is not None
     if sweep.ranks is None or told:
         return None
-    return Verdict.INCONCLUSIVE, f"the output names {sweep.ranks} of {setting.ranks} ranks, and its numbers do not tell"
+    return Verdict.INCONCLUSIVE, Reason.of("ranks-unknown", ranks=sweep.ranks, ranks_2=setting.ranks)
 
 
 def fewer_nodes(setting: Setting, sweep: Sweep | None) -> Problem | None:
@@ -134,7 +135,9 @@ def fewer_nodes(setting: Setting, sweep: Sweep | None) -> Problem | None:
     places = {(device.host, device.device) for device in sweep.devices}
     if len(hosts) >= setting.nodes or len(places) < len(sweep.devices):
         return None
-    return Verdict.FAIL, f"all {sweep.ranks} ranks ran on {len(hosts)} of {setting.nodes} nodes: {min(hosts)}"
+    return Verdict.FAIL, Reason.of(
+        "ranks-on-fewer-nodes", ranks=sweep.ranks, hosts=len(hosts), nodes=setting.nodes, min=min(hosts)
+    )
 
 
 def _wrong_results(sweep: Sweep | None, rows: Sequence[Row]) -> Problem | None:
@@ -146,20 +149,20 @@ def _wrong_results(sweep: Sweep | None, rows: Sequence[Row]) -> Problem | None:
     ]
     if wrong:
         more = f" and at {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        return Verdict.CORRUPT, f"wrong elements: {', '.join(wrong[:3])}{more}"
+        return Verdict.CORRUPT, Reason.of("wrong-elements", wrong=", ".join(wrong[:3]), more=more)
     if sweep and sweep.out_of_bounds:
-        return Verdict.CORRUPT, f"out of bounds values: {sweep.out_of_bounds}"
+        return Verdict.CORRUPT, Reason.of("out-of-bounds", out_of_bounds=sweep.out_of_bounds)
     return None
 
 
 def _incomplete(result: MpiResult, sweep: Sweep | None, rows: Sequence[Row]) -> Problem | None:
     if sweep and rows and sweep.outcome == "failed":
-        return Verdict.FAIL, "nccl-tests itself says FAILED: slower than its own NCCL_TESTS_MIN_BW"
+        return Verdict.FAIL, Reason.of("nccl-tests-says-failed")
     if sweep is None or not rows or not result.ok or sweep.outcome != "ok":
         verdict, why = broken(result, began=_began(sweep), told=sweep.errors if sweep else ())
         return verdict, f"{why} (after {len(rows)} sizes)" if rows else why
     if not sweep.checked:
-        return Verdict.INCONCLUSIVE, "no result was checked: #wrong is N/A everywhere"
+        return Verdict.INCONCLUSIVE, Reason.of("not-verified")
     return None
 
 
@@ -167,7 +170,7 @@ def _over_sockets(setting: Setting, transport: Transport | None) -> Problem | No
     """NCCL falls back to TCP in silence where it does not find the fabric; only its log, if kept, proves it."""
     if setting.fabric is None or transport is None or not transport.sockets_only or transport.nodes == 1:
         return None
-    return Verdict.FAIL, f"the data went over sockets, not over {setting.fabric}: {transport.evidence}"
+    return Verdict.FAIL, Reason.of("nccl-over-sockets", fabric=setting.fabric, evidence=transport.evidence)
 
 
 def _missing_sizes(setting: Setting, result: MpiResult, rows: Sequence[Row]) -> Problem | None:
@@ -178,7 +181,9 @@ def _missing_sizes(setting: Setting, result: MpiResult, rows: Sequence[Row]) -> 
     names = ", ".join(format_size(size) for size in missing[:8]) + (" and more" if len(missing) > 8 else "")
     limit = next((line.strip("# ") for line in result.lines if "Reducing maxBytes" in line), None)
     why = f" ({limit})" if limit else ""
-    return Verdict.INCONCLUSIVE, f"{len(missing)} of {len(setting.sizes)} sizes are missing: {names}{why}"
+    return Verdict.INCONCLUSIVE, Reason.of(
+        "sizes-missing", missing=len(missing), sizes=len(setting.sizes), names=names, cause=why
+    )
 
 
 def _is_due(setting: Setting, size: int) -> bool:

@@ -16,7 +16,7 @@ from seatrial.checks.connectivity.versions import odd_ones, unknown
 from seatrial.checks.contract import CheckType, Context, Facts, Metric, StepResult
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError, NodesError, RemoteError
-from seatrial.model.reason import join, rewritten
+from seatrial.model.reason import Reason, join, rewritten
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.tolerance import Tolerance
@@ -71,9 +71,7 @@ def _judge_facts(found: Findings, contacts: Mapping[str, Contact], run: Run) -> 
     """Clocks together, the same software everywhere, every GPU there, mpirun installed."""
     if contacts and not any(contact.facts["mpirun"] for contact in contacts.values()):
         where = f"in image {run.image}" if run.image else "on every node"
-        raise MissingError(
-            f"{found.testbed.mpirun} is missing {where}: install Open MPI (openmpi-bin) or set mpi.mpirun"
-        )
+        raise MissingError(Reason.of("mpirun-missing", mpirun=found.testbed.mpirun, where=where))
     found.measurements += clock_skews(contacts)
     suspects = [
         *without_mpirun(contacts),
@@ -118,9 +116,12 @@ def _try_mpi(found: Findings, contacts: Mapping[str, Contact], run: Run) -> None
             return
         guilty = guilty_nodes(found.testbed, lambda testbed: show(testbed).why)
         if not guilty:
-            found.problems.append(f"mpirun hostname does not show {', '.join(shown.missing)}: {shown.why}")
+            found.problems.append(Reason.of("mpi-hosts-missing", missing=", ".join(shown.missing), cause=shown.why))
             return
-        found.blame((Suspect("node", name, 0.9, f"MPI fails with it: {why}") for name, why in guilty), dict(guilty))
+        found.blame(
+            (Suspect("node", name, 0.9, Reason.of("mpi-fails-with-node", cause=why)) for name, why in guilty),
+            dict(guilty),
+        )
 
 
 def _check(found: Findings, asked: int, seconds: float) -> Check:

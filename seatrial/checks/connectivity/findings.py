@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import placed
+from seatrial.model.reason import Reason, placed
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
 
@@ -36,5 +36,5 @@ class Findings:
     def _take_out(self, names: set[str]) -> None:
         unblamed = sorted(names - {suspect.name for suspect in self.suspects})
         if unblamed:
-            self.problems.append(f"{', '.join(unblamed)} left out without blame, so that the rest can go on")
+            self.problems.append(Reason.of("left-out-without-blame", unblamed=", ".join(unblamed)))
         self.testbed = self.testbed.without(names)

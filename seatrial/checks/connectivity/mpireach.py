@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.model.errors import MissingError
+from seatrial.model.reason import Reason
 from seatrial.model.testbed import Testbed
 from seatrial.remote.command import MAX_OUTPUT_BYTES
 from seatrial.remote.mpi import MpiResult, mpirun
@@ -32,8 +33,8 @@ class Shown:
         if self.result.cause:
             return self.result.cause
         if self.result.timed_out:
-            return f"mpirun did not end within {self.result.seconds:.0f} s"
-        return f"mpirun ended with status {self.result.exit_status} and did not show it"
+            return Reason.of("mpirun-hostname-timeout", seconds=f"{self.result.seconds:.0f}")
+        return Reason.of("mpirun-hostname-failed", exit_status=self.result.exit_status)
 
 
 def show_hosts(testbed: Testbed, hostnames: Mapping[str, str], timeout_s: float, log_file: Path) -> Shown:
@@ -63,7 +64,7 @@ def guilty_nodes(testbed: Testbed, attempt: Attempt) -> list[Guilty]:
     head, *others = [node.name for node in testbed.nodes]
     if why := attempt(_alone(testbed, head)):
         if all(attempt(_alone(testbed, other)) for other in others[:2]):
-            raise MissingError(f"mpirun does not work, on one node alone neither: {why}; check Open MPI on the nodes")
+            raise MissingError(Reason.of("mpirun-broken", cause=why))
         return [(head, why)]
     search = _Search(testbed, attempt)
     found = search.among(others)

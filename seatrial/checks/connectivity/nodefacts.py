@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Mapping
 
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.remote.node_setup import Contact
@@ -14,7 +15,7 @@ Contacts = Mapping[str, Contact]  # by node name
 def without_mpirun(contacts: Contacts) -> list[Suspect]:
     """Nodes that have no mpirun."""
     return [
-        Suspect("node", name, 1.0, "mpirun is missing on it")
+        Suspect("node", name, 1.0, Reason.of("node-mpirun-missing"))
         for name, contact in contacts.items()
         if not contact.facts["mpirun"]
     ]
@@ -24,9 +25,7 @@ def same_hostname(contacts: Contacts) -> list[Suspect]:
     """Open MPI tells nodes apart by host name alone, so the second node of a name is lost to it."""
     first: dict[str, str] = {}
     return [
-        Suspect(
-            "node", name, 0.6, f"has the host name of {other}, {contact.hostname}: Open MPI takes them for one node"
-        )
+        Suspect("node", name, 0.6, Reason.of("hostname-duplicate", other=other, hostname=contact.hostname))
         for name, contact in contacts.items()
         if (other := first.setdefault(contact.hostname, name)) != name
     ]
@@ -43,7 +42,7 @@ def clock_skews(contacts: Contacts) -> list[Measurement]:
 def skewed(contacts: Contacts, limit_s: float) -> list[Suspect]:
     """Nodes whose clock is off from the median node's by more than the limit, beyond what the measurement can err."""
     return [
-        Suspect("node", name, 1.0, f"its clock is {skew:+.2f} s off the median node's, allowed {limit_s:g} s")
+        Suspect("node", name, 1.0, Reason.of("clock-skew", skew=f"{skew:+.2f}", limit_s=f"{limit_s:g}"))
         for name, skew in _skews(contacts).items()
         if abs(skew) - contacts[name].clock_error_s > limit_s
     ]
@@ -68,5 +67,5 @@ def short_of_gpus(testbed: Testbed, contacts: Contacts) -> list[Suspect]:
 
 def _gpus_found(contact: Contact, expected: int) -> str:
     if contact.facts["gpus"] is None:
-        return "its GPUs cannot be counted: nvidia-smi fails or does not answer within 30 s"
-    return f"{contact.facts['gpus']} of {expected} GPUs are there"
+        return Reason.of("gpus-uncountable")
+    return Reason.of("gpus-missing", gpus=contact.facts["gpus"], expected=expected)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
+from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.text.words import some_of
 
@@ -23,7 +24,11 @@ def odd_ones(by_node: Mapping[str, Versions]) -> list[Suspect]:
 def unknown(by_node: Mapping[str, Versions]) -> list[str]:
     """One sentence per package whose version some nodes could not tell: it is held against nothing there."""
     silent = {package: [node for node in by_node if by_node[node].get(package, "") is None] for package in COMPARED}
-    return [f"the version of {package} is not known on {some_of(nodes)}" for package, nodes in silent.items() if nodes]
+    return [
+        Reason.of("version-unknown", package=package, nodes=some_of(nodes))
+        for package, nodes in silent.items()
+        if nodes
+    ]
 
 
 def _difference(by_node: Mapping[str, Versions], node: str, package: str) -> tuple[str, float] | None:
@@ -35,4 +40,11 @@ def _difference(by_node: Mapping[str, Versions], node: str, package: str) -> tup
     common, count = Counter(told).most_common(1)[0]
     if own == common:
         return None
-    return f"{package} is {own or 'missing'}, {common or 'missing'} on {count} of {len(told)} nodes", count / len(told)
+    return Reason.of(
+        "version-differs",
+        package=package,
+        own=own or "missing",
+        common=common or "missing",
+        count=count,
+        words=len(told),
+    ), count / len(told)

@@ -18,6 +18,7 @@ from pydantic import AfterValidator, Field, FiniteFloat
 
 from seatrial.checks.training.section import Training
 from seatrial.model.measurement import ConditionValue, Measurement, Subject, finite
+from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -138,16 +139,18 @@ def node_of(rank: int, host: str, testbed: Testbed) -> str:
 def problem(lesson: Lesson, world_size: int, min_loss_drop: float) -> tuple[Verdict, str] | None:
     """What is wrong with a lesson that came to its end, the first that applies; None when nothing is."""
     if len(lesson.ranks) != world_size:
-        return Verdict.FAIL, f"{len(lesson.ranks)} of {world_size} ranks took part"
+        return Verdict.FAIL, Reason.of("training-ranks-missing", ranks=len(lesson.ranks), world_size=world_size)
     if lesson.last_loss is None or lesson.first_loss is None or not all(rank.finite for rank in lesson.ranks):
         return Verdict.CORRUPT, _not_finite(lesson)
     if len({rank.checksum for rank in lesson.ranks}) > 1:
         odd = ", ".join(f"rank {rank.rank} on {rank.node}" for rank in _odd(lesson.ranks)) or "no majority agrees"
-        return Verdict.CORRUPT, f"the ranks ended with different parameters: {odd}"
+        return Verdict.CORRUPT, Reason.of("parameters-differ", odd=odd)
     drop = lesson.loss_drop or 0.0
     if drop < min_loss_drop:
         fell = f"the loss went from {lesson.first_loss:.3g} to {lesson.last_loss:.3g}"
-        return Verdict.FAIL, f"{fell}, {drop:.0%} off, expected at least {min_loss_drop:.0%}"
+        return Verdict.FAIL, Reason.of(
+            "learned-too-little", fell=fell, drop=f"{drop:.0%}", min_loss_drop=f"{min_loss_drop:.0%}"
+        )
     return None
 
 
@@ -155,7 +158,11 @@ def _not_finite(lesson: Lesson) -> str:
     step = next((i for i, loss in enumerate(lesson.losses) if loss is None), None)
     bad = [rank for rank in lesson.ranks if not rank.finite]
     first = f", first on rank {bad[0].rank} ({bad[0].node})" if len(bad) == 1 else ""
-    return f"NaN or infinity {f'in the loss of step {step}' if step is not None else 'in the parameters'}{first}"
+    return Reason.of(
+        "training-not-finite",
+        value=f"in the loss of step {step}" if step is not None else "in the parameters",
+        first=first,
+    )
 
 
 def suspects(lesson: Lesson) -> Iterator[Suspect]:
@@ -163,10 +170,10 @@ def suspects(lesson: Lesson) -> Iterator[Suspect]:
     bad = [rank for rank in lesson.ranks if not rank.finite]
     if bad and 2 * len(bad) < len(lesson.ranks):
         for rank in bad:
-            yield Suspect("node", rank.node, 0.9, f"the loss of rank {rank.rank} was not finite, the others' was")
+            yield Suspect("node", rank.node, 0.9, Reason.of("rank-loss-not-finite", rank=rank.rank))
     elif not bad:
         for rank in _odd(lesson.ranks):
-            evidence = f"rank {rank.rank} ended with parameters {rank.checksum[:12]}, the majority has others"
+            evidence = Reason.of("rank-parameters-differ", rank=rank.rank, checksum=rank.checksum[:12])
             yield Suspect("node", rank.node, 0.9, evidence)
 
 

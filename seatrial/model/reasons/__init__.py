@@ -2,15 +2,36 @@
 
 from collections.abc import Mapping
 
-from seatrial.model.reasons import connectivity, image, launch, numbers, probes, run
+from seatrial.model.reasons import (
+    collectives,
+    connectivity,
+    image,
+    kubernetes,
+    kueue,
+    launch,
+    logs,
+    machine,
+    nodes,
+    numbers,
+    pods,
+    probes,
+    run,
+    training,
+)
 from seatrial.model.reasons.explanation import Explanation
 
 AREAS: Mapping[str, Mapping[str, Explanation]] = {
-    "Launch": launch.REASONS,
+    "This machine": machine.REASONS,
     "Image": image.REASONS,
-    "Connectivity": connectivity.REASONS,
+    "Kubernetes": kubernetes.REASONS,
+    "Queue": kueue.REASONS,
+    "Launch": {**launch.REASONS, **pods.REASONS},
+    "Connectivity": {**connectivity.REASONS, **nodes.REASONS},
+    "Collectives": collectives.REASONS,
+    "Training": training.REASONS,
     "Probes": probes.REASONS,
     "Numbers": numbers.REASONS,
+    "Logs": logs.REASONS,
     "The run": run.REASONS,
 }
 CATALOG: Mapping[str, Explanation] = {code: known for area in AREAS.values() for code, known in area.items()}

@@ -77,6 +77,17 @@ REASONS = {
         "Credentials would cross the network unencrypted, so they were not sent.",
         "Correct the token service in the configuration of the registry.",
     ),
+    "image-architecture": Explanation(
+        "image {reference} is for {architectures}, the nodes ({hardware}) are {nodes}: build it for linux/{nodes}",
+        "The image is for another CPU than the nodes have.",
+        "Build it with `platforms`, or correct `hardware`.",
+    ),
+    "node-architecture": Explanation(
+        "{odd} run as {value}, and {hardware} is {expected}: the image is for another architecture and "
+        "emulated, or hardware in the cluster file is wrong",
+        "The image is for another CPU than the nodes have.",
+        "Build it with `platforms`, or correct `hardware`.",
+    ),
 }
 for _cause, _meaning, _next in (
     (

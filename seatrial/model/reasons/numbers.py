@@ -35,6 +35,11 @@ REASONS = {
         "There is nothing to compare the number with. It is finite, and that is all that is known.",
         "Make three passing runs, or approve one with `seatrial baseline promote`.",
     ),
+    "broke-when-repeated": Explanation(
+        "when it was repeated: {reason}",
+        "A number was suspicious, was measured again, and that measurement broke.",
+        "What follows has its own row, under Collectives or Training.",
+    ),
 }
 for _source, _words, _next in (
     ("peers", "the other nodes of the same run", "Check the hardware, the link and the switch port of that node."),

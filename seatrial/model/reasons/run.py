@@ -68,4 +68,51 @@ REASONS = {
         "A newer version of seatrial changed the tables of the store.",
         "Upgrade seatrial on this machine.",
     ),
+    "interrupted": Explanation(
+        "interrupted; everything is taken down",
+        "Ctrl-C, SIGTERM or a cancellation; exit status 130 or 143.",
+        "Run again.",
+    ),
+    "terminated": Explanation(
+        "terminated; everything is taken down",
+        "Ctrl-C, SIGTERM or a cancellation; exit status 130 or 143.",
+        "Run again.",
+    ),
+    "prefect-failed": Explanation(
+        "Prefect failed: {error_type}: {error}. {words}",
+        "Prefect, not the cluster.",
+        "Its server's words stand behind; `PREFECT_API_URL`, disk full, its database.",
+    ),
+    "no-verdict": Explanation(
+        "the run did not end in a verdict: {result}",
+        "Prefect, not the cluster.",
+        "Its server's words stand behind; `PREFECT_API_URL`, disk full, its database.",
+    ),
+    "cut-off": Explanation(
+        "cut off by {cut} before it was through",
+        "Ctrl-C, SIGTERM or a cancellation; exit status 130 or 143.",
+        "Run again.",
+    ),
+    "leftovers-remain": Explanation(
+        "{problems} of {left} leftovers cannot be removed: {problems_2}",
+        "`seatrial reap`, or the reaping before a run: what killed runs have left is partly still there;"
+        " the rest of it is gone.",
+        "The reason stands behind each run; then `seatrial reap CLUSTER` again.",
+    ),
+    "alerts-failed": Explanation(
+        "alerts: {words}",
+        "The flow `watch` found a check that died or is overdue, and could not tell everybody; a run "
+        "says the same in its notes.",
+        "The receiver is named, with the next step: alerts.",
+    ),
+    "run-json-not-written": Explanation(
+        "{out}: run.json cannot be written: {strerror}; choose another --out",
+        "The run measured, and its folder takes nothing: a full disk, or no right to write; exit status 3.",
+        "Room on that disk, or another `--out`; once the result is recorded, a warning only.",
+    ),
+    "upload-timeout": Explanation(
+        "not through within {timeout_s} s",
+        "An upload that took too long; no verdict changes.",
+        "The address and its network.",
+    ),
 }

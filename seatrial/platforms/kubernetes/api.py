@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from seatrial.model.errors import LaunchError, SeatrialError
+from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.connect import connect
 from seatrial.platforms.kubernetes.discovery import Discovery
@@ -49,7 +50,7 @@ class Api:
                 if found := self._discovery.resource(replace(kind, api_version=version)):
                     return found
         install = f": install {kind.needs}" if kind.needs else ""
-        raise UnknownKindError(f"the cluster does not know {kind.kind} ({kind.api_version}){install}")
+        raise UnknownKindError(Reason.of("kind-unknown", kind=kind.kind, api_version=kind.api_version, install=install))
 
     def create(self, thing: Object, *, dry_run: bool = False) -> Object:
         """Submit an object; a field that the API server does not know is an error, not a night of waiting.
@@ -130,7 +131,7 @@ class Api:
             if not versions:
                 raise
             other = f"the cluster has {kind.kind} as {', '.join(versions)}, and we speak {kind.api_version}"
-            raise UnknownKindError(f"{other}: install a release that serves it") from error
+            raise UnknownKindError(Reason.of("kind-not-served", other=other)) from error
 
     def may(self, verb: str, right: "Right") -> bool:
         """Whether whoever this is has one verb of a right."""
@@ -193,8 +194,8 @@ class Api:
             raise refused(doing, self.namespace, error) from error
         except (HTTPError, OSError) as error:
             host = self.client.configuration.host
-            why = f"the API server {host} does not answer ({short(error)})"
-            raise LaunchError(f"cannot {doing}: {why}: is it up, and may this host reach it?") from error
+            why = Reason.of("api-server-silent", host=host, error=short(error))
+            raise LaunchError(Reason.of("api-server-unreachable", doing=doing, cause=why)) from error
 
 
 LIMIT = {"_request_timeout": TIMEOUT_S}

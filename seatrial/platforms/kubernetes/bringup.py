@@ -4,6 +4,7 @@ import logging
 import time
 
 from seatrial.model.errors import LaunchError
+from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes import queue, waiting
 from seatrial.platforms.kubernetes.api import EVENT, POD, Api
 from seatrial.platforms.kubernetes.launchers import Launcher, failed
@@ -83,7 +84,7 @@ class BringUp:
         if parent and (why := failed(parent)):
             raise LaunchError(why)
         if self._seen.deleted:
-            raise LaunchError(f"somebody deleted the {self._launcher.kind.kind} {self._plan.name} while it came up")
+            raise LaunchError(Reason.of("object-deleted", kind=self._launcher.kind.kind, plan=self._plan.name))
         complaint = self._seen.complaint
         if complaint and not pods and now - complaint.since > _ADMISSION_S:
             raise LaunchError(complaint.words)
@@ -98,7 +99,7 @@ class BringUp:
             return queue.waits_for(self._seen.workload)
         if time.monotonic() - self._begun > queue.UNMANAGED_S and not (self._seen.managed or self._seen.pods):
             return queue.unmanaged(self._launcher.kind.kind, self._plan.settings.priority)
-        return queue.Queued("queued: Kueue has not seen it yet")
+        return queue.Queued(Reason.of("queue-unseen"))
 
     def _say_and_check_time(self) -> None:
         pods, settings = self._seen.pods.values(), self._plan.settings
@@ -118,4 +119,4 @@ class BringUp:
         if self._placed is not None:
             since, limit_s, setting = self._placed, settings.start_timeout_s, "start_timeout_s"
         if now - since > limit_s:
-            raise LaunchError(f"not up within {limit_s:g} s (platform.{setting}): {story}")
+            raise LaunchError(Reason.of("launch-timeout", limit_s=f"{limit_s:g}", setting=setting, story=story))

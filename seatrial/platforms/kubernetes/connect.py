@@ -6,6 +6,7 @@ from typing import Any
 from yaml import YAMLError
 
 from seatrial.model.errors import MissingError
+from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.refusals import short
 
 
@@ -21,9 +22,9 @@ def connect(context: str | None) -> Any:
         else:
             config.load_kube_config(_kubeconfig(), context=context, client_configuration=configuration)
     except (config.ConfigException, OSError) as error:
-        raise MissingError(f"no cluster to talk to: {_lacking(context)}") from error
+        raise MissingError(Reason.of("no-kubeconfig", problem=_lacking(context))) from error
     except (ValueError, TypeError, KeyError, AttributeError, YAMLError) as error:
-        raise MissingError(f"no cluster to talk to: the kubeconfig cannot be read: {short(error)}") from error
+        raise MissingError(Reason.of("kubeconfig-unreadable", error=short(error))) from error
     return client.ApiClient(configuration)
 
 
@@ -39,6 +40,10 @@ def _lacking(context: str | None) -> str:
     try:
         contexts, _ = config.list_kube_config_contexts(_kubeconfig())
     except (config.ConfigException, OSError) as error:
-        return f"{short(error)} (KUBECONFIG, ~/.kube/config), and this is no pod"
+        return Reason.of("no-cluster", error=short(error))
     known = f"known: {', '.join(sorted(each['name'] for each in contexts))}"
-    return f"platform.context {context!r} is not in the kubeconfig; {known}" if context else f"no context; {known}"
+    return (
+        Reason.of("kube-context-unknown", context=f"{context!r}", known=known)
+        if context
+        else Reason.of("kube-context-missing", known=known)
+    )

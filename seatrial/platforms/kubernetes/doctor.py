@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
 from seatrial.model.errors import SeatrialError
+from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.api import NODE, Api
 from seatrial.platforms.kubernetes.conditions import conditions, holding
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
@@ -56,7 +57,9 @@ def _forbidden(api: Api, needed: list[Right], namespace: str) -> Iterator[str]:
             resource = f"{right.resource}.{right.group}" if right.group else right.resource
             where = "cluster-wide" if right.cluster_wide else f"in namespace {namespace}"
             step = "ask for deployments/kubernetes/role.yaml"
-            yield f"may not {', '.join(denied)} {resource} {where}, needed to {right.why}: {step}"
+            yield Reason.of(
+                "right-missing", denied=", ".join(denied), resource=resource, where=where, cause=right.why, step=step
+            )
 
 
 def _refused(api: Api, cluster: "Cluster") -> list[str]:
@@ -80,12 +83,16 @@ def _queue(api: Api, settings: KubernetesPlatform) -> list[str]:
     queue = queues.get(str(settings.queue))
     if queue is None:
         there = f"there are: {', '.join(sorted(queues))}" if queues else "there is none"
-        return [f"queue {settings.queue}: no such LocalQueue in namespace {settings.namespace}; {there}"]
+        return [Reason.of("queue-not-found", queue=settings.queue, namespace=settings.namespace, there=there)]
     active = conditions(queue).get("Active")
     if active is None:
-        return [f"queue {settings.queue}: Kueue has not looked at it: does its controller run?"]
+        return [Reason.of("queue-not-reconciled", queue=settings.queue)]
     if active["status"] != "True":
-        return [f"queue {settings.queue}: is not active ({active.get('reason')}): {active.get('message')}"]
+        return [
+            Reason.of(
+                "queue-inactive", queue=settings.queue, reason=active.get("reason"), message=active.get("message")
+            )
+        ]
     return []
 
 
@@ -99,7 +106,7 @@ def nodes_that_fit(nodes: list[Object], cluster: "Cluster", settings: Kubernetes
         return []
     selector = ", ".join(f"{key}={value}" for key, value in wanted.items())
     meant = f"{len(chosen)} of {len(nodes)} nodes are meant" + (f" ({selector})" if selector else "")
-    return [f"{cluster.nodes} nodes are asked for, {fit} could take one if idle: {meant}{_told(lacks)}"]
+    return [Reason.of("too-few-fitting-nodes", nodes=cluster.nodes, fit=fit, meant=meant, words=_told(lacks))]
 
 
 def _told(lacks: Mapping[str, str]) -> str:
@@ -122,14 +129,16 @@ def _is_meant(node: Object, wanted: Mapping[str, str], settings: KubernetesPlatf
 def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
     """What keeps a pod from this node."""
     if not holding(node, "Ready"):
-        return f"is not ready: {conditions(node).get('Ready', {}).get('message') or 'the kubelet is silent'}"
+        return Reason.of(
+            "node-not-ready", message=conditions(node).get("Ready", {}).get("message") or "the kubelet is silent"
+        )
     if node["spec"].get("unschedulable"):
-        return "is cordoned"
+        return Reason.of("node-cordoned")
     tolerated = tolerations(settings)
     for taint in node["spec"].get("taints", ()):
         if taint.get("effect") != "PreferNoSchedule" and not any(_tolerates(one, taint) for one in tolerated):
             value = f"={taint['value']}" if taint.get("value") else ""
-            return f"taint {taint['key']}{value}:{taint['effect']} is not in platform.tolerations"
+            return Reason.of("node-tainted", key=taint["key"], value=value, effect=taint["effect"])
     return _too_small(node["status"].get("allocatable", {}), cluster, settings)
 
 
@@ -141,15 +150,15 @@ def _too_small(offered: Mapping[str, str], cluster: "Cluster", settings: Kuberne
     gpus = int(offered.get(resource, 0))
     if gpus < cluster.gpus:
         hint = ": is the device plugin running?" if not gpus else ""
-        return f"offers {gpus} of {cluster.gpus} {resource}{hint}"
+        return Reason.of("node-offers-too-little", gpus=gpus, gpus_2=cluster.gpus, resource=resource, hint=hint)
     if "cpu" in offered and parse_quantity(offered["cpu"]) < cluster.gpus:
-        return f"offers {offered['cpu']} CPUs for {cluster.gpus} GPUs; each rank needs one of its own"
+        return Reason.of("node-too-few-cpus", cpu=offered["cpu"], gpus=cluster.gpus)
     profile = machine(settings.machine)
     # A family's nodes have room for what its pods may take; on others it is an upper bound that nobody may reach.
     shared = settings.shared_memory or (profile.shared_memory if profile.gpus else None)
     if "memory" in offered and shared and parse_quantity(offered["memory"]) < parse_quantity(shared):
         lacking = f"less than the {shared} that /dev/shm may take"
-        return f"offers {offered['memory']} of memory, {lacking}: lower platform.shared_memory"
+        return Reason.of("node-too-little-memory", memory=offered["memory"], problem=lacking)
     return None
 
 

@@ -3,6 +3,7 @@
 import time
 
 from seatrial.model.errors import LaunchError, MissingError, NodesError
+from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.api import POD, Api
 from seatrial.platforms.kubernetes.health import health
 from seatrial.platforms.kubernetes.plan import Object, selector
@@ -33,7 +34,7 @@ def see_off(api: Api, run_id: str) -> None:
     if left:
         where, some = ", ".join(sorted(set(left.values()))), ", ".join(sorted(left)[:4])
         pods = f"{len(left)} pods of {run_id} are still ending, and none went for {GONE_S:g} s: {some}"
-        raise LaunchError(f"{pods} on {where}; are the kubelets alive?")
+        raise LaunchError(Reason.of("pods-do-not-end", pods=pods, where=where))
 
 
 def _wait_until_gone(api: Api, run_id: str) -> dict[str, str]:
@@ -50,7 +51,7 @@ def _wait_until_gone(api: Api, run_id: str) -> dict[str, str]:
                 _take(left, change)
                 deadline = time.monotonic() + GONE_S if change.change == "DELETED" else deadline
     if left is None:
-        raise LaunchError(f"whether the pods of {run_id} are gone cannot be told: the API server does not answer")
+        raise LaunchError(Reason.of("teardown-unconfirmed", run_id=run_id))
     return left
 
 

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, cast
 
 from seatrial.model.errors import LaunchError, SeatrialError
+from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.api import POD, Api
 from seatrial.platforms.kubernetes.pod_termination import fate
 from seatrial.text.lines import first_line, one_line
@@ -95,7 +96,7 @@ def _open(api: Api, pod: str, port: int, timeout_s: float) -> Any:
             if _KUBELET in text:
                 raise OSError(f"pod {pod}: the kubelet of its node does not answer") from error
             if refused or attempt == _TRIES:
-                raise LaunchError(f"the API server opens no stream to pod {pod}: {text[:300]}") from error
+                raise LaunchError(Reason.of("port-forward-failed", pod=pod, text=text[:300])) from error
         time.sleep(_PAUSE_S)
     raise AssertionError("unreachable: the last attempt returns or raises")
 

@@ -2,20 +2,25 @@
 
 from collections.abc import Iterable
 
+from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.plan import Object
 
 
 def fate(pod: Object | None, name: str) -> str | None:
     """How the pod ended, in one line that names it; None while it runs. `pod` is None where the API server has none."""
     if pod is None:
-        return f"pod {name} is gone"
+        return Reason.of("pod-gone", name=name)
     status = pod.get("status", {})
     if status.get("reason"):  # such as Evicted; the containers only show that they were killed
         return f"pod {name}: {': '.join(filter(None, (status['reason'], status.get('message'))))}"
     if ended := _ended(pod):
         why = f" ({ended['reason']})" if ended.get("reason") not in (None, "Error", "Completed") else ""
-        return f"pod {name} ended with status {ended['exitCode']}{why}"
-    return f"pod {name} has {status['phase'].lower()}" if status.get("phase") in ("Failed", "Succeeded") else None
+        return Reason.of("pod-exited", name=name, exit_code=ended["exitCode"], cause=why)
+    return (
+        Reason.of("pod-failed", name=name, phase=status["phase"].lower())
+        if status.get("phase") in ("Failed", "Succeeded")
+        else None
+    )
 
 
 def first_to_end(pods: Iterable[Object]) -> str | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from seatrial.config.architecture import wrong_architecture
 from seatrial.config.image import Prebuilt
 from seatrial.model.errors import SeatrialError
+from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.api import SECRET, Api
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.launchers import Kind
@@ -42,9 +43,9 @@ def _pull_secrets(api: Api, cluster: "Cluster", settings: KubernetesPlatform) ->
         create = f"kubectl -n {api.namespace} create secret docker-registry {name}"
         secret = api.find(SECRET, name)
         if secret is None:
-            yield f"{where}: no Secret {name} in namespace {api.namespace}: {create}"
+            yield Reason.of("secret-missing", where=where, name=name, namespace=api.namespace, create=create)
         elif (kind := secret.get("type")) not in _PULLS:
-            yield f"{where}: Secret {name} is {kind}, with which nothing is pulled: {create}"
+            yield Reason.of("secret-wrong-type", where=where, name=name, kind=kind, create=create)
 
 
 def _secret_env(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
@@ -53,17 +54,17 @@ def _secret_env(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> I
         secret = api.find(SECRET, variable.secret)
         if secret is None:
             create = f"kubectl -n {api.namespace} create secret generic {variable.secret}"
-            yield f"{where}: no Secret {variable.secret} in namespace {api.namespace}: {create}"
+            yield Reason.of("secret-missing", where=where, name=variable.secret, namespace=api.namespace, create=create)
         elif variable.key not in (secret.get("data") or {}):
             has = ", ".join(sorted(secret.get("data") or {})) or "none"
-            yield f"{where}: Secret {variable.secret} has no key {variable.key}; it has: {has}"
+            yield Reason.of("secret-key-missing", where=where, secret=variable.secret, key=variable.key, has=has)
 
 
 def _account(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
     name = settings.service_account
     if name and api.find(_ACCOUNT, name) is None:
         create = f"kubectl -n {api.namespace} create serviceaccount {name}"
-        yield f"platform.service_account: there is no {name} in namespace {api.namespace}: {create}"
+        yield Reason.of("service-account-missing", name=name, namespace=api.namespace, create=create)
 
 
 def _priority(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
@@ -71,26 +72,26 @@ def _priority(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Ite
         return
     known = sorted(each["metadata"]["name"] for each in api.list(_PRIORITY))
     if name not in known:
-        yield f"platform.priority_class: the cluster has no {name}; it has: {', '.join(known)}"
+        yield Reason.of("priority-class-missing", name=name, known=", ".join(known))
 
 
 def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
     for volume in settings.volumes:
         if isinstance(volume, Pvc) and (wrong := _claim(api, volume, cluster.nodes)):
-            yield f"platform.volumes: claim {volume.claim} {wrong}"
+            yield Reason.of("volume-claim-unusable", claim=volume.claim, wrong=wrong)
 
 
 def _claim(api: Api, volume: Pvc, nodes: int) -> str | None:
     claim = api.find(_CLAIM, volume.claim)
     if claim is None:
-        return f"is not in namespace {api.namespace}: create it, or correct the name"
+        return Reason.of("claim-not-found", namespace=api.namespace)
     phase, modes = claim.get("status", {}).get("phase"), set(claim["spec"].get("accessModes", ()))
     if phase == "Lost" or (phase == "Pending" and not _binds_late(api, claim)):
-        return f"is {phase}, so no pod can have it: kubectl -n {api.namespace} describe pvc {volume.claim}"
+        return Reason.of("claim-not-bound", phase=phase, namespace=api.namespace, claim=volume.claim)
     if nodes > 1 and not modes & _FOR_MANY:
-        return f"is {', '.join(sorted(modes))}, for one node; {nodes} need one that is ReadWriteMany"
+        return Reason.of("claim-for-one-node", modes=", ".join(sorted(modes)), nodes=nodes)
     if modes == {"ReadOnlyMany"} and not volume.read_only:
-        return "is ReadOnlyMany: say read_only: true"
+        return Reason.of("claim-read-only")
     return None
 
 
@@ -105,7 +106,7 @@ def _binds_late(api: Api, claim: Object) -> bool:
 def _bucket_driver(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
     if any(volume.kind == "gcs" for volume in settings.volumes) and api.find(_DRIVER, GCS_FUSE) is None:
         add = "gcloud container clusters update NAME --update-addons GcsFuseCsiDriver=ENABLED"
-        yield f"platform.volumes: gcs needs Cloud Storage FUSE, which the cluster does not have: {add}"
+        yield Reason.of("gcs-fuse-missing", add=add)
 
 
 def _image(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
@@ -117,7 +118,7 @@ def _image(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterat
     reference = cluster.image.reference
     stored = look_up(reference)
     if stored is None:
-        yield f"image: {reference}: its registry has no such name or tag: push it, or correct the cluster file"
+        yield Reason.of("pod-image-not-found", reference=reference)
     elif wrong := wrong_architecture(reference, stored.architectures, cluster, this_machine()):
         yield wrong
 

@@ -8,6 +8,7 @@ ever; without it only the message does.
 import re
 from dataclasses import dataclass
 
+from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.conditions import conditions, holding
 from seatrial.platforms.kubernetes.launchers import Kind
 from seatrial.platforms.kubernetes.plan import Object
@@ -74,16 +75,16 @@ def waits_for(workload: Object) -> Queued | None:
     status = workload.get("status", {})
     known = conditions(workload)
     if workload["spec"].get("active") is False:
-        return Queued(f"Kueue has deactivated it: {_said(known.get('Evicted'))}", hopeless=True)
+        return Queued(Reason.of("workload-deactivated", words=_said(known.get("Evicted"))), hopeless=True)
     if holding(workload, "Finished"):
-        return Queued(f"Kueue takes it for finished: {_said(known['Finished'])}", hopeless=True)
+        return Queued(Reason.of("workload-finished", words=_said(known["Finished"])), hopeless=True)
     reserved = known.get("QuotaReserved", {})
     if holding(workload, "Evicted") and _is_old(reserved, known["Evicted"]):
-        return Queued(f"queued again after it was evicted: {_said(known['Evicted'])}")
+        return Queued(Reason.of("queued-after-eviction", words=_said(known["Evicted"])))
     if holding(workload, "Admitted"):
         return None
     if holding(workload, "QuotaReserved"):
-        return Queued(f"queued: {_checks(status)}")
+        return Queued(Reason.of("queued", checks=_checks(status)))
     return _unreserved(reserved)
 
 
@@ -98,10 +99,10 @@ def _unreserved(condition: Object) -> Queued:
     lost = reason in _NEVER or (reason in _MAYBE and any(map(_is_lost, _POD_SET.split(message))))
     if lost and _RETRIED not in message:
         hint = _LET_CLAIMS_IN if _CLAIMS_REFUSED.search(message) else ""
-        return Queued(f"will never be admitted: {message}{hint}", hopeless=True)
+        return Queued(Reason.of("never-admitted", message=message, hint=hint), hopeless=True)
     if more := _more_needed(message):
-        return Queued(f"queued: {more}")
-    return Queued(f"queued: {message}" if message else "queued: Kueue has not looked at it yet")
+        return Queued(Reason.of("queued", checks=more))
+    return Queued(Reason.of("queued", checks=message) if message else Reason.of("queue-not-looked-at"))
 
 
 def _is_lost(of_pod_set: str) -> bool:
@@ -120,7 +121,7 @@ def _more_needed(message: str) -> str | None:
     if not waits:
         return None
     (resource, flavor), more = next(iter(waits.items()))
-    return f"{more} more {resource} needed in flavor {flavor}"
+    return Reason.of("quota-in-use", more=more, resource=resource, flavor=flavor)
 
 
 def _lost_flavors(message: str) -> set[str]:
@@ -131,14 +132,14 @@ def _checks(status: Object) -> str:
     """Quota is there; what else holds it up."""
     pending = [check for check in status.get("admissionChecks", ()) if check.get("state") != "Ready"]
     if not pending:
-        return "quota is reserved, not admitted yet"
+        return Reason.of("quota-reserved")
     told = [": ".join(filter(None, (check["name"], check.get("message") or check.get("state")))) for check in pending]
-    return f"quota is reserved; waiting for admission check {', '.join(told)}"
+    return Reason.of("admission-check-pending", words=", ".join(told))
 
 
 def unmanaged(kind: str, priority: str | None) -> Queued:
     """Kueue makes the Workload at once where it manages such objects at all, and knows the class of its priority."""
-    why = f"Kueue made no Workload of the {kind} within {UNMANAGED_S:g} s"
+    why = Reason.of("no-workload", kind=kind, unmanaged_s=f"{UNMANAGED_S:g}")
     asked = f"is its integration with {kind} on, is the namespace managed"
     return Queued(f"{why}: {asked}{f', is there a {priority}' if priority else ''}?", hopeless=True)
 
@@ -146,7 +147,7 @@ def unmanaged(kind: str, priority: str | None) -> Queued:
 def preempted(workload: Object) -> str | None:
     """Why Kueue has taken the nodes away again, by its own words; None when it has not."""
     evicted = holding(workload, "Evicted")
-    return f"Kueue evicted it: {_said(evicted)}" if evicted else None
+    return Reason.of("evicted", words=_said(evicted)) if evicted else None
 
 
 def _said(condition: Object | None) -> str:

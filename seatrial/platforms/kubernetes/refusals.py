@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
+from seatrial.model.reason import Reason
 from seatrial.text.lines import one_line
 
 
@@ -21,17 +22,17 @@ def refused(doing: str, namespace: str, error: Any) -> SeatrialError:
     message = _message(error)
     match error.status:
         case 401:
-            return MissingError(f"cannot {doing}: the API server does not know us: log in again ({message})")
+            return MissingError(Reason.of("not-logged-in", doing=doing, message=message))
         case 403:
-            return MissingError(f"may not {doing} in namespace {namespace}: {message}")
+            return MissingError(Reason.of("forbidden", doing=doing, namespace=namespace, message=message))
         case 404 if not _said(error):  # no words of the API server's: nothing is served there any more
-            return UnknownKindError(f"cannot {doing}: the cluster does not know that kind any more")
+            return UnknownKindError(Reason.of("kind-gone", doing=doing))
         case 404 if "namespaces" in message:
-            return MissingError(f"cannot {doing}: {message}: kubectl create namespace {namespace}")
+            return MissingError(Reason.of("namespace-missing", doing=doing, message=message, namespace=namespace))
         case _ if "trainingRuntime must be created" in message:
-            return RuntimeUnseenError(f"cannot {doing}: {message}")
+            return RuntimeUnseenError(Reason.of("api-server-refused", doing=doing, message=message))
         case _:
-            return LaunchError(f"cannot {doing}: {message}")
+            return LaunchError(Reason.of("api-server-refused", doing=doing, message=message))
 
 
 def _message(error: Any) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from seatrial.model.errors import MissingError, SeatrialError
+from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes import queue
 from seatrial.platforms.kubernetes.api import POD, Api
 from seatrial.platforms.kubernetes.conditions import holding
@@ -35,14 +36,14 @@ def _excuse(
 ) -> str | None:
     """As `excuse`; `others` are what is left of the run's pods. Pure."""
     if deadline := _condition(parent, "Failed", "DeadlineExceeded"):
-        return f"the run was over its time: {deadline}"
+        return Reason.of("deadline-exceeded", deadline=deadline)
     if not node_is_well:  # Kubernetes and Kueue take pods away from nodes that fail, too
         return None
     if workload and (evicted := queue.preempted(workload)):
         return evicted
     if disrupted := _condition(pod, "DisruptionTarget"):
-        return f"pod {name} was taken away: {disrupted}"
-    return f"pod {name} was deleted {_why_deleted(parent, others)}" if _was_deleted(pod) else None
+        return Reason.of("pod-preempted", name=name, disrupted=disrupted)
+    return Reason.of("pod-deleted", name=name, why_deleted=_why_deleted(parent, others)) if _was_deleted(pod) else None
 
 
 def _was_deleted(pod: Object | None) -> bool:

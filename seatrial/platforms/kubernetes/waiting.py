@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.conditions import conditions, holding
 from seatrial.platforms.kubernetes.plan import Object
 from seatrial.platforms.kubernetes.queue import Queued, waits_for
@@ -12,19 +13,19 @@ from seatrial.text.lines import first_line, one_line
 
 # What a container waits for that does not come by itself: the kubelet tries for ever.
 _NEVER = {
-    "ErrImageNeverPull": "the image is not on the node, and image_pull_policy is Never",
-    "InvalidImageName": "the image's name is not legal",
-    "CreateContainerConfigError": "the container's configuration cannot be made",
-    "CrashLoopBackOff": "the container ends again and again",
+    "ErrImageNeverPull": Reason.of("image-not-on-node"),
+    "InvalidImageName": Reason.of("image-name-invalid"),
+    "CreateContainerConfigError": Reason.of("container-config"),
+    "CrashLoopBackOff": Reason.of("container-restarts"),
 }
 # What may come right when the kubelet tries again, as a pull that a registry throttles.
 _AGAIN = {
-    "ErrImagePull": "the image cannot be pulled",
-    "ImagePullBackOff": "the image cannot be pulled",
-    "RegistryUnavailable": "the image cannot be pulled",
-    "ImageInspectError": "the image cannot be read",
-    "CreateContainerError": "the container cannot be created",
-    "RunContainerError": "the container cannot be started",
+    "ErrImagePull": Reason.of("image-pull"),
+    "ImagePullBackOff": Reason.of("image-pull"),
+    "RegistryUnavailable": Reason.of("image-pull"),
+    "ImageInspectError": Reason.of("image-unreadable"),
+    "CreateContainerError": Reason.of("container-create"),
+    "RunContainerError": Reason.of("container-start"),
 }
 _AGAIN_S = 60.0  # by when it has come right, if ever
 _FINAL = re.compile(  # words that say that it will not, and those of a registry that is only busy
@@ -184,7 +185,13 @@ def _pod_problem(pod: Object) -> str | None:
             return _told(_AGAIN, waiting)
         if ended and (ended.get("exitCode") or container in own):
             hint = "" if ended.get("exitCode") else ": has the image the entry point of images/common?"
-            return f"container {container['name']} ended with status {ended.get('exitCode')}{_why(ended)}{hint}"
+            return Reason.of(
+                "container-exited",
+                name=container["name"],
+                exit_code=ended.get("exitCode"),
+                cause=_why(ended),
+                hint=hint,
+            )
     if status.get("phase") == "Failed":
         return f"{status.get('reason') or 'failed'}: {first_line(status.get('message'))}"
     return None
@@ -199,9 +206,9 @@ def story(
         return queued.reason
     if len(placed(pods)) < wanted:
         waits = _most(_unschedulable(pod) for pod in pods)
-        return f"{len(placed(pods))} of {wanted} pods have a node{waits}"
+        return Reason.of("pods-unscheduled", placed=len(placed(pods)), requested=wanted, wait=waits)
     waits = _most(map(_trouble, pods)) or _most(_starting(pod, unmounted or {}) for pod in pods)
-    return f"{len(ready(pods))} of {wanted} nodes answer{waits}"
+    return Reason.of("nodes-not-ready", ready=len(ready(pods)), requested=wanted, wait=waits)
 
 
 def _most(reasons: Iterable[str | None]) -> str:
@@ -225,7 +232,7 @@ def _starting(pod: Object, unmounted: Mapping[str, str]) -> str | None:
             if why := unmounted.get(pod["metadata"]["name"]):
                 return why
             return ": ".join(filter(None, (waiting.get("reason"), first_line(waiting.get("message")))))
-    return "sshd does not answer yet"
+    return Reason.of("sshd-not-ready")
 
 
 def _on(pod: Object) -> str:
