@@ -11,7 +11,7 @@ from prefect.cache_policies import NO_CACHE
 
 from seatrial.checks.repeated import Doubt, Repeated
 from seatrial.judge.assess import assess
-from seatrial.judge.run_context import Occasion, explained, knowledge_of
+from seatrial.judge.run_context import RunContext, explained, knowledge_of
 from seatrial.model.reason import join
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
@@ -29,7 +29,7 @@ def compare(
     checks: Sequence[Check],
     setup: Setup,
     store: "Store | None" = None,
-    occasion: Occasion | None = None,
+    occasion: RunContext | None = None,
     again: Again | None = None,
 ) -> list[Check]:
     """The checks with their judgements, verdicts, reasons and suspects.
@@ -76,14 +76,14 @@ def _extended(check: Check, repeated: Repeated | None) -> Check:
 
 @task(name="compare", cache_policy=NO_CACHE)
 def _compare(
-    checks: Sequence[Check], setup: Setup, store: "Store | None", occasion: Occasion, again: Again | None
+    checks: Sequence[Check], setup: Setup, store: "Store | None", occasion: RunContext, again: Again | None
 ) -> list[Check]:
     judged = compare(checks, setup, store, occasion, again)
     return shown(judged, judged)
 
 
 def compare_task(
-    checks: Sequence[Check], setup: Setup, store: "Store | None", occasion: Occasion, again: Again | None
+    checks: Sequence[Check], setup: Setup, store: "Store | None", occasion: RunContext, again: Again | None
 ) -> list[Check]:
     """`compare` as a step of the flow."""
     return value_of(_compare(checks, setup, store, occasion, again, return_state=True))

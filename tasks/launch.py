@@ -14,14 +14,14 @@ from seatrial.model.verdict import Verdict
 from seatrial.platforms import Leftover, Platform, platform_for
 from seatrial.platforms import state as states
 from seatrial.runs.login import folder_of
-from seatrial.system.open_files import too_few
+from seatrial.system.open_files import open_files_problem
 
 log = logging.getLogger("seatrial.launch")
 
 
 def launch(run: Run) -> Testbed:
     """The run's testbed, once its nodes answer. Raises LaunchError or MissingError naming the cause."""
-    if lacking := too_few(len(run.cluster.node_names())):
+    if lacking := open_files_problem(len(run.cluster.node_names())):
         raise MissingError(f"open files: {lacking}")
     testbed = platform_for(run.cluster).launch(run)
     log.info("run %s: %d nodes, head %s (%s)", run.run_id, len(testbed.nodes), testbed.head.name, testbed.head.address)

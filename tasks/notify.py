@@ -25,15 +25,15 @@ from seatrial.alerts.settings import HOW_TO, AlertSettings
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import secrets_of
 from seatrial.history import open_store
-from seatrial.history.incident import Incident, Night, Receipt, advance, night_of
+from seatrial.history.incident import Incident, Receipt, RunOutcome, advance, outcome_of
 from seatrial.model.errors import SeatrialError
 from seatrial.model.result import RunResult, now
 from seatrial.model.verdict import Verdict
 from seatrial.text.redact import Secrets
 from seatrial.text.redact_result import cleaner, without_secrets
-from tasks.sinks import Files, Sink, Told, material
+from tasks.sinks import Delivery, Files, Sink, material
 from tasks.sinks.configured import settings_of, sinks_of
-from tasks.sinks.material import Site
+from tasks.sinks.material import AlertContext
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
@@ -61,8 +61,8 @@ def notify(
     secrets = _secrets(settings, cluster)
     clean = without_secrets(result, secrets)
     sinks, problem = sinks_of(settings, cluster)
-    site = Site(cluster, store, sinks, secrets, run_link, report)
-    told = _tell(site, clean.suite, night_of(clean), clean)
+    site = AlertContext(cluster, store, sinks, secrets, run_link, report)
+    told = _tell(site, clean.suite, outcome_of(clean), clean)
     if not sinks:
         return Notified(f"not configured: {problem or HOW_TO}", failed=problem is not None)
     if told:
@@ -98,7 +98,10 @@ def watch(
     sinks, problem = sinks_of(settings, cluster)
     secrets = _secrets(settings, cluster)
     told = _tell(
-        Site(cluster, store, sinks, secrets), suite, replace(silence, reason=cleaner(secrets)(silence.reason)), None
+        AlertContext(cluster, store, sinks, secrets),
+        suite,
+        replace(silence, reason=cleaner(secrets)(silence.reason)),
+        None,
     )
     if not sinks:
         return Notified(f"not configured: {problem or HOW_TO}", failed=True)
@@ -110,7 +113,7 @@ def _secrets(settings: AlertSettings, cluster: Cluster) -> Secrets:
     return replace(known, values=(*settings.secrets(), *known.values))
 
 
-def _tell(site: Site, suite: str, night: Night, result: RunResult | None) -> list[tuple[str, Told]]:
+def _tell(site: AlertContext, suite: str, night: RunOutcome, result: RunResult | None) -> list[tuple[str, Delivery]]:
     """Take the incidents through the night, tell every sink what it has not heard, and keep what it was told."""
     told = []
     for incident in _incidents(site, suite, night):
@@ -128,7 +131,7 @@ def _tell(site: Site, suite: str, night: Night, result: RunResult | None) -> lis
     return told
 
 
-def _incidents(site: Site, suite: str, night: Night) -> list[Incident]:
+def _incidents(site: AlertContext, suite: str, night: RunOutcome) -> list[Incident]:
     """Without a history every bad night stands alone."""
     names = [sink.name for sink in site.sinks]
     if site.store is not None:
@@ -139,32 +142,32 @@ def _incidents(site: Site, suite: str, night: Night) -> list[Incident]:
     return advance([], site.cluster.name, suite, night, names)
 
 
-def _listeners(site: Site, incident: Incident, night: Night) -> list[Sink]:
+def _listeners(site: AlertContext, incident: Incident, night: RunOutcome) -> list[Sink]:
     """Who has something to hear, or to bring up to date."""
     of_tonight = incident.seen == night.at
     there = [sink for sink in site.sinks if not incident.closed or sink.name in incident.receipts]
     return [sink for sink in there if of_tonight or incident.news(sink.name)]
 
 
-def _heard(sink: Sink, alert: Alert, files: Files) -> Told:
+def _heard(sink: Sink, alert: Alert, files: Files) -> Delivery:
     receipt = alert.incident.receipts.get(sink.name, Receipt())
     return _guarded(sink, receipt, partial(sink.tell, alert, receipt, files))
 
 
-def _digested(sink: Sink, result: RunResult) -> Told:
+def _digested(sink: Sink, result: RunResult) -> Delivery:
     return _guarded(sink, Receipt(), partial(sink.digest, result))
 
 
-def _guarded(sink: Sink, receipt: Receipt, tell: Callable[[], Told]) -> Told:
+def _guarded(sink: Sink, receipt: Receipt, tell: Callable[[], Delivery]) -> Delivery:
     """A sink raises nothing; should one do it all the same, the others are told."""
     try:
         return tell()
     except Exception as error:
         log.debug("%s", sink.name, exc_info=error)
-        return Told(receipt, f"seatrial itself failed ({type(error).__name__})", failed=True)
+        return Delivery(receipt, f"seatrial itself failed ({type(error).__name__})", failed=True)
 
 
-def _keep(site: Site, incident: Incident, receipts: Mapping[str, Receipt]) -> None:
+def _keep(site: AlertContext, incident: Incident, receipts: Mapping[str, Receipt]) -> None:
     """What did not come through is no receipt: another run may have told the sink since."""
     heard = {sink: receipt for sink, receipt in receipts.items() if receipt != incident.receipts.get(sink)}
     if site.store is None or incident.id is None or not heard:
@@ -175,7 +178,7 @@ def _keep(site: Site, incident: Incident, receipts: Mapping[str, Receipt]) -> No
         log.warning("history: %s; the next run may tell it once more", error)
 
 
-def _summed_up(told: Sequence[tuple[str, Told]], again: str = "; the next run tells it") -> Notified:
+def _summed_up(told: Sequence[tuple[str, Delivery]], again: str = "; the next run tells it") -> Notified:
     """What was told to whom; and what becomes of that which was not."""
     said = "; ".join(f"{name}: {'FAILED ' if one.failed else ''}{one.said}" for name, one in told)
     failed = any(one.failed for _, one in told)

@@ -49,6 +49,6 @@ def _is_no_end(record: logging.LogRecord) -> bool:
     return "exited with unexpected exception" not in record.getMessage()
 
 
-def came_to_a_verdict(state: "State[Any]") -> bool:
+def has_verdict(state: "State[Any]") -> bool:
     """Whether the run ended by itself, as `state_of` says it."""
     return (state.message or "").partition(": ")[0] in set(Verdict)

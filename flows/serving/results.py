@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _CUT = {"KeyboardInterrupt": "Ctrl-C", "TerminationSignal": "SIGTERM"}  # what Prefect raises, as people say it
 
 
-def tell(trial: Trial, store: "Store | None", notify: bool) -> None:
+def publish_results(trial: Trial, store: "Store | None", notify: bool) -> None:
     """Record, upload, publish and notify. What fails becomes a check, and the rest goes on."""
     run = trial.run
     written: Mapping[str, Path] = {}
@@ -53,7 +53,7 @@ def _missing(written: Mapping[str, Path]) -> str | None:
     return f"{', '.join(missing)} could not be written: logs/run.log says why" if missing else None
 
 
-def written_again(trial: Trial) -> RunResult:
+def rewrite_run_json(trial: Trial) -> RunResult:
     """run.json once more, now with all timings; what is recorded stands.
 
     Raises SeatrialError where there is none: it could not measure. Not so where people have just been told all of it,

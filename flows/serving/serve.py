@@ -31,7 +31,7 @@ from flows.serving.auth import (
 from flows.serving.guard import own_hosts, own_origins
 from flows.serving.server import HEARTBEAT_S, TEMPORARY
 from flows.serving.signals import uninterrupted
-from flows.serving.site import Site, validated
+from flows.serving.site import ServeConfig, validated
 from flows.serving.webserver import FILES
 from seatrial.model.errors import InputError, SeatrialError
 
@@ -54,7 +54,7 @@ def _stop(number: int, frame: object) -> None:
     raise _Stop
 
 
-def serve(site: Site, host: str, port: int) -> None:
+def serve(site: ServeConfig, host: str, port: int) -> None:
     """Serve until SIGINT or SIGTERM. Raises InputError, or SeatrialError when a process does not stay up."""
     validated(site)
     configured_auth_string()
@@ -114,7 +114,7 @@ def _login(home: Path) -> str:
 
 
 @contextmanager
-def _children(site: Site, listener: socket.socket, auth_string: str) -> "Iterator[list[_Child]]":
+def _children(site: ServeConfig, listener: socket.socket, auth_string: str) -> "Iterator[list[_Child]]":
     """Server and runner; whatever happens, both have ended afterwards, the runner first."""
     host, port = listener.getsockname()
     url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from seatrial.alerts.alert import ROWS, Alert, convincing, headline, next_command, numbers, software, span
+from seatrial.alerts.alert import ROWS, Alert, headline, next_command, numbers, software, span, worst_judgements
 from seatrial.alerts.slack_text import (
     TEXT_CHARS,
     Block,
@@ -103,7 +103,7 @@ def _suspects(suspects: Sequence[Suspect]) -> list[Block]:
 
 def _rows(result: RunResult) -> list[Block]:
     bad = sum(j.verdict is not Verdict.PASS for check in result.checks for j in check.judgements)
-    return listed("Not as expected", [judgement(j) for j in convincing(result)], bad - ROWS)
+    return listed("Not as expected", [judgement(j) for j in worst_judgements(result)], bad - ROWS)
 
 
 def _since(alert: Alert) -> list[Block]:

@@ -11,7 +11,7 @@ _LONGEST = 4000  # characters of a line that are looked at
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class BuildFailure:
     """A cause by what a log says of it; `next_step` is what a person does."""
 
     name: str
@@ -19,8 +19,8 @@ class Cause:
     pattern: str
 
 
-def _cause(name: str, next_step: str, *said: str) -> Cause:
-    return Cause(name, next_step, "|".join(said))
+def _cause(name: str, next_step: str, *said: str) -> BuildFailure:
+    return BuildFailure(name, next_step, "|".join(said))
 
 
 # In this order within one line: what comes first also explains what comes later ("denied" of a base is about the base).

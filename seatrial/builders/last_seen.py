@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from seatrial.system.atomic import write_whole
+from seatrial.system.atomic import write_atomic
 from seatrial.system.private import closed_folder
 from seatrial.system.state_home import state_home
 
@@ -34,4 +34,4 @@ def _read() -> dict[str, str]:
 def _write(seen: Mapping[str, str]) -> None:
     """As a whole: another run may read meanwhile."""
     closed_folder(_file().parent)
-    write_whole(_file(), json.dumps(seen, indent=2))
+    write_atomic(_file(), json.dumps(seen, indent=2))

@@ -15,7 +15,7 @@ from seatrial.bundle.signature import sign
 from seatrial.config.run import RESULT, log_files
 from seatrial.model.errors import InputError
 from seatrial.model.result import RunResult
-from seatrial.system.atomic import whole
+from seatrial.system.atomic import atomic_write
 from seatrial.system.private import read_opener
 from seatrial.text.redact import Secrets
 
@@ -92,7 +92,7 @@ def _digest(path: Path) -> str:
 
 def _write(target: Path, top: str, staging: Path, names: Sequence[str], mtime: int) -> None:
     """All of it or nothing."""
-    with whole(target) as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as zipped:
+    with atomic_write(target) as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as zipped:
         _tar(zipped, top, staging, names, mtime)
 
 

@@ -42,10 +42,10 @@ def judge(
     LOGS are files, text or JSON; - is standard input. Exit status: 0 pass, 1 degraded, fail or corrupt, 2 bad input,
     3 inconclusive or not_run.
     """
-    from seatrial.judge.logs import Asked, judge_logs
+    from seatrial.judge.logs import LogsConfig, judge_logs
     from seatrial.report.judged import show_judged, to_dict
 
-    judged = judge_logs(_read(logs), Asked(hardware, nodes, gpus_per_node, fabric))
+    judged = judge_logs(_read(logs), LogsConfig(hardware, nodes, gpus_per_node, fabric))
     if as_json:
         print_json(to_dict(judged))
     else:

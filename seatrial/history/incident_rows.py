@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from seatrial.history.incident import Incident, Night, Receipt, advance
+from seatrial.history.incident import Incident, Receipt, RunOutcome, advance
 from seatrial.history.migrate import lock
 from seatrial.history.schema import incidents
 from seatrial.model.verdict import Verdict
@@ -15,14 +15,16 @@ from seatrial.model.verdict import Verdict
 _ADVISORY_LOCK = 7228466
 
 
-def gone_on(connection: Connection, cluster: str, suite: str, night: Night, sinks: Iterable[str]) -> list[Incident]:
+def advance_incidents(
+    connection: Connection, cluster: str, suite: str, night: RunOutcome, sinks: Iterable[str]
+) -> list[Incident]:
     """Take the incidents of cluster and suite through that night; two runs that end at once do it in turn."""
     lock(connection, _ADVISORY_LOCK)
     after = advance(_unsettled(connection, cluster, suite), cluster, suite, night, sinks)
     return [_write(connection, incident) for incident in after]
 
 
-def receive(connection: Connection, key: int, receipts: Mapping[str, Receipt]) -> None:
+def add_receipts(connection: Connection, key: int, receipts: Mapping[str, Receipt]) -> None:
     """Note `receipts` on the incident as it is now: telling takes minutes, and another run may have taken it on."""
     lock(connection, _ADVISORY_LOCK)
     row = connection.execute(select(incidents).where(incidents.c.id == key)).first()

@@ -9,7 +9,7 @@ from seatrial.history.rows import RunRow
 from seatrial.history.schema import checks, readings, runs, samples, series, suspects
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import recorded
-from seatrial.model.result import Check, Found, RunResult, Suspect, SuspectKind
+from seatrial.model.result import Check, CheckResult, RunResult, Suspect, SuspectKind
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 
@@ -70,7 +70,7 @@ def _checks(connection: Connection, run: RunRow) -> list[Check]:
 
 def _check(row: Row[Any], measured: list[Measurement]) -> Check:
     blamed = tuple(_suspect(**suspect) for suspect in row.found["suspects"])
-    found = Found(Verdict(row.found["verdict"]), recorded(row.found["reason"], row.found.get("code")), blamed)
+    found = CheckResult(Verdict(row.found["verdict"]), recorded(row.found["reason"], row.found.get("code")), blamed)
     return Check(
         row.name, Verdict(row.verdict), recorded(row.reason, row.code), row.seconds, tuple(measured), found=found
     )

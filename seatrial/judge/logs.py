@@ -10,7 +10,7 @@ from math import ceil
 from seatrial.catalog.links import usual_gpus, with_links
 from seatrial.catalog.nearest import missing_reference
 from seatrial.checks.collectives.control import Arm, no_control, switched_off, treatment_of
-from seatrial.checks.collectives.outcome import Outcome, Setting, conclude, fewer_nodes, network_of
+from seatrial.checks.collectives.outcome import Setting, SweepOutcome, conclude, fewer_nodes, network_of
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge
 from seatrial.judge.device_models import other_model
@@ -31,7 +31,7 @@ _DTYPES = {"float": "float32", "double": "float64", "half": "float16", "int": "i
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LogsConfig:
     """What the logs are said to be of; `gpus_per_node` None: as many as that hardware usually has."""
 
     hardware: str
@@ -49,7 +49,7 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class LogsJudgement:
     """What the logs came to: a check for each sweep, named as its log, and what was found across them."""
 
     verdict: Verdict
@@ -57,7 +57,7 @@ class Judged:
     checks: tuple[Check, ...]
 
 
-def judge_logs(logs: Sequence[Log], asked: Asked) -> Judged:
+def judge_logs(logs: Sequence[Log], asked: LogsConfig) -> LogsJudgement:
     """The verdict on `logs`, several of them being one run's."""
     arms = _arms(logs)
     outcomes = [_outcome(arm, asked, _is_control(arm, arms, asked)) for arm in arms]
@@ -68,14 +68,14 @@ def judge_logs(logs: Sequence[Log], asked: Asked) -> Judged:
     return _judged((*checks, flaw) if flaw else tuple(checks))
 
 
-def _judged(checks: tuple[Check, ...]) -> Judged:
+def _judged(checks: tuple[Check, ...]) -> LogsJudgement:
     verdict, reason = conclude_run(checks)
     if len(checks) == 1:
-        return Judged(verdict, checks[0].reason, checks)
+        return LogsJudgement(verdict, checks[0].reason, checks)
     if verdict is Verdict.PASS:
         more = f"; and {len(checks) - _MAX_REASONS} more" if len(checks) > _MAX_REASONS else ""
         reason = "; ".join(dict.fromkeys(check.reason for check in checks[:_MAX_REASONS])) + more
-    return Judged(verdict, reason, checks)
+    return LogsJudgement(verdict, reason, checks)
 
 
 def _arms(logs: Sequence[Log]) -> list[Arm]:
@@ -86,16 +86,16 @@ def _arms(logs: Sequence[Log]) -> list[Arm]:
     ]
 
 
-def _is_control(arm: Arm, arms: Sequence[Arm], asked: Asked) -> bool:
+def _is_control(arm: Arm, arms: Sequence[Arm], asked: LogsConfig) -> bool:
     return treatment_of(arm, arms, asked.nodes) is not None
 
 
-def _with_plateau(arm: Arm, outcome: Outcome) -> Arm:
+def _with_plateau(arm: Arm, outcome: SweepOutcome) -> Arm:
     plateau = next((m.value for m in outcome.measurements if m.metric == "busbw_plateau"), None)
     return replace(arm, plateau_gb_s=plateau)
 
 
-def _outcome(arm: Arm, asked: Asked, is_control: bool) -> Outcome:
+def _outcome(arm: Arm, asked: LogsConfig, is_control: bool) -> SweepOutcome:
     """What one sweep came to by itself, as in a run."""
     sweep, setup = arm.sweep, setup_of(asked, arm.sweep)
     operation = sweep.collective or "all_reduce"  # where there are no rows, any will do
@@ -110,14 +110,14 @@ def _outcome(arm: Arm, asked: Asked, is_control: bool) -> Outcome:
     if strange is None and sweep.collective not in COLLECTIVES and sweep.rows:
         strange = "the log does not say which collective it is of"
     if strange:
-        return Outcome(operation, Verdict.INCONCLUSIVE, strange)
+        return SweepOutcome(operation, Verdict.INCONCLUSIVE, strange)
     outcome = conclude(setting, _as_mpi_result(sweep), sweep, sweep.transport)
     if outcome.verdict is Verdict.PASS and sweep.errors:  # rows that hold no numbers, or were not kept
         return replace(outcome, verdict=Verdict.INCONCLUSIVE, reason=f"{outcome.reason}, but {sweep.errors[0]}")
     return outcome if sweep.collective else replace(outcome, reason=outcome.reason.removeprefix(f"{operation}: "))
 
 
-def _check(arm: Arm, outcome: Outcome, asked: Asked, arms: Sequence[Arm]) -> Check:
+def _check(arm: Arm, outcome: SweepOutcome, asked: LogsConfig, arms: Sequence[Arm]) -> Check:
     """The outcome held against what is known. Nothing is known of a cluster with a link switched off on purpose."""
     several = len(arms) > 1
     measurements = tuple(_named(m, arm.name) for m in outcome.measurements) if several else outcome.measurements
@@ -180,13 +180,13 @@ def _named(measurement: Measurement, log: str) -> Measurement:
     return replace(measurement, conditions={**measurement.conditions, "log": log})
 
 
-def setup_of(asked: Asked, sweep: Sweep) -> Setup:
+def setup_of(asked: LogsConfig, sweep: Sweep) -> Setup:
     """The cluster as it is said to be; where nobody says how many GPUs a node has, as many as took part."""
     usual = asked.gpus_per_node or usual_gpus(asked.hardware) or max(1, ceil((sweep.ranks or 0) / asked.nodes))
     return with_links(Setup(asked.hardware, asked.nodes, usual, usual, asked.fabric))
 
 
-def _other_gpus(asked: Asked, sweep: Sweep) -> str | None:
+def _other_gpus(asked: LogsConfig, sweep: Sweep) -> str | None:
     """Why nobody can tell whether a GPU is missing: as many on each node, but another number than is usual."""
     usual = usual_gpus(asked.hardware)
     each, rest = divmod(sweep.ranks or 0, asked.nodes)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
+class RunContext:
     """Which earlier runs compare: those of the same cluster and suite, before `started`, first of all with the same
     software."""
 
@@ -28,7 +28,9 @@ class Occasion:
     started: datetime = field(default_factory=now)
 
 
-def knowledge_of(checks: Sequence[Check], setup: Setup, store: "Store | None", occasion: Occasion | None) -> Knowledge:
+def knowledge_of(
+    checks: Sequence[Check], setup: Setup, store: "Store | None", occasion: RunContext | None
+) -> Knowledge:
     """What the store and the cluster's facts say about the measurements of `checks`."""
     setup = with_links(setup)
     if store is None or occasion is None:

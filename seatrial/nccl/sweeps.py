@@ -4,7 +4,7 @@ import re
 
 from seatrial.nccl.draft import MAX_DEVICES, MAX_ROWS, Draft, Phase
 from seatrial.nccl.finish import finish, launch_error, never_started
-from seatrial.nccl.header import Average, Bounds, Concluded, Layout, Params, Starting, UsingDevices, Version
+from seatrial.nccl.header import Average, Bounds, ColumnLayout, Concluded, Params, Starting, UsingDevices, Version
 from seatrial.nccl.infer import named_collective
 from seatrial.nccl.model import Device, Row, Sweep
 from seatrial.nccl.nompi import without_mpi
@@ -59,7 +59,7 @@ class SweepReader:
                 self._other(event)
             case Row():
                 self._row(event)
-            case Layout():
+            case ColumnLayout():
                 self._header(event)
             case Unreadable():
                 draft = self._at(Phase.HEADER, repeated=self._draft.phase == Phase.FOOTER)
@@ -97,7 +97,7 @@ class SweepReader:
             case Device() if len(draft.devices) < MAX_DEVICES:
                 draft.devices[event.rank] = event
 
-    def _header(self, layout: Layout) -> None:
+    def _header(self, layout: ColumnLayout) -> None:
         self._at(Phase.HEADER, repeated=self._draft.phase > Phase.HEADER).layout = layout
 
     def _row(self, row: Row) -> None:

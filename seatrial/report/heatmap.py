@@ -38,7 +38,7 @@ NOT_MEASURED = Cell(Verdict.NOT_RUN, "not measured", "not measured on this node"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class HeatMapRow:
     """A node and its cells; `blamed` is the confidence that it is to blame, where it is a suspect."""
 
     node: str
@@ -55,7 +55,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
+class NodeGroup:
     """Nodes with the same verdict in every column."""
 
     nodes: tuple[str, ...]
@@ -71,9 +71,9 @@ class HeatMap:
     """`lines` are all nodes, the worst first; `alone` are those that get a line to see, `alike` the rest in groups."""
 
     columns: tuple[Column, ...]
-    lines: tuple[Line, ...]
-    alone: tuple[Line, ...]
-    alike: tuple[Alike, ...]
+    lines: tuple[HeatMapRow, ...]
+    alone: tuple[HeatMapRow, ...]
+    alike: tuple[NodeGroup, ...]
 
 
 def heat_map(result: RunResult) -> HeatMap | None:
@@ -84,7 +84,7 @@ def heat_map(result: RunResult) -> HeatMap | None:
     blamed = {suspect.name: suspect.confidence for suspect in result.suspects if suspect.kind == "node"}
     names = dict.fromkeys((*(str(node.get("name")) for node in result.nodes), *(node for node, _ in cells)))
     found = [
-        Line(name, tuple(cells.get((name, column), NOT_MEASURED) for column in columns), blamed.get(name))
+        HeatMapRow(name, tuple(cells.get((name, column), NOT_MEASURED) for column in columns), blamed.get(name))
         for name in names
     ]
     lines = tuple(sorted(found, key=_worst_first))
@@ -146,13 +146,13 @@ def _severity(reading: Reading) -> tuple[int, float]:
     return reading.judgement.verdict.severity, -abs(reading.judgement.deviation or 0.0)
 
 
-def _worst_first(line: Line) -> tuple[Any, ...]:
+def _worst_first(line: HeatMapRow) -> tuple[Any, ...]:
     bad = sorted(verdict.severity for verdict in line.verdicts if verdict)
     return (line.clean, bad, -(line.blamed or 0.0))
 
 
-def _alike(lines: Iterable[Line]) -> list[Alike]:
+def _alike(lines: Iterable[HeatMapRow]) -> list[NodeGroup]:
     groups: dict[tuple[Verdict | None, ...], list[str]] = {}
     for line in lines:
         groups.setdefault(line.verdicts, []).append(line.node)
-    return [Alike(tuple(nodes), verdicts) for verdicts, nodes in groups.items()]
+    return [NodeGroup(tuple(nodes), verdicts) for verdicts, nodes in groups.items()]

@@ -38,7 +38,7 @@ _UNITS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Headline:
+class HeadlineMetric:
     """A number of the whole cluster, in base units; `low` and `high` are what is expected, None where nothing is."""
 
     name: str
@@ -50,9 +50,9 @@ class Headline:
     high: float | None = None
 
 
-def headlines(result: RunResult) -> list[Headline]:
+def headlines(result: RunResult) -> list[HeadlineMetric]:
     """The numbers of the whole cluster that stand for a check: no single message size, no number that is not one."""
-    found: dict[tuple[str, str, str], Headline] = {}
+    found: dict[tuple[str, str, str], HeadlineMetric] = {}
     for check in result.checks:
         judged = {j.measurement.series(): j for j in check.judgements}
         measured = {m.series(): m for m in (*(j.measurement for j in judged.values()), *check.measurements)}
@@ -135,7 +135,7 @@ def _of_the_run(result: RunResult, last_good: datetime | None) -> Iterator[tuple
         yield "last_good_run_timestamp_seconds", "when the last run that passed ended", last_good.timestamp()
 
 
-def _told(headline: Headline) -> Iterator[tuple[str, str, dict[str, str], float]]:
+def _told(headline: HeadlineMetric) -> Iterator[tuple[str, str, dict[str, str], float]]:
     """Name, help, further labels and value of everything that is told of a headline."""
     what = headline.name.replace("_", " ")
     yield f"seatrial_{headline.name}_{headline.unit}", f"{what} of the whole cluster", {}, headline.value
@@ -145,13 +145,13 @@ def _told(headline: Headline) -> Iterator[tuple[str, str, dict[str, str], float]
             yield name, f"what {what} is expected to be", {"bound": bound}, value
 
 
-def _headline(m: Measurement, judgement: Judgement | None) -> Headline:
+def _headline(m: Measurement, judgement: Judgement | None) -> HeadlineMetric:
     unit, factor = _UNITS[m.unit]
     bounds = (judgement.expected.low, judgement.expected.high) if judgement else (None, None)
     low, high = (b * factor if b is not None and math.isfinite(b) else None for b in bounds)
     operation, dtype = (str(m.conditions.get(name, "")) for name in _CONDITIONS)
     name = re.sub(r"[^a-z0-9]+", "_", m.metric.lower()).strip("_") or "number"
-    return Headline(name, unit, operation, dtype, m.value * factor, low, high)
+    return HeadlineMetric(name, unit, operation, dtype, m.value * factor, low, high)
 
 
 def _slug(text: str) -> str:

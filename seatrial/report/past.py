@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from seatrial.history.rows import VERDICTS, RunRow
-from seatrial.judge.difference import Replaced
+from seatrial.judge.difference import SoftwareChange
 from seatrial.model.measurement import Measurement, once
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
@@ -28,7 +28,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class EarlierRuns:
     """Earlier runs of the same cluster and suite, oldest first, and what they measured, by series and run id.
 
     `last_good` is the newest of them that passed; it may be older than all of `runs`. `problem` says why nothing is
@@ -48,10 +48,10 @@ class Past:
         return found.value if found else None
 
 
-NO_PAST = Past()
+NO_PAST = EarlierRuns()
 
 
-def past_of(result: RunResult, store: "Store") -> Past:
+def past_of(result: RunResult, store: "Store") -> EarlierRuns:
     """What `store` knows of the runs before this one. Raises SeatrialError when it cannot be read."""
     rows = [row for row in store.runs(result.cluster, _RUNS_SEARCHED) if _is_earlier(row, result)]
     last_good = next((row for row in rows if row.verdict is Verdict.PASS), None)
@@ -62,7 +62,7 @@ def past_of(result: RunResult, store: "Store") -> Past:
     if last_good:
         of_last = _numbers(store, [last_good.run_id], (*headlines(result), *_curves(result)))
         found = {series: {**found.get(series, {}), **of_last.get(series, {})} for series in {**found, **of_last}}
-    return Past(shown, last_good, found)
+    return EarlierRuns(shown, last_good, found)
 
 
 def _numbers(store: "Store", run_ids: Sequence[str], wanted: Iterable[Measurement]) -> dict[str, dict[str, Number]]:
@@ -124,8 +124,8 @@ def _is_earlier(row: RunRow, result: RunResult) -> bool:
     return row.suite == result.suite and row.run_id != result.run_id and row.started < result.started
 
 
-def software(result: RunResult, past: Past) -> list[Replaced]:
+def software(result: RunResult, past: EarlierRuns) -> list[SoftwareChange]:
     """Every fact of the fingerprint beside the last good run's; equal on both sides where nothing changed."""
     before = past.last_good.fingerprint if past.last_good else {}
     names = dict.fromkeys((*result.fingerprint, *before))
-    return [Replaced(name, before.get(name) or None, result.fingerprint.get(name) or None) for name in names]
+    return [SoftwareChange(name, before.get(name) or None, result.fingerprint.get(name) or None) for name in names]

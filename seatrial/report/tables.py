@@ -13,7 +13,7 @@ OPEN_ROWS = 6  # a longer table of bad rows is folded under its worst row
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class JudgementRow:
     """One judgement; `what` is only what its group's title does not say."""
 
     what: str
@@ -25,14 +25,14 @@ class Group:
     """Judgements of one metric under the same conditions but for message size, placement and subject."""
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[JudgementRow, ...]
 
     @property
     def folded(self) -> bool:
         return len(self.rows) > OPEN_ROWS
 
     @property
-    def worst(self) -> Row:
+    def worst(self) -> JudgementRow:
         return min(self.rows, key=lambda row: (row.judgement.verdict.severity, -abs(row.judgement.deviation or 0.0)))
 
 
@@ -50,10 +50,10 @@ class Recorded:
 
 def groups(judgements: Sequence[Judgement]) -> tuple[Group, ...]:
     """The worst group first."""
-    by_title: dict[str, list[Row]] = {}
+    by_title: dict[str, list[JudgementRow]] = {}
     for judgement in judgements:
         m = judgement.measurement
-        by_title.setdefault(_title(m), []).append(Row(_own_words(m), judgement))
+        by_title.setdefault(_title(m), []).append(JudgementRow(_own_words(m), judgement))
     found = [Group(title, tuple(sorted(rows, key=_row_order))) for title, rows in by_title.items()]
     return tuple(sorted(found, key=lambda group: group.worst.judgement.verdict.severity))
 
@@ -87,7 +87,7 @@ def _own_words(measurement: Measurement) -> str:
     return ", ".join(text for text in (words.subject_name(measurement.subject), own) if text)
 
 
-def _row_order(row: Row) -> tuple[int, str, int, str]:
+def _row_order(row: JudgementRow) -> tuple[int, str, int, str]:
     """By message size where rows have one; else the worst first."""
     m = row.judgement.measurement
     size = m.conditions.get("message_bytes")

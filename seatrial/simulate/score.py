@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from seatrial.judge.fleet.peer_groups import Verdicts
-from seatrial.simulate.faults import KINDS, Fault, Layout, make
+from seatrial.simulate.faults import KINDS, Fault, FleetLayout, make
 from seatrial.simulate.nights import Memory, one_night
 from seatrial.simulate.noise import Draws, Noise
 
@@ -15,7 +15,7 @@ NIGHTS_BEFORE = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
+class HealthyNights:
     """Healthy nights: how many, in how many anything was blamed, and how often a series was measured."""
 
     nights: int
@@ -59,9 +59,9 @@ class Score:
         }
 
 
-def a_fleet(nodes: int, noise: Noise, rng: np.random.Generator) -> tuple[Layout, Draws, Memory]:
+def make_fleet(nodes: int, noise: Noise, rng: np.random.Generator) -> tuple[FleetLayout, Draws, Memory]:
     """A fleet with a month of healthy nights behind it, everything measured twice."""
-    layout = Layout(nodes)
+    layout = FleetLayout(nodes)
     draws, memory = Draws(layout.group.size, noise, rng), Memory(layout.group)
     everything = np.arange(layout.group.size)
     for _ in range(NIGHTS_BEFORE):
@@ -70,12 +70,12 @@ def a_fleet(nodes: int, noise: Noise, rng: np.random.Generator) -> tuple[Layout,
     return layout, draws, memory
 
 
-def quiet(nodes: int, nights: int, noise: Noise, rng: np.random.Generator) -> Quiet:
+def quiet(nodes: int, nights: int, noise: Noise, rng: np.random.Generator) -> HealthyNights:
     """Nights on which nothing is wrong."""
-    _, draws, memory = a_fleet(nodes, noise, rng)
+    _, draws, memory = make_fleet(nodes, noise, rng)
     found = [one_night(memory, draws)[0] for _ in range(nights)]
     taken = float(np.mean([night.each.repeats.mean() for night in found])) if found else 0.0
-    return Quiet(nights, sum(night.alarm for night in found), taken)
+    return HealthyNights(nights, sum(night.alarm for night in found), taken)
 
 
 def scores(nodes: int, nights: int, trials: int, noise: Noise, rng: np.random.Generator) -> Iterator[Score]:
@@ -96,7 +96,7 @@ def _trial(
     kind: str, size: str, nodes: int, nights: int, noise: Noise, rng: np.random.Generator
 ) -> tuple[int | None, bool]:
     """The night (from 1) on which it was found, None when it was not; and whether anybody innocent was blamed."""
-    layout, draws, memory = a_fleet(nodes, noise, rng)
+    layout, draws, memory = make_fleet(nodes, noise, rng)
     fault, wrong = make(kind, size, layout, rng), False
     for night in range(nights):
         found, _ = one_night(memory, draws, fault.loss(night), fault.software)

@@ -7,7 +7,7 @@ from typing import Any
 
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import rewritten
-from seatrial.model.result import Check, Found, Judgement, RunResult, Suspect
+from seatrial.model.result import Check, CheckResult, Judgement, RunResult, Suspect
 from seatrial.text.redact import Secrets
 
 Clean = Callable[[str], str]
@@ -62,7 +62,7 @@ def _check(check: Check, clean: Clean) -> Check:
     )
 
 
-def _found(found: Found, clean: Clean) -> Found:
+def _found(found: CheckResult, clean: Clean) -> CheckResult:
     suspects = tuple(_suspect(suspect, clean) for suspect in found.suspects)
     return replace(found, reason=rewritten(found.reason, clean), suspects=suspects)
 

@@ -13,11 +13,11 @@ from pydantic import SecretStr
 
 from seatrial.alerts.alert import Alert
 from seatrial.alerts.muted import APPRISE, URLLIB3, muted
-from seatrial.alerts.plain_text import digest, letter, subject
+from seatrial.alerts.plain_text import digest, full_text, subject
 from seatrial.history.incident import Receipt
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
-from tasks.sinks import Files, Told, told_all
+from tasks.sinks import Delivery, Files, full_receipt
 
 _CAUSE = "Exception: "  # how apprise begins what it was told, at the level of debugging
 
@@ -39,17 +39,17 @@ class AppriseSink:
         digest_of_all = hashlib.sha256(self.url.get_secret_value().encode()).hexdigest()
         return f"{'/'.join(masked.split('/')[:3])} ({digest_of_all[:4]})"
 
-    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Told:
+    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         news = alert.incident.changes[receipt.told :]
         if not news:
-            return Told(receipt, "nothing new")
+            return Delivery(receipt, "nothing new")
         with _attached(files) as attached:
-            problem = self._notified(letter(alert, news), subject(alert), _kind(alert), attached, _thread(alert))
-        return Told(receipt, problem, failed=True) if problem else Told(told_all(alert, {}), "sent")
+            problem = self._notified(full_text(alert, news), subject(alert), _kind(alert), attached, _thread(alert))
+        return Delivery(receipt, problem, failed=True) if problem else Delivery(full_receipt(alert, {}), "sent")
 
-    def digest(self, result: RunResult) -> Told:
+    def digest(self, result: RunResult) -> Delivery:
         problem = self._notified(digest(result), "seatrial", "info", [], None)
-        return Told(Receipt(), problem or "digest sent", failed=bool(problem))
+        return Delivery(Receipt(), problem or "digest sent", failed=bool(problem))
 
     def _notified(self, body: str, title: str, kind: str, attached: list[str], thread: str | None) -> str | None:
         """Returns what went wrong, if anything."""

@@ -16,8 +16,8 @@ from seatrial.alerts.slack_settings import SlackSettings
 from seatrial.alerts.slack_text import Block
 from seatrial.history.incident import Receipt
 from seatrial.model.result import RunResult
-from tasks.sinks import Files, Told, told_all
-from tasks.sinks.slack_client import Refused, code, explain, shown, web_client, webhook_client, word
+from tasks.sinks import Delivery, Files, full_receipt
+from tasks.sinks.slack_client import SlackRefusedError, code, explain, shown, web_client, webhook_client, word
 
 _QUIET = {"unfurl_links": False, "unfurl_media": False}
 _GONE = ("message_not_found", "channel_not_found")  # somebody deleted it
@@ -48,27 +48,29 @@ class SlackSink:
     def name(self) -> str:
         return f"slack {shown(self.channel)}"
 
-    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Told:
+    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         heard = receipt
         try:
             updated = self._updated(alert, receipt.place) if "ts" in receipt.place else None
             if updated is None:
-                heard = told_all(alert, self._post(alert))
-                return Told(heard, self._said(f"sent to {shown(self.channel)}", self._thread(alert, heard, files)))
+                heard = full_receipt(alert, self._post(alert))
+                return Delivery(heard, self._said(f"sent to {shown(self.channel)}", self._thread(alert, heard, files)))
             if not (news := alert.incident.changes[receipt.told :]):
-                return Told(receipt, f"message in {shown(self.channel)} {updated}")
+                return Delivery(receipt, f"message in {shown(self.channel)} {updated}")
             self._reply(alert, receipt.place, news)
-            heard = told_all(alert, receipt.place)
-            return Told(heard, self._said(f"told {shown(self.channel)} the change", self._thread(alert, heard, files)))
+            heard = full_receipt(alert, receipt.place)
+            return Delivery(
+                heard, self._said(f"told {shown(self.channel)} the change", self._thread(alert, heard, files))
+            )
         except Exception as error:
-            return Told(heard, self.scrub(explain(error)), failed=True)
+            return Delivery(heard, self.scrub(explain(error)), failed=True)
 
-    def digest(self, result: RunResult) -> Told:
+    def digest(self, result: RunResult) -> Delivery:
         try:
             self._call("chat_postMessage", channel=self.channel, text=digest(result), **_QUIET)
         except Exception as error:
-            return Told(Receipt(), self.scrub(explain(error)), failed=True)
-        return Told(Receipt(), f"digest sent to {shown(self.channel)}")
+            return Delivery(Receipt(), self.scrub(explain(error)), failed=True)
+        return Delivery(Receipt(), f"digest sent to {shown(self.channel)}")
 
     def _post(self, alert: Alert) -> dict[str, str]:
         text, found = blocks(alert, mentions_for(alert.incident, self.mentions))
@@ -80,7 +82,7 @@ class SlackSink:
         text, found = blocks(alert)
         try:
             self._call("chat_update", channel=place["channel"], ts=place["ts"], text=text, blocks=found)
-        except Refused as refusal:
+        except SlackRefusedError as refusal:
             if refusal.code in _GONE:
                 return None
             if refusal.code in _FIXED:
@@ -122,7 +124,7 @@ class SlackSink:
     def _tried(self, what: str, put: Callable[[], None]) -> str | None:
         try:
             put()
-        except Refused as refusal:
+        except SlackRefusedError as refusal:
             scope = "; give the app the scope files:write" if refusal.code == "missing_scope" else ""
             return f"{what} not attached: {refusal.code}{scope}"
         except Exception as error:
@@ -135,7 +137,7 @@ class SlackSink:
         try:
             return getattr(web_client(self.token, self.api_url), method)(**given)
         except SlackApiError as error:
-            raise Refused(code(error)) from None
+            raise SlackRefusedError(code(error)) from None
 
     @staticmethod
     def _said(said: str, missed: str | None) -> str:
@@ -151,26 +153,26 @@ class SlackWebhookSink:
     scrub: Callable[[str], str]
     name: str = "slack webhook"
 
-    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Told:
+    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         news = alert.incident.changes[receipt.told :]
         if not news:
-            return Told(receipt, "nothing new")
+            return Delivery(receipt, "nothing new")
         mentions = mentions_for(alert.incident, self.mentions)
         text, found = blocks(alert, mentions) if not receipt.told else (change(alert, news, mentions), None)
         try:
             self._send(text, found)
         except Exception as error:
-            return Told(receipt, self.scrub(explain(error)), failed=True)
-        return Told(told_all(alert, {}), "sent to the webhook's channel")
+            return Delivery(receipt, self.scrub(explain(error)), failed=True)
+        return Delivery(full_receipt(alert, {}), "sent to the webhook's channel")
 
-    def digest(self, result: RunResult) -> Told:
+    def digest(self, result: RunResult) -> Delivery:
         try:
             self._send(digest(result), None)
         except Exception as error:
-            return Told(Receipt(), self.scrub(explain(error)), failed=True)
-        return Told(Receipt(), "digest sent to the webhook's channel")
+            return Delivery(Receipt(), self.scrub(explain(error)), failed=True)
+        return Delivery(Receipt(), "digest sent to the webhook's channel")
 
     def _send(self, text: str, found: list[Block] | None) -> None:
         answer = webhook_client(self.webhook).send(text=text, blocks=found, unfurl_links=False)
         if answer.status_code != 200:
-            raise Refused(word(answer.body, answer.status_code))
+            raise SlackRefusedError(word(answer.body, answer.status_code))

@@ -31,7 +31,7 @@ _NEXT_STEPS = {
 }
 
 
-class Refused(Exception):
+class SlackRefusedError(Exception):
     """Slack answered, and said no; `code` is its word for why."""
 
     def __init__(self, code: str) -> None:
@@ -61,7 +61,7 @@ def webhook_client(webhook: SecretStr) -> "WebhookClient":
 
 def explain(error: Exception) -> str:
     """What went wrong, and the next step."""
-    if isinstance(error, Refused):
+    if isinstance(error, SlackRefusedError):
         step = _NEXT_STEPS.get(error.code, _STATUS if error.code.startswith("HTTP 5") else "")
         return f"Slack says {error.code}; {step}" if step else f"Slack says {error.code}"
     return _network(error)

@@ -12,7 +12,7 @@ import pytest
 
 from flows import check
 from flows.serving import results
-from seatrial.checks.contract import CheckType, Context, StepResult
+from seatrial.checks.contract import CheckContext, CheckType, StepResult
 from seatrial.config.run import Run
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, RunResult
@@ -44,7 +44,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[RunResult]:
         sent.append(result)
         return SimpleNamespace(failed=False)
 
-    def passes(kind: CheckType, context: Context) -> StepResult:
+    def passes(kind: CheckType, context: CheckContext) -> StepResult:
         return StepResult(Check(kind.name, Verdict.PASS, "fine", measurements=(size,)), context.testbed)
 
     steps: dict[str, Any] = {
@@ -129,7 +129,7 @@ def test_a_result_that_cannot_be_cleaned_says_nothing_that_nodes_have_said(
 ) -> None:
     bad = Check("collectives", Verdict.CORRUPT, "node-1 said: hunter2")
 
-    def checked(kind: CheckType, context: Context) -> StepResult:
+    def checked(kind: CheckType, context: CheckContext) -> StepResult:
         return StepResult(bad if kind.name == bad.name else Check(kind.name, Verdict.PASS, "fine"), context.testbed)
 
     monkeypatch.setattr(check, "check_task", checked)

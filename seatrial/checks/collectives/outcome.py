@@ -52,7 +52,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SweepOutcome:
     """What one operation came to.
 
     `fabric_gone`: nothing that follows can be measured. `way`: how the data went. `suspects`: nodes that flooded it, so
@@ -73,7 +73,9 @@ def network_of(fabric: str | None) -> str | None:
     return None if fabric is None or fabric in _INSIDE_A_NODE or fabric.lower() in _SOCKETS else fabric
 
 
-def conclude(setting: Setting, result: MpiResult, sweep: Sweep | None, transport: Transport | None = None) -> Outcome:
+def conclude(
+    setting: Setting, result: MpiResult, sweep: Sweep | None, transport: Transport | None = None
+) -> SweepOutcome:
     """What one mpirun, the sweep in its output and NCCL's word on the network come to.
 
     Ranks other than asked for: the numbers are another cluster's, and are not kept.
@@ -94,10 +96,10 @@ def conclude(setting: Setting, result: MpiResult, sweep: Sweep | None, transport
     way = transport.words if transport else ""
     if problem is None:
         reason = f"{setting.operation}: {_span(rows)}, every result right" + (f", {way}" if way else "")
-        return Outcome(setting.operation, Verdict.PASS, reason, measurements, way=way)
+        return SweepOutcome(setting.operation, Verdict.PASS, reason, measurements, way=way)
     verdict, reason = problem
     gone = fabric_gone(result, began=_began(sweep))
-    return Outcome(setting.operation, verdict, f"{setting.operation}: {reason}", measurements, gone, way)
+    return SweepOutcome(setting.operation, verdict, f"{setting.operation}: {reason}", measurements, gone, way)
 
 
 def _span(rows: Sequence[Row]) -> str:

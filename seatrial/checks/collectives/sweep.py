@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from seatrial.checks.broken import broken, gave_up
-from seatrial.checks.collectives.outcome import Outcome, Setting, conclude, network_of
-from seatrial.checks.collectives.section import Collectives, Sizes
+from seatrial.checks.collectives.outcome import Setting, SweepOutcome, conclude, network_of
+from seatrial.checks.collectives.section import Collectives, SweepSizes
 from seatrial.checks.contract import UNIT
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import InputError, LaunchError, RemoteError
@@ -44,7 +44,7 @@ def sweep_once(
     label: str = "",
     writes_json: bool = False,
     verbose: bool = False,
-) -> Outcome:
+) -> SweepOutcome:
     """Sweep one operation and say what it came to; `label` (the operation itself if empty) names its logs."""
     name = label or operation
     json_file = f"{testbed.workdir}/{name}-{run.run_id}.json" if writes_json else None
@@ -55,7 +55,7 @@ def sweep_once(
     )
     fabric = _fabric(run, testbed)
     env = _nccl_debug(testbed, verbose=verbose and fabric is not None)
-    heard = _Heard(operation)
+    heard = _OutputReader(operation)
     try:
         result = mpirun(
             testbed,
@@ -68,9 +68,9 @@ def sweep_once(
             secrets=secrets_of(run.cluster),
         )
     except RemoteError as error:
-        return Outcome(operation, Verdict.FAIL, f"{operation}: {error}", fabric_gone=True)
+        return SweepOutcome(operation, Verdict.FAIL, f"{operation}: {error}", fabric_gone=True)
     except LaunchError as error:  # the way to the head, not the head
-        return Outcome(operation, Verdict.INCONCLUSIVE, f"{operation}: {error}", fabric_gone=True)
+        return SweepOutcome(operation, Verdict.INCONCLUSIVE, f"{operation}: {error}", fabric_gone=True)
     finally:
         exact = _take_json(run, testbed, json_file, f"{name}.json") if json_file else None
     sizes = tuple(sizes_of(testbed, wanted).sizes())
@@ -80,14 +80,14 @@ def sweep_once(
     return conclude(setting, result, _with_json(heard.sweep(), exact), heard.transport.transport())
 
 
-def _flooded(operation: str, result: MpiResult, suspects: tuple[Suspect, ...]) -> Outcome:
+def _flooded(operation: str, result: MpiResult, suspects: tuple[Suspect, ...]) -> SweepOutcome:
     """Whatever numbers are in a flood may be anything, so they are not looked at."""
     verdict, reason = broken(result, began=False)
     names = ", ".join(suspect.name for suspect in suspects) or "which node it is, the output does not tell"
-    return Outcome(operation, verdict, f"{operation}: {reason} ({names})", suspects=suspects)
+    return SweepOutcome(operation, verdict, f"{operation}: {reason} ({names})", suspects=suspects)
 
 
-def sizes_of(testbed: Testbed, wanted: Collectives) -> Sizes:
+def sizes_of(testbed: Testbed, wanted: Collectives) -> SweepSizes:
     """The sweep that these nodes are asked for."""
     return wanted.gpu if testbed.has_gpus else wanted.cpu
 
@@ -133,7 +133,7 @@ def rendezvous_argv(run: Run, testbed: Testbed, what: str, timeout_s: float) -> 
     return [*meeting, "--timeout-s", f"{timeout_s / 2:g}"]
 
 
-class _Heard:
+class _OutputReader:
     """Reads an operation's output as it arrives, however long it is, and says every row."""
 
     def __init__(self, operation: str) -> None:

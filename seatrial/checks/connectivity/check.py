@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from itertools import count
 
 from seatrial.checks.connectivity.findings import Findings
-from seatrial.checks.connectivity.mpireach import Shown, guilty_nodes, show_hosts
+from seatrial.checks.connectivity.mpireach import HostnameResult, guilty_nodes, show_hosts
 from seatrial.checks.connectivity.nodefacts import clock_skews, same_hostname, short_of_gpus, skewed, without_mpirun
 from seatrial.checks.connectivity.repeat import repeat_streams
 from seatrial.checks.connectivity.section import Connectivity
 from seatrial.checks.connectivity.stages import contact_nodes, settings_of, try_pairs
 from seatrial.checks.connectivity.throughput import explore, measurements, summary
 from seatrial.checks.connectivity.versions import odd_ones, unknown
-from seatrial.checks.contract import CheckType, Context, Facts, Metric, StepResult
+from seatrial.checks.contract import CheckContext, CheckType, Facts, Metric, StepResult
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError, NodesError, RemoteError
 from seatrial.model.reason import join, rewritten
@@ -21,7 +21,7 @@ from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.tolerance import Tolerance
 from seatrial.model.verdict import Verdict
-from seatrial.remote.node_setup import Contact, try_streams
+from seatrial.remote.node_setup import NodeConnection, try_streams
 from seatrial.remote.ssh import allow_many_connections
 
 log = logging.getLogger("seatrial.connectivity")
@@ -31,7 +31,7 @@ _NAME = "connectivity"
 _CLEAR_MAJORITY = 0.66  # share of nodes that must agree before the others are taken out: 2 of 3, 3 of 4
 
 
-def connectivity(context: Context) -> StepResult:
+def connectivity(context: CheckContext) -> StepResult:
     """Try every path that the later steps use; nodes that fail are named and taken out.
 
     Raises MissingError when mpirun is on none of the nodes.
@@ -67,7 +67,7 @@ def _fingerprint(testbed: Testbed, facts: Facts) -> dict[str, str]:
     return {package: version for package, version in versions.items() if version}
 
 
-def _judge_facts(found: Findings, contacts: Mapping[str, Contact], run: Run) -> None:
+def _judge_facts(found: Findings, contacts: Mapping[str, NodeConnection], run: Run) -> None:
     """Clocks together, the same software everywhere, every GPU there, mpirun installed."""
     if contacts and not any(contact.facts["mpirun"] for contact in contacts.values()):
         where = f"in image {run.image}" if run.image else "on every node"
@@ -86,7 +86,7 @@ def _judge_facts(found: Findings, contacts: Mapping[str, Contact], run: Run) -> 
     found.blame(suspects, {suspect.name for suspect in suspects if suspect.confidence >= _CLEAR_MAJORITY})
 
 
-def _try_links(found: Findings, contacts: Mapping[str, Contact], timeout_s: float) -> None:
+def _try_links(found: Findings, contacts: Mapping[str, NodeConnection], timeout_s: float) -> None:
     """What TCP carries from and to every node; the comparison with its peers names the slow ones."""
     testbed = found.testbed
     try:
@@ -99,12 +99,12 @@ def _try_links(found: Findings, contacts: Mapping[str, Contact], timeout_s: floa
     log.info("links: %s", summary(streams))
 
 
-def _try_mpi(found: Findings, contacts: Mapping[str, Contact], run: Run) -> None:
+def _try_mpi(found: Findings, contacts: Mapping[str, NodeConnection], run: Run) -> None:
     """`mpirun hostname` shows every node once per slot; nodes without which it would are taken out."""
     tries = count()
     hostnames = {name: contact.hostname for name, contact in contacts.items()}
 
-    def show(testbed: Testbed) -> Shown:
+    def show(testbed: Testbed) -> HostnameResult:
         number = next(tries)
         log_file = run.logs / (f"mpirun-hostname-{number}.log" if number else "mpirun-hostname.log")
         timeout_s = settings_of(run).timeout_s + len(testbed.nodes) * 0.5

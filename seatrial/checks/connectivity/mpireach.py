@@ -18,7 +18,7 @@ Guilty = tuple[str, str]  # a node, and why
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class HostnameResult:
     """What one `mpirun hostname` came to; `missing` are the nodes not shown once per slot."""
 
     result: MpiResult
@@ -36,7 +36,7 @@ class Shown:
         return f"mpirun ended with status {self.result.exit_status} and did not show it"
 
 
-def show_hosts(testbed: Testbed, hostnames: Mapping[str, str], timeout_s: float, log_file: Path) -> Shown:
+def show_hosts(testbed: Testbed, hostnames: Mapping[str, str], timeout_s: float, log_file: Path) -> HostnameResult:
     """Run `hostname` once per slot; `hostnames` are the nodes' own, by node name. Raises RemoteError."""
     expected: Counter[str] = Counter()
     for node in testbed.nodes:
@@ -51,7 +51,7 @@ def show_hosts(testbed: Testbed, hostnames: Mapping[str, str], timeout_s: float,
     most = MAX_OUTPUT_BYTES + _BYTES_PER_RANK * testbed.world_size
     result = mpirun(testbed, ["hostname"], timeout_s=timeout_s, is_done=complete, log_file=log_file, max_bytes=most)
     wrong = {host for host, slots in expected.items() if seen[host] != slots}
-    return Shown(result, tuple(node.name for node in testbed.nodes if hostnames[node.name] in wrong))
+    return HostnameResult(result, tuple(node.name for node in testbed.nodes if hostnames[node.name] in wrong))
 
 
 def guilty_nodes(testbed: Testbed, attempt: Attempt) -> list[Guilty]:

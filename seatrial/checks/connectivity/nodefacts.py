@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
-from seatrial.remote.node_setup import Contact
+from seatrial.remote.node_setup import NodeConnection
 
-Contacts = Mapping[str, Contact]  # by node name
+Contacts = Mapping[str, NodeConnection]  # by node name
 
 
 def without_mpirun(contacts: Contacts) -> list[Suspect]:
@@ -66,7 +66,7 @@ def short_of_gpus(testbed: Testbed, contacts: Contacts) -> list[Suspect]:
     ]
 
 
-def _gpus_found(contact: Contact, expected: int) -> str:
+def _gpus_found(contact: NodeConnection, expected: int) -> str:
     if contact.facts["gpus"] is None:
         return "its GPUs cannot be counted: nvidia-smi fails or does not answer within 30 s"
     return f"{contact.facts['gpus']} of {expected} GPUs are there"

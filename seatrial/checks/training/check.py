@@ -10,9 +10,16 @@ from seatrial.checks.broken import broken, gave_up
 from seatrial.checks.collectives.sweep import rendezvous_argv
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.roll_call import roll_call
-from seatrial.checks.contract import TORCH, UNIT, CheckType, Context, Metric, StepResult
+from seatrial.checks.contract import TORCH, UNIT, CheckContext, CheckType, Metric, StepResult
 from seatrial.checks.repeated import Doubt, Repeated, TimeLeft, log_repeat, unused_label, was_cut
-from seatrial.checks.training.result import Lesson, measured, problem, read_event, read_lesson, suspects
+from seatrial.checks.training.result import (
+    TrainingResult,
+    measured,
+    problem,
+    read_event,
+    read_training_result,
+    suspects,
+)
 from seatrial.checks.training.section import Training
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import RemoteError
@@ -29,7 +36,7 @@ _NAME = "training"
 _SAID_STEPS = 10  # how many of a run's steps are logged
 
 
-def training(context: Context) -> StepResult:
+def training(context: CheckContext) -> StepResult:
     """Train over every rank that is left."""
     check = _train(context.run, context.testbed, context.section(Training), _NAME)
     return StepResult(check, context.testbed)
@@ -81,7 +88,7 @@ def conclude(run: Run, testbed: Testbed, wanted: Training, result: MpiResult) ->
 
     The probe leaves with a status of its own when the numbers are wrong, so a summary counts before the exit status.
     """
-    lesson = read_lesson(result.lines, testbed)
+    lesson = read_training_result(result.lines, testbed)
     if lesson is None:
         began = any(read_event(line) for line in result.lines)
         verdict, reason = broken(result, began=began)
@@ -100,7 +107,7 @@ def conclude(run: Run, testbed: Testbed, wanted: Training, result: MpiResult) ->
     )
 
 
-def repeat_training(context: Context, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
+def repeat_training(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
     """The whole training once more: its figures are of all its steps."""
     run, section = context.run, context.section(Training)
     log_repeat(_NAME, doubts)
@@ -114,7 +121,7 @@ def repeat_training(context: Context, doubts: Sequence[Doubt], repeated: Repeate
     repeated.broke(Verdict.INCONCLUSIVE if cut else check.verdict, check.reason)
 
 
-def _summary(lesson: Lesson) -> str:
+def _summary(lesson: TrainingResult) -> str:
     step_ms = statistics.median(lesson.step_time_ms) if lesson.step_time_ms else 0.0
     learned = f"the loss fell by {lesson.loss_drop or 0:.0%} in {len(lesson.losses)} steps of {step_ms:.0f} ms"
     return f"{learned}, and all {len(lesson.ranks)} ranks end with the same parameters"

@@ -37,7 +37,7 @@ class Rank:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class TrainingResult:
     """The training probe's report. Losses are None where they are not finite."""
 
     losses: tuple[float | None, ...]
@@ -58,7 +58,7 @@ class Lesson:
 Finite = Annotated[float | None, AfterValidator(finite)]  # None where it is NaN or infinite
 
 
-class _Step(NodeAnswer):
+class _StepEvent(NodeAnswer):
     event: Literal["step"]
     step: int = Field(ge=0)
     loss: Finite
@@ -74,7 +74,7 @@ class _RankEnd(NodeAnswer):
     compute_ms_median: Finite
 
 
-class _Summary(NodeAnswer):
+class _SummaryEvent(NodeAnswer):
     event: Literal["summary"]
     steps: int = Field(ge=0)
     world_size: int = Field(ge=1)
@@ -93,20 +93,20 @@ def read_event(line: str) -> dict[str, Any] | None:
     start = line.find('{"event"')
     if start < 0:
         return None
-    model = _Summary if line.startswith('{"event": "summary"', start) else _Step
+    model = _SummaryEvent if line.startswith('{"event": "summary"', start) else _StepEvent
     try:
         return read_answer(model, line[start:]).model_dump()
     except ValueError:
         return None
 
 
-def read_lesson(lines: Iterable[str], testbed: Testbed) -> Lesson | None:
+def read_training_result(lines: Iterable[str], testbed: Testbed) -> TrainingResult | None:
     """The lesson in the probe's output; None when it has no summary, so nothing can be said of the end."""
     events = [event for line in lines if (event := read_event(line))]
     summary = next((event for event in reversed(events) if event["event"] == "summary"), None)
     if summary is None:
         return None
-    return Lesson(
+    return TrainingResult(
         losses=tuple(event.get("loss") for event in events if event["event"] == "step"),
         first_loss=summary["first_loss"],
         last_loss=summary["last_loss"],
@@ -135,7 +135,7 @@ def node_of(rank: int, host: str, testbed: Testbed) -> str:
     return next((name for position, name in enumerate(slots) if position == rank), host)
 
 
-def problem(lesson: Lesson, world_size: int, min_loss_drop: float) -> tuple[Verdict, str] | None:
+def problem(lesson: TrainingResult, world_size: int, min_loss_drop: float) -> tuple[Verdict, str] | None:
     """What is wrong with a lesson that came to its end, the first that applies; None when nothing is."""
     if len(lesson.ranks) != world_size:
         return Verdict.FAIL, f"{len(lesson.ranks)} of {world_size} ranks took part"
@@ -151,14 +151,14 @@ def problem(lesson: Lesson, world_size: int, min_loss_drop: float) -> tuple[Verd
     return None
 
 
-def _not_finite(lesson: Lesson) -> str:
+def _not_finite(lesson: TrainingResult) -> str:
     step = next((i for i, loss in enumerate(lesson.losses) if loss is None), None)
     bad = [rank for rank in lesson.ranks if not rank.finite]
     first = f", first on rank {bad[0].rank} ({bad[0].node})" if len(bad) == 1 else ""
     return f"NaN or infinity {f'in the loss of step {step}' if step is not None else 'in the parameters'}{first}"
 
 
-def suspects(lesson: Lesson) -> Iterator[Suspect]:
+def suspects(lesson: TrainingResult) -> Iterator[Suspect]:
     """The nodes of ranks whose numbers are not what the others have, where a majority says what that is."""
     bad = [rank for rank in lesson.ranks if not rank.finite]
     if bad and 2 * len(bad) < len(lesson.ranks):
@@ -176,7 +176,7 @@ def _odd(ranks: Sequence[Rank]) -> list[Rank]:
     return [rank for rank in ranks if rank.checksum != common] if 2 * count > len(ranks) else []
 
 
-def measured(lesson: Lesson, testbed: Testbed, cluster: str, wanted: Training) -> Iterator[Measurement]:
+def measured(lesson: TrainingResult, testbed: Testbed, cluster: str, wanted: Training) -> Iterator[Measurement]:
     """The measurements of a lesson; numbers that are not there or not finite are left out."""
     where: dict[str, ConditionValue] = {"ranks": testbed.world_size, "batch_per_rank": wanted.batch_per_rank}
     learning: dict[str, ConditionValue] = {**where, "steps": wanted.steps}
@@ -195,7 +195,9 @@ def measured(lesson: Lesson, testbed: Testbed, cluster: str, wanted: Training) -
         yield from _of_node(node.name, lesson, where, judged=testbed.has_gpus)
 
 
-def _of_node(name: str, lesson: Lesson, where: dict[str, ConditionValue], *, judged: bool) -> Iterator[Measurement]:
+def _of_node(
+    name: str, lesson: TrainingResult, where: dict[str, ConditionValue], *, judged: bool
+) -> Iterator[Measurement]:
     subject = Subject("node", name)
     ranks = [rank for rank in lesson.ranks if rank.node == name]
     steps = tuple(rank.step_time_ms for rank in ranks if rank.step_time_ms is not None)

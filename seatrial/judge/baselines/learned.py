@@ -15,7 +15,7 @@ from seatrial.judge.baselines.interval import around
 from seatrial.judge.baselines.nights import Nights
 from seatrial.judge.baselines.tolerance import log_reach, tolerance_of
 from seatrial.judge.fleet.drift import find_change
-from seatrial.judge.fleet.levels import Ints, Past
+from seatrial.judge.fleet.levels import Ints, SeriesHistory
 from seatrial.judge.fleet.night import Night, Repeat, lowest
 from seatrial.judge.fleet.odds import Floats
 from seatrial.judge.fleet.peer_groups import Verdicts, judge_fleet
@@ -78,10 +78,10 @@ class _Panel:
         )
         return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
-    def past(self) -> Past:
+    def past(self) -> SeriesHistory:
         if self.nights is None or not self.nights.runs:
             none = np.empty((0, len(self.names)))
-            return Past(self.groups(), none, none)
+            return SeriesHistory(self.groups(), none, none)
         place = {name: i for i, name in enumerate(self.names)}
         at = np.array([place.get(name, -1) for name in self.nights.names], dtype=np.int64)
         r, teach = self.nights.readings, self.nights.references
@@ -93,7 +93,7 @@ class _Panel:
         once, again = nth == 0, nth > 0
         table[run[once], series[once]] = value[once]
         more = (run[again], series[again], value[again]) if again.any() else None
-        return Past(self.groups(), table[:teach], table[teach:], more, bool(self.nights.changed))
+        return SeriesHistory(self.groups(), table[:teach], table[teach:], more, bool(self.nights.changed))
 
     def drifts(self, each: Night) -> dict[str, Drift]:
         """Since when the blamed series are bad, as far as the past tells; of very many, of the first."""
@@ -131,7 +131,7 @@ def _replay(panel: _Panel, repeats: Sequence[Sequence[Measurement]]) -> Repeat:
     return again
 
 
-def _learned(panel: _Panel, past: Past, repeats: Sequence[Sequence[Measurement]], found: Verdicts) -> Learned:
+def _learned(panel: _Panel, past: SeriesHistory, repeats: Sequence[Sequence[Measurement]], found: Verdicts) -> Learned:
     each, low = found.each, lowest(found.each)
     learned = Learned(drifts=panel.drifts(each))
     for i in (int(column) for column in np.flatnonzero(each.judged)):
@@ -177,7 +177,7 @@ def _remarks(each: Night, i: int) -> Iterator[str]:
         yield f"slow for {each.nights[i] + 1} runs"
 
 
-def _together(panel: _Panel, past: Past, found: Verdicts) -> Iterator[tuple[Measurement, Baseline]]:
+def _together(panel: _Panel, past: SeriesHistory, found: Verdicts) -> Iterator[tuple[Measurement, Baseline]]:
     """Peers that are slower all alike: one measurement for the lot, as far off as it was judged to be."""
     groups, fleet, each, low = panel.groups(), found.fleet, found.each, lowest(found.fleet)
     for number in (int(group) for group in np.flatnonzero(fleet.guilty)):

@@ -107,7 +107,7 @@ def _width(m: Measurement, values: Sequence[float]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PinDifference:
     """A number of a run beside its pin; `deviation` is value over centre minus one, `inside` whether the pin allows it.
 
     `value` is None where the run did not measure it.
@@ -119,15 +119,15 @@ class Difference:
     inside: bool | None
 
 
-def differences(pinned: Mapping[str, Pin], measured: Sequence[Measurement]) -> list[Difference]:
+def differences(pinned: Mapping[str, Pin], measured: Sequence[Measurement]) -> list[PinDifference]:
     """Every pin beside what the run measured, the furthest off first, what was not measured last."""
     values = {m.series(): m.value for m in once(measured) if m.finite}
     found = [_difference(pin, values.get(series)) for series, pin in pinned.items()]
     return sorted(found, key=lambda d: (d.value is None, -abs(d.deviation or 0.0), d.pin.series))
 
 
-def _difference(pin: Pin, value: float | None) -> Difference:
+def _difference(pin: Pin, value: float | None) -> PinDifference:
     if value is None:
-        return Difference(pin, None, None, None)
+        return PinDifference(pin, None, None, None)
     inside = (pin.low is None or value >= pin.low) and (pin.high is None or value <= pin.high)
-    return Difference(pin, value, value / pin.centre - 1 if pin.centre else None, inside)
+    return PinDifference(pin, value, value / pin.centre - 1 if pin.centre else None, inside)

@@ -23,7 +23,7 @@ VARIANCE_OF_PAIRS = 0.58  # of the midmean of means of two, over that of single 
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class Slowdowns:
     """Slowdowns to look for: `delta` (above 0, in s as z), and what their log odds need; all of one shape.
 
     The odds are held constant beyond their extremes, at `low` and `high`, so that a worse value never weighs less, and
@@ -42,9 +42,9 @@ class Sizes:
         debt = np.log(_mean_ratio(delta, low, high))
         return cls(*(part.astype(np.float32) for part in (delta, low, high, debt)))
 
-    def at(self, columns: NDArray[np.int64]) -> "Sizes":
+    def at(self, columns: NDArray[np.int64]) -> "Slowdowns":
         """Those of some series only; the last axis is series."""
-        return Sizes(*(part[..., columns] for part in (self.delta, self.low, self.high, self.debt)))
+        return Slowdowns(*(part[..., columns] for part in (self.delta, self.low, self.high, self.debt)))
 
     def log_odds(self, z: Floats | Odds) -> Odds:
         """The log likelihood ratio of a shift by -delta against none; NaN, not measured, says nothing."""

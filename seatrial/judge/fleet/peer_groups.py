@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.judge.fleet.levels import Grouped, Ints, Levels, Past, measured_again
+from seatrial.judge.fleet.levels import Grouped, Ints, Levels, SeriesHistory, measured_again
 from seatrial.judge.fleet.night import Night, Repeat, judge_night
 from seatrial.judge.fleet.odds import Floats
 from seatrial.judge.fleet.rules import RULES, Rules
@@ -22,7 +22,7 @@ class Verdicts:
         return bool(self.each.guilty.any() or self.fleet.guilty.any())
 
 
-def judge_fleet(past: Past, tonight: Floats, repeat: Repeat | None = None, rules: Rules = RULES) -> Verdicts:
+def judge_fleet(past: SeriesHistory, tonight: Floats, repeat: Repeat | None = None, rules: Rules = RULES) -> Verdicts:
     """Judge every series and every group of peers; the alarms that a healthy run may raise are shared half and half."""
     again: list[Floats] = []
 
@@ -71,14 +71,14 @@ class _Fleets:
         """The series of some groups."""
         return np.flatnonzero(np.isin(self.at.group, groups))
 
-    def past(self, past: Past) -> Past:
+    def past(self, past: SeriesHistory) -> SeriesHistory:
         good, recent = (self._rows(rows) for rows in (past.good, past.recent))
         if past.more is None:
-            return Past(np.arange(self.at.groups), good, recent, renewed=past.renewed)
+            return SeriesHistory(np.arange(self.at.groups), good, recent, renewed=past.renewed)
         once_more = self._rows(measured_again(past))
         night, series = np.nonzero(np.isfinite(once_more))
         more = (night, series, once_more[night, series])
-        return Past(np.arange(self.at.groups), good, recent, more, past.renewed)
+        return SeriesHistory(np.arange(self.at.groups), good, recent, more, past.renewed)
 
     def _rows(self, rows: Floats) -> Floats:
         return np.array([self.moved(row) for row in rows]).reshape(-1, self.at.groups)

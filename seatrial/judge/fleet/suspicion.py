@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.judge.fleet.levels import Bools, Ints
-from seatrial.judge.fleet.odds import Floats, Odds, Sizes
+from seatrial.judge.fleet.odds import Floats, Odds, Slowdowns
 from seatrial.judge.fleet.rules import Rules
 
 Bar = tuple[Floats, Floats]  # what each series should read, and the scale of its noise
@@ -20,7 +20,7 @@ class Suspicion:
     n repeats that have a share of their noise in common weigh as much as n / (1 + (n - 1) * shared) independent ones.
     """
 
-    sizes: Sizes
+    sizes: Slowdowns
     allowance: Odds
     carried: Odds
     since: NDArray[np.int32]
@@ -56,7 +56,7 @@ def wants_repeat(suspicion: Suspicion, peers: Ints, needed: float, rules: Rules)
     return found
 
 
-def odds_of(values: Floats, bar: Bar, sizes: Sizes, allowance: Odds) -> Odds:
+def odds_of(values: Floats, bar: Bar, sizes: Slowdowns, allowance: Odds) -> Odds:
     """(K, M); what was not measured says nothing, and so does a series that cannot be judged."""
     z = ((values - bar[0]) / bar[1]).astype(np.float32)
     return sizes.log_odds(z + allowance)

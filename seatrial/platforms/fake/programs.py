@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from seatrial.platforms.fake.node import GIB_PER_NODE, Answer, FakeNode, Program, Request
+from seatrial.platforms.fake.node import GIB_PER_NODE, FakeNode, Program, ProgramOutput, Request
 
 _VERSIONS = {"kernel": "6.8.0", "driver": "", "cuda": "", "openmpi": "4.1.6", "nccl": "", "torch": "2.9.0"}
 
@@ -67,14 +67,14 @@ def hostname(request: Request) -> str:
     return "".join(f"{node.hostname}\n" for node in request.ranks or (request.node,))
 
 
-def cat(request: Request) -> Answer | str:
+def cat(request: Request) -> ProgramOutput | str:
     """`cat > FILE` and `cat FILE`."""
     *_, path = request.words
     if ">" in request.words:
         request.node.files[path] = request.stdin
         return ""
     text = request.node.files.get(path)
-    return Answer(f"cat: {path}: No such file or directory", 1) if text is None else text
+    return ProgramOutput(f"cat: {path}: No such file or directory", 1) if text is None else text
 
 
 def rm(request: Request) -> str:

@@ -17,7 +17,7 @@ from seatrial.text.redact import redacted
 from seatrial.text.tail import last_bytes
 
 if TYPE_CHECKING:
-    from seatrial.platforms.kubernetes.rights import Right
+    from seatrial.platforms.kubernetes.rights import Permission
 
 POD, NODE, SECRET = Kind("v1", "Pod"), Kind("v1", "Node"), Kind("v1", "Secret")
 SERVICE, EVENT = Kind("v1", "Service"), Kind("v1", "Event")
@@ -132,7 +132,7 @@ class Api:
             other = f"the cluster has {kind.kind} as {', '.join(versions)}, and we speak {kind.api_version}"
             raise UnknownKindError(f"{other}: install a release that serves it") from error
 
-    def may(self, verb: str, right: "Right") -> bool:
+    def may(self, verb: str, right: "Permission") -> bool:
         """Whether whoever this is has one verb of a right."""
         from kubernetes import client
 

@@ -18,14 +18,14 @@ from seatrial.platforms.kubernetes.plan import Object, plan
 from seatrial.platforms.kubernetes.pod import tolerations
 from seatrial.platforms.kubernetes.prerequisites import prerequisites
 from seatrial.platforms.kubernetes.queue import LOCAL_QUEUE
-from seatrial.platforms.kubernetes.rights import Right, rights
+from seatrial.platforms.kubernetes.rights import Permission, rights
 from seatrial.text.words import some_of
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
 
-def ailments(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list[str]:
+def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list[str]:
     """Everything that would keep a run from starting; empty when nothing would."""
     launcher = launcher_for(settings.launcher)
     try:
@@ -47,7 +47,7 @@ def ailments(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
     return found
 
 
-def _forbidden(api: Api, needed: list[Right], namespace: str) -> Iterator[str]:
+def _forbidden(api: Api, needed: list[Permission], namespace: str) -> Iterator[str]:
     for right in needed:
         if right.optional:  # a run does without
             continue

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from seatrial.model.errors import LaunchError, SeatrialError
 from seatrial.platforms.kubernetes.api import POD, Api
-from seatrial.platforms.kubernetes.pod_termination import fate
+from seatrial.platforms.kubernetes.pod_termination import termination_message
 from seatrial.text.lines import first_line, one_line
 
 _TRIES = 4  # an API server that restarts is back after some seconds
@@ -103,7 +103,7 @@ def _open(api: Api, pod: str, port: int, timeout_s: float) -> Any:
 def _fate(api: Api, pod: str) -> str | None:
     """What became of a pod that has ended; None while it runs, or where nobody can say."""
     try:
-        return fate(api.find(POD, pod), pod)
+        return termination_message(api.find(POD, pod), pod)
     except SeatrialError:
         return None
 

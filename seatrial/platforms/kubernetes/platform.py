@@ -24,7 +24,7 @@ from seatrial.platforms.kubernetes.forward import dial_pod
 from seatrial.platforms.kubernetes.launchers import launcher_for
 from seatrial.platforms.kubernetes.machines import nccl_env
 from seatrial.platforms.kubernetes.objects import KEY_FILES, key_files, kind_of, kinds, needs, objects
-from seatrial.platforms.kubernetes.plan import TENDED_BY, Object, Plan, plan, selector
+from seatrial.platforms.kubernetes.plan import TENDED_BY, KubernetesPlan, Object, plan, selector
 from seatrial.platforms.kubernetes.pod import NODE as NODE_ROLE
 from seatrial.platforms.kubernetes.pod import ROLE
 from seatrial.platforms.kubernetes.refusals import RuntimeUnseenError
@@ -105,8 +105,10 @@ class Kubernetes:
         run = Run(run_id, self._cluster, load_suite("quick"), folder)  # the testbed is the same with any suite
         return self._testbed(plan(run), pods, pinned_keys(states.read_file(folder, "known_hosts"))["*"])
 
-    def _testbed(self, planned: Plan, pods: Sequence[Object], host_key: str, level: int = logging.DEBUG) -> Testbed:
-        from seatrial.platforms.kubernetes.termination_reason import excuse
+    def _testbed(
+        self, planned: KubernetesPlan, pods: Sequence[Object], host_key: str, level: int = logging.DEBUG
+    ) -> Testbed:
+        from seatrial.platforms.kubernetes.termination_reason import blameless_reason
 
         cluster, in_order = planned.run.cluster, ordered(pods, self._places(level))
         called = dict(zip(names(in_order), in_order, strict=True))
@@ -127,7 +129,7 @@ class Kubernetes:
             workdir=f"{_WORKDIR}/{planned.run.run_id}",
             network=None if self._settings.host_network else "eth0",
             env=nccl_env(self._settings),
-            excuse=lambda node: excuse(self._api, planned, self._launcher, pod_of[node.name], node.name),
+            excuse=lambda node: blameless_reason(self._api, planned, self._launcher, pod_of[node.name], node.name),
         )
 
     def _places(self, level: int = logging.DEBUG) -> dict[str, Mapping[str, str]]:
@@ -159,7 +161,7 @@ class Kubernetes:
         return True
 
     def teardown(self, run_id: str) -> None:
-        from seatrial.platforms.kubernetes.ending import see_off
+        from seatrial.platforms.kubernetes.ending import wait_for_deletion
 
         refused: list[SeatrialError] = []
         for kind in kinds():
@@ -173,7 +175,7 @@ class Kubernetes:
         states.remove_folder(states.run_folder(run_id, _KIND))
         if refused:
             raise refused[0]
-        see_off(self._api, run_id)
+        wait_for_deletion(self._api, run_id)
 
     def leftovers(self) -> list[Leftover]:
         from seatrial.platforms.kubernetes.leftovers import leftovers
@@ -181,9 +183,9 @@ class Kubernetes:
         return leftovers(self._api, self._settings, self._launcher, _KIND)
 
     def missing(self) -> list[str]:
-        from seatrial.platforms.kubernetes.doctor import ailments  # only here: rendering starts in no time
+        from seatrial.platforms.kubernetes.doctor import problems  # only here: rendering starts in no time
 
-        return ailments(self._api, self._cluster, self._settings)
+        return problems(self._api, self._cluster, self._settings)
 
 
 def platform(cluster: "Cluster") -> Kubernetes:

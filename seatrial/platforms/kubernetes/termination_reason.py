@@ -8,23 +8,23 @@ from seatrial.platforms.kubernetes.api import POD, Api
 from seatrial.platforms.kubernetes.conditions import holding
 from seatrial.platforms.kubernetes.health import health
 from seatrial.platforms.kubernetes.launchers import Launcher, failed
-from seatrial.platforms.kubernetes.plan import Object, Plan, selector
+from seatrial.platforms.kubernetes.plan import KubernetesPlan, Object, selector
 from seatrial.platforms.kubernetes.pod_termination import first_to_end
 
 
-def excuse(api: Api, plan: Plan, launcher: Launcher, pod: str, node: str) -> str | None:
+def blameless_reason(api: Api, plan: KubernetesPlan, launcher: Launcher, pod: str, node: str) -> str | None:
     """Why the pod went although its node is well: preempted, evicted, deleted, out of time. None: blame the node."""
     try:
         parent = api.find(launcher.kind, plan.name)
         workload = _workload(api, plan, parent) if parent else None
         found = api.find(POD, pod)
         others = api.list(POD, selector(plan.run.run_id)) if _was_deleted(found) else []
-        return _excuse(found, pod, parent, workload, others, node_is_well=_is_well(api, node))
+        return _blameless_reason(found, pod, parent, workload, others, node_is_well=_is_well(api, node))
     except SeatrialError:
         return None  # nobody can say
 
 
-def _excuse(
+def _blameless_reason(
     pod: Object | None,
     name: str,
     parent: Object | None,
@@ -66,7 +66,7 @@ def _condition(thing: Object | None, kind: str, reason: str | None = None) -> st
     return f"{condition.get('reason')}: {condition.get('message')}"
 
 
-def _workload(api: Api, plan: Plan, parent: Object) -> Object | None:
+def _workload(api: Api, plan: KubernetesPlan, parent: Object) -> Object | None:
     if not plan.settings.queue:
         return None
     uid = parent["metadata"]["uid"]

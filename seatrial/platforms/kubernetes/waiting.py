@@ -54,7 +54,7 @@ class Complaint:
 
 
 @dataclass(slots=True)
-class Seen:
+class RunState:
     """What was seen of a run so far: its pods by name, its parent, and what events complain of, Kueue's Workload.
 
     `unmounted`: by pod, why a volume is not there yet.
@@ -126,7 +126,7 @@ def _leaving(pod: Object) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class PodProblem:
     """What keeps a pod from ever being ready; `reason` names pod and node."""
 
     pod: str
@@ -139,7 +139,7 @@ def troubled(pods: Iterable[Object], before: Mapping[str, float], now: float) ->
     return {name: before.get(name, now) for name in names}
 
 
-def problem(pods: Iterable[Object], since: Mapping[str, float], now: float) -> Problem | None:
+def problem(pods: Iterable[Object], since: Mapping[str, float], now: float) -> PodProblem | None:
     """The first pod that will never be ready, and why; None while there is hope. Those that leave do not count.
 
     `since` as `troubled` gives it, at `now`.
@@ -148,7 +148,7 @@ def problem(pods: Iterable[Object], since: Mapping[str, float], now: float) -> P
         name = pod["metadata"]["name"]
         long = now - since.get(name, now) >= _AGAIN_S
         if not _leaving(pod) and (found := _pod_problem(pod) or (_trouble(pod) if long else None)):
-            return Problem(name, f"pod {name}{_on(pod)}: {found}")
+            return PodProblem(name, f"pod {name}{_on(pod)}: {found}")
     return None
 
 

@@ -46,7 +46,7 @@ class CannotStart(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class RankPlacement:
     """Which of how many ranks this process is, and where."""
 
     rank: int
@@ -55,11 +55,13 @@ class Place:
     host: str
 
 
-def place(environ: Mapping[str, str]) -> Place:
+def place(environ: Mapping[str, str]) -> RankPlacement:
     """This process's place, from whichever launcher started it. Raises CannotStart when none did."""
     for rank, size, local in _LAUNCHERS:
         if rank in environ and size in environ:
-            return Place(int(environ[rank]), int(environ[size]), int(environ.get(local, "0")), socket.gethostname())
+            return RankPlacement(
+                int(environ[rank]), int(environ[size]), int(environ.get(local, "0")), socket.gethostname()
+            )
     raise CannotStart("no launcher's rank in the environment: start it by mpirun, srun or torchrun")
 
 
@@ -109,7 +111,7 @@ def _source_address(master: str) -> str:
         return str(sock.getsockname()[0])
 
 
-def join(here: Place, options: argparse.Namespace, backend: str = "gloo") -> None:
+def join(here: RankPlacement, options: argparse.Namespace, backend: str = "gloo") -> None:
     """Make the process group of all ranks. Raises CannotStart, or RuntimeError naming where the ranks did not meet."""
     os.environ["GLOO_SOCKET_IFNAME"] = interface(options.network, options.master_addr, addresses())
     meeting = f"{options.master_addr}:{options.master_port}"
