@@ -14,7 +14,7 @@ from flows.serving.artifacts import progress
 from flows.serving.crash_hook import run_id_of, teardown_after_crash
 from flows.serving.limits import WAIT_S, cluster_lock
 from flows.serving.log_forwarding import forward_logs
-from flows.serving.outcome import broken_off, state_of
+from flows.serving.outcome import crashed_state, state_of
 from flows.serving.parameters import ClusterFile, SuiteName, WaitSeconds
 from flows.serving.results import opened_history, publish_results, record_cut, rewrite_run_json
 from flows.serving.shown import introduce, show_verdict
@@ -87,7 +87,7 @@ def check(
             result = _checked(run, notify, rebuild, wait_s)
             show_verdict(result)
     except Exception as error:  # Failed would say that the cluster is bad
-        return broken_off(error)
+        return crashed_state(error)
     return state_of(result)
 
 
@@ -103,7 +103,7 @@ def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
                 trial.doubt(held.lost)
         except MissingError as taken:
             trial.add(Check("turn", Verdict.NOT_RUN, str(taken)))
-        except Exception as error:  # of the turn or the progress: what was measured is told all the same
+        except Exception as error:  # of the lock or the progress: what was measured is told all the same
             trial.broke("run", error)
         except BaseException as cut:
             with uninterrupted():
@@ -132,17 +132,17 @@ def _try_out(trial: Trial, rebuild: bool, store: "Store | None", unreachable: st
         with trial.attempt("compare"):
             cluster = trial.run.cluster
             again = partial(measure_again, trial.context()) if trial.nodes_up else None
-            occasion = RunContext(cluster.name, trial.run.suite.name, trial.fingerprint, trial.started)
-            trial.checks = compare_task(trial.checks, setup_of(cluster), store, occasion, again)
+            context = RunContext(cluster.name, trial.run.suite.name, trial.fingerprint, trial.started)
+            trial.checks = compare_task(trial.checks, setup_of(cluster), store, context, again)
         if unreachable:
-            trial.add(_unheld(unreachable))
+            trial.add(_no_history(unreachable))
         through = True
     finally:
         with uninterrupted():
             _leave(trial, through)
 
 
-def _unheld(problem: str) -> Check:
+def _no_history(problem: str) -> Check:
     """Without its history a run could pass what a pinned or an earlier value would not let pass."""
     return Check("history", Verdict.INCONCLUSIVE, Reason.of("history-unavailable", problem=problem))
 

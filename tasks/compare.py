@@ -29,7 +29,7 @@ def compare(
     checks: Sequence[Check],
     setup: Setup,
     store: "Store | None" = None,
-    occasion: RunContext | None = None,
+    context: RunContext | None = None,
     again: Again | None = None,
 ) -> list[Check]:
     """The checks with their judgements, verdicts, reasons and suspects.
@@ -38,7 +38,7 @@ def compare(
     store, the catalog, physics and peers remain. Raises SeatrialError when the store cannot be read: a run that
     silently forgets its history would pass what it should not.
     """
-    knowledge = knowledge_of(checks, setup, store, occasion)
+    knowledge = knowledge_of(checks, setup, store, context)
     found = assess(checks, knowledge)
     enough, given_up = time.monotonic() + MOST_REPEATING_S, set[str]()
     while again and (doubts := _without(found.doubts, given_up)) and time.monotonic() < enough:
@@ -76,14 +76,14 @@ def _extended(check: Check, repeated: Repeated | None) -> Check:
 
 @task(name="compare", cache_policy=NO_CACHE)
 def _compare(
-    checks: Sequence[Check], setup: Setup, store: "Store | None", occasion: RunContext, again: Again | None
+    checks: Sequence[Check], setup: Setup, store: "Store | None", context: RunContext, again: Again | None
 ) -> list[Check]:
-    judged = compare(checks, setup, store, occasion, again)
+    judged = compare(checks, setup, store, context, again)
     return shown(judged, judged)
 
 
 def compare_task(
-    checks: Sequence[Check], setup: Setup, store: "Store | None", occasion: RunContext, again: Again | None
+    checks: Sequence[Check], setup: Setup, store: "Store | None", context: RunContext, again: Again | None
 ) -> list[Check]:
     """`compare` as a step of the flow."""
-    return value_of(_compare(checks, setup, store, occasion, again, return_state=True))
+    return value_of(_compare(checks, setup, store, context, again, return_state=True))

@@ -60,13 +60,13 @@ class Builder(Protocol):
         Raises UnreachableError when that cannot be told.
         """
 
-    def build(self, plan: BuildPlan, log_file: Path) -> BuiltImage:
+    def build(self, plan: "BuildPlan", log_file: Path) -> BuiltImage:
         """Build it, its output added to `log_file`. Raises LaunchError or MissingError naming cause and next step.
 
         Whatever interrupts it also ends the build.
         """
 
-    def render(self, plan: BuildPlan) -> str:
+    def render(self, plan: "BuildPlan") -> str:
         """What `build` would run or submit. Pure."""
 
 

@@ -9,7 +9,7 @@ from typing import IO
 
 
 def write_atomic(path: Path, content: str | bytes) -> Path:
-    """All of it or nothing, as `whole` writes it.
+    """All of it or nothing, as `atomic_write` writes it.
 
     What UTF-8 cannot hold, such as the name of a file that is none, is written as `\\udcff`. Raises OSError.
     """

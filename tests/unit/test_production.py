@@ -22,7 +22,7 @@ from flows.alarm import cluster_of, died, suite_of
 from flows.check import check
 from flows.serving.artifacts import _Watcher, share
 from flows.serving.automations import SILENCE_S
-from flows.serving.outcome import broken_off, has_verdict, state_of
+from flows.serving.outcome import crashed_state, has_verdict, state_of
 from flows.serving.server import provide_prefect_server
 from flows.serving.site import ServeConfig, deployments, local_timezone, validated, with_choices
 from seatrial.alerts.alert import Alert
@@ -70,7 +70,7 @@ def test_failed_is_measured_and_bad_and_crashed_is_not_measured(verdict: Verdict
 
 
 def test_a_run_that_was_broken_off_came_to_no_verdict() -> None:
-    state = broken_off(SeatrialError("out/run.json cannot be written"))
+    state = crashed_state(SeatrialError("out/run.json cannot be written"))
     assert (state.type.value, state.message) == ("CRASHED", "could not measure: out/run.json cannot be written")
     assert not has_verdict(state)
     assert not has_verdict(Crashed())

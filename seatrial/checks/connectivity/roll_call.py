@@ -52,9 +52,9 @@ def roll_call(run: Run, testbed: Testbed) -> RollCall:
 def _excused(testbed: Testbed, found: Findings) -> RollCall:
     by_name = {node.name: node for node in testbed.nodes}
     excuses = {
-        suspect.name: excuse
+        suspect.name: blameless_reason
         for suspect in found.suspects
-        if suspect.name in by_name and (excuse := testbed.excuse(by_name[suspect.name]))
+        if suspect.name in by_name and (blameless_reason := testbed.blameless_reason(by_name[suspect.name]))
     }
     blamed = tuple(suspect for suspect in found.suspects if suspect.name not in excuses)
     problems = [problem for problem in found.problems if problem.partition(":")[0] not in excuses]

@@ -88,22 +88,22 @@ def conclude(run: Run, testbed: Testbed, wanted: Training, result: MpiResult) ->
 
     The probe leaves with a status of its own when the numbers are wrong, so a summary counts before the exit status.
     """
-    lesson = read_training_result(result.lines, testbed)
-    if lesson is None:
+    trained = read_training_result(result.lines, testbed)
+    if trained is None:
         began = any(read_event(line) for line in result.lines)
         verdict, reason = broken(result, began=began)
         return Check(_NAME, verdict, reason, result.seconds)
-    found = problem(lesson, testbed.world_size, wanted.min_loss_drop)
+    found = problem(trained, testbed.world_size, wanted.min_loss_drop)
     if found is None and not result.ok:
         found = broken(result, began=True)
-    verdict, reason = found or (Verdict.PASS, _summary(lesson))
+    verdict, reason = found or (Verdict.PASS, _summary(trained))
     return Check(
         _NAME,
         verdict,
         reason,
         result.seconds,
-        tuple(measured(lesson, testbed, run.cluster.name, wanted)),
-        suspects=tuple(suspects(lesson)) if verdict is Verdict.CORRUPT else (),
+        tuple(measured(trained, testbed, run.cluster.name, wanted)),
+        suspects=tuple(suspects(trained)) if verdict is Verdict.CORRUPT else (),
     )
 
 
@@ -121,10 +121,10 @@ def repeat_training(context: CheckContext, doubts: Sequence[Doubt], repeated: Re
     repeated.broke(Verdict.INCONCLUSIVE if cut else check.verdict, check.reason)
 
 
-def _summary(lesson: TrainingResult) -> str:
-    step_ms = statistics.median(lesson.step_time_ms) if lesson.step_time_ms else 0.0
-    learned = f"the loss fell by {lesson.loss_drop or 0:.0%} in {len(lesson.losses)} steps of {step_ms:.0f} ms"
-    return f"{learned}, and all {len(lesson.ranks)} ranks end with the same parameters"
+def _summary(trained: TrainingResult) -> str:
+    step_ms = statistics.median(trained.step_time_ms) if trained.step_time_ms else 0.0
+    learned = f"the loss fell by {trained.loss_drop or 0:.0%} in {len(trained.losses)} steps of {step_ms:.0f} ms"
+    return f"{learned}, and all {len(trained.ranks)} ranks end with the same parameters"
 
 
 def _say(line: str, steps: int) -> None:

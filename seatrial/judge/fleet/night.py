@@ -23,7 +23,7 @@ Repeat = Callable[[Ints], Floats]
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """What the M series of one run came to; logs as in `Past`.
+    """What the M series of one run came to; logs as in `SeriesHistory`.
 
     `value` is the median of tonight's `repeats` measurements, `expected` what it should have been. `evidence` is the
     log odds against the series, `needed` how much blames it; `size` is the slowdown that explains them best, since

@@ -129,7 +129,9 @@ class Kubernetes:
             workdir=f"{_WORKDIR}/{planned.run.run_id}",
             network=None if self._settings.host_network else "eth0",
             env=nccl_env(self._settings),
-            excuse=lambda node: blameless_reason(self._api, planned, self._launcher, pod_of[node.name], node.name),
+            blameless_reason=lambda node: blameless_reason(
+                self._api, planned, self._launcher, pod_of[node.name], node.name
+            ),
         )
 
     def _places(self, level: int = logging.DEBUG) -> dict[str, Mapping[str, str]]:

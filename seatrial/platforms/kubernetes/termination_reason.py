@@ -33,7 +33,7 @@ def _blameless_reason(
     *,
     node_is_well: bool,
 ) -> str | None:
-    """As `excuse`; `others` are what is left of the run's pods. Pure."""
+    """As `blameless_reason`; `others` are what is left of the run's pods. Pure."""
     if deadline := _condition(parent, "Failed", "DeadlineExceeded"):
         return f"the run was over its time: {deadline}"
     if not node_is_well:  # Kubernetes and Kueue take pods away from nodes that fail, too

@@ -193,7 +193,7 @@ def _pod_problem(pod: Object) -> str | None:
 def story(
     pods: Iterable[Object], wanted: int, queued: Queued | None = None, unmounted: Mapping[str, str] | None = None
 ) -> str:
-    """How far it has come, in one line, with what most of the others wait for; `unmounted` as in `Seen`."""
+    """How far it has come, in one line, with what most of the others wait for; `unmounted` as in `RunState`."""
     pods = list(pods)
     if queued and not placed(pods):
         return queued.reason
