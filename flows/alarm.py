@@ -84,8 +84,8 @@ def cluster_of(run: FlowRun, before: Sequence[FlowRun] = ()) -> Cluster:
         log.warning("%s", error)
     tag = cluster_tag("")
     stem = file.stem.lower().replace("_", "-") or "unknown"
-    tags = (found for one in (run, *before) for found in one.tags)
-    name = next((found.removeprefix(tag) for found in tags if found.startswith(tag)), stem)
+    tags = (tag_text for one in (run, *before) for tag_text in one.tags)
+    name = next((tag_text.removeprefix(tag) for tag_text in tags if tag_text.startswith(tag)), stem)
     return Cluster.model_construct(name=name, nodes=1, platform=PlatformSettings(kind="unknown"), notify=Notify())
 
 

@@ -34,9 +34,9 @@ def reap(clusters: list[ClusterFile]) -> "State[int]":
     end_with_parent()
     with forward_logs():
         ended = _end_dead_runs()
-        found = [_reap(file) for file in (None, *clusters)]
-    problems = [problem for _, problem in found if problem]
-    count = sum(removed for removed, _ in found)
+        results = [_reap(file) for file in (None, *clusters)]
+    problems = [problem for _, problem in results if problem]
+    count = sum(removed for removed, _ in results)
     message = f"{count} runs' leftovers removed, {ended} runs ended"
     if problems:
         return Crashed(message=f"{message}; {'; '.join(problems)}")

@@ -39,16 +39,16 @@ def compare(
     silently forgets its history would pass what it should not.
     """
     knowledge = knowledge_of(checks, setup, store, context)
-    found = assess(checks, knowledge)
+    assessment = assess(checks, knowledge)
     enough, given_up = time.monotonic() + MOST_REPEATING_S, set[str]()
-    while again and (doubts := _without(found.doubts, given_up)) and time.monotonic() < enough:
+    while again and (doubts := _without(assessment.doubts, given_up)) and time.monotonic() < enough:
         more = again(doubts, enough)
         checks = [_extended(check, more.get(check.name)) for check in checks]
         given_up |= _unanswered(doubts, more)
-        found = assess(checks, knowledge)
+        assessment = assess(checks, knowledge)
         if any(repeated.over for repeated in more.values()):
             break
-    return explained(found.checks, knowledge.setup)
+    return explained(assessment.checks, knowledge.setup)
 
 
 def _without(doubts: Mapping[str, Sequence[Doubt]], given_up: Set[str]) -> dict[str, list[Doubt]]:
@@ -57,8 +57,8 @@ def _without(doubts: Mapping[str, Sequence[Doubt]], given_up: Set[str]) -> dict[
 
 
 def _unanswered(doubts: Mapping[str, Sequence[Doubt]], more: Mapping[str, Repeated]) -> set[str]:
-    asked = {d.measurement.series() for some in doubts.values() for d in some}
-    return asked - {m.series() for repeated in more.values() for m in repeated.measurements}
+    requested = {d.measurement.series() for some in doubts.values() for d in some}
+    return requested - {m.series() for repeated in more.values() for m in repeated.measurements}
 
 
 def _extended(check: Check, repeated: Repeated | None) -> Check:

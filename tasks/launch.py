@@ -35,8 +35,8 @@ def teardown(cluster: Cluster, run_id: str) -> None:
 
 def keep(run: Run, verdict: Verdict) -> str | None:
     """Leave the nodes up where the cluster file says so; returns how to use and to end them. None: take them down."""
-    wanted = run.cluster.keep
-    if wanted == "never" or (wanted == "on_failure" and verdict is Verdict.PASS):
+    keep_s = run.cluster.keep
+    if keep_s == "never" or (keep_s == "on_failure" and verdict is Verdict.PASS):
         return None
     try:
         if not platform_for(run.cluster).keep(run.run_id, run.cluster.keep_s):

@@ -62,11 +62,11 @@ def notify(
     clean = without_secrets(result, secrets)
     sinks, problem = sinks_of(settings, cluster)
     site = AlertContext(cluster, store, sinks, secrets, run_link, report)
-    told = _tell(site, clean.suite, outcome_of(clean), clean)
+    deliveries = _tell(site, clean.suite, outcome_of(clean), clean)
     if not sinks:
         return Notified(f"not configured: {problem or HOW_TO}", failed=problem is not None)
-    if told:
-        return _with(problem, _summed_up(told))
+    if deliveries:
+        return _with(problem, _summed_up(deliveries))
     if cluster.notify.quiet == "digest" and clean.verdict is Verdict.PASS:
         return _with(problem, _summed_up([(sink.name, _digested(sink, clean)) for sink in sinks], again=""))
     return _with(problem, Notified("nothing new"))
@@ -97,7 +97,7 @@ def watch(
         return Notified("the last run is young enough")
     sinks, problem = sinks_of(settings, cluster)
     secrets = _secrets(settings, cluster)
-    told = _tell(
+    deliveries = _tell(
         AlertContext(cluster, store, sinks, secrets),
         suite,
         replace(silence, reason=cleaner(secrets)(silence.reason)),
@@ -105,7 +105,7 @@ def watch(
     )
     if not sinks:
         return Notified(f"not configured: {problem or HOW_TO}", failed=True)
-    return _with(problem, _summed_up(told) if told else Notified(f"told before: {silence.reason}"))
+    return _with(problem, _summed_up(deliveries) if deliveries else Notified(f"told before: {silence.reason}"))
 
 
 def _secrets(settings: AlertSettings, cluster: Cluster) -> Secrets:
@@ -115,7 +115,7 @@ def _secrets(settings: AlertSettings, cluster: Cluster) -> Secrets:
 
 def _tell(site: AlertContext, suite: str, night: RunOutcome, result: RunResult | None) -> list[tuple[str, Delivery]]:
     """Take the incidents through the night, tell every sink what it has not heard, and keep what it was told."""
-    told = []
+    deliveries = []
     for incident in _incidents(site, suite, night):
         receipts: dict[str, Receipt] = {}
         ready, files = None, Files()
@@ -125,10 +125,10 @@ def _tell(site: AlertContext, suite: str, night: RunOutcome, result: RunResult |
                 files = material.files(site, ready, result)
             one = _heard(sink, ready, files)
             log.log(logging.WARNING if one.failed else logging.INFO, "%s: %s", sink.name, one.said)
-            told.append((sink.name, one))
+            deliveries.append((sink.name, one))
             receipts[sink.name] = one.receipt
         _keep(site, incident, receipts)
-    return told
+    return deliveries
 
 
 def _incidents(site: AlertContext, suite: str, night: RunOutcome) -> list[Incident]:
@@ -169,25 +169,27 @@ def _guarded(sink: Sink, receipt: Receipt, tell: Callable[[], Delivery]) -> Deli
 
 def _keep(site: AlertContext, incident: Incident, receipts: Mapping[str, Receipt]) -> None:
     """What did not come through is no receipt: another run may have told the sink since."""
-    heard = {sink: receipt for sink, receipt in receipts.items() if receipt != incident.receipts.get(sink)}
-    if site.store is None or incident.id is None or not heard:
+    changed = {sink: receipt for sink, receipt in receipts.items() if receipt != incident.receipts.get(sink)}
+    if site.store is None or incident.id is None or not changed:
         return
     try:
-        site.store.keep_receipts(incident.id, heard)
+        site.store.keep_receipts(incident.id, changed)
     except SeatrialError as error:
         log.warning("history: %s; the next run may tell it once more", error)
 
 
-def _summed_up(told: Sequence[tuple[str, Delivery]], again: str = "; the next run tells it") -> Notified:
+def _summed_up(deliveries: Sequence[tuple[str, Delivery]], again: str = "; the next run tells it") -> Notified:
     """What was told to whom; and what becomes of that which was not."""
-    said = "; ".join(f"{name}: {'FAILED ' if one.failed else ''}{one.said}" for name, one in told)
-    failed = any(one.failed for _, one in told)
-    return Notified(f"{said}{again}" if failed else said, failed)
+    summary = "; ".join(
+        f"{name}: {'FAILED ' if delivery.failed else ''}{delivery.said}" for name, delivery in deliveries
+    )
+    failed = any(delivery.failed for _, delivery in deliveries)
+    return Notified(f"{summary}{again}" if failed else summary, failed)
 
 
-def _with(problem: str | None, said: Notified) -> Notified:
+def _with(problem: str | None, notified: Notified) -> Notified:
     """What was told, and which receivers nobody could tell anything, as their settings are wrong."""
-    return Notified(f"{said.said}; not configured: {problem}", failed=True) if problem else said
+    return Notified(f"{notified.said}; not configured: {problem}", failed=True) if problem else notified
 
 
 def _run_link() -> str | None:
@@ -200,12 +202,12 @@ def _run_link() -> str | None:
 @task(name="notify", cache_policy=NO_CACHE)
 def notify_task(result: RunResult, cluster: Cluster, store: "Store | None", report: Path | None) -> Notified:
     try:
-        said = notify(result, cluster, store, settings_of(cluster), report, _run_link())
+        notified = notify(result, cluster, store, settings_of(cluster), report, _run_link())
     except Exception as error:  # whatever it is, it is not the cluster's
         log.debug("notify", exc_info=error)
-        said = Notified(f"nobody was told: seatrial itself failed ({type(error).__name__})", failed=True)
-    log.log(logging.WARNING if said.failed else logging.INFO, "alerts: %s", said.said)
-    return said
+        notified = Notified(f"nobody was told: seatrial itself failed ({type(error).__name__})", failed=True)
+    log.log(logging.WARNING if notified.failed else logging.INFO, "alerts: %s", notified.said)
+    return notified
 
 
 @contextmanager
@@ -227,8 +229,8 @@ def _history(gone: str | None) -> "Iterator[Store | None]":
 def watch_task(cluster: Cluster, suite: str, max_age: timedelta, gone: str | None = None) -> Notified:
     """Raises SeatrialError where nobody could be told, so that Prefect shows the watch itself as failed."""
     with _history(gone) as store:
-        said = watch(cluster, suite, max_age, store, settings_of(cluster), gone)
-    if said.failed:
-        raise SeatrialError(f"alerts: {said.said}")
-    log.info("alerts: %s", said.said)
-    return said
+        notified = watch(cluster, suite, max_age, store, settings_of(cluster), gone)
+    if notified.failed:
+        raise SeatrialError(f"alerts: {notified.said}")
+    log.info("alerts: %s", notified.said)
+    return notified

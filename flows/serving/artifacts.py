@@ -61,8 +61,8 @@ class _Watcher(logging.Handler):
         if step in _STEPS and not hasattr(record, "seconds"):
             self._step, self._units = step, 0
         self._units += getattr(record, "units", 0)
-        said = self._secrets.out_of_line(record.getMessage())
-        self.now = share(self._suite, self._step, self._units), escape(f"{self._step}: {said}"[:300])
+        message = self._secrets.out_of_line(record.getMessage())
+        self.now = share(self._suite, self._step, self._units), escape(f"{self._step}: {message}"[:300])
 
 
 @contextmanager

@@ -108,13 +108,13 @@ def _asked(ask: Callable[[], T], otherwise: T) -> T:
 
 def _wait(take: Callable[[], T | None], who: Callable[[], str], deadline: float, waiting: Callable[[str], None]) -> T:
     """What `take` gives in the end. Meanwhile everybody can see who is waited for."""
-    said = ""
+    announced = ""
     while (taken := take()) is None:
         holds = who()
         if time.monotonic() >= deadline:
             raise MissingError(f"{holds}; start it again later, or give it longer to wait (wait_s)")
-        if holds != said:
-            log.info("waiting: %s", said := holds)
+        if holds != announced:
+            log.info("waiting: %s", announced := holds)
             waiting(holds)
         time.sleep(_LOOK_S)
     return taken

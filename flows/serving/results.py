@@ -44,8 +44,8 @@ def publish_results(trial: Trial, store: "Store | None", notify: bool) -> None:
             trial.note(metrics_task(trial.result(), store))
     if notify:  # also of what could not be recorded
         with trial.attempt("notify"):
-            told = notify_task(trial.result(), run.cluster, store, written.get("report.html"))
-            trial.note(f"alerts: {told.said}" if told.failed else None)
+            notified = notify_task(trial.result(), run.cluster, store, written.get("report.html"))
+            trial.note(f"alerts: {notified.said}" if notified.failed else None)
 
 
 def _missing(written: Mapping[str, Path]) -> str | None:
@@ -63,8 +63,8 @@ def rewrite_run_json(trial: Trial) -> RunResult:
     try:
         write_run_json(result, trial.run.out)
     except SeatrialError as error:
-        told = deployment.id and "notify" in trial.done
-        if "record" not in trial.done and not told:
+        is_served = deployment.id and "notify" in trial.done
+        if "record" not in trial.done and not is_served:
             raise
         log.warning("run.json is as it was before the last steps: %s", error)
     return result

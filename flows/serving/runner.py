@@ -70,12 +70,12 @@ def end_what_an_earlier_runner_left(client: SyncPrefectClient, served: list[UUID
 
 def switched_off(client: SyncPrefectClient) -> set[tuple[str, str | None]]:
     """Deployment and slug of every schedule that a person has switched off."""
-    found = set()
+    schedules_off = set()
     for flow, name in ((check.name, "nightly"), (reap.name, "reap")):
         with suppress(ObjectNotFound):
             schedules = client.read_deployment_by_name(f"{flow}/{name}").schedules
-            found |= {(name, schedule.slug) for schedule in schedules if not schedule.active}
-    return found
+            schedules_off |= {(name, schedule.slug) for schedule in schedules if not schedule.active}
+    return schedules_off
 
 
 def forget_clusters(client: SyncPrefectClient, nightly: UUID, served: Collection[str]) -> None:

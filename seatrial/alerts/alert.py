@@ -51,8 +51,8 @@ def headline(incident: Incident) -> str:
     name = words.plain(incident.cluster)
     if incident.closed:
         return _OVER[incident.kind].format(name, incident.changes[-1])
-    said = _OPEN[incident.kind].format(name, _FAULTS.get(incident.verdict, ""))
-    return said if incident.nights == 1 or incident.kind == "silent" else f"{said} ({nights(incident.nights)})"
+    sentence = _OPEN[incident.kind].format(name, _FAULTS.get(incident.verdict, ""))
+    return sentence if incident.nights == 1 or incident.kind == "silent" else f"{sentence} ({nights(incident.nights)})"
 
 
 def other_news(incident: Incident, news: Sequence[str]) -> Sequence[str]:

@@ -18,11 +18,11 @@ def overdue(last: RunRow | None, suite: str, max_age: timedelta, now: datetime) 
     age = now - last.finished
     if age <= max_age:
         return None
-    said = (
+    reason = (
         f"the last run, {last.run_id}, ended {hours(age)} ago, {hours(max_age)} are allowed; check its schedule and its"
         " worker"
     )
-    return _silent(last.run_id, now, said)
+    return _silent(last.run_id, now, reason)
 
 
 def silent(why: str, last: RunRow | None, now: datetime) -> RunOutcome:

@@ -31,9 +31,9 @@ def full_text(alert: Alert, news: Sequence[str]) -> str:
     ]
     notes = alert.result.notes if alert.result and not alert.over else ()
     ours = [notes, _where(alert)]  # addresses and commands, to be followed and copied as they are
-    said = [[words.harmless(line)[:LINE_CHARS] for line in part] for part in parts]
-    said += [[words.plain(line)[:LINE_CHARS] for line in part] for part in ours]
-    return "\n\n".join("\n".join(part) for part in said if part) + "\n"
+    paragraphs = [[words.harmless(line)[:LINE_CHARS] for line in part] for part in parts]
+    paragraphs += [[words.plain(line)[:LINE_CHARS] for line in part] for part in ours]
+    return "\n\n".join("\n".join(part) for part in paragraphs if part) + "\n"
 
 
 def digest(result: RunResult) -> str:
@@ -75,11 +75,13 @@ def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
 
 def _findings(alert: Alert, run: RunResult) -> list[list[str]]:
     since = alert.since
-    told = [*numbers(since), "software: " + ("; ".join(software(since)) or "as it was")] if since else ["there is none"]
+    changes = (
+        [*numbers(since), "software: " + ("; ".join(software(since)) or "as it was")] if since else ["there is none"]
+    )
     return [
         _bullets("Suspects", [_suspect(s) for s in run.suspects[:MAX_SUSPECTS]], len(run.suspects) - MAX_SUSPECTS),
         _bullets("Not as expected", [_judgement(j) for j in worst_judgements(run)]),
-        _bullets("Since the last good run" + (f", {since.before.run_id}" if since else ""), told),
+        _bullets("Since the last good run" + (f", {since.before.run_id}" if since else ""), changes),
     ]
 
 

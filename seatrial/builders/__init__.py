@@ -95,9 +95,9 @@ def ensure_image(config: "Image", architecture: str | None, log_file: Path, *, r
     known = with_last_seen(digests)
     earlier = plan if known == digests else make_plan(config, platforms, known, builder.reference)
     for reference in () if rebuild else dict.fromkeys((earlier.reference, plan.reference)):
-        if found := _found(builder, reference):
+        if image := _found(builder, reference):
             log.info("%s is there: nothing that it is made of is known to have changed", reference)
-            return found
+            return image
     log.info("building %s with %s (%s)", plan.reference, config.builder, log_file)
     log_file.parent.mkdir(parents=True, exist_ok=True)
     return builder.build(replace(plan, anew=rebuild), log_file)

@@ -68,10 +68,10 @@ class DockerImage:
 def _digest(metadata: Path) -> str | None:
     """The pushed manifest's digest; of an image that was only loaded, its id."""
     try:
-        told: dict[str, str] = json.loads(metadata.read_text())
+        metadata_fields: dict[str, str] = json.loads(metadata.read_text())
     except (OSError, ValueError):
         return None
-    return told.get("containerimage.digest") or told.get("containerimage.config.digest")
+    return metadata_fields.get("containerimage.digest") or metadata_fields.get("containerimage.config.digest")
 
 
 def builder(config: Docker) -> DockerImage:

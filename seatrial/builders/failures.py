@@ -19,8 +19,8 @@ class BuildFailure:
     pattern: str
 
 
-def _cause(name: str, next_step: str, *said: str) -> BuildFailure:
-    return BuildFailure(name, next_step, "|".join(said))
+def _cause(name: str, next_step: str, *patterns: str) -> BuildFailure:
+    return BuildFailure(name, next_step, "|".join(patterns))
 
 
 # In this order within one line: what comes first also explains what comes later ("denied" of a base is about the base).

@@ -58,11 +58,11 @@ def pack(result: RunResult, folder: Path, target: Path, key: Path | None = None)
 def _sources(folder: Path) -> dict[str, Path]:
     """What is handed over, by its name in the bundle. Links may lead anywhere: none."""
     result = (path for name in RESULT if (path := folder / name).is_file() and not path.is_symlink())
-    found = {path.relative_to(folder).as_posix(): path for path in (*result, *log_files(folder))}
-    for name in found:
+    files = {path.relative_to(folder).as_posix(): path for path in (*result, *log_files(folder))}
+    for name in files:
         if not fits(name):
             raise InputError(f"{folder}: {name!r}: a bundle cannot hold such a name; rename the file")
-    return found
+    return files
 
 
 def _stage(source: Path, target: Path, secrets: Secrets) -> Path:

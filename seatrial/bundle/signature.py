@@ -41,9 +41,9 @@ def sign(manifest: Path, key: Path) -> Path:
     """The signature of `manifest`, in a file beside it. Raises InputError where the key cannot sign."""
     if not key.is_file():
         raise InputError(f"--sign {key}: is no file; make a key with: ssh-keygen -t ed25519 -f {key}")
-    said = _ssh_keygen("sign", "-f", str(key), "-n", NAMESPACE, str(manifest))
-    if said.returncode:
-        raise InputError(f"--sign {key}: cannot sign: {_said(said.stderr)}; it must be a private SSH key")
+    process = _ssh_keygen("sign", "-f", str(key), "-n", NAMESPACE, str(manifest))
+    if process.returncode:
+        raise InputError(f"--sign {key}: cannot sign: {_said(process.stderr)}; it must be a private SSH key")
     return manifest.with_name(SIGNATURE)
 
 
@@ -61,11 +61,11 @@ def check(manifest: bytes, signature: bytes | None, trusted: TrustedSigners) -> 
 
 def _checked(manifest: bytes, sig: str, signers: str | None) -> SignatureCheck:
     """The signature itself first, then whose it is."""
-    said = _ssh_keygen("check-novalidate", "-n", NAMESPACE, "-s", sig, given=manifest)
-    if said.returncode:
-        return SignatureCheck(problem=f"{MANIFEST}: is not what was signed ({_said(said.stderr)})")
-    found = _KEY.search(said.stdout.decode(errors="replace"))
-    by = f"{found[1]} key {found[2]}" if found else "an unknown key"
+    process = _ssh_keygen("check-novalidate", "-n", NAMESPACE, "-s", sig, given=manifest)
+    if process.returncode:
+        return SignatureCheck(problem=f"{MANIFEST}: is not what was signed ({_said(process.stderr)})")
+    match = _KEY.search(process.stdout.decode(errors="replace"))
+    by = f"{match[1]} key {match[2]}" if match else "an unknown key"
     if signers is None:
         return SignatureCheck(by)
     who = _ssh_keygen("find-principals", "-s", sig, "-f", signers).stdout.decode(errors="replace").splitlines()

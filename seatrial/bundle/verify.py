@@ -54,8 +54,8 @@ def verify(bundle: Path, trusted: TrustedSigners = NOBODY) -> Verified:
     """
     content = _read(bundle)
     if MANIFEST not in content.small:
-        said = f" ({content.problem})" if content.problem else ""
-        raise InputError(f"{bundle}: holds no {MANIFEST}, so it is no bundle of `seatrial bundle`{said}")
+        detail = f" ({content.problem})" if content.problem else ""
+        raise InputError(f"{bundle}: holds no {MANIFEST}, so it is no bundle of `seatrial bundle`{detail}")
     signed = check(content.small[MANIFEST], content.small.get(SIGNATURE), trusted)
     return Verified(len(content.digests), signed.by, _problem(content, signed))
 

@@ -76,8 +76,8 @@ def main() -> NoReturn:
 def _with_help(error: click.ClickException) -> str:
     """What click says, and where to read what is legal."""
     context = error.ctx if isinstance(error, click.UsageError) else None
-    said = error.format_message().removesuffix(".")
-    return f"{said}; see {context.command_path} --help" if context else said
+    message = error.format_message().removesuffix(".")
+    return f"{message}; see {context.command_path} --help" if context else message
 
 
 def _complain(error: Exception | str, status: int) -> int:

@@ -69,11 +69,11 @@ def verify(bundle_file: Path, key: Path | None, allowed_signers: Path | None) ->
     if key and allowed_signers:
         raise InputError("--key, --allowed-signers: give one of them")
     trusted = TrustedSigners(key, allowed_signers)
-    found = verify_bundle(bundle_file, trusted)
-    if found.problem:  # it names files as whoever packed them did
-        print(f"{bundle_file}: tampered with or damaged: {plain(found.problem)}")
+    verified = verify_bundle(bundle_file, trusted)
+    if verified.problem:  # it names files as whoever packed them did
+        print(f"{bundle_file}: tampered with or damaged: {plain(verified.problem)}")
         sys.exit(1)
-    print(f"{bundle_file}: {found.files} files are unchanged; {plain(_signer(found.by, bool(trusted)))}")
+    print(f"{bundle_file}: {verified.files} files are unchanged; {plain(_signer(verified.by, bool(trusted)))}")
     sys.exit(0)
 
 

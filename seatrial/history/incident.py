@@ -188,8 +188,8 @@ def _given_up(incident: Incident, now: datetime) -> Incident:
     """What is long over is not told any more."""
     if incident.closed is None or now - incident.closed < KEEP_TRYING:
         return incident
-    told = {sink: replace(r, told=len(incident.changes)) for sink, r in incident.receipts.items()}
-    return replace(incident, receipts=told)
+    receipts = {sink: replace(r, told=len(incident.changes)) for sink, r in incident.receipts.items()}
+    return replace(incident, receipts=receipts)
 
 
 def _kind(verdict: Verdict) -> Kind | None:

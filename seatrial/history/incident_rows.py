@@ -35,8 +35,8 @@ def add_receipts(connection: Connection, key: int, receipts: Mapping[str, Receip
         if receipt.told >= incident.receipts.get(sink, Receipt()).told:  # the other run may have told it more
             incident = incident.with_receipt(sink, receipt)
     record = _record(incident)
-    heard = {name: record[name] for name in ("receipts", "settled")}
-    connection.execute(update(incidents).where(incidents.c.id == key), heard)
+    changed = {name: record[name] for name in ("receipts", "settled")}
+    connection.execute(update(incidents).where(incidents.c.id == key), changed)
 
 
 def _write(connection: Connection, incident: Incident) -> Incident:
@@ -62,8 +62,8 @@ def _record(incident: Incident) -> dict[str, Any]:
 
 
 def _incident(row: Row[Any]) -> Incident:
-    found = {key: value for key, value in row._mapping.items() if key != "settled"}
-    lists = {key: tuple(found[key]) for key in ("suspects", "checks", "changes")}
-    receipts = {sink: Receipt(r["told"], r["place"]) for sink, r in found["receipts"].items()}
-    verdicts = {key: Verdict(found[key]) for key in ("verdict", "worst")}
-    return Incident(**{**found, **lists, **verdicts, "receipts": receipts})
+    fields = {key: value for key, value in row._mapping.items() if key != "settled"}
+    lists = {key: tuple(fields[key]) for key in ("suspects", "checks", "changes")}
+    receipts = {sink: Receipt(r["told"], r["place"]) for sink, r in fields["receipts"].items()}
+    verdicts = {key: Verdict(fields[key]) for key in ("verdict", "worst")}
+    return Incident(**{**fields, **lists, **verdicts, "receipts": receipts})

@@ -57,14 +57,14 @@ class LogsJudgement:
     checks: tuple[Check, ...]
 
 
-def judge_logs(logs: Sequence[Log], asked: LogsConfig) -> LogsJudgement:
+def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
     """The verdict on `logs`, several of them being one run's."""
     arms = _arms(logs)
-    outcomes = [_outcome(arm, asked, _is_control(arm, arms, asked)) for arm in arms]
-    checks = [_check(arm, outcome, asked, arms) for arm, outcome in zip(arms, outcomes, strict=True)]
+    outcomes = [_outcome(arm, config, _is_control(arm, arms, config)) for arm in arms]
+    checks = [_check(arm, outcome, config, arms) for arm, outcome in zip(arms, outcomes, strict=True)]
     checks += [Check(log.name, Verdict.INCONCLUSIVE, "no nccl-tests output in it") for log in logs if not log.sweeps]
     measured = [_with_plateau(arm, outcome) for arm, outcome in zip(arms, outcomes, strict=True)]
-    flaw = no_control(measured, asked.nodes)
+    flaw = no_control(measured, config.nodes)
     return _judged((*checks, flaw) if flaw else tuple(checks))
 
 
@@ -86,8 +86,8 @@ def _arms(logs: Sequence[Log]) -> list[Arm]:
     ]
 
 
-def _is_control(arm: Arm, arms: Sequence[Arm], asked: LogsConfig) -> bool:
-    return treatment_of(arm, arms, asked.nodes) is not None
+def _is_control(arm: Arm, arms: Sequence[Arm], config: LogsConfig) -> bool:
+    return treatment_of(arm, arms, config.nodes) is not None
 
 
 def _with_plateau(arm: Arm, outcome: SweepOutcome) -> Arm:
@@ -95,18 +95,18 @@ def _with_plateau(arm: Arm, outcome: SweepOutcome) -> Arm:
     return replace(arm, plateau_gb_s=plateau)
 
 
-def _outcome(arm: Arm, asked: LogsConfig, is_control: bool) -> SweepOutcome:
+def _outcome(arm: Arm, config: LogsConfig, is_control: bool) -> SweepOutcome:
     """What one sweep came to by itself, as in a run."""
-    sweep, setup = arm.sweep, setup_of(asked, arm.sweep)
+    sweep, setup = arm.sweep, setup_of(config, arm.sweep)
     operation = sweep.collective or "all_reduce"  # where there are no rows, any will do
-    fabric = None if is_control or setup.nodes < 2 else network_of(asked.fabric)
+    fabric = None if is_control or setup.nodes < 2 else network_of(config.fabric)
     sizes = tuple(sorted({row.size for row in sweep.rows if row.size}))
     setting = Setting(
-        operation, _dtype(sweep), setup.ranks, asked.hardware, sizes, fabric, asked.nodes, _algorithms(sweep)
+        operation, _dtype(sweep), setup.ranks, config.hardware, sizes, fabric, config.nodes, _algorithms(sweep)
     )
-    strange = other_model(asked.hardware, sweep.devices)
+    strange = other_model(config.hardware, sweep.devices)
     if strange is None and fewer_nodes(setting, sweep) is None:
-        strange = _other_gpus(asked, sweep)
+        strange = _other_gpus(config, sweep)
     if strange is None and sweep.collective not in COLLECTIVES and sweep.rows:
         strange = "the log does not say which collective it is of"
     if strange:
@@ -117,23 +117,23 @@ def _outcome(arm: Arm, asked: LogsConfig, is_control: bool) -> SweepOutcome:
     return outcome if sweep.collective else replace(outcome, reason=outcome.reason.removeprefix(f"{operation}: "))
 
 
-def _check(arm: Arm, outcome: SweepOutcome, asked: LogsConfig, arms: Sequence[Arm]) -> Check:
+def _check(arm: Arm, outcome: SweepOutcome, config: LogsConfig, arms: Sequence[Arm]) -> Check:
     """The outcome held against what is known. Nothing is known of a cluster with a link switched off on purpose."""
     several = len(arms) > 1
     measurements = tuple(_named(m, arm.name) for m in outcome.measurements) if several else outcome.measurements
-    setup = setup_of(asked, arm.sweep)
+    setup = setup_of(config, arm.sweep)
     off = switched_off(arm.sweep)
-    told = "".join(f", with {name}={value}" for name, value in sorted(off.items()))
-    is_control = _is_control(arm, arms, asked)
+    suffix = "".join(f", with {name}={value}" for name, value in sorted(off.items()))
+    is_control = _is_control(arm, arms, config)
     known = Knowledge(Setup("", setup.nodes, setup.gpus_per_node, setup.slots_per_node) if is_control else setup)
-    found = Check(arm.name, outcome.verdict, outcome.reason + told, measurements=measurements)
-    (check,) = assess([with_shares(found, setup)], known).checks
+    judged_check = Check(arm.name, outcome.verdict, outcome.reason + suffix, measurements=measurements)
+    (check,) = assess([with_shares(judged_check, setup)], known).checks
     doubt = None if is_control else _as_slow_as_sockets(check, setup)
     verdict = worst((check.verdict, Verdict.INCONCLUSIVE if doubt else Verdict.PASS))
     missing = "a control arm, held against nothing" if is_control else missing_reference(check, setup)
     notes = (
         doubt,
-        *_worst_first(check, found),
+        *_worst_first(check, judged_check),
         *plateau_words(check, setup),
         missing,
         _silent(check, setup, arm.sweep),
@@ -155,8 +155,13 @@ def _as_slow_as_sockets(check: Check, setup: Setup) -> str | None:
 
 def _silent(check: Check, setup: Setup, sweep: Sweep) -> str | None:
     """What to do where a bad number may be a fallback to sockets, and the log keeps it to itself."""
-    told = sweep.transport is not None and sweep.transport.networks
-    if told or check.verdict not in (Verdict.FAIL, Verdict.DEGRADED) or setup.nodes < 2 or not check.judgements:
+    has_transport = sweep.transport is not None and sweep.transport.networks
+    if (
+        has_transport
+        or check.verdict not in (Verdict.FAIL, Verdict.DEGRADED)
+        or setup.nodes < 2
+        or not check.judgements
+    ):
         return None
     return "which network NCCL took is not in the log: NCCL_DEBUG=INFO says it" if network_of(setup.fabric) else None
 
@@ -180,21 +185,21 @@ def _named(measurement: Measurement, log: str) -> Measurement:
     return replace(measurement, conditions={**measurement.conditions, "log": log})
 
 
-def setup_of(asked: LogsConfig, sweep: Sweep) -> Setup:
+def setup_of(config: LogsConfig, sweep: Sweep) -> Setup:
     """The cluster as it is said to be; where nobody says how many GPUs a node has, as many as took part."""
-    usual = asked.gpus_per_node or usual_gpus(asked.hardware) or max(1, ceil((sweep.ranks or 0) / asked.nodes))
-    return with_links(Setup(asked.hardware, asked.nodes, usual, usual, asked.fabric))
+    usual = config.gpus_per_node or usual_gpus(config.hardware) or max(1, ceil((sweep.ranks or 0) / config.nodes))
+    return with_links(Setup(config.hardware, config.nodes, usual, usual, config.fabric))
 
 
-def _other_gpus(asked: LogsConfig, sweep: Sweep) -> str | None:
+def _other_gpus(config: LogsConfig, sweep: Sweep) -> str | None:
     """Why nobody can tell whether a GPU is missing: as many on each node, but another number than is usual."""
-    usual = usual_gpus(asked.hardware)
-    each, rest = divmod(sweep.ranks or 0, asked.nodes)
-    if asked.gpus_per_node or not usual or not sweep.rows or not each or rest or each == usual:
+    usual = usual_gpus(config.hardware)
+    each, rest = divmod(sweep.ranks or 0, config.nodes)
+    if config.gpus_per_node or not usual or not sweep.rows or not each or rest or each == usual:
         return None
     return (
-        f"{sweep.ranks} of {asked.nodes * usual} ranks took part, {usual} GPUs per node being usual for"
-        f" {asked.hardware}; say --gpus-per-node if the nodes have another number"
+        f"{sweep.ranks} of {config.nodes * usual} ranks took part, {usual} GPUs per node being usual for"
+        f" {config.hardware}; say --gpus-per-node if the nodes have another number"
     )
 
 

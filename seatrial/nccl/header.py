@@ -118,8 +118,8 @@ def command_ranks(text: str) -> int | None:
 
 def _option(text: str, *names: str) -> int | None:
     """The number of the last of these command line options."""
-    found = re.findall(rf"(?<!\S)--?(?:{'|'.join(names)})(?:[= ]?)(\d{{1,6}})(?!\S)", text)
-    return int(found[-1]) if found else None
+    numbers = re.findall(rf"(?<!\S)--?(?:{'|'.join(names)})(?:[= ]?)(\d{{1,6}})(?!\S)", text)
+    return int(numbers[-1]) if numbers else None
 
 
 def read_mark(text: str, *, in_place_only: bool = False) -> Mark | None:

@@ -30,8 +30,8 @@ def collective_of(draft: Draft, name: str | None = None) -> str | None:
 def named_collective(source: str) -> str | None:
     """The collective that a file's name contains, spelled with or without underscores: nccl_allgather.log."""
     stem = re.sub(r"[^a-z]", "", source.replace("\\", "/").rpartition("/")[2].lower())
-    found = [c for c in sorted(COLLECTIVES, key=len, reverse=True) if c.replace("_", "") in stem]
-    return found[0] if found else None
+    names = [c for c in sorted(COLLECTIVES, key=len, reverse=True) if c.replace("_", "") in stem]
+    return names[0] if names else None
 
 
 def ranks_of(draft: Draft, collective: str | None) -> int | None:
@@ -44,9 +44,9 @@ def ranks_of(draft: Draft, collective: str | None) -> int | None:
     kind = collective or _kind(draft.rows)
     if kind is None:
         return listed or draft.hint_ranks
-    for told in (_parts(kind, draft.rows or ([draft.shape] if draft.shape else [])), listed, draft.hint_ranks):
-        if told is not None and agrees(kind, told, draft.rows):
-            return told
+    for ranks in (_parts(kind, draft.rows or ([draft.shape] if draft.shape else [])), listed, draft.hint_ranks):
+        if ranks is not None and agrees(kind, ranks, draft.rows):
+            return ranks
     return infer_ranks(kind, draft.rows) or (None if ratio_interval(draft.rows) else listed)
 
 

@@ -66,9 +66,9 @@ def _salvaged(text: str) -> dict[str, Any]:
 
 def _salvaged_results(text: str, at: int) -> list[Any]:
     results: list[Any] = []
-    while found := _decoded(text, at):
-        results.append(found[0])
-        at = found[1]
+    while decoded := _decoded(text, at):
+        results.append(decoded[0])
+        at = decoded[1]
         while at < len(text) and text[at] in ", \t\r\n":
             at += 1
     return results

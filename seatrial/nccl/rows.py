@@ -36,15 +36,15 @@ def read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
     if layout is not None and layout.separator:
         return _bare(text, layout)
     text = cells(text)
-    found = _START.search(text)
-    if found is None:
+    start = _START.search(text)
+    if start is None:
         return _bare(text, layout) if layout is not None and not layout.typed else "no"
-    tokens = _STAMP.sub("", text[found.start() :]).split()
+    tokens = _STAMP.sub("", text[start.start() :]).split()
     for columns in (_fit(tokens, layout), _shape(tokens, layout)):
         if columns is not None:
             return _row(dict(zip(columns, tokens, strict=True)))
-    wanted = len(layout.columns) if layout is not None and layout.typed else 13
-    if len(tokens) < wanted and all(map(_numeric, tokens[5:])):
+    column_count = len(layout.columns) if layout is not None and layout.typed else 13
+    if len(tokens) < column_count and all(map(_numeric, tokens[5:])):
         return "short"
     return "unreadable" if all(map(_PLACEHOLDER.match, tokens[5:])) else "glued"
 

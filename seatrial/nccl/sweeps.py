@@ -41,13 +41,13 @@ class SweepReader:
 
     def sweeps(self) -> list[Sweep]:
         """What was read, in order; empty where the log holds neither a sweep nor a cause of failure."""
-        found: list[Sweep] = []
+        sweeps: list[Sweep] = []
         for group in without_mpi(self._drafts):
             if isinstance(group, Sweep):
-                found.append(group)
+                sweeps.append(group)
             else:
-                found.extend(_concluded(group, self._name))
-        return found
+                sweeps.extend(_concluded(group, self._name))
+        return sweeps
 
     @property
     def _draft(self) -> Draft:
@@ -117,10 +117,10 @@ class SweepReader:
         if isinstance(event, Concluded):
             last.collective = last.collective or (event.collective if last.seen else None)
             return
-        seen = last.bounds if isinstance(event, Bounds) else last.average
-        if seen == event:
+        last_value = last.bounds if isinstance(event, Bounds) else last.average
+        if last_value == event:
             return
-        draft = self._at(Phase.FOOTER, repeated=seen is not None)
+        draft = self._at(Phase.FOOTER, repeated=last_value is not None)
         self._lines.restart()
         if isinstance(event, Bounds):
             draft.bounds = event
@@ -167,5 +167,5 @@ def _concluded(draft: Draft, name: str | None) -> list[Sweep]:
     if draft.seen:
         after = [f for f in draft.trailing.findings() if never_started(f)]
         return [finish(draft, name)] + ([launch_error(after)] if after else [])
-    found = [f for f in draft.findings.findings() if f.fatal or f.kind in ("launcher", "unknown")]
-    return [launch_error(found)] if found else []
+    findings = [f for f in draft.findings.findings() if f.fatal or f.kind in ("launcher", "unknown")]
+    return [launch_error(findings)] if findings else []

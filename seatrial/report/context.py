@@ -53,8 +53,8 @@ def context_of(
 
 def log_files(folder: Path) -> tuple[LogFile, ...]:
     """The files below `logs/`, those of the run before those of its nodes; links and empty files are left out."""
-    found = sorted((path for path in run_logs(folder) if path.stat().st_size), key=lambda path: len(path.parts))
-    return tuple(_log_file(path.relative_to(folder), path.stat().st_size) for path in found[:MAX_LOGS])
+    paths = sorted((path for path in run_logs(folder) if path.stat().st_size), key=lambda path: len(path.parts))
+    return tuple(_log_file(path.relative_to(folder), path.stat().st_size) for path in paths[:MAX_LOGS])
 
 
 def _log_file(path: Path, size: int) -> LogFile:
@@ -68,9 +68,9 @@ def _past(result: RunResult, store: "Store | None") -> EarlierRuns:
     try:
         return past_of(result, store)
     except Exception as error:  # a report without its past is worth more than none
-        said = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
-        log.warning("the report goes without earlier runs: %s", said)
-        return EarlierRuns(problem=said)
+        problem = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
+        log.warning("the report goes without earlier runs: %s", problem)
+        return EarlierRuns(problem=problem)
 
 
 def _tail(log_file: Path) -> tuple[str, ...]:

@@ -64,8 +64,8 @@ def headline_numbers(result: RunResult, past: EarlierRuns) -> list[Headline]:
 
 def _headline(m: Measurement, result: RunResult, past: EarlierRuns) -> Headline:
     series = m.series()
-    found = [j for check in result.checks for j in check.judgements if j.measurement.series() == series]
-    judgements = tuple(sorted(found, key=lambda j: j.verdict.severity))
+    own_judgements = [j for check in result.checks for j in check.judgements if j.measurement.series() == series]
+    judgements = tuple(sorted(own_judgements, key=lambda j: j.verdict.severity))
     now = HeadlinePoint(result.run_id, result.started, m.value, judgements[0].verdict if judgements else None)
     trend = (*_trend(series, past), now)
     return Headline(m, judgements, past.last_value(series), trend, tuple(find_steps([then.value for then in trend])))
@@ -86,6 +86,8 @@ def software_changes(before: RunRow, after: RunRow) -> str:
     """What is not what it was: "nccl 2.26.2 to 2.27.3"."""
     old, new = before.fingerprint, after.fingerprint
     names = [name for name in dict.fromkeys((*old, *new)) if (old.get(name) or "") != (new.get(name) or "")]
-    told = [f"{name} {old.get(name) or 'unknown'} to {new.get(name) or 'unknown'}" for name in names[:_SOFTWARE_TOLD]]
+    changes = [
+        f"{name} {old.get(name) or 'unknown'} to {new.get(name) or 'unknown'}" for name in names[:_SOFTWARE_TOLD]
+    ]
     more = [f"and {len(names) - _SOFTWARE_TOLD} more"] if len(names) > _SOFTWARE_TOLD else []
-    return ", ".join((*told, *more))
+    return ", ".join((*changes, *more))

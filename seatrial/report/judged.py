@@ -55,5 +55,5 @@ def _one(check: Check, metric: str) -> Measurement | None:
 
 
 def _expected(check: Check) -> Expected:
-    found = (j.expected for j in check.judgements if j.measurement.metric == "busbw_plateau")
-    return next(found, Expected())
+    intervals = (j.expected for j in check.judgements if j.measurement.metric == "busbw_plateau")
+    return next(intervals, Expected())

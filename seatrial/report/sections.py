@@ -85,10 +85,10 @@ def drawn(draw: Callable[[], str], problems: list[str]) -> str:
 
 def _plateaus(check: Check) -> str:
     """The plateaus whose share of what the links carry is known: "all_reduce 481 GB/s, 107 % of the links"."""
-    found = [(curve.operation, share(check, curve.operation)) for curve in busbw_curves(check)]
+    shares = [(curve.operation, share(check, curve.operation)) for curve in busbw_curves(check)]
     return "; ".join(
         f"{operation} {words.quantity(plateau(check, operation), 'GB/s')}, {words.fraction(part)} of the links"
-        for operation, part in found
+        for operation, part in shares
         if part is not None
     )
 

@@ -54,19 +54,19 @@ def groups(judgements: Sequence[Judgement]) -> tuple[Group, ...]:
     for judgement in judgements:
         m = judgement.measurement
         by_title.setdefault(_title(m), []).append(JudgementRow(_own_words(m), judgement))
-    found = [Group(title, tuple(sorted(rows, key=_row_order))) for title, rows in by_title.items()]
-    return tuple(sorted(found, key=lambda group: group.worst.judgement.verdict.severity))
+    sorted_groups = [Group(title, tuple(sorted(rows, key=_row_order))) for title, rows in by_title.items()]
+    return tuple(sorted(sorted_groups, key=lambda group: group.worst.judgement.verdict.severity))
 
 
 def recorded(measurements: Iterable[Measurement]) -> tuple[Recorded, ...]:
     """One line per metric, operation and kind of subject; sweeps and their latencies are drawn instead."""
-    found: dict[tuple[str, str], list[Measurement]] = {}
+    by_metric: dict[tuple[str, str], list[Measurement]] = {}
     for m in measurements:
         drawn = m.metric in ("busbw", "latency", SHARE) and m.subject.kind == "cluster"
         if m.finite and not drawn:
             each = f", by {m.subject.kind}" if m.subject.kind != "cluster" else ""
-            found.setdefault((_title(m) + each, m.unit), []).append(m)
-    return tuple(_summed_up(title, unit, group) for (title, unit), group in found.items())
+            by_metric.setdefault((_title(m) + each, m.unit), []).append(m)
+    return tuple(_summed_up(title, unit, group) for (title, unit), group in by_metric.items())
 
 
 def _in_row(measurement: Measurement) -> tuple[str, ...]:

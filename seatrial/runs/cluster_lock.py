@@ -80,8 +80,8 @@ class FileLock:
     def holder(self) -> str:
         """Who has it, for people."""
         try:
-            found = json.loads(os.pread(self._file, 4096, 0))
-            return held_by(self._cluster, str(found["run"]), str(found["since"]))
+            record = json.loads(os.pread(self._file, 4096, 0))
+            return held_by(self._cluster, str(record["run"]), str(record["since"]))
         except (OSError, ValueError, KeyError, TypeError):  # taken this very moment
             return f"cluster {self._cluster} is being checked by another run"
 

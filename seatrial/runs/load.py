@@ -132,8 +132,8 @@ class _Check(_VerdictWithReason):
 
     def to_check(self, measurements: tuple[Measurement, ...]) -> Check:
         judgements = tuple(j.to_judgement() for j in self.judgements)
-        found = self.found.to_found() if self.found else None
-        return Check(self.name, self.verdict, self.recorded, self.seconds, measurements, judgements, found=found)
+        check_result = self.found.to_found() if self.found else None
+        return Check(self.name, self.verdict, self.recorded, self.seconds, measurements, judgements, found=check_result)
 
 
 def _writable(name: str) -> str:

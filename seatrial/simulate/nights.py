@@ -59,8 +59,8 @@ def one_night(memory: Memory, draws: Draws, loss: Floats | float = 0.0, software
         again.append((which, draws.measure(common, which, losses[which])))
         return again[-1][1]
 
-    found = judge_fleet(memory.past(software), first, repeat)
+    verdicts = judge_fleet(memory.past(software), first, repeat)
     which = np.concatenate([np.empty(0, dtype=np.int64), *(w for w, _ in again)])
     values = np.concatenate([np.empty(0), *(v for _, v in again)])
-    memory.keep(first, (which, values), not found.alarm, software)
-    return found, first
+    memory.keep(first, (which, values), not verdicts.alarm, software)
+    return verdicts, first

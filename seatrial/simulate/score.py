@@ -73,9 +73,9 @@ def make_fleet(nodes: int, noise: Noise, rng: np.random.Generator) -> tuple[Flee
 def quiet(nodes: int, nights: int, noise: Noise, rng: np.random.Generator) -> HealthyNights:
     """Nights on which nothing is wrong."""
     _, draws, memory = make_fleet(nodes, noise, rng)
-    found = [one_night(memory, draws)[0] for _ in range(nights)]
-    taken = float(np.mean([night.each.repeats.mean() for night in found])) if found else 0.0
-    return HealthyNights(nights, sum(night.alarm for night in found), taken)
+    verdicts = [one_night(memory, draws)[0] for _ in range(nights)]
+    taken = float(np.mean([night.each.repeats.mean() for night in verdicts])) if verdicts else 0.0
+    return HealthyNights(nights, sum(night.alarm for night in verdicts), taken)
 
 
 def scores(nodes: int, nights: int, trials: int, noise: Noise, rng: np.random.Generator) -> Iterator[Score]:
@@ -86,10 +86,10 @@ def scores(nodes: int, nights: int, trials: int, noise: Noise, rng: np.random.Ge
             yield _score(kind, size, [_trial(kind, size, nodes, long, noise, rng) for _ in range(trials)])
 
 
-def _score(kind: str, size: str, found: list[tuple[int | None, bool]]) -> Score:
-    nights = tuple(night for night, _ in found if night is not None)
-    first, wrong = sum(night == 1 for night in nights), sum(blamed for _, blamed in found)
-    return Score(kind, size, len(found), first, len(nights), wrong, nights)
+def _score(kind: str, size: str, trials: list[tuple[int | None, bool]]) -> Score:
+    nights = tuple(night for night, _ in trials if night is not None)
+    first, wrong = sum(night == 1 for night in nights), sum(blamed for _, blamed in trials)
+    return Score(kind, size, len(trials), first, len(nights), wrong, nights)
 
 
 def _trial(
@@ -99,15 +99,15 @@ def _trial(
     layout, draws, memory = make_fleet(nodes, noise, rng)
     fault, wrong = make(kind, size, layout, rng), False
     for night in range(nights):
-        found, _ = one_night(memory, draws, fault.loss(night), fault.software)
-        wrong |= bool((found.each.guilty & ~fault.culprits).any())
-        if _names(found, fault):
+        verdicts, _ = one_night(memory, draws, fault.loss(night), fault.software)
+        wrong |= bool((verdicts.each.guilty & ~fault.culprits).any())
+        if _names(verdicts, fault):
             return night + 1, wrong
     return None, wrong
 
 
-def _names(found: Verdicts, fault: Fault) -> bool:
+def _names(verdicts: Verdicts, fault: Fault) -> bool:
     """Whether a culprit is blamed; where the whole fleet is it, whether the fleet is."""
     if fault.culprits.any():
-        return bool((found.each.guilty & fault.culprits).any())
-    return bool(found.fleet.guilty.any())
+        return bool((verdicts.each.guilty & fault.culprits).any())
+    return bool(verdicts.fleet.guilty.any())

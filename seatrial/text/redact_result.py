@@ -62,9 +62,9 @@ def _check(check: Check, clean: Clean) -> Check:
     )
 
 
-def _found(found: CheckResult, clean: Clean) -> CheckResult:
-    suspects = tuple(_suspect(suspect, clean) for suspect in found.suspects)
-    return replace(found, reason=rewritten(found.reason, clean), suspects=suspects)
+def _found(check_result: CheckResult, clean: Clean) -> CheckResult:
+    suspects = tuple(_suspect(suspect, clean) for suspect in check_result.suspects)
+    return replace(check_result, reason=rewritten(check_result.reason, clean), suspects=suspects)
 
 
 def _judgement(judgement: Judgement, clean: Clean) -> Judgement:

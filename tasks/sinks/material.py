@@ -84,13 +84,13 @@ def _earlier(site: AlertContext, incident: Incident) -> RunResult | None:
 def _result(site: AlertContext, row: "RunRow") -> RunResult | None:
     """A run of the history: as its folder has it where that is still there, else as far as the history keeps it."""
     try:
-        found: RunResult | None = load_result(Path(row.out))
+        result: RunResult | None = load_result(Path(row.out))
     except SeatrialError as error:
         log.debug("%s", error)
-        found = None
-    if found is None or found.run_id != row.run_id:
-        found = site.store.result(row.run_id) if site.store else None
-    return without_secrets(found, site.secrets) if found else None
+        result = None
+    if result is None or result.run_id != row.run_id:
+        result = site.store.result(row.run_id) if site.store else None
+    return without_secrets(result, site.secrets) if result else None
 
 
 def files(site: AlertContext, alert: Alert, tonight: RunResult | None) -> Files:

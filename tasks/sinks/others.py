@@ -61,15 +61,15 @@ class AppriseSink:
         if thread and isinstance(service, NotifyEmail):
             service.headers |= {"References": thread, "In-Reply-To": thread}
         files = attached if service.attachment_support else None
-        with muted(URLLIB3), _listened() as heard:
+        with muted(URLLIB3), _listened() as messages:
             try:
                 # As text: what is HTML to the service is escaped on the way, and letters hold nothing that is Markdown.
                 text, as_kind = apprise.NotifyFormat.TEXT, apprise.NotifyType(kind)
                 if sender.notify(body=body, title=title, notify_type=as_kind, attach=files or None, body_format=text):
                     return None
             except Exception as error:
-                heard.append(f"{type(error).__name__}: {error}")
-        return self.scrub(" ".join(dict.fromkeys(heard)) or "apprise did not say why")
+                messages.append(f"{type(error).__name__}: {error}")
+        return self.scrub(" ".join(dict.fromkeys(messages)) or "apprise did not say why")
 
     def _service(self) -> Any:
         import apprise
@@ -95,8 +95,8 @@ def _thread(alert: Alert) -> str:
 def _attached(files: Files) -> Iterator[list[str]]:
     """As files with names that tell: apprise takes paths."""
     with TemporaryDirectory(prefix="seatrial-alert-") as folder:
-        found = {"busbw.png": files.picture, "report.html": files.report}
-        paths = {Path(folder, name): content for name, content in found.items() if content}
+        contents = {"busbw.png": files.picture, "report.html": files.report}
+        paths = {Path(folder, name): content for name, content in contents.items() if content}
         for path, content in paths.items():
             path.write_bytes(content)
         yield [str(path) for path in paths]
@@ -105,13 +105,13 @@ def _attached(files: Files) -> Iterator[list[str]]:
 @contextmanager
 def _listened() -> Iterator[list[str]]:
     """What apprise says of a failure. It only logs it, addresses and all, so nobody else may hear it meanwhile."""
-    heard: list[str] = []
+    messages: list[str] = []
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            said = record.getMessage()
-            if record.levelno >= logging.WARNING or _CAUSE in said:
-                heard.append(said.rpartition(_CAUSE)[2])
+            message = record.getMessage()
+            if record.levelno >= logging.WARNING or _CAUSE in message:
+                messages.append(message.rpartition(_CAUSE)[2])
 
     logger, listener = logging.getLogger("apprise"), Listener()
     before = logger.level, logger.propagate
@@ -119,7 +119,7 @@ def _listened() -> Iterator[list[str]]:
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
     try:
-        yield heard
+        yield messages
     finally:
         logger.removeHandler(listener)
         logger.setLevel(before[0])

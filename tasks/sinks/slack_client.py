@@ -70,15 +70,19 @@ def explain(error: Exception) -> str:
 def code(error: "SlackApiError") -> str:
     """The error code of what the Web API answered; `response` is a mapping, or text where it was no JSON."""
     response: Any = error.response
-    said = response.get("error") if hasattr(response, "get") else None
-    return word(said, getattr(response, "status_code", None))
+    error_code = response.get("error") if hasattr(response, "get") else None
+    return word(error_code, getattr(response, "status_code", None))
 
 
-def word(said: object, status: int | None) -> str:
+def word(error_code: object, status: int | None) -> str:
     """Slack's word for an error, such as invalid_auth; the HTTP status where a page or a proxy answered instead."""
     if status == 429:
         return "ratelimited"
-    return said if isinstance(said, str) and re.fullmatch(r"[a-z][a-z0-9_]{1,60}", said) else f"HTTP {status}"
+    return (
+        error_code
+        if isinstance(error_code, str) and re.fullmatch(r"[a-z][a-z0-9_]{1,60}", error_code)
+        else f"HTTP {status}"
+    )
 
 
 def shown(channel: str) -> str:

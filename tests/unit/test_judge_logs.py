@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.judge.logs import LogsConfig, Judged, Log, judge_logs
+from seatrial.judge.logs import Judged, Log, LogsConfig, judge_logs
 from seatrial.nccl import parse_file
 
 LOGS = Path(__file__).parents[1] / "golden" / "nccl-logs"

@@ -43,16 +43,16 @@ def collectives(context: CheckContext) -> StepResult:
     return StepResult(replace(check, suspects=present.suspects), present.testbed)
 
 
-def _all(run: Run, testbed: Testbed, wanted: Collectives) -> tuple[list[SweepOutcome], RollCall]:
+def _all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[SweepOutcome], RollCall]:
     """What every operation came to, and who is left in the end."""
-    writes_json = can_write_json(testbed, wanted.operations[0])
+    writes_json = can_write_json(testbed, settings.operations[0])
     outcomes: list[SweepOutcome] = []
     present = RollCall(testbed)
-    for operation in wanted.operations:
+    for operation in settings.operations:
         if reason := _pointless(run, present.testbed, outcomes):
             outcomes.append(SweepOutcome(operation, Verdict.NOT_RUN, f"{operation} was not tried: {reason}"))
             continue
-        outcome = sweep_once(run, present.testbed, wanted, operation, writes_json=writes_json, verbose=not outcomes)
+        outcome = sweep_once(run, present.testbed, settings, operation, writes_json=writes_json, verbose=not outcomes)
         if outcome.suspects:
             present = _without(present, outcome.suspects)
         elif outcome.fabric_gone or outcome.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):

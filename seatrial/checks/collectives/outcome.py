@@ -119,8 +119,8 @@ def _other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
         why = f": {sweep.errors[0]}" if sweep.errors else ""
         took_part = f"{sweep.ranks} of {setting.ranks}" if sweep.ranks else f"other than {setting.ranks}"
         return Verdict.FAIL, f"{took_part} ranks took part{why}"
-    told = COLLECTIVES[setting.operation].factor.depends_on_ranks and ratio_interval(sweep.rows) is not None
-    if sweep.ranks is None or told:
+    is_known = COLLECTIVES[setting.operation].factor.depends_on_ranks and ratio_interval(sweep.rows) is not None
+    if sweep.ranks is None or is_known:
         return None
     return Verdict.INCONCLUSIVE, f"the output names {sweep.ranks} of {setting.ranks} ranks, and its numbers do not tell"
 
@@ -158,7 +158,7 @@ def _incomplete(result: MpiResult, sweep: Sweep | None, rows: Sequence[Row]) -> 
     if sweep and rows and sweep.outcome == "failed":
         return Verdict.FAIL, "nccl-tests itself says FAILED: slower than its own NCCL_TESTS_MIN_BW"
     if sweep is None or not rows or not result.ok or sweep.outcome != "ok":
-        verdict, why = broken(result, began=_began(sweep), told=sweep.errors if sweep else ())
+        verdict, why = broken(result, began=_began(sweep), messages=sweep.errors if sweep else ())
         return verdict, f"{why} (after {len(rows)} sizes)" if rows else why
     if not sweep.checked:
         return Verdict.INCONCLUSIVE, "no result was checked: #wrong is N/A everywhere"
@@ -235,8 +235,8 @@ def _by(setting: Setting, size: int) -> dict[str, ConditionValue]:
 def _top(setting: Setting, rows: Sequence[Row]) -> tuple[float, ...]:
     """The out-of-place busbw of the largest sizes asked for; none where one of them was not measured."""
     due = plateau_sizes([size for size in setting.sizes if _is_due(setting, size)])
-    found = [row for size in due if (row := _row_of(setting, size, rows))]
-    rates = [_busbw(setting, row.size, row.out_of_place) for row in found if row.out_of_place]
+    largest_rows = [row for size in due if (row := _row_of(setting, size, rows))]
+    rates = [_busbw(setting, row.size, row.out_of_place) for row in largest_rows if row.out_of_place]
     known = tuple(rate for rate in rates if rate is not None)
     return known if len(known) == len(due) else ()
 

@@ -41,16 +41,16 @@ def show_hosts(testbed: Testbed, hostnames: Mapping[str, str], timeout_s: float,
     expected: Counter[str] = Counter()
     for node in testbed.nodes:
         expected[hostnames[node.name]] += node.slots
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     def complete(line: str) -> bool:
         if (host := line.strip()) in expected:
-            seen[host] += 1
-        return seen == expected
+            counts[host] += 1
+        return counts == expected
 
     most = MAX_OUTPUT_BYTES + _BYTES_PER_RANK * testbed.world_size
     result = mpirun(testbed, ["hostname"], timeout_s=timeout_s, is_done=complete, log_file=log_file, max_bytes=most)
-    wrong = {host for host, slots in expected.items() if seen[host] != slots}
+    wrong = {host for host, slots in expected.items() if counts[host] != slots}
     return HostnameResult(result, tuple(node.name for node in testbed.nodes if hostnames[node.name] in wrong))
 
 
@@ -66,8 +66,8 @@ def guilty_nodes(testbed: Testbed, attempt: Attempt) -> list[Guilty]:
             raise MissingError(f"mpirun does not work, on one node alone neither: {why}; check Open MPI on the nodes")
         return [(head, why)]
     search = _Search(testbed, attempt)
-    found = search.among(others)
-    return found if search.tries <= MAX_TRIES else []
+    guilty = search.among(others)
+    return guilty if search.tries <= MAX_TRIES else []
 
 
 def _alone(testbed: Testbed, name: str) -> Testbed:

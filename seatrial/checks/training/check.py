@@ -42,23 +42,23 @@ def training(context: CheckContext) -> StepResult:
     return StepResult(check, context.testbed)
 
 
-def _train(run: Run, testbed: Testbed, wanted: Training, label: str) -> Check:
+def _train(run: Run, testbed: Testbed, settings: Training, label: str) -> Check:
     """One training, whose log has that label."""
     started = time.monotonic()
-    argv = training_argv(run, testbed, wanted, label)
+    argv = training_argv(run, testbed, settings, label)
     try:
         result = mpirun(
             testbed,
             argv,
-            timeout_s=wanted.timeout_s,
-            on_line=lambda line: _say(line, wanted.steps),
+            timeout_s=settings.timeout_s,
+            on_line=lambda line: _say(line, settings.steps),
             is_done=lambda line: gave_up(line) or (read_event(line) or {}).get("event") == "summary",
             log_file=run.logs / f"{label}.log",
             secrets=secrets_of(run.cluster),
         )
     except RemoteError as error:
         return _with_missing(run, testbed, Check(_NAME, Verdict.FAIL, str(error), time.monotonic() - started))
-    check = conclude(run, testbed, wanted, result)
+    check = conclude(run, testbed, settings, result)
     if result.flooded:
         suspects = flooding_nodes(testbed, argv, {})
         names = ", ".join(suspect.name for suspect in suspects) or "which node it is, the output does not tell"
@@ -76,14 +76,14 @@ def _with_missing(run: Run, testbed: Testbed, check: Check) -> Check:
     return replace(check, verdict=verdict, reason=reason, suspects=(*check.suspects, *now.suspects))
 
 
-def training_argv(run: Run, testbed: Testbed, wanted: Training, label: str = _NAME) -> list[str]:
+def training_argv(run: Run, testbed: Testbed, settings: Training, label: str = _NAME) -> list[str]:
     """The command line of the training probe, whose ranks meet under that label."""
     probe = [testbed.python, f"{testbed.workdir}/training.py", "--device", "cuda" if testbed.has_gpus else "cpu"]
-    size = ["--steps", str(wanted.steps), "--batch", str(wanted.batch_per_rank)]
-    return [*probe, *size, *rendezvous_argv(run, testbed, label, wanted.timeout_s)]
+    size = ["--steps", str(settings.steps), "--batch", str(settings.batch_per_rank)]
+    return [*probe, *size, *rendezvous_argv(run, testbed, label, settings.timeout_s)]
 
 
-def conclude(run: Run, testbed: Testbed, wanted: Training, result: MpiResult) -> Check:
+def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) -> Check:
     """What one mpirun of the probe came to. Pure.
 
     The probe leaves with a status of its own when the numbers are wrong, so a summary counts before the exit status.
@@ -93,16 +93,16 @@ def conclude(run: Run, testbed: Testbed, wanted: Training, result: MpiResult) ->
         began = any(read_event(line) for line in result.lines)
         verdict, reason = broken(result, began=began)
         return Check(_NAME, verdict, reason, result.seconds)
-    found = problem(trained, testbed.world_size, wanted.min_loss_drop)
-    if found is None and not result.ok:
-        found = broken(result, began=True)
-    verdict, reason = found or (Verdict.PASS, _summary(trained))
+    problem_found = problem(trained, testbed.world_size, settings.min_loss_drop)
+    if problem_found is None and not result.ok:
+        problem_found = broken(result, began=True)
+    verdict, reason = problem_found or (Verdict.PASS, _summary(trained))
     return Check(
         _NAME,
         verdict,
         reason,
         result.seconds,
-        tuple(measured(trained, testbed, run.cluster.name, wanted)),
+        tuple(measured(trained, testbed, run.cluster.name, settings)),
         suspects=tuple(suspects(trained)) if verdict is Verdict.CORRUPT else (),
     )
 

@@ -176,10 +176,10 @@ def _odd(ranks: Sequence[Rank]) -> list[Rank]:
     return [rank for rank in ranks if rank.checksum != common] if 2 * count > len(ranks) else []
 
 
-def measured(result: TrainingResult, testbed: Testbed, cluster: str, wanted: Training) -> Iterator[Measurement]:
+def measured(result: TrainingResult, testbed: Testbed, cluster: str, settings: Training) -> Iterator[Measurement]:
     """The measurements of a result; numbers that are not there or not finite are left out."""
-    where: dict[str, ConditionValue] = {"ranks": testbed.world_size, "batch_per_rank": wanted.batch_per_rank}
-    learning: dict[str, ConditionValue] = {**where, "steps": wanted.steps}
+    where: dict[str, ConditionValue] = {"ranks": testbed.world_size, "batch_per_rank": settings.batch_per_rank}
+    learning: dict[str, ConditionValue] = {**where, "steps": settings.steps}
     subject = Subject("cluster", cluster)
     losses = tuple(loss for loss in result.losses if loss is not None)
     if result.last_loss is not None:

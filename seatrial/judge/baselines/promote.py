@@ -62,10 +62,10 @@ def pins(
         raise InputError(f"run {run.run_id}: holds no number of the cluster that could be pinned")
     values = {m.series(): [v for v in earlier.get(m.series(), ()) if v > 0] or [m.value] for m in chosen}
     _refuse_few(run, chosen, values, approval)
-    found = [_pin(m, [m.value] if bad else values[m.series()], run, approval) for m in chosen]
+    new_pins = [_pin(m, [m.value] if bad else values[m.series()], run, approval) for m in chosen]
     if setup:
-        _refuse_impossible(run, zip(chosen, found, strict=True), with_links(setup))
-    return found
+        _refuse_impossible(run, zip(chosen, new_pins, strict=True), with_links(setup))
+    return new_pins
 
 
 def _refuse_few(
@@ -122,8 +122,8 @@ class PinDifference:
 def differences(pinned: Mapping[str, Pin], measured: Sequence[Measurement]) -> list[PinDifference]:
     """Every pin beside what the run measured, the furthest off first, what was not measured last."""
     values = {m.series(): m.value for m in once(measured) if m.finite}
-    found = [_difference(pin, values.get(series)) for series, pin in pinned.items()]
-    return sorted(found, key=lambda d: (d.value is None, -abs(d.deviation or 0.0), d.pin.series))
+    all_differences = [_difference(pin, values.get(series)) for series, pin in pinned.items()]
+    return sorted(all_differences, key=lambda d: (d.value is None, -abs(d.deviation or 0.0), d.pin.series))
 
 
 def _difference(pin: Pin, value: float | None) -> PinDifference:

@@ -47,8 +47,8 @@ class Night:
     @property
     def judged(self) -> Bools:
         """Which series enough is known of."""
-        found: Bools = np.isfinite(self.levels.scale) & np.isfinite(self.value)
-        return found
+        has_level: Bools = np.isfinite(self.levels.scale) & np.isfinite(self.value)
+        return has_level
 
 
 def judge_night(
@@ -93,10 +93,10 @@ def _sizes(scale: Floats, rules: Rules) -> Floats:
 
 def _one_of_each(group: Ints, better: Bools) -> Ints:
     """A member of each group, of the `better` ones if there are: what holds for a whole group is worked out once."""
-    found = np.zeros(int(group.max(initial=-1)) + 1, dtype=np.int64)
-    found[group] = np.arange(group.size)
-    found[group[better]] = np.flatnonzero(better)
-    return found
+    index = np.zeros(int(group.max(initial=-1)) + 1, dtype=np.int64)
+    index[group] = np.arange(group.size)
+    index[group[better]] = np.flatnonzero(better)
+    return index
 
 
 def _shift(at: Grouped, tonight: Floats, known: Levels, renewed: bool, rules: Rules) -> Floats:
@@ -182,8 +182,8 @@ def _repeated(
 def _doubtful(suspicion: Suspicion, peers: Ints, scale: Floats, needed: float, rules: Rules) -> Bools:
     """What was measured, can be judged, and is neither proven nor cleared."""
     known = np.isfinite(scale) & (suspicion.repeats > 0) & (suspicion.repeats < rules.most_repeats)
-    found: Bools = known & wants_repeat(suspicion, peers, needed, rules)
-    return found
+    doubtful: Bools = known & wants_repeat(suspicion, peers, needed, rules)
+    return doubtful
 
 
 def _median_of_rounds(rounds: list[Floats]) -> Floats:

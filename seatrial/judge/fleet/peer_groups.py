@@ -43,11 +43,11 @@ def judge_fleet(past: SeriesHistory, tonight: Floats, repeat: Repeat | None = No
 
     def repeated(which: Ints) -> Floats:
         """What the members' own repeats tell; where those are too few, all members once more."""
-        found = next(rounds, missing)[which]
-        unknown = np.isnan(found)
+        values = next(rounds, missing)[which]
+        unknown = np.isnan(values)
         if unknown.any():
-            found[unknown] = fleets.moved(measured(fleets.members(which[unknown])))[which[unknown]]
-        return found
+            values[unknown] = fleets.moved(measured(fleets.members(which[unknown])))[which[unknown]]
+        return values
 
     again_all = repeated if repeat else None
     fleet = judge_night(fleets.past(past), fleets.moved(tonight), again_all, rules, series=2 * fleets.at.groups)
@@ -64,8 +64,8 @@ class _Fleets:
 
     def moved(self, values: Floats) -> Floats:
         """The median distance of the members from their levels; NaN where less than half of them were measured."""
-        found = self.at.median(values - self._centre)
-        return np.where(self.at.total(np.isfinite(values)) >= self._least, found, np.nan)
+        shifts = self.at.median(values - self._centre)
+        return np.where(self.at.total(np.isfinite(values)) >= self._least, shifts, np.nan)
 
     def members(self, groups: Ints) -> Ints:
         """The series of some groups."""

@@ -34,14 +34,14 @@ class Suspicion:
 
     @property
     def total(self) -> Odds:
-        found: Odds = self.carried + self.tonight - np.log(len(self.carried))
-        return found
+        log_odds: Odds = self.carried + self.tonight - np.log(len(self.carried))
+        return log_odds
 
 
 def guilty(suspicion: Suspicion, needed: float) -> Bools:
     """Enough in all, and tonight agrees: what was repaired today is not blamed for yesterday."""
-    found: Bools = np.any((suspicion.total >= needed) & (suspicion.tonight > 0), axis=0)
-    return found
+    is_guilty: Bools = np.any((suspicion.total >= needed) & (suspicion.tonight > 0), axis=0)
+    return is_guilty
 
 
 def wants_repeat(suspicion: Suspicion, peers: Ints, needed: float, rules: Rules) -> Bools:
@@ -52,8 +52,8 @@ def wants_repeat(suspicion: Suspicion, peers: Ints, needed: float, rules: Rules)
     """
     unruled = (suspicion.tonight[rules.tonight] > np.log(rules.sure_healthy)) & (peers >= rules.least_peers)
     against = (suspicion.carried + suspicion.tonight).max(axis=0) > rules.doubtful
-    found: Bools = (unruled | against) & ~(guilty(suspicion, needed) & (suspicion.repeats > 1))
-    return found
+    is_doubtful: Bools = (unruled | against) & ~(guilty(suspicion, needed) & (suspicion.repeats > 1))
+    return is_doubtful
 
 
 def odds_of(values: Floats, bar: Bar, sizes: Slowdowns, allowance: Odds) -> Odds:

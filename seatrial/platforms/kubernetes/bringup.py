@@ -60,8 +60,8 @@ class BringUp:
             case "Pod", "LISTED":
                 self._seen.take_pods(change.object["items"])
             case _, "LISTED":
-                for thing in change.object["items"]:
-                    self._take(WatchEvent(change.kind, "ADDED", thing))
+                for item in change.object["items"]:
+                    self._take(WatchEvent(change.kind, "ADDED", item))
             case "Pod", _:
                 self._seen.take_pod(change.change, change.object)
             case "Event", _:
@@ -76,9 +76,9 @@ class BringUp:
     def _give_up_if_hopeless(self) -> None:
         pods, now = self._seen.pods.values(), time.monotonic()
         self._troubled = waiting.troubled(pods, self._troubled, now)
-        if found := waiting.problem(pods, self._troubled, now):
-            words = self._api.last_words(found.pod)
-            raise LaunchError(f"{found.reason}{f'; its last words: {words}' if words else ''}")
+        if problem := waiting.problem(pods, self._troubled, now):
+            words = self._api.last_words(problem.pod)
+            raise LaunchError(f"{problem.reason}{f'; its last words: {words}' if words else ''}")
         parent, queued = self._seen.parent, self._queued()
         if parent and (why := failed(parent)):
             raise LaunchError(why)

@@ -61,8 +61,8 @@ def dial_pod(api: Api, pod: str, port: int, timeout_s: float) -> socket.socket:
         stream.settimeout(timeout_s)
         # What the kubelet has to say against it comes when the stream is used. An SSH server speaks first.
         if not stream.recv(1, socket.MSG_PEEK):
-            said = first_line(forward.error(port)) or "the stream was closed"
-            raise OSError(_fate(api, pod) or f"pod {pod}: {said}")
+            reason = first_line(forward.error(port)) or "the stream was closed"
+            raise OSError(_fate(api, pod) or f"pod {pod}: {reason}")
     except BaseException:
         stream.close()
         raise
@@ -85,7 +85,7 @@ def _open(api: Api, pod: str, port: int, timeout_s: float) -> Any:
             if time.monotonic() - begun >= timeout_s:
                 raise _silence(api, pod, timeout_s) from error
             text = one_line(error.reason or error)
-            status = int(found[1]) if (found := _STATUS.search(text)) else 0
+            status = int(match[1]) if (match := _STATUS.search(text)) else 0
             refused = status in (401, 403)
             # A kubelet answers 404 or 500 for a pod that has ended, according to how much of it is left.
             if not refused and (ended := _fate(api, pod)):

@@ -78,11 +78,14 @@ def key_files(run_key: KeyPair, host_key: KeyPair) -> dict[str, str]:
     return dict(zip(KEY_FILES, texts, strict=True))
 
 
-def kind_of(thing: Object) -> Kind:
+def kind_of(manifest: Object) -> Kind:
     """The kind of an object, with what to install where the cluster does not know it."""
-    found = Kind(thing["apiVersion"], thing["kind"])
+    object_kind = Kind(manifest["apiVersion"], manifest["kind"])
     known = (*EXTRAS, *(launcher.kind for launcher in launchers()))
-    return next((kind for kind in known if (kind.api_version, kind.kind) == (found.api_version, found.kind)), found)
+    return next(
+        (kind for kind in known if (kind.api_version, kind.kind) == (object_kind.api_version, object_kind.kind)),
+        object_kind,
+    )
 
 
 def secret(plan: KubernetesPlan, keys: dict[str, str]) -> Object:

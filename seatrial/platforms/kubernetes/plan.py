@@ -69,8 +69,8 @@ class KubernetesPlan:
 
     def parent_metadata(self) -> Object:
         """The metadata of what is submitted: Kueue reads queue and priority there, else the pods' priority class."""
-        asked = {"queue-name": self.settings.queue, "priority-class": self.settings.queue_priority}
-        kueue = {f"kueue.x-k8s.io/{label}": value for label, value in asked.items() if value}
+        queue_labels = {"queue-name": self.settings.queue, "priority-class": self.settings.queue_priority}
+        kueue = {f"kueue.x-k8s.io/{label}": value for label, value in queue_labels.items() if value}
         return self.metadata(labels={**self.labels, **kueue})
 
 

@@ -62,7 +62,7 @@ class Kubernetes:
 
     def render(self, run: Run) -> Rendered:
         submitted = objects(plan(run), dict.fromkeys(KEY_FILES, "<made for each run>"))
-        return Rendered({f"{thing['kind'].lower()}.yaml": _yaml(thing) for thing in submitted})
+        return Rendered({f"{manifest['kind'].lower()}.yaml": _yaml(manifest) for manifest in submitted})
 
     def launch(self, run: Run) -> Testbed:
         from seatrial.platforms.kubernetes.bringup import BringUp
@@ -72,18 +72,18 @@ class Kubernetes:
         planned = plan(run, ownership.this_one(_KIND), ownership.own_pod(self._api, self._settings.context))
         files = key_files(run_key, host_key)
         *owned, parent = submitted = objects(planned, files)
-        needed = [kind_of(thing) for thing in submitted] + [WORKLOAD] * bool(self._settings.queue)
+        needed = [kind_of(manifest) for manifest in submitted] + [WORKLOAD] * bool(self._settings.queue)
         for kind in needed:  # before anything is made
             self._api.knows(kind)
         folder = states.make_folder(run.run_id, _KIND)
         states.remember(folder, run.cluster)
         for name in _OF_THE_RUN:
             states.write_private(folder / name, files[name])
-        for thing in owned:
-            self._api.create(thing)
+        for manifest in owned:
+            self._api.create(manifest)
         made = self._submit(parent)
-        for thing in owned:
-            self._api.own(thing, made)
+        for manifest in owned:
+            self._api.own(manifest, made)
         pods = BringUp(self._api, planned, self._launcher, made).wait()
         return self._testbed(planned, pods, host_key.public, logging.WARNING)
 
@@ -197,8 +197,8 @@ def platform(cluster: "Cluster") -> Kubernetes:
     return Kubernetes(cluster, cluster.platform)
 
 
-def _yaml(thing: Object) -> str:
-    return yaml.dump(thing, Dumper=_Plain, sort_keys=False, width=120)
+def _yaml(manifest: Object) -> str:
+    return yaml.dump(manifest, Dumper=_Plain, sort_keys=False, width=120)
 
 
 class _Plain(Dumper):

@@ -167,13 +167,13 @@ def _affinity(plan: KubernetesPlan) -> Object:
     """One pod per node, on the nodes that were asked for."""
     apart = {"labelSelector": {"matchLabels": {RUN_ID: plan.run.run_id, ROLE: NODE}}, "topologyKey": _HOSTNAME}
     affinity: Object = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
-    wanted = [
+    requirements = [
         {"key": _HOSTNAME, "operator": operator, "values": list(names)}
         for operator, names in (("In", plan.settings.target_nodes), ("NotIn", plan.settings.avoid_nodes))
         if names
     ]
-    if wanted:
-        terms = [{"matchExpressions": wanted}]
+    if requirements:
+        terms = [{"matchExpressions": requirements}]
         affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     return affinity
 
@@ -190,5 +190,5 @@ def tolerations(settings: KubernetesPlatform) -> list[Object]:
     arch = machine(settings.machine).arch
     # GKE taints its arm64 nodes.
     other_arch = {"key": "kubernetes.io/arch", "operator": "Equal", "value": arch, "effect": "NoSchedule"}
-    asked = [toleration.model_dump(exclude_none=True) for toleration in settings.tolerations]
-    return [*_TOLERATED, *([] if arch == "amd64" else [other_arch]), *asked]
+    requested = [toleration.model_dump(exclude_none=True) for toleration in settings.tolerations]
+    return [*_TOLERATED, *([] if arch == "amd64" else [other_arch]), *requested]

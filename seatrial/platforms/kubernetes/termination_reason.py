@@ -17,9 +17,9 @@ def blameless_reason(api: Api, plan: KubernetesPlan, launcher: Launcher, pod: st
     try:
         parent = api.find(launcher.kind, plan.name)
         workload = _workload(api, plan, parent) if parent else None
-        found = api.find(POD, pod)
-        others = api.list(POD, selector(plan.run.run_id)) if _was_deleted(found) else []
-        return _blameless_reason(found, pod, parent, workload, others, node_is_well=_is_well(api, node))
+        live_pod = api.find(POD, pod)
+        others = api.list(POD, selector(plan.run.run_id)) if _was_deleted(live_pod) else []
+        return _blameless_reason(live_pod, pod, parent, workload, others, node_is_well=_is_well(api, node))
     except SeatrialError:
         return None  # nobody can say
 
@@ -59,8 +59,8 @@ def _why_deleted(parent: Object | None, others: Sequence[Object]) -> str:
     return f"while the run used it{f': {why}' if why else ''}"
 
 
-def _condition(thing: Object | None, kind: str, reason: str | None = None) -> str | None:
-    condition = holding(thing, kind)
+def _condition(manifest: Object | None, kind: str, reason: str | None = None) -> str | None:
+    condition = holding(manifest, kind)
     if condition is None or reason not in (None, condition.get("reason")):
         return None
     return f"{condition.get('reason')}: {condition.get('message')}"

@@ -93,10 +93,10 @@ class RunState:
             self.complaint = None
 
     def take_event(self, event: Object, now: float) -> None:
-        if found := _COMPLAINTS.get(event.get("reason", "")):
+        if complaint := _COMPLAINTS.get(event.get("reason", "")):
             if not self._needs_no_pods():  # else it is an old one, which a watch that is begun anew lists again
                 since = self.complaint.since if self.complaint else now
-                self.complaint = Complaint(f"{found}: {event.get('message', '')}", since)
+                self.complaint = Complaint(f"{complaint}: {event.get('message', '')}", since)
         elif event.get("reason") in _NOT_MOUNTED:
             self.unmounted[event["involvedObject"]["name"]] = one_line(event.get("message"))
 
@@ -147,8 +147,8 @@ def problem(pods: Iterable[Object], since: Mapping[str, float], now: float) -> P
     for pod in pods:
         name = pod["metadata"]["name"]
         long = now - since.get(name, now) >= _AGAIN_S
-        if not _leaving(pod) and (found := _pod_problem(pod) or (_trouble(pod) if long else None)):
-            return PodProblem(name, f"pod {name}{_on(pod)}: {found}")
+        if not _leaving(pod) and (reason := _pod_problem(pod) or (_trouble(pod) if long else None)):
+            return PodProblem(name, f"pod {name}{_on(pod)}: {reason}")
     return None
 
 
@@ -168,8 +168,8 @@ def _told(words: Mapping[str, str], waiting: Object) -> str:
 
 
 def _is_final(message: str | None) -> bool:
-    said = _NAMES.sub("", message or "")
-    return bool(_FINAL.search(said)) and not _BUSY.search(said)
+    text = _NAMES.sub("", message or "")
+    return bool(_FINAL.search(text)) and not _BUSY.search(text)
 
 
 def _pod_problem(pod: Object) -> str | None:
@@ -191,17 +191,17 @@ def _pod_problem(pod: Object) -> str | None:
 
 
 def story(
-    pods: Iterable[Object], wanted: int, queued: Queued | None = None, unmounted: Mapping[str, str] | None = None
+    pods: Iterable[Object], total: int, queued: Queued | None = None, unmounted: Mapping[str, str] | None = None
 ) -> str:
     """How far it has come, in one line, with what most of the others wait for; `unmounted` as in `RunState`."""
     pods = list(pods)
     if queued and not placed(pods):
         return queued.reason
-    if len(placed(pods)) < wanted:
+    if len(placed(pods)) < total:
         waits = _most(_unschedulable(pod) for pod in pods)
-        return f"{len(placed(pods))} of {wanted} pods have a node{waits}"
+        return f"{len(placed(pods))} of {total} pods have a node{waits}"
     waits = _most(map(_trouble, pods)) or _most(_starting(pod, unmounted or {}) for pod in pods)
-    return f"{len(ready(pods))} of {wanted} nodes answer{waits}"
+    return f"{len(ready(pods))} of {total} nodes answer{waits}"
 
 
 def _most(reasons: Iterable[str | None]) -> str:
@@ -234,5 +234,5 @@ def _on(pod: Object) -> str:
 
 
 def _why(ended: Object) -> str:
-    said = ended.get("message") or ended.get("reason")
-    return f": {first_line(said)}" if said and said not in ("Error", "Completed") else ""
+    reason = ended.get("message") or ended.get("reason")
+    return f": {first_line(reason)}" if reason and reason not in ("Error", "Completed") else ""

@@ -192,13 +192,13 @@ def diverge(model: nn.Module) -> None:
         next(model.parameters()).view(-1)[0] += 1e-3
 
 
-def choose_device(wanted: str, here: RankPlacement) -> str:
+def choose_device(requested: str, here: RankPlacement) -> str:
     """The torch device of this rank. Raises CannotStart when there is no GPU for it."""
-    if wanted == "cpu":
+    if requested == "cpu":
         return "cpu"
     if not torch.cuda.is_available() or here.local_rank >= torch.cuda.device_count():
-        seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        raise CannotStart(f"torch {torch.__version__} sees {seen} GPUs, local rank {here.local_rank} needs one")
+        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        raise CannotStart(f"torch {torch.__version__} sees {gpus} GPUs, local rank {here.local_rank} needs one")
     torch.cuda.set_device(here.local_rank)
     return f"cuda:{here.local_rank}"
 
