@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.judge.logs import Judged, Log, LogsConfig, judge_logs
+from seatrial.judge.logs import Log, LogsConfig, LogsJudgement, judge_logs
 from seatrial.nccl import parse_file
 
 LOGS = Path(__file__).parents[1] / "golden" / "nccl-logs"
@@ -115,7 +115,7 @@ CASES: list[Case] = [
 ]  # fmt: skip
 
 
-def judged(name: str, asked: LogsConfig) -> Judged:
+def judged(name: str, asked: LogsConfig) -> LogsJudgement:
     return judge_logs([Log(name, tuple(parse_file(LOGS / f"{name}.log")))], asked)
 
 
