@@ -69,9 +69,9 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 def _default(client: "Client", project: str) -> "Bucket":
     """The project's own default bucket, which must be the project's: anybody may take a name that can be guessed."""
     name = default_bucket(project)
-    found = client.lookup_bucket(name, timeout=30)
-    if found is None:
+    bucket = client.lookup_bucket(name, timeout=30)
+    if bucket is None:
         return client.create_bucket(name, timeout=60)
     if name not in {own.name for own in client.list_buckets(prefix=name, timeout=30)}:
         raise MissingError(Reason.of("bucket-foreign", bucket=name, project=project))
-    return found
+    return bucket

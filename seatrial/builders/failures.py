@@ -114,7 +114,7 @@ def build_failure(image: str, stage: str, output: str, log: str | Path) -> Reaso
     return Reason.of(code, image=image, stage=stage, problem=problem, log=str(log))
 
 
-def _explain(text: str) -> tuple[Cause | None, str]:
+def _explain(text: str) -> tuple[BuildFailure | None, str]:
     lines = [line[:_LONGEST].strip() for line in text.splitlines() if line.strip()][: -_LAST - 1 : -1]
     for line in lines:
         for cause in CAUSES:
