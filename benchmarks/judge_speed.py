@@ -23,7 +23,7 @@ from seatrial.history import open_store
 from seatrial.history.store import Store
 from seatrial.judge.baselines.learned import learn
 from seatrial.judge.baselines.nights import nights_before
-from seatrial.judge.fleet.levels import Past
+from seatrial.judge.fleet.levels import SeriesHistory
 from seatrial.judge.fleet.odds import Floats
 from seatrial.judge.fleet.peer_groups import judge_fleet
 from seatrial.model.measurement import Measurement, Subject
@@ -47,7 +47,7 @@ def judge_run(good: Floats, recent: Floats, tonight: Floats) -> int:
     nodes = tonight.shape[-1]
     peers, blamed = np.zeros(nodes, dtype=np.int64), 0
     for metric, values in enumerate(tonight):
-        past = Past(peers, good[:, metric].astype(np.float64), recent[:, metric].astype(np.float64))
+        past = SeriesHistory(peers, good[:, metric].astype(np.float64), recent[:, metric].astype(np.float64))
         blamed += int(judge_fleet(past, values).each.guilty.sum())
     return blamed
 

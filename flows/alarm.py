@@ -13,8 +13,8 @@ from prefect.client.schemas.filters import FlowFilter, FlowFilterId
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.sorting import FlowRunSort
 
-from flows.serving.log_forwarding import told_to_prefect
-from flows.serving.outcome import came_to_a_verdict
+from flows.serving.log_forwarding import forward_logs
+from flows.serving.outcome import has_verdict
 from flows.serving.shown import cluster_tag
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster, load_cluster
@@ -41,7 +41,7 @@ def alarm(flow_run: str) -> str | None:
     Args:
         flow_run: The id of the check's flow run.
     """
-    with told_to_prefect(), get_client(sync_client=True) as client:
+    with forward_logs(), get_client(sync_client=True) as client:
         run = client.read_flow_run(UUID(flow_run))
         if why := died(run):
             log.error("%s", why)
@@ -52,7 +52,7 @@ def alarm(flow_run: str) -> str | None:
 def died(run: FlowRun) -> str | None:
     """What to tell people of the run, on one line; None when there is nothing. Pure."""
     state: State[object] | None = run.state
-    if state is None or came_to_a_verdict(state) or run.parameters.get("notify") is False:
+    if state is None or has_verdict(state) or run.parameters.get("notify") is False:
         return None
     cluster = Path(str(run.parameters.get("cluster", "?"))).stem
     if state.type is StateType.CRASHED:
@@ -84,8 +84,8 @@ def cluster_of(run: FlowRun, before: Sequence[FlowRun] = ()) -> Cluster:
         log.warning("%s", error)
     tag = cluster_tag("")
     stem = file.stem.lower().replace("_", "-") or "unknown"
-    tags = (found for one in (run, *before) for found in one.tags)
-    name = next((found.removeprefix(tag) for found in tags if found.startswith(tag)), stem)
+    tags = (tag_text for one in (run, *before) for tag_text in one.tags)
+    name = next((tag_text.removeprefix(tag) for tag_text in tags if tag_text.startswith(tag)), stem)
     return Cluster.model_construct(name=name, nodes=1, platform=PlatformSettings(kind="unknown"), notify=Notify())
 
 

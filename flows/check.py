@@ -11,12 +11,12 @@ from prefect.runtime import deployment
 from prefect.runtime import flow_run as current
 
 from flows.serving.artifacts import progress
-from flows.serving.crash_hook import run_id_of, teardown_after_death
-from flows.serving.limits import WAIT_S, turn
-from flows.serving.log_forwarding import told_to_prefect
-from flows.serving.outcome import broken_off, state_of
+from flows.serving.crash_hook import run_id_of, teardown_after_crash
+from flows.serving.limits import WAIT_S, cluster_lock
+from flows.serving.log_forwarding import forward_logs
+from flows.serving.outcome import crashed_state, state_of
 from flows.serving.parameters import ClusterFile, SuiteName, WaitSeconds
-from flows.serving.results import opened_history, record_cut, tell, written_again
+from flows.serving.results import opened_history, publish_results, record_cut, rewrite_run_json
 from flows.serving.shown import introduce, show_verdict
 from flows.serving.signals import end_with_parent, uninterrupted
 from seatrial.checks.repeats import measure_again
@@ -25,7 +25,7 @@ from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import Run, below_runs, secrets_of, set_aside, writable
 from seatrial.config.setup import setup_of
-from seatrial.judge.run_context import Occasion
+from seatrial.judge.run_context import RunContext
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult, now
@@ -56,8 +56,8 @@ def _name() -> str:
     name="seatrial-check",
     flow_run_name=_name,
     validate_parameters=True,
-    on_cancellation=[teardown_after_death],
-    on_crashed=[teardown_after_death],
+    on_cancellation=[teardown_after_crash],
+    on_crashed=[teardown_after_crash],
 )
 def check(
     cluster: ClusterFile,
@@ -82,12 +82,12 @@ def check(
     try:
         run = _run(load_cluster(Path(cluster)), suite, out)
         secrets = secrets_of(run.cluster)
-        with told_to_prefect(secrets), reserved(run.out, run.cluster.nodes), log_file(run.logs / "run.log", secrets):
+        with forward_logs(secrets), reserved(run.out, run.cluster.nodes), log_file(run.logs / "run.log", secrets):
             introduce(run)
             result = _checked(run, notify, rebuild, wait_s)
             show_verdict(result)
     except Exception as error:  # Failed would say that the cluster is bad
-        return broken_off(error)
+        return crashed_state(error)
     return state_of(result)
 
 
@@ -96,22 +96,22 @@ def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
     trial = Trial(run, timings={"startup": process_age_s()})
     with opened_history() as (store, unreachable):
         try:
-            with turn(run.cluster.name, run.run_id, UUID(current.id), wait_s) as held, progress(run):
+            with cluster_lock(run.cluster.name, run.run_id, UUID(current.id), wait_s) as held, progress(run):
                 _reap(run)
                 _try_out(trial, rebuild, store, unreachable)
             if held.lost:
                 trial.doubt(held.lost)
         except MissingError as taken:
             trial.add(Check("turn", Verdict.NOT_RUN, str(taken)))
-        except Exception as error:  # of the turn or the progress: what was measured is told all the same
+        except Exception as error:  # of the lock or the progress: what was measured is told all the same
             trial.broke("run", error)
         except BaseException as cut:
             with uninterrupted():
                 record_cut(trial, cut)
             raise
         trial.finished = now()
-        tell(trial, store, notify)
-    return written_again(trial)
+        publish_results(trial, store, notify)
+    return rewrite_run_json(trial)
 
 
 def _try_out(trial: Trial, rebuild: bool, store: "Store | None", unreachable: str | None) -> None:
@@ -132,17 +132,17 @@ def _try_out(trial: Trial, rebuild: bool, store: "Store | None", unreachable: st
         with trial.attempt("compare"):
             cluster = trial.run.cluster
             again = partial(measure_again, trial.context()) if trial.nodes_up else None
-            occasion = Occasion(cluster.name, trial.run.suite.name, trial.fingerprint, trial.started)
-            trial.checks = compare_task(trial.checks, setup_of(cluster), store, occasion, again)
+            context = RunContext(cluster.name, trial.run.suite.name, trial.fingerprint, trial.started)
+            trial.checks = compare_task(trial.checks, setup_of(cluster), store, context, again)
         if unreachable:
-            trial.add(_unheld(unreachable))
+            trial.add(_no_history(unreachable))
         through = True
     finally:
         with uninterrupted():
             _leave(trial, through)
 
 
-def _unheld(problem: str) -> Check:
+def _no_history(problem: str) -> Check:
     """Without its history a run could pass what a pinned or an earlier value would not let pass."""
     return Check("history", Verdict.INCONCLUSIVE, Reason.of("history-unavailable", problem=problem))
 

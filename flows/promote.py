@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 A_WEEK_S = 7 * 86400
 
 
-class Answer(RunInput):
+class ApprovalForm(RunInput):
     """What the person who is asked fills in."""
 
     approved: bool = False
@@ -42,15 +42,15 @@ def promote_run(run_id: str, poll_s: int = 10) -> "State[int]":
         end_with_parent()
     with open_store() as store:
         question = differences_to(store, run_id)
-    asked = Answer.with_initial_data(description=question, by="", note="", force="")
-    answer = pause_flow_run(wait_for_input=asked, timeout=A_WEEK_S, poll_interval=poll_s)
+    form = ApprovalForm.with_initial_data(description=question, by="", note="", force="")
+    answer = pause_flow_run(wait_for_input=form, timeout=A_WEEK_S, poll_interval=poll_s)
     if answer is None or not answer.approved:
         return Failed(message=f"{run_id}: was not approved, so nothing is pinned")
     if not answer.by:
         return Failed(message=f"{run_id}: the approval names nobody (by), so nothing is pinned")
     try:
         with open_store() as store:
-            found = promote(store, run_id, Approval(answer.by, now(), answer.note, answer.force))
+            pins = promote(store, run_id, Approval(answer.by, now(), answer.note, answer.force))
     except InputError as error:
         return Failed(message=str(error))
-    return Completed(message=f"{run_id}: {len(found)} numbers pinned by {answer.by}", data=len(found))
+    return Completed(message=f"{run_id}: {len(pins)} numbers pinned by {answer.by}", data=len(pins))

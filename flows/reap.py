@@ -9,8 +9,8 @@ from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.states import Completed, Crashed
 
-from flows.serving.holders import bury, running
-from flows.serving.log_forwarding import told_to_prefect
+from flows.serving.holders import end_if_dead, running
+from flows.serving.log_forwarding import forward_logs
 from flows.serving.parameters import ClusterFile
 from flows.serving.signals import end_with_parent
 from seatrial.config.cluster import load_cluster
@@ -32,22 +32,22 @@ def reap(clusters: list[ClusterFile]) -> "State[int]":
         clusters: Paths of the cluster files to look at, as the machine that runs this sees them.
     """
     end_with_parent()
-    with told_to_prefect():
-        ended = _bury_all()
-        found = [_reap(file) for file in (None, *clusters)]
-    problems = [problem for _, problem in found if problem]
-    count = sum(removed for removed, _ in found)
+    with forward_logs():
+        ended = _end_dead_runs()
+        results = [_reap(file) for file in (None, *clusters)]
+    problems = [problem for _, problem in results if problem]
+    count = sum(removed for removed, _ in results)
     message = f"{count} runs' leftovers removed, {ended} runs ended"
     if problems:
         return Crashed(message=f"{message}; {'; '.join(problems)}")
     return Completed(message=message, data=count)
 
 
-def _bury_all() -> int:
+def _end_dead_runs() -> int:
     """How many runs were said to be at work and are gone."""
     try:
         with get_client(sync_client=True) as client:
-            return sum(bury(client, run) for run in running(client))
+            return sum(end_if_dead(client, run) for run in running(client))
     except httpx.HTTPError as error:
         log.warning("which runs are gone cannot be told: %s", error)
         return 0

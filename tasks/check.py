@@ -3,17 +3,17 @@
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.checks.contract import CheckType, Context, StepResult
+from seatrial.checks.contract import CheckContext, CheckType, StepResult
 from seatrial.checks.requirements import try_check
 from tasks.shown import shown, value_of
 
 
 @task(cache_policy=NO_CACHE)
-def _check(kind: CheckType, context: Context) -> StepResult:
+def _check(kind: CheckType, context: CheckContext) -> StepResult:
     result = try_check(kind, context)
     return shown(result, [result.check])
 
 
-def check_task(kind: CheckType, context: Context) -> StepResult:
+def check_task(kind: CheckType, context: CheckContext) -> StepResult:
     """What the check came to. Raises MissingError when the nodes lack what it needs."""
     return value_of(_check.with_options(name=kind.name)(kind, context, return_state=True))

@@ -64,9 +64,9 @@ def fetch_nccl_logs(testbed: Testbed, pattern: str, folder: Path, deadline: floa
         if left_s <= 0:
             return
         with connected(testbed, node, left_s) as transport:
-            said = run_command(transport, command, timeout_s=left_s, max_bytes=2 * _NODE_BYTES).output
-        if said:
-            write_log(folder / f"{node.name}.log", said + "\n", secrets)
+            output = run_command(transport, command, timeout_s=left_s, max_bytes=2 * _NODE_BYTES).output
+        if output:
+            write_log(folder / f"{node.name}.log", output + "\n", secrets)
 
     for name, answer in on_each(testbed.nodes, fetch).items():
         if isinstance(answer, FloodError):

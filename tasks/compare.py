@@ -11,7 +11,7 @@ from prefect.cache_policies import NO_CACHE
 
 from seatrial.checks.repeated import Doubt, Repeated
 from seatrial.judge.assess import assess
-from seatrial.judge.run_context import Occasion, explained, knowledge_of
+from seatrial.judge.run_context import RunContext, explained, knowledge_of
 from seatrial.model.reason import join
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
@@ -29,7 +29,7 @@ def compare(
     checks: Sequence[Check],
     setup: Setup,
     store: "Store | None" = None,
-    occasion: Occasion | None = None,
+    context: RunContext | None = None,
     again: Again | None = None,
 ) -> list[Check]:
     """The checks with their judgements, verdicts, reasons and suspects.
@@ -38,17 +38,17 @@ def compare(
     store, the catalog, physics and peers remain. Raises SeatrialError when the store cannot be read: a run that
     silently forgets its history would pass what it should not.
     """
-    knowledge = knowledge_of(checks, setup, store, occasion)
-    found = assess(checks, knowledge)
+    knowledge = knowledge_of(checks, setup, store, context)
+    assessment = assess(checks, knowledge)
     enough, given_up = time.monotonic() + MOST_REPEATING_S, set[str]()
-    while again and (doubts := _without(found.doubts, given_up)) and time.monotonic() < enough:
+    while again and (doubts := _without(assessment.doubts, given_up)) and time.monotonic() < enough:
         more = again(doubts, enough)
         checks = [_extended(check, more.get(check.name)) for check in checks]
         given_up |= _unanswered(doubts, more)
-        found = assess(checks, knowledge)
+        assessment = assess(checks, knowledge)
         if any(repeated.over for repeated in more.values()):
             break
-    return explained(found.checks, knowledge.setup)
+    return explained(assessment.checks, knowledge.setup)
 
 
 def _without(doubts: Mapping[str, Sequence[Doubt]], given_up: Set[str]) -> dict[str, list[Doubt]]:
@@ -57,8 +57,8 @@ def _without(doubts: Mapping[str, Sequence[Doubt]], given_up: Set[str]) -> dict[
 
 
 def _unanswered(doubts: Mapping[str, Sequence[Doubt]], more: Mapping[str, Repeated]) -> set[str]:
-    asked = {d.measurement.series() for some in doubts.values() for d in some}
-    return asked - {m.series() for repeated in more.values() for m in repeated.measurements}
+    requested = {d.measurement.series() for some in doubts.values() for d in some}
+    return requested - {m.series() for repeated in more.values() for m in repeated.measurements}
 
 
 def _extended(check: Check, repeated: Repeated | None) -> Check:
@@ -76,14 +76,14 @@ def _extended(check: Check, repeated: Repeated | None) -> Check:
 
 @task(name="compare", cache_policy=NO_CACHE)
 def _compare(
-    checks: Sequence[Check], setup: Setup, store: "Store | None", occasion: Occasion, again: Again | None
+    checks: Sequence[Check], setup: Setup, store: "Store | None", context: RunContext, again: Again | None
 ) -> list[Check]:
-    judged = compare(checks, setup, store, occasion, again)
+    judged = compare(checks, setup, store, context, again)
     return shown(judged, judged)
 
 
 def compare_task(
-    checks: Sequence[Check], setup: Setup, store: "Store | None", occasion: Occasion, again: Again | None
+    checks: Sequence[Check], setup: Setup, store: "Store | None", context: RunContext, again: Again | None
 ) -> list[Check]:
     """`compare` as a step of the flow."""
-    return value_of(_compare(checks, setup, store, occasion, again, return_state=True))
+    return value_of(_compare(checks, setup, store, context, again, return_state=True))

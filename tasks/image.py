@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.builders import Built, ensure_image, platforms_of
+from seatrial.builders import BuiltImage, ensure_image, platforms_of
 from seatrial.config.architecture import node_architecture, wrong_architecture
 from seatrial.config.cluster import Cluster
 from seatrial.config.image import Image as Configured
@@ -52,7 +52,7 @@ def image(run: Run, *, rebuild: bool = False) -> Image:
     return Image(reference, fingerprint | _versions_here(run.cluster.mpi.mpirun))
 
 
-def _image_for(run: Run, config: Configured, rebuild: bool) -> Built:
+def _image_for(run: Run, config: Configured, rebuild: bool) -> BuiltImage:
     """The image, found or built. What is for another architecture is not even launched."""
     cluster = run.cluster
     nodes = node_architecture(cluster, platform.machine())

@@ -15,14 +15,14 @@ from seatrial.model.verdict import Verdict
 from seatrial.platforms import Leftover, Platform, platform_for
 from seatrial.platforms import state as states
 from seatrial.runs.login import folder_of
-from seatrial.system.open_files import too_few
+from seatrial.system.open_files import open_files_problem
 
 log = logging.getLogger("seatrial.launch")
 
 
 def launch(run: Run) -> Testbed:
     """The run's testbed, once its nodes answer. Raises LaunchError or MissingError naming the cause."""
-    if lacking := too_few(len(run.cluster.node_names())):
+    if lacking := open_files_problem(len(run.cluster.node_names())):
         raise MissingError(Reason.of("open-files", problem=lacking))
     testbed = platform_for(run.cluster).launch(run)
     log.info("run %s: %d nodes, head %s (%s)", run.run_id, len(testbed.nodes), testbed.head.name, testbed.head.address)
@@ -36,8 +36,8 @@ def teardown(cluster: Cluster, run_id: str) -> None:
 
 def keep(run: Run, verdict: Verdict) -> str | None:
     """Leave the nodes up where the cluster file says so; returns how to use and to end them. None: take them down."""
-    wanted = run.cluster.keep
-    if wanted == "never" or (wanted == "on_failure" and verdict is Verdict.PASS):
+    keep_s = run.cluster.keep
+    if keep_s == "never" or (keep_s == "on_failure" and verdict is Verdict.PASS):
         return None
     try:
         if not platform_for(run.cluster).keep(run.run_id, run.cluster.keep_s):

@@ -25,9 +25,9 @@ def metrics(result: RunResult, store: "Store | None") -> str | None:
             return None
         log.info("metrics: %s", publish(result, _last_good(result, store), target))
     except Exception as error:  # whatever it is, it is not the cluster's
-        said = f"metrics could not be published: {error}"
-        log.warning("%s", said)
-        return said
+        problem = f"metrics could not be published: {error}"
+        log.warning("%s", problem)
+        return problem
     return None
 
 

@@ -25,16 +25,16 @@ from seatrial.alerts.settings import HOW_TO, AlertSettings
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import secrets_of
 from seatrial.history import open_store
-from seatrial.history.incident import Incident, Night, Receipt, advance, night_of
+from seatrial.history.incident import Incident, Receipt, RunOutcome, advance, outcome_of
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult, now
 from seatrial.model.verdict import Verdict
 from seatrial.text.redact import Secrets
 from seatrial.text.redact_result import cleaner, without_secrets
-from tasks.sinks import Files, Sink, Told, material
+from tasks.sinks import Delivery, Files, Sink, material
 from tasks.sinks.configured import settings_of, sinks_of
-from tasks.sinks.material import Site
+from tasks.sinks.material import AlertContext
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store
@@ -62,12 +62,12 @@ def notify(
     secrets = _secrets(settings, cluster)
     clean = without_secrets(result, secrets)
     sinks, problem = sinks_of(settings, cluster)
-    site = Site(cluster, store, sinks, secrets, run_link, report)
-    told = _tell(site, clean.suite, night_of(clean), clean)
+    site = AlertContext(cluster, store, sinks, secrets, run_link, report)
+    deliveries = _tell(site, clean.suite, outcome_of(clean), clean)
     if not sinks:
         return Notified(f"not configured: {problem or HOW_TO}", failed=problem is not None)
-    if told:
-        return _with(problem, _summed_up(told))
+    if deliveries:
+        return _with(problem, _summed_up(deliveries))
     if cluster.notify.quiet == "digest" and clean.verdict is Verdict.PASS:
         return _with(problem, _summed_up([(sink.name, _digested(sink, clean)) for sink in sinks], again=""))
     return _with(problem, Notified("nothing new"))
@@ -98,12 +98,15 @@ def watch(
         return Notified("the last run is young enough")
     sinks, problem = sinks_of(settings, cluster)
     secrets = _secrets(settings, cluster)
-    told = _tell(
-        Site(cluster, store, sinks, secrets), suite, replace(silence, reason=cleaner(secrets)(silence.reason)), None
+    deliveries = _tell(
+        AlertContext(cluster, store, sinks, secrets),
+        suite,
+        replace(silence, reason=cleaner(secrets)(silence.reason)),
+        None,
     )
     if not sinks:
         return Notified(f"not configured: {problem or HOW_TO}", failed=True)
-    return _with(problem, _summed_up(told) if told else Notified(f"told before: {silence.reason}"))
+    return _with(problem, _summed_up(deliveries) if deliveries else Notified(f"told before: {silence.reason}"))
 
 
 def _secrets(settings: AlertSettings, cluster: Cluster) -> Secrets:
@@ -111,9 +114,9 @@ def _secrets(settings: AlertSettings, cluster: Cluster) -> Secrets:
     return replace(known, values=(*settings.secrets(), *known.values))
 
 
-def _tell(site: Site, suite: str, night: Night, result: RunResult | None) -> list[tuple[str, Told]]:
+def _tell(site: AlertContext, suite: str, night: RunOutcome, result: RunResult | None) -> list[tuple[str, Delivery]]:
     """Take the incidents through the night, tell every sink what it has not heard, and keep what it was told."""
-    told = []
+    deliveries = []
     for incident in _incidents(site, suite, night):
         receipts: dict[str, Receipt] = {}
         ready, files = None, Files()
@@ -123,13 +126,13 @@ def _tell(site: Site, suite: str, night: Night, result: RunResult | None) -> lis
                 files = material.files(site, ready, result)
             one = _heard(sink, ready, files)
             log.log(logging.WARNING if one.failed else logging.INFO, "%s: %s", sink.name, one.said)
-            told.append((sink.name, one))
+            deliveries.append((sink.name, one))
             receipts[sink.name] = one.receipt
         _keep(site, incident, receipts)
-    return told
+    return deliveries
 
 
-def _incidents(site: Site, suite: str, night: Night) -> list[Incident]:
+def _incidents(site: AlertContext, suite: str, night: RunOutcome) -> list[Incident]:
     """Without a history every bad night stands alone."""
     names = [sink.name for sink in site.sinks]
     if site.store is not None:
@@ -140,52 +143,54 @@ def _incidents(site: Site, suite: str, night: Night) -> list[Incident]:
     return advance([], site.cluster.name, suite, night, names)
 
 
-def _listeners(site: Site, incident: Incident, night: Night) -> list[Sink]:
+def _listeners(site: AlertContext, incident: Incident, night: RunOutcome) -> list[Sink]:
     """Who has something to hear, or to bring up to date."""
     of_tonight = incident.seen == night.at
     there = [sink for sink in site.sinks if not incident.closed or sink.name in incident.receipts]
     return [sink for sink in there if of_tonight or incident.news(sink.name)]
 
 
-def _heard(sink: Sink, alert: Alert, files: Files) -> Told:
+def _heard(sink: Sink, alert: Alert, files: Files) -> Delivery:
     receipt = alert.incident.receipts.get(sink.name, Receipt())
     return _guarded(sink, receipt, partial(sink.tell, alert, receipt, files))
 
 
-def _digested(sink: Sink, result: RunResult) -> Told:
+def _digested(sink: Sink, result: RunResult) -> Delivery:
     return _guarded(sink, Receipt(), partial(sink.digest, result))
 
 
-def _guarded(sink: Sink, receipt: Receipt, tell: Callable[[], Told]) -> Told:
+def _guarded(sink: Sink, receipt: Receipt, tell: Callable[[], Delivery]) -> Delivery:
     """A sink raises nothing; should one do it all the same, the others are told."""
     try:
         return tell()
     except Exception as error:
         log.debug("%s", sink.name, exc_info=error)
-        return Told(receipt, f"seatrial itself failed ({type(error).__name__})", failed=True)
+        return Delivery(receipt, f"seatrial itself failed ({type(error).__name__})", failed=True)
 
 
-def _keep(site: Site, incident: Incident, receipts: Mapping[str, Receipt]) -> None:
+def _keep(site: AlertContext, incident: Incident, receipts: Mapping[str, Receipt]) -> None:
     """What did not come through is no receipt: another run may have told the sink since."""
-    heard = {sink: receipt for sink, receipt in receipts.items() if receipt != incident.receipts.get(sink)}
-    if site.store is None or incident.id is None or not heard:
+    changed = {sink: receipt for sink, receipt in receipts.items() if receipt != incident.receipts.get(sink)}
+    if site.store is None or incident.id is None or not changed:
         return
     try:
-        site.store.keep_receipts(incident.id, heard)
+        site.store.keep_receipts(incident.id, changed)
     except SeatrialError as error:
         log.warning("history: %s; the next run may tell it once more", error)
 
 
-def _summed_up(told: Sequence[tuple[str, Told]], again: str = "; the next run tells it") -> Notified:
+def _summed_up(deliveries: Sequence[tuple[str, Delivery]], again: str = "; the next run tells it") -> Notified:
     """What was told to whom; and what becomes of that which was not."""
-    said = "; ".join(f"{name}: {'FAILED ' if one.failed else ''}{one.said}" for name, one in told)
-    failed = any(one.failed for _, one in told)
-    return Notified(f"{said}{again}" if failed else said, failed)
+    summary = "; ".join(
+        f"{name}: {'FAILED ' if delivery.failed else ''}{delivery.said}" for name, delivery in deliveries
+    )
+    failed = any(delivery.failed for _, delivery in deliveries)
+    return Notified(f"{summary}{again}" if failed else summary, failed)
 
 
-def _with(problem: str | None, said: Notified) -> Notified:
+def _with(problem: str | None, notified: Notified) -> Notified:
     """What was told, and which receivers nobody could tell anything, as their settings are wrong."""
-    return Notified(f"{said.said}; not configured: {problem}", failed=True) if problem else said
+    return Notified(f"{notified.said}; not configured: {problem}", failed=True) if problem else notified
 
 
 def _run_link() -> str | None:
@@ -198,12 +203,12 @@ def _run_link() -> str | None:
 @task(name="notify", cache_policy=NO_CACHE)
 def notify_task(result: RunResult, cluster: Cluster, store: "Store | None", report: Path | None) -> Notified:
     try:
-        said = notify(result, cluster, store, settings_of(cluster), report, _run_link())
+        notified = notify(result, cluster, store, settings_of(cluster), report, _run_link())
     except Exception as error:  # whatever it is, it is not the cluster's
         log.debug("notify", exc_info=error)
-        said = Notified(f"nobody was told: seatrial itself failed ({type(error).__name__})", failed=True)
-    log.log(logging.WARNING if said.failed else logging.INFO, "alerts: %s", said.said)
-    return said
+        notified = Notified(f"nobody was told: seatrial itself failed ({type(error).__name__})", failed=True)
+    log.log(logging.WARNING if notified.failed else logging.INFO, "alerts: %s", notified.said)
+    return notified
 
 
 @contextmanager
@@ -225,8 +230,8 @@ def _history(gone: str | None) -> "Iterator[Store | None]":
 def watch_task(cluster: Cluster, suite: str, max_age: timedelta, gone: str | None = None) -> Notified:
     """Raises SeatrialError where nobody could be told, so that Prefect shows the watch itself as failed."""
     with _history(gone) as store:
-        said = watch(cluster, suite, max_age, store, settings_of(cluster), gone)
-    if said.failed:
-        raise SeatrialError(Reason.of("alerts-failed", words=said.said))
-    log.info("alerts: %s", said.said)
-    return said
+        notified = watch(cluster, suite, max_age, store, settings_of(cluster), gone)
+    if notified.failed:
+        raise SeatrialError(Reason.of("alerts-failed", words=notified.said))
+    log.info("alerts: %s", notified.said)
+    return notified

@@ -20,7 +20,7 @@ from seatrial.model.result import Check, RunResult
 from seatrial.report.markdown import judgement_rows, summary
 from seatrial.runs.measurements import FIXED_COLUMNS
 from seatrial.runs.minimal_result import without_details
-from seatrial.system.atomic import write_whole
+from seatrial.system.atomic import write_atomic
 from seatrial.system.disk_reserve import release
 from seatrial.text.csv_cells import as_text
 from seatrial.text.markdown import escape
@@ -40,9 +40,9 @@ def record(result: RunResult, run: Run, store: "Store | None" = None, log_file: 
     """
     written = {"run.json": write_run_json(result, run.out)}
     with _lossless("measurements.csv"):
-        written["measurements.csv"] = write_whole(run.out / "measurements.csv", measurements_csv(result))
+        written["measurements.csv"] = write_atomic(run.out / "measurements.csv", measurements_csv(result))
     with _lossless("report.html"):
-        written["report.html"] = write_whole(run.out / "report.html", _report(result, run.out, store, log_file))
+        written["report.html"] = write_atomic(run.out / "report.html", _report(result, run.out, store, log_file))
     if store is not None:
         with _lossless("the history"):
             store.save(result, run.out)
@@ -125,7 +125,7 @@ def _strerror(error: Exception) -> str:
 
 def _write_run_json(result: RunResult, out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
-    return write_whole(out / "run.json", run_json(result))
+    return write_atomic(out / "run.json", run_json(result))
 
 
 @contextlib.contextmanager

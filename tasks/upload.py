@@ -47,8 +47,8 @@ def upload(run: Run, timeout_s: float = TIMEOUT_S) -> str | None:
             names = stage(run, Path(staging), secrets)
             _within(timeout_s, Path(staging), names, target)
     except Exception as error:
-        (said,) = secrets.out_of([" ".join(f"{type(error).__name__}: {error}".split())[:300]])
-        log.warning("upload to %s failed: %s", target, said)
+        (problem,) = secrets.out_of([" ".join(f"{type(error).__name__}: {error}".split())[:300]])
+        log.warning("upload to %s failed: %s", target, problem)
         return None
     log.info("%d files", len(names))
     return f"files: {target}/"
@@ -61,14 +61,16 @@ def stage(run: Run, folder: Path, secrets: Secrets) -> list[str]:
         SWEEPS: chain.from_iterable(map(_lines, _sweeps(run, logs))),
         CONNECTIVITY: chain.from_iterable(map(_about_connectivity, logs)),
     }
-    found = {
+    contents = {
         name: _lines(run.out / name)
         for name in RESULT
         if (run.out / name).is_file() and not (run.out / name).is_symlink()
     }
-    for name, lines in {**found, **made, **{_remote(path, run.logs): _lines(path) for path in logs}}.items():
+    for name, lines in {**contents, **made, **{_remote(path, run.logs): _lines(path) for path in logs}}.items():
         _write(folder / name, secrets.out_of(lines))
-    return [name for name in (*found, *made, *(_remote(path, run.logs) for path in logs)) if (folder / name).exists()]
+    return [
+        name for name in (*contents, *made, *(_remote(path, run.logs) for path in logs)) if (folder / name).exists()
+    ]
 
 
 def _remote(path: Path, logs: Path) -> str:

@@ -9,8 +9,8 @@ from seatrial.history import RunRow
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Judgement, RunResult, Suspect, conclude
 from seatrial.model.verdict import Verdict
-from seatrial.report.context import Context, LogFile
-from seatrial.report.past import Number, Past, headlines
+from seatrial.report.context import LogFile, ReportContext
+from seatrial.report.past import EarlierRuns, Number, headlines
 from tests import samples
 
 NODES = 1000
@@ -51,7 +51,7 @@ def _judged(check: str, names: list[str], ill: dict[str, float]) -> Iterator[Jud
             yield from (samples.judge(m, centre, 0.05, source) for source in ("history", "peers"))
 
 
-def fleet_context(result: RunResult) -> Context:
+def fleet_context(result: RunResult) -> ReportContext:
     """Sixty nights, of which one brought a new driver and less busbw; and a log per node."""
     rows = tuple(_night(result, n) for n in range(NIGHTS, 0, -1))
     numbers = {
@@ -62,7 +62,7 @@ def fleet_context(result: RunResult) -> Context:
         for m in headlines(result)
     }
     logs = tuple(LogFile(f"nodes/{node['name']}.log", f"logs/nodes/{node['name']}.log", 4096) for node in result.nodes)
-    return Context(Past(rows, rows[-1], numbers), logs, ("the last line",))
+    return ReportContext(EarlierRuns(rows, rows[-1], numbers), logs, ("the last line",))
 
 
 def _night(result: RunResult, days: int) -> RunRow:

@@ -25,7 +25,7 @@ from seatrial.config.run import PICTURE, Run, secrets_of
 from seatrial.config.suite import Suite
 from seatrial.model.result import RunResult
 from seatrial.report.picture import curve_png
-from seatrial.system.atomic import write_whole
+from seatrial.system.atomic import write_atomic
 from seatrial.text.markdown import escape
 from seatrial.text.redact import Secrets
 
@@ -61,8 +61,8 @@ class _Watcher(logging.Handler):
         if step in _STEPS and not hasattr(record, "seconds"):
             self._step, self._units = step, 0
         self._units += getattr(record, "units", 0)
-        said = self._secrets.out_of_line(record.getMessage())
-        self.now = share(self._suite, self._step, self._units), escape(f"{self._step}: {said}"[:300])
+        message = self._secrets.out_of_line(record.getMessage())
+        self.now = share(self._suite, self._step, self._units), escape(f"{self._step}: {message}"[:300])
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def show_files(run: Run, written: Mapping[str, Path], result: RunResult) -> None
         if "report.html" in written:
             create_link_artifact(f"{where}/report.html", link_text="report", key=f"report-{run.cluster.name}")
         if picture := curve_png(result):
-            write_whole(run.out / PICTURE, picture)
+            write_atomic(run.out / PICTURE, picture)
             create_image_artifact(f"{where}/{PICTURE}", key=f"busbw-{run.cluster.name}", description=run.run_id)
     except Exception as error:
         log.warning("Prefect shows no link to the report: %s", error)

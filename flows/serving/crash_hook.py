@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from flows.serving.holders import set_free
-from flows.serving.outcome import came_to_a_verdict
+from flows.serving.holders import release_lease
+from flows.serving.outcome import has_verdict
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.model.errors import SeatrialError
 from seatrial.platforms import state as states
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("seatrial")
 
 
-def teardown_after_death(flow: "Flow[..., object]", flow_run: "FlowRun", state: "State[object]") -> None:
+def teardown_after_crash(flow: "Flow[..., object]", flow_run: "FlowRun", state: "State[object]") -> None:
     """Prefect calls this where a run was cancelled or its process died: nothing of it is in memory any more.
 
     It does so also where a run could not measure; that one has taken its nodes down, or keeps them on purpose.
     """
-    if came_to_a_verdict(state):
+    if has_verdict(state):
         return
     run_id = run_id_of(flow_run.id, flow_run.expected_start_time)
     cluster = _cluster_of(run_id, Path(flow_run.parameters["cluster"]))
     if cluster:
         teardown(cluster, run_id)
-    set_free(flow_run.id)
+    release_lease(flow_run.id)
 
 
 def _cluster_of(run_id: str, file: Path) -> Cluster | None:

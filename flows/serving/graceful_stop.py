@@ -36,11 +36,11 @@ def _end_runs_and_stop() -> None:
 
 def end_runs() -> None:
     """Have this process's runs end. In a thread of its own: runs that end talk to their runner's event loop."""
-    told: set[int] = set()
+    signalled: set[int] = set()
     deadline = time.monotonic() + PATIENCE_S
     while (left := children(os.getpid())) and time.monotonic() < deadline:
-        for pid in left - told:  # also one that was being started this moment
+        for pid in left - signalled:  # also one that was being started this moment
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-        told |= left
+        signalled |= left
         time.sleep(_LOOK_S)

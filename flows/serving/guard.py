@@ -31,14 +31,14 @@ _OF_FILES = {
 }
 
 
-def own_hosts(host: str, seen: str) -> list[str]:
+def own_hosts(host: str, public_host: str) -> list[str]:
     """The names that a server on `host` is reached by, one of them in the address `seen` by browsers."""
-    return sorted({*_LOOPBACK, host, urlsplit(seen).hostname or host} - {"0.0.0.0"})
+    return sorted({*_LOOPBACK, host, urlsplit(public_host).hostname or host} - {"0.0.0.0"})
 
 
-def own_origins(host: str, port: int, seen: str) -> list[str]:
+def own_origins(host: str, port: int, public_url: str) -> list[str]:
     """The origins of the server's own pages."""
-    parts = urlsplit(seen)
+    parts = urlsplit(public_url)
     return sorted({f"{parts.scheme}://{parts.netloc}", *(f"http://{name}:{port}" for name in (*_LOOPBACK, host))})
 
 

@@ -13,7 +13,7 @@ from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.states import Cancelled, Crashed
 
 from flows.serving.shown import LEASE, PROCESS, RUN, cluster_tag
-from seatrial.runs.cluster_lock import Place, held_by
+from seatrial.runs.cluster_lock import ProcessIdentity, held_by
 
 _MANY = 200  # the most that the server gives at once
 _UNFINISHED = (StateType.RUNNING, StateType.CANCELLING)
@@ -29,14 +29,14 @@ def running(client: SyncPrefectClient, cluster: str | None = None) -> list[FlowR
 def holder(client: SyncPrefectClient, cluster: str, but: UUID) -> str:
     """Who has the cluster's slot, for people; one whose process is gone loses it by this."""
     for run in running(client, cluster):
-        if run.id == but or LEASE not in run.labels or bury(client, run):
+        if run.id == but or LEASE not in run.labels or end_if_dead(client, run):
             continue
         since = f"{run.start_time:%Y-%m-%d %H:%M} UTC" if run.start_time else "just now"
         return held_by(cluster, f"{run.labels.get(RUN)} ({run.name})", since)
     return f"cluster {cluster} is being checked by a run that has died; it is free in a minute"
 
 
-def set_free(flow_run_id: UUID) -> None:
+def release_lease(flow_run_id: UUID) -> None:
     """Give back what a run that has died held; nothing where it held nothing any more."""
     with get_client(sync_client=True) as client:
         lease = client.read_flow_run(flow_run_id).labels.get(LEASE)
@@ -44,9 +44,9 @@ def set_free(flow_run_id: UUID) -> None:
             client.release_concurrency_slots_with_lease(UUID(str(lease)))
 
 
-def bury(client: SyncPrefectClient, run: FlowRun) -> bool:
+def end_if_dead(client: SyncPrefectClient, run: FlowRun) -> bool:
     """Whether the run's process is gone for sure; then its state says so, and its slot is free."""
-    place = Place.parse(str(run.labels.get(PROCESS, "")))
+    place = ProcessIdentity.parse(str(run.labels.get(PROCESS, "")))
     if place is None or not place.is_gone:
         return False
     if LEASE in run.labels:

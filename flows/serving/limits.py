@@ -37,16 +37,16 @@ _LOCKED, _GONE = 423, (404, 410)
 
 
 @dataclass(slots=True)
-class Turn:
+class ClusterLock:
     """A cluster that a run has for itself; `lost` says why it may not have had it all the time."""
 
     lost: str | None = None
 
 
 @contextmanager
-def turn(cluster: str, run_id: str, flow_run_id: UUID, wait_s: float) -> "Iterator[Turn]":
+def cluster_lock(cluster: str, run_id: str, flow_run_id: UUID, wait_s: float) -> "Iterator[ClusterLock]":
     """Hold the cluster. Raises MissingError, which says who has it, when it is not free within `wait_s`."""
-    held = Turn()
+    held = ClusterLock()
     deadline = time.monotonic() + wait_s
     with _file_lock(cluster, run_id, deadline):
         if not has_lasting_server():
@@ -73,7 +73,7 @@ def _file_lock(cluster: str, run_id: str, deadline: float) -> Iterator[None]:
 
 
 @contextmanager
-def _leased(cluster: str, flow_run_id: UUID, deadline: float, held: Turn) -> Iterator[None]:
+def _leased(cluster: str, flow_run_id: UUID, deadline: float, held: ClusterLock) -> Iterator[None]:
     lease = _Lease(cluster, flow_run_id, held)
     try:
         with get_client(sync_client=True) as client, show_waiting() as waiting:
@@ -109,13 +109,13 @@ def _asked(ask: Callable[[], T], otherwise: T) -> T:
 
 def _wait(take: Callable[[], T | None], who: Callable[[], str], deadline: float, waiting: Callable[[str], None]) -> T:
     """What `take` gives in the end. Meanwhile everybody can see who is waited for."""
-    said = ""
+    announced = ""
     while (taken := take()) is None:
         holds = who()
         if time.monotonic() >= deadline:
             raise MissingError(Reason.of("cluster-taken", holds=holds))
-        if holds != said:
-            log.info("waiting: %s", said := holds)
+        if holds != announced:
+            log.info("waiting: %s", announced := holds)
             waiting(holds)
         time.sleep(_LOOK_S)
     return taken
@@ -124,7 +124,7 @@ def _wait(take: Callable[[], T | None], who: Callable[[], str], deadline: float,
 class _Lease:
     """The slot of a cluster's limit, renewed until it is given back; a server that is away is no reason to stop."""
 
-    def __init__(self, cluster: str, flow_run_id: UUID, held: Turn) -> None:
+    def __init__(self, cluster: str, flow_run_id: UUID, held: ClusterLock) -> None:
         self._cluster, self._flow_run_id, self._held = cluster, flow_run_id, held
         self._name = f"seatrial-{cluster}"
         self._id: UUID | None = None

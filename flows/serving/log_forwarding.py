@@ -7,18 +7,18 @@ from contextlib import contextmanager
 
 from prefect.logging.handlers import APILogHandler
 
-from seatrial.runs.progress import Discreet
+from seatrial.runs.progress import RedactingFormatter
 from seatrial.text.redact import Secrets
 
 _ENGINE = ("prefect", "prefect.flow_runs", "prefect.task_runs")  # the loggers that Prefect's settings give handlers
 
 
 @contextmanager
-def told_to_prefect(secrets: Secrets | None = None) -> Iterator[None]:
+def forward_logs(secrets: Secrets | None = None) -> Iterator[None]:
     """Whoever started the run and whatever Prefect's settings say; without `secrets`, or those of the environment."""
     logger, handler = logging.getLogger("seatrial"), APILogHandler()
     known = secrets or Secrets.of(os.environ)
-    handler.setFormatter(Discreet("%(message)s", known))
+    handler.setFormatter(RedactingFormatter("%(message)s", known))
     if logger.getEffectiveLevel() > logging.INFO:
         logger.setLevel(logging.INFO)
     logger.addHandler(handler)
@@ -33,7 +33,7 @@ def told_to_prefect(secrets: Secrets | None = None) -> Iterator[None]:
 @contextmanager
 def _redacted(secrets: Secrets) -> Iterator[None]:
     """What Prefect's engine says of the run by itself, the traces of its errors among it, goes without secrets too."""
-    formatter = Discreet("%(message)s", secrets)
+    formatter = RedactingFormatter("%(message)s", secrets)
 
     def plain(record: logging.LogRecord) -> bool:
         record.msg, record.args = formatter.format(record), ()

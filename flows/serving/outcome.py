@@ -28,7 +28,7 @@ def state_of(result: RunResult) -> "State[None]":
     return _ended(STATES[result.verdict.exit_status](message=f"{result.verdict.value}: {result.reason}"))
 
 
-def broken_off(error: Exception) -> "State[Exception]":
+def crashed_state(error: Exception) -> "State[Exception]":
     """The run could not come to a verdict; nothing is said about the cluster."""
     what = Secrets.of(os.environ).out_of_line(str(error))[:MOST_CHARACTERS]
     if not isinstance(error, SeatrialError):
@@ -49,6 +49,6 @@ def _is_no_end(record: logging.LogRecord) -> bool:
     return "exited with unexpected exception" not in record.getMessage()
 
 
-def came_to_a_verdict(state: "State[Any]") -> bool:
+def has_verdict(state: "State[Any]") -> bool:
     """Whether the run ended by itself, as `state_of` says it."""
     return (state.message or "").partition(": ")[0] in set(Verdict)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _CUT = {"KeyboardInterrupt": "Ctrl-C", "TerminationSignal": "SIGTERM"}  # what Prefect raises, as people say it
 
 
-def tell(trial: Trial, store: "Store | None", notify: bool) -> None:
+def publish_results(trial: Trial, store: "Store | None", notify: bool) -> None:
     """Record, upload, publish and notify. What fails becomes a check, and the rest goes on."""
     run = trial.run
     written: Mapping[str, Path] = {}
@@ -45,8 +45,8 @@ def tell(trial: Trial, store: "Store | None", notify: bool) -> None:
             trial.note(metrics_task(trial.result(), store))
     if notify:  # also of what could not be recorded
         with trial.attempt("notify"):
-            told = notify_task(trial.result(), run.cluster, store, written.get("report.html"))
-            trial.note(f"alerts: {told.said}" if told.failed else None)
+            notified = notify_task(trial.result(), run.cluster, store, written.get("report.html"))
+            trial.note(f"alerts: {notified.said}" if notified.failed else None)
 
 
 def _missing(written: Mapping[str, Path]) -> str | None:
@@ -54,7 +54,7 @@ def _missing(written: Mapping[str, Path]) -> str | None:
     return f"{', '.join(missing)} could not be written: logs/run.log says why" if missing else None
 
 
-def written_again(trial: Trial) -> RunResult:
+def rewrite_run_json(trial: Trial) -> RunResult:
     """run.json once more, now with all timings; what is recorded stands.
 
     Raises SeatrialError where there is none: it could not measure. Not so where people have just been told all of it,
@@ -64,8 +64,8 @@ def written_again(trial: Trial) -> RunResult:
     try:
         write_run_json(result, trial.run.out)
     except SeatrialError as error:
-        told = deployment.id and "notify" in trial.done
-        if "record" not in trial.done and not told:
+        is_served = deployment.id and "notify" in trial.done
+        if "record" not in trial.done and not is_served:
             raise
         log.warning("run.json is as it was before the last steps: %s", error)
     return result

@@ -28,15 +28,15 @@ from prefect.utilities.callables import parameter_schema
 from flows.check import check
 from flows.reap import reap
 from flows.serving.automations import install_all
-from flows.serving.holders import bury, end
+from flows.serving.holders import end, end_if_dead
 from flows.serving.pinned import PinnedRunner
 from flows.serving.signals import end_with_parent
-from flows.serving.site import Site, deployments, first_date, with_choices
+from flows.serving.site import ServeConfig, deployments, first_date, with_choices
 
 _STARTED = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING, StateType.PAUSED)
 
 
-def main(site: Site) -> None:
+def main(site: ServeConfig) -> None:
     end_with_parent()
     # Prefect's own, when it is stopped
     warnings.filterwarnings("ignore", message="coroutine 'Runner.astop' was never awaited", category=RuntimeWarning)
@@ -64,18 +64,18 @@ def end_what_an_earlier_runner_left(client: SyncPrefectClient, served: list[UUID
         limit=200,
     )
     for run in runs:
-        if not bury(client, run):
+        if not end_if_dead(client, run):
             end(client, run.id, "what had started it has died")
 
 
 def switched_off(client: SyncPrefectClient) -> set[tuple[str, str | None]]:
     """Deployment and slug of every schedule that a person has switched off."""
-    found = set()
+    schedules_off = set()
     for flow, name in ((check.name, "nightly"), (reap.name, "reap")):
         with suppress(ObjectNotFound):
             schedules = client.read_deployment_by_name(f"{flow}/{name}").schedules
-            found |= {(name, schedule.slug) for schedule in schedules if not schedule.active}
-    return found
+            schedules_off |= {(name, schedule.slug) for schedule in schedules if not schedule.active}
+    return schedules_off
 
 
 def forget_clusters(client: SyncPrefectClient, nightly: UUID, served: Collection[str]) -> None:
@@ -85,14 +85,14 @@ def forget_clusters(client: SyncPrefectClient, nightly: UUID, served: Collection
             client.delete_deployment_schedule(nightly, schedule.id)
 
 
-def offer_choices(client: SyncPrefectClient, checks: list[UUID], site: Site) -> None:
+def offer_choices(client: SyncPrefectClient, checks: list[UUID], site: ServeConfig) -> None:
     """Have the run form list what there is."""
     schema = with_choices(parameter_schema(check).model_dump(), site)
     for deployment in checks:
         client.update_deployment(deployment, DeploymentUpdate(parameter_openapi_schema=schema))
 
 
-def announced(site: Site) -> list[str]:
+def announced(site: ServeConfig) -> list[str]:
     """What a person at the terminal should know."""
     due = first_date(site.cron, site.timezone)
     url = os.environ["PREFECT_API_URL"].removesuffix("/api")
@@ -104,4 +104,4 @@ def announced(site: Site) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(Site(**{**(given := json.loads(sys.argv[1])), "clusters": tuple(given["clusters"])}))
+    main(ServeConfig(**{**(given := json.loads(sys.argv[1])), "clusters": tuple(given["clusters"])}))

@@ -31,7 +31,7 @@ from flows.serving.auth import (
 from flows.serving.guard import own_hosts, own_origins
 from flows.serving.server import HEARTBEAT_S, TEMPORARY
 from flows.serving.signals import uninterrupted
-from flows.serving.site import Site, validated
+from flows.serving.site import ServeConfig, validated
 from flows.serving.webserver import FILES
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.reason import Reason
@@ -55,7 +55,7 @@ def _stop(number: int, frame: object) -> None:
     raise _Stop
 
 
-def serve(site: Site, host: str, port: int) -> None:
+def serve(site: ServeConfig, host: str, port: int) -> None:
     """Serve until SIGINT or SIGTERM. Raises InputError, or SeatrialError when a process does not stay up."""
     validated(site)
     configured_auth_string()
@@ -115,18 +115,24 @@ def _login(home: Path) -> str:
 
 
 @contextmanager
-def _children(site: Site, listener: socket.socket, auth_string: str) -> "Iterator[list[_Child]]":
+def _children(site: ServeConfig, listener: socket.socket, auth_string: str) -> "Iterator[list[_Child]]":
     """Server and runner; whatever happens, both have ended afterwards, the runner first."""
     host, port = listener.getsockname()
     url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
-    seen = os.environ.get("PREFECT_UI_URL", url).rstrip("/")  # by browsers, which may be elsewhere
+    public_url = os.environ.get("PREFECT_UI_URL", url).rstrip("/")  # by browsers, which may be elsewhere
     fd = listener.fileno()
     life, living = os.pipe()  # whoever has its other end keeps the server alive: this process and the runner
-    web = ["flows.serving.webserver", str(fd), str(life), str(Path("runs").absolute()), ",".join(own_hosts(host, seen))]
-    asks = _server_environment(host, port, seen, auth_string)
+    web = [
+        "flows.serving.webserver",
+        str(fd),
+        str(life),
+        str(Path("runs").absolute()),
+        ",".join(own_hosts(host, public_url)),
+    ]
+    asks = _server_environment(host, port, public_url, auth_string)
     server = _Child("the Prefect server", web, asks, [fd, life], _STOP_SERVER_S)
     work = ["flows.serving.runner", json.dumps(dataclasses.asdict(site))]
-    runner = _Child("the runner", work, _runner_environment(url, seen, auth_string), [living], _STOP_RUNNER_S)
+    runner = _Child("the runner", work, _runner_environment(url, public_url, auth_string), [living], _STOP_RUNNER_S)
     try:
         yield [server, runner]
     except _Stop:
@@ -143,21 +149,21 @@ def _common_environment() -> dict[str, str]:
     return {**_DEFAULTS, **inherited, "PYTHONUNBUFFERED": "1"}
 
 
-def _server_environment(host: str, port: int, seen: str, auth_string: str) -> dict[str, str]:
+def _server_environment(host: str, port: int, public_url: str, auth_string: str) -> dict[str, str]:
     own = {
         "PREFECT_SERVER_API_HOST": host,
         "PREFECT_SERVER_API_PORT": str(port),
         SERVER_AUTH: auth_string,
         CLIENT_AUTH: auth_string,  # its own services are clients, too
-        ORIGINS: ",".join(own_origins(host, port, seen)),
+        ORIGINS: ",".join(own_origins(host, port, public_url)),
     }
-    defaults = {"PREFECT_SERVER_UI_API_URL": f"{seen}/api", "PREFECT_LOGGING_LEVEL": "WARNING"}
+    defaults = {"PREFECT_SERVER_UI_API_URL": f"{public_url}/api", "PREFECT_LOGGING_LEVEL": "WARNING"}
     return {**defaults, **_common_environment(), **own}
 
 
-def _runner_environment(url: str, seen: str, auth_string: str) -> dict[str, str]:
+def _runner_environment(url: str, public_url: str, auth_string: str) -> dict[str, str]:
     own = {"PREFECT_API_URL": f"{url}/api", CLIENT_AUTH: auth_string}
-    return {RUNS_URL: f"{seen}{FILES}", **_common_environment(), **own}
+    return {RUNS_URL: f"{public_url}{FILES}", **_common_environment(), **own}
 
 
 class _Child:

@@ -14,7 +14,7 @@ from prefect.states import Running
 
 from seatrial.config.run import Run
 from seatrial.model.result import RunResult
-from seatrial.runs.cluster_lock import Place
+from seatrial.runs.cluster_lock import ProcessIdentity
 from seatrial.text.printable import printable
 
 log = logging.getLogger("seatrial.shown")
@@ -32,7 +32,7 @@ def introduce(run: Run) -> None:
     with _decorated() as client:
         tags = {*current.tags, cluster_tag(run.cluster.name), f"suite:{printable(run.suite.name)}"}
         client.update_flow_run(UUID(current.id), tags=sorted(tags))
-        label(client, UUID(current.id), {RUN: run.run_id, PROCESS: str(Place.here())})
+        label(client, UUID(current.id), {RUN: run.run_id, PROCESS: str(ProcessIdentity.here())})
 
 
 def show_verdict(result: RunResult) -> None:

@@ -22,7 +22,7 @@ _TYPED = ", or the path of a suite file"  # says flows.check; who chooses types 
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class ServeConfig:
     """Which clusters are checked, with what and when. Paths are absolute."""
 
     clusters: tuple[str, ...]
@@ -35,7 +35,7 @@ class Site:
         return {file: load_cluster(Path(file)).name for file in self.clusters}
 
 
-def validated(site: Site) -> Site:
+def validated(site: ServeConfig) -> ServeConfig:
     """Raises InputError where it is not what it should be."""
     names = list(site.names().values())
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -80,7 +80,7 @@ def local_timezone() -> str:
     return where.partition("/zoneinfo/")[2].removeprefix("posix/") or "UTC"
 
 
-def with_choices(schema: dict[str, Any], site: Site) -> dict[str, Any]:
+def with_choices(schema: dict[str, Any], site: ServeConfig) -> dict[str, Any]:
     """The form's schema with this site's clusters and suites to choose from, instead of paths to type. Pure."""
     suites = dict.fromkeys([*SHIPPED, site.suite])
     chosen = {"cluster": list(site.clusters), "suite": list(suites)}
@@ -95,7 +95,7 @@ def _choice(field: dict[str, Any], legal: list[str]) -> dict[str, Any]:
     return {**kept, "type": "string", "enum": legal, "description": field["description"].replace(_TYPED, "")}
 
 
-def deployments(site: Site, off: Collection[tuple[str, str | None]] = ()) -> "Iterator[RunnerDeployment]":
+def deployments(site: ServeConfig, off: Collection[tuple[str, str | None]] = ()) -> "Iterator[RunnerDeployment]":
     """What a runner serves. `nightly` is one deployment with a schedule per cluster, so that one list shows all.
 
     `off`: deployment and slug of schedules that stay switched off.

@@ -21,8 +21,8 @@ _UI_API_URL = "PREFECT_SERVER_UI_API_URL"
 def own_names(environment: "os._Environ[str] | dict[str, str]") -> list[str]:
     """The host names that requests may be for."""
     listed = [name.strip() for name in environment.get(HOSTS, "").split(",")]
-    seen = urlsplit(environment.get(_UI_API_URL, "")).hostname or ""
-    return sorted({"127.0.0.1", "localhost", seen, *listed} - {"", "*"})
+    public_host = urlsplit(environment.get(_UI_API_URL, "")).hostname or ""
+    return sorted({"127.0.0.1", "localhost", public_host, *listed} - {"", "*"})
 
 
 def main() -> None:

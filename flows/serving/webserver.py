@@ -19,7 +19,7 @@ from flows.serving.garbage import collect_apart
 FILES = "/seatrial/runs"  # Prefect's own UI has pages under /runs
 
 
-class _Noise(logging.Filter):
+class _HeartbeatNoiseFilter(logging.Filter):
     """A heartbeat that arrives after its run's end makes the server look for a zombie, in vain: no word is needed."""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -35,7 +35,7 @@ def main(fd: int, life: int, runs: str, hosts: str) -> None:
     from flows.serving.guard import guarded
 
     app = create_app()
-    logging.getLogger("prefect.server.events.actions").addFilter(_Noise())
+    logging.getLogger("prefect.server.events.actions").addFilter(_HeartbeatNoiseFilter())
     served = guarded(app, os.environ[SERVER_AUTH], FILES, runs, hosts.split(","), os.environ[ORIGINS].split(","))
     collect_apart()
     uvicorn.run(served, fd=fd, log_level="warning", lifespan="on", timeout_graceful_shutdown=3)

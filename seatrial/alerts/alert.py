@@ -7,7 +7,7 @@ from itertools import islice
 from seatrial.config.notify import Notify
 from seatrial.history.incident import Incident, nights
 from seatrial.judge.curves import bad_judgements
-from seatrial.judge.difference import Difference, Moved
+from seatrial.judge.difference import Difference, MeasurementChange
 from seatrial.model.result import Judgement, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.text import words
@@ -51,11 +51,11 @@ def headline(incident: Incident) -> str:
     name = words.plain(incident.cluster)
     if incident.closed:
         return _OVER[incident.kind].format(name, incident.changes[-1])
-    said = _OPEN[incident.kind].format(name, _FAULTS.get(incident.verdict, ""))
-    return said if incident.nights == 1 or incident.kind == "silent" else f"{said} ({nights(incident.nights)})"
+    sentence = _OPEN[incident.kind].format(name, _FAULTS.get(incident.verdict, ""))
+    return sentence if incident.nights == 1 or incident.kind == "silent" else f"{sentence} ({nights(incident.nights)})"
 
 
-def besides(incident: Incident, news: Sequence[str]) -> Sequence[str]:
+def other_news(incident: Incident, news: Sequence[str]) -> Sequence[str]:
     """The news that the headline does not say: it says the end itself."""
     return news[:-1] if incident.closed else news
 
@@ -69,7 +69,7 @@ def span(incident: Incident) -> str:
     return f"{lasted}{counted}{worst}"
 
 
-def convincing(result: RunResult) -> list[Judgement]:
+def worst_judgements(result: RunResult) -> list[Judgement]:
     """The judgements that convince: the worst ones, each of another number where there are enough."""
     bad = [judgement for _, judgement in bad_judgements(result.checks)]
     firsts: dict[tuple[str, str, object], Judgement] = {}
@@ -101,7 +101,7 @@ def numbers(since: Difference) -> list[str]:
     return [_moved(moved) for moved in whole[:ROWS]]
 
 
-def _moved(moved: Moved) -> str:
+def _moved(moved: MeasurementChange) -> str:
     m = moved.after
     was = words.number(moved.before.value)
     return f"{words.what(m)} {was} → {words.quantity(m.value, m.unit)} ({words.percent(moved.ratio - 1)})"

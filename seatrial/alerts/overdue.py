@@ -2,30 +2,28 @@
 
 from datetime import datetime, timedelta
 
-from seatrial.history.incident import Night
+from seatrial.history.incident import RunOutcome
 from seatrial.history.rows import RunRow
+from seatrial.model.reason import Reason
 from seatrial.model.verdict import Verdict
 from seatrial.text import words
 
 
-def overdue(last: RunRow | None, suite: str, max_age: timedelta, now: datetime) -> Night | None:
+def overdue(last: RunRow | None, suite: str, max_age: timedelta, now: datetime) -> RunOutcome | None:
     """A silent night where the last run is older than its schedule allows; None where it is young enough.
 
     A cluster without any run is overdue at once: whoever watches it means it to be checked.
     """
     if last is None:
-        return _silent("", now, f"no run of suite {suite} is recorded; check its schedule and its worker")
+        return _silent("", now, Reason.of("run-never-recorded", suite=suite))
     age = now - last.finished
     if age <= max_age:
         return None
-    said = (
-        f"the last run, {last.run_id}, ended {hours(age)} ago, {hours(max_age)} are allowed; check its schedule and its"
-        " worker"
-    )
-    return _silent(last.run_id, now, said)
+    reason = Reason.of("run-overdue", run_id=last.run_id, age=hours(age), max_age=hours(max_age))
+    return _silent(last.run_id, now, reason)
 
 
-def silent(why: str, last: RunRow | None, now: datetime) -> Night:
+def silent(why: str, last: RunRow | None, now: datetime) -> RunOutcome:
     """A silent night: the check has died, or was not started, and `why` says so."""
     return _silent(last.run_id if last else "", now, words.plain(why))
 
@@ -36,5 +34,5 @@ def hours(span: timedelta) -> str:
     return f"{whole} h" if whole < 72 else f"{whole // 24} days"
 
 
-def _silent(run_id: str, now: datetime, reason: str) -> Night:
-    return Night(run_id, now, "silent", Verdict.NOT_RUN, reason)
+def _silent(run_id: str, now: datetime, reason: str) -> RunOutcome:
+    return RunOutcome(run_id, now, "silent", Verdict.NOT_RUN, reason)

@@ -6,7 +6,7 @@ Chats take text for their own markup, each another one, so what people read ment
 from collections.abc import Sequence
 from typing import Any
 
-from seatrial.alerts.alert import Alert, besides, convincing, headline, next_command, numbers, software, span
+from seatrial.alerts.alert import Alert, headline, next_command, numbers, other_news, software, span, worst_judgements
 from seatrial.model.result import Judgement, RunResult, Suspect
 from seatrial.text import words
 
@@ -19,10 +19,10 @@ def subject(alert: Alert) -> str:
     return words.harmless(f"seatrial: {headline(alert.incident)}")[:150]
 
 
-def letter(alert: Alert, news: Sequence[str]) -> str:
+def full_text(alert: Alert, news: Sequence[str]) -> str:
     """The whole alert as text; `news` is what its reader has not heard yet."""
     incident = alert.incident
-    unsaid = besides(incident, news)
+    unsaid = other_news(incident, news)
     parts = [
         [headline(incident)],
         _bullets("What is new", unsaid if len(incident.changes) > len(news) or len(unsaid) > 1 else ()),
@@ -31,9 +31,9 @@ def letter(alert: Alert, news: Sequence[str]) -> str:
     ]
     notes = alert.result.notes if alert.result and not alert.over else ()
     ours = [notes, _where(alert)]  # addresses and commands, to be followed and copied as they are
-    said = [[words.harmless(line)[:LINE_CHARS] for line in part] for part in parts]
-    said += [[words.plain(line)[:LINE_CHARS] for line in part] for part in ours]
-    return "\n\n".join("\n".join(part) for part in said if part) + "\n"
+    paragraphs = [[words.harmless(line)[:LINE_CHARS] for line in part] for part in parts]
+    paragraphs += [[words.plain(line)[:LINE_CHARS] for line in part] for part in ours]
+    return "\n\n".join("\n".join(part) for part in paragraphs if part) + "\n"
 
 
 def digest(result: RunResult) -> str:
@@ -50,7 +50,7 @@ def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "event": "closed" if alert.over else "opened" if len(news) == len(incident.changes) else "changed",
-        "text": "\n".join(map(words.harmless, (headline(incident), *besides(incident, news)))),
+        "text": "\n".join(map(words.harmless, (headline(incident), *other_news(incident, news)))),
         "incident": {
             "id": incident.id,
             "kind": incident.kind,
@@ -67,7 +67,7 @@ def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
         "news": list(news),
         "run_id": alert.run_id or None,
         "suspects": [s.to_dict() for s in run.suspects[:MAX_SUSPECTS]] if run and not alert.over else [],
-        "judgements": [j.to_dict() for j in convincing(run)] if run and not alert.over else [],
+        "judgements": [j.to_dict() for j in worst_judgements(run)] if run and not alert.over else [],
         "software": software(alert.since) if alert.since else [],
         "links": {"run": alert.run_link, "report": alert.report_link},
     }
@@ -75,11 +75,13 @@ def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
 
 def _findings(alert: Alert, run: RunResult) -> list[list[str]]:
     since = alert.since
-    told = [*numbers(since), "software: " + ("; ".join(software(since)) or "as it was")] if since else ["there is none"]
+    changes = (
+        [*numbers(since), "software: " + ("; ".join(software(since)) or "as it was")] if since else ["there is none"]
+    )
     return [
         _bullets("Suspects", [_suspect(s) for s in run.suspects[:MAX_SUSPECTS]], len(run.suspects) - MAX_SUSPECTS),
-        _bullets("Not as expected", [_judgement(j) for j in convincing(run)]),
-        _bullets("Since the last good run" + (f", {since.before.run_id}" if since else ""), told),
+        _bullets("Not as expected", [_judgement(j) for j in worst_judgements(run)]),
+        _bullets("Since the last good run" + (f", {since.before.run_id}" if since else ""), changes),
     ]
 
 

@@ -39,8 +39,8 @@ class AlertSettings:
         slack = SlackSettings.from_env(env)
         if slack and slack.channel is None:
             slack = replace(slack, channel=notify.slack.channel)
-        found = (secret(url) for url in env.get(_URLS, "").split())
-        return cls(slack, secret(env.get(_WEBHOOK)), tuple(url for url in found if url))
+        addresses = (secret(url) for url in env.get(_URLS, "").split())
+        return cls(slack, secret(env.get(_WEBHOOK)), tuple(url for url in addresses if url))
 
     @property
     def anybody(self) -> bool:
@@ -49,8 +49,8 @@ class AlertSettings:
     def secrets(self) -> list[str]:
         """What must not show, the longest first."""
         slack = (self.slack.token, self.slack.webhook) if self.slack else ()
-        found = (held.get_secret_value() for held in (*slack, self.webhook, *self.urls) if held)
-        return sorted(found, key=len, reverse=True)
+        values = (held.get_secret_value() for held in (*slack, self.webhook, *self.urls) if held)
+        return sorted(values, key=len, reverse=True)
 
     def scrub(self, text: str) -> str:
         """`text` on one line, without the secrets, wherever it came from."""
@@ -102,8 +102,8 @@ def _parts_of(address: str) -> set[str]:
     login, _, host = authority.rpartition("@")
     where = [] if "." in host or host.startswith("localhost") else host.split(":")
     values = [value.partition("=")[2] for value in query.split("&")]
-    found = {part for part in (*login.split(":"), *where, *segments, *values) if part}
-    return {part for part in (*found, *map(unquote_plus, found)) if len(part) >= _TELLING}
+    secrets = {part for part in (*login.split(":"), *where, *segments, *values) if part}
+    return {part for part in (*secrets, *map(unquote_plus, secrets)) if len(part) >= _TELLING}
 
 
 def check_alerts(notify: Notify) -> None:
@@ -119,16 +119,16 @@ def _unknown_urls(urls: tuple[SecretStr, ...]) -> dict[int, str]:
         return {}
     import apprise
 
-    found = {}
+    problems = {}
     for number, url in enumerate(urls, 1):
         with muted(APPRISE):
             service = apprise.Apprise.instantiate(url.get_secret_value(), suppress_exceptions=True)
         if not service:
-            found[number] = (
+            problems[number] = (
                 f"{_URLS}: address {number}{_service(url.get_secret_value())} is none that apprise knows; legal: such"
                 " as mailtos://user:password@host?to=ops@example.com; see https://appriseit.com/services"
             )
-    return found
+    return problems
 
 
 def _service(address: str) -> str:

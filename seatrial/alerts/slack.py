@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from seatrial.alerts.alert import ROWS, Alert, convincing, headline, next_command, numbers, software, span
+from seatrial.alerts.alert import ROWS, Alert, headline, next_command, numbers, software, span, worst_judgements
 from seatrial.alerts.slack_text import (
     TEXT_CHARS,
     Block,
@@ -36,28 +36,28 @@ _EMOJI = {
 
 def blocks(alert: Alert, mentions: Sequence[str] = ()) -> tuple[str, list[Block]]:
     """The incident's one message as plain text (notifications, screen readers) and as blocks, as it is now."""
-    said, incident = headline(alert.incident), alert.incident
-    text = clip(f"{escape(said)}: {escape(incident.reason)}" if not alert.over else escape(said), TEXT_CHARS)
-    found = [header(said), section(_verdict(alert, mentions))]
+    title, incident = headline(alert.incident), alert.incident
+    text = clip(f"{escape(title)}: {escape(incident.reason)}" if not alert.over else escape(title), TEXT_CHARS)
+    message = [header(title), section(_verdict(alert, mentions))]
     if alert.result and not alert.over:
-        found += [*_suspects(alert.result.suspects), *_rows(alert.result), *_since(alert)]
-    found.append(context(_about(alert)))
+        message += [*_suspects(alert.result.suspects), *_rows(alert.result), *_since(alert)]
+    message.append(context(_about(alert)))
     if links := _links(alert):
-        found.append(section(links))
-    return text, found
+        message.append(section(links))
+    return text, message
 
 
 def change(alert: Alert, news: Sequence[str], mentions: Sequence[str] = ()) -> str:
     """What has changed, as one line for the incident's thread and for the channel."""
-    said = f"{escape(words.plain(alert.incident.cluster))}: {escape('; '.join(news))}"
+    line = f"{escape(words.plain(alert.incident.cluster))}: {escape('; '.join(news))}"
     emoji = _EMOJI[Verdict.PASS if alert.over else alert.incident.verdict]
-    return clip(" ".join([emoji, said, *map(mention, mentions)]), TEXT_CHARS)
+    return clip(" ".join([emoji, line, *map(mention, mentions)]), TEXT_CHARS)
 
 
 def digest(result: RunResult) -> str:
     """One line of a run with nothing new."""
-    said = f"{_EMOJI[result.verdict]} {escape(words.headline(result))}, {escape(result.suite)}: {escape(result.reason)}"
-    return clip(said, DIGEST_CHARS)
+    line = f"{_EMOJI[result.verdict]} {escape(words.headline(result))}, {escape(result.suite)}: {escape(result.reason)}"
+    return clip(line, DIGEST_CHARS)
 
 
 def mention(who: str) -> str:
@@ -89,8 +89,8 @@ def _verdict(alert: Alert, mentions: Sequence[str]) -> str:
     if alert.over:
         was = f"It was: {escape(incident.reason)}" + _blamed(incident)
         return f"{_EMOJI[Verdict.PASS]} {clip(was, 2000)}"
-    said = f"{_EMOJI[incident.verdict]} *{words.label(incident.verdict)}* {clip(escape(incident.reason), 2000)}"
-    return " ".join([said, *map(mention, mentions)])
+    line = f"{_EMOJI[incident.verdict]} *{words.label(incident.verdict)}* {clip(escape(incident.reason), 2000)}"
+    return " ".join([line, *map(mention, mentions)])
 
 
 def _blamed(incident: Incident) -> str:
@@ -103,7 +103,7 @@ def _suspects(suspects: Sequence[Suspect]) -> list[Block]:
 
 def _rows(result: RunResult) -> list[Block]:
     bad = sum(j.verdict is not Verdict.PASS for check in result.checks for j in check.judgements)
-    return listed("Not as expected", [judgement(j) for j in convincing(result)], bad - ROWS)
+    return listed("Not as expected", [judgement(j) for j in worst_judgements(result)], bad - ROWS)
 
 
 def _since(alert: Alert) -> list[Block]:

@@ -26,9 +26,9 @@ def details(result: RunResult) -> tuple[str, list[Block]]:
         "Not as expected": [judgement(j) for j in bad[:MAX_LINES]],
     }
     hidden = {"Suspects": len(result.suspects) - MAX_LINES, "Not as expected": len(bad) - MAX_LINES}
-    found = [block for title, lines in parts.items() if lines for block in _part(title, lines, hidden.get(title, 0))]
-    found = [*_within(TOTAL_CHARS, found), context([_software(result)])]
-    return f"Details of run {clip(escape(result.run_id), 200)}", found
+    message = [block for title, lines in parts.items() if lines for block in _part(title, lines, hidden.get(title, 0))]
+    message = [*_within(TOTAL_CHARS, message), context([_software(result)])]
+    return f"Details of run {clip(escape(result.run_id), 200)}", message
 
 
 def _part(title: str, lines: Sequence[str], hidden: int) -> list[Block]:
@@ -36,10 +36,10 @@ def _part(title: str, lines: Sequence[str], hidden: int) -> list[Block]:
     return [section(text) for text in _pages([f"*{title}*", *lines, *more])]
 
 
-def _within(limit: int, found: Sequence[Block]) -> list[Block]:
+def _within(limit: int, blocks: Sequence[Block]) -> list[Block]:
     """The first blocks that together hold no more than `limit` characters."""
-    ends = accumulate(len(block["text"]["text"]) for block in found)
-    return [block for block, end in zip(found, ends, strict=True) if end <= limit]
+    ends = accumulate(len(block["text"]["text"]) for block in blocks)
+    return [block for block, end in zip(blocks, ends, strict=True) if end <= limit]
 
 
 def _pages(lines: Iterable[str]) -> list[str]:

@@ -26,13 +26,13 @@ class SlackSettings:
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Self | None:
         """SEATRIAL_SLACK_TOKEN, _CHANNEL, _WEBHOOK and _API_URL; None when neither token nor webhook is set."""
         env = os.environ if environ is None else environ
-        found = cls(
+        settings = cls(
             token=secret(env.get("SEATRIAL_SLACK_TOKEN")),
             channel=env.get("SEATRIAL_SLACK_CHANNEL", "").strip() or None,
             webhook=secret(env.get("SEATRIAL_SLACK_WEBHOOK")),
             api_url=env.get("SEATRIAL_SLACK_API_URL", "").strip() or None,
         )
-        return found if found.token or found.webhook else None
+        return settings if settings.token or settings.webhook else None
 
     def problem(self) -> str | None:
         """What keeps these settings from working, if anything; never quotes a secret."""

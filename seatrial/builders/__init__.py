@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from seatrial.model.errors import SeatrialError
 
 if TYPE_CHECKING:
-    from seatrial.builders.plan import Plan
+    from seatrial.builders.plan import BuildPlan
     from seatrial.config.image import Image, Recipe
 
 log = logging.getLogger("seatrial.image")
@@ -25,7 +25,7 @@ class UnreachableError(SeatrialError):
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredImage:
     """An image that exists: the digest of its manifest, and what it runs on (amd64, arm64) where that is told."""
 
     digest: str
@@ -33,7 +33,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltImage:
     """The image that nodes run. `digest` is None where nobody here could ask; `fresh` when it was built just now."""
 
     reference: str
@@ -54,19 +54,19 @@ class Builder(Protocol):
     def reference(self, tag: str) -> str:
         """What an image with that tag is called. Pure."""
 
-    def exists(self, reference: str) -> Stored | None:
+    def exists(self, reference: str) -> StoredImage | None:
         """The image of that name where this builder would find it; None when there is none.
 
         Raises UnreachableError when that cannot be told.
         """
 
-    def build(self, plan: "Plan", log_file: Path) -> Built:
+    def build(self, plan: "BuildPlan", log_file: Path) -> BuiltImage:
         """Build it, its output added to `log_file`. Raises LaunchError or MissingError naming cause and next step.
 
         Whatever interrupts it also ends the build.
         """
 
-    def render(self, plan: "Plan") -> str:
+    def render(self, plan: "BuildPlan") -> str:
         """What `build` would run or submit. Pure."""
 
 
@@ -76,7 +76,7 @@ def builder_for(config: "Image") -> Builder:
     return builder
 
 
-def ensure_image(config: "Image", architecture: str | None, log_file: Path, *, rebuild: bool = False) -> Built:
+def ensure_image(config: "Image", architecture: str | None, log_file: Path, *, rebuild: bool = False) -> BuiltImage:
     """The image that `config` names: found when one of the same inputs exists, else built.
 
     `architecture` is what the nodes are (amd64, arm64), None where that is not known. Raises MissingError when an image
@@ -88,16 +88,16 @@ def ensure_image(config: "Image", architecture: str | None, log_file: Path, *, r
 
     builder = builder_for(config)
     if isinstance(config, Prebuilt):
-        return _found(builder, config.reference) or Built(config.reference)
+        return _found(builder, config.reference) or BuiltImage(config.reference)
     platforms, digests = platforms_of(config, architecture), _digests(builder, config)
     plan = make_plan(config, platforms, digests, builder.reference)
     # Found, but never built, by what a base last was: it may have moved, and a tag must not claim that it has not.
     known = with_last_seen(digests)
     earlier = plan if known == digests else make_plan(config, platforms, known, builder.reference)
     for reference in () if rebuild else dict.fromkeys((earlier.reference, plan.reference)):
-        if found := _found(builder, reference):
+        if image := _found(builder, reference):
             log.info("%s is there: nothing that it is made of is known to have changed", reference)
-            return found
+            return image
     log.info("building %s with %s (%s)", plan.reference, config.builder, log_file)
     log_file.parent.mkdir(parents=True, exist_ok=True)
     return builder.build(replace(plan, anew=rebuild), log_file)
@@ -113,7 +113,7 @@ def check_recipe(config: "Image | None") -> None:
 
 def render_image(config: "Image", architecture: str | None) -> dict[str, str]:
     """What would be built, by file name. Pure: the hash, which needs the bases' digests, is left open."""
-    from seatrial.builders.plan import Plan, bases_of, tag_for
+    from seatrial.builders.plan import BuildPlan, bases_of, tag_for
     from seatrial.config.image import Prebuilt
 
     if isinstance(config, Prebuilt):
@@ -121,7 +121,7 @@ def render_image(config: "Image", architecture: str | None) -> dict[str, str]:
     builder = builder_for(config)
     tag = tag_for(bases_of(config), "HASH")
     platforms = platforms_of(config, architecture)
-    plan = Plan(config, tag, builder.reference(tag), platforms, ())
+    plan = BuildPlan(config, tag, builder.reference(tag), platforms, ())
     return {"image": f"{plan.reference} for {', '.join(platforms)}\n", "image-build": builder.render(plan)}
 
 
@@ -153,10 +153,10 @@ def _digests(builder: Builder, config: "Recipe") -> dict[str, str | None]:
     return digests
 
 
-def _found(builder: Builder, reference: str) -> Built | None:
+def _found(builder: Builder, reference: str) -> BuiltImage | None:
     try:
         stored = builder.exists(reference)
     except UnreachableError as error:
         log.warning("image %s: %s", reference, error)
         return None
-    return Built(reference, stored.digest, stored.architectures) if stored else None
+    return BuiltImage(reference, stored.digest, stored.architectures) if stored else None

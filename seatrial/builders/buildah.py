@@ -4,8 +4,8 @@ import shlex
 import tempfile
 from pathlib import Path
 
-from seatrial.builders import Built, Stored
-from seatrial.builders.plan import Plan, ignore_file
+from seatrial.builders import BuiltImage, StoredImage
+from seatrial.builders.plan import BuildPlan, ignore_file
 from seatrial.builders.process import ask, need, run_build
 from seatrial.config.image import Buildah
 from seatrial.model.errors import LaunchError
@@ -14,7 +14,7 @@ from seatrial.model.reason import Reason
 _SHOWN = "{{.FromImageDigest}} {{.OCIv1.Architecture}}"
 
 
-def argv(plan: Plan) -> list[str]:
+def argv(plan: BuildPlan) -> list[str]:
     """The command line. chroot: nothing but root or a user namespace is needed, so that it runs in a container too."""
     config = plan.config
     ignore = ignore_file(config)
@@ -30,7 +30,7 @@ def argv(plan: Plan) -> list[str]:
     ]
 
 
-def push_argv(plan: Plan, digest_file: Path) -> list[str]:
+def push_argv(plan: BuildPlan, digest_file: Path) -> list[str]:
     return ["buildah", "push", f"--digestfile={digest_file}", plan.reference, f"docker://{plan.reference}"]
 
 
@@ -43,30 +43,30 @@ class BuildahImage:
     def reference(self, tag: str) -> str:
         return f"{self._config.repository or 'localhost/seatrial'}/{self._config.name}:{tag}"
 
-    def exists(self, reference: str) -> Stored | None:
+    def exists(self, reference: str) -> StoredImage | None:
         from seatrial.builders.registry import look_up
 
         if not reference.startswith("localhost/"):  # buildah's own name for what is only here
             return look_up(reference)
         shown = ask("buildah", "inspect", "--type=image", f"--format={_SHOWN}", reference)
-        return Stored(shown.split()[0], tuple(shown.split()[1:])) if shown else None
+        return StoredImage(shown.split()[0], tuple(shown.split()[1:])) if shown else None
 
-    def build(self, plan: Plan, log_file: Path) -> Built:
+    def build(self, plan: BuildPlan, log_file: Path) -> BuiltImage:
         need(
             "buildah",
             "apt-get install buildah (it needs root or user namespaces), or use builder docker or cloud-build",
         )
         run_build(argv(plan), plan, log_file)
         digest = self._push(plan, log_file) if self._config.repository else self._stored(plan)
-        return Built(plan.reference, digest, plan.architectures, fresh=True)
+        return BuiltImage(plan.reference, digest, plan.architectures, fresh=True)
 
-    def _push(self, plan: Plan, log_file: Path) -> str:
+    def _push(self, plan: BuildPlan, log_file: Path) -> str:
         with tempfile.TemporaryDirectory() as folder:
             digest_file = Path(folder) / "digest"
             run_build(push_argv(plan, digest_file), plan, log_file)
             return digest_file.read_text().strip()
 
-    def _stored(self, plan: Plan) -> str:
+    def _stored(self, plan: BuildPlan) -> str:
         stored = self.exists(plan.reference)
         if stored is None:
             raise LaunchError(
@@ -74,7 +74,7 @@ class BuildahImage:
             )
         return stored.digest
 
-    def render(self, plan: Plan) -> str:
+    def render(self, plan: BuildPlan) -> str:
         commands = [argv(plan), *([push_argv(plan, Path("digest"))] if self._config.repository else [])]
         return "".join(f"{shlex.join(command)}\n" for command in commands)
 

@@ -8,13 +8,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seatrial.builders import Built, Stored
+from seatrial.builders import BuiltImage, StoredImage
 from seatrial.builders.cloud_clients import GoogleClients
 from seatrial.builders.cloud_log import LogCopy
 from seatrial.builders.cloud_request import reference, request, timeout_s
 from seatrial.builders.cloud_source import upload
 from seatrial.builders.failures import build_failure
-from seatrial.builders.plan import Plan
+from seatrial.builders.plan import BuildPlan
 from seatrial.config.image import CloudBuild
 from seatrial.model.errors import InputError, LaunchError, MissingError
 from seatrial.model.reason import Reason
@@ -38,16 +38,16 @@ class CloudBuildImage:
     def reference(self, tag: str) -> str:
         return reference(self._config, tag)
 
-    def render(self, plan: Plan) -> str:
+    def render(self, plan: BuildPlan) -> str:
         submitted = {"parent": self._parent, "build": request(self._config, plan.tag)}
         return json.dumps(submitted, indent=2) + "\n"
 
-    def exists(self, reference: str) -> Stored | None:
+    def exists(self, reference: str) -> StoredImage | None:
         from seatrial.builders.registry import look_up
 
         return look_up(reference, self._google.registry_login)
 
-    def build(self, plan: Plan, log_file: Path) -> Built:
+    def build(self, plan: BuildPlan, log_file: Path) -> BuiltImage:
         from google.api_core.exceptions import GoogleAPIError
         from google.auth.exceptions import GoogleAuthError, TransportError
         from requests import RequestException
@@ -59,15 +59,15 @@ class CloudBuildImage:
         except GoogleAuthError as error:
             raise MissingError(Reason.of("google-login-missing", problem=str(error))) from error
 
-    def _build(self, plan: Plan, log_file: Path) -> Built:
+    def _build(self, plan: BuildPlan, log_file: Path) -> BuiltImage:
         from google.cloud.devtools.cloudbuild_v1 import Source, StorageSource
 
         limit_s = timeout_s(self._config)
         deadline = time.monotonic() + limit_s
-        wanted = _message(request(self._config, plan.tag), self._config)
-        wanted.source = Source(storage_source=StorageSource(**upload(self._google.storage, plan, self._config)))
+        message = _message(request(self._config, plan.tag), self._config)
+        message.source = Source(storage_source=StorageSource(**upload(self._google.storage, plan, self._config)))
         submitted = self._google.builds.create_build(
-            request={"parent": self._parent, "build": wanted}, retry=None, timeout=60
+            request={"parent": self._parent, "build": message}, retry=None, timeout=60
         ).metadata.build
         name = f"{self._parent}/builds/{submitted.id}"
         log.info("Cloud Build %s, at most %d s: %s", submitted.id, limit_s, submitted.log_url or name)
@@ -78,24 +78,24 @@ class CloudBuildImage:
             raise
         return self._outcome(plan, done, log_file)
 
-    def _wait(self, plan: Plan, name: str, log_file: Path, deadline: float) -> "Build":
+    def _wait(self, plan: BuildPlan, name: str, log_file: Path, deadline: float) -> "Build":
         """The build once it has ended, its log copied meanwhile."""
         from google.cloud.devtools.cloudbuild_v1 import Build
 
         running = {Build.Status.STATUS_UNKNOWN, Build.Status.PENDING, Build.Status.QUEUED, Build.Status.WORKING}
         with closing(LogCopy(self._google.storage, log_file)) as reader:
             while True:
-                found = self._patiently(lambda: self._google.builds.get_build(request={"name": name}, timeout=30))
-                reader.copy(found)
-                if found.status not in running:
-                    return found
+                build = self._patiently(lambda: self._google.builds.get_build(request={"name": name}, timeout=30))
+                reader.copy(build)
+                if build.status not in running:
+                    return build
                 if time.monotonic() > deadline:
                     raise LaunchError(
                         Reason.of(
                             "image-build-time-limit",
                             image=plan.reference,
                             timeout_s=timeout_s(self._config),
-                            log=f"{found.status.name}, {log_file}",
+                            log=f"{build.status.name}, {log_file}",
                         )
                     )
                 time.sleep(POLL_S)
@@ -122,33 +122,33 @@ class CloudBuildImage:
         except Exception as error:
             log.error("Cloud Build %s may still run: it cannot be cancelled: %s", name, error)
 
-    def _outcome(self, plan: Plan, done: "Build", log_file: Path) -> Built:
+    def _outcome(self, plan: BuildPlan, done: "Build", log_file: Path) -> BuiltImage:
         from google.cloud.devtools.cloudbuild_v1 import Build
 
         if done.status is not Build.Status.SUCCESS:
-            told = [done.failure_info.type_.name, done.failure_info.detail, done.status_detail]
-            said = "\n".join([_text(log_file), *told, f"status: {done.status.name}"])
+            details = [done.failure_info.type_.name, done.failure_info.detail, done.status_detail]
+            output = "\n".join([_text(log_file), *details, f"status: {done.status.name}"])
             status = f"Cloud Build ended as {done.status.name}"
-            raise LaunchError(build_failure(plan.reference, status, said, done.log_url or log_file))
+            raise LaunchError(build_failure(plan.reference, status, output, done.log_url or log_file))
         digest = next((image.digest for image in done.results.images if image.name == plan.reference), None)
         if not digest:
             raise LaunchError(
                 Reason.of("image-no-digest", image=plan.reference, builder="Cloud Build", log=str(log_file))
             )
-        return Built(plan.reference, digest, plan.architectures, fresh=True)
+        return BuiltImage(plan.reference, digest, plan.architectures, fresh=True)
 
     @property
     def _parent(self) -> str:
         return f"projects/{self._config.own_project}/locations/{self._config.own_region}"
 
 
-def _message(wanted: dict[str, Any], config: CloudBuild) -> "Build":
+def _message(request_fields: dict[str, Any], config: CloudBuild) -> "Build":
     """The request as the client's own type, which knows every field that is legal."""
     from google.cloud.devtools.cloudbuild_v1 import Build
     from google.protobuf.json_format import ParseError
 
     try:
-        build: Build = Build.from_json(json.dumps(wanted))
+        build: Build = Build.from_json(json.dumps(request_fields))
         return build
     except ParseError as error:
         raise InputError(f"{config.folder / 'cloudbuild.yaml'}: {' '.join(str(error).split())}") from error

@@ -46,8 +46,8 @@ class GoogleClients:
 
         if os.environ.get(_ENDPOINT, "").startswith("http://"):
             return AnonymousCredentials()
-        found, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
-        return found
+        credentials, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+        return credentials
 
     def registry_login(self, registry: str) -> "Credentials | None":
         """What docker knows; of Google's registries, and of no others, else the account that builds."""

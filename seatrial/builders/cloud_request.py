@@ -20,8 +20,8 @@ def recipe(config: CloudBuild) -> Request:
     if not file.is_file():
         return _plain(config)
     try:
-        found = dict(yaml.safe_load(file.read_text()))
-        steps, images = [dict(step) for step in found["steps"]], list(found["images"])
+        document = dict(yaml.safe_load(file.read_text()))
+        steps, images = [dict(step) for step in document["steps"]], list(document["images"])
     except (OSError, yaml.YAMLError, TypeError, ValueError, KeyError) as error:
         raise InputError(f"{file}: needs steps and images, as gcloud builds submit reads them ({error!r})") from error
     if not images or "${_TAG}" not in str(images[0]):
@@ -31,11 +31,11 @@ def recipe(config: CloudBuild) -> Request:
             f"image.args: {file} has no docker step that begins with `build`, which would take them; legal: such a"
             " step, or substitutions in place of args"
         )
-    if config.machine and _in_a_pool(found):
+    if config.machine and _in_a_pool(document):
         raise InputError(f"image.machine: {file} builds in a pool, which has machines of its own; leave it out")
-    if not re.fullmatch(r"\d+(\.\d+)?s", str(found.setdefault("timeout", f"{TIMEOUT_S}s"))):
-        raise InputError(f"{file}: timeout: must be seconds, such as 7200s, is {found['timeout']!r}")
-    return found
+    if not re.fullmatch(r"\d+(\.\d+)?s", str(document.setdefault("timeout", f"{TIMEOUT_S}s"))):
+        raise InputError(f"{file}: timeout: must be seconds, such as 7200s, is {document['timeout']!r}")
+    return document
 
 
 def _plain(config: CloudBuild) -> Request:
@@ -51,9 +51,9 @@ def reference(config: CloudBuild, tag: str) -> str:
 
     Raises InputError where one is unknown before the build, and with it the name to look for.
     """
-    found = recipe(config)
-    values = {"PROJECT_ID": config.own_project, "LOCATION": config.own_region, **_substitutions(config, found, tag)}
-    named = str(found["images"][0])
+    build = recipe(config)
+    values = {"PROJECT_ID": config.own_project, "LOCATION": config.own_region, **_substitutions(config, build, tag)}
+    named = str(build["images"][0])
     filled = _VARIABLE.sub(lambda match: str(values.get(match[1] or match[2], match[0])), named)
     if "$" in filled:
         raise InputError(
@@ -70,29 +70,29 @@ def timeout_s(config: CloudBuild) -> int:
 
 def request(config: CloudBuild, tag: str) -> Request:
     """The build without its source, which has no name before it is uploaded."""
-    found = recipe(config)
-    options = found.get("options") or {}
-    machine = {} if _in_a_pool(found) else {"machineType": config.machine or options.get("machineType", MACHINE)}
+    build = recipe(config)
+    options = build.get("options") or {}
+    machine = {} if _in_a_pool(build) else {"machineType": config.machine or options.get("machineType", MACHINE)}
     return {
-        **found,
-        "steps": [_with_arguments(step, config) for step in found["steps"]],
-        "substitutions": _substitutions(config, found, tag),
+        **build,
+        "steps": [_with_arguments(step, config) for step in build["steps"]],
+        "substitutions": _substitutions(config, build, tag),
         "timeout": f"{timeout_s(config)}s",
         "options": {**options, **machine},
     }
 
 
-def _substitutions(config: CloudBuild, found: Request, tag: str) -> dict[str, str]:
+def _substitutions(config: CloudBuild, build: Request, tag: str) -> dict[str, str]:
     """The recipe's own, ours and the cluster file's, sorted as gcloud does. One that nothing uses is refused there."""
     ours = {"_ARTIFACT_REGISTRY": config.repository, "_TAG": tag}
-    used = {match[1] or match[2] for match in _VARIABLE.finditer(str(found))}
+    used = {match[1] or match[2] for match in _VARIABLE.finditer(str(build))}
     given = {name: value for name, value in ours.items() if name in used}
-    return dict(sorted({**(found.get("substitutions") or {}), **given, **config.substitutions}.items()))
+    return dict(sorted({**(build.get("substitutions") or {}), **given, **config.substitutions}.items()))
 
 
-def _in_a_pool(found: Request) -> bool:
+def _in_a_pool(build: Request) -> bool:
     """A private pool has machines of its own and refuses a build that names another kind."""
-    return not {"pool", "workerPool"}.isdisjoint(found.get("options") or {})
+    return not {"pool", "workerPool"}.isdisjoint(build.get("options") or {})
 
 
 def _takes_arguments(step: Request) -> bool:

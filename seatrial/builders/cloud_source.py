@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from seatrial.builders.plan import Plan
+from seatrial.builders.plan import BuildPlan
 from seatrial.config.image import CloudBuild
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import Reason
@@ -24,7 +24,7 @@ def default_bucket(project: str) -> str:
     return re.sub(r"[:.]", "_", project).replace("google", "elgoog") + "_cloudbuild"
 
 
-def upload(client: "Client", plan: Plan, config: CloudBuild) -> dict[str, str]:
+def upload(client: "Client", plan: BuildPlan, config: CloudBuild) -> dict[str, str]:
     """Put the context's files into the bucket, made when it is not there; returns the build's storageSource.
 
     A bucket that the cluster file names is not asked about first: who may write objects there may not always look.
@@ -48,7 +48,7 @@ def _put(bucket: "Bucket", file: IO[bytes]) -> dict[str, str]:
 
 
 @contextmanager
-def archive(plan: Plan) -> Iterator[IO[bytes]]:
+def archive(plan: BuildPlan) -> Iterator[IO[bytes]]:
     """The files of the context with what their hash says: nothing of who owns them, and of the mode only one bit."""
     context = plan.config.context
     with tempfile.TemporaryFile() as file:
@@ -69,9 +69,9 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 def _default(client: "Client", project: str) -> "Bucket":
     """The project's own default bucket, which must be the project's: anybody may take a name that can be guessed."""
     name = default_bucket(project)
-    found = client.lookup_bucket(name, timeout=30)
-    if found is None:
+    bucket = client.lookup_bucket(name, timeout=30)
+    if bucket is None:
         return client.create_bucket(name, timeout=60)
     if name not in {own.name for own in client.list_buckets(prefix=name, timeout=30)}:
         raise MissingError(Reason.of("bucket-foreign", bucket=name, project=project))
-    return found
+    return bucket

@@ -5,15 +5,15 @@ import shlex
 import tempfile
 from pathlib import Path
 
-from seatrial.builders import Built, Stored
-from seatrial.builders.plan import Plan
+from seatrial.builders import BuiltImage, StoredImage
+from seatrial.builders.plan import BuildPlan
 from seatrial.builders.process import ask, need, run_build
 from seatrial.config.image import Docker
 from seatrial.model.errors import LaunchError, MissingError
 from seatrial.model.reason import Reason
 
 
-def argv(plan: Plan, metadata: Path) -> list[str]:
+def argv(plan: BuildPlan, metadata: Path) -> list[str]:
     """The command line. BuildKit finds Dockerfile.dockerignore by itself."""
     config = plan.config
     return [
@@ -38,15 +38,15 @@ class DockerImage:
     def reference(self, tag: str) -> str:
         return f"{self._config.repository or 'seatrial'}/{self._config.name}:{tag}"
 
-    def exists(self, reference: str) -> Stored | None:
+    def exists(self, reference: str) -> StoredImage | None:
         from seatrial.builders.registry import look_up
 
         if self._config.repository or not reference.startswith("seatrial/"):
             return look_up(reference)
         shown = ask("docker", "image", "inspect", "--format", "{{.Id}} {{.Architecture}}", reference)
-        return Stored(shown.split()[0], tuple(shown.split()[1:])) if shown else None
+        return StoredImage(shown.split()[0], tuple(shown.split()[1:])) if shown else None
 
-    def build(self, plan: Plan, log_file: Path) -> Built:
+    def build(self, plan: BuildPlan, log_file: Path) -> BuiltImage:
         need("docker", "install Docker with its buildx plugin, or use builder buildah or cloud-build")
         if ask("docker", "buildx", "version") is None:
             remedy = "install Docker's buildx plugin (docker-buildx-plugin)"
@@ -59,19 +59,19 @@ class DockerImage:
             raise LaunchError(
                 Reason.of("image-no-digest", image=plan.reference, builder="docker buildx", log=str(log_file))
             )
-        return Built(plan.reference, digest, plan.architectures, fresh=True)
+        return BuiltImage(plan.reference, digest, plan.architectures, fresh=True)
 
-    def render(self, plan: Plan) -> str:
+    def render(self, plan: BuildPlan) -> str:
         return shlex.join(argv(plan, Path("metadata.json"))) + "\n"
 
 
 def _digest(metadata: Path) -> str | None:
     """The pushed manifest's digest; of an image that was only loaded, its id."""
     try:
-        told: dict[str, str] = json.loads(metadata.read_text())
+        metadata_fields: dict[str, str] = json.loads(metadata.read_text())
     except (OSError, ValueError):
         return None
-    return told.get("containerimage.digest") or told.get("containerimage.config.digest")
+    return metadata_fields.get("containerimage.digest") or metadata_fields.get("containerimage.config.digest")
 
 
 def builder(config: Docker) -> DockerImage:

@@ -11,7 +11,7 @@ _LONGEST = 4000  # characters of a line that are looked at
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class BuildFailure:
     """A cause by what a log says of it; `next_step` is what a person does."""
 
     name: str
@@ -19,8 +19,8 @@ class Cause:
     pattern: str
 
 
-def _cause(name: str, next_step: str, *said: str) -> Cause:
-    return Cause(name, next_step, "|".join(said))
+def _cause(name: str, next_step: str, *patterns: str) -> BuildFailure:
+    return BuildFailure(name, next_step, "|".join(patterns))
 
 
 # In this order within one line: what comes first also explains what comes later ("denied" of a base is about the base).
@@ -114,7 +114,7 @@ def build_failure(image: str, stage: str, output: str, log: str | Path) -> Reaso
     return Reason.of(code, image=image, stage=stage, problem=problem, log=str(log))
 
 
-def _explain(text: str) -> tuple[Cause | None, str]:
+def _explain(text: str) -> tuple[BuildFailure | None, str]:
     lines = [line[:_LONGEST].strip() for line in text.splitlines() if line.strip()][: -_LAST - 1 : -1]
     for line in lines:
         for cause in CAUSES:

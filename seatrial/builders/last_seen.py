@@ -5,18 +5,18 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from seatrial.system.atomic import write_whole
+from seatrial.system.atomic import write_atomic
 from seatrial.system.private import closed_folder
 from seatrial.system.state_home import state_home
 
 
 def with_last_seen(digests: Mapping[str, str | None]) -> dict[str, str | None]:
     """`digests`, with what was last seen of those that are None. Remembers the others."""
-    told = {base: digest for base, digest in digests.items() if digest}
-    seen = _read() | told
+    current = {base: digest for base, digest in digests.items() if digest}
+    remembered = _read() | current
     with suppress(OSError):  # a home that cannot be written to: nothing is remembered
-        _write(seen)
-    return {base: seen.get(base) for base in digests}
+        _write(remembered)
+    return {base: remembered.get(base) for base in digests}
 
 
 def _file() -> Path:
@@ -25,13 +25,13 @@ def _file() -> Path:
 
 def _read() -> dict[str, str]:
     try:
-        found: object = json.loads(_file().read_text())
+        document: object = json.loads(_file().read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
-def _write(seen: Mapping[str, str]) -> None:
+def _write(digests: Mapping[str, str]) -> None:
     """As a whole: another run may read meanwhile."""
     closed_folder(_file().parent)
-    write_whole(_file(), json.dumps(seen, indent=2))
+    write_atomic(_file(), json.dumps(digests, indent=2))

@@ -14,7 +14,7 @@ HASH_LENGTH = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BuildPlan:
     """One build: `reference` names what comes out, `files` are the context's, `platforms` such as linux/amd64.
 
     `anew`: without what earlier builds left in a cache.
@@ -48,13 +48,13 @@ def make_plan(
     platforms: tuple[str, ...],
     digests: Mapping[str, str | None],
     name: Callable[[str], str],
-) -> Plan:
+) -> BuildPlan:
     """The plan, with the digest of each base where it is known; `name` makes a tag a reference."""
     files = context_files(config)
     settings = config.model_dump(include={"args", "substitutions"})
     inputs = {"platforms": platforms, "bases": dict(digests), **settings}
     tag = tag_for(list(digests), context_hash(config.context, files, inputs))
-    return Plan(config, tag, name(tag), platforms, files)
+    return BuildPlan(config, tag, name(tag), platforms, files)
 
 
 def tag_for(used: list[str], digest: str) -> str:

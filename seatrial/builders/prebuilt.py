@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import NoReturn
 
-from seatrial.builders import Stored
-from seatrial.builders.plan import Plan
+from seatrial.builders import StoredImage
+from seatrial.builders.plan import BuildPlan
 from seatrial.config.image import Prebuilt
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import Reason
@@ -16,7 +16,7 @@ class PrebuiltImage:
     def reference(self, tag: str) -> str:
         return tag
 
-    def exists(self, reference: str) -> Stored:
+    def exists(self, reference: str) -> StoredImage:
         """Raises MissingError when its registry says that there is no such image."""
         from seatrial.builders.registry import look_up
 
@@ -25,10 +25,10 @@ class PrebuiltImage:
             raise MissingError(Reason.of("image-missing", image=reference))
         return stored
 
-    def build(self, plan: Plan, log_file: Path) -> NoReturn:
+    def build(self, plan: BuildPlan, log_file: Path) -> NoReturn:
         raise MissingError(Reason.of("image-not-buildable", image=plan.reference))
 
-    def render(self, plan: Plan) -> str:
+    def render(self, plan: BuildPlan) -> str:
         return ""
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from seatrial.builders.failures import build_failure
-from seatrial.builders.plan import Plan
+from seatrial.builders.plan import BuildPlan
 from seatrial.config.image import TIMEOUT_S
 from seatrial.model.errors import LaunchError, MissingError
 from seatrial.model.reason import Reason
@@ -40,7 +40,7 @@ def ask(*argv: str, timeout_s: float = 30) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def run_build(argv: Sequence[str], plan: Plan, log_file: Path) -> None:
+def run_build(argv: Sequence[str], plan: BuildPlan, log_file: Path) -> None:
     """Run it to its end. Raises LaunchError with the cause when it fails or takes longer than it may."""
     timeout_s = plan.config.timeout_s or TIMEOUT_S
     with RawLog(log_file, Secrets.of(os.environ), append=True) as out:

@@ -12,7 +12,7 @@ from typing import Any
 import requests
 from requests.utils import parse_dict_header
 
-from seatrial.builders import Stored, UnreachableError
+from seatrial.builders import StoredImage, UnreachableError
 from seatrial.model.reason import Reason
 from seatrial.text.addresses import is_loopback
 from seatrial.text.lines import one_line
@@ -64,20 +64,23 @@ def docker_credentials(registry: str) -> Credentials | None:
     from docker.errors import DockerException
 
     try:
-        found = load_config().resolve_authconfig(registry)
+        credentials = load_config().resolve_authconfig(registry)
     except DockerException as error:
         raise UnreachableError(
             Reason.of("registry-credential-helper", registry=registry, problem=str(error))
         ) from error
-    if not found:
+    if not credentials:
         return None
-    if token := found.get("IdentityToken") or found.get("identitytoken"):
+    if token := credentials.get("IdentityToken") or credentials.get("identitytoken"):
         return "<token>", token
-    user, password = found.get("Username") or found.get("username"), found.get("Password") or found.get("password")
+    user, password = (
+        credentials.get("Username") or credentials.get("username"),
+        credentials.get("Password") or credentials.get("password"),
+    )
     return (user, password) if user and password else None
 
 
-def look_up(reference: str, credentials: FindCredentials = docker_credentials) -> Stored | None:
+def look_up(reference: str, credentials: FindCredentials = docker_credentials) -> StoredImage | None:
     """The image's digest and architectures; None when the registry has no such image.
 
     Raises UnreachableError when the registry does not answer or does not let this machine see.
@@ -90,19 +93,19 @@ def look_up(reference: str, credentials: FindCredentials = docker_credentials) -
         raise UnreachableError(Reason.of("registry-unreachable", registry=name.host, problem=_short(error))) from error
 
 
-def _ask(session: requests.Session, name: Name, credentials: FindCredentials) -> Stored | None:
+def _ask(session: requests.Session, name: Name, credentials: FindCredentials) -> StoredImage | None:
     answer = _get(session, f"{name.url}/manifests/{name.tag}", name, credentials)
     if answer.status_code == 404:
         return None
     if answer.status_code in (401, 403):
         raise UnreachableError(Reason.of("registry-forbidden", registry=name.host, login=name.registry))
     answer.raise_for_status()
-    return Stored(_digest(answer), _architectures(session, name, answer.json(), credentials))
+    return StoredImage(_digest(answer), _architectures(session, name, answer.json(), credentials))
 
 
 def _digest(answer: requests.Response) -> str:
-    told = answer.headers.get("Docker-Content-Digest")
-    return told or f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
+    digest = answer.headers.get("Docker-Content-Digest")
+    return digest or f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
 
 
 def _get(session: requests.Session, url: str, name: Name, credentials: FindCredentials) -> requests.Response:
@@ -152,11 +155,11 @@ def _architectures(
 ) -> tuple[str, ...]:
     """What the image runs on: of an index its members', else its configuration's."""
     if "manifests" in manifest:
-        told = {entry.get("platform", {}).get("architecture", "unknown") for entry in manifest["manifests"]}
+        architectures = {entry.get("platform", {}).get("architecture", "unknown") for entry in manifest["manifests"]}
     else:
         answer = _get(session, f"{name.url}/blobs/{manifest['config']['digest']}", name, credentials)
-        told = {answer.json().get("architecture", "unknown")} if answer.ok else set()
-    return tuple(sorted(told - {"unknown"}))  # attestations are entries of no architecture
+        architectures = {answer.json().get("architecture", "unknown")} if answer.ok else set()
+    return tuple(sorted(architectures - {"unknown"}))  # attestations are entries of no architecture
 
 
 def _short(error: Exception) -> str:

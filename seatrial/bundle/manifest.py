@@ -25,14 +25,14 @@ def read_manifest(text: str) -> dict[str, str]:
     return digests
 
 
-def first_difference(listed: Mapping[str, str], found: Mapping[str, str]) -> str:
+def first_difference(listed: Mapping[str, str], digests: Mapping[str, str]) -> str:
     """The first file that is not as listed, and how; "" where all are."""
     for name, digest in listed.items():
-        if name not in found:
+        if name not in digests:
             return f"{name}: is missing"
-        if found[name] != digest:
+        if digests[name] != digest:
             return f"{name}: is not what it was"
-    added = [name for name in found if name not in listed]
+    added = [name for name in digests if name not in listed]
     return f"{added[0]}: was added" if added else ""
 
 

@@ -15,7 +15,7 @@ from seatrial.bundle.signature import sign
 from seatrial.config.run import RESULT, log_files
 from seatrial.model.errors import InputError
 from seatrial.model.result import RunResult
-from seatrial.system.atomic import whole
+from seatrial.system.atomic import atomic_write
 from seatrial.system.private import read_opener
 from seatrial.text.redact import Secrets
 
@@ -58,11 +58,11 @@ def pack(result: RunResult, folder: Path, target: Path, key: Path | None = None)
 def _sources(folder: Path) -> dict[str, Path]:
     """What is handed over, by its name in the bundle. Links may lead anywhere: none."""
     result = (path for name in RESULT if (path := folder / name).is_file() and not path.is_symlink())
-    found = {path.relative_to(folder).as_posix(): path for path in (*result, *log_files(folder))}
-    for name in found:
+    files = {path.relative_to(folder).as_posix(): path for path in (*result, *log_files(folder))}
+    for name in files:
         if not fits(name):
             raise InputError(f"{folder}: {name!r}: a bundle cannot hold such a name; rename the file")
-    return found
+    return files
 
 
 def _stage(source: Path, target: Path, secrets: Secrets) -> Path:
@@ -92,7 +92,7 @@ def _digest(path: Path) -> str:
 
 def _write(target: Path, top: str, staging: Path, names: Sequence[str], mtime: int) -> None:
     """All of it or nothing."""
-    with whole(target) as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as zipped:
+    with atomic_write(target) as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as zipped:
         _tar(zipped, top, staging, names, mtime)
 
 

@@ -16,7 +16,7 @@ _KEY = re.compile(r"with (\S+) key (\S+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Trusted:
+class TrustedSigners:
     """Whom to believe: a public key, or a file of allowed signers as `man ssh-keygen` describes it."""
 
     key: Path | None = None
@@ -26,11 +26,11 @@ class Trusted:
         return bool(self.key or self.allowed_signers)
 
 
-NOBODY = Trusted()
+NOBODY = TrustedSigners()
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class SignatureCheck:
     """`by` is who signed, "" for nobody; `problem` says why the signature is none, "" where it is good."""
 
     by: str = ""
@@ -41,17 +41,17 @@ def sign(manifest: Path, key: Path) -> Path:
     """The signature of `manifest`, in a file beside it. Raises InputError where the key cannot sign."""
     if not key.is_file():
         raise InputError(f"--sign {key}: is no file; make a key with: ssh-keygen -t ed25519 -f {key}")
-    said = _ssh_keygen("sign", "-f", str(key), "-n", NAMESPACE, str(manifest))
-    if said.returncode:
-        raise InputError(f"--sign {key}: cannot sign: {_said(said.stderr)}; it must be a private SSH key")
+    process = _ssh_keygen("sign", "-f", str(key), "-n", NAMESPACE, str(manifest))
+    if process.returncode:
+        raise InputError(f"--sign {key}: cannot sign: {_said(process.stderr)}; it must be a private SSH key")
     return manifest.with_name(SIGNATURE)
 
 
-def check(manifest: bytes, signature: bytes | None, trusted: Trusted) -> Signed:
+def check(manifest: bytes, signature: bytes | None, trusted: TrustedSigners) -> SignatureCheck:
     """Whether one of the trusted has signed `manifest`. Raises InputError where the keys are none."""
     allowed = _allowed_signers(trusted) if trusted else b""
     if signature is None:
-        return Signed(problem="is not signed" if trusted else "")
+        return SignatureCheck(problem="is not signed" if trusted else "")
     with tempfile.TemporaryDirectory(prefix="seatrial-verify-") as folder:
         sig, signers = Path(folder) / SIGNATURE, Path(folder) / "allowed_signers"
         sig.write_bytes(signature)
@@ -59,23 +59,23 @@ def check(manifest: bytes, signature: bytes | None, trusted: Trusted) -> Signed:
         return _checked(manifest, str(sig), str(signers) if trusted else None)
 
 
-def _checked(manifest: bytes, sig: str, signers: str | None) -> Signed:
+def _checked(manifest: bytes, sig: str, signers: str | None) -> SignatureCheck:
     """The signature itself first, then whose it is."""
-    said = _ssh_keygen("check-novalidate", "-n", NAMESPACE, "-s", sig, given=manifest)
-    if said.returncode:
-        return Signed(problem=f"{MANIFEST}: is not what was signed ({_said(said.stderr)})")
-    found = _KEY.search(said.stdout.decode(errors="replace"))
-    by = f"{found[1]} key {found[2]}" if found else "an unknown key"
+    process = _ssh_keygen("check-novalidate", "-n", NAMESPACE, "-s", sig, given=manifest)
+    if process.returncode:
+        return SignatureCheck(problem=f"{MANIFEST}: is not what was signed ({_said(process.stderr)})")
+    match = _KEY.search(process.stdout.decode(errors="replace"))
+    by = f"{match[1]} key {match[2]}" if match else "an unknown key"
     if signers is None:
-        return Signed(by)
+        return SignatureCheck(by)
     who = _ssh_keygen("find-principals", "-s", sig, "-f", signers).stdout.decode(errors="replace").splitlines()
     for name in who:
         if not _ssh_keygen("verify", "-f", signers, "-I", name, "-n", NAMESPACE, "-s", sig, given=manifest).returncode:
-            return Signed(by if name == _SIGNER else f"{name} with {by}")
-    return Signed(problem=f"{SIGNATURE}: is by another key: {by}")
+            return SignatureCheck(by if name == _SIGNER else f"{name} with {by}")
+    return SignatureCheck(problem=f"{SIGNATURE}: is by another key: {by}")
 
 
-def _allowed_signers(trusted: Trusted) -> bytes:
+def _allowed_signers(trusted: TrustedSigners) -> bytes:
     """In ssh-keygen's own form. Raises InputError."""
     file = trusted.key or trusted.allowed_signers
     option = "--key" if trusted.key else "--allowed-signers"

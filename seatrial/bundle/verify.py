@@ -20,7 +20,7 @@ from seatrial.bundle.bounded import (
     OutOfBoundsError,
 )
 from seatrial.bundle.manifest import first_difference, read_manifest
-from seatrial.bundle.signature import NOBODY, Signed, Trusted, check
+from seatrial.bundle.signature import NOBODY, SignatureCheck, TrustedSigners, check
 from seatrial.model.errors import InputError
 
 _IN_MEMORY = {MANIFEST: MAX_MANIFEST, SIGNATURE: MAX_SIGNATURE}  # bytes
@@ -47,20 +47,20 @@ class _Content:
     problem: str = ""
 
 
-def verify(bundle: Path, trusted: Trusted = NOBODY) -> Verified:
+def verify(bundle: Path, trusted: TrustedSigners = NOBODY) -> Verified:
     """Hold every file against the manifest, and the manifest against the signature.
 
     Raises InputError for what is no bundle at all, and for keys that are none.
     """
     content = _read(bundle)
     if MANIFEST not in content.small:
-        said = f" ({content.problem})" if content.problem else ""
-        raise InputError(f"{bundle}: holds no {MANIFEST}, so it is no bundle of `seatrial bundle`{said}")
+        detail = f" ({content.problem})" if content.problem else ""
+        raise InputError(f"{bundle}: holds no {MANIFEST}, so it is no bundle of `seatrial bundle`{detail}")
     signed = check(content.small[MANIFEST], content.small.get(SIGNATURE), trusted)
     return Verified(len(content.digests), signed.by, _problem(content, signed))
 
 
-def _problem(content: _Content, signed: Signed) -> str:
+def _problem(content: _Content, signed: SignatureCheck) -> str:
     if signed.problem or content.problem:
         return signed.problem or content.problem
     try:

@@ -43,7 +43,7 @@ def references() -> tuple[Reference, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class DeviceFigure:
     """One figure for one kind of hardware; `kind` is `measured`, `floor`, `datasheet` or `expected`."""
 
     hardware: str
@@ -55,13 +55,13 @@ class Device:
 
 
 @cache
-def devices() -> tuple[Device, ...]:
+def devices() -> tuple[DeviceFigure, ...]:
     """Every figure per device or node that ships with the package."""
     with (_FOLDER / "devices.csv").open(encoding="utf-8") as rows:
-        return tuple(Device(**_converted(row, Device)) for row in csv.DictReader(rows))
+        return tuple(DeviceFigure(**_converted(row, DeviceFigure)) for row in csv.DictReader(rows))
 
 
-def _converted(row: dict[str, str], record: type[Reference] | type[Device]) -> dict[str, Any]:
+def _converted(row: dict[str, str], record: type[Reference] | type[DeviceFigure]) -> dict[str, Any]:
     """The row's cells as the fields of `record` have them."""
     return {field.name: field.type(row[field.name]) for field in fields(record) if callable(field.type)}
 

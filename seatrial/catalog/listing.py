@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from operator import attrgetter
 
-from seatrial.catalog import Device, Reference, devices, known_hardware, references
+from seatrial.catalog import DeviceFigure, Reference, devices, known_hardware, references
 from seatrial.model.errors import InputError
 
 
@@ -12,7 +12,7 @@ class Listing:
     """Collectives in the order they are read (hardware, nodes, fabric, collective, size), then figures per device."""
 
     collectives: tuple[Reference, ...]
-    devices: tuple[Device, ...]
+    devices: tuple[DeviceFigure, ...]
 
 
 _order = attrgetter("hardware", "nodes", "gpus_per_node", "fabric", "collective", "algorithm", "message_bytes", "kind")

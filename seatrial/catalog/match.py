@@ -55,14 +55,14 @@ def from_catalog(
 
 def _fitting(setup: Setup, operation: str) -> list[Reference]:
     """Rows of the same configuration; on one node without a named fabric, only if all rows agree on it."""
-    found = [
+    candidates = [
         row
         for row in references()
         if (row.hardware, row.gpus_per_node, row.nodes) == (setup.hardware, setup.gpus_per_node, setup.nodes)
         and row.collective == operation
         and (row.fabric == setup.fabric or (setup.fabric is None and setup.nodes == 1))
     ]
-    return found if len({row.fabric for row in found}) == 1 else []
+    return candidates if len({row.fabric for row in candidates}) == 1 else []
 
 
 def _of_algorithm(rows: list[Reference], algorithm: object) -> list[Reference]:

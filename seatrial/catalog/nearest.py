@@ -50,12 +50,12 @@ def _hint(setup: Setup, rows: list[Reference]) -> str:
 
 def _differs(row: Reference, setup: Setup) -> list[str]:
     fabric_is_open = setup.fabric is None and setup.nodes == 1
-    found = (
+    differences = (
         ("fabric", row.fabric != setup.fabric and not fabric_is_open),
         ("node count", row.nodes != setup.nodes),
         ("GPUs per node", row.gpus_per_node != setup.gpus_per_node),
     )
-    return [what for what, differs in found if differs]
+    return [what for what, differs in differences if differs]
 
 
 def _distance(row: Reference, setup: Setup) -> tuple[int, float, int]:

@@ -28,7 +28,7 @@ _NOT_FOUND = 127  # a shell's, or the dynamic linker's, exit status; a rank may 
 _DAEMONS_FAILED = 255  # mpirun's exit status when it cannot start itself on a node
 
 
-def broken(result: MpiResult, *, began: bool, told: Sequence[str] = ()) -> tuple[Verdict, str]:
+def broken(result: MpiResult, *, began: bool, messages: Sequence[str] = ()) -> tuple[Verdict, str]:
     """The verdict and the reason of a run without a usable result; `began`: the ranks had met and said so.
 
     not_run: a program is missing. inconclusive: it could not be started as asked, or it stopped without a word. fail:
@@ -48,7 +48,7 @@ def broken(result: MpiResult, *, began: bool, told: Sequence[str] = ()) -> tuple
         return _SETUP[_setup(setup)], f"{_named(setup)}: {setup.next_step}"
     if not began and any(line.lstrip().startswith(("USAGE:", "usage:")) for line in result.lines):
         return Verdict.INCONCLUSIVE, Reason.of("option-unknown")
-    return _fault(result, findings, next(iter(told), None), began=began)
+    return _fault(result, findings, next(iter(messages), None), began=began)
 
 
 def gave_up(line: str) -> bool:
@@ -78,20 +78,20 @@ def _setup(finding: Finding) -> str:
     return next((name for name in _SETUP if finding.cause == name or finding.cause.startswith(f"{name} (")), "")
 
 
-def _fault(result: MpiResult, findings: Sequence[Finding], told: str | None, *, began: bool) -> tuple[Verdict, str]:
+def _fault(result: MpiResult, findings: Sequence[Finding], message: str | None, *, began: bool) -> tuple[Verdict, str]:
     complaints = _complaints(result.lines)
     if result.timed_out:  # as mpirun is ended then, ranks lose their peers
         complaints = [complaint for complaint in complaints if not _LOST_A_PEER.search(complaint["cause"])]
-    cause = _cause(findings, complaints) or told
+    cause = _cause(findings, complaints) or message
     if cause and complaints:
         return Verdict.FAIL, cause
     if result.lost:  # what became of it nobody knows; whether the head is still there is asked next
         why = f"; before that: {cause}" if cause else ""
         return Verdict.INCONCLUSIVE, Reason.of("head-connection-lost", seconds=f"{result.seconds:.0f}", cause=why)
     if result.timed_out:
-        said = bool(began or cause)
+        has_output = bool(began or cause)
         why = f"; {cause}" if cause else "" if began else "; the ranks never met"
-        return Verdict.FAIL if said else Verdict.INCONCLUSIVE, Reason.of(
+        return Verdict.FAIL if has_output else Verdict.INCONCLUSIVE, Reason.of(
             "mpi-timeout", seconds=f"{result.seconds:.0f}", cause=why
         )
     if result.ok:

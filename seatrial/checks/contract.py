@@ -22,7 +22,7 @@ UNIT = {"units": 1}  # `extra` of a log record that reports one more unit of pro
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class CheckContext:
     """What a check gets: the run, the nodes that are left, and the facts about them (empty until a check asks them)."""
 
     run: Run
@@ -74,7 +74,7 @@ class Metric:
 
 TORCH = Need("torch", "install PyTorch where the nodes' Python finds it")
 
-Repeat = Callable[[Context, Sequence[Doubt], Repeated, TimeLeft], None]
+Repeat = Callable[[CheckContext, Sequence[Doubt], Repeated, TimeLeft], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class CheckType:
     name: str
     section: type[Strict]
     description: str
-    run: Callable[[Context], StepResult]
+    run: Callable[[CheckContext], StepResult]
     after: str
     metrics: Mapping[str, Metric]
     default: Strict | None = None

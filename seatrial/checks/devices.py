@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from seatrial.checks.connectivity.check import CONNECTIVITY
-from seatrial.checks.contract import TORCH, CheckType, Context, Metric, StepResult
+from seatrial.checks.contract import TORCH, CheckContext, CheckType, Metric, StepResult
 from seatrial.checks.repeated import Doubt, Repeated, TimeLeft, log_repeat
 from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import RemoteError
@@ -44,7 +44,7 @@ Rate = Annotated[float, Field(gt=0, lt=1e9)]
 Samples = Annotated[tuple[Rate, ...], Field(max_length=1000)]
 
 
-class Device(NodeAnswer):
+class DeviceMeasurement(NodeAnswer):
     """One device, as seatrial/remote/probes/devices.py measured it."""
 
     device: Annotated[str, Field(pattern=r"^(cpu|cuda:[0-9]{1,4})$")]
@@ -84,13 +84,13 @@ class Device(NodeAnswer):
                 yield Measurement(metric, median(samples), unit, subject, conditions, samples)
 
 
-class Answer(NodeAnswer):
+class DevicesAnswer(NodeAnswer):
     """All devices of a node; none where other nodes of the same machine were measured for all of the time."""
 
-    devices: Annotated[tuple[Device, ...], Field(max_length=1024)]
+    devices: Annotated[tuple[DeviceMeasurement, ...], Field(max_length=1024)]
 
 
-def devices(context: Context) -> StepResult:
+def devices(context: CheckContext) -> StepResult:
     """Measure all nodes at once; nodes with a bad device are named and taken out, unless all nodes have one."""
     started, section = time.monotonic(), context.section(Devices)
     answers = on_each(context.testbed.nodes, lambda node: measure(context.testbed, node, section))
@@ -117,7 +117,7 @@ def devices(context: Context) -> StepResult:
     return StepResult(check, context.testbed.without(bad))
 
 
-def _problems(answers: Mapping[str, Sequence[Device] | RemoteError]) -> Iterator[tuple[Verdict, Suspect]]:
+def _problems(answers: Mapping[str, Sequence[DeviceMeasurement] | RemoteError]) -> Iterator[tuple[Verdict, Suspect]]:
     """The nodes that gave no answer, and the devices that broke or compute wrongly."""
     for name, answer in answers.items():
         if isinstance(answer, RemoteError):
@@ -128,10 +128,10 @@ def _problems(answers: Mapping[str, Sequence[Device] | RemoteError]) -> Iterator
                 yield problem[0], Suspect(device.kind, device.name(name), 1.0, problem[1])
 
 
-def measure(testbed: Testbed, node: Node, section: Devices) -> tuple[Device, ...]:
+def measure(testbed: Testbed, node: Node, section: Devices) -> tuple[DeviceMeasurement, ...]:
     """Every device of the node; none where others had its machine for all of the time. Raises RemoteError."""
     options = ("--seconds", f"{section.seconds:g}", "--timeout-s", f"{section.timeout_s:g}")
-    measured = run_probe(testbed, node, _NAME, options, Answer, section.timeout_s)[-1].devices
+    measured = run_probe(testbed, node, _NAME, options, DevicesAnswer, section.timeout_s)[-1].devices
     visible = sum(device.kind == "gpu" for device in measured)
     if measured and visible < node.gpus:
         problem = f"torch sees {visible} of {node.gpus} GPUs"
@@ -139,7 +139,7 @@ def measure(testbed: Testbed, node: Node, section: Devices) -> tuple[Device, ...
     return measured
 
 
-def _summary(measured: Sequence[Device]) -> str:
+def _summary(measured: Sequence[DeviceMeasurement]) -> str:
     """What the slowest device reaches."""
     rates = [(median(d.matmul_tflops), median(d.copy_gb_s)) for d in measured if not d.problem()]
     matmul, copy = min(rates, default=(0.0, 0.0))
@@ -147,7 +147,7 @@ def _summary(measured: Sequence[Device]) -> str:
     return f"{which}{matmul:.3g} TFLOP/s, {copy:.3g} GB/s"
 
 
-def repeat_devices(context: Context, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
+def repeat_devices(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
     """The devices of each doubtful node once more, one node after another: what shares its machine is idle."""
     doubtful = {doubt.measurement.subject.name.partition("/")[0] for doubt in doubts}
     nodes = [node for node in context.testbed.nodes if node.name in doubtful]

@@ -8,7 +8,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 
-from seatrial.checks.contract import Context
+from seatrial.checks.contract import CheckContext
 from seatrial.checks.repeated import Doubt, Repeated, TimeLeft
 from seatrial.checks.requirements import too_small
 from seatrial.checks.table import CHECKS
@@ -19,7 +19,7 @@ log = logging.getLogger("seatrial.repeat")
 
 
 def measure_again(
-    context: Context, doubts: Mapping[str, Sequence[Doubt]], until: float = math.inf
+    context: CheckContext, doubts: Mapping[str, Sequence[Doubt]], until: float = math.inf
 ) -> dict[str, Repeated]:
     """By check, one more measurement of each of its doubtful series, as far as it can be had before `until`."""
     by_check: dict[str, Repeated] = {}

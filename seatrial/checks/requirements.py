@@ -3,7 +3,7 @@
 import platform
 from collections.abc import Sequence
 
-from seatrial.checks.contract import CheckType, Context, Facts, StepResult
+from seatrial.checks.contract import CheckContext, CheckType, Facts, StepResult
 from seatrial.config.architecture import foreign_nodes
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError
@@ -14,7 +14,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.text.words import some_of
 
 
-def try_check(kind: CheckType, context: Context) -> StepResult:
+def try_check(kind: CheckType, context: CheckContext) -> StepResult:
     """Run the check if enough is left of the testbed. Raises MissingError if nodes lack what it needs."""
     if reason := lacking(kind, context):
         raise MissingError(reason)
@@ -33,7 +33,7 @@ def too_small(run: Run, testbed: Testbed, least_ranks: int = 2) -> str | None:
     return None if testbed.world_size > 1 else Reason.of("too-few-ranks", ranks=testbed.world_size)
 
 
-def lacking(kind: CheckType, context: Context) -> str | None:
+def lacking(kind: CheckType, context: CheckContext) -> str | None:
     """Why the nodes cannot run the check, by their facts; None when they can, or when the facts are not known yet.
 
     A version that no node could report counts as present.

@@ -27,7 +27,7 @@ from seatrial.cli.serve import serve
 from seatrial.cli.simulate import simulate
 from seatrial.cli.ssh import dial, ssh
 from seatrial.model.errors import InputError, SeatrialError
-from seatrial.system.state_home import name_a_home
+from seatrial.system.state_home import ensure_home
 
 COMMANDS = (
     run, render, parse, judge, rejudge, explain, baseline, history, compare, report, bundle, verify,
@@ -50,7 +50,7 @@ for command in (promote, show, diff, expire):
 def main() -> NoReturn:
     """Run the command line; every error that is meant for people is one line on standard error."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them among all packages takes a while
-    name_a_home()
+    ensure_home()
     gc.set_threshold(50_000)  # importing makes many objects and no garbage; looking for some takes a tenth of the start
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # its causes come to us as exceptions
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
@@ -76,8 +76,8 @@ def main() -> NoReturn:
 def _with_help(error: click.ClickException) -> str:
     """What click says, and where to read what is legal."""
     context = error.ctx if isinstance(error, click.UsageError) else None
-    said = error.format_message().removesuffix(".")
-    return f"{said}; see {context.command_path} --help" if context else said
+    message = error.format_message().removesuffix(".")
+    return f"{message}; see {context.command_path} --help" if context else message
 
 
 def _complain(error: Exception | str, status: int) -> int:

@@ -18,8 +18,8 @@ def compare(before: str, after: str, as_json: bool) -> None:
     from seatrial.report.compared import show_difference
     from seatrial.runs.find import run_of
 
-    found = difference(run_of(before), run_of(after))
+    changes = difference(run_of(before), run_of(after))
     if as_json:
-        print_json(found.to_dict())
+        print_json(changes.to_dict())
     else:
-        show_difference(found)
+        show_difference(changes)

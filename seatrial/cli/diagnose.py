@@ -13,7 +13,7 @@ from seatrial.model.errors import InputError, SeatrialError
 from seatrial.platforms import platform_for
 from seatrial.platforms.local.config import LocalPlatform
 from seatrial.report.metrics import target_of_environment
-from seatrial.system.open_files import too_few
+from seatrial.system.open_files import open_files_problem
 
 _LOCAL = Cluster(name="local", nodes=2, platform=LocalPlatform(kind="local"))
 
@@ -44,7 +44,7 @@ def _findings(cluster: Cluster, file: Path | None) -> Iterator[Finding]:
             else "install Open MPI (openmpi-bin), or set mpi.mpirun in the cluster file",
         )
         yield "torch", None if find_spec("torch") else f"{sys.executable} -m pip install torch"
-    yield "open files", too_few(len(cluster.node_names()))
+    yield "open files", open_files_problem(len(cluster.node_names()))
     if cluster.upload:
         yield f"upload {cluster.upload}", missing(cluster.upload)
     yield _history()

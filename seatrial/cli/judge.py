@@ -42,10 +42,10 @@ def judge(
     LOGS are files, text or JSON; - is standard input. Exit status: 0 pass, 1 degraded, fail or corrupt, 2 bad input,
     3 inconclusive or not_run.
     """
-    from seatrial.judge.logs import Asked, judge_logs
+    from seatrial.judge.logs import LogsConfig, judge_logs
     from seatrial.report.judged import show_judged, to_dict
 
-    judged = judge_logs(_read(logs), Asked(hardware, nodes, gpus_per_node, fabric))
+    judged = judge_logs(_read(logs), LogsConfig(hardware, nodes, gpus_per_node, fabric))
     if as_json:
         print_json(to_dict(judged))
     else:
@@ -68,17 +68,17 @@ def _read(paths: tuple[str, ...]) -> "list[Log]":
     from seatrial.judge.logs import Log
 
     stems = [Path(path).stem for path in paths]
-    found: dict[str, tuple[Sweep, ...]] = {}
+    sweeps_by_log: dict[str, tuple[Sweep, ...]] = {}
     nothing: NothingFoundError | None = None
     for path, stem in zip(paths, stems, strict=True):
         name = stem if stems.count(stem) == 1 else path
         try:
-            found[name] = _sweeps(path)
+            sweeps_by_log[name] = _sweeps(path)
         except NothingFoundError as error:
-            found[name], nothing = (), error
-    if nothing and not any(found.values()):
+            sweeps_by_log[name], nothing = (), error
+    if nothing and not any(sweeps_by_log.values()):
         raise nothing
-    return [Log(name, sweeps) for name, sweeps in found.items()]
+    return [Log(name, sweeps) for name, sweeps in sweeps_by_log.items()]
 
 
 def _sweeps(path: str) -> "tuple[Sweep, ...]":

@@ -34,8 +34,8 @@ def promote(run_id: str, note: str, force: str) -> None:
     from seatrial.model.result import now
 
     with open_store() as store:
-        found = approve(store, run_id, Approval(_who(), now(), note, force))
-    print(f"{run_id}: {len(found)} baselines pinned; `seatrial baseline expire` removes them")
+        pins = approve(store, run_id, Approval(_who(), now(), note, force))
+    print(f"{run_id}: {len(pins)} baselines pinned; `seatrial baseline expire` removes them")
 
 
 @click.command()
@@ -69,11 +69,11 @@ def diff(run_id: str, as_json: bool) -> None:
 
     with open_store() as store:
         cluster = stored_run(store, run_id).cluster
-        found = differences(store.pinned(cluster), store.measurements(run_id))
+        rows = differences(store.pinned(cluster), store.measurements(run_id))
     if as_json:
-        print_json(differences_json(found))
-    elif found:
-        show_differences(found)
+        print_json(differences_json(rows))
+    elif rows:
+        show_differences(rows)
     else:
         print(f"no pinned baselines for {cluster}")
 

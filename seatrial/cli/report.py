@@ -11,7 +11,7 @@ from seatrial.model.errors import InputError, SeatrialError
 
 if TYPE_CHECKING:
     from seatrial.model.result import RunResult
-    from seatrial.report.context import Context
+    from seatrial.report.context import ReportContext
 
 run_argument = click.argument("run_word", metavar="RUN")
 
@@ -62,18 +62,18 @@ def verify(bundle_file: Path, key: Path | None, allowed_signers: Path | None) ->
 
     Exit status: 0 unchanged, 1 changed (names the first change), 2 bad input.
     """
-    from seatrial.bundle.signature import Trusted
+    from seatrial.bundle.signature import TrustedSigners
     from seatrial.bundle.verify import verify as verify_bundle
     from seatrial.text.words import plain
 
     if key and allowed_signers:
         raise InputError("--key, --allowed-signers: give one of them")
-    trusted = Trusted(key, allowed_signers)
-    found = verify_bundle(bundle_file, trusted)
-    if found.problem:  # it names files as whoever packed them did
-        print(f"{bundle_file}: tampered with or damaged: {plain(found.problem)}")
+    trusted = TrustedSigners(key, allowed_signers)
+    verified = verify_bundle(bundle_file, trusted)
+    if verified.problem:  # it names files as whoever packed them did
+        print(f"{bundle_file}: tampered with or damaged: {plain(verified.problem)}")
         sys.exit(1)
-    print(f"{bundle_file}: {found.files} files are unchanged; {plain(_signer(found.by, bool(trusted)))}")
+    print(f"{bundle_file}: {verified.files} files are unchanged; {plain(_signer(verified.by, bool(trusted)))}")
     sys.exit(0)
 
 
@@ -92,7 +92,7 @@ def _load(run_word: str) -> "tuple[RunResult, Path]":
     return load_result(path), path if path.is_dir() else path.parent
 
 
-def _context(result: "RunResult", folder: Path) -> "Context":
+def _context(result: "RunResult", folder: Path) -> "ReportContext":
     """A history that cannot be opened is said in the report."""
     from seatrial.history import open_store
     from seatrial.report.context import context_of
@@ -108,11 +108,11 @@ def _write(result: "RunResult", folder: Path, form: str) -> Path:
     """report.html or report.pdf beside run.json."""
     from seatrial.report.html import report_html
     from seatrial.report.pdf import pdf_of
-    from seatrial.system.atomic import write_whole
+    from seatrial.system.atomic import write_atomic
 
     html = report_html(result, _context(result, folder))
     target = folder / f"report.{form}"
     try:
-        return write_whole(target, pdf_of(html) if form == "pdf" else html)
+        return write_atomic(target, pdf_of(html) if form == "pdf" else html)
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error.strerror}") from error

@@ -35,23 +35,23 @@ def run_by_hand(
 
     Raises InputError before anything is started when cluster, suite or folder are not what they should be.
     """
-    wanted = load_cluster(cluster)
-    platform_for(wanted, cluster)
-    check_recipe(wanted.image)
-    if wanted.upload and (lacking := missing(wanted.upload)):  # a person is here to install it
+    loaded = load_cluster(cluster)
+    platform_for(loaded, cluster)
+    check_recipe(loaded.image)
+    if loaded.upload and (lacking := missing(loaded.upload)):  # a person is here to install it
         raise MissingError(Reason.of("upload-package-missing", cluster=cluster, problem=lacking))
     load_suite(suite)
     if notify:
-        check_alerts(wanted.notify)
+        check_alerts(loaded.notify)
     target_of_environment()
     check_history()
     check_state_home()
     writable(out, "--out") if out else check_runs_folder()  # said before an hour is spent, not after it
-    with _progress(verbose, secrets_of(wanted)) as console:
+    with _progress(verbose, secrets_of(loaded)) as console:
         console.print(f"[bold]seatrial[/] {cluster} · {suite}", highlight=False)
         outcome = by_hand(cluster, suite, out, notify=notify, rebuild=rebuild)
         if not isinstance(outcome, RunResult):
-            console.print(secrets_of(wanted).out_of_line(outcome.reason), markup=False, highlight=False)
+            console.print(secrets_of(loaded).out_of_line(outcome.reason), markup=False, highlight=False)
             return outcome.exit_status
     try:
         _show(outcome, out or Path("runs") / outcome.run_id, as_json)

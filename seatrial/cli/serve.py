@@ -24,10 +24,10 @@ def serve(clusters: tuple[Path, ...], suite: str, cron: str, timezone: str | Non
     same command resumes after a restart.
     """
     from flows.serving.serve import serve as serve_site
-    from flows.serving.site import Site, local_timezone
+    from flows.serving.site import ServeConfig, local_timezone
 
     if not clusters and not _EXAMPLE.exists():
         raise InputError("no CLUSTER given, and there is no deployments/clusters/local.yaml here; name a cluster file")
     files = tuple(dict.fromkeys(str(file.absolute()) for file in clusters or (_EXAMPLE,)))
     chosen = str(Path(suite).absolute()) if Path(suite).suffix in (".yaml", ".yml") else suite
-    serve_site(Site(files, chosen, cron, timezone or local_timezone()), host, port)
+    serve_site(ServeConfig(files, chosen, cron, timezone or local_timezone()), host, port)

@@ -42,10 +42,10 @@ def simulate(nodes: int, nights: int, trials: int, healthy: int, seed: int, as_j
 
     rng = np.random.default_rng(seed)
     calm = quiet(nodes, healthy, Noise(), rng)
-    found = list(scores(nodes, nights, trials, Noise(), rng))
+    results = list(scores(nodes, nights, trials, Noise(), rng))
     if as_json:
-        print_json(simulated_json(nodes, seed, calm, found))
+        print_json(simulated_json(nodes, seed, calm, results))
     else:
         from rich.console import Console
 
-        Console().print(simulated_table(calm, found))
+        Console().print(simulated_table(calm, results))

@@ -30,7 +30,7 @@ _ENDED_BY: Mapping[Kind, frozenset[Kind | None]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Night:
+class RunOutcome:
     """What one run brings, or its absence; `kind` is None for a pass."""
 
     run_id: str
@@ -87,9 +87,9 @@ class Incident:
         return replace(self, receipts={**self.receipts, sink: receipt})
 
 
-def night_of(result: RunResult) -> Night:
+def outcome_of(result: RunResult) -> RunOutcome:
     """What a run brings."""
-    return Night(
+    return RunOutcome(
         result.run_id,
         result.finished,
         _kind(result.verdict),
@@ -100,7 +100,9 @@ def night_of(result: RunResult) -> Night:
     )
 
 
-def advance(known: Sequence[Incident], cluster: str, suite: str, night: Night, sinks: Iterable[str]) -> list[Incident]:
+def advance(
+    known: Sequence[Incident], cluster: str, suite: str, night: RunOutcome, sinks: Iterable[str]
+) -> list[Incident]:
     """The incidents after that night: `known` ones (of the cluster and suite, not settled) gone on, and a new one.
 
     Every one of `sinks` is to hear of those that are open, also one that is new. The same night twice changes nothing.
@@ -112,7 +114,7 @@ def advance(known: Sequence[Incident], cluster: str, suite: str, night: Night, s
     return [_given_up(_addressed(incident, names), night.at) for incident in after]
 
 
-def _followed(incident: Incident, night: Night) -> Incident:
+def _followed(incident: Incident, night: RunOutcome) -> Incident:
     if incident.closed or incident.last_run == night.run_id:
         return incident
     # Who is silent again after another run has not been silent all the time, though that run may have told nobody.
@@ -128,7 +130,7 @@ def _over(incident: Incident) -> str:
     return f"{_OVER[incident.kind]}{of}"
 
 
-def _again(incident: Incident, night: Night) -> Incident:
+def _again(incident: Incident, night: RunOutcome) -> Incident:
     changed = _change(incident, night)
     return replace(
         incident,
@@ -144,7 +146,7 @@ def _again(incident: Incident, night: Night) -> Incident:
     )
 
 
-def _change(incident: Incident, night: Night) -> str | None:
+def _change(incident: Incident, night: RunOutcome) -> str | None:
     """What is new, if it is worth a word: a verdict worse than any before, a suspect or a check that was in order."""
     if incident.kind != "fault":
         return None
@@ -158,7 +160,7 @@ def _change(incident: Incident, night: Night) -> str | None:
     return "; ".join(new) or None
 
 
-def _opened(cluster: str, suite: str, kind: Kind, night: Night) -> Incident:
+def _opened(cluster: str, suite: str, kind: Kind, night: RunOutcome) -> Incident:
     return Incident(
         cluster,
         suite,
@@ -186,8 +188,8 @@ def _given_up(incident: Incident, now: datetime) -> Incident:
     """What is long over is not told any more."""
     if incident.closed is None or now - incident.closed < KEEP_TRYING:
         return incident
-    told = {sink: replace(r, told=len(incident.changes)) for sink, r in incident.receipts.items()}
-    return replace(incident, receipts=told)
+    receipts = {sink: replace(r, told=len(incident.changes)) for sink, r in incident.receipts.items()}
+    return replace(incident, receipts=receipts)
 
 
 def _kind(verdict: Verdict) -> Kind | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from seatrial.history.incident import Incident, Night, Receipt, advance
+from seatrial.history.incident import Incident, Receipt, RunOutcome, advance
 from seatrial.history.migrate import lock
 from seatrial.history.schema import incidents
 from seatrial.model.verdict import Verdict
@@ -15,14 +15,16 @@ from seatrial.model.verdict import Verdict
 _ADVISORY_LOCK = 7228466
 
 
-def gone_on(connection: Connection, cluster: str, suite: str, night: Night, sinks: Iterable[str]) -> list[Incident]:
+def advance_incidents(
+    connection: Connection, cluster: str, suite: str, night: RunOutcome, sinks: Iterable[str]
+) -> list[Incident]:
     """Take the incidents of cluster and suite through that night; two runs that end at once do it in turn."""
     lock(connection, _ADVISORY_LOCK)
     after = advance(_unsettled(connection, cluster, suite), cluster, suite, night, sinks)
     return [_write(connection, incident) for incident in after]
 
 
-def receive(connection: Connection, key: int, receipts: Mapping[str, Receipt]) -> None:
+def add_receipts(connection: Connection, key: int, receipts: Mapping[str, Receipt]) -> None:
     """Note `receipts` on the incident as it is now: telling takes minutes, and another run may have taken it on."""
     lock(connection, _ADVISORY_LOCK)
     row = connection.execute(select(incidents).where(incidents.c.id == key)).first()
@@ -33,8 +35,8 @@ def receive(connection: Connection, key: int, receipts: Mapping[str, Receipt]) -
         if receipt.told >= incident.receipts.get(sink, Receipt()).told:  # the other run may have told it more
             incident = incident.with_receipt(sink, receipt)
     record = _record(incident)
-    heard = {name: record[name] for name in ("receipts", "settled")}
-    connection.execute(update(incidents).where(incidents.c.id == key), heard)
+    changed = {name: record[name] for name in ("receipts", "settled")}
+    connection.execute(update(incidents).where(incidents.c.id == key), changed)
 
 
 def _write(connection: Connection, incident: Incident) -> Incident:
@@ -60,8 +62,8 @@ def _record(incident: Incident) -> dict[str, Any]:
 
 
 def _incident(row: Row[Any]) -> Incident:
-    found = {key: value for key, value in row._mapping.items() if key != "settled"}
-    lists = {key: tuple(found[key]) for key in ("suspects", "checks", "changes")}
-    receipts = {sink: Receipt(r["told"], r["place"]) for sink, r in found["receipts"].items()}
-    verdicts = {key: Verdict(found[key]) for key in ("verdict", "worst")}
-    return Incident(**{**found, **lists, **verdicts, "receipts": receipts})
+    fields = {key: value for key, value in row._mapping.items() if key != "settled"}
+    lists = {key: tuple(fields[key]) for key in ("suspects", "checks", "changes")}
+    receipts = {sink: Receipt(r["told"], r["place"]) for sink, r in fields["receipts"].items()}
+    verdicts = {key: Verdict(fields[key]) for key in ("verdict", "worst")}
+    return Incident(**{**fields, **lists, **verdicts, "receipts": receipts})

@@ -33,8 +33,8 @@ def version(connection: Connection) -> str | None:
     """The revision the schema is at; None for a database that holds no store yet."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
-    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
-    return None if found is None else str(found)
+    revision = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+    return None if revision is None else str(revision)
 
 
 def upgrade(connection: Connection, revision: str = "head") -> None:

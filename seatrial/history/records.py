@@ -53,13 +53,13 @@ def series(result: RunResult) -> dict[Key, Record]:
 
 def readings(result: RunResult, ids: Mapping[Key, int]) -> tuple[list[Record], list[Record]]:
     """Every number, with the worst verdict that its series was judged in that check; and the samples behind it."""
-    numbers, raw, seen = [], [], Counter[int]()
+    numbers, raw, counts = [], [], Counter[int]()
     for check in result.checks:
         verdicts = _judged(check)
         for m in check.measurements:
             series_id, verdict = ids[_key(check, m)], verdicts.get(m.series())
-            place = {"run_id": result.run_id, "series_id": series_id, "nth": seen[series_id]}
-            seen[series_id] += 1
+            place = {"run_id": result.run_id, "series_id": series_id, "nth": counts[series_id]}
+            counts[series_id] += 1
             numbers.append({**place, "value": _number(m.value), "verdict": verdict.value if verdict else None})
             if m.samples:
                 raw.append({**place, "samples": [_number(sample) for sample in m.samples]})
@@ -96,7 +96,7 @@ def _judged(check: Check) -> dict[str, Verdict]:
     verdicts: dict[str, list[Verdict]] = defaultdict(list)
     for judgement in check.judgements:
         verdicts[judgement.measurement.series()].append(judgement.verdict)
-    return {series: worst(found) for series, found in verdicts.items()}
+    return {series: worst(worst_of) for series, worst_of in verdicts.items()}
 
 
 def _number(value: float) -> float | None:

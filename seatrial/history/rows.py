@@ -50,8 +50,8 @@ class Readings:
     @property
     def good(self) -> "NDArray[np.bool_]":
         """Which were not judged bad."""
-        found: NDArray[np.bool_] = (self.verdict < 0) | (self.verdict == VERDICTS.index(Verdict.PASS))
-        return found
+        passed: NDArray[np.bool_] = (self.verdict < 0) | (self.verdict == VERDICTS.index(Verdict.PASS))
+        return passed
 
 
 @dataclass(frozen=True, slots=True)

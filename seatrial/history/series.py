@@ -15,27 +15,27 @@ from seatrial.history.schema import readings, series
 KEYS_PER_QUERY = 500
 
 
-def known_series(connection: Connection, wanted: Mapping[Key, Record]) -> dict[Key, int]:
+def known_series(connection: Connection, requested: Mapping[Key, Record]) -> dict[Key, int]:
     """The id of each series; those that are new are added. Others may add the same ones at the same moment."""
-    found = _ids(connection, wanted)
+    ids = _ids(connection, requested)
     # Always in the same order, or two runs that add the same series could wait for each other for ever.
-    new = [wanted[key] for key in sorted(wanted) if key not in found]
+    new = [requested[key] for key in sorted(requested) if key not in ids]
     if not new:
-        return found
+        return ids
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     connection.execute(dialect.insert(series).on_conflict_do_nothing(), new)
-    return _ids(connection, wanted)
+    return _ids(connection, requested)
 
 
-def _ids(connection: Connection, wanted: Mapping[Key, Record]) -> dict[Key, int]:
-    digests = sorted({digest for digest, _, _ in wanted})
+def _ids(connection: Connection, requested: Mapping[Key, Record]) -> dict[Key, int]:
+    digests = sorted({digest for digest, _, _ in requested})
     columns = (series.c.series_key, series.c.check_name, series.c.unit, series.c.id)
     rows = (
         row
         for some in _slices(digests)
         for row in connection.execute(select(*columns).where(series.c.series_key.in_(some)))
     )
-    return {(digest, check, unit): found for digest, check, unit, found in rows}
+    return {(digest, check, unit): series_id for digest, check, unit, series_id in rows}
 
 
 def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[str]) -> Readings:
@@ -43,14 +43,14 @@ def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[s
     place = {series_key(name): i for i, name in enumerate(names)}
     columns = (series.c.series_key, series.c.id)
     known = [
-        (int(found), place[digest])
+        (int(series_id), place[digest])
         for some in _slices(sorted(place))
-        for digest, found in connection.execute(select(*columns).where(series.c.series_key.in_(some)))
+        for digest, series_id in connection.execute(select(*columns).where(series.c.series_key.in_(some)))
     ]
-    at = np.full(max((found for found, _ in known), default=0) + 2, -1, dtype=np.int64)
-    for found, i in known:
-        at[found] = i
-    few = sorted(found for found, _ in known) if len(known) <= KEYS_PER_QUERY else None
+    at = np.full(max((series_id for series_id, _ in known), default=0) + 2, -1, dtype=np.int64)
+    for series_id, i in known:
+        at[series_id] = i
+    few = sorted(series_id for series_id, _ in known) if len(known) <= KEYS_PER_QUERY else None
     return _collected(connection, run_ids, at, few)
 
 
@@ -64,10 +64,14 @@ def _collected(connection: Connection, run_ids: Sequence[str], at: Any, few: Seq
         columns.append(_columns(rows))
     ids, nth, value, verdict = (np.concatenate([c[n] for c in columns]) if columns else np.empty(0) for n in range(4))
     where = at[np.minimum(ids.astype(np.int64), at.size - 1)]
-    asked = where >= 0
+    requested = where >= 0
     run = np.concatenate(runs) if runs else np.empty(0, dtype=np.int64)
     return Readings(
-        run[asked], where[asked], nth[asked].astype(np.int64), value[asked], verdict[asked].astype(np.int64)
+        run[requested],
+        where[requested],
+        nth[requested].astype(np.int64),
+        value[requested],
+        verdict[requested].astype(np.int64),
     )
 
 
@@ -81,9 +85,9 @@ def _rows(connection: Connection, run_id: str, few: Sequence[int] | None) -> lis
     )
     if few is not None:
         query = query.where(readings.c.series_id.in_(few))
-    found = connection.execute(query)
-    assert found.cursor is not None
-    return list(found.cursor.fetchall())
+    cursor = connection.execute(query)
+    assert cursor.cursor is not None
+    return list(cursor.cursor.fetchall())
 
 
 def _columns(rows: list[Any]) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from seatrial.history import incident_rows as incidents
 from seatrial.history import records
 from seatrial.history.engine import explained
-from seatrial.history.incident import Incident, Night, Receipt
+from seatrial.history.incident import Incident, Receipt, RunOutcome
 from seatrial.history.records import series_key
 from seatrial.history.rows import Pin, Readings, RunRow
 from seatrial.history.schema import baselines, checks, readings, runs, samples, suspects
@@ -100,15 +100,15 @@ class Store:
             row = connection.execute(query).first()
             return run_row(row) if row else None
 
-    def incidents(self, cluster: str, suite: str, night: Night, sinks: Iterable[str]) -> list[Incident]:
+    def incidents(self, cluster: str, suite: str, night: RunOutcome, sinks: Iterable[str]) -> list[Incident]:
         """What is wrong after that night and was not settled before, kept; see `seatrial.history.incident.advance`."""
         with explained(self._engine.url, "incidents cannot be kept"), self._writer.begin() as connection:
-            return incidents.gone_on(connection, cluster, suite, night, sinks)
+            return incidents.advance_incidents(connection, cluster, suite, night, sinks)
 
     def keep_receipts(self, incident: int, receipts: Mapping[str, Receipt]) -> None:
         """Keep what those sinks have heard of the incident of that id, whatever became of it in the meantime."""
         with explained(self._engine.url, f"incident {incident} cannot be kept"), self._writer.begin() as connection:
-            incidents.receive(connection, incident, receipts)
+            incidents.add_receipts(connection, incident, receipts)
 
     def readings(self, run_ids: Sequence[str], series: Sequence[str]) -> Readings:
         """What those runs measured of those series."""

@@ -9,7 +9,7 @@ from seatrial.history.rows import RunRow
 from seatrial.history.schema import checks, readings, runs, samples, series, suspects
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import recorded
-from seatrial.model.result import Check, Found, RunResult, Suspect, SuspectKind
+from seatrial.model.result import Check, CheckResult, RunResult, Suspect, SuspectKind
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 
@@ -64,15 +64,17 @@ def _checks(connection: Connection, run: RunRow) -> list[Check]:
     for name, m in stored_measurements(connection, run.run_id):
         measured.setdefault(name, []).append(m)
     query = select(checks).where(checks.c.run_id == run.run_id).order_by(checks.c.nth)
-    found = [_check(row, measured.pop(row.name, [])) for row in connection.execute(query)]
-    return found or [_older(run, name, some) for name, some in measured.items()]
+    stored = [_check(row, measured.pop(row.name, [])) for row in connection.execute(query)]
+    return stored or [_older(run, name, some) for name, some in measured.items()]
 
 
 def _check(row: Row[Any], measured: list[Measurement]) -> Check:
     blamed = tuple(_suspect(**suspect) for suspect in row.found["suspects"])
-    found = Found(Verdict(row.found["verdict"]), recorded(row.found["reason"], row.found.get("code")), blamed)
+    check_result = CheckResult(
+        Verdict(row.found["verdict"]), recorded(row.found["reason"], row.found.get("code")), blamed
+    )
     return Check(
-        row.name, Verdict(row.verdict), recorded(row.reason, row.code), row.seconds, tuple(measured), found=found
+        row.name, Verdict(row.verdict), recorded(row.reason, row.code), row.seconds, tuple(measured), found=check_result
     )
 
 

@@ -54,8 +54,8 @@ def _secrets(url: URL) -> Secrets:
     """The longest first. Of a password that is written amiss, a piece may pass for a host or a database."""
     queried = url.normalized_query.items()
     query = (value for name, values in queried if _SECRET.match(f"?{name}=") for value in values)
-    found = {part for secret in (url.password or "", *query) for part in (secret, *re.split(r"[@:/?#&=%]", secret))}
-    return Secrets(tuple(sorted((part for part in found if len(part) >= _SHORTEST), key=len, reverse=True)))
+    parts = {part for secret in (url.password or "", *query) for part in (secret, *re.split(r"[@:/?#&=%]", secret))}
+    return Secrets(tuple(sorted((part for part in parts if len(part) >= _SHORTEST), key=len, reverse=True)))
 
 
 def _stray_at(text: str) -> str | None:

@@ -44,10 +44,10 @@ def assess(checks: Sequence[Check], knowledge: Knowledge) -> Assessment:
     of the same series in one check are repeats, in the order they were taken, and count by their median.
     """
     learned = learn((m for check in checks for m in check.measurements), knowledge.nights)
-    found = [(check, _judgements(check, knowledge, learned)) for check in checks]
-    doubted = ((check.name, doubts(new, counting(new), check.measurements, learned)) for check, new in found)
+    judged = [(check, _judgements(check, knowledge, learned)) for check in checks]
+    doubted = ((check.name, doubts(new, counting(new), check.measurements, learned)) for check, new in judged)
     return Assessment(
-        [_assessed(check, new, learned) for check, new in found], {name: some for name, some in doubted if some}
+        [_assessed(check, new, learned) for check, new in judged], {name: some for name, some in doubted if some}
     )
 
 
@@ -55,9 +55,9 @@ def _judgements(check: Check, knowledge: Knowledge, learned: Learned) -> list[Ju
     """One judgement per series; "no baseline yet" is left out where the check has judged the number itself."""
     counts, taken = replace(check, measurements=once(check.measurements)), by_series(check.measurements)
     known = {j.measurement.series() for j in check.judgements}
-    found = (*_each(counts, knowledge, learned), *_all_alike(counts, knowledge, learned))
-    wanted = [j for j in found if not (_is_sanity_pass(j) and j.measurement.series() in known)]
-    new = (_changed(j, knowledge.nights) for j in (*wanted, *_judged_by_peers(counts, knowledge, learned)))
+    judgements = (*_each(counts, knowledge, learned), *_all_alike(counts, knowledge, learned))
+    relevant = [j for j in judgements if not (_is_sanity_pass(j) and j.measurement.series() in known)]
+    new = (_changed(j, knowledge.nights) for j in (*relevant, *_judged_by_peers(counts, knowledge, learned)))
     return [with_repeats(j, taken.get(j.measurement.series(), ())) for j in new]
 
 
@@ -103,13 +103,13 @@ def _judged_by_peers(check: Check, knowledge: Knowledge, learned: Learned) -> li
     unpinned = [m for m in check.measurements if m.series() not in knowledge.pinned]
     known = {*knowledge.pinned, *learned.baselines}
     few = [pair for pair in from_peers(check.measurements) if pair[0].series() not in known]
-    found = [judge(measurement, [baseline]) for measurement, baseline in few]
+    judgements = [judge(measurement, [baseline]) for measurement, baseline in few]
     for m in unpinned:
         own = learned.baselines.get(m.series())
         if own and own.source == "peers":
             judgement = judge(m, [own])
-            found.append(judgement and _remarked(judgement, m.series(), learned))
-    return [j for j in found if j]
+            judgements.append(judgement and _remarked(judgement, m.series(), learned))
+    return [j for j in judgements if j]
 
 
 def _remarked(judgement: Judgement, series: str, learned: Learned) -> Judgement:

@@ -70,9 +70,9 @@ def _held_together(check: Check, measurements: Sequence[Measurement]) -> list[Re
 
 def busbw_curves(check: Check) -> list[Curve]:
     """One curve per operation, over the whole cluster, out of place where that was measured."""
-    found = readings(check)
-    plateaus = {_operation(r.measurement): r.judgement.expected for r in found if _is_plateau(r) and r.judgement}
-    by_operation = _by_operation(r for r in found if r.measurement.metric == "busbw")
+    all_readings = readings(check)
+    plateaus = {_operation(r.measurement): r.judgement.expected for r in all_readings if _is_plateau(r) and r.judgement}
+    by_operation = _by_operation(r for r in all_readings if r.measurement.metric == "busbw")
     return [
         Curve(operation, points, plateaus.get(operation, Expected()))
         for operation, group in by_operation.items()
@@ -135,10 +135,10 @@ def _operation(measurement: Measurement) -> str:
     return str(measurement.conditions.get("operation", measurement.metric))
 
 
-def _by_operation(found: Iterable[Reading]) -> dict[str, list[Reading]]:
+def _by_operation(readings: Iterable[Reading]) -> dict[str, list[Reading]]:
     """Readings of the whole cluster at a message size, by operation."""
     groups: dict[str, list[Reading]] = {}
-    for reading in found:
+    for reading in readings:
         m = reading.measurement
         if m.subject.kind == "cluster" and m.finite and isinstance(m.conditions.get("message_bytes"), int):
             groups.setdefault(_operation(m), []).append(reading)

@@ -12,7 +12,7 @@ _MODEL = re.compile(r"\b(GB300|GB200|GH200|B300|B200|H200|H100|H20|A100|V100|MI\
 
 def other_model(hardware: str, devices: Iterable[Device]) -> str | None:
     """Which other GPUs the log names; None where they fit, or where either name says nothing."""
-    wanted = _MODEL.search(hardware)
-    names = {device.name: found[1] for device in devices if (found := _MODEL.search(device.name))}
-    others = sorted(name for name, model in names.items() if wanted and model != wanted[1])
+    required = _MODEL.search(hardware)
+    names = {device.name: match[1] for device in devices if (match := _MODEL.search(device.name))}
+    others = sorted(name for name, model in names.items() if required and model != required[1])
     return Reason.of("log-of-other-gpu", others=others[0], hardware=hardware) if others else None

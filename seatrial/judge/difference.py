@@ -23,7 +23,7 @@ Direction = Literal["better", "worse", "same", ""]
 
 
 @dataclass(frozen=True, slots=True)
-class Turned:
+class VerdictChange:
     """A verdict that is not what it was; `what` is the run or a check's name, None a check that was not there."""
 
     what: str
@@ -32,7 +32,7 @@ class Turned:
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
+class SoftwareChange:
     """One piece of software or one fact, None where a run does not name it."""
 
     what: str
@@ -41,7 +41,7 @@ class Replaced:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MeasurementChange:
     """One measurement in both runs; `ratio` is after over before, `sigmas` how far that is against its own noise."""
 
     check: str
@@ -65,9 +65,9 @@ class Difference:
 
     before: RunResult
     after: RunResult
-    verdicts: tuple[Turned, ...]
-    software: tuple[Replaced, ...]
-    measurements: tuple[Moved, ...]
+    verdicts: tuple[VerdictChange, ...]
+    software: tuple[SoftwareChange, ...]
+    measurements: tuple[MeasurementChange, ...]
     only_before: int
     only_after: int
 
@@ -115,13 +115,13 @@ def _anywhere(measurement: Measurement) -> Measurement:
     return replace(measurement, subject=replace(subject, name="")) if subject.kind == "cluster" else measurement
 
 
-def _compared(key: tuple[str, str], before: _Known, after: _Known) -> Moved | None:
+def _compared(key: tuple[str, str], before: _Known, after: _Known) -> MeasurementChange | None:
     """None where one of the values has no logarithm."""
     old, new = before[0].value, after[0].value
     if not (math.isfinite(old) and math.isfinite(new) and old > 0 and new > 0):
         return None
     sigma = max(_sigma(*before), _sigma(*after))
-    return Moved(key[0], before[0], after[0], new / old, abs(math.log(new / old)) / (sigma * math.sqrt(2)))
+    return MeasurementChange(key[0], before[0], after[0], new / old, abs(math.log(new / old)) / (sigma * math.sqrt(2)))
 
 
 def _sigma(measurement: Measurement, judgement: Judgement | None) -> float:
@@ -138,14 +138,14 @@ def _learned(measurement: Measurement, judgement: Judgement) -> float | None:
     return abs(math.log(bound / centre)) / _K if centre > 0 else None
 
 
-def _turned(before: RunResult, after: RunResult) -> Iterator[Turned]:
+def _turned(before: RunResult, after: RunResult) -> Iterator[VerdictChange]:
     if before.verdict is not after.verdict:
-        yield Turned("run", before.verdict, after.verdict)
+        yield VerdictChange("run", before.verdict, after.verdict)
     old = {check.name: check.verdict for check in before.checks}
     new = {check.name: check.verdict for check in after.checks}
     for name in dict.fromkeys((*old, *new)):
         if old.get(name) is not new.get(name):
-            yield Turned(name, old.get(name), new.get(name))
+            yield VerdictChange(name, old.get(name), new.get(name))
 
 
 def _facts(run: RunResult) -> dict[str, str]:
@@ -158,10 +158,10 @@ def _facts(run: RunResult) -> dict[str, str]:
     }
 
 
-def _replaced(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Replaced]:
+def _replaced(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[SoftwareChange]:
     for name in dict.fromkeys((*before, *after)):
         if before.get(name) != after.get(name):
-            yield Replaced(name, before.get(name), after.get(name))
+            yield SoftwareChange(name, before.get(name), after.get(name))
 
 
 def _run(run: RunResult) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def _word(verdict: Verdict | None) -> str | None:
     return verdict.value if verdict else None
 
 
-def _moved(moved: Moved) -> dict[str, Any]:
+def _moved(moved: MeasurementChange) -> dict[str, Any]:
     m = moved.after
     return {
         "check": moved.check,

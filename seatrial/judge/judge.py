@@ -44,8 +44,8 @@ def _preference(baseline: Baseline) -> int:
 
 def _by_the_best(measurement: Measurement, known: Sequence[Baseline]) -> Judgement:
     """The first baseline's judgement if it is decisive, else the harshest; of equals the first."""
-    asked = known[:1] if known[0].source in _DECISIVE else known
-    return max((_against(measurement, b) for b in asked), key=lambda j: _MILDEST_FIRST.index(j.verdict))
+    chosen = known[:1] if known[0].source in _DECISIVE else known
+    return max((_against(measurement, b) for b in chosen), key=lambda j: _MILDEST_FIRST.index(j.verdict))
 
 
 def _is_single_rank(measurement: Measurement) -> bool:
@@ -88,8 +88,8 @@ def _impossible(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | No
 
 
 def _far_below_the_links(m: Measurement, baselines: Sequence[Baseline]) -> Judgement | None:
-    found = (_against(m, b) for b in baselines if b.source == "physics" and b.low is not None)
-    return next((judgement for judgement in found if judgement.verdict is not Verdict.PASS), None)
+    judgements = (_against(m, b) for b in baselines if b.source == "physics" and b.low is not None)
+    return next((judgement for judgement in judgements if judgement.verdict is not Verdict.PASS), None)
 
 
 def _by_sanity(m: Measurement) -> Judgement:

@@ -10,7 +10,7 @@ from math import ceil
 from seatrial.catalog.links import usual_gpus, with_links
 from seatrial.catalog.nearest import missing_reference
 from seatrial.checks.collectives.control import Arm, no_control, switched_off, treatment_of
-from seatrial.checks.collectives.outcome import Outcome, Setting, conclude, fewer_nodes, network_of
+from seatrial.checks.collectives.outcome import Setting, SweepOutcome, conclude, fewer_nodes, network_of
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge
 from seatrial.judge.device_models import other_model
@@ -32,7 +32,7 @@ _DTYPES = {"float": "float32", "double": "float64", "half": "float16", "int": "i
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LogsConfig:
     """What the logs are said to be of; `gpus_per_node` None: as many as that hardware usually has."""
 
     hardware: str
@@ -50,7 +50,7 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class LogsJudgement:
     """What the logs came to: a check for each sweep, named as its log, and what was found across them."""
 
     verdict: Verdict
@@ -58,25 +58,25 @@ class Judged:
     checks: tuple[Check, ...]
 
 
-def judge_logs(logs: Sequence[Log], asked: Asked) -> Judged:
+def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
     """The verdict on `logs`, several of them being one run's."""
     arms = _arms(logs)
-    outcomes = [_outcome(arm, asked, _is_control(arm, arms, asked)) for arm in arms]
-    checks = [_check(arm, outcome, asked, arms) for arm, outcome in zip(arms, outcomes, strict=True)]
+    outcomes = [_outcome(arm, config, _is_control(arm, arms, config)) for arm in arms]
+    checks = [_check(arm, outcome, config, arms) for arm, outcome in zip(arms, outcomes, strict=True)]
     checks += [Check(log.name, Verdict.INCONCLUSIVE, Reason.of("log-empty")) for log in logs if not log.sweeps]
     measured = [_with_plateau(arm, outcome) for arm, outcome in zip(arms, outcomes, strict=True)]
-    flaw = no_control(measured, asked.nodes)
+    flaw = no_control(measured, config.nodes)
     return _judged((*checks, flaw) if flaw else tuple(checks))
 
 
-def _judged(checks: tuple[Check, ...]) -> Judged:
+def _judged(checks: tuple[Check, ...]) -> LogsJudgement:
     verdict, reason = conclude_run(checks)
     if len(checks) == 1:
-        return Judged(verdict, checks[0].reason, checks)
+        return LogsJudgement(verdict, checks[0].reason, checks)
     if verdict is Verdict.PASS:
         more = f"; and {len(checks) - _MAX_REASONS} more" if len(checks) > _MAX_REASONS else ""
         reason = "; ".join(dict.fromkeys(check.reason for check in checks[:_MAX_REASONS])) + more
-    return Judged(verdict, reason, checks)
+    return LogsJudgement(verdict, reason, checks)
 
 
 def _arms(logs: Sequence[Log]) -> list[Arm]:
@@ -87,54 +87,54 @@ def _arms(logs: Sequence[Log]) -> list[Arm]:
     ]
 
 
-def _is_control(arm: Arm, arms: Sequence[Arm], asked: Asked) -> bool:
-    return treatment_of(arm, arms, asked.nodes) is not None
+def _is_control(arm: Arm, arms: Sequence[Arm], config: LogsConfig) -> bool:
+    return treatment_of(arm, arms, config.nodes) is not None
 
 
-def _with_plateau(arm: Arm, outcome: Outcome) -> Arm:
+def _with_plateau(arm: Arm, outcome: SweepOutcome) -> Arm:
     plateau = next((m.value for m in outcome.measurements if m.metric == "busbw_plateau"), None)
     return replace(arm, plateau_gb_s=plateau)
 
 
-def _outcome(arm: Arm, asked: Asked, is_control: bool) -> Outcome:
+def _outcome(arm: Arm, config: LogsConfig, is_control: bool) -> SweepOutcome:
     """What one sweep came to by itself, as in a run."""
-    sweep, setup = arm.sweep, setup_of(asked, arm.sweep)
+    sweep, setup = arm.sweep, setup_of(config, arm.sweep)
     operation = sweep.collective or "all_reduce"  # where there are no rows, any will do
-    fabric = None if is_control or setup.nodes < 2 else network_of(asked.fabric)
+    fabric = None if is_control or setup.nodes < 2 else network_of(config.fabric)
     sizes = tuple(sorted({row.size for row in sweep.rows if row.size}))
     setting = Setting(
-        operation, _dtype(sweep), setup.ranks, asked.hardware, sizes, fabric, asked.nodes, _algorithms(sweep)
+        operation, _dtype(sweep), setup.ranks, config.hardware, sizes, fabric, config.nodes, _algorithms(sweep)
     )
-    strange = other_model(asked.hardware, sweep.devices)
+    strange = other_model(config.hardware, sweep.devices)
     if strange is None and fewer_nodes(setting, sweep) is None:
-        strange = _other_gpus(asked, sweep)
+        strange = _other_gpus(config, sweep)
     if strange is None and sweep.collective not in COLLECTIVES and sweep.rows:
         strange = Reason.of("log-without-collective")
     if strange:
-        return Outcome(operation, Verdict.INCONCLUSIVE, strange)
+        return SweepOutcome(operation, Verdict.INCONCLUSIVE, strange)
     outcome = conclude(setting, _as_mpi_result(sweep), sweep, sweep.transport)
     if outcome.verdict is Verdict.PASS and sweep.errors:  # rows that hold no numbers, or were not kept
         return replace(outcome, verdict=Verdict.INCONCLUSIVE, reason=f"{outcome.reason}, but {sweep.errors[0]}")
     return outcome if sweep.collective else replace(outcome, reason=outcome.reason.removeprefix(f"{operation}: "))
 
 
-def _check(arm: Arm, outcome: Outcome, asked: Asked, arms: Sequence[Arm]) -> Check:
+def _check(arm: Arm, outcome: SweepOutcome, config: LogsConfig, arms: Sequence[Arm]) -> Check:
     """The outcome held against what is known. Nothing is known of a cluster with a link switched off on purpose."""
     several = len(arms) > 1
     measurements = tuple(_named(m, arm.name) for m in outcome.measurements) if several else outcome.measurements
-    setup = setup_of(asked, arm.sweep)
+    setup = setup_of(config, arm.sweep)
     off = switched_off(arm.sweep)
-    told = "".join(f", with {name}={value}" for name, value in sorted(off.items()))
-    is_control = _is_control(arm, arms, asked)
+    suffix = "".join(f", with {name}={value}" for name, value in sorted(off.items()))
+    is_control = _is_control(arm, arms, config)
     known = Knowledge(Setup("", setup.nodes, setup.gpus_per_node, setup.slots_per_node) if is_control else setup)
-    found = Check(arm.name, outcome.verdict, outcome.reason + told, measurements=measurements)
-    (check,) = assess([with_shares(found, setup)], known).checks
+    judged_check = Check(arm.name, outcome.verdict, outcome.reason + suffix, measurements=measurements)
+    (check,) = assess([with_shares(judged_check, setup)], known).checks
     doubt = None if is_control else _as_slow_as_sockets(check, setup)
     verdict = worst((check.verdict, Verdict.INCONCLUSIVE if doubt else Verdict.PASS))
     missing = "a control arm, held against nothing" if is_control else missing_reference(check, setup)
     notes = (
         doubt,
-        *_worst_first(check, found),
+        *_worst_first(check, judged_check),
         *plateau_words(check, setup),
         missing,
         _silent(check, setup, arm.sweep),
@@ -154,8 +154,13 @@ def _as_slow_as_sockets(check: Check, setup: Setup) -> str | None:
 
 def _silent(check: Check, setup: Setup, sweep: Sweep) -> str | None:
     """What to do where a bad number may be a fallback to sockets, and the log keeps it to itself."""
-    told = sweep.transport is not None and sweep.transport.networks
-    if told or check.verdict not in (Verdict.FAIL, Verdict.DEGRADED) or setup.nodes < 2 or not check.judgements:
+    has_transport = sweep.transport is not None and sweep.transport.networks
+    if (
+        has_transport
+        or check.verdict not in (Verdict.FAIL, Verdict.DEGRADED)
+        or setup.nodes < 2
+        or not check.judgements
+    ):
         return None
     return Reason.of("log-without-network") if network_of(setup.fabric) else None
 
@@ -179,20 +184,20 @@ def _named(measurement: Measurement, log: str) -> Measurement:
     return replace(measurement, conditions={**measurement.conditions, "log": log})
 
 
-def setup_of(asked: Asked, sweep: Sweep) -> Setup:
+def setup_of(config: LogsConfig, sweep: Sweep) -> Setup:
     """The cluster as it is said to be; where nobody says how many GPUs a node has, as many as took part."""
-    usual = asked.gpus_per_node or usual_gpus(asked.hardware) or max(1, ceil((sweep.ranks or 0) / asked.nodes))
-    return with_links(Setup(asked.hardware, asked.nodes, usual, usual, asked.fabric))
+    usual = config.gpus_per_node or usual_gpus(config.hardware) or max(1, ceil((sweep.ranks or 0) / config.nodes))
+    return with_links(Setup(config.hardware, config.nodes, usual, usual, config.fabric))
 
 
-def _other_gpus(asked: Asked, sweep: Sweep) -> str | None:
+def _other_gpus(config: LogsConfig, sweep: Sweep) -> str | None:
     """Why nobody can tell whether a GPU is missing: as many on each node, but another number than is usual."""
-    usual = usual_gpus(asked.hardware)
-    each, rest = divmod(sweep.ranks or 0, asked.nodes)
-    if asked.gpus_per_node or not usual or not sweep.rows or not each or rest or each == usual:
+    usual = usual_gpus(config.hardware)
+    each, rest = divmod(sweep.ranks or 0, config.nodes)
+    if config.gpus_per_node or not usual or not sweep.rows or not each or rest or each == usual:
         return None
     return Reason.of(
-        "log-ranks-unusual", ranks=sweep.ranks, nodes=asked.nodes * usual, usual=usual, hardware=asked.hardware
+        "log-ranks-unusual", ranks=sweep.ranks, nodes=config.nodes * usual, usual=usual, hardware=config.hardware
     )
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from seatrial.judge.assess import assess
-from seatrial.judge.run_context import Occasion, explained, knowledge_of
+from seatrial.judge.run_context import RunContext, explained, knowledge_of
 from seatrial.model.result import RunResult, conclude, merge_suspects
 from seatrial.model.setup import Setup
 
@@ -19,7 +19,7 @@ def rejudge(run: RunResult, store: "Store") -> RunResult:
     """
     setup = run.setup or Setup("", max(1, len(run.nodes)), 0, 1)
     checks = [check.unjudged() for check in run.checks]
-    known = knowledge_of(checks, setup, store, Occasion(run.cluster, run.suite, run.fingerprint, run.started))
+    known = knowledge_of(checks, setup, store, RunContext(run.cluster, run.suite, run.fingerprint, run.started))
     judged = explained(assess(checks, known).checks, known.setup)
     verdict, reason = conclude(judged)
     return replace(run, verdict=verdict, reason=reason, checks=judged, suspects=merge_suspects(judged))

@@ -31,15 +31,15 @@ def doubts(
 ) -> list[Doubt]:
     """What to measure once more before its judgement is sure; `counted` are the bad ones that decide the check."""
     taken, deciding = by_series(measured), {j.measurement.series() for j in counted}
-    found = {}
+    doubt_by_check = {}
     for j in judgements:
         series = j.measurement.series()
-        if j.source in NOISY_SOURCES and series in taken and series not in found:
+        if j.source in NOISY_SOURCES and series in taken and series not in doubt_by_check:
             values = [m.value for m in taken[series]]
             most = _most(j, series, values, series in deciding, learned)
             if len(values) < most:
-                found[series] = Doubt(j.measurement, len(values), most)
-    return list(found.values())
+                doubt_by_check[series] = Doubt(j.measurement, len(values), most)
+    return list(doubt_by_check.values())
 
 
 def _most(j: Judgement, series: str, values: Sequence[float], decides: bool, learned: Learned) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
+class RunContext:
     """Which earlier runs compare: those of the same cluster and suite, before `started`, first of all with the same
     software."""
 
@@ -28,14 +28,14 @@ class Occasion:
     started: datetime = field(default_factory=now)
 
 
-def knowledge_of(checks: Sequence[Check], setup: Setup, store: "Store | None", occasion: Occasion | None) -> Knowledge:
+def knowledge_of(checks: Sequence[Check], setup: Setup, store: "Store | None", context: RunContext | None) -> Knowledge:
     """What the store and the cluster's facts say about the measurements of `checks`."""
     setup = with_links(setup)
-    if store is None or occasion is None:
+    if store is None or context is None:
         return Knowledge(setup)
     names = sorted({m.series() for check in checks for m in check.measurements if m.better})
-    nights = nights_before(store, occasion.cluster, occasion.suite, occasion.fingerprint, names, occasion.started)
-    return Knowledge(setup, store.pinned(occasion.cluster), nights.values(), nights)
+    nights = nights_before(store, context.cluster, context.suite, context.fingerprint, names, context.started)
+    return Knowledge(setup, store.pinned(context.cluster), nights.values(), nights)
 
 
 def explained(checks: Sequence[Check], setup: Setup) -> list[Check]:

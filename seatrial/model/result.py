@@ -102,7 +102,7 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CheckResult:
     """What a check came to by itself, before any of its numbers was held against a baseline."""
 
     verdict: Verdict
@@ -128,12 +128,12 @@ class Check:
     measurements: tuple[Measurement, ...] = ()
     judgements: tuple[Judgement, ...] = ()
     suspects: tuple[Suspect, ...] = ()
-    found: Found | None = None
+    found: CheckResult | None = None
 
     @property
-    def by_itself(self) -> Found:
+    def by_itself(self) -> CheckResult:
         """What it came to before its numbers were judged."""
-        return self.found or Found(self.verdict, self.reason, self.suspects)
+        return self.found or CheckResult(self.verdict, self.reason, self.suspects)
 
     def unjudged(self) -> "Check":
         """The check as it was before its numbers were judged."""

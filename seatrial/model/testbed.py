@@ -28,10 +28,10 @@ class Node:
         return {"name": self.name, "address": self.address, "port": self.port, "slots": self.slots, "gpus": self.gpus}
 
 
-Excuse = Callable[[Node], str | None]
+BlamelessReason = Callable[[Node], str | None]
 
 
-def _no_excuse(node: Node) -> str | None:
+def _blamed(node: Node) -> str | None:
     return None
 
 
@@ -41,7 +41,7 @@ class Testbed:
 
     `dial(node, timeout_s)` returns a connected socket to the node's sshd: plain TCP, a namespace's, or a port-forward
     stream. `workdir` and `python` are paths on the nodes; `network` (CIDR or interface) is what MPI and gloo use.
-    `excuse(node)` says why a node that does not answer any more is not to blame (its scheduler took it away), or None.
+    `blameless_reason(node)` says why a node that went silent is not to blame (its scheduler took it away), or None.
     """
 
     run_id: str
@@ -55,7 +55,7 @@ class Testbed:
     mpirun_args: tuple[str, ...] = ()
     network: str | None = None
     env: tuple[tuple[str, str], ...] = ()
-    excuse: Excuse = _no_excuse
+    blameless_reason: BlamelessReason = _blamed
 
     @property
     def head(self) -> Node:

@@ -68,10 +68,10 @@ class Classifier:
         if not box:
             return
         joined = " ".join(" ".join(box).split())
-        found = _all(joined)
-        for finding in found:
+        findings = _all(joined)
+        for finding in findings:
             self._keep(finding)
-        if not found:
+        if not findings:
             for line in box:
                 self._line(line, None)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from seatrial.nccl.classify import Classifier
-from seatrial.nccl.header import Average, Bounds, Layout
+from seatrial.nccl.header import Average, Bounds, ColumnLayout
 from seatrial.nccl.model import Device, Row
 from seatrial.nccl.transport import TransportReader
 
@@ -35,7 +35,7 @@ class Draft:
     params: str | None = None
     gpus_per_process: int | None = None
     devices: dict[int, Device] = field(default_factory=dict)
-    layout: Layout | None = None
+    layout: ColumnLayout | None = None
     rows: list[Row] = field(default_factory=list)
     dropped_rows: int = 0
     unreadable_rows: int = 0

@@ -14,8 +14,8 @@ _WORST_FIRST: tuple[Outcome, ...] = ("failed", "error", "truncated", "ok")
 
 def finish(draft: Draft, name: str | None = None) -> Sweep:
     """The sweep that `draft` amounts to; `name` is the collective that the log's own name contains."""
-    found = draft.findings.findings()
-    outcome = outcome_of(draft, found)
+    findings = draft.findings.findings()
+    outcome = outcome_of(draft, findings)
     collective = collective_of(draft, name)
     return Sweep(
         collective,
@@ -26,17 +26,17 @@ def finish(draft: Draft, name: str | None = None) -> Sweep:
         draft.bounds.count if draft.bounds else None,
         draft.average.gb_s if draft.average else None,
         outcome,
-        _errors(draft, outcome, found),
+        _errors(draft, outcome, findings),
         draft.transport.transport(),
     )
 
 
-def outcome_of(draft: Draft, found: Sequence[Finding]) -> Outcome:
+def outcome_of(draft: Draft, findings: Sequence[Finding]) -> Outcome:
     """Numbers first: a footer counts more than what other lines say, and wrong values more than a footer.
 
     Without a footer a known cause makes an error of it; without a cause it merely ended early.
     """
-    fatal = any(finding.fatal for finding in found)
+    fatal = any(finding.fatal for finding in findings)
     if draft.rows:
         if draft.failed:
             return "failed"
@@ -54,9 +54,9 @@ def never_started(finding: Finding) -> bool:
     return starting and finding.fatal and not finding.secondary and finding.rank is None
 
 
-def launch_error(found: Iterable[Finding]) -> Sweep:
+def launch_error(findings: Iterable[Finding]) -> Sweep:
     """What stands for a program that never printed anything: no rows, and the causes."""
-    return Sweep(None, None, None, (), (), None, None, "error", _texts(found))
+    return Sweep(None, None, None, (), (), None, None, "error", _texts(findings))
 
 
 def file_outcome(sweeps: Sequence[Sweep]) -> Outcome:
@@ -67,18 +67,18 @@ def file_outcome(sweeps: Sequence[Sweep]) -> Outcome:
     return next((outcome for outcome in _WORST_FIRST if outcome in present), "error")
 
 
-def _errors(draft: Draft, outcome: Outcome, found: Sequence[Finding]) -> tuple[str, ...]:
+def _errors(draft: Draft, outcome: Outcome, findings: Sequence[Finding]) -> tuple[str, ...]:
     notes = []
-    if outcome == "error" and not any(finding.fatal for finding in found) and draft.seen:
+    if outcome == "error" and not any(finding.fatal for finding in findings) and draft.seen:
         notes.append(NO_ROWS)
     if draft.unreadable_rows:
         notes.append(f"{draft.unreadable_rows} rows hold no numbers")
     if draft.dropped_rows:
         notes.append(f"{draft.dropped_rows} more rows were not kept")
-    told = [finding for finding in found if outcome != "ok" and (finding.fatal or finding.kind == "unknown")]
-    told += [finding for finding in draft.trailing.findings() if finding.fatal and not never_started(finding)]
-    return (*notes, *_texts(told))[:MAX_ERRORS]
+    reported = [finding for finding in findings if outcome != "ok" and (finding.fatal or finding.kind == "unknown")]
+    reported += [finding for finding in draft.trailing.findings() if finding.fatal and not never_started(finding)]
+    return (*notes, *_texts(reported))[:MAX_ERRORS]
 
 
-def _texts(found: Iterable[Finding]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(str(finding) for finding in found))[:MAX_ERRORS]
+def _texts(findings: Iterable[Finding]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(str(finding) for finding in findings))[:MAX_ERRORS]

@@ -82,7 +82,7 @@ class Average:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ColumnLayout:
     """The columns that a header names, in order; a side's are called `out.time`, `in.busbw` and so on.
 
     `separator` is None for blanks. `cpu_time` says that the time column is the CPU's, so that algbw is not size/time.
@@ -98,7 +98,7 @@ class Layout:
         return "type" in self.columns
 
 
-Mark = Version | Starting | Concluded | Params | UsingDevices | Device | Bounds | Average | Layout
+Mark = Version | Starting | Concluded | Params | UsingDevices | Device | Bounds | Average | ColumnLayout
 
 
 def program(text: str) -> str | None:
@@ -118,8 +118,8 @@ def command_ranks(text: str) -> int | None:
 
 def _option(text: str, *names: str) -> int | None:
     """The number of the last of these command line options."""
-    found = re.findall(rf"(?<!\S)--?(?:{'|'.join(names)})(?:[= ]?)(\d{{1,6}})(?!\S)", text)
-    return int(found[-1]) if found else None
+    numbers = re.findall(rf"(?<!\S)--?(?:{'|'.join(names)})(?:[= ]?)(\d{{1,6}})(?!\S)", text)
+    return int(numbers[-1]) if numbers else None
 
 
 def read_mark(text: str, *, in_place_only: bool = False) -> Mark | None:
@@ -134,7 +134,7 @@ def read_mark(text: str, *, in_place_only: bool = False) -> Mark | None:
     return _plain_mark(text)
 
 
-def layout(text: str, *, in_place_only: bool = False) -> Layout | None:
+def layout(text: str, *, in_place_only: bool = False) -> ColumnLayout | None:
     """The columns of a header line; None for a line with any word that is no column of nccl-tests."""
     text = _from_size(cells(text).strip())
     separator = "," if text.count(",") >= 3 else None
@@ -143,7 +143,7 @@ def layout(text: str, *, in_place_only: bool = False) -> Layout | None:
     columns = _columns([word.lstrip("#") if word == "#size" else word for word in words], in_place_only)
     if columns is None or columns[0] != "size" or "busbw" not in " ".join(columns) or len(set(columns)) < len(columns):
         return None
-    return Layout(tuple(columns), separator, any(word.startswith("cpu") for word in words))
+    return ColumnLayout(tuple(columns), separator, any(word.startswith("cpu") for word in words))
 
 
 def _from_size(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from seatrial.nccl.busbw import agrees, infer_ranks, ratio_interval
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.draft import Draft
-from seatrial.nccl.header import Layout
+from seatrial.nccl.header import ColumnLayout
 from seatrial.nccl.model import Device, Row
 from seatrial.nccl.rows import TYPES
 
@@ -30,8 +30,8 @@ def collective_of(draft: Draft, name: str | None = None) -> str | None:
 def named_collective(source: str) -> str | None:
     """The collective that a file's name contains, spelled with or without underscores: nccl_allgather.log."""
     stem = re.sub(r"[^a-z]", "", source.replace("\\", "/").rpartition("/")[2].lower())
-    found = [c for c in sorted(COLLECTIVES, key=len, reverse=True) if c.replace("_", "") in stem]
-    return found[0] if found else None
+    names = [c for c in sorted(COLLECTIVES, key=len, reverse=True) if c.replace("_", "") in stem]
+    return names[0] if names else None
 
 
 def ranks_of(draft: Draft, collective: str | None) -> int | None:
@@ -44,13 +44,13 @@ def ranks_of(draft: Draft, collective: str | None) -> int | None:
     kind = collective or _kind(draft.rows)
     if kind is None:
         return listed or draft.hint_ranks
-    for told in (_parts(kind, draft.rows or ([draft.shape] if draft.shape else [])), listed, draft.hint_ranks):
-        if told is not None and agrees(kind, told, draft.rows):
-            return told
+    for ranks in (_parts(kind, draft.rows or ([draft.shape] if draft.shape else [])), listed, draft.hint_ranks):
+        if ranks is not None and agrees(kind, ranks, draft.rows):
+            return ranks
     return infer_ranks(kind, draft.rows) or (None if ratio_interval(draft.rows) else listed)
 
 
-def candidates(rows: Sequence[Row], layout: Layout | None) -> tuple[str, ...]:
+def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, ...]:
     """The collectives that print rows like these, the likeliest first."""
     row = max(rows, key=lambda r: r.size)
     ratio = ratio_interval(rows)
@@ -78,7 +78,7 @@ def _explains(collective: str, ratio: tuple[float, float] | None) -> bool:
     return COLLECTIVES[collective].factor.depends_on_ranks or ratio is None or ratio[0] <= 1 <= ratio[1]
 
 
-def _blank_redop(row: Row, layout: Layout | None) -> tuple[str, ...]:
+def _blank_redop(row: Row, layout: ColumnLayout | None) -> tuple[str, ...]:
     """hypercube leaves redop blank; before 2.13 alltoall did, and all_gather had no such column."""
     if row.root is not None:
         return ("hypercube",)

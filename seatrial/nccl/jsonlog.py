@@ -66,9 +66,9 @@ def _salvaged(text: str) -> dict[str, Any]:
 
 def _salvaged_results(text: str, at: int) -> list[Any]:
     results: list[Any] = []
-    while found := _decoded(text, at):
-        results.append(found[0])
-        at = found[1]
+    while decoded := _decoded(text, at):
+        results.append(decoded[0])
+        at = decoded[1]
         while at < len(text) and text[at] in ", \t\r\n":
             at += 1
     return results
@@ -98,7 +98,7 @@ def _sweep(document: dict[str, Any]) -> Sweep:
         _ranks(collective, devices, config, rows),
         devices,
         rows,
-        _whole(bounds.get("count")),
+        _integer(bounds.get("count")),
         _number(average.get("bandwidth")),
         outcome,
         errors,
@@ -110,7 +110,7 @@ def _outcome(
 ) -> Outcome:
     wrong = any(side.wrong for row in rows for side in row.sides)
     if rows and (
-        wrong or _is_false(bounds.get("okay")) or _is_false(average.get("okay")) or _whole(bounds.get("count"))
+        wrong or _is_false(bounds.get("okay")) or _is_false(average.get("okay")) or _integer(bounds.get("count"))
     ):
         return "failed"
     if rows and bounds:
@@ -120,12 +120,14 @@ def _outcome(
 
 def _row(item: Any) -> Row | None:
     item = _object(item)
-    size = _whole(item.get("size"))
+    size = _integer(item.get("size"))
     out, inside = _side(item.get("out_of_place")), _side(item.get("in_place"))
     if size is None or (out is None and inside is None):
         return None
     redop = _text(item.get("redop"))
-    return Row(size, _whole(item.get("count")), _text(item.get("type")), redop, _whole(item.get("root")), out, inside)
+    return Row(
+        size, _integer(item.get("count")), _text(item.get("type")), redop, _integer(item.get("root")), out, inside
+    )
 
 
 def _side(value: Any) -> Timing | None:
@@ -133,7 +135,7 @@ def _side(value: Any) -> Timing | None:
     if "bus_bw" not in side:
         return None
     time = side.get("time", side.get("cpu_time"))
-    return Timing(_number(time), _number(side.get("alg_bw")), _number(side.get("bus_bw")), _whole(side.get("nwrong")))
+    return Timing(_number(time), _number(side.get("alg_bw")), _number(side.get("bus_bw")), _integer(side.get("nwrong")))
 
 
 def _devices(value: Any) -> tuple[Device, ...]:
@@ -141,11 +143,11 @@ def _devices(value: Any) -> tuple[Device, ...]:
     items = [_object(item) for item in (value if isinstance(value, list) else [])[:MAX_DEVICES]]
     return tuple(
         Device(
-            _whole(item.get("rank")) or 0,
-            _whole(item.get("group")) or 0,
-            _whole(item.get("pid")),
+            _integer(item.get("rank")) or 0,
+            _integer(item.get("group")) or 0,
+            _integer(item.get("pid")),
             _text(item.get("hostname")) or "",
-            _whole(item.get("device")) or 0,
+            _integer(item.get("device")) or 0,
             _text(item.get("device_hex")) or "",
             _text(item.get("device_info")) or "",
         )
@@ -158,7 +160,7 @@ def _ranks(
     collective: str | None, devices: tuple[Device, ...], config: dict[str, Any], rows: tuple[Row, ...]
 ) -> int | None:
     """Processes x threads x GPUs where busbw/algbw agrees with it, else what that ratio says."""
-    per_process = (_whole(config.get("nthreads")) or 1) * (_whole(config.get("ngpus")) or 1)
+    per_process = (_integer(config.get("nthreads")) or 1) * (_integer(config.get("ngpus")) or 1)
     group = [d for d in devices if d.group == devices[0].group]
     counted = len(group) * per_process if devices else None
     if collective is None or not counted or counted < 1 or agrees(collective, counted, rows):
@@ -201,7 +203,7 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _whole(value: Any) -> int | None:
+def _integer(value: Any) -> int | None:
     """A whole number; root is a padded string there."""
     number = _number(value)
     return round(number) if number is not None and abs(number) < 1e18 else None

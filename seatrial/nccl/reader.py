@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from seatrial.nccl.header import Layout, Mark, command_ranks, program, read_mark
+from seatrial.nccl.header import ColumnLayout, Mark, command_ranks, program, read_mark
 from seatrial.nccl.model import Device, Row
 from seatrial.nccl.rows import bare_row, consistent, glued_piece, plausible, read_row
 from seatrial.nccl.text import clean
@@ -51,7 +51,7 @@ class LineReader:
     """
 
     def __init__(self) -> None:
-        self.layout: Layout | None = None
+        self.layout: ColumnLayout | None = None
         self._pending = ""
         self._foreign = 0
         self._hosts: set[str] = set()
@@ -129,10 +129,10 @@ class LineReader:
 
     def _mark(self, mark: Mark, text: str) -> list[Event]:
         if self._repeats(text):
-            self._doubled = self._doubled or isinstance(mark, Layout)
+            self._doubled = self._doubled or isinstance(mark, ColumnLayout)
             return []
         self._pending = ""
-        if isinstance(mark, Layout):
+        if isinstance(mark, ColumnLayout):
             self.layout = mark
             self._doubled = False
         elif isinstance(mark, Device):

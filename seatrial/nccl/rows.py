@@ -5,7 +5,7 @@ import re
 from typing import Literal
 
 from seatrial.nccl.busbw import expected_algbw
-from seatrial.nccl.header import Layout
+from seatrial.nccl.header import ColumnLayout
 from seatrial.nccl.model import Row, Timing
 from seatrial.nccl.text import cells
 
@@ -31,20 +31,20 @@ _SMALL_ERROR = re.compile(r"\d(?:\.\d+)?e[-+]\d\d$")
 _ABSENT = ("", "-")
 
 
-def read_row(text: str, layout: Layout | None) -> Row | NotRow:
+def read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
     """The row in `text`, by the header's columns where there is a header and it fits, else by the row's own shape."""
     if layout is not None and layout.separator:
         return _bare(text, layout)
     text = cells(text)
-    found = _START.search(text)
-    if found is None:
+    start = _START.search(text)
+    if start is None:
         return _bare(text, layout) if layout is not None and not layout.typed else "no"
-    tokens = _STAMP.sub("", text[found.start() :]).split()
+    tokens = _STAMP.sub("", text[start.start() :]).split()
     for columns in (_fit(tokens, layout), _shape(tokens, layout)):
         if columns is not None:
             return _row(dict(zip(columns, tokens, strict=True)))
-    wanted = len(layout.columns) if layout is not None and layout.typed else 13
-    if len(tokens) < wanted and all(map(_numeric, tokens[5:])):
+    column_count = len(layout.columns) if layout is not None and layout.typed else 13
+    if len(tokens) < column_count and all(map(_numeric, tokens[5:])):
         return "short"
     return "unreadable" if all(map(_PLACEHOLDER.match, tokens[5:])) else "glued"
 
@@ -54,8 +54,8 @@ def bare_row(text: str) -> Row:
     match = _START.search(text)
     tokens = text[match.start() :].split() if match else ["0", "0", ""]
     redop = tokens[3].lower() if tokens[3:] and tokens[3].lower() in REDOPS else None
-    root = _whole(tokens[4 if redop else 3]) if tokens[4:] else None
-    return Row(_whole(tokens[0]) or 0, _whole(tokens[1]), tokens[2] or None, redop, root, None, None)
+    root = _integer(tokens[4 if redop else 3]) if tokens[4:] else None
+    return Row(_integer(tokens[0]) or 0, _integer(tokens[1]), tokens[2] or None, redop, root, None, None)
 
 
 def glued_piece(text: str) -> str:
@@ -97,7 +97,7 @@ def _agrees(size: int, side: Timing) -> bool:
     return busbw == algbw and 0.45 * expected <= algbw <= expected  # hypercube counts (n-1)/n of size, busbw 1 x algbw
 
 
-def _bare(text: str, layout: Layout) -> Row | NotRow:
+def _bare(text: str, layout: ColumnLayout) -> Row | NotRow:
     """A row that no data type gives away: it must have every column, and its numbers must agree with each other."""
     text = cells(text).strip()
     tokens = [t.strip() for t in text.split(layout.separator)] if layout.separator else text.split()
@@ -110,17 +110,17 @@ def _bare(text: str, layout: Layout) -> Row | NotRow:
     return row if isinstance(row, Row) and row.sides and plausible(row, 1.07, cpu_time=layout.cpu_time) else "no"
 
 
-def _fit(tokens: list[str], layout: Layout | None) -> tuple[str, ...] | None:
+def _fit(tokens: list[str], layout: ColumnLayout | None) -> tuple[str, ...] | None:
     """The header's columns, less the redop that some tests leave blank; None where the tokens do not fit them."""
     columns = layout.columns if layout is not None else ()
     if len(tokens) == len(columns) - 1 and "redop" in columns and _numeric(tokens[columns.index("redop")]):
         columns = tuple(name for name in columns if name != "redop")
     if len(tokens) != len(columns) or columns[2:3] != ("type",):
         return None
-    return columns if _sound(columns, tokens) else None
+    return columns if _has_column_types(columns, tokens) else None
 
 
-def _shape(tokens: list[str], layout: Layout | None) -> tuple[str, ...] | None:
+def _shape(tokens: list[str], layout: ColumnLayout | None) -> tuple[str, ...] | None:
     """Columns guessed from the number of tokens; None where they are no full row.
 
     Under a two-sided header a one-sided row is one that was cut, not a row.
@@ -136,18 +136,18 @@ def _shape(tokens: list[str], layout: Layout | None) -> tuple[str, ...] | None:
         root = ("root",) if len(numbers) > sides * width else ()
         body = _body(numbers[len(root) :], sides, width)
         columns = ("size", "count", "type", *redop, *root, *body)
-        return columns if _sound(columns, tokens) else None
+        return columns if _has_column_types(columns, tokens) else None
     return None
 
 
-def _sound(columns: tuple[str, ...], tokens: list[str]) -> bool:
+def _has_column_types(columns: tuple[str, ...], tokens: list[str]) -> bool:
     """Whether every token is of its column's kind: a word for redop, whole numbers for root and wrong, else numbers."""
     for name, token in zip(columns[3:], tokens[3:], strict=True):
         if (name == "redop") == _numeric(token):
             return False
-        if name.endswith(("root", "wrong")) and token.lower() not in _NO_NUMBER and not _is_whole(token):
+        if name.endswith(("root", "wrong")) and token.lower() not in _NO_NUMBER and not _is_integer(token):
             return False
-        if name == "root" and (_whole(token) or 0) < -1:
+        if name == "root" and (_integer(token) or 0) < -1:
             return False
     return True
 
@@ -173,13 +173,13 @@ def _is_error(token: str) -> bool:
 
 
 def _row(fields: dict[str, str]) -> Row | NotRow:
-    size, root = _whole(fields["size"]), _whole(fields.get("root", ""))
+    size, root = _integer(fields["size"]), _integer(fields.get("root", ""))
     if size is None or not any(name.endswith("busbw") for name in fields):
         return "no"
     redop = fields.get("redop", "").lower()
     return Row(
         size,
-        _whole(fields.get("count", "")),
+        _integer(fields.get("count", "")),
         fields.get("type"),
         None if redop in _ABSENT else redop,
         root,
@@ -193,7 +193,7 @@ def _side(fields: dict[str, str], side: str) -> Timing | None:
         return None
     time_us, algbw, busbw = (_float(fields.get(f"{side}.{name}", "")) for name in ("time", "algbw", "busbw"))
     return Timing(
-        time_us, algbw, busbw, _whole(fields.get(f"{side}.wrong", "")), _float(fields.get(f"{side}.error", ""))
+        time_us, algbw, busbw, _integer(fields.get(f"{side}.wrong", "")), _float(fields.get(f"{side}.error", ""))
     )
 
 
@@ -211,12 +211,12 @@ def _float(token: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _is_whole(token: str) -> bool:
+def _is_integer(token: str) -> bool:
     value = _float(token)
     return value is not None and value == round(value)
 
 
-def _whole(token: str) -> int | None:
+def _integer(token: str) -> int | None:
     """A whole number that may be printed as 1e+06, 1_024 or 1,024; None for anything else."""
     value = _float(token.replace("_", ""))
     if value is None or abs(value) > 1e18:

@@ -4,7 +4,7 @@ import re
 
 from seatrial.nccl.draft import MAX_DEVICES, MAX_ROWS, Draft, Phase
 from seatrial.nccl.finish import finish, launch_error, never_started
-from seatrial.nccl.header import Average, Bounds, Concluded, Layout, Params, Starting, UsingDevices, Version
+from seatrial.nccl.header import Average, Bounds, ColumnLayout, Concluded, Params, Starting, UsingDevices, Version
 from seatrial.nccl.infer import named_collective
 from seatrial.nccl.model import Device, Row, Sweep
 from seatrial.nccl.nompi import without_mpi
@@ -41,13 +41,13 @@ class SweepReader:
 
     def sweeps(self) -> list[Sweep]:
         """What was read, in order; empty where the log holds neither a sweep nor a cause of failure."""
-        found: list[Sweep] = []
+        sweeps: list[Sweep] = []
         for group in without_mpi(self._drafts):
             if isinstance(group, Sweep):
-                found.append(group)
+                sweeps.append(group)
             else:
-                found.extend(_concluded(group, self._name))
-        return found
+                sweeps.extend(_concluded(group, self._name))
+        return sweeps
 
     @property
     def _draft(self) -> Draft:
@@ -59,7 +59,7 @@ class SweepReader:
                 self._other(event)
             case Row():
                 self._row(event)
-            case Layout():
+            case ColumnLayout():
                 self._header(event)
             case Unreadable():
                 draft = self._at(Phase.HEADER, repeated=self._draft.phase == Phase.FOOTER)
@@ -97,7 +97,7 @@ class SweepReader:
             case Device() if len(draft.devices) < MAX_DEVICES:
                 draft.devices[event.rank] = event
 
-    def _header(self, layout: Layout) -> None:
+    def _header(self, layout: ColumnLayout) -> None:
         self._at(Phase.HEADER, repeated=self._draft.phase > Phase.HEADER).layout = layout
 
     def _row(self, row: Row) -> None:
@@ -117,10 +117,10 @@ class SweepReader:
         if isinstance(event, Concluded):
             last.collective = last.collective or (event.collective if last.seen else None)
             return
-        seen = last.bounds if isinstance(event, Bounds) else last.average
-        if seen == event:
+        last_value = last.bounds if isinstance(event, Bounds) else last.average
+        if last_value == event:
             return
-        draft = self._at(Phase.FOOTER, repeated=seen is not None)
+        draft = self._at(Phase.FOOTER, repeated=last_value is not None)
         self._lines.restart()
         if isinstance(event, Bounds):
             draft.bounds = event
@@ -167,5 +167,5 @@ def _concluded(draft: Draft, name: str | None) -> list[Sweep]:
     if draft.seen:
         after = [f for f in draft.trailing.findings() if never_started(f)]
         return [finish(draft, name)] + ([launch_error(after)] if after else [])
-    found = [f for f in draft.findings.findings() if f.fatal or f.kind in ("launcher", "unknown")]
-    return [launch_error(found)] if found else []
+    findings = [f for f in draft.findings.findings() if f.fatal or f.kind in ("launcher", "unknown")]
+    return [launch_error(findings)] if findings else []

@@ -28,14 +28,14 @@ _PREFIX = re.compile(
 )
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """A line without its wrapping; `rank` is the rank that a launcher's label named, where there was one."""
 
     text: str
     rank: int | None
 
 
-def clean(raw: str) -> Line:
+def clean(raw: str) -> LogLine:
     """`raw` without line end, colours, control characters and the prefixes of launchers; indentation stays."""
     text = raw[:MAX_LINE].rstrip("\r\n")
     if not text.isprintable():
@@ -53,7 +53,7 @@ def cells(text: str) -> str:
     return bare.replace("|", " ") if len(bare) > 2 and bare[0] == "|" == bare[-1] else text
 
 
-def _unprefixed(text: str) -> Line:
+def _unprefixed(text: str) -> LogLine:
     rank = None
     for _ in range(4):  # kubectl's timestamp, then mpirun's tag, then srun's label: never more than a few deep
         match = _PREFIX.match(text)
@@ -61,7 +61,7 @@ def _unprefixed(text: str) -> Line:
             break
         rank = _label(match) if rank is None else rank
         text = text[match.end() :]
-    return Line(text, rank)
+    return LogLine(text, rank)
 
 
 def _label(match: re.Match[str]) -> int | None:

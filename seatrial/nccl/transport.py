@@ -61,8 +61,8 @@ class Transport:
         """What the largest message took, by NCCL's own word, else what was asked for; None where neither is known."""
         if self.choices:
             return self.choices[-1][1]
-        asked = dict(self.settings).get("ALGO")
-        return _named("algorithm", asked) if asked else None
+        requested = dict(self.settings).get("ALGO")
+        return _named("algorithm", requested) if requested else None
 
     @property
     def words(self) -> str:

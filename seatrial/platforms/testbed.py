@@ -25,7 +25,7 @@ def testbed_of(
     network: str | None,
     env: Mapping[str, str] | None = None,
     python: str = "python3",
-    excuse: Callable[[Node], str | None] | None = None,
+    blameless_reason: Callable[[Node], str | None] | None = None,
 ) -> Testbed:
     """The testbed of a run. What the cluster file says of MPI and the ranks' environment wins over the platform's."""
     testbed = Testbed(
@@ -41,4 +41,4 @@ def testbed_of(
         network=cluster.mpi.interface or network,
         env=tuple({**(env or {}), **cluster.env}.items()),
     )
-    return replace(testbed, excuse=excuse) if excuse else testbed
+    return replace(testbed, blameless_reason=blameless_reason) if blameless_reason else testbed

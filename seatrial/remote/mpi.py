@@ -203,9 +203,9 @@ class _Follower:
         line = self._keep(line)
         if len(line) > _LONGEST_LINE and _EVENT not in line[:_LONGEST_LINE]:
             line = line[:_LONGEST_LINE]
-        before, mark, said = line.rpartition(_SUPERVISOR)
+        before, mark, message = line.rpartition(_SUPERVISOR)
         if mark:  # it may stand behind half a line of a rank that was ended
-            self._supervisor, line = said, before
+            self._supervisor, line = message, before
             if not line:
                 return
         self._lines.add(line)
@@ -221,17 +221,17 @@ class _Follower:
 
     def _result(self, status: int | None, *, past_deadline: bool = False) -> MpiResult:
         seconds = time.monotonic() - self._started
-        said = self._supervisor or ""
-        not_started = said.removeprefix(_CANNOT_START) if said.startswith(_CANNOT_START) else None
-        ended = not_started is None and (past_deadline or bool(said))
+        message = self._supervisor or ""
+        not_started = message.removeprefix(_CANNOT_START) if message.startswith(_CANNOT_START) else None
+        ended = not_started is None and (past_deadline or bool(message))
         return MpiResult(
-            exit_status=None if said else status,
+            exit_status=None if message else status,
             lines=self._lines.kept(),
             seconds=seconds,
             timed_out=ended and not self._asked_to_end,
             reaped=ended and self._asked_to_end,
             not_started=not_started,
-            lost=status is None and not said and not past_deadline,
+            lost=status is None and not message and not past_deadline,
         )
 
 

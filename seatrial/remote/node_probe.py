@@ -14,7 +14,7 @@ _CONNECT_S = 30
 _MAX_BYTES = 1 << 20  # of what one probe prints
 
 
-class _Problem(NodeAnswer):
+class _ProbeError(NodeAnswer):
     """Why a probe could not measure."""
 
     error: Text
@@ -31,7 +31,7 @@ def run_probe(
     with connected(testbed, node, _CONNECT_S) as transport:
         done = run_command(transport, shlex.join(argv), timeout_s=timeout_s, max_bytes=_MAX_BYTES)
     lines = done.output.splitlines()
-    if problem := next(iter(_answers(_Problem, lines)), None):
+    if problem := next(iter(_answers(_ProbeError, lines)), None):
         raise RemoteError(Reason.of("probe-failed", probe=probe, problem=problem.error))
     if done.timed_out:
         raise RemoteError(Reason.of("probe-timeout", probe=probe, seconds=timeout_s))

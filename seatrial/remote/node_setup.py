@@ -48,7 +48,7 @@ for name, text in request["files"].items():
 
 
 @dataclass(frozen=True, slots=True)
-class Contact:
+class NodeConnection:
     """A node that answered.
 
     `clock_offset_s` is its clock minus ours, known to within `clock_error_s`; `connect_ms` is how long the SSH
@@ -71,7 +71,7 @@ class Contact:
         return dict(self.facts["versions"])
 
 
-def greet(testbed: Testbed, node: Node, timeout_s: float) -> Contact:
+def set_up_node(testbed: Testbed, node: Node, timeout_s: float) -> NodeConnection:
     """Connect to `node` with its pinned host key, copy the probes to it and ask for its facts.
 
     The connection stays open; whoever called closes it. Raises RemoteError naming node and cause.
@@ -86,7 +86,7 @@ def greet(testbed: Testbed, node: Node, timeout_s: float) -> Contact:
     except BaseException:
         transport.close()
         raise
-    return Contact(transport, facts, connect_ms, offset, error)
+    return NodeConnection(transport, facts, connect_ms, offset, error)
 
 
 def _connect_patiently(testbed: Testbed, node: Node, timeout_s: float) -> "paramiko.Transport":
@@ -151,7 +151,7 @@ def _clock(node: Node, transport: "paramiko.Transport", timeout_s: float) -> tup
     return float(answer) - (before + after) / 2, (after - before) / 2
 
 
-def reach_peers(testbed: Testbed, contact: Contact, peers: Sequence[Node], timeout_s: float) -> dict[str, str]:
+def reach_peers(testbed: Testbed, contact: NodeConnection, peers: Sequence[Node], timeout_s: float) -> dict[str, str]:
     """SSH from the contacted node to each of `peers`: the error by peer name, "" where it worked."""
     request = {
         "peers": [{"name": peer.name, "address": peer.address, "port": peer.port} for peer in peers],
@@ -175,7 +175,7 @@ def reach_peers(testbed: Testbed, contact: Contact, peers: Sequence[Node], timeo
 
 
 def try_streams(
-    testbed: Testbed, contacts: Mapping[str, Contact], pairs: Sequence[tuple[str, str]], timeout_s: float
+    testbed: Testbed, contacts: Mapping[str, NodeConnection], pairs: Sequence[tuple[str, str]], timeout_s: float
 ) -> dict[tuple[str, str], float]:
     """MB/s (1e6 bytes) that TCP carries between the nodes of each pair, both ways, all pairs at once.
 
@@ -200,7 +200,7 @@ def try_streams(
     return streams
 
 
-def _try_stream(testbed: Testbed, contact: Contact, peer: Node, timeout_s: float) -> tuple[float, float]:
+def _try_stream(testbed: Testbed, contact: NodeConnection, peer: Node, timeout_s: float) -> tuple[float, float]:
     """MB/s to `peer` and from it. Raises RemoteError."""
     program = [testbed.python, f"{testbed.workdir}/stream.py"]
     request = {

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from seatrial.judge.difference import Difference, Moved
+from seatrial.judge.difference import Difference, MeasurementChange
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.report.console import output, print_line, table
@@ -54,7 +54,7 @@ def _verdict(verdict: Verdict | None) -> str:
     return words.label(verdict) if verdict else "-"
 
 
-def _cells(moved: Moved) -> list[str | Text]:
+def _cells(moved: MeasurementChange) -> list[str | Text]:
     m = moved.after
     change = f"{(moved.ratio - 1) * 100:+.1f} %" if moved.ratio < 10 else f"x {moved.ratio:.3g}"
     before, after = (words.quantity(value, m.unit) for value in (moved.before.value, m.value))

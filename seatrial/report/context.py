@@ -10,7 +10,7 @@ from urllib.parse import quote
 from seatrial.config.run import log_files as run_logs
 from seatrial.model.errors import SeatrialError
 from seatrial.model.result import RunResult
-from seatrial.report.past import NO_PAST, Past, past_of
+from seatrial.report.past import NO_PAST, EarlierRuns, past_of
 from seatrial.system.private import read_opener
 from seatrial.text.redact import Secrets
 
@@ -33,26 +33,28 @@ class LogFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class ReportContext:
     """`log_tail` are the last lines of the run's log, shown when the verdict is not a pass."""
 
-    past: Past = NO_PAST
+    past: EarlierRuns = NO_PAST
     logs: tuple[LogFile, ...] = ()
     log_tail: tuple[str, ...] = ()
 
 
-NO_CONTEXT = Context()
+NO_CONTEXT = ReportContext()
 
 
-def context_of(result: RunResult, folder: Path, store: "Store | None" = None, log_file: Path | None = None) -> Context:
+def context_of(
+    result: RunResult, folder: Path, store: "Store | None" = None, log_file: Path | None = None
+) -> ReportContext:
     """What is known of the run in `folder`; what stops the store from being read is said there, and never raised."""
-    return Context(_past(result, store), log_files(folder), _tail(log_file or folder / "logs" / "run.log"))
+    return ReportContext(_past(result, store), log_files(folder), _tail(log_file or folder / "logs" / "run.log"))
 
 
 def log_files(folder: Path) -> tuple[LogFile, ...]:
     """The files below `logs/`, those of the run before those of its nodes; links and empty files are left out."""
-    found = sorted((path for path in run_logs(folder) if path.stat().st_size), key=lambda path: len(path.parts))
-    return tuple(_log_file(path.relative_to(folder), path.stat().st_size) for path in found[:MAX_LOGS])
+    paths = sorted((path for path in run_logs(folder) if path.stat().st_size), key=lambda path: len(path.parts))
+    return tuple(_log_file(path.relative_to(folder), path.stat().st_size) for path in paths[:MAX_LOGS])
 
 
 def _log_file(path: Path, size: int) -> LogFile:
@@ -60,15 +62,15 @@ def _log_file(path: Path, size: int) -> LogFile:
     return LogFile(Path(*path.parts[1:]).as_posix(), href, size)
 
 
-def _past(result: RunResult, store: "Store | None") -> Past:
+def _past(result: RunResult, store: "Store | None") -> EarlierRuns:
     if store is None:
-        return Past(problem="the history could not be opened")
+        return EarlierRuns(problem="the history could not be opened")
     try:
         return past_of(result, store)
     except Exception as error:  # a report without its past is worth more than none
-        said = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
-        log.warning("the report goes without earlier runs: %s", said)
-        return Past(problem=said)
+        problem = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
+        log.warning("the report goes without earlier runs: %s", problem)
+        return EarlierRuns(problem=problem)
 
 
 def _tail(log_file: Path) -> tuple[str, ...]:

@@ -6,13 +6,13 @@ from typing import Any
 from seatrial.history.rows import RunRow
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
-from seatrial.report.context import Context
+from seatrial.report.context import ReportContext
 from seatrial.report.headline import Headline, headline_numbers
 from seatrial.report.heatmap import Column, heat_map
 from seatrial.report.past import software
 
 
-def report_json(result: RunResult, context: Context) -> dict[str, Any]:
+def report_json(result: RunResult, context: ReportContext) -> dict[str, Any]:
     """{"run", "last_good", "headlines", "software", "nodes", "logs"}; docs/report.md says what is in each."""
     last = context.past.last_good
     heat = heat_map(result)

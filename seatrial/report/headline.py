@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from seatrial.history.rows import RunRow
-from seatrial.judge.fleet.drift import Step, find_steps
+from seatrial.judge.fleet.drift import LevelShift, find_steps
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Expected, Judgement, RunResult
 from seatrial.model.verdict import Verdict
-from seatrial.report.past import Past, headlines
+from seatrial.report.past import EarlierRuns, headlines
 from seatrial.text import words
 
 _SOFTWARE_TOLD = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Then:
+class HeadlinePoint:
     """A headline number in one run; `software` is what is not as in the run before, in words."""
 
     run_id: str
@@ -34,8 +34,8 @@ class Headline:
     measurement: Measurement
     judgements: tuple[Judgement, ...]
     last: float | None
-    trend: tuple[Then, ...]
-    changes: tuple[Step, ...]
+    trend: tuple[HeadlinePoint, ...]
+    changes: tuple[LevelShift, ...]
 
     @property
     def name(self) -> str:
@@ -57,28 +57,28 @@ class Headline:
         return self.measurement.value / self.last - 1 if self.last else None
 
 
-def headline_numbers(result: RunResult, past: Past) -> list[Headline]:
+def headline_numbers(result: RunResult, past: EarlierRuns) -> list[Headline]:
     """The headline numbers in the order of the checks."""
     return [_headline(m, result, past) for m in headlines(result)]
 
 
-def _headline(m: Measurement, result: RunResult, past: Past) -> Headline:
+def _headline(m: Measurement, result: RunResult, past: EarlierRuns) -> Headline:
     series = m.series()
-    found = [j for check in result.checks for j in check.judgements if j.measurement.series() == series]
-    judgements = tuple(sorted(found, key=lambda j: j.verdict.severity))
-    now = Then(result.run_id, result.started, m.value, judgements[0].verdict if judgements else None)
+    own_judgements = [j for check in result.checks for j in check.judgements if j.measurement.series() == series]
+    judgements = tuple(sorted(own_judgements, key=lambda j: j.verdict.severity))
+    now = HeadlinePoint(result.run_id, result.started, m.value, judgements[0].verdict if judgements else None)
     trend = (*_trend(series, past), now)
     return Headline(m, judgements, past.last_value(series), trend, tuple(find_steps([then.value for then in trend])))
 
 
-def _trend(series: str, past: Past) -> Iterator[Then]:
+def _trend(series: str, past: EarlierRuns) -> Iterator[HeadlinePoint]:
     """The runs that have the number."""
     numbers = past.numbers.get(series, {})
     before: RunRow | None = None
     for row in past.runs:
         if (number := numbers.get(row.run_id)) and math.isfinite(number.value):
             software = software_changes(before, row) if before else ""
-            yield Then(row.run_id, row.started, number.value, number.verdict, software)
+            yield HeadlinePoint(row.run_id, row.started, number.value, number.verdict, software)
         before = row
 
 
@@ -86,6 +86,8 @@ def software_changes(before: RunRow, after: RunRow) -> str:
     """What is not what it was: "nccl 2.26.2 to 2.27.3"."""
     old, new = before.fingerprint, after.fingerprint
     names = [name for name in dict.fromkeys((*old, *new)) if (old.get(name) or "") != (new.get(name) or "")]
-    told = [f"{name} {old.get(name) or 'unknown'} to {new.get(name) or 'unknown'}" for name in names[:_SOFTWARE_TOLD]]
+    changes = [
+        f"{name} {old.get(name) or 'unknown'} to {new.get(name) or 'unknown'}" for name in names[:_SOFTWARE_TOLD]
+    ]
     more = [f"and {len(names) - _SOFTWARE_TOLD} more"] if len(names) > _SOFTWARE_TOLD else []
-    return ", ".join((*told, *more))
+    return ", ".join((*changes, *more))

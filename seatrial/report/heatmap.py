@@ -38,7 +38,7 @@ NOT_MEASURED = Cell(Verdict.NOT_RUN, "not measured", "not measured on this node"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class HeatMapRow:
     """A node and its cells; `blamed` is the confidence that it is to blame, where it is a suspect."""
 
     node: str
@@ -55,7 +55,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
+class NodeGroup:
     """Nodes with the same verdict in every column."""
 
     nodes: tuple[str, ...]
@@ -71,9 +71,9 @@ class HeatMap:
     """`lines` are all nodes, the worst first; `alone` are those that get a line to see, `alike` the rest in groups."""
 
     columns: tuple[Column, ...]
-    lines: tuple[Line, ...]
-    alone: tuple[Line, ...]
-    alike: tuple[Alike, ...]
+    lines: tuple[HeatMapRow, ...]
+    alone: tuple[HeatMapRow, ...]
+    alike: tuple[NodeGroup, ...]
 
 
 def heat_map(result: RunResult) -> HeatMap | None:
@@ -83,24 +83,24 @@ def heat_map(result: RunResult) -> HeatMap | None:
         return None
     blamed = {suspect.name: suspect.confidence for suspect in result.suspects if suspect.kind == "node"}
     names = dict.fromkeys((*(str(node.get("name")) for node in result.nodes), *(node for node, _ in cells)))
-    found = [
-        Line(name, tuple(cells.get((name, column), NOT_MEASURED) for column in columns), blamed.get(name))
+    rows = [
+        HeatMapRow(name, tuple(cells.get((name, column), NOT_MEASURED) for column in columns), blamed.get(name))
         for name in names
     ]
-    lines = tuple(sorted(found, key=_worst_first))
+    lines = tuple(sorted(rows, key=_worst_first))
     alone = lines if len(lines) <= NODES_SHOWN else tuple(line for line in lines if not line.clean)[:NODES_SHOWN]
     return HeatMap(tuple(columns), lines, alone, tuple(_alike(lines[len(alone) :])))
 
 
 def _cells(result: RunResult) -> tuple[list[Column], dict[tuple[str, Column], Cell]]:
     """What was judged anywhere is a column; what was only recorded tells nothing of good and bad."""
-    found: dict[Column, dict[str, list[Reading]]] = {}
+    readings_by_node: dict[Column, dict[str, list[Reading]]] = {}
     for check in result.checks:
         for reading in readings(check):
             if node := _node(reading.measurement.subject):
                 column = Column(check.name, _title(reading.measurement))
-                found.setdefault(column, {}).setdefault(node, []).append(reading)
-    judged = {column: nodes for column, nodes in found.items() if _is_judged(nodes)}
+                readings_by_node.setdefault(column, {}).setdefault(node, []).append(reading)
+    judged = {column: nodes for column, nodes in readings_by_node.items() if _is_judged(nodes)}
     return list(judged), {
         (node, column): _cell(group) for column, nodes in judged.items() for node, group in nodes.items()
     }
@@ -126,16 +126,19 @@ def _cell(group: Sequence[Reading]) -> Cell:
     """The worst of the readings, several where sizes or GPUs were measured one by one."""
     worst = min(group, key=_severity)
     m, judgement = worst.measurement, worst.judgement
-    told = [words.what(m), words.quantity(m.value, m.unit)]
+    facts = [words.what(m), words.quantity(m.value, m.unit)]
     if judgement:
         expected = words.interval(judgement.expected, m.unit)
-        told += [words.label(judgement.verdict), f"expected {expected} ({judgement.source})" if expected != "–" else ""]
+        facts += [
+            words.label(judgement.verdict),
+            f"expected {expected} ({judgement.source})" if expected != "–" else "",
+        ]
     if len(group) > 1:
-        told.append(f"the worst of {len(group)}")
+        facts.append(f"the worst of {len(group)}")
     return Cell(
         judgement.verdict if judgement else None,
         words.quantity(m.value, m.unit),
-        ", ".join(text for text in told if text),
+        ", ".join(text for text in facts if text),
     )
 
 
@@ -146,13 +149,13 @@ def _severity(reading: Reading) -> tuple[int, float]:
     return reading.judgement.verdict.severity, -abs(reading.judgement.deviation or 0.0)
 
 
-def _worst_first(line: Line) -> tuple[Any, ...]:
+def _worst_first(line: HeatMapRow) -> tuple[Any, ...]:
     bad = sorted(verdict.severity for verdict in line.verdicts if verdict)
     return (line.clean, bad, -(line.blamed or 0.0))
 
 
-def _alike(lines: Iterable[Line]) -> list[Alike]:
+def _alike(lines: Iterable[HeatMapRow]) -> list[NodeGroup]:
     groups: dict[tuple[Verdict | None, ...], list[str]] = {}
     for line in lines:
         groups.setdefault(line.verdicts, []).append(line.node)
-    return [Alike(tuple(nodes), verdicts) for verdicts, nodes in groups.items()]
+    return [NodeGroup(tuple(nodes), verdicts) for verdicts, nodes in groups.items()]

@@ -10,7 +10,7 @@ from seatrial.judge.curves import plateau
 from seatrial.model.result import RunResult
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
-from seatrial.report.context import NO_CONTEXT, Context
+from seatrial.report.context import NO_CONTEXT, ReportContext
 from seatrial.report.page import page
 from seatrial.text import words
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def report_html(result: RunResult, context: Context = NO_CONTEXT) -> str:
+def report_html(result: RunResult, context: ReportContext = NO_CONTEXT) -> str:
     """The report, with what is known besides the result."""
     return _environment().get_template("report.html.j2").render(page(result, context))
 

@@ -6,7 +6,7 @@ from typing import Any
 from rich.text import Text
 
 from seatrial.judge.efficiency import METRIC
-from seatrial.judge.logs import Judged
+from seatrial.judge.logs import LogsJudgement
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check, Expected
 from seatrial.model.verdict import Verdict
@@ -16,7 +16,7 @@ from seatrial.text import words
 _COLUMNS = ("log", "operation", "plateau", "of links", "expected", "latency", "verdict")
 
 
-def to_dict(judged: Judged) -> dict[str, Any]:
+def to_dict(judged: LogsJudgement) -> dict[str, Any]:
     """Verdict, reason, and every judgement as in run.json."""
     return {
         "verdict": judged.verdict.value,
@@ -25,7 +25,7 @@ def to_dict(judged: Judged) -> dict[str, Any]:
     }
 
 
-def show_judged(judged: Judged) -> None:
+def show_judged(judged: LogsJudgement) -> None:
     """One line per sweep, why those are not a pass that are none, and `verdict: reason` as the last line."""
     console = output()
     rows: list[Sequence[str | Text]] = [(*_cells(check), verdict_cell(check.verdict)) for check in judged.checks]
@@ -55,5 +55,5 @@ def _one(check: Check, metric: str) -> Measurement | None:
 
 
 def _expected(check: Check) -> Expected:
-    found = (j.expected for j in check.judgements if j.measurement.metric == "busbw_plateau")
-    return next(found, Expected())
+    intervals = (j.expected for j in check.judgements if j.measurement.metric == "busbw_plateau")
+    return next(intervals, Expected())

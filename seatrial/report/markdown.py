@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from seatrial.judge.curves import bad_judgements
 from seatrial.model.result import Check, Judgement, RunResult
-from seatrial.report.context import Context
+from seatrial.report.context import ReportContext
 from seatrial.report.headline import Headline, headline_numbers
 from seatrial.report.past import software
 from seatrial.text import words
@@ -29,7 +29,7 @@ def summary(result: RunResult) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def report_markdown(result: RunResult, context: Context) -> str:
+def report_markdown(result: RunResult, context: ReportContext) -> str:
     """The summary, and what is known of earlier runs: the headline numbers beside those of the last good run."""
     last = context.past.last_good
     title = f"Headline numbers, last good run {code(last.run_id)}" if last else "Headline numbers"

@@ -38,7 +38,7 @@ _UNITS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Headline:
+class HeadlineMetric:
     """A number of the whole cluster, in base units; `low` and `high` are what is expected, None where nothing is."""
 
     name: str
@@ -50,17 +50,17 @@ class Headline:
     high: float | None = None
 
 
-def headlines(result: RunResult) -> list[Headline]:
+def headlines(result: RunResult) -> list[HeadlineMetric]:
     """The numbers of the whole cluster that stand for a check: no single message size, no number that is not one."""
-    found: dict[tuple[str, str, str], Headline] = {}
+    metrics: dict[tuple[str, str, str], HeadlineMetric] = {}
     for check in result.checks:
         judged = {j.measurement.series(): j for j in check.judgements}
         measured = {m.series(): m for m in (*(j.measurement for j in judged.values()), *check.measurements)}
         for series, m in measured.items():
             if m.subject.kind == "cluster" and "message_bytes" not in m.conditions and m.finite and m.unit in _UNITS:
                 one = _headline(m, judged.get(series))
-                found[one.name, one.operation, one.dtype] = one
-    return list(found.values())
+                metrics[one.name, one.operation, one.dtype] = one
+    return list(metrics.values())
 
 
 def registry(result: RunResult, last_good: datetime | None) -> "CollectorRegistry":
@@ -71,14 +71,14 @@ def registry(result: RunResult, last_good: datetime | None) -> "CollectorRegistr
     verdict = Gauge("seatrial_verdict", "1 for what the last run came to", (*_LABELS, "verdict"), registry=into)
     for one in Verdict:
         verdict.labels(**own, verdict=one.value).set(one is result.verdict)
-    for name, said, value in _of_the_run(result, last_good):
-        Gauge(f"seatrial_{name}", said, _LABELS, registry=into).labels(**own).set(value)
+    for name, description, value in _of_the_run(result, last_good):
+        Gauge(f"seatrial_{name}", description, _LABELS, registry=into).labels(**own).set(value)
     gauges: dict[str, Gauge] = {}
     for headline in headlines(result):
         at = {**own, "operation": headline.operation, "dtype": headline.dtype}
-        for name, said, more, value in _told(headline):
+        for name, description, more, value in _told(headline):
             if name not in gauges:
-                gauges[name] = Gauge(name, said, (*_LABELS, *_CONDITIONS, *more), registry=into)
+                gauges[name] = Gauge(name, description, (*_LABELS, *_CONDITIONS, *more), registry=into)
             gauges[name].labels(**at, **more).set(value)
     return into
 
@@ -91,13 +91,13 @@ def publish(result: RunResult, last_good: datetime | None, target: str) -> str:
     """
     from prometheus_client import push_to_gateway, write_to_textfile
 
-    found = registry(result, last_good)
+    collected = registry(result, last_good)
     if is_gateway(target):
         grouping = {"cluster": result.cluster, "suite": result.suite}
-        push_to_gateway(target, "seatrial", found, grouping_key=grouping, timeout=PUSH_TIMEOUT_S)
+        push_to_gateway(target, "seatrial", collected, grouping_key=grouping, timeout=PUSH_TIMEOUT_S)
         return "pushed"
     path = Path(target) / f"seatrial-{_slug(result.cluster)}-{_slug(result.suite)}.prom"
-    write_to_textfile(str(path), found)
+    write_to_textfile(str(path), collected)
     path.chmod(0o644)  # the node exporter is another user
     return str(path)
 
@@ -135,7 +135,7 @@ def _of_the_run(result: RunResult, last_good: datetime | None) -> Iterator[tuple
         yield "last_good_run_timestamp_seconds", "when the last run that passed ended", last_good.timestamp()
 
 
-def _told(headline: Headline) -> Iterator[tuple[str, str, dict[str, str], float]]:
+def _told(headline: HeadlineMetric) -> Iterator[tuple[str, str, dict[str, str], float]]:
     """Name, help, further labels and value of everything that is told of a headline."""
     what = headline.name.replace("_", " ")
     yield f"seatrial_{headline.name}_{headline.unit}", f"{what} of the whole cluster", {}, headline.value
@@ -145,13 +145,13 @@ def _told(headline: Headline) -> Iterator[tuple[str, str, dict[str, str], float]
             yield name, f"what {what} is expected to be", {"bound": bound}, value
 
 
-def _headline(m: Measurement, judgement: Judgement | None) -> Headline:
+def _headline(m: Measurement, judgement: Judgement | None) -> HeadlineMetric:
     unit, factor = _UNITS[m.unit]
     bounds = (judgement.expected.low, judgement.expected.high) if judgement else (None, None)
     low, high = (b * factor if b is not None and math.isfinite(b) else None for b in bounds)
     operation, dtype = (str(m.conditions.get(name, "")) for name in _CONDITIONS)
     name = re.sub(r"[^a-z0-9]+", "_", m.metric.lower()).strip("_") or "number"
-    return Headline(name, unit, operation, dtype, m.value * factor, low, high)
+    return HeadlineMetric(name, unit, operation, dtype, m.value * factor, low, high)
 
 
 def _slug(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from seatrial.judge.curves import bad_judgements
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
-from seatrial.report.context import NO_CONTEXT, Context
+from seatrial.report.context import NO_CONTEXT, ReportContext
 from seatrial.report.headline import Headline, headline_numbers
 from seatrial.report.heatmap import heat_map
 from seatrial.report.past import software
@@ -30,7 +30,7 @@ class Trend:
     chart: str
 
 
-def page(result: RunResult, context: Context = NO_CONTEXT) -> dict[str, Any]:
+def page(result: RunResult, context: ReportContext = NO_CONTEXT) -> dict[str, Any]:
     """Everything the template needs."""
     headlines = headline_numbers(result, context.past)
     problems: list[str] = []

@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from seatrial.history.rows import VERDICTS, RunRow
-from seatrial.judge.difference import Replaced
+from seatrial.judge.difference import SoftwareChange
 from seatrial.model.measurement import Measurement, once
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
@@ -28,7 +28,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class EarlierRuns:
     """Earlier runs of the same cluster and suite, oldest first, and what they measured, by series and run id.
 
     `last_good` is the newest of them that passed; it may be older than all of `runs`. `problem` says why nothing is
@@ -44,51 +44,51 @@ class Past:
         """What the last good run measured of that series; None where it did not."""
         if self.last_good is None:
             return None
-        found = self.numbers.get(series, {}).get(self.last_good.run_id)
-        return found.value if found else None
+        number = self.numbers.get(series, {}).get(self.last_good.run_id)
+        return number.value if number else None
 
 
-NO_PAST = Past()
+NO_PAST = EarlierRuns()
 
 
-def past_of(result: RunResult, store: "Store") -> Past:
+def past_of(result: RunResult, store: "Store") -> EarlierRuns:
     """What `store` knows of the runs before this one. Raises SeatrialError when it cannot be read."""
     rows = [row for row in store.runs(result.cluster, _RUNS_SEARCHED) if _is_earlier(row, result)]
     last_good = next((row for row in rows if row.verdict is Verdict.PASS), None)
     shown = tuple(reversed(rows[:RUNS_SHOWN]))
     if not shown:
         return NO_PAST
-    found = _numbers(store, [row.run_id for row in shown], headlines(result))
+    numbers = _numbers(store, [row.run_id for row in shown], headlines(result))
     if last_good:
         of_last = _numbers(store, [last_good.run_id], (*headlines(result), *_curves(result)))
-        found = {series: {**found.get(series, {}), **of_last.get(series, {})} for series in {**found, **of_last}}
-    return Past(shown, last_good, found)
+        numbers = {series: {**numbers.get(series, {}), **of_last.get(series, {})} for series in {**numbers, **of_last}}
+    return EarlierRuns(shown, last_good, numbers)
 
 
-def _numbers(store: "Store", run_ids: Sequence[str], wanted: Iterable[Measurement]) -> dict[str, dict[str, Number]]:
+def _numbers(store: "Store", run_ids: Sequence[str], requested: Iterable[Measurement]) -> dict[str, dict[str, Number]]:
     """By series and run id; a run that has no finite value of a series is left out."""
-    names = list(dict.fromkeys(m.series() for m in wanted))
+    names = list(dict.fromkeys(m.series() for m in requested))
     readings = store.readings(run_ids, names)
     taken: dict[tuple[int, int], list[int]] = defaultdict(list)
     for at, place in enumerate(zip(readings.series.tolist(), readings.run.tolist(), strict=True)):
         taken[place].append(at)
-    found: dict[str, dict[str, Number]] = defaultdict(dict)
+    numbers: dict[str, dict[str, Number]] = defaultdict(dict)
     for (series, run), rows in taken.items():
         judged = int(readings.verdict[rows[0]])
         verdict = VERDICTS[judged] if judged >= 0 else None
-        found[names[series]][run_ids[run]] = Number(median(readings.value[rows].tolist()), verdict)
-    return dict(found)
+        numbers[names[series]][run_ids[run]] = Number(median(readings.value[rows].tolist()), verdict)
+    return dict(numbers)
 
 
 def headlines(result: RunResult) -> list[Measurement]:
     """The numbers of the whole cluster that runs are compared by, each once: plateaus, latency, throughput, ..."""
-    found: dict[str, Measurement] = {}
+    measurements: dict[str, Measurement] = {}
     for m in _of_the_cluster(result):
         if m.better and "message_bytes" not in m.conditions:
-            found.setdefault(m.series(), m)
+            measurements.setdefault(m.series(), m)
     for m in _smallest_latencies(result):
-        found.setdefault(m.series(), m)
-    return list(found.values())
+        measurements.setdefault(m.series(), m)
+    return list(measurements.values())
 
 
 def _smallest_latencies(result: RunResult) -> list[Measurement]:
@@ -124,8 +124,8 @@ def _is_earlier(row: RunRow, result: RunResult) -> bool:
     return row.suite == result.suite and row.run_id != result.run_id and row.started < result.started
 
 
-def software(result: RunResult, past: Past) -> list[Replaced]:
+def software(result: RunResult, past: EarlierRuns) -> list[SoftwareChange]:
     """Every fact of the fingerprint beside the last good run's; equal on both sides where nothing changed."""
     before = past.last_good.fingerprint if past.last_good else {}
     names = dict.fromkeys((*result.fingerprint, *before))
-    return [Replaced(name, before.get(name) or None, result.fingerprint.get(name) or None) for name in names]
+    return [SoftwareChange(name, before.get(name) or None, result.fingerprint.get(name) or None) for name in names]

@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from seatrial.history.rows import Pin
-from seatrial.judge.baselines.promote import Difference
+from seatrial.judge.baselines.promote import PinDifference
 from seatrial.report.console import output, table
 from seatrial.text.numbers import short
 
@@ -29,21 +29,21 @@ def pins_json(pins: Mapping[str, Pin]) -> list[dict[str, Any]]:
     return [_pin_dict(pin) for pin in pins.values()]
 
 
-def show_differences(differences: Iterable[Difference]) -> None:
+def show_differences(differences: Iterable[PinDifference]) -> None:
     """One line per pin: what it expects, what the run measured, and how far off that is."""
     console = output(width=400)
     rows = map(_difference_cells, differences)
     console.print(table(_DIFFERENCES, rows, console.encoding, folded=_DIFFERENCES))
 
 
-def _difference_cells(d: Difference) -> tuple[str | Text, ...]:
+def _difference_cells(d: PinDifference) -> tuple[str | Text, ...]:
     value = "not measured" if d.value is None else short(d.value)
     off = "" if d.deviation is None else f"{d.deviation:+.1%}"
     outside = Text("outside", "bold red") if d.inside is False else ""
     return _readable(d.pin.series), short(d.pin.centre), _expected(d.pin), value, d.pin.unit, off, outside
 
 
-def differences_json(differences: Iterable[Difference]) -> list[dict[str, Any]]:
+def differences_json(differences: Iterable[PinDifference]) -> list[dict[str, Any]]:
     return [{**_pin_dict(d.pin), "value": d.value, "deviation": d.deviation, "inside": d.inside} for d in differences]
 
 

@@ -19,7 +19,7 @@ from seatrial.judge.curves import (
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from seatrial.report import charts
-from seatrial.report.context import NO_CONTEXT, Context, LogFile
+from seatrial.report.context import NO_CONTEXT, LogFile, ReportContext
 from seatrial.report.tables import Group, Recorded, groups, recorded
 from seatrial.text import words
 
@@ -47,7 +47,7 @@ class Section:
     logs: tuple[LogFile, ...]
 
 
-def section(check: Check, context: Context = NO_CONTEXT) -> Section:
+def section(check: Check, context: ReportContext = NO_CONTEXT) -> Section:
     """Everything that the report shows of the check."""
     bad = [j for _, j in bad_judgements([check])]
     good = [j for j in check.judgements if j.verdict is Verdict.PASS]
@@ -85,10 +85,10 @@ def drawn(draw: Callable[[], str], problems: list[str]) -> str:
 
 def _plateaus(check: Check) -> str:
     """The plateaus whose share of what the links carry is known: "all_reduce 481 GB/s, 107 % of the links"."""
-    found = [(curve.operation, share(check, curve.operation)) for curve in busbw_curves(check)]
+    shares = [(curve.operation, share(check, curve.operation)) for curve in busbw_curves(check)]
     return "; ".join(
         f"{operation} {words.quantity(plateau(check, operation), 'GB/s')}, {words.fraction(part)} of the links"
-        for operation, part in found
+        for operation, part in shares
         if part is not None
     )
 

@@ -111,8 +111,8 @@ def _hits(axes: "Axes", marks: Sequence[Mark], height: float) -> str:
     circles = []
     for mark in marks:
         x, y = axes.transData.transform((mark.x, mark.y))
-        told = escape("\n".join(mark.lines))
-        circles.append(f'<circle cx="{x:.1f}" cy="{height - y:.1f}" r="7"><title>{told}</title></circle>')
+        tooltip = escape("\n".join(mark.lines))
+        circles.append(f'<circle cx="{x:.1f}" cy="{height - y:.1f}" r="7"><title>{tooltip}</title></circle>')
     return f'<g class="hits" fill="none" pointer-events="all">{"".join(circles)}</g>' if circles else ""
 
 

@@ -13,7 +13,7 @@ OPEN_ROWS = 6  # a longer table of bad rows is folded under its worst row
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class JudgementRow:
     """One judgement; `what` is only what its group's title does not say."""
 
     what: str
@@ -25,14 +25,14 @@ class Group:
     """Judgements of one metric under the same conditions but for message size, placement and subject."""
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[JudgementRow, ...]
 
     @property
     def folded(self) -> bool:
         return len(self.rows) > OPEN_ROWS
 
     @property
-    def worst(self) -> Row:
+    def worst(self) -> JudgementRow:
         return min(self.rows, key=lambda row: (row.judgement.verdict.severity, -abs(row.judgement.deviation or 0.0)))
 
 
@@ -50,23 +50,23 @@ class Recorded:
 
 def groups(judgements: Sequence[Judgement]) -> tuple[Group, ...]:
     """The worst group first."""
-    by_title: dict[str, list[Row]] = {}
+    by_title: dict[str, list[JudgementRow]] = {}
     for judgement in judgements:
         m = judgement.measurement
-        by_title.setdefault(_title(m), []).append(Row(_own_words(m), judgement))
-    found = [Group(title, tuple(sorted(rows, key=_row_order))) for title, rows in by_title.items()]
-    return tuple(sorted(found, key=lambda group: group.worst.judgement.verdict.severity))
+        by_title.setdefault(_title(m), []).append(JudgementRow(_own_words(m), judgement))
+    sorted_groups = [Group(title, tuple(sorted(rows, key=_row_order))) for title, rows in by_title.items()]
+    return tuple(sorted(sorted_groups, key=lambda group: group.worst.judgement.verdict.severity))
 
 
 def recorded(measurements: Iterable[Measurement]) -> tuple[Recorded, ...]:
     """One line per metric, operation and kind of subject; sweeps and their latencies are drawn instead."""
-    found: dict[tuple[str, str], list[Measurement]] = {}
+    by_metric: dict[tuple[str, str], list[Measurement]] = {}
     for m in measurements:
         drawn = m.metric in ("busbw", "latency", SHARE) and m.subject.kind == "cluster"
         if m.finite and not drawn:
             each = f", by {m.subject.kind}" if m.subject.kind != "cluster" else ""
-            found.setdefault((_title(m) + each, m.unit), []).append(m)
-    return tuple(_summed_up(title, unit, group) for (title, unit), group in found.items())
+            by_metric.setdefault((_title(m) + each, m.unit), []).append(m)
+    return tuple(_summed_up(title, unit, group) for (title, unit), group in by_metric.items())
 
 
 def _in_row(measurement: Measurement) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ def _own_words(measurement: Measurement) -> str:
     return ", ".join(text for text in (words.subject_name(measurement.subject), own) if text)
 
 
-def _row_order(row: Row) -> tuple[int, str, int, str]:
+def _row_order(row: JudgementRow) -> tuple[int, str, int, str]:
     """By message size where rows have one; else the worst first."""
     m = row.judgement.measurement
     size = m.conditions.get("message_bytes")

@@ -20,7 +20,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class TerminalSummary:
     """Renders checks, the sweep and suspects in the characters that the console's encoding has."""
 
     result: RunResult
@@ -36,9 +36,9 @@ class Summary:
             yield _suspects(self.result.suspects, options.encoding)
 
 
-def summary(result: RunResult) -> Summary:
+def summary(result: RunResult) -> TerminalSummary:
     """What `Console.print` shows at the end of a run."""
-    return Summary(result)
+    return TerminalSummary(result)
 
 
 def closing_line(result: RunResult, encoding: str | None = None) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from seatrial.model.verdict import Verdict
-from seatrial.report.headline import Headline, Then
+from seatrial.report.headline import Headline, HeadlinePoint
 from seatrial.report.svg import BAD, INK, SERIES, WEAK, Mark, inline_svg
 from seatrial.text import words
 
@@ -62,7 +62,7 @@ def _draw_levels(axes: "Axes", headline: Headline) -> None:
         axes.plot([step.at - 0.5] * 2, [step.before, step.after], color=SERIES[1], lw=1.6)
 
 
-def _dates(axes: "Axes", trend: Sequence[Then]) -> None:
+def _dates(axes: "Axes", trend: Sequence[HeadlinePoint]) -> None:
     stride = -(-len(trend) // _MAX_TICKS)
     ticks = list(reversed(range(len(trend) - 1, -1, -stride)))
     axes.set_xticks(ticks, [f"{trend[i].started:%-d %b}" for i in ticks])
@@ -79,7 +79,7 @@ def _from_zero_where_it_is_near(axes: "Axes") -> None:
         axes.set_ylim(bottom=0)
 
 
-def _told(then: Then, headline: Headline, at: int) -> tuple[str, ...]:
+def _told(then: HeadlinePoint, headline: Headline, at: int) -> tuple[str, ...]:
     verdict = f" · {words.GLYPHS[then.verdict]} {words.label(then.verdict)}" if then.verdict else ""
     change = next((step for step in headline.changes if step.at == at), None)
     lines = (

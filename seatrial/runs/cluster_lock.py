@@ -18,18 +18,18 @@ log = logging.getLogger("seatrial.lock")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProcessIdentity:
     """A process, as other processes know it: those of another machine or container cannot tell whether it lives."""
 
     machine: str
     process: Process
 
     @classmethod
-    def here(cls) -> "Place":
+    def here(cls) -> "ProcessIdentity":
         return cls(_machine(), this_process())
 
     @classmethod
-    def parse(cls, text: str) -> "Place | None":
+    def parse(cls, text: str) -> "ProcessIdentity | None":
         """What `str` has made; None for anything else."""
         machine, _, rest = text.partition(" ")
         pid, _, started = rest.partition(" ")
@@ -80,8 +80,8 @@ class FileLock:
     def holder(self) -> str:
         """Who has it, for people."""
         try:
-            found = json.loads(os.pread(self._file, 4096, 0))
-            return held_by(self._cluster, str(found["run"]), str(found["since"]))
+            record = json.loads(os.pread(self._file, 4096, 0))
+            return held_by(self._cluster, str(record["run"]), str(record["since"]))
         except (OSError, ValueError, KeyError, TypeError):  # taken this very moment
             return f"cluster {self._cluster} is being checked by another run"
 

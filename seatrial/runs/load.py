@@ -11,7 +11,17 @@ from pydantic_core import PydanticCustomError
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject, SubjectKind
 from seatrial.model.reason import recorded
-from seatrial.model.result import SCHEMA, Check, Drift, Expected, Found, Judgement, RunResult, Suspect, SuspectKind
+from seatrial.model.result import (
+    SCHEMA,
+    Check,
+    CheckResult,
+    Drift,
+    Expected,
+    Judgement,
+    RunResult,
+    Suspect,
+    SuspectKind,
+)
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.runs.measurements import read_measurements
@@ -51,7 +61,7 @@ class _Subject(_Model):
     name: Name
 
 
-class _Outcome(_Model):
+class _VerdictWithReason(_Model):
     """A verdict and why."""
 
     verdict: Verdict
@@ -63,7 +73,7 @@ class _Outcome(_Model):
         return recorded(self.reason, self.code)
 
 
-class _Judgement(_Outcome):
+class _Judgement(_VerdictWithReason):
     metric: Name
     subject: _Subject
     conditions: Annotated[dict[Name, ConditionValue], Field(max_length=100)] = {}
@@ -107,23 +117,23 @@ class _Suspect(_Model):
         return Suspect(self.kind, self.name, self.confidence, recorded(self.evidence, self.code))
 
 
-class _Found(_Outcome):
+class _CheckResult(_VerdictWithReason):
     suspects: list[_Suspect] = []
 
-    def to_found(self) -> Found:
-        return Found(self.verdict, self.recorded, tuple(suspect.to_suspect() for suspect in self.suspects))
+    def to_found(self) -> CheckResult:
+        return CheckResult(self.verdict, self.recorded, tuple(suspect.to_suspect() for suspect in self.suspects))
 
 
-class _Check(_Outcome):
+class _Check(_VerdictWithReason):
     name: Name
     seconds: float = 0.0
-    found: _Found | None = None
+    found: _CheckResult | None = None
     judgements: list[_Judgement] = []
 
     def to_check(self, measurements: tuple[Measurement, ...]) -> Check:
         judgements = tuple(j.to_judgement() for j in self.judgements)
-        found = self.found.to_found() if self.found else None
-        return Check(self.name, self.verdict, self.recorded, self.seconds, measurements, judgements, found=found)
+        check_result = self.found.to_found() if self.found else None
+        return Check(self.name, self.verdict, self.recorded, self.seconds, measurements, judgements, found=check_result)
 
 
 def _writable(name: str) -> str:
@@ -156,7 +166,7 @@ def _measurable(setup: Setup) -> Setup:
     return setup
 
 
-class _Run(_Outcome):
+class _RunDocument(_VerdictWithReason):
     run_id: _Name
     cluster: _Name
     suite: Name
@@ -217,7 +227,7 @@ def _read_document(file: Path) -> dict[str, Any]:
     return document
 
 
-def _validate(file: Path, document: dict[str, Any]) -> _Run:
+def _validate(file: Path, document: dict[str, Any]) -> _RunDocument:
     if "schema" not in document:
         raise InputError(f"{file}: schema: is missing, so it is not the run.json of a run")
     if document["schema"] != SCHEMA:
@@ -225,7 +235,7 @@ def _validate(file: Path, document: dict[str, Any]) -> _Run:
             f"{file}: schema: is {document['schema']!r}, this seatrial reads {SCHEMA}; use the one that wrote it"
         )
     try:
-        return _Run.model_validate(document)
+        return _RunDocument.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"])

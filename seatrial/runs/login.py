@@ -94,11 +94,11 @@ def log_in(run: str, node: str, command: tuple[str, ...]) -> None:
 def dial(run: str, node: str) -> None:
     """Connect standard input and output with the sshd of a node, until it ends. Raises RemoteError."""
     testbed = testbed_of(run)
-    wanted = node_of(testbed, node)
+    target = node_of(testbed, node)
     try:
-        stream = testbed.dial(wanted, _DIAL_TIMEOUT_S)
+        stream = testbed.dial(target, _DIAL_TIMEOUT_S)
     except OSError as error:
-        raise RemoteError(f"{wanted.name}: {error.strerror or error}") from error
+        raise RemoteError(f"{target.name}: {error.strerror or error}") from error
     with stream:
         stream.settimeout(None)
         _relay(stream)

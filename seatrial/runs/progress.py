@@ -88,7 +88,7 @@ class TerminalHandler(logging.Handler):
             self._status = None
 
 
-class Discreet(logging.Formatter):
+class RedactingFormatter(logging.Formatter):
     """Formats records without secrets and control characters.
 
     Each record begins one line, and a trace stands below it, indented: no text can pass for another record.
@@ -107,7 +107,7 @@ class Discreet(logging.Formatter):
         return "\n".join([super().format(plain), *(f"    {printable(line)}" for line in lines)])
 
 
-class _LogFile(logging.FileHandler):
+class _LogFileHandler(logging.FileHandler):
     """A log on a full disk ends early; that is no reason to lose what the run comes to."""
 
     def _open(self) -> TextIOWrapper:
@@ -129,8 +129,8 @@ def log_file(path: Path, secrets: Secrets) -> Iterator[None]:
     private_folder(path.parent)
     if path.is_symlink() or path.is_file():  # an earlier run's, or planted; never a device
         path.unlink()
-    handler = _LogFile(path, mode="w", encoding="utf-8")
-    handler.setFormatter(Discreet("%(asctime)s %(levelname)s %(name)s: %(message)s", secrets))
+    handler = _LogFileHandler(path, mode="w", encoding="utf-8")
+    handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s", secrets))
     logger = logging.getLogger("seatrial")
     logger.addHandler(handler)
     try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from seatrial.checks.contract import Context, StepResult
+from seatrial.checks.contract import CheckContext, StepResult
 from seatrial.config.run import Run, secrets_of
 from seatrial.config.setup import setup_of
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
@@ -86,9 +86,9 @@ class Trial:
         for name, fact in result.facts.items():
             self.nodes[name] |= {key: fact[key] for key in _SHOWN_FACTS if fact.get(key)}
 
-    def context(self) -> Context:
+    def context(self) -> CheckContext:
         """What the next check gets. Raises LaunchError before there are nodes."""
-        return Context(self.run, self.testbed, self._facts)
+        return CheckContext(self.run, self.testbed, self._facts)
 
     @property
     def testbed(self) -> Testbed:

@@ -12,7 +12,7 @@ GPUS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FleetLayout:
     """The series of a fleet: matmul of each GPU, memory and NVLink of each node, busbw of each link of a ring.
 
     `group` numbers these four metrics; `node` is the node of each series, for a link the one it leaves.
@@ -64,7 +64,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def make(kind: str, size: str, layout: Layout, rng: np.random.Generator) -> Fault:
+def make(kind: str, size: str, layout: FleetLayout, rng: np.random.Generator) -> Fault:
     """A fault of that kind and size (see KINDS)."""
     node, share = int(rng.integers(layout.nodes)), _percent(size)
     series = layout.group.size

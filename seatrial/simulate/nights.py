@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from seatrial.judge.fleet.levels import Ints, Past
+from seatrial.judge.fleet.levels import Ints, SeriesHistory
 from seatrial.judge.fleet.odds import Floats
 from seatrial.judge.fleet.past import choose
 from seatrial.judge.fleet.peer_groups import Verdicts, judge_fleet
@@ -29,14 +29,14 @@ class Memory:
         self.passed.append(passed)
         self.software.append(software)
 
-    def past(self, software: int = 0) -> Past:
+    def past(self, software: int = 0) -> SeriesHistory:
         window = slice(-LONGEST_MEMORY, None)
         first, again = self.first[window], self.again[window]
         chosen = choose(np.array(self.passed[window], dtype=bool), np.array(self.software[window]) == software)
         none = np.empty((0, len(self.group)))
         good = np.array([first[i] for i in chosen.reference]) if len(chosen.reference) else none
         recent = np.array([first[i] for i in chosen.recent]) if len(chosen.recent) else none
-        return Past(
+        return SeriesHistory(
             self.group, good, recent, _more([again[i] for i in (*chosen.reference, *chosen.recent)]), chosen.renewed
         )
 
@@ -59,8 +59,8 @@ def one_night(memory: Memory, draws: Draws, loss: Floats | float = 0.0, software
         again.append((which, draws.measure(common, which, losses[which])))
         return again[-1][1]
 
-    found = judge_fleet(memory.past(software), first, repeat)
+    verdicts = judge_fleet(memory.past(software), first, repeat)
     which = np.concatenate([np.empty(0, dtype=np.int64), *(w for w, _ in again)])
     values = np.concatenate([np.empty(0), *(v for _, v in again)])
-    memory.keep(first, (which, values), not found.alarm, software)
-    return found, first
+    memory.keep(first, (which, values), not verdicts.alarm, software)
+    return verdicts, first

@@ -44,10 +44,10 @@ class Draws:
         """One measurement of each series of `which` (all when None), each slower by its `loss`."""
         at = slice(None) if which is None else which
         count = self.series if which is None else len(which)
-        found = self.level[at] + night[at] + self._t(count, self.noise.sd * np.sqrt(1 - self.noise.shared)) - loss
+        values = self.level[at] + night[at] + self._t(count, self.noise.sd * np.sqrt(1 - self.noise.shared)) - loss
         if self.noise.stray:
-            found -= self.noise.stray_loss * (self.rng.random(count) < self.noise.stray)
-        return np.asarray(found, dtype=np.float64)
+            values -= self.noise.stray_loss * (self.rng.random(count) < self.noise.stray)
+        return np.asarray(values, dtype=np.float64)
 
     def _t(self, count: int, sd: float) -> Floats:
         if not sd:

@@ -5,12 +5,12 @@ from typing import Any
 
 from rich.table import Table
 
-from seatrial.simulate.score import Quiet, Score
+from seatrial.simulate.score import HealthyNights, Score
 
 _HEADINGS = ("fault", "size", "night 1", "found", "missed", "others", "nights")
 
 
-def simulated_table(quiet: Quiet, scores: Sequence[Score]) -> Table:
+def simulated_table(quiet: HealthyNights, scores: Sequence[Score]) -> Table:
     """One line per kind and size of fault."""
     alarms = f"{quiet.alarms} of {quiet.nights} healthy nights raised an alarm"
     table = Table(box=None, pad_edge=False, header_style="bold", caption_justify="left")
@@ -24,7 +24,7 @@ def simulated_table(quiet: Quiet, scores: Sequence[Score]) -> Table:
     return table
 
 
-def simulated_json(nodes: int, seed: int, quiet: Quiet, scores: Sequence[Score]) -> dict[str, Any]:
+def simulated_json(nodes: int, seed: int, quiet: HealthyNights, scores: Sequence[Score]) -> dict[str, Any]:
     """The same as one document."""
     return {"nodes": nodes, "seed": seed, "healthy": quiet.to_dict(), "faults": [score.to_dict() for score in scores]}
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from seatrial.judge.fleet.peer_groups import Verdicts
-from seatrial.simulate.faults import KINDS, Fault, Layout, make
+from seatrial.simulate.faults import KINDS, Fault, FleetLayout, make
 from seatrial.simulate.nights import Memory, one_night
 from seatrial.simulate.noise import Draws, Noise
 
@@ -15,7 +15,7 @@ NIGHTS_BEFORE = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
+class HealthyNights:
     """Healthy nights: how many, in how many anything was blamed, and how often a series was measured."""
 
     nights: int
@@ -59,9 +59,9 @@ class Score:
         }
 
 
-def a_fleet(nodes: int, noise: Noise, rng: np.random.Generator) -> tuple[Layout, Draws, Memory]:
+def make_fleet(nodes: int, noise: Noise, rng: np.random.Generator) -> tuple[FleetLayout, Draws, Memory]:
     """A fleet with a month of healthy nights behind it, everything measured twice."""
-    layout = Layout(nodes)
+    layout = FleetLayout(nodes)
     draws, memory = Draws(layout.group.size, noise, rng), Memory(layout.group)
     everything = np.arange(layout.group.size)
     for _ in range(NIGHTS_BEFORE):
@@ -70,12 +70,12 @@ def a_fleet(nodes: int, noise: Noise, rng: np.random.Generator) -> tuple[Layout,
     return layout, draws, memory
 
 
-def quiet(nodes: int, nights: int, noise: Noise, rng: np.random.Generator) -> Quiet:
+def quiet(nodes: int, nights: int, noise: Noise, rng: np.random.Generator) -> HealthyNights:
     """Nights on which nothing is wrong."""
-    _, draws, memory = a_fleet(nodes, noise, rng)
-    found = [one_night(memory, draws)[0] for _ in range(nights)]
-    taken = float(np.mean([night.each.repeats.mean() for night in found])) if found else 0.0
-    return Quiet(nights, sum(night.alarm for night in found), taken)
+    _, draws, memory = make_fleet(nodes, noise, rng)
+    verdicts = [one_night(memory, draws)[0] for _ in range(nights)]
+    taken = float(np.mean([night.each.repeats.mean() for night in verdicts])) if verdicts else 0.0
+    return HealthyNights(nights, sum(night.alarm for night in verdicts), taken)
 
 
 def scores(nodes: int, nights: int, trials: int, noise: Noise, rng: np.random.Generator) -> Iterator[Score]:
@@ -86,28 +86,28 @@ def scores(nodes: int, nights: int, trials: int, noise: Noise, rng: np.random.Ge
             yield _score(kind, size, [_trial(kind, size, nodes, long, noise, rng) for _ in range(trials)])
 
 
-def _score(kind: str, size: str, found: list[tuple[int | None, bool]]) -> Score:
-    nights = tuple(night for night, _ in found if night is not None)
-    first, wrong = sum(night == 1 for night in nights), sum(blamed for _, blamed in found)
-    return Score(kind, size, len(found), first, len(nights), wrong, nights)
+def _score(kind: str, size: str, trials: list[tuple[int | None, bool]]) -> Score:
+    nights = tuple(night for night, _ in trials if night is not None)
+    first, wrong = sum(night == 1 for night in nights), sum(blamed for _, blamed in trials)
+    return Score(kind, size, len(trials), first, len(nights), wrong, nights)
 
 
 def _trial(
     kind: str, size: str, nodes: int, nights: int, noise: Noise, rng: np.random.Generator
 ) -> tuple[int | None, bool]:
     """The night (from 1) on which it was found, None when it was not; and whether anybody innocent was blamed."""
-    layout, draws, memory = a_fleet(nodes, noise, rng)
+    layout, draws, memory = make_fleet(nodes, noise, rng)
     fault, wrong = make(kind, size, layout, rng), False
     for night in range(nights):
-        found, _ = one_night(memory, draws, fault.loss(night), fault.software)
-        wrong |= bool((found.each.guilty & ~fault.culprits).any())
-        if _names(found, fault):
+        verdicts, _ = one_night(memory, draws, fault.loss(night), fault.software)
+        wrong |= bool((verdicts.each.guilty & ~fault.culprits).any())
+        if _names(verdicts, fault):
             return night + 1, wrong
     return None, wrong
 
 
-def _names(found: Verdicts, fault: Fault) -> bool:
+def _names(verdicts: Verdicts, fault: Fault) -> bool:
     """Whether a culprit is blamed; where the whole fleet is it, whether the fleet is."""
     if fault.culprits.any():
-        return bool((found.each.guilty & fault.culprits).any())
-    return bool(found.fleet.guilty.any())
+        return bool((verdicts.each.guilty & fault.culprits).any())
+    return bool(verdicts.fleet.guilty.any())

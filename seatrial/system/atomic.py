@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import IO
 
 
-def write_whole(path: Path, content: str | bytes) -> Path:
-    """All of it or nothing, as `whole` writes it.
+def write_atomic(path: Path, content: str | bytes) -> Path:
+    """All of it or nothing, as `atomic_write` writes it.
 
     What UTF-8 cannot hold, such as the name of a file that is none, is written as `\\udcff`. Raises OSError.
     """
-    with whole(path) as file:
+    with atomic_write(path) as file:
         file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
     return path
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[IO[bytes]]:
+def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     """A new file, mode 0600, that takes the place of `path` at the end of the block; of a link, not of where it leads.
 
     Readers never see half a file, and a crash or a full disk leaves the old one. It has a name that nobody can guess

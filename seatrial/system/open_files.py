@@ -7,7 +7,7 @@ _OWN = 64  # of the run itself: its logs, its libraries, its server
 _PER_NODE = 4  # a connection, the stream under it and, on Kubernetes, its port-forward
 
 
-def too_few(nodes: int) -> str | None:
+def open_files_problem(nodes: int) -> str | None:
     """What to do about it, where a run on so many nodes may open too few: it would blame nodes for that."""
     needed = _OWN + _PER_NODE * nodes
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # a run raises its own limit so far by itself

@@ -8,7 +8,7 @@ from seatrial.model.errors import InputError
 from seatrial.system.private import closed_folder
 
 
-def name_a_home() -> None:
+def ensure_home() -> None:
     """Have HOME name a folder that is not there for a user id without a home, as there are in containers.
 
     Libraries fail with a traceback on import otherwise; so each says which folder it needs, once it needs one.

@@ -170,8 +170,8 @@ def _split(text: str) -> list[str]:
 @lru_cache(16)
 def _any_of(values: tuple[str, ...]) -> re.Pattern[str] | None:
     """Matches each form of each value, the longest first."""
-    found = {form for value in values if value for form in forms(value)}
-    return re.compile(_trie(sorted(found))) if found else None
+    all_forms = {form for value in values if value for form in forms(value)}
+    return re.compile(_trie(sorted(all_forms))) if all_forms else None
 
 
 def _trie(words: Sequence[str]) -> str:

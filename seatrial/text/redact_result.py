@@ -7,7 +7,7 @@ from typing import Any
 
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import rewritten
-from seatrial.model.result import Check, Found, Judgement, RunResult, Suspect
+from seatrial.model.result import Check, CheckResult, Judgement, RunResult, Suspect
 from seatrial.text.redact import Secrets
 
 Clean = Callable[[str], str]
@@ -62,9 +62,9 @@ def _check(check: Check, clean: Clean) -> Check:
     )
 
 
-def _found(found: Found, clean: Clean) -> Found:
-    suspects = tuple(_suspect(suspect, clean) for suspect in found.suspects)
-    return replace(found, reason=rewritten(found.reason, clean), suspects=suspects)
+def _found(check_result: CheckResult, clean: Clean) -> CheckResult:
+    suspects = tuple(_suspect(suspect, clean) for suspect in check_result.suspects)
+    return replace(check_result, reason=rewritten(check_result.reason, clean), suspects=suspects)
 
 
 def _judgement(judgement: Judgement, clean: Clean) -> Judgement:

@@ -60,8 +60,8 @@ def _secrets_of(name: str, text: str) -> Iterator[str]:
     elif not _IDENTIFIER.search(name) and _is_random(text):
         yield text
     yield from (match[0] for match in TOKEN.finditer(text))
-    found = (match[1] for each in (_PASSWORD, _PASSWORD_WITH_AT, _OPTION) for match in each.finditer(text))
-    for password in found:
+    values = (match[1] for each in (_PASSWORD, _PASSWORD_WITH_AT, _OPTION) for match in each.finditer(text))
+    for password in values:
         yield from (form for form in (password, unquote(password), unquote_plus(password)) if _is_password(form))
 
 

@@ -19,7 +19,7 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Delivery:
     """How it went: `said` is one line; the receipt is as far as the sink came, also where it `failed`."""
 
     receipt: Receipt
@@ -35,15 +35,15 @@ class Sink(Protocol):
         """What receipts are kept under: the same every night, and no secret."""
         ...
 
-    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Told:
+    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         """Tell what is new since the receipt, and bring what can be changed up to date. Raises nothing."""
         ...
 
-    def digest(self, result: RunResult) -> Told:
+    def digest(self, result: RunResult) -> Delivery:
         """One line of a run with nothing new. Raises nothing."""
         ...
 
 
-def told_all(alert: Alert, place: Mapping[str, str]) -> Receipt:
+def full_receipt(alert: Alert, place: Mapping[str, str]) -> Receipt:
     """The receipt of a sink that has heard everything."""
     return Receipt(len(alert.incident.changes), place)

@@ -23,10 +23,10 @@ def sinks_of(settings: AlertSettings, cluster: Cluster) -> tuple[list[Sink], str
     slack = legal.slack
     incomplete = slack.problem() if slack else None
     mentions = {str(verdict): who for verdict, who in cluster.notify.slack.mentions.items()}
-    found: list[Sink] = [slack_sink(slack, mentions, scrub)] if slack and not incomplete else []
-    found += [WebhookSink(legal.webhook, scrub)] if legal.webhook else []
-    found += [AppriseSink(url, scrub) for url in legal.urls]
-    return found, "; ".join(problem for problem in (malformed, incomplete) if problem) or None
+    sinks: list[Sink] = [slack_sink(slack, mentions, scrub)] if slack and not incomplete else []
+    sinks += [WebhookSink(legal.webhook, scrub)] if legal.webhook else []
+    sinks += [AppriseSink(url, scrub) for url in legal.urls]
+    return sinks, "; ".join(problem for problem in (malformed, incomplete) if problem) or None
 
 
 def settings_of(cluster: Cluster) -> AlertSettings:
@@ -38,13 +38,13 @@ def settings_of(cluster: Cluster) -> AlertSettings:
 
 
 def _slack_of_blocks(cluster: Cluster) -> SlackSettings | None:
-    found = SlackSettings(
+    settings = SlackSettings(
         token=secret(_block("seatrial-slack-token")),
         channel=os.environ.get("SEATRIAL_SLACK_CHANNEL", "").strip() or cluster.notify.slack.channel,
         webhook=secret(_block("seatrial-slack-webhook")),
         api_url=os.environ.get("SEATRIAL_SLACK_API_URL", "").strip() or None,
     )
-    return found if found.token or found.webhook else None
+    return settings if settings.token or settings.webhook else None
 
 
 def _block(name: str) -> str | None:

@@ -26,7 +26,7 @@ log = logging.getLogger("seatrial.notify")
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class AlertContext:
     """What telling needs to know besides what is told."""
 
     cluster: Cluster
@@ -37,7 +37,7 @@ class Site:
     report: Path | None = None
 
 
-def alert(site: Site, incident: Incident, tonight: RunResult | None) -> Alert:
+def alert(site: AlertContext, incident: Incident, tonight: RunResult | None) -> Alert:
     """The incident with the run that shows it, or that ended it."""
     shown = _shown(site, incident, tonight)
     link = site.run_link if shown is tonight else None
@@ -47,7 +47,7 @@ def alert(site: Site, incident: Incident, tonight: RunResult | None) -> Alert:
     return Alert(incident, shown, _since(site, shown) if shown and not incident.closed else None, link, address)
 
 
-def _shown(site: Site, incident: Incident, tonight: RunResult | None) -> RunResult | None:
+def _shown(site: AlertContext, incident: Incident, tonight: RunResult | None) -> RunResult | None:
     """An earlier run where tonight's is about something else; none for a check that did not run."""
     if incident.kind == "silent" and not incident.closed:
         return None
@@ -56,7 +56,7 @@ def _shown(site: Site, incident: Incident, tonight: RunResult | None) -> RunResu
     return _earlier(site, incident)
 
 
-def _since(site: Site, result: RunResult) -> Difference | None:
+def _since(site: AlertContext, result: RunResult) -> Difference | None:
     """What changed since the last good run, as far as its folder or the history still tell."""
     try:
         row = site.store.last_pass(result.cluster, result.suite, result.run_id) if site.store else None
@@ -67,7 +67,7 @@ def _since(site: Site, result: RunResult) -> Difference | None:
     return difference(before, result) if before else None
 
 
-def _earlier(site: Site, incident: Incident) -> RunResult | None:
+def _earlier(site: AlertContext, incident: Incident) -> RunResult | None:
     if site.store is None:
         return None
     try:
@@ -81,19 +81,19 @@ def _earlier(site: Site, incident: Incident) -> RunResult | None:
         return None
 
 
-def _result(site: Site, row: "RunRow") -> RunResult | None:
+def _result(site: AlertContext, row: "RunRow") -> RunResult | None:
     """A run of the history: as its folder has it where that is still there, else as far as the history keeps it."""
     try:
-        found: RunResult | None = load_result(Path(row.out))
+        result: RunResult | None = load_result(Path(row.out))
     except SeatrialError as error:
         log.debug("%s", error)
-        found = None
-    if found is None or found.run_id != row.run_id:
-        found = site.store.result(row.run_id) if site.store else None
-    return without_secrets(found, site.secrets) if found else None
+        result = None
+    if result is None or result.run_id != row.run_id:
+        result = site.store.result(row.run_id) if site.store else None
+    return without_secrets(result, site.secrets) if result else None
 
 
-def files(site: Site, alert: Alert, tonight: RunResult | None) -> Files:
+def files(site: AlertContext, alert: Alert, tonight: RunResult | None) -> Files:
     """The curve and the report, where somebody is to hear something new of this very run."""
     run, waiting = alert.result, any(alert.incident.news(sink.name) for sink in site.sinks)
     if run is None or alert.over or not waiting:
@@ -106,7 +106,7 @@ def files(site: Site, alert: Alert, tonight: RunResult | None) -> Files:
     return Files(picture, described(run), _report(site) if run is tonight else None)
 
 
-def _report(site: Site) -> bytes | None:
+def _report(site: AlertContext) -> bytes | None:
     """The report without secrets."""
     if site.report is None or not site.report.is_file():
         return None

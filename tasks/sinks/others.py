@@ -13,11 +13,11 @@ from pydantic import SecretStr
 
 from seatrial.alerts.alert import Alert
 from seatrial.alerts.muted import APPRISE, URLLIB3, muted
-from seatrial.alerts.plain_text import digest, letter, subject
+from seatrial.alerts.plain_text import digest, full_text, subject
 from seatrial.history.incident import Receipt
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
-from tasks.sinks import Files, Told, told_all
+from tasks.sinks import Delivery, Files, full_receipt
 
 _CAUSE = "Exception: "  # how apprise begins what it was told, at the level of debugging
 
@@ -39,17 +39,17 @@ class AppriseSink:
         digest_of_all = hashlib.sha256(self.url.get_secret_value().encode()).hexdigest()
         return f"{'/'.join(masked.split('/')[:3])} ({digest_of_all[:4]})"
 
-    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Told:
+    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         news = alert.incident.changes[receipt.told :]
         if not news:
-            return Told(receipt, "nothing new")
+            return Delivery(receipt, "nothing new")
         with _attached(files) as attached:
-            problem = self._notified(letter(alert, news), subject(alert), _kind(alert), attached, _thread(alert))
-        return Told(receipt, problem, failed=True) if problem else Told(told_all(alert, {}), "sent")
+            problem = self._notified(full_text(alert, news), subject(alert), _kind(alert), attached, _thread(alert))
+        return Delivery(receipt, problem, failed=True) if problem else Delivery(full_receipt(alert, {}), "sent")
 
-    def digest(self, result: RunResult) -> Told:
+    def digest(self, result: RunResult) -> Delivery:
         problem = self._notified(digest(result), "seatrial", "info", [], None)
-        return Told(Receipt(), problem or "digest sent", failed=bool(problem))
+        return Delivery(Receipt(), problem or "digest sent", failed=bool(problem))
 
     def _notified(self, body: str, title: str, kind: str, attached: list[str], thread: str | None) -> str | None:
         """Returns what went wrong, if anything."""
@@ -61,15 +61,15 @@ class AppriseSink:
         if thread and isinstance(service, NotifyEmail):
             service.headers |= {"References": thread, "In-Reply-To": thread}
         files = attached if service.attachment_support else None
-        with muted(URLLIB3), _listened() as heard:
+        with muted(URLLIB3), _listened() as messages:
             try:
                 # As text: what is HTML to the service is escaped on the way, and letters hold nothing that is Markdown.
                 text, as_kind = apprise.NotifyFormat.TEXT, apprise.NotifyType(kind)
                 if sender.notify(body=body, title=title, notify_type=as_kind, attach=files or None, body_format=text):
                     return None
             except Exception as error:
-                heard.append(f"{type(error).__name__}: {error}")
-        return self.scrub(" ".join(dict.fromkeys(heard)) or "apprise did not say why")
+                messages.append(f"{type(error).__name__}: {error}")
+        return self.scrub(" ".join(dict.fromkeys(messages)) or "apprise did not say why")
 
     def _service(self) -> Any:
         import apprise
@@ -95,8 +95,8 @@ def _thread(alert: Alert) -> str:
 def _attached(files: Files) -> Iterator[list[str]]:
     """As files with names that tell: apprise takes paths."""
     with TemporaryDirectory(prefix="seatrial-alert-") as folder:
-        found = {"busbw.png": files.picture, "report.html": files.report}
-        paths = {Path(folder, name): content for name, content in found.items() if content}
+        contents = {"busbw.png": files.picture, "report.html": files.report}
+        paths = {Path(folder, name): content for name, content in contents.items() if content}
         for path, content in paths.items():
             path.write_bytes(content)
         yield [str(path) for path in paths]
@@ -105,13 +105,13 @@ def _attached(files: Files) -> Iterator[list[str]]:
 @contextmanager
 def _listened() -> Iterator[list[str]]:
     """What apprise says of a failure. It only logs it, addresses and all, so nobody else may hear it meanwhile."""
-    heard: list[str] = []
+    messages: list[str] = []
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            said = record.getMessage()
-            if record.levelno >= logging.WARNING or _CAUSE in said:
-                heard.append(said.rpartition(_CAUSE)[2])
+            message = record.getMessage()
+            if record.levelno >= logging.WARNING or _CAUSE in message:
+                messages.append(message.rpartition(_CAUSE)[2])
 
     logger, listener = logging.getLogger("apprise"), Listener()
     before = logger.level, logger.propagate
@@ -119,7 +119,7 @@ def _listened() -> Iterator[list[str]]:
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
     try:
-        yield heard
+        yield messages
     finally:
         logger.removeHandler(listener)
         logger.setLevel(before[0])

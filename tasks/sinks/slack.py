@@ -16,8 +16,8 @@ from seatrial.alerts.slack_settings import SlackSettings
 from seatrial.alerts.slack_text import Block
 from seatrial.history.incident import Receipt
 from seatrial.model.result import RunResult
-from tasks.sinks import Files, Told, told_all
-from tasks.sinks.slack_client import Refused, code, explain, shown, web_client, webhook_client, word
+from tasks.sinks import Delivery, Files, full_receipt
+from tasks.sinks.slack_client import SlackRefusedError, code, explain, shown, web_client, webhook_client, word
 
 _QUIET = {"unfurl_links": False, "unfurl_media": False}
 _GONE = ("message_not_found", "channel_not_found")  # somebody deleted it
@@ -48,39 +48,43 @@ class SlackSink:
     def name(self) -> str:
         return f"slack {shown(self.channel)}"
 
-    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Told:
-        heard = receipt
+    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
+        delivered = receipt
         try:
             updated = self._updated(alert, receipt.place) if "ts" in receipt.place else None
             if updated is None:
-                heard = told_all(alert, self._post(alert))
-                return Told(heard, self._said(f"sent to {shown(self.channel)}", self._thread(alert, heard, files)))
+                delivered = full_receipt(alert, self._post(alert))
+                return Delivery(
+                    delivered, self._said(f"sent to {shown(self.channel)}", self._thread(alert, delivered, files))
+                )
             if not (news := alert.incident.changes[receipt.told :]):
-                return Told(receipt, f"message in {shown(self.channel)} {updated}")
+                return Delivery(receipt, f"message in {shown(self.channel)} {updated}")
             self._reply(alert, receipt.place, news)
-            heard = told_all(alert, receipt.place)
-            return Told(heard, self._said(f"told {shown(self.channel)} the change", self._thread(alert, heard, files)))
+            delivered = full_receipt(alert, receipt.place)
+            return Delivery(
+                delivered, self._said(f"told {shown(self.channel)} the change", self._thread(alert, delivered, files))
+            )
         except Exception as error:
-            return Told(heard, self.scrub(explain(error)), failed=True)
+            return Delivery(delivered, self.scrub(explain(error)), failed=True)
 
-    def digest(self, result: RunResult) -> Told:
+    def digest(self, result: RunResult) -> Delivery:
         try:
             self._call("chat_postMessage", channel=self.channel, text=digest(result), **_QUIET)
         except Exception as error:
-            return Told(Receipt(), self.scrub(explain(error)), failed=True)
-        return Told(Receipt(), f"digest sent to {shown(self.channel)}")
+            return Delivery(Receipt(), self.scrub(explain(error)), failed=True)
+        return Delivery(Receipt(), f"digest sent to {shown(self.channel)}")
 
     def _post(self, alert: Alert) -> dict[str, str]:
-        text, found = blocks(alert, mentions_for(alert.incident, self.mentions))
-        sent = self._call("chat_postMessage", channel=self.channel, text=text, blocks=found, **_QUIET)
+        text, message = blocks(alert, mentions_for(alert.incident, self.mentions))
+        sent = self._call("chat_postMessage", channel=self.channel, text=text, blocks=message, **_QUIET)
         return {"channel": str(sent["channel"]), "ts": str(sent["ts"])}
 
     def _updated(self, alert: Alert, place: Mapping[str, str]) -> str | None:
         """Bring the message up to date, and say how that went; None where there is no message any more."""
-        text, found = blocks(alert)
+        text, message = blocks(alert)
         try:
-            self._call("chat_update", channel=place["channel"], ts=place["ts"], text=text, blocks=found)
-        except Refused as refusal:
+            self._call("chat_update", channel=place["channel"], ts=place["ts"], text=text, blocks=message)
+        except SlackRefusedError as refusal:
             if refusal.code in _GONE:
                 return None
             if refusal.code in _FIXED:
@@ -93,36 +97,36 @@ class SlackSink:
         where = {"channel": place["channel"], "thread_ts": place["ts"], "reply_broadcast": True}
         self._call("chat_postMessage", text=text, **where, **_QUIET)
 
-    def _thread(self, alert: Alert, heard: Receipt, files: Files) -> str | None:
+    def _thread(self, alert: Alert, receipt: Receipt, files: Files) -> str | None:
         """Details and files below the message; returns what could not be put there. The message itself is there."""
         if alert.result is None or alert.over:
             return None
-        text, found = details(alert.result)
+        text, message = details(alert.result)
         missed = [
-            self._tried("details", lambda: self._details(heard.place, text, found)),
-            self._tried("files", lambda: self._upload(heard.place, files)),
+            self._tried("details", lambda: self._details(receipt.place, text, message)),
+            self._tried("files", lambda: self._upload(receipt.place, files)),
         ]
         return "; ".join(problem for problem in missed if problem) or None
 
-    def _details(self, place: Mapping[str, str], text: str, found: list[Block]) -> None:
+    def _details(self, place: Mapping[str, str], text: str, message: list[Block]) -> None:
         where = {"channel": place["channel"], "thread_ts": place["ts"]}
-        self._call("chat_postMessage", text=text, blocks=found, **where, **_QUIET)
+        self._call("chat_postMessage", text=text, blocks=message, **where, **_QUIET)
 
     def _upload(self, place: Mapping[str, str], files: Files) -> None:
-        wanted: list[dict[str, Any]] = []
+        uploads: list[dict[str, Any]] = []
         if files.picture:
-            wanted.append({"filename": "busbw.png", "content": files.picture, "title": "busbw over message size"})
-            wanted[0]["alt_txt"] = files.described
+            uploads.append({"filename": "busbw.png", "content": files.picture, "title": "busbw over message size"})
+            uploads[0]["alt_txt"] = files.described
         if files.report:
-            wanted.append({"filename": "report.html", "content": files.report, "title": "Report"})
-        if wanted:
+            uploads.append({"filename": "report.html", "content": files.report, "title": "Report"})
+        if uploads:
             where = {"channel": place["channel"], "thread_ts": place["ts"]}
-            self._call("files_upload_v2", file_uploads=wanted, **where)
+            self._call("files_upload_v2", file_uploads=uploads, **where)
 
     def _tried(self, what: str, put: Callable[[], None]) -> str | None:
         try:
             put()
-        except Refused as refusal:
+        except SlackRefusedError as refusal:
             scope = "; give the app the scope files:write" if refusal.code == "missing_scope" else ""
             return f"{what} not attached: {refusal.code}{scope}"
         except Exception as error:
@@ -135,11 +139,11 @@ class SlackSink:
         try:
             return getattr(web_client(self.token, self.api_url), method)(**given)
         except SlackApiError as error:
-            raise Refused(code(error)) from None
+            raise SlackRefusedError(code(error)) from None
 
     @staticmethod
-    def _said(said: str, missed: str | None) -> str:
-        return f"{said}; {missed}" if missed else said
+    def _said(summary: str, missed: str | None) -> str:
+        return f"{summary}; {missed}" if missed else summary
 
 
 @dataclass(frozen=True)
@@ -151,26 +155,26 @@ class SlackWebhookSink:
     scrub: Callable[[str], str]
     name: str = "slack webhook"
 
-    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Told:
+    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         news = alert.incident.changes[receipt.told :]
         if not news:
-            return Told(receipt, "nothing new")
+            return Delivery(receipt, "nothing new")
         mentions = mentions_for(alert.incident, self.mentions)
-        text, found = blocks(alert, mentions) if not receipt.told else (change(alert, news, mentions), None)
+        text, message = blocks(alert, mentions) if not receipt.told else (change(alert, news, mentions), None)
         try:
-            self._send(text, found)
+            self._send(text, message)
         except Exception as error:
-            return Told(receipt, self.scrub(explain(error)), failed=True)
-        return Told(told_all(alert, {}), "sent to the webhook's channel")
+            return Delivery(receipt, self.scrub(explain(error)), failed=True)
+        return Delivery(full_receipt(alert, {}), "sent to the webhook's channel")
 
-    def digest(self, result: RunResult) -> Told:
+    def digest(self, result: RunResult) -> Delivery:
         try:
             self._send(digest(result), None)
         except Exception as error:
-            return Told(Receipt(), self.scrub(explain(error)), failed=True)
-        return Told(Receipt(), "digest sent to the webhook's channel")
+            return Delivery(Receipt(), self.scrub(explain(error)), failed=True)
+        return Delivery(Receipt(), "digest sent to the webhook's channel")
 
-    def _send(self, text: str, found: list[Block] | None) -> None:
-        answer = webhook_client(self.webhook).send(text=text, blocks=found, unfurl_links=False)
+    def _send(self, text: str, message: list[Block] | None) -> None:
+        answer = webhook_client(self.webhook).send(text=text, blocks=message, unfurl_links=False)
         if answer.status_code != 200:
-            raise Refused(word(answer.body, answer.status_code))
+            raise SlackRefusedError(word(answer.body, answer.status_code))

@@ -31,7 +31,7 @@ _NEXT_STEPS = {
 }
 
 
-class Refused(Exception):
+class SlackRefusedError(Exception):
     """Slack answered, and said no; `code` is its word for why."""
 
     def __init__(self, code: str) -> None:
@@ -61,7 +61,7 @@ def webhook_client(webhook: SecretStr) -> "WebhookClient":
 
 def explain(error: Exception) -> str:
     """What went wrong, and the next step."""
-    if isinstance(error, Refused):
+    if isinstance(error, SlackRefusedError):
         step = _NEXT_STEPS.get(error.code, _STATUS if error.code.startswith("HTTP 5") else "")
         return f"Slack says {error.code}; {step}" if step else f"Slack says {error.code}"
     return _network(error)
@@ -70,15 +70,19 @@ def explain(error: Exception) -> str:
 def code(error: "SlackApiError") -> str:
     """The error code of what the Web API answered; `response` is a mapping, or text where it was no JSON."""
     response: Any = error.response
-    said = response.get("error") if hasattr(response, "get") else None
-    return word(said, getattr(response, "status_code", None))
+    error_code = response.get("error") if hasattr(response, "get") else None
+    return word(error_code, getattr(response, "status_code", None))
 
 
-def word(said: object, status: int | None) -> str:
+def word(error_code: object, status: int | None) -> str:
     """Slack's word for an error, such as invalid_auth; the HTTP status where a page or a proxy answered instead."""
     if status == 429:
         return "ratelimited"
-    return said if isinstance(said, str) and re.fullmatch(r"[a-z][a-z0-9_]{1,60}", said) else f"HTTP {status}"
+    return (
+        error_code
+        if isinstance(error_code, str) and re.fullmatch(r"[a-z][a-z0-9_]{1,60}", error_code)
+        else f"HTTP {status}"
+    )
 
 
 def shown(channel: str) -> str:

@@ -11,7 +11,7 @@ from seatrial.alerts.muted import URLLIB3, muted
 from seatrial.alerts.plain_text import SCHEMA, digest, event
 from seatrial.history.incident import Receipt
 from seatrial.model.result import RunResult
-from tasks.sinks import Files, Told, told_all
+from tasks.sinks import Delivery, Files, full_receipt
 
 TIMEOUT_S = 10
 RETRIES = 2
@@ -26,16 +26,16 @@ class WebhookSink:
     scrub: Callable[[str], str]
     name: str = "webhook"
 
-    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Told:
+    def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         news = alert.incident.changes[receipt.told :]
         if not news:
-            return Told(receipt, "nothing new")
+            return Delivery(receipt, "nothing new")
         problem = self._posted(event(alert, news))
-        return Told(receipt, problem, failed=True) if problem else Told(told_all(alert, {}), "sent")
+        return Delivery(receipt, problem, failed=True) if problem else Delivery(full_receipt(alert, {}), "sent")
 
-    def digest(self, result: RunResult) -> Told:
+    def digest(self, result: RunResult) -> Delivery:
         problem = self._posted({"schema": SCHEMA, "event": "digest", "text": digest(result)})
-        return Told(Receipt(), problem or "digest sent", failed=bool(problem))
+        return Delivery(Receipt(), problem or "digest sent", failed=bool(problem))
 
     def _posted(self, body: dict[str, Any]) -> str | None:
         """Returns what went wrong, if anything."""

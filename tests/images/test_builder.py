@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.builders import Built, ensure_image
+from seatrial.builders import BuiltImage, ensure_image
 from seatrial.config.image import Buildah
 from seatrial.model.errors import LaunchError
 from tests.images import lane
@@ -43,7 +43,7 @@ def registry(_lane: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
         yield registry
 
 
-def build(log: Path, *, rebuild: bool = False, **settings: Any) -> Built:
+def build(log: Path, *, rebuild: bool = False, **settings: Any) -> BuiltImage:
     config = Buildah.model_validate({"builder": "buildah", "build": "cpu", "args": {"BASE": lane.base()}} | settings)
     return ensure_image(config, None, log, rebuild=rebuild)
 

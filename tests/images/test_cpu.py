@@ -11,7 +11,7 @@ import pytest
 from seatrial.model.testbed import Node, Testbed, dial_tcp
 from seatrial.platforms.kubernetes.pod import CAPABILITIES
 from seatrial.remote.mpi import mpirun
-from seatrial.remote.node_setup import greet
+from seatrial.remote.node_setup import set_up_node
 from tests.images import lane, layers
 from tests.images.conftest import Keys, ssh
 from tests.images.lane import Container
@@ -144,7 +144,7 @@ def test_mpirun_reaches_both_nodes_without_options(pair: list[Container]) -> Non
 def test_the_probes_run_on_both_nodes(pair: list[Container], keys: Keys) -> None:
     bed = testbed(keys, pair)
     for node in bed.nodes:
-        contact = greet(bed, node, 20)
+        contact = set_up_node(bed, node, 20)
         contact.transport.close()
         assert (contact.versions["torch"] or "").startswith("1.13")
         assert contact.facts["mpirun"] == "/usr/bin/mpirun"

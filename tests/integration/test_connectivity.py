@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from seatrial.checks.connectivity.check import connectivity
-from seatrial.checks.contract import Context
+from seatrial.checks.contract import CheckContext
 from seatrial.model.errors import MissingError
 from seatrial.model.result import Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import mpirun
-from seatrial.remote.node_setup import greet
+from seatrial.remote.node_setup import set_up_node
 from tests.integration.conftest import LocalTestbed
 
 
@@ -30,7 +30,7 @@ ANSWERS_VERSION = '#!/bin/sh\n[ "$1" = --version ] && echo "mpirun (Open MPI) 5.
 
 def test_a_healthy_testbed_passes(local_testbed: LocalTestbed) -> None:
     with local_testbed(nodes=3, slots_per_node=2) as (run, testbed):
-        found = connectivity(Context(run, testbed))
+        found = connectivity(CheckContext(run, testbed))
     assert found.check.verdict is Verdict.PASS
     assert found.check.suspects == ()
     assert found.testbed == testbed
@@ -43,7 +43,7 @@ def test_a_healthy_testbed_passes(local_testbed: LocalTestbed) -> None:
 def test_a_dead_and_a_false_node_are_told_apart_and_left_out(local_testbed: LocalTestbed) -> None:
     faults = [{"node": "node-0", "sshd": "stopped"}, {"node": "node-2", "host_key": "wrong"}]
     with local_testbed(nodes=4, faults=faults) as (run, testbed):
-        found = connectivity(Context(run, testbed))
+        found = connectivity(CheckContext(run, testbed))
     assert found.check.verdict is Verdict.FAIL
     evidence = {suspect.name: suspect.evidence for suspect in found.check.suspects}
     assert set(evidence) == {"node-0", "node-2"}
@@ -54,7 +54,7 @@ def test_a_dead_and_a_false_node_are_told_apart_and_left_out(local_testbed: Loca
 
 def test_a_broken_link_is_named_as_a_link(local_testbed: LocalTestbed) -> None:
     with local_testbed(nodes=4, faults=[{"link": ["node-1", "node-3"], "state": "down"}]) as (run, testbed):
-        found = connectivity(Context(run, testbed))
+        found = connectivity(CheckContext(run, testbed))
     assert found.check.verdict is Verdict.FAIL
     assert names(found.check.suspects) == {("link", "node-1--node-3")}
     assert "node-3 left out without blame" in found.check.reason
@@ -66,7 +66,7 @@ def test_no_mpirun_anywhere_is_a_missing_prerequisite(local_testbed: LocalTestbe
         local_testbed(nodes=2, mpi={"mpirun": "/nowhere/mpirun"}) as (run, testbed),
         pytest.raises(MissingError, match="/nowhere/mpirun is missing on every node: install Open MPI"),
     ):
-        connectivity(Context(run, testbed))
+        connectivity(CheckContext(run, testbed))
 
 
 def test_an_mpirun_that_hangs_after_its_output_is_ended_and_its_output_used(
@@ -75,7 +75,7 @@ def test_an_mpirun_that_hangs_after_its_output_is_ended_and_its_output_used(
     """Seen with Open MPI 5.0.11: every line is printed, then nothing ends."""
     hanging = executable(tmp_path / "mpirun", ANSWERS_VERSION + "echo node-0\necho node-1\nsleep 600\n")
     with local_testbed(nodes=2, mpi={"mpirun": hanging}) as (run, testbed):
-        found = connectivity(Context(run, testbed))
+        found = connectivity(CheckContext(run, testbed))
         assert found.check.verdict is Verdict.PASS
         result = mpirun(testbed, ["true"], timeout_s=60, is_done=lambda line: line == "node-1")
     assert result.reaped
@@ -88,7 +88,7 @@ def test_an_mpirun_that_hangs_after_its_output_is_ended_and_its_output_used(
 def test_an_mpirun_that_hangs_without_output_times_out(local_testbed: LocalTestbed, tmp_path: Path) -> None:
     hanging = executable(tmp_path / "mpirun", ANSWERS_VERSION + "echo node-0\nsleep 600\n")
     with local_testbed(nodes=2, mpi={"mpirun": hanging}) as (_, testbed):
-        greet(testbed, testbed.head, 10).transport.close()  # brings the probes
+        set_up_node(testbed, testbed.head, 10).transport.close()  # brings the probes
         result = mpirun(testbed, ["true"], timeout_s=1)
     assert result.timed_out
     assert not result.ok
@@ -98,7 +98,7 @@ def test_an_mpirun_that_hangs_without_output_times_out(local_testbed: LocalTestb
 def test_an_mpirun_that_shows_too_few_ranks_fails(local_testbed: LocalTestbed, tmp_path: Path) -> None:
     silent = executable(tmp_path / "mpirun", ANSWERS_VERSION + "echo node-0\n")
     with local_testbed(nodes=3, mpi={"mpirun": silent}) as (run, testbed):
-        found = connectivity(Context(run, testbed))
+        found = connectivity(CheckContext(run, testbed))
     assert found.check.verdict is Verdict.FAIL
     assert {name for _, name in names(found.check.suspects)} == {"node-1", "node-2"}
     assert [node.name for node in found.testbed.nodes] == ["node-0"]
@@ -110,7 +110,7 @@ def test_no_shell_of_a_node_expands_the_arguments_of_mpirun(local_testbed: Local
     args = [word for n, value in enumerate(words) for word in ("--mca", f"seatrial_{n}", value)]
     with local_testbed(nodes=2, mpi={"args": args}) as (_, testbed):
         for node in testbed.nodes:
-            greet(testbed, node, 30).transport.close()
+            set_up_node(testbed, node, 30).transport.close()
         result = mpirun(testbed, ["env"], timeout_s=60)
     assert result.ok, result
     for n, value in enumerate(words):

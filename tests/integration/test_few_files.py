@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.system.open_files import too_few
+from seatrial.system.open_files import open_files_problem
 
 LIMIT = 64
 
@@ -40,4 +40,4 @@ def test_a_run_says_so_and_brings_nothing_up(tmp_path: Path) -> None:
 def test_the_usual_limits_are_enough_for_hundreds_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     for hard, nodes in ((1024, 240), (4096, 1000), (resource.RLIM_INFINITY, 10**6)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, hard=hard: (64, hard))
-        assert too_few(nodes) is None
+        assert open_files_problem(nodes) is None

@@ -11,7 +11,7 @@ import pytest
 
 from seatrial.checks.collectives.check import collectives
 from seatrial.checks.connectivity.check import connectivity
-from seatrial.checks.contract import Context
+from seatrial.checks.contract import CheckContext
 from seatrial.config.run import Run
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -60,7 +60,7 @@ def _little_memory() -> Iterator[None]:
 
 
 def assert_only_node_1_is_named(run: Run, testbed: Testbed, evidence: str) -> None:
-    found = connectivity(Context(run, testbed))
+    found = connectivity(CheckContext(run, testbed))
     assert found.check.verdict is Verdict.FAIL
     assert [(suspect.name, evidence in suspect.evidence) for suspect in found.check.suspects] == [("node-1", True)]
     assert evidence in found.check.reason
@@ -95,8 +95,8 @@ def test_ranks_that_print_without_end_are_named_and_left_out(
     local_testbed: LocalTestbed, evil: Evil, flood: str
 ) -> None:
     with local_testbed(nodes=3) as (run, testbed):
-        left = connectivity(Context(run, testbed)).testbed
-        found = collectives(Context(run, evil(left, "collective.py", FLOODS[flood])))
+        left = connectivity(CheckContext(run, testbed)).testbed
+        found = collectives(CheckContext(run, evil(left, "collective.py", FLOODS[flood])))
     assert found.check.verdict is Verdict.FAIL
     assert "all_reduce: output flood: the ranks printed more than they may and were ended" in found.check.reason
     assert [suspect.name for suspect in found.check.suspects] == ["node-1"]
@@ -118,7 +118,7 @@ def test_an_mpirun_that_does_not_tell_its_version_loses_nothing(local_testbed: L
     silent.write_text('#!/bin/sh\n[ "$1" = --version ] && sleep 600\nexec mpirun "$@"\n')
     silent.chmod(0o755)
     with local_testbed(nodes=2, mpi={"mpirun": str(silent)}) as (run, testbed):
-        found = connectivity(Context(run, testbed))
+        found = connectivity(CheckContext(run, testbed))
     assert found.check.verdict is Verdict.PASS
     assert found.notes == ("the version of openmpi is not known on node-0, node-1",)
     assert "openmpi" not in found.fingerprint

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.builders import Built, ensure_image
+from seatrial.builders import BuiltImage, ensure_image
 from seatrial.builders.registry import read_name
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
@@ -48,7 +48,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "calls"
 
 
-def find(reference: str) -> Built:
+def find(reference: str) -> BuiltImage:
     return ensure_image(Prebuilt(builder="prebuilt", reference=reference), None, Path("/nonexistent"))
 
 
@@ -71,7 +71,7 @@ def test_a_reference_is_read_as_docker_does(reference: str, host: str, path: str
 def test_an_image_that_exists_is_pinned(registry: Registry) -> None:
     digest = registry.add("team/testbed", "1.2", "arm64")
     found = find(f"{registry.host}/team/testbed:1.2")
-    assert found == Built(f"{registry.host}/team/testbed:1.2", digest, ("arm64",))
+    assert found == BuiltImage(f"{registry.host}/team/testbed:1.2", digest, ("arm64",))
     assert found.pinned == f"{registry.host}/team/testbed:1.2@{digest}"
     assert find(found.pinned).pinned == found.pinned
 
@@ -79,7 +79,7 @@ def test_an_image_that_exists_is_pinned(registry: Registry) -> None:
 def test_an_index_tells_every_architecture(registry: Registry) -> None:
     members = [{"platform": {"architecture": name}} for name in ("amd64", "arm64", "unknown")]
     digest = registry.put("x", "1", INDEX, {"manifests": members})
-    assert find(f"{registry.host}/x:1") == Built(f"{registry.host}/x:1", digest, ("amd64", "arm64"))
+    assert find(f"{registry.host}/x:1") == BuiltImage(f"{registry.host}/x:1", digest, ("amd64", "arm64"))
 
 
 def test_an_image_that_does_not_exist_is_named(registry: Registry) -> None:
@@ -93,7 +93,7 @@ def test_an_image_that_does_not_exist_is_named(registry: Registry) -> None:
 def test_a_registry_out_of_reach_is_no_reason_to_stop(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
     with serving(Registry()) as gone:
         pass
-    assert find(f"{gone.host}/x:1") == Built(f"{gone.host}/x:1")
+    assert find(f"{gone.host}/x:1") == BuiltImage(f"{gone.host}/x:1")
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert f"registry {gone.host} does not answer: " in record.getMessage()
@@ -129,11 +129,11 @@ def recipe(registry: Registry, folder: Path, **settings: Any) -> dict[str, Any]:
     return {"build": str(folder / "mine"), "builder": "docker", "repository": f"{registry.host}/team"} | settings
 
 
-def build(registry: Registry, folder: Path, *, rebuild: bool = False, **settings: Any) -> Built:
+def build(registry: Registry, folder: Path, *, rebuild: bool = False, **settings: Any) -> BuiltImage:
     return ensure(recipe(registry, folder, **settings), folder, rebuild=rebuild)
 
 
-def ensure(settings: dict[str, Any], folder: Path, *, rebuild: bool = False) -> Built:
+def ensure(settings: dict[str, Any], folder: Path, *, rebuild: bool = False) -> BuiltImage:
     config = Docker.model_validate(settings)
     return ensure_image(config, "amd64", folder / "logs" / "image-build.log", rebuild=rebuild)
 

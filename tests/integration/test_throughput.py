@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from seatrial.checks.connectivity.check import connectivity
-from seatrial.checks.contract import Context
+from seatrial.checks.contract import CheckContext
 from seatrial.config.setup import setup_of
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check
@@ -25,7 +25,7 @@ def egress(check: Check) -> dict[str, float]:
 def first_night(local_testbed: LocalTestbed, **fields: Any) -> tuple[Check, Check]:
     """What connectivity finds, and what becomes of it without any history."""
     with local_testbed(nodes=4, **fields) as (run, testbed):
-        found = connectivity(Context(run, testbed))
+        found = connectivity(CheckContext(run, testbed))
     (judged,) = compare([found.check], setup_of(run.cluster))
     return found.check, judged
 

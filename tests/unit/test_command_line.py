@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.serving.site import Site
+from flows.serving.site import ServeConfig
 from seatrial.cli.app import main
 from seatrial.history import open_store
 from tests.unit.history.stored import a_run
@@ -89,7 +89,7 @@ def test_a_history_that_is_none_is_said_before_anything_is_started(
 
 
 def test_a_cluster_file_that_is_given_twice_is_served_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    served: list[Site] = []
+    served: list[ServeConfig] = []
     monkeypatch.setattr("flows.serving.serve.serve", lambda site, host, port: served.append(site))
     monkeypatch.chdir(tmp_path)
     assert command("serve", "b.yaml", "a.yaml", "./b.yaml", str(tmp_path / "a.yaml")) == 0

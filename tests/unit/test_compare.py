@@ -10,7 +10,7 @@ import pytest
 from seatrial.history import Pin, open_store
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge
-from seatrial.judge.run_context import Occasion
+from seatrial.judge.run_context import RunContext
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.model.setup import Setup
@@ -167,7 +167,7 @@ def _saved(number: int, checks: Sequence[Check], verdict: Verdict) -> RunResult:
 
 
 def test_three_nights_teach_and_the_fourth_is_judged_by_them() -> None:
-    occasion = Occasion("lab", "quick", started=datetime(2026, 11, 20, tzinfo=UTC))
+    occasion = RunContext("lab", "quick", started=datetime(2026, 11, 20, tzinfo=UTC))
     with open_store("sqlite://") as store:
         for night in range(3):
             checks = compare([collectives(plateau(0.5))], SETUP, store, occasion)
@@ -183,7 +183,7 @@ def test_three_nights_teach_and_the_fourth_is_judged_by_them() -> None:
 
 
 def test_without_a_store_there_is_still_a_verdict() -> None:
-    (check,) = compare([collectives(plateau(0.5))], SETUP, None, Occasion("lab", "quick"), None)
+    (check,) = compare([collectives(plateau(0.5))], SETUP, None, RunContext("lab", "quick"), None)
     assert check.verdict is Verdict.PASS
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.contract import Context
+from seatrial.checks.contract import CheckContext
 from seatrial.checks.devices import DEVICES, Devices
 from seatrial.checks.repeated import Doubt
 from seatrial.checks.repeats import measure_again
@@ -19,7 +19,7 @@ from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.platforms.fake import Answer, FakePlatform
+from seatrial.platforms.fake import FakePlatform, ProgramOutput
 
 
 def device(name: str = "cpu", **changes: Any) -> dict[str, Any]:
@@ -48,13 +48,13 @@ class Lab:
         self.run = Run("run-1", self.platform.cluster(**hardware), suite, folder)
         self.testbed: Testbed = self.platform.launch(self.run)
 
-    def says(self, output: Answer | str, *nodes: str) -> None:
+    def says(self, output: ProgramOutput | str, *nodes: str) -> None:
         for name in nodes or self.platform.nodes:
             self.platform.nodes[name].programs["devices.py"] = lambda request: output
 
     @property
-    def context(self) -> Context:
-        return Context(self.run, self.testbed)
+    def context(self) -> CheckContext:
+        return CheckContext(self.run, self.testbed)
 
     def check(self) -> tuple[Check, list[str]]:
         """The check, and the nodes that are left."""
@@ -119,8 +119,8 @@ def test_a_gpu_that_computes_wrongly_is_named(make_lab: Callable[..., Lab]) -> N
         (answer(device(error="CUDA error: an illegal memory access\x1b[2J", matmul_tflops=[])), "probe-failed"),
         (answer(device(copy_gb_s=[])), "probe-failed"),
         (json.dumps({"error": "torch cannot be imported"}), "probe-failed"),
-        (Answer("Segmentation fault", 139), "probe-unreadable"),
-        (Answer("", 1), "probe-unreadable"),
+        (ProgramOutput("Segmentation fault", 139), "probe-unreadable"),
+        (ProgramOutput("", 1), "probe-unreadable"),
         (answer(device("tpu:0")), "probe-unreadable"),
         (answer(device(matmul_tflops=[-1.0])), "probe-unreadable"),
         (answer(device(matmul_tflops=[1e300])), "probe-unreadable"),
@@ -129,7 +129,7 @@ def test_a_gpu_that_computes_wrongly_is_named(make_lab: Callable[..., Lab]) -> N
         ('{"devices": ' + "[" * 100_000, "probe-unreadable"),
     ],
 )
-def test_a_node_whose_device_cannot_be_measured_is_named(lab: Lab, output: Answer | str, code: str) -> None:
+def test_a_node_whose_device_cannot_be_measured_is_named(lab: Lab, output: ProgramOutput | str, code: str) -> None:
     lab.says(answer(device()))
     lab.says(output, "node-1")
     check, left = lab.check()
@@ -142,7 +142,7 @@ def test_a_node_whose_device_cannot_be_measured_is_named(lab: Lab, output: Answe
 
 def test_a_node_that_hangs_is_named(lab: Lab) -> None:
     lab.says(answer(device()))
-    lab.says(Answer(hangs=True), "node-1")
+    lab.says(ProgramOutput(hangs=True), "node-1")
     lab.run = replace(lab.run, suite=lab.run.suite.model_copy(update={"devices": Devices(timeout_s=0.3)}))
     check, _ = lab.check()
     assert (check.verdict, code_of(check.reason)) == (Verdict.FAIL, "probe-timeout")

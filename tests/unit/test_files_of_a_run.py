@@ -13,7 +13,7 @@ from seatrial.history import open_store
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.runs.cluster_lock import FileLock
 from seatrial.runs.progress import log_file
-from seatrial.system.atomic import write_whole
+from seatrial.system.atomic import write_atomic
 from seatrial.text.redact import Secrets
 from tasks.record import write_run_json
 from tests import samples
@@ -79,7 +79,7 @@ def test_nothing_is_written_through_planted_links(tmp_path: Path, victim: Path) 
     for name in ("run.json", "report.html", "logs/run.log", f".report.html.{os.getpid()}.new"):
         (out / name).symlink_to(victim)
     write_run_json(samples.healthy_local(), out)
-    write_whole(out / "report.html", "report")
+    write_atomic(out / "report.html", "report")
     with log_file(out / "logs" / "run.log", Secrets.of({})):
         logging.getLogger("seatrial").warning("a line")
     assert not any((out / name).is_symlink() for name in ("run.json", "report.html", "logs/run.log"))

@@ -10,9 +10,9 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.states import Cancelled, Cancelling, Completed, Running
 
-from flows.serving.holders import bury
+from flows.serving.holders import end_if_dead
 from flows.serving.shown import PROCESS
-from seatrial.runs.cluster_lock import Place
+from seatrial.runs.cluster_lock import ProcessIdentity
 
 
 class Server:
@@ -29,10 +29,10 @@ class Server:
         self.run.state = state
 
 
-def gone() -> Place:
+def gone() -> ProcessIdentity:
     process = subprocess.Popen(["true"])
     process.wait()
-    here = Place.here()
+    here = ProcessIdentity.here()
     return replace(here, process=replace(here.process, pid=process.pid))
 
 
@@ -50,5 +50,5 @@ def test_a_run_whose_process_is_gone_is_over(was: State[Any], then: State[Any] |
     server = Server(was)
     read = server.run.model_copy()
     server.run.state = then or was
-    assert bury(cast(SyncPrefectClient, server), read)
+    assert end_if_dead(cast(SyncPrefectClient, server), read)
     assert server.run.state.name == is_

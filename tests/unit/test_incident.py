@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.alerts.overdue import overdue, silent
-from seatrial.history.incident import Incident, Kind, Night, Receipt, advance, night_of
+from seatrial.history.incident import Incident, Kind, Receipt, RunOutcome, advance, outcome_of
 from seatrial.history.rows import RunRow
 from seatrial.model.verdict import Verdict
 from tests import nights
@@ -16,12 +16,12 @@ NOW = datetime(2026, 3, 14, 2, tzinfo=UTC)
 F, D, C, P, I, N = (Verdict(v) for v in ("fail", "degraded", "corrupt", "pass", "inconclusive", "not_run"))  # noqa: E741
 
 
-def night(number: int, verdict: Verdict, *suspects: str, checks: tuple[str, ...] = ()) -> Night:
+def night(number: int, verdict: Verdict, *suspects: str, checks: tuple[str, ...] = ()) -> RunOutcome:
     kind: Kind | None = None if verdict is P else "unmeasured" if verdict in (I, N) else "fault"
-    return Night(f"run-{number}", NOW + timedelta(days=number), kind, verdict, "because", suspects, checks)
+    return RunOutcome(f"run-{number}", NOW + timedelta(days=number), kind, verdict, "because", suspects, checks)
 
 
-def after(*all_nights: Night, told: bool = True) -> list[Incident]:
+def after(*all_nights: RunOutcome, told: bool = True) -> list[Incident]:
     """The incidents after those nights; with `told`, the one sink hears of everything at once."""
     known: list[Incident] = []
     for one in all_nights:
@@ -33,7 +33,7 @@ def after(*all_nights: Night, told: bool = True) -> list[Incident]:
 
 @pytest.mark.parametrize("verdict", [F, D, C, P, I, N])
 def test_what_a_run_brings(verdict: Verdict) -> None:
-    found = night_of(nights.bad(1, verdict=verdict, reason="two\nlines\0"))
+    found = outcome_of(nights.bad(1, verdict=verdict, reason="two\nlines\0"))
     assert found.kind == night(1, verdict).kind
     assert (found.run_id, found.reason, found.suspects) == ("run-1", "two lines", ("node node-5",))
     assert found.checks == ("collectives",)
@@ -67,7 +67,7 @@ def test_bad_nights_are_one_incident_until_a_pass() -> None:
         ([night(2, F, *"abcde")], ["new suspects: a, b, c and 2 more"]),
     ],
 )
-def test_what_is_news(later: list[Night], news: list[str]) -> None:
+def test_what_is_news(later: list[RunOutcome], news: list[str]) -> None:
     (incident,) = after(night(1, F), *later)
     assert list(incident.changes[1:]) == news
 
@@ -96,8 +96,8 @@ def test_silence_is_over_with_any_run() -> None:
 
 
 def test_a_second_death_is_news_also_where_the_run_between_told_nobody() -> None:
-    def dead(last_run: str) -> Night:
-        return Night(last_run, NOW, "silent", N, "the check died")
+    def dead(last_run: str) -> RunOutcome:
+        return RunOutcome(last_run, NOW, "silent", N, "the check died")
 
     assert len(after(dead("run-1"), dead("run-1"))) == 1
     first, second = after(dead("run-1"), dead("run-2"), told=False)

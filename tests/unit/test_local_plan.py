@@ -18,7 +18,7 @@ def cluster(**fields: object) -> Cluster:
     return Cluster.model_validate({"name": "c", "nodes": 3, "platform": {"kind": "local"}, **fields})
 
 
-def layout(**fields: object) -> plan.Layout:
+def layout(**fields: object) -> plan.LocalPlan:
     return plan.layout("r1", cluster(**fields), Path("/state"))
 
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from seatrial.checks.repeated import Doubt, Repeated
 from seatrial.history import open_store
 from seatrial.history.store import Store
-from seatrial.judge.run_context import Occasion
+from seatrial.judge.run_context import RunContext
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check, RunResult, conclude, merge_suspects
 from seatrial.model.setup import Setup
@@ -66,7 +66,7 @@ class Nights:
         def again(doubts: Mapping[str, Sequence[Doubt]], until: float) -> dict[str, Repeated]:
             return {name: Repeated(list(swept(factor, self.rng).measurements)) for name in doubts}
 
-        occasion = Occasion("lab", "nightly", nccl, at)
+        occasion = RunContext("lab", "nightly", nccl, at)
         checks = compare([check], LAB, self.store, occasion, again) if compared else [check]
         verdict, reason = conclude(checks)
         blamed = merge_suspects(checks)

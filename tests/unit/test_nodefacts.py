@@ -5,12 +5,12 @@ from typing import Any, cast
 import pytest
 
 from seatrial.checks.connectivity.nodefacts import clock_skews, same_hostname, short_of_gpus, skewed, without_mpirun
-from seatrial.remote.node_setup import Contact
+from seatrial.remote.node_setup import NodeConnection
 from tests.unit.collectives.fake_mpirun import make_testbed
 
 
-def contact(offset_s: float = 0.0, error_s: float = 0.01, **facts: Any) -> Contact:
-    return Contact(cast(Any, None), facts, connect_ms=1.0, clock_offset_s=offset_s, clock_error_s=error_s)
+def contact(offset_s: float = 0.0, error_s: float = 0.01, **facts: Any) -> NodeConnection:
+    return NodeConnection(cast(Any, None), facts, connect_ms=1.0, clock_offset_s=offset_s, clock_error_s=error_s)
 
 
 def test_a_node_without_mpirun_is_named() -> None:

@@ -12,12 +12,12 @@ from seatrial.alerts.slack_settings import SlackSettings
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.notify import Notify
 from seatrial.history import open_store
-from seatrial.history.incident import Receipt, advance, night_of
+from seatrial.history.incident import Receipt, advance, outcome_of
 from seatrial.model.errors import InputError
 from seatrial.platforms.local.config import LocalPlatform
 from seatrial.text.redact import Secrets
 from tasks.notify import Notified, _listeners, notify, watch
-from tasks.sinks import Files, Sink, Told, configured, material, told_all
+from tasks.sinks import Delivery, Files, Sink, configured, full_receipt, material
 from tasks.sinks.others import AppriseSink
 from tasks.sinks.slack import SlackSink
 from tasks.sinks.slack_client import shown
@@ -134,9 +134,9 @@ def test_what_an_address_is_made_of_does_not_show(address: str, said: str) -> No
 def test_a_receiver_that_is_mistyped_keeps_no_other_from_hearing(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[str] = []
 
-    def tell(self: AppriseSink, alert: Alert, receipt: Receipt, files: Files) -> Told:
+    def tell(self: AppriseSink, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         heard.append(self.name)
-        return Told(told_all(alert, {}), "sent")
+        return Delivery(full_receipt(alert, {}), "sent")
 
     monkeypatch.setattr(AppriseSink, "tell", tell)
     own = settings(
@@ -188,11 +188,11 @@ def test_a_host_that_is_none_is_what_the_webhook_says(host: str) -> None:
 
 
 def test_a_digest_that_breaks_keeps_no_other_from_hearing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any) -> Told:
+    def broken(*_: Any) -> Delivery:
         raise RuntimeError(WEBHOOK)
 
     monkeypatch.setattr(WebhookSink, "digest", broken)
-    monkeypatch.setattr(AppriseSink, "digest", lambda *_: Told(Receipt(), "digest sent"))
+    monkeypatch.setattr(AppriseSink, "digest", lambda *_: Delivery(Receipt(), "digest sent"))
     cluster = CLUSTER.model_copy(update={"notify": Notify(quiet="digest")})
     told = notify(nights.good(1), cluster, None, settings(ALERT_WEBHOOK=WEBHOOK, ALERT_URLS=MAIL))
     assert told.failed
@@ -202,12 +202,12 @@ def test_a_digest_that_breaks_keeps_no_other_from_hearing(monkeypatch: pytest.Mo
 
 def test_a_new_receiver_hears_nothing_of_what_is_over() -> None:
     before, new = (cast(Sink, SimpleNamespace(name=name)) for name in ("before", "new"))
-    bad, good = night_of(nights.bad(1)), night_of(nights.good(2))
+    bad, good = outcome_of(nights.bad(1)), outcome_of(nights.good(2))
     (incident,) = advance([], CLUSTER.name, "nightly", bad, ["before"])
     (over,) = advance([incident], CLUSTER.name, "nightly", good, ["before", "new"])
     assert over.closed
-    site = material.Site(CLUSTER, None, [before, new], Secrets())
-    assert _listeners(site, over, night_of(nights.good(3))) == [before]
+    site = material.AlertContext(CLUSTER, None, [before, new], Secrets())
+    assert _listeners(site, over, outcome_of(nights.good(3))) == [before]
     assert _listeners(site, incident, bad) == [before, new]
 
 
@@ -217,13 +217,13 @@ def test_a_run_that_ends_an_incident_while_it_is_told_has_the_last_word(
     history, own = f"sqlite:///{tmp_path}/history.sqlite", settings(ALERT_WEBHOOK=WEBHOOK)
     heard: list[str] = []
 
-    def tell(_: WebhookSink, alert: Alert, receipt: Receipt, files: Files) -> Told:
+    def tell(_: WebhookSink, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         if not heard:
             heard.append("slowly")
             with open_store(history) as other:
                 notify(nights.good(1), CLUSTER, other, own)
         heard.extend(alert.incident.changes[receipt.told :])
-        return Told(told_all(alert, {}), "sent")
+        return Delivery(full_receipt(alert, {}), "sent")
 
     monkeypatch.setattr(WebhookSink, "tell", tell)
     with open_store(history) as store:

@@ -22,9 +22,9 @@ from flows.alarm import cluster_of, died, suite_of
 from flows.check import check
 from flows.serving.artifacts import _Watcher, share
 from flows.serving.automations import SILENCE_S
-from flows.serving.outcome import broken_off, came_to_a_verdict, state_of
+from flows.serving.outcome import crashed_state, has_verdict, state_of
 from flows.serving.server import provide_prefect_server
-from flows.serving.site import Site, deployments, local_timezone, validated, with_choices
+from flows.serving.site import ServeConfig, deployments, local_timezone, validated, with_choices
 from seatrial.alerts.alert import Alert
 from seatrial.alerts.settings import AlertSettings
 from seatrial.checks.suites import load_suite
@@ -35,7 +35,7 @@ from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.verdict import Verdict
 from seatrial.text.redact import Secrets
 from tasks.notify import _history, watch
-from tasks.sinks import Files, Told, told_all
+from tasks.sinks import Delivery, Files, full_receipt
 from tasks.sinks.webhook import WebhookSink
 from tests.samples import healthy_local
 
@@ -66,14 +66,14 @@ def test_failed_is_measured_and_bad_and_crashed_is_not_measured(verdict: Verdict
     state = state_of(replace(healthy_local(), verdict=verdict, reason="launch: no such image"))
     assert state.type.value == kind
     assert state.message == f"{verdict.value}: launch: no such image"
-    assert came_to_a_verdict(state)
+    assert has_verdict(state)
 
 
 def test_a_run_that_was_broken_off_came_to_no_verdict() -> None:
-    state = broken_off(SeatrialError("out/run.json cannot be written"))
+    state = crashed_state(SeatrialError("out/run.json cannot be written"))
     assert (state.type.value, state.message) == ("CRASHED", "could not measure: out/run.json cannot be written")
-    assert not came_to_a_verdict(state)
-    assert not came_to_a_verdict(Crashed())
+    assert not has_verdict(state)
+    assert not has_verdict(Crashed())
 
 
 def a_run(state: Any) -> FlowRun:
@@ -116,9 +116,9 @@ def test_a_check_that_died_of_a_file_is_told_too(tmp_path: Path, monkeypatch: py
     assert cluster_of(run).name == "h100-east"
     heard: list[str] = []
 
-    def tell(_: WebhookSink, alert: Alert, receipt: Receipt, files: Files) -> Told:
+    def tell(_: WebhookSink, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         heard.append(f"{alert.incident.cluster}/{alert.incident.suite}: {alert.incident.reason}")
-        return Told(told_all(alert, {}), "sent")
+        return Delivery(full_receipt(alert, {}), "sent")
 
     monkeypatch.setattr(WebhookSink, "tell", tell)
     settings = AlertSettings(webhook=SecretStr("https://alerts.example.com/"))
@@ -132,9 +132,9 @@ def test_a_death_is_told_also_without_a_history(cluster: str, tmp_path: Path, mo
     """Both may have died of the same cause. Whether a run is late cannot be told then."""
     heard: list[str] = []
 
-    def tell(_: WebhookSink, alert: Alert, receipt: Receipt, files: Files) -> Told:
+    def tell(_: WebhookSink, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
         heard.append(alert.incident.reason)
-        return Told(told_all(alert, {}), "sent")
+        return Delivery(full_receipt(alert, {}), "sent")
 
     monkeypatch.setattr(WebhookSink, "tell", tell)
     monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{tmp_path}")  # a folder is no database
@@ -171,7 +171,7 @@ def test_the_form_explains_itself() -> None:
 
 
 def test_the_form_of_a_site_offers_its_own_clusters_and_suites() -> None:
-    site = Site(("/a.yaml", "/b.yaml"), "/own.yaml", "0 2 * * *", "UTC")
+    site = ServeConfig(("/a.yaml", "/b.yaml"), "/own.yaml", "0 2 * * *", "UTC")
     fields = with_choices(parameter_schema(check).model_dump(), site)["properties"]
     assert fields["cluster"]["enum"] == ["/a.yaml", "/b.yaml"]
     assert fields["suite"]["enum"] == ["quick", "nightly", "acceptance", "/own.yaml"]
@@ -183,7 +183,9 @@ def test_the_form_of_a_site_offers_its_own_clusters_and_suites() -> None:
 def test_a_site_has_its_deployments_and_a_schedule_per_cluster(cluster: str, tmp_path: Path) -> None:
     other = tmp_path / "other.yaml"
     other.write_text("nodes: 2\nplatform: {kind: local}\n")
-    found = {d.name: d for d in deployments(Site((cluster, str(other)), "nightly", "0 2 * * *", "Europe/Berlin"))}
+    found = {
+        d.name: d for d in deployments(ServeConfig((cluster, str(other)), "nightly", "0 2 * * *", "Europe/Berlin"))
+    }
     assert set(found) == {"nightly", "ad-hoc", "reap", "alarm", "promote"}
     schedules: list[Any] = found["nightly"].schedules or []
     nights = [(s.slug, s.parameters["cluster"], s.schedule.timezone) for s in schedules]
@@ -204,18 +206,18 @@ def test_a_site_has_its_deployments_and_a_schedule_per_cluster(cluster: str, tmp
 def test_bad_schedules_are_one_line(cluster: str, change: dict[str, str], said: str) -> None:
     given = {"suite": "quick", "cron": "0 2 * * *", "timezone": "UTC", **change}
     with pytest.raises(InputError, match=re.escape(said)):
-        validated(Site((cluster,), **given))
+        validated(ServeConfig((cluster,), **given))
 
 
 def test_clusters_of_one_name_are_refused(cluster: str, tmp_path: Path) -> None:
     other = tmp_path / "other.yaml"
     other.write_text("name: trial\nnodes: 2\nplatform: {kind: local}\n")
     with pytest.raises(InputError, match="two of the cluster files name cluster 'trial'"):
-        validated(Site((cluster, str(other)), "quick", "0 2 * * *", "UTC"))
+        validated(ServeConfig((cluster, str(other)), "quick", "0 2 * * *", "UTC"))
 
 
 def test_a_site_whose_alerts_can_never_work_is_refused(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = Site((cluster,), "quick", "0 2 * * *", "UTC")
+    site = ServeConfig((cluster,), "quick", "0 2 * * *", "UTC")
     assert validated(site) == site
     monkeypatch.setenv("SEATRIAL_ALERT_URLS", "carrierpigeon://x:secret@y")
     with pytest.raises(InputError, match=r"^SEATRIAL_ALERT_URLS: address 1 \(carrierpigeon://...\) is none"):
@@ -225,7 +227,7 @@ def test_a_site_whose_alerts_can_never_work_is_refused(cluster: str, monkeypatch
 def test_a_site_whose_history_can_never_work_is_refused(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEATRIAL_HISTORY", "postgresql://ann:ge@heim@host/db")
     with pytest.raises(InputError, match=r"^SEATRIAL_HISTORY: an @ in a user or password must be written as %40;"):
-        validated(Site((cluster,), "quick", "0 2 * * *", "UTC"))
+        validated(ServeConfig((cluster,), "quick", "0 2 * * *", "UTC"))
 
 
 def test_the_machines_time_zone_is_one() -> None:
@@ -239,7 +241,7 @@ def _prefect_yaml() -> Any:
 
 
 def test_prefect_yaml_has_what_serve_has(cluster: str) -> None:
-    served = {d.name: d for d in deployments(Site((cluster,), "nightly", "0 2 * * *", "UTC"))}
+    served = {d.name: d for d in deployments(ServeConfig((cluster,), "nightly", "0 2 * * *", "UTC"))}
     written = {d["name"]: d for d in _prefect_yaml()["deployments"]}
     assert set(served) == set(written)
     for name, deployment in served.items():

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from flows.serving.log_forwarding import told_to_prefect
+from flows.serving.log_forwarding import forward_logs
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.result import Check, Found, Judgement, Suspect
+from seatrial.model.result import Check, CheckResult, Judgement, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.runs.progress import TerminalHandler, log_file
 from seatrial.text.redact import Secrets
@@ -77,7 +77,7 @@ def test_what_prefect_itself_says_of_a_run_goes_without_secrets(monkeypatch: pyt
     stream, engine = io.StringIO(), logging.getLogger("prefect.flow_runs")
     monkeypatch.setattr(engine, "handlers", [logging.StreamHandler(stream)])  # Prefect's own sends to a server
     monkeypatch.setattr(engine, "propagate", False)
-    with told_to_prefect(SECRETS):
+    with forward_logs(SECRETS):
         engine.error("Encountered %s", "s3cr3t-value", exc_info=ValueError(HOSTILE))
     assert "Encountered ***\n    ValueError: node-1" in stream.getvalue()
     for line in stream.getvalue().splitlines():
@@ -91,7 +91,7 @@ def test_every_text_of_a_result_is_clean() -> None:
     measurement = Measurement("busbw", 1.0, "GB/s", Subject("node", HOSTILE), {"log": HOSTILE, "ranks": 4})
     judgements = tuple(Judgement(measurement, verdict, HOSTILE, "peers") for verdict in (Verdict.PASS, Verdict.FAIL))
     check = Check(
-        HOSTILE, Verdict.FAIL, HOSTILE, 1.0, (measurement,), judgements, (suspect,), Found(Verdict.FAIL, HOSTILE)
+        HOSTILE, Verdict.FAIL, HOSTILE, 1.0, (measurement,), judgements, (suspect,), CheckResult(Verdict.FAIL, HOSTILE)
     )
     result = replace(
         samples.healthy_local(),

@@ -18,7 +18,7 @@ from seatrial.history import open_store
 from seatrial.model.errors import InputError, LaunchError, NodesError
 from seatrial.model.reason import Reason, code_of, identity, join, placed, recorded, rewritten, unplaced
 from seatrial.model.reasons import AREAS, CATALOG
-from seatrial.model.result import Check, Found, RunResult, Suspect, conclude
+from seatrial.model.result import Check, CheckResult, RunResult, Suspect, conclude
 from seatrial.model.testbed import Node, Testbed, dial_tcp
 from seatrial.model.verdict import Verdict
 from seatrial.runs.load import load_result
@@ -140,7 +140,7 @@ def test_a_step_that_was_not_tried_adds_nothing_to_the_run() -> None:
 
 def _run() -> RunResult:
     blamed = Suspect("node", "node-1", 1.0, REFUSED)
-    found = Found(Verdict.FAIL, TIMEOUT, (blamed,))
+    found = CheckResult(Verdict.FAIL, TIMEOUT, (blamed,))
     check = Check("connectivity", Verdict.FAIL, REFUSED, suspects=(blamed,), found=found)
     verdict, reason = conclude([check])
     return RunResult("run-1", "lab", "quick", START, START, verdict, reason, checks=[check], suspects=[blamed])

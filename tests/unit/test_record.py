@@ -98,19 +98,19 @@ def test_a_disk_that_fills_up_after_recording_leaves_the_verdict_as_it_is(
     full: Trial, caplog: pytest.LogCaptureFixture
 ) -> None:
     full.done.add("record")
-    assert results.written_again(full).verdict is Verdict.FAIL
+    assert results.rewrite_run_json(full).verdict is Verdict.FAIL
     assert "run.json is as it was before the last steps: " in caplog.text
 
 
 def test_a_run_that_was_told_though_not_recorded_did_not_die(full: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "deployment", SimpleNamespace(id="1"))
     full.done.add("notify")
-    assert results.written_again(full).verdict is Verdict.FAIL
+    assert results.rewrite_run_json(full).verdict is Verdict.FAIL
 
 
 def test_a_run_that_is_recorded_nowhere_could_not_measure(full: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SeatrialError, match="No space left") as told:
-        results.written_again(full)
+        results.rewrite_run_json(full)
     monkeypatch.setattr(by_hand, "provide_prefect_server", lambda _: None)
     monkeypatch.setattr(by_hand, "_run_flow", lambda *_: told.value)
     monkeypatch.setattr(signal, "signal", lambda *_: None)

@@ -15,7 +15,7 @@ from seatrial.cli.app import app
 from seatrial.history import Pin, open_store
 from seatrial.history.store import Store
 from seatrial.judge.rejudge import rejudge
-from seatrial.judge.run_context import Occasion
+from seatrial.judge.run_context import RunContext
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check, RunResult, Suspect, conclude, merge_suspects
@@ -39,7 +39,7 @@ def judged(number: int, value: float, store: Store, *more: Check) -> RunResult:
     """A run as the flow makes it."""
     at = START + timedelta(days=number)
     swept = Check("collectives", Verdict.PASS, "1 sweep", 1.0, (plateau(value),))
-    checks = compare([*more, swept], LAB, store, Occasion("lab", "quick", {"nccl": "2.27"}, at))
+    checks = compare([*more, swept], LAB, store, RunContext("lab", "quick", {"nccl": "2.27"}, at))
     verdict, reason = conclude(checks)
     suspects = merge_suspects(checks)
     return RunResult(

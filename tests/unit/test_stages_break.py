@@ -12,7 +12,7 @@ import pytest
 
 from flows import check
 from flows.serving import results
-from seatrial.checks.contract import CheckType, Context, StepResult
+from seatrial.checks.contract import CheckContext, CheckType, StepResult
 from seatrial.config.run import Run
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, RunResult
@@ -23,14 +23,14 @@ from tasks.image import Image
 from tests.unit.collectives.fake_mpirun import make_run, make_testbed
 
 MEASURING = ("image_task", "launch_task", "check_task", "compare_task")
-LEAVING = ("collect", "teardown", "keep", "_reap", "turn", "progress")
+LEAVING = ("collect", "teardown", "keep", "_reap", "cluster_lock", "progress")
 TELLING = ("record_task", "show_files", "upload_task", "metrics_task")
 RESULT_MAKING = ("without_secrets", "conclude", "merge_suspects", "setup_of")
 WRITING = ("run_json", "measurements_csv", "_report")
 
 
 @contextmanager
-def free_turn(*_: object) -> Iterator[SimpleNamespace]:
+def free_lock(*_: object) -> Iterator[SimpleNamespace]:
     yield SimpleNamespace(lost=None)
 
 
@@ -44,7 +44,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[RunResult]:
         sent.append(result)
         return SimpleNamespace(failed=False)
 
-    def passes(kind: CheckType, context: Context) -> StepResult:
+    def passes(kind: CheckType, context: CheckContext) -> StepResult:
         return StepResult(Check(kind.name, Verdict.PASS, "fine", measurements=(size,)), context.testbed)
 
     steps: dict[str, Any] = {
@@ -56,8 +56,8 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[RunResult]:
         "keep": lambda *_: None,
         "teardown": lambda *_: None,
         "_reap": lambda *_: None,
-        "turn": free_turn,
-        "progress": free_turn,
+        "cluster_lock": free_lock,
+        "progress": free_lock,
         "current": SimpleNamespace(id="00000000-0000-0000-0000-000000000000"),
     }
     for name, step in steps.items():
@@ -109,7 +109,7 @@ def test_a_stage_that_breaks_costs_neither_verdict_nor_result_nor_alert(
     result, document = went_through(run)
     assert document["verdict"] == result.verdict.value
     assert len(told) == 1
-    if name in (*MEASURING, *RESULT_MAKING, "turn", "progress"):
+    if name in (*MEASURING, *RESULT_MAKING, "cluster_lock", "progress"):
         assert told[0].verdict is result.verdict is not Verdict.PASS
 
 
@@ -129,7 +129,7 @@ def test_a_result_that_cannot_be_cleaned_says_nothing_that_nodes_have_said(
 ) -> None:
     bad = Check("collectives", Verdict.CORRUPT, "node-1 said: hunter2")
 
-    def checked(kind: CheckType, context: Context) -> StepResult:
+    def checked(kind: CheckType, context: CheckContext) -> StepResult:
         return StepResult(bad if kind.name == bad.name else Check(kind.name, Verdict.PASS, "fine"), context.testbed)
 
     monkeypatch.setattr(check, "check_task", checked)

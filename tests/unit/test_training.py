@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.connectivity.roll_call import Present
-from seatrial.checks.contract import Context
+from seatrial.checks.connectivity.roll_call import RollCall
+from seatrial.checks.contract import CheckContext
 from seatrial.checks.requirements import try_check
 from seatrial.checks.suites import load_suite
 from seatrial.checks.training import check as step
@@ -63,9 +63,9 @@ class Roll:
     died: tuple[Suspect, ...] = ()
     calls: int = 0
 
-    def call(self, run: Run, testbed: Testbed) -> Present:
+    def call(self, run: Run, testbed: Testbed) -> RollCall:
         self.calls += 1
-        return Present(testbed, self.died, tuple(f"{suspect.name}: {suspect.evidence}" for suspect in self.died))
+        return RollCall(testbed, self.died, tuple(f"{suspect.name}: {suspect.evidence}" for suspect in self.died))
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +86,7 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Chec
             return played
 
         monkeypatch.setattr(step, "mpirun", fake_mpirun)
-        return try_check(step.TRAINING, Context(make_run(tmp_path), bed or make_testbed())).check
+        return try_check(step.TRAINING, CheckContext(make_run(tmp_path), bed or make_testbed())).check
 
     return run
 
@@ -188,7 +188,7 @@ def test_a_head_that_is_gone_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         raise RemoteError("node-0 (10.0.0.1 port 222): connection refused")
 
     monkeypatch.setattr(step, "mpirun", gone)
-    done = try_check(step.TRAINING, Context(make_run(tmp_path), make_testbed())).check
+    done = try_check(step.TRAINING, CheckContext(make_run(tmp_path), make_testbed())).check
     assert (done.verdict, "connection refused" in done.reason) == (Verdict.FAIL, True)
 
 

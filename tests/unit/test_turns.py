@@ -20,11 +20,11 @@ import pytest
 from prefect.exceptions import PrefectHTTPStatusError
 
 from flows.serving import limits
-from flows.serving.limits import Turn
+from flows.serving.limits import ClusterLock
 from flows.serving.shown import LEASE
 from seatrial.model.errors import MissingError
 from seatrial.runs import cluster_lock as turn
-from seatrial.runs.cluster_lock import FileLock, Place, held_by
+from seatrial.runs.cluster_lock import FileLock, ProcessIdentity, held_by
 
 ROOT = Path(__file__).parents[2]
 AWAY = httpx.ConnectError("connection refused")
@@ -75,7 +75,7 @@ def until(true: Callable[[], bool]) -> None:
 
 @contextmanager
 def leased(
-    server: Server, monkeypatch: pytest.MonkeyPatch, seconds: float, held: Turn | None = None
+    server: Server, monkeypatch: pytest.MonkeyPatch, seconds: float, held: ClusterLock | None = None
 ) -> Iterator[list[str]]:
     shown: list[str] = []
 
@@ -90,7 +90,7 @@ def leased(
     monkeypatch.setattr(limits, "get_client", client)
     monkeypatch.setattr(limits, "show_waiting", waiting)
     monkeypatch.setattr(limits, "_LOOK_S", 0.01)
-    with limits._leased("a", uuid4(), time.monotonic() + seconds, held or Turn()):
+    with limits._leased("a", uuid4(), time.monotonic() + seconds, held or ClusterLock()):
         yield shown
 
 
@@ -112,7 +112,7 @@ def test_a_run_that_waits_goes_in_when_the_server_is_back_and_the_slot_is_free(m
 
 def test_a_run_whose_lease_another_took_meanwhile_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LEASE_S", 0.03)
-    held, server = Turn(), Server(None, AWAY, HELD)
+    held, server = ClusterLock(), Server(None, AWAY, HELD)
     server.others = []  # a server that forgot the lease still counts our own slot
     with leased(server, monkeypatch, seconds=30, held=held):
         until(lambda: server.looks >= 3)
@@ -203,13 +203,13 @@ def test_a_lock_names_its_holder_and_is_free_when_its_holder_is_killed() -> None
 
 def test_a_place_knows_whether_its_process_is_gone() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
-        here = Place.here()
-        assert Place.parse(str(here)) == here
+        here = ProcessIdentity.here()
+        assert ProcessIdentity.parse(str(here)) == here
         assert not here.is_gone
         process.kill()
-    gone = Place.parse(f"{here.machine} {process.pid} {here.process.started}")
+    gone = ProcessIdentity.parse(f"{here.machine} {process.pid} {here.process.started}")
     assert gone
     assert gone.is_gone
-    assert not Place("another machine", gone.process).is_gone
-    assert Place.parse("nonsense") is None
+    assert not ProcessIdentity("another machine", gone.process).is_gone
+    assert ProcessIdentity.parse("nonsense") is None
     assert held_by("a", "r", "now") == "cluster a is being checked by run r since now"

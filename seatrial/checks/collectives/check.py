@@ -16,13 +16,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from seatrial.checks.collectives.outcome import Outcome
+from seatrial.checks.collectives.outcome import SweepOutcome
 from seatrial.checks.collectives.repeat import repeat_sweeps
 from seatrial.checks.collectives.section import Collectives
 from seatrial.checks.collectives.sweep import can_write_json, sweep_once
 from seatrial.checks.connectivity.check import CONNECTIVITY
-from seatrial.checks.connectivity.roll_call import Present, roll_call
-from seatrial.checks.contract import TORCH, CheckType, Context, Metric, Need, StepResult
+from seatrial.checks.connectivity.roll_call import RollCall, roll_call
+from seatrial.checks.contract import TORCH, CheckContext, CheckType, Metric, Need, StepResult
 from seatrial.checks.requirements import too_small
 from seatrial.config.run import Run
 from seatrial.model.reason import Reason
@@ -36,7 +36,7 @@ log = logging.getLogger("seatrial.collectives")
 _NAME = "collectives"
 
 
-def collectives(context: Context) -> StepResult:
+def collectives(context: CheckContext) -> StepResult:
     """Sweep every operation that the suite asks for."""
     started = time.monotonic()
     outcomes, present = _all(context.run, context.testbed, context.section(Collectives))
@@ -44,20 +44,20 @@ def collectives(context: Context) -> StepResult:
     return StepResult(replace(check, suspects=present.suspects), present.testbed)
 
 
-def _all(run: Run, testbed: Testbed, wanted: Collectives) -> tuple[list[Outcome], Present]:
+def _all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[SweepOutcome], RollCall]:
     """What every operation came to, and who is left in the end."""
-    writes_json = can_write_json(testbed, wanted.operations[0])
-    outcomes: list[Outcome] = []
-    present = Present(testbed)
-    for operation in wanted.operations:
+    writes_json = can_write_json(testbed, settings.operations[0])
+    outcomes: list[SweepOutcome] = []
+    present = RollCall(testbed)
+    for operation in settings.operations:
         if reason := _pointless(run, present.testbed, outcomes):
             outcomes.append(
-                Outcome(
+                SweepOutcome(
                     operation, Verdict.NOT_RUN, Reason.of("operation-not-tried", operation=operation, reason=reason)
                 )
             )
             continue
-        outcome = sweep_once(run, present.testbed, wanted, operation, writes_json=writes_json, verbose=not outcomes)
+        outcome = sweep_once(run, present.testbed, settings, operation, writes_json=writes_json, verbose=not outcomes)
         if outcome.suspects:
             present = _without(present, outcome.suspects)
         elif outcome.fabric_gone or outcome.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
@@ -67,20 +67,20 @@ def _all(run: Run, testbed: Testbed, wanted: Collectives) -> tuple[list[Outcome]
     return outcomes, present
 
 
-def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[Outcome]) -> str | None:
+def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome]) -> str | None:
     """Why no further operation can say anything."""
     if any(outcome.fabric_gone for outcome in outcomes):
         return Reason.of("fabric-gone")
     return too_small(run, testbed)
 
 
-def _without(present: Present, suspects: tuple[Suspect, ...]) -> Present:
+def _without(present: RollCall, suspects: tuple[Suspect, ...]) -> RollCall:
     """Who is left to measure on without nodes that are not gone, but spoil what the others do."""
     testbed = present.testbed.without(suspect.name for suspect in suspects)
     return replace(present, testbed=testbed, suspects=(*present.suspects, *suspects))
 
 
-def _missed(run: Run, before: Present, outcome: Outcome) -> tuple[Outcome, Present]:
+def _missed(run: Run, before: RollCall, outcome: SweepOutcome) -> tuple[SweepOutcome, RollCall]:
     """Who is not there any more after `outcome`. Without them the rest may well work."""
     now = roll_call(run, before.testbed)
     if not now.problems:
@@ -92,11 +92,11 @@ def _missed(run: Run, before: Present, outcome: Outcome) -> tuple[Outcome, Prese
     return gone, replace(now, suspects=(*before.suspects, *now.suspects))
 
 
-def _level(outcome: Outcome) -> int:
+def _level(outcome: SweepOutcome) -> int:
     return logging.INFO if outcome.verdict is Verdict.PASS else logging.WARNING
 
 
-def _check(outcomes: Sequence[Outcome], ranks: int, seconds: float) -> Check:
+def _check(outcomes: Sequence[SweepOutcome], ranks: int, seconds: float) -> Check:
     """The worst outcome, its reason first."""
     verdict = worst(outcome.verdict for outcome in outcomes)
     bad = [outcome for outcome in outcomes if outcome.verdict is not Verdict.PASS]

@@ -41,8 +41,8 @@ def treatment_of(control: Arm, arms: Sequence[Arm], nodes: int) -> Arm | None:
 
 def no_control(arms: Sequence[Arm], nodes: int) -> Check | None:
     """A check that is inconclusive where a control arm is as fast as its treatment; None where none is."""
-    found = [_compared(arm, treatment) for arm in arms if (treatment := treatment_of(arm, arms, nodes))]
-    reasons = [reason for reason in found if reason]
+    differences = [_compared(arm, treatment) for arm in arms if (treatment := treatment_of(arm, arms, nodes))]
+    reasons = [reason for reason in differences if reason]
     return Check("control", Verdict.INCONCLUSIVE, "; ".join(reasons)) if reasons else None
 
 

@@ -53,7 +53,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SweepOutcome:
     """What one operation came to.
 
     `fabric_gone`: nothing that follows can be measured. `way`: how the data went. `suspects`: nodes that flooded it, so
@@ -74,7 +74,9 @@ def network_of(fabric: str | None) -> str | None:
     return None if fabric is None or fabric in _INSIDE_A_NODE or fabric.lower() in _SOCKETS else fabric
 
 
-def conclude(setting: Setting, result: MpiResult, sweep: Sweep | None, transport: Transport | None = None) -> Outcome:
+def conclude(
+    setting: Setting, result: MpiResult, sweep: Sweep | None, transport: Transport | None = None
+) -> SweepOutcome:
     """What one mpirun, the sweep in its output and NCCL's word on the network come to.
 
     Ranks other than asked for: the numbers are another cluster's, and are not kept.
@@ -95,10 +97,10 @@ def conclude(setting: Setting, result: MpiResult, sweep: Sweep | None, transport
     way = transport.words if transport else ""
     if problem is None:
         reason = f"{setting.operation}: {_span(rows)}, every result right" + (f", {way}" if way else "")
-        return Outcome(setting.operation, Verdict.PASS, reason, measurements, way=way)
+        return SweepOutcome(setting.operation, Verdict.PASS, reason, measurements, way=way)
     verdict, reason = problem
     gone = fabric_gone(result, began=_began(sweep))
-    return Outcome(setting.operation, verdict, f"{setting.operation}: {reason}", measurements, gone, way)
+    return SweepOutcome(setting.operation, verdict, f"{setting.operation}: {reason}", measurements, gone, way)
 
 
 def _span(rows: Sequence[Row]) -> str:
@@ -118,8 +120,8 @@ def _other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
         why = f": {sweep.errors[0]}" if sweep.errors else ""
         took_part = f"{sweep.ranks} of {setting.ranks}" if sweep.ranks else f"other than {setting.ranks}"
         return Verdict.FAIL, Reason.of("ranks-missing", took_part=took_part, cause=why)
-    told = COLLECTIVES[setting.operation].factor.depends_on_ranks and ratio_interval(sweep.rows) is not None
-    if sweep.ranks is None or told:
+    is_known = COLLECTIVES[setting.operation].factor.depends_on_ranks and ratio_interval(sweep.rows) is not None
+    if sweep.ranks is None or is_known:
         return None
     return Verdict.INCONCLUSIVE, Reason.of("ranks-unknown", ranks=sweep.ranks, ranks_2=setting.ranks)
 
@@ -159,7 +161,7 @@ def _incomplete(result: MpiResult, sweep: Sweep | None, rows: Sequence[Row]) -> 
     if sweep and rows and sweep.outcome == "failed":
         return Verdict.FAIL, Reason.of("nccl-tests-says-failed")
     if sweep is None or not rows or not result.ok or sweep.outcome != "ok":
-        verdict, why = broken(result, began=_began(sweep), told=sweep.errors if sweep else ())
+        verdict, why = broken(result, began=_began(sweep), messages=sweep.errors if sweep else ())
         return verdict, f"{why} (after {len(rows)} sizes)" if rows else why
     if not sweep.checked:
         return Verdict.INCONCLUSIVE, Reason.of("not-verified")
@@ -238,8 +240,8 @@ def _by(setting: Setting, size: int) -> dict[str, ConditionValue]:
 def _top(setting: Setting, rows: Sequence[Row]) -> tuple[float, ...]:
     """The out-of-place busbw of the largest sizes asked for; none where one of them was not measured."""
     due = plateau_sizes([size for size in setting.sizes if _is_due(setting, size)])
-    found = [row for size in due if (row := _row_of(setting, size, rows))]
-    rates = [_busbw(setting, row.size, row.out_of_place) for row in found if row.out_of_place]
+    largest_rows = [row for size in due if (row := _row_of(setting, size, rows))]
+    rates = [_busbw(setting, row.size, row.out_of_place) for row in largest_rows if row.out_of_place]
     known = tuple(rate for rate in rates if rate is not None)
     return known if len(known) == len(due) else ()
 

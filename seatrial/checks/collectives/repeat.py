@@ -7,13 +7,13 @@ from seatrial.checks.collectives.plateau import sizes_behind
 from seatrial.checks.collectives.section import Collectives
 from seatrial.checks.collectives.sweep import can_write_json, sizes_of, sweep_once
 from seatrial.checks.connectivity.roll_call import conclude_repeat
-from seatrial.checks.contract import Context
+from seatrial.checks.contract import CheckContext
 from seatrial.checks.repeated import Doubt, Repeated, TimeLeft, log_repeat, unused_label, was_cut
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 
 
-def repeat_sweeps(context: Context, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
+def repeat_sweeps(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
     """Each operation from the smallest to the largest of its doubtful sizes."""
     run, testbed, section = context.run, context.testbed, context.section(Collectives)
     sizes = sizes_of(testbed, section)

@@ -15,7 +15,7 @@ else:
 Dtype = Literal["float32", "bfloat16", "float16", "float64", "int32"]
 
 
-class Sizes(Strict):
+class SweepSizes(Strict):
     """The message sizes of one sweep and how often each is tried, in the words of nccl-tests' flags."""
 
     min_bytes: ByteSize = Field(description="smallest message in bytes (-b): 8, 64K, 16M, 8G; at most 1024G")
@@ -45,8 +45,8 @@ class Collectives(Strict):
     """One sweep per operation; `gpu` holds where nodes have GPUs (nccl-tests), `cpu` elsewhere (gloo)."""
 
     operations: tuple[Operation, ...] = Field(("all_reduce",), min_length=1, description="each is one sweep, in order")
-    gpu: Sizes = Field(description="sizes where nodes have GPUs (nccl-tests)")
-    cpu: Sizes = Field(description="sizes where they have none (gloo)")
+    gpu: SweepSizes = Field(description="sizes where nodes have GPUs (nccl-tests)")
+    cpu: SweepSizes = Field(description="sizes where they have none (gloo)")
     dtype: Dtype = Field("float32", description="what the elements are (-d)")
     timeout_s: float = Field(300, gt=0, description="seconds for one whole sweep")
 

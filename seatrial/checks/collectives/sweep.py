@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from seatrial.checks.broken import broken, gave_up
-from seatrial.checks.collectives.outcome import Outcome, Setting, conclude, network_of
-from seatrial.checks.collectives.section import Collectives, Sizes
+from seatrial.checks.collectives.outcome import Setting, SweepOutcome, conclude, network_of
+from seatrial.checks.collectives.section import Collectives, SweepSizes
 from seatrial.checks.contract import UNIT
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import InputError, LaunchError, RemoteError
@@ -38,58 +38,60 @@ _NCCL_TYPES = {"float32": "float", "float64": "double", "float16": "half", "bflo
 def sweep_once(
     run: Run,
     testbed: Testbed,
-    wanted: Collectives,
+    settings: Collectives,
     operation: str,
     *,
     label: str = "",
     writes_json: bool = False,
     verbose: bool = False,
-) -> Outcome:
+) -> SweepOutcome:
     """Sweep one operation and say what it came to; `label` (the operation itself if empty) names its logs."""
     name = label or operation
     json_file = f"{testbed.workdir}/{name}-{run.run_id}.json" if writes_json else None
     argv = (
-        nccl_argv(wanted, operation, json_file)
+        nccl_argv(settings, operation, json_file)
         if testbed.has_gpus
-        else gloo_argv(run, testbed, wanted, operation, name)
+        else gloo_argv(run, testbed, settings, operation, name)
     )
     fabric = _fabric(run, testbed)
     env = _nccl_debug(testbed, verbose=verbose and fabric is not None)
-    heard = _Heard(operation)
+    reader = _OutputReader(operation)
     try:
         result = mpirun(
             testbed,
             argv,
-            timeout_s=wanted.timeout_s,
+            timeout_s=settings.timeout_s,
             env=env,
-            on_line=heard.line,
+            on_line=reader.line,
             is_done=lambda line: "# Avg bus bandwidth" in line or gave_up(line),
             log_file=run.logs / f"{name}.log",
             secrets=secrets_of(run.cluster),
         )
     except RemoteError as error:
-        return Outcome(operation, Verdict.FAIL, f"{operation}: {error}", fabric_gone=True)
+        return SweepOutcome(operation, Verdict.FAIL, f"{operation}: {error}", fabric_gone=True)
     except LaunchError as error:  # the way to the head, not the head
-        return Outcome(operation, Verdict.INCONCLUSIVE, f"{operation}: {error}", fabric_gone=True)
+        return SweepOutcome(operation, Verdict.INCONCLUSIVE, f"{operation}: {error}", fabric_gone=True)
     finally:
         exact = _take_json(run, testbed, json_file, f"{name}.json") if json_file else None
-    sizes = tuple(sizes_of(testbed, wanted).sizes())
-    setting = Setting(operation, wanted.dtype, testbed.world_size, run.cluster.name, sizes, fabric, len(testbed.nodes))
+    sizes = tuple(sizes_of(testbed, settings).sizes())
+    setting = Setting(
+        operation, settings.dtype, testbed.world_size, run.cluster.name, sizes, fabric, len(testbed.nodes)
+    )
     if result.flooded:
         return _flooded(operation, result, flooding_nodes(testbed, argv, env))
-    return conclude(setting, result, _with_json(heard.sweep(), exact), heard.transport.transport())
+    return conclude(setting, result, _with_json(reader.sweep(), exact), reader.transport.transport())
 
 
-def _flooded(operation: str, result: MpiResult, suspects: tuple[Suspect, ...]) -> Outcome:
+def _flooded(operation: str, result: MpiResult, suspects: tuple[Suspect, ...]) -> SweepOutcome:
     """Whatever numbers are in a flood may be anything, so they are not looked at."""
     verdict, reason = broken(result, began=False)
     names = ", ".join(suspect.name for suspect in suspects) or "which node it is, the output does not tell"
-    return Outcome(operation, verdict, f"{operation}: {reason} ({names})", suspects=suspects)
+    return SweepOutcome(operation, verdict, f"{operation}: {reason} ({names})", suspects=suspects)
 
 
-def sizes_of(testbed: Testbed, wanted: Collectives) -> Sizes:
+def sizes_of(testbed: Testbed, settings: Collectives) -> SweepSizes:
     """The sweep that these nodes are asked for."""
-    return wanted.gpu if testbed.has_gpus else wanted.cpu
+    return settings.gpu if testbed.has_gpus else settings.cpu
 
 
 def _fabric(run: Run, testbed: Testbed) -> str | None:
@@ -105,23 +107,23 @@ def _nccl_debug(testbed: Testbed, *, verbose: bool) -> Mapping[str, str]:
     return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"} if verbose else {"NCCL_DEBUG": "WARN"}
 
 
-def nccl_argv(wanted: Collectives, operation: str, json_file: str | None) -> list[str]:
+def nccl_argv(settings: Collectives, operation: str, json_file: str | None) -> list[str]:
     """The command line of nccl-tests, one GPU per rank."""
-    sizes = wanted.gpu
+    sizes = settings.gpu
     flags = {"-b": sizes.min_bytes, "-e": sizes.max_bytes, "-f": sizes.step_factor, "-g": 1}
     flags |= {"-w": sizes.warmup_iterations, "-n": sizes.iterations}
     words = [word for flag, value in flags.items() for word in (flag, str(value))]
-    return [f"{operation}_perf", *words, "-d", _NCCL_TYPES[wanted.dtype], *(("-J", json_file) if json_file else ())]
+    return [f"{operation}_perf", *words, "-d", _NCCL_TYPES[settings.dtype], *(("-J", json_file) if json_file else ())]
 
 
-def gloo_argv(run: Run, testbed: Testbed, wanted: Collectives, operation: str, name: str = "") -> list[str]:
+def gloo_argv(run: Run, testbed: Testbed, settings: Collectives, operation: str, name: str = "") -> list[str]:
     """The command line of the gloo probe, whose ranks meet under that name."""
-    sizes = wanted.cpu
+    sizes = settings.cpu
     flags = {"--min-bytes": sizes.min_bytes, "--max-bytes": sizes.max_bytes, "--step-factor": sizes.step_factor}
     flags |= {"--warmup-iterations": sizes.warmup_iterations, "--iterations": sizes.iterations}
     words = [word for flag, value in flags.items() for word in (flag, str(value))]
-    meeting = rendezvous_argv(run, testbed, name or operation, wanted.timeout_s)
-    probe = [testbed.python, f"{testbed.workdir}/collective.py", "--operation", operation, "--dtype", wanted.dtype]
+    meeting = rendezvous_argv(run, testbed, name or operation, settings.timeout_s)
+    probe = [testbed.python, f"{testbed.workdir}/collective.py", "--operation", operation, "--dtype", settings.dtype]
     return [*probe, *words, *meeting]
 
 
@@ -133,7 +135,7 @@ def rendezvous_argv(run: Run, testbed: Testbed, what: str, timeout_s: float) -> 
     return [*meeting, "--timeout-s", f"{timeout_s / 2:g}"]
 
 
-class _Heard:
+class _OutputReader:
     """Reads an operation's output as it arrives, however long it is, and says every row."""
 
     def __init__(self, operation: str) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from itertools import count
 
 from seatrial.checks.connectivity.findings import Findings
-from seatrial.checks.connectivity.mpireach import Shown, guilty_nodes, show_hosts
+from seatrial.checks.connectivity.mpireach import HostnameResult, guilty_nodes, show_hosts
 from seatrial.checks.connectivity.nodefacts import clock_skews, same_hostname, short_of_gpus, skewed, without_mpirun
 from seatrial.checks.connectivity.repeat import repeat_streams
 from seatrial.checks.connectivity.section import Connectivity
 from seatrial.checks.connectivity.stages import contact_nodes, settings_of, try_pairs
 from seatrial.checks.connectivity.throughput import explore, measurements, summary
 from seatrial.checks.connectivity.versions import odd_ones, unknown
-from seatrial.checks.contract import CheckType, Context, Facts, Metric, StepResult
+from seatrial.checks.contract import CheckContext, CheckType, Facts, Metric, StepResult
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError, NodesError, RemoteError
 from seatrial.model.reason import Reason, join, rewritten
@@ -21,7 +21,7 @@ from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.tolerance import Tolerance
 from seatrial.model.verdict import Verdict
-from seatrial.remote.node_setup import Contact, try_streams
+from seatrial.remote.node_setup import NodeConnection, try_streams
 from seatrial.remote.ssh import allow_many_connections
 
 log = logging.getLogger("seatrial.connectivity")
@@ -31,32 +31,32 @@ _NAME = "connectivity"
 _CLEAR_MAJORITY = 0.66  # share of nodes that must agree before the others are taken out: 2 of 3, 3 of 4
 
 
-def connectivity(context: Context) -> StepResult:
+def connectivity(context: CheckContext) -> StepResult:
     """Try every path that the later steps use; nodes that fail are named and taken out.
 
     Raises MissingError when mpirun is on none of the nodes.
     """
     started, run, testbed = time.monotonic(), context.run, context.testbed
     allow_many_connections()
-    found = Findings(testbed)
-    contacts = contact_nodes(found, settings_of(run).timeout_s)
+    findings = Findings(testbed)
+    contacts = contact_nodes(findings, settings_of(run).timeout_s)
     try:
-        _judge_facts(found, contacts, run)
-        if len(found.testbed.nodes) > 1:
-            try_pairs(found, contacts, settings_of(run).timeout_s)
-            _try_links(found, contacts, settings_of(run).timeout_s)
-        _try_mpi(found, contacts, run)
+        _judge_facts(findings, contacts, run)
+        if len(findings.testbed.nodes) > 1:
+            try_pairs(findings, contacts, settings_of(run).timeout_s)
+            _try_links(findings, contacts, settings_of(run).timeout_s)
+        _try_mpi(findings, contacts, run)
     except (MissingError, RemoteError) as error:
-        if isinstance(error, MissingError) and not found.problems:
+        if isinstance(error, MissingError) and not findings.problems:
             raise
-        found.problems.append(error.reason)
+        findings.problems.append(error.reason)
     finally:
         for contact in contacts.values():
             contact.transport.close()
-    check = _check(found, len(testbed.nodes), time.monotonic() - started)
+    check = _check(findings, len(testbed.nodes), time.monotonic() - started)
     notes = unknown({name: contact.versions for name, contact in contacts.items()})
     facts = {name: contact.facts for name, contact in contacts.items()}
-    return StepResult(check, found.testbed, facts, _fingerprint(found.testbed, facts), tuple(notes))
+    return StepResult(check, findings.testbed, facts, _fingerprint(findings.testbed, facts), tuple(notes))
 
 
 def _fingerprint(testbed: Testbed, facts: Facts) -> dict[str, str]:
@@ -67,75 +67,75 @@ def _fingerprint(testbed: Testbed, facts: Facts) -> dict[str, str]:
     return {package: version for package, version in versions.items() if version}
 
 
-def _judge_facts(found: Findings, contacts: Mapping[str, Contact], run: Run) -> None:
+def _judge_facts(findings: Findings, contacts: Mapping[str, NodeConnection], run: Run) -> None:
     """Clocks together, the same software everywhere, every GPU there, mpirun installed."""
     if contacts and not any(contact.facts["mpirun"] for contact in contacts.values()):
         where = f"in image {run.image}" if run.image else "on every node"
-        raise MissingError(Reason.of("mpirun-missing", mpirun=found.testbed.mpirun, where=where))
-    found.measurements += clock_skews(contacts)
+        raise MissingError(Reason.of("mpirun-missing", mpirun=findings.testbed.mpirun, where=where))
+    findings.measurements += clock_skews(contacts)
     suspects = [
         *without_mpirun(contacts),
         *same_hostname(contacts),
         *skewed(contacts, settings_of(run).max_clock_skew_s),
-        *short_of_gpus(found.testbed, contacts),
+        *short_of_gpus(findings.testbed, contacts),
         *odd_ones({name: contact.versions for name, contact in contacts.items()}),
     ]
     # A cluster in the middle of an upgrade has no healthy side: all are named, and only a few odd ones taken out.
-    found.blame(suspects, {suspect.name for suspect in suspects if suspect.confidence >= _CLEAR_MAJORITY})
+    findings.blame(suspects, {suspect.name for suspect in suspects if suspect.confidence >= _CLEAR_MAJORITY})
 
 
-def _try_links(found: Findings, contacts: Mapping[str, Contact], timeout_s: float) -> None:
+def _try_links(findings: Findings, contacts: Mapping[str, NodeConnection], timeout_s: float) -> None:
     """What TCP carries from and to every node; the comparison with its peers names the slow ones."""
-    testbed = found.testbed
+    testbed = findings.testbed
     try:
         streams = explore([node.name for node in testbed.nodes], lambda p: try_streams(testbed, contacts, p, timeout_s))
     except NodesError as floods:
-        found.blame_nodes(floods.evidence)
-        _try_links(found, contacts, timeout_s)
+        findings.blame_nodes(floods.evidence)
+        _try_links(findings, contacts, timeout_s)
         return
-    found.measurements += measurements(streams)
+    findings.measurements += measurements(streams)
     log.info("links: %s", summary(streams))
 
 
-def _try_mpi(found: Findings, contacts: Mapping[str, Contact], run: Run) -> None:
+def _try_mpi(findings: Findings, contacts: Mapping[str, NodeConnection], run: Run) -> None:
     """`mpirun hostname` shows every node once per slot; nodes without which it would are taken out."""
     tries = count()
     hostnames = {name: contact.hostname for name, contact in contacts.items()}
 
-    def show(testbed: Testbed) -> Shown:
+    def show(testbed: Testbed) -> HostnameResult:
         number = next(tries)
         log_file = run.logs / (f"mpirun-hostname-{number}.log" if number else "mpirun-hostname.log")
         timeout_s = settings_of(run).timeout_s + len(testbed.nodes) * 0.5
         return show_hosts(testbed, hostnames, timeout_s, log_file)
 
-    while found.testbed.nodes:
-        shown = show(found.testbed)
+    while findings.testbed.nodes:
+        shown = show(findings.testbed)
         if not shown.missing:
-            ranks, seconds = found.testbed.world_size, shown.result.seconds
-            log.info("mpirun: %d ranks on %d nodes (%.1f s)", ranks, len(found.testbed.nodes), seconds)
+            ranks, seconds = findings.testbed.world_size, shown.result.seconds
+            log.info("mpirun: %d ranks on %d nodes (%.1f s)", ranks, len(findings.testbed.nodes), seconds)
             return
-        guilty = guilty_nodes(found.testbed, lambda testbed: show(testbed).why)
+        guilty = guilty_nodes(findings.testbed, lambda testbed: show(testbed).why)
         if not guilty:
-            found.problems.append(Reason.of("mpi-hosts-missing", missing=", ".join(shown.missing), cause=shown.why))
+            findings.problems.append(Reason.of("mpi-hosts-missing", missing=", ".join(shown.missing), cause=shown.why))
             return
-        found.blame(
+        findings.blame(
             (Suspect("node", name, 0.9, Reason.of("mpi-fails-with-node", cause=why)) for name, why in guilty),
             dict(guilty),
         )
 
 
-def _check(found: Findings, asked: int, seconds: float) -> Check:
-    left = len(found.testbed.nodes)
-    good = f"{left} of {asked} nodes answer, reach each other and run MPI"
-    more = f" (and {len(found.problems) - 3} more)" if len(found.problems) > 3 else ""
-    reason = rewritten(join(found.problems[:3]), lambda text: text + more)
+def _check(findings: Findings, node_count: int, seconds: float) -> Check:
+    left = len(findings.testbed.nodes)
+    good = f"{left} of {node_count} nodes answer, reach each other and run MPI"
+    more = f" (and {len(findings.problems) - 3} more)" if len(findings.problems) > 3 else ""
+    reason = rewritten(join(findings.problems[:3]), lambda text: text + more)
     return Check(
         name=_NAME,
-        verdict=Verdict.FAIL if found.problems else Verdict.PASS,
+        verdict=Verdict.FAIL if findings.problems else Verdict.PASS,
         reason=reason or good,
         seconds=seconds,
-        measurements=tuple(found.measurements),
-        suspects=tuple(found.suspects),
+        measurements=tuple(findings.measurements),
+        suspects=tuple(findings.suspects),
     )
 
 

@@ -19,7 +19,7 @@ Guilty = tuple[str, str]  # a node, and why
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class HostnameResult:
     """What one `mpirun hostname` came to; `missing` are the nodes not shown once per slot."""
 
     result: MpiResult
@@ -37,22 +37,22 @@ class Shown:
         return Reason.of("mpirun-hostname-failed", exit_status=self.result.exit_status)
 
 
-def show_hosts(testbed: Testbed, hostnames: Mapping[str, str], timeout_s: float, log_file: Path) -> Shown:
+def show_hosts(testbed: Testbed, hostnames: Mapping[str, str], timeout_s: float, log_file: Path) -> HostnameResult:
     """Run `hostname` once per slot; `hostnames` are the nodes' own, by node name. Raises RemoteError."""
     expected: Counter[str] = Counter()
     for node in testbed.nodes:
         expected[hostnames[node.name]] += node.slots
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     def complete(line: str) -> bool:
         if (host := line.strip()) in expected:
-            seen[host] += 1
-        return seen == expected
+            counts[host] += 1
+        return counts == expected
 
     most = MAX_OUTPUT_BYTES + _BYTES_PER_RANK * testbed.world_size
     result = mpirun(testbed, ["hostname"], timeout_s=timeout_s, is_done=complete, log_file=log_file, max_bytes=most)
-    wrong = {host for host, slots in expected.items() if seen[host] != slots}
-    return Shown(result, tuple(node.name for node in testbed.nodes if hostnames[node.name] in wrong))
+    wrong = {host for host, slots in expected.items() if counts[host] != slots}
+    return HostnameResult(result, tuple(node.name for node in testbed.nodes if hostnames[node.name] in wrong))
 
 
 def guilty_nodes(testbed: Testbed, attempt: Attempt) -> list[Guilty]:
@@ -67,8 +67,8 @@ def guilty_nodes(testbed: Testbed, attempt: Attempt) -> list[Guilty]:
             raise MissingError(Reason.of("mpirun-broken", cause=why))
         return [(head, why)]
     search = _Search(testbed, attempt)
-    found = search.among(others)
-    return found if search.tries <= MAX_TRIES else []
+    guilty = search.among(others)
+    return guilty if search.tries <= MAX_TRIES else []
 
 
 def _alone(testbed: Testbed, name: str) -> Testbed:

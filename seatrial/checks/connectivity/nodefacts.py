@@ -7,9 +7,9 @@ from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
-from seatrial.remote.node_setup import Contact
+from seatrial.remote.node_setup import NodeConnection
 
-Contacts = Mapping[str, Contact]  # by node name
+Contacts = Mapping[str, NodeConnection]  # by node name
 
 
 def without_mpirun(contacts: Contacts) -> list[Suspect]:
@@ -65,7 +65,7 @@ def short_of_gpus(testbed: Testbed, contacts: Contacts) -> list[Suspect]:
     ]
 
 
-def _gpus_found(contact: Contact, expected: int) -> str:
+def _gpus_found(contact: NodeConnection, expected: int) -> str:
     if contact.facts["gpus"] is None:
         return Reason.of("gpus-uncountable")
     return Reason.of("gpus-missing", gpus=contact.facts["gpus"], expected=expected)

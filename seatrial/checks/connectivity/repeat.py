@@ -7,17 +7,17 @@ from seatrial.checks.connectivity.reachability import Pair
 from seatrial.checks.connectivity.roll_call import conclude_repeat
 from seatrial.checks.connectivity.stages import settings_of
 from seatrial.checks.connectivity.throughput import Streams, explore_again, measurements, once_more
-from seatrial.checks.contract import Context
+from seatrial.checks.contract import CheckContext
 from seatrial.checks.repeated import Doubt, Repeated, TimeLeft, log_repeat
 from seatrial.model.errors import NodesError
 from seatrial.model.result import Suspect
 from seatrial.model.verdict import Verdict
-from seatrial.remote.node_setup import Contact, greet, try_streams
+from seatrial.remote.node_setup import NodeConnection, set_up_node, try_streams
 from seatrial.remote.ssh import on_each
 from seatrial.text.words import some_of
 
 
-def repeat_streams(context: Context, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
+def repeat_streams(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
     """Between each doubtful node and the neighbours that it had the first time, both ways."""
     run, testbed = context.run, context.testbed
     names = [node.name for node in testbed.nodes]
@@ -29,9 +29,9 @@ def repeat_streams(context: Context, doubts: Sequence[Doubt], repeated: Repeated
     planned = [pair for batch in once_more(names, doubtful, nth) for pair in batch]
     needed = {name for pair in planned for name in pair}
     greeted = on_each(
-        [node for node in testbed.nodes if node.name in needed], partial(greet, testbed, timeout_s=timeout_s)
+        [node for node in testbed.nodes if node.name in needed], partial(set_up_node, testbed, timeout_s=timeout_s)
     )
-    contacts = {name: answer for name, answer in greeted.items() if isinstance(answer, Contact)}
+    contacts = {name: answer for name, answer in greeted.items() if isinstance(answer, NodeConnection)}
 
     def measure(pairs: Sequence[Pair]) -> Streams:
         there = [pair for pair in pairs if contacts.keys() >= set(pair)]

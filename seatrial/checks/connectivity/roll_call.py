@@ -11,7 +11,7 @@ from seatrial.model.errors import LaunchError
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.remote.node_setup import Contact
+from seatrial.remote.node_setup import NodeConnection
 
 log = logging.getLogger("seatrial.connectivity")
 
@@ -19,7 +19,7 @@ _ENDED_EARLY = (Verdict.FAIL, Verdict.INCONCLUSIVE)
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
+class RollCall:
     """Who still answers and reaches the others: the testbed without those that do not.
 
     `suspects` are to blame; of the others the platform itself says why they went (preempted, deleted). `problems` names
@@ -31,34 +31,34 @@ class Present:
     problems: tuple[str, ...] = ()
 
 
-def roll_call(run: Run, testbed: Testbed) -> Present:
+def roll_call(run: Run, testbed: Testbed) -> RollCall:
     """Ask every node once more, after something broke: a node or a link may have died since connectivity was tried."""
-    found = Findings(testbed)
+    findings = Findings(testbed)
     timeout_s = settings_of(run).timeout_s
-    contacts: dict[str, Contact] = {}
+    contacts: dict[str, NodeConnection] = {}
     try:
-        contacts = contact_nodes(found, timeout_s)
-        if len(found.testbed.nodes) > 1:
-            try_pairs(found, contacts, timeout_s)
+        contacts = contact_nodes(findings, timeout_s)
+        if len(findings.testbed.nodes) > 1:
+            try_pairs(findings, contacts, timeout_s)
     except LaunchError as error:
         log.warning("nobody can be asked whether they are still there: %s", error)
-        return Present(testbed)
+        return RollCall(testbed)
     finally:
         for contact in contacts.values():
             contact.transport.close()
-    return _excused(testbed, found)
+    return _excused(testbed, findings)
 
 
-def _excused(testbed: Testbed, found: Findings) -> Present:
+def _excused(testbed: Testbed, findings: Findings) -> RollCall:
     by_name = {node.name: node for node in testbed.nodes}
     excuses = {
-        suspect.name: excuse
-        for suspect in found.suspects
-        if suspect.name in by_name and (excuse := testbed.excuse(by_name[suspect.name]))
+        suspect.name: blameless_reason
+        for suspect in findings.suspects
+        if suspect.name in by_name and (blameless_reason := testbed.blameless_reason(by_name[suspect.name]))
     }
-    blamed = tuple(suspect for suspect in found.suspects if suspect.name not in excuses)
-    problems = [problem for problem in found.problems if problem.partition(":")[0] not in excuses]
-    return Present(found.testbed, blamed, (*problems, *(f"{name}: {why}" for name, why in excuses.items())))
+    blamed = tuple(suspect for suspect in findings.suspects if suspect.name not in excuses)
+    problems = [problem for problem in findings.problems if problem.partition(":")[0] not in excuses]
+    return RollCall(findings.testbed, blamed, (*problems, *(f"{name}: {why}" for name, why in excuses.items())))
 
 
 def conclude_repeat(run: Run, testbed: Testbed, repeated: Repeated, verdict: Verdict, reason: str) -> None:

@@ -10,7 +10,7 @@ from seatrial.config.run import Run
 from seatrial.model.errors import FloodError, RemoteError
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import unplaced
-from seatrial.remote.node_setup import Contact, greet, reach_peers
+from seatrial.remote.node_setup import NodeConnection, reach_peers, set_up_node
 from seatrial.remote.ssh import on_each
 
 log = logging.getLogger("seatrial.connectivity")
@@ -21,31 +21,31 @@ def settings_of(run: Run) -> Connectivity:
     return run.suite.section(Connectivity) or Connectivity()
 
 
-def contact_nodes(found: Findings, timeout_s: float) -> dict[str, Contact]:
+def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnection]:
     """Every node answers on its port with its pinned host key."""
-    testbed = found.testbed
-    greeted = on_each(testbed.nodes, lambda node: greet(testbed, node, timeout_s))
-    contacts = {name: answer for name, answer in greeted.items() if isinstance(answer, Contact)}
+    testbed = findings.testbed
+    greeted = on_each(testbed.nodes, lambda node: set_up_node(testbed, node, timeout_s))
+    contacts = {name: answer for name, answer in greeted.items() if isinstance(answer, NodeConnection)}
     failed = {n: unplaced(answer.reason) for n, answer in greeted.items() if isinstance(answer, RemoteError)}
     log.info("%d of %d nodes answer on port %d", len(contacts), len(testbed.nodes), testbed.head.port)
-    found.blame_nodes(failed)
-    found.measurements += [
+    findings.blame_nodes(failed)
+    findings.measurements += [
         Measurement("ssh_connect", contact.connect_ms, "ms", Subject("node", name), better=None)
         for name, contact in contacts.items()
     ]
     return contacts
 
 
-def try_pairs(found: Findings, contacts: Mapping[str, Contact], timeout_s: float) -> None:
+def try_pairs(findings: Findings, contacts: Mapping[str, NodeConnection], timeout_s: float) -> None:
     """Every node reaches its peers over SSH, tried from inside and all at once."""
-    testbed = found.testbed
+    testbed = findings.testbed
     by_name = {node.name: node for node in testbed.nodes}
     peers = pairs_to_try(list(by_name), testbed.run_id)
     answers = on_each(
         testbed.nodes,
         lambda node: reach_peers(testbed, contacts[node.name], [by_name[peer] for peer in peers[node.name]], timeout_s),
     )
-    found.blame_nodes({name: answer.reason for name, answer in answers.items() if isinstance(answer, FloodError)})
+    findings.blame_nodes({name: answer.reason for name, answer in answers.items() if isinstance(answer, FloodError)})
     tried = {
         (name, peer): answer.reason if isinstance(answer, RemoteError) else answer[peer]
         for name, answer in answers.items()
@@ -54,4 +54,4 @@ def try_pairs(found: Findings, contacts: Mapping[str, Contact], timeout_s: float
     }
     log.info("%d of %d pairs reach each other", sum(not error for error in tried.values()), len(tried))
     blamed = blame(tried)
-    found.blame(blamed.suspects, blamed.set_aside)
+    findings.blame(blamed.suspects, blamed.set_aside)

@@ -100,11 +100,11 @@ def once_more(names: Sequence[str], doubtful: Sequence[str], nth: int) -> list[l
 
     Those whose neighbours are in doubt as well meet one that is not on top, another for each `nth` time.
     """
-    wanted = set(doubtful)
-    ring = [[pair for pair in disjoint if wanted.intersection(pair)] for disjoint in _ring(names)]
-    trusted = {name for disjoint in ring for pair in disjoint if not wanted.issuperset(pair) for name in pair}
+    requested = set(doubtful)
+    ring = [[pair for pair in disjoint if requested.intersection(pair)] for disjoint in _ring(names)]
+    trusted = {name for disjoint in ring for pair in disjoint if not requested.issuperset(pair) for name in pair}
     lonely = [name for name in doubtful if name not in trusted]
-    free = [name for name in names if name not in wanted]
+    free = [name for name in names if name not in requested]
     turned = [free[(i + nth) % len(free)] for i in range(len(free))]
     starts = range(0, len(lonely), len(free)) if free else ()
     on_top = [list(zip(lonely[start:], turned, strict=False)) for start in starts]

@@ -15,9 +15,11 @@ Versions = Mapping[str, str | None]  # "" is not installed, None is not known: o
 def odd_ones(by_node: Mapping[str, Versions]) -> list[Suspect]:
     """The nodes that are not like most; the confidence is the share of nodes that agree on the common version."""
     return [
-        Suspect("node", node, round(min(share for _, share in found), 2), "; ".join(text for text, _ in found))
+        Suspect(
+            "node", node, round(min(share for _, share in differences), 2), "; ".join(text for text, _ in differences)
+        )
         for node in by_node
-        if (found := [difference for package in COMPARED if (difference := _difference(by_node, node, package))])
+        if (differences := [difference for package in COMPARED if (difference := _difference(by_node, node, package))])
     ]
 
 
@@ -34,17 +36,20 @@ def unknown(by_node: Mapping[str, Versions]) -> list[str]:
 def _difference(by_node: Mapping[str, Versions], node: str, package: str) -> tuple[str, float] | None:
     """How `node` differs in `package` from the commonest version, and how common that one is."""
     own = by_node[node].get(package)
-    told = [version for versions in by_node.values() if (version := versions.get(package)) is not None]
+    known_versions = [version for versions in by_node.values() if (version := versions.get(package)) is not None]
     if own is None:
         return None
-    common, count = Counter(told).most_common(1)[0]
+    common, count = Counter(known_versions).most_common(1)[0]
     if own == common:
         return None
-    return Reason.of(
-        "version-differs",
-        package=package,
-        own=own or "missing",
-        common=common or "missing",
-        count=count,
-        words=len(told),
-    ), count / len(told)
+    return (
+        Reason.of(
+            "version-differs",
+            package=package,
+            own=own or "missing",
+            common=common or "missing",
+            count=count,
+            words=len(known_versions),
+        ),
+        count / len(known_versions),
+    )

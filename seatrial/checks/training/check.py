@@ -10,9 +10,16 @@ from seatrial.checks.broken import broken, gave_up
 from seatrial.checks.collectives.sweep import rendezvous_argv
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.roll_call import roll_call
-from seatrial.checks.contract import TORCH, UNIT, CheckType, Context, Metric, StepResult
+from seatrial.checks.contract import TORCH, UNIT, CheckContext, CheckType, Metric, StepResult
 from seatrial.checks.repeated import Doubt, Repeated, TimeLeft, log_repeat, unused_label, was_cut
-from seatrial.checks.training.result import Lesson, measured, problem, read_event, read_lesson, suspects
+from seatrial.checks.training.result import (
+    TrainingResult,
+    measured,
+    problem,
+    read_event,
+    read_training_result,
+    suspects,
+)
 from seatrial.checks.training.section import Training
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import RemoteError
@@ -29,29 +36,29 @@ _NAME = "training"
 _SAID_STEPS = 10  # how many of a run's steps are logged
 
 
-def training(context: Context) -> StepResult:
+def training(context: CheckContext) -> StepResult:
     """Train over every rank that is left."""
     check = _train(context.run, context.testbed, context.section(Training), _NAME)
     return StepResult(check, context.testbed)
 
 
-def _train(run: Run, testbed: Testbed, wanted: Training, label: str) -> Check:
+def _train(run: Run, testbed: Testbed, settings: Training, label: str) -> Check:
     """One training, whose log has that label."""
     started = time.monotonic()
-    argv = training_argv(run, testbed, wanted, label)
+    argv = training_argv(run, testbed, settings, label)
     try:
         result = mpirun(
             testbed,
             argv,
-            timeout_s=wanted.timeout_s,
-            on_line=lambda line: _say(line, wanted.steps),
+            timeout_s=settings.timeout_s,
+            on_line=lambda line: _say(line, settings.steps),
             is_done=lambda line: gave_up(line) or (read_event(line) or {}).get("event") == "summary",
             log_file=run.logs / f"{label}.log",
             secrets=secrets_of(run.cluster),
         )
     except RemoteError as error:
         return _with_missing(run, testbed, Check(_NAME, Verdict.FAIL, str(error), time.monotonic() - started))
-    check = conclude(run, testbed, wanted, result)
+    check = conclude(run, testbed, settings, result)
     if result.flooded:
         suspects = flooding_nodes(testbed, argv, {})
         names = ", ".join(suspect.name for suspect in suspects) or "which node it is, the output does not tell"
@@ -69,38 +76,38 @@ def _with_missing(run: Run, testbed: Testbed, check: Check) -> Check:
     return replace(check, verdict=verdict, reason=reason, suspects=(*check.suspects, *now.suspects))
 
 
-def training_argv(run: Run, testbed: Testbed, wanted: Training, label: str = _NAME) -> list[str]:
+def training_argv(run: Run, testbed: Testbed, settings: Training, label: str = _NAME) -> list[str]:
     """The command line of the training probe, whose ranks meet under that label."""
     probe = [testbed.python, f"{testbed.workdir}/training.py", "--device", "cuda" if testbed.has_gpus else "cpu"]
-    size = ["--steps", str(wanted.steps), "--batch", str(wanted.batch_per_rank)]
-    return [*probe, *size, *rendezvous_argv(run, testbed, label, wanted.timeout_s)]
+    size = ["--steps", str(settings.steps), "--batch", str(settings.batch_per_rank)]
+    return [*probe, *size, *rendezvous_argv(run, testbed, label, settings.timeout_s)]
 
 
-def conclude(run: Run, testbed: Testbed, wanted: Training, result: MpiResult) -> Check:
+def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) -> Check:
     """What one mpirun of the probe came to. Pure.
 
     The probe leaves with a status of its own when the numbers are wrong, so a summary counts before the exit status.
     """
-    lesson = read_lesson(result.lines, testbed)
-    if lesson is None:
+    trained = read_training_result(result.lines, testbed)
+    if trained is None:
         began = any(read_event(line) for line in result.lines)
         verdict, reason = broken(result, began=began)
         return Check(_NAME, verdict, reason, result.seconds)
-    found = problem(lesson, testbed.world_size, wanted.min_loss_drop)
-    if found is None and not result.ok:
-        found = broken(result, began=True)
-    verdict, reason = found or (Verdict.PASS, _summary(lesson))
+    problem_found = problem(trained, testbed.world_size, settings.min_loss_drop)
+    if problem_found is None and not result.ok:
+        problem_found = broken(result, began=True)
+    verdict, reason = problem_found or (Verdict.PASS, _summary(trained))
     return Check(
         _NAME,
         verdict,
         reason,
         result.seconds,
-        tuple(measured(lesson, testbed, run.cluster.name, wanted)),
-        suspects=tuple(suspects(lesson)) if verdict is Verdict.CORRUPT else (),
+        tuple(measured(trained, testbed, run.cluster.name, settings)),
+        suspects=tuple(suspects(trained)) if verdict is Verdict.CORRUPT else (),
     )
 
 
-def repeat_training(context: Context, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
+def repeat_training(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
     """The whole training once more: its figures are of all its steps."""
     run, section = context.run, context.section(Training)
     log_repeat(_NAME, doubts)
@@ -114,10 +121,10 @@ def repeat_training(context: Context, doubts: Sequence[Doubt], repeated: Repeate
     repeated.broke(Verdict.INCONCLUSIVE if cut else check.verdict, check.reason)
 
 
-def _summary(lesson: Lesson) -> str:
-    step_ms = statistics.median(lesson.step_time_ms) if lesson.step_time_ms else 0.0
-    learned = f"the loss fell by {lesson.loss_drop or 0:.0%} in {len(lesson.losses)} steps of {step_ms:.0f} ms"
-    return f"{learned}, and all {len(lesson.ranks)} ranks end with the same parameters"
+def _summary(trained: TrainingResult) -> str:
+    step_ms = statistics.median(trained.step_time_ms) if trained.step_time_ms else 0.0
+    learned = f"the loss fell by {trained.loss_drop or 0:.0%} in {len(trained.losses)} steps of {step_ms:.0f} ms"
+    return f"{learned}, and all {len(trained.ranks)} ranks end with the same parameters"
 
 
 def _say(line: str, steps: int) -> None:

@@ -38,7 +38,7 @@ class Rank:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class TrainingResult:
     """The training probe's report. Losses are None where they are not finite."""
 
     losses: tuple[float | None, ...]
@@ -59,7 +59,7 @@ class Lesson:
 Finite = Annotated[float | None, AfterValidator(finite)]  # None where it is NaN or infinite
 
 
-class _Step(NodeAnswer):
+class _StepEvent(NodeAnswer):
     event: Literal["step"]
     step: int = Field(ge=0)
     loss: Finite
@@ -75,7 +75,7 @@ class _RankEnd(NodeAnswer):
     compute_ms_median: Finite
 
 
-class _Summary(NodeAnswer):
+class _SummaryEvent(NodeAnswer):
     event: Literal["summary"]
     steps: int = Field(ge=0)
     world_size: int = Field(ge=1)
@@ -94,20 +94,20 @@ def read_event(line: str) -> dict[str, Any] | None:
     start = line.find('{"event"')
     if start < 0:
         return None
-    model = _Summary if line.startswith('{"event": "summary"', start) else _Step
+    model = _SummaryEvent if line.startswith('{"event": "summary"', start) else _StepEvent
     try:
         return read_answer(model, line[start:]).model_dump()
     except ValueError:
         return None
 
 
-def read_lesson(lines: Iterable[str], testbed: Testbed) -> Lesson | None:
-    """The lesson in the probe's output; None when it has no summary, so nothing can be said of the end."""
+def read_training_result(lines: Iterable[str], testbed: Testbed) -> TrainingResult | None:
+    """The training result in the probe's output; None when it has no summary, so nothing can be said of the end."""
     events = [event for line in lines if (event := read_event(line))]
     summary = next((event for event in reversed(events) if event["event"] == "summary"), None)
     if summary is None:
         return None
-    return Lesson(
+    return TrainingResult(
         losses=tuple(event.get("loss") for event in events if event["event"] == "step"),
         first_loss=summary["first_loss"],
         last_loss=summary["last_loss"],
@@ -136,27 +136,27 @@ def node_of(rank: int, host: str, testbed: Testbed) -> str:
     return next((name for position, name in enumerate(slots) if position == rank), host)
 
 
-def problem(lesson: Lesson, world_size: int, min_loss_drop: float) -> tuple[Verdict, str] | None:
-    """What is wrong with a lesson that came to its end, the first that applies; None when nothing is."""
-    if len(lesson.ranks) != world_size:
-        return Verdict.FAIL, Reason.of("training-ranks-missing", ranks=len(lesson.ranks), world_size=world_size)
-    if lesson.last_loss is None or lesson.first_loss is None or not all(rank.finite for rank in lesson.ranks):
-        return Verdict.CORRUPT, _not_finite(lesson)
-    if len({rank.checksum for rank in lesson.ranks}) > 1:
-        odd = ", ".join(f"rank {rank.rank} on {rank.node}" for rank in _odd(lesson.ranks)) or "no majority agrees"
+def problem(result: TrainingResult, world_size: int, min_loss_drop: float) -> tuple[Verdict, str] | None:
+    """What is wrong with a result that came to its end, the first that applies; None when nothing is."""
+    if len(result.ranks) != world_size:
+        return Verdict.FAIL, Reason.of("training-ranks-missing", ranks=len(result.ranks), world_size=world_size)
+    if result.last_loss is None or result.first_loss is None or not all(rank.finite for rank in result.ranks):
+        return Verdict.CORRUPT, _not_finite(result)
+    if len({rank.checksum for rank in result.ranks}) > 1:
+        odd = ", ".join(f"rank {rank.rank} on {rank.node}" for rank in _odd(result.ranks)) or "no majority agrees"
         return Verdict.CORRUPT, Reason.of("parameters-differ", odd=odd)
-    drop = lesson.loss_drop or 0.0
+    drop = result.loss_drop or 0.0
     if drop < min_loss_drop:
-        fell = f"the loss went from {lesson.first_loss:.3g} to {lesson.last_loss:.3g}"
+        fell = f"the loss went from {result.first_loss:.3g} to {result.last_loss:.3g}"
         return Verdict.FAIL, Reason.of(
             "learned-too-little", fell=fell, drop=f"{drop:.0%}", min_loss_drop=f"{min_loss_drop:.0%}"
         )
     return None
 
 
-def _not_finite(lesson: Lesson) -> str:
-    step = next((i for i, loss in enumerate(lesson.losses) if loss is None), None)
-    bad = [rank for rank in lesson.ranks if not rank.finite]
+def _not_finite(result: TrainingResult) -> str:
+    step = next((i for i, loss in enumerate(result.losses) if loss is None), None)
+    bad = [rank for rank in result.ranks if not rank.finite]
     first = f", first on rank {bad[0].rank} ({bad[0].node})" if len(bad) == 1 else ""
     return Reason.of(
         "training-not-finite",
@@ -165,14 +165,14 @@ def _not_finite(lesson: Lesson) -> str:
     )
 
 
-def suspects(lesson: Lesson) -> Iterator[Suspect]:
+def suspects(result: TrainingResult) -> Iterator[Suspect]:
     """The nodes of ranks whose numbers are not what the others have, where a majority says what that is."""
-    bad = [rank for rank in lesson.ranks if not rank.finite]
-    if bad and 2 * len(bad) < len(lesson.ranks):
+    bad = [rank for rank in result.ranks if not rank.finite]
+    if bad and 2 * len(bad) < len(result.ranks):
         for rank in bad:
             yield Suspect("node", rank.node, 0.9, Reason.of("rank-loss-not-finite", rank=rank.rank))
     elif not bad:
-        for rank in _odd(lesson.ranks):
+        for rank in _odd(result.ranks):
             evidence = Reason.of("rank-parameters-differ", rank=rank.rank, checksum=rank.checksum[:12])
             yield Suspect("node", rank.node, 0.9, evidence)
 
@@ -183,28 +183,30 @@ def _odd(ranks: Sequence[Rank]) -> list[Rank]:
     return [rank for rank in ranks if rank.checksum != common] if 2 * count > len(ranks) else []
 
 
-def measured(lesson: Lesson, testbed: Testbed, cluster: str, wanted: Training) -> Iterator[Measurement]:
-    """The measurements of a lesson; numbers that are not there or not finite are left out."""
-    where: dict[str, ConditionValue] = {"ranks": testbed.world_size, "batch_per_rank": wanted.batch_per_rank}
-    learning: dict[str, ConditionValue] = {**where, "steps": wanted.steps}
+def measured(result: TrainingResult, testbed: Testbed, cluster: str, settings: Training) -> Iterator[Measurement]:
+    """The measurements of a result; numbers that are not there or not finite are left out."""
+    where: dict[str, ConditionValue] = {"ranks": testbed.world_size, "batch_per_rank": settings.batch_per_rank}
+    learning: dict[str, ConditionValue] = {**where, "steps": settings.steps}
     subject = Subject("cluster", cluster)
-    losses = tuple(loss for loss in lesson.losses if loss is not None)
-    if lesson.last_loss is not None:
-        yield Measurement("loss", lesson.last_loss, "nats", subject, learning, losses, better=None)
-    if lesson.loss_drop is not None:
-        yield Measurement("loss_drop", lesson.loss_drop, "", subject, learning)
-    if lesson.throughput_samples_s:
-        yield Measurement("throughput", lesson.throughput_samples_s, "samples/s", subject, where)
-    if lesson.step_time_ms:
-        middle = median(lesson.step_time_ms)
-        yield Measurement("step_time", middle, "ms", subject, where, lesson.step_time_ms, better="lower")
+    losses = tuple(loss for loss in result.losses if loss is not None)
+    if result.last_loss is not None:
+        yield Measurement("loss", result.last_loss, "nats", subject, learning, losses, better=None)
+    if result.loss_drop is not None:
+        yield Measurement("loss_drop", result.loss_drop, "", subject, learning)
+    if result.throughput_samples_s:
+        yield Measurement("throughput", result.throughput_samples_s, "samples/s", subject, where)
+    if result.step_time_ms:
+        middle = median(result.step_time_ms)
+        yield Measurement("step_time", middle, "ms", subject, where, result.step_time_ms, better="lower")
     for node in testbed.nodes:
-        yield from _of_node(node.name, lesson, where, judged=testbed.has_gpus)
+        yield from _of_node(node.name, result, where, judged=testbed.has_gpus)
 
 
-def _of_node(name: str, lesson: Lesson, where: dict[str, ConditionValue], *, judged: bool) -> Iterator[Measurement]:
+def _of_node(
+    name: str, result: TrainingResult, where: dict[str, ConditionValue], *, judged: bool
+) -> Iterator[Measurement]:
     subject = Subject("node", name)
-    ranks = [rank for rank in lesson.ranks if rank.node == name]
+    ranks = [rank for rank in result.ranks if rank.node == name]
     steps = tuple(rank.step_time_ms for rank in ranks if rank.step_time_ms is not None)
     computes = tuple(
         rank.compute_ms for rank in ranks if rank.compute_ms is not None and math.isfinite(rank.compute_ms)

@@ -35,13 +35,15 @@ def differences_to(store: "Store", run_id: str) -> str:
     Raises InputError when there is no such run.
     """
     run = stored_run(store, run_id)
-    found = [d for d in differences(store.pinned(run.cluster), store.measurements(run_id)) if d.deviation is not None]
+    pin_differences = [
+        d for d in differences(store.pinned(run.cluster), store.measurements(run_id)) if d.deviation is not None
+    ]
     came_to = f"on {run.cluster}, suite {run.suite}: {run.verdict.value}. {run.reason}"
     lines = [f"**{escape(run.run_id)}** {escape(came_to)}", ""]
     if run.verdict is not Verdict.PASS:
         lines += ["It did not pass: to approve it all the same, `force` needs the reason.", ""]
-    lines += [f"- `{code(d.pin.series)}`: {d.deviation:+.1%} from what is pinned" for d in found[:_TOLD]]
-    return "\n".join(lines) if found else "\n".join([*lines, "Nothing that it measured is pinned so far."])
+    lines += [f"- `{code(d.pin.series)}`: {d.deviation:+.1%} from what is pinned" for d in pin_differences[:_TOLD]]
+    return "\n".join(lines) if pin_differences else "\n".join([*lines, "Nothing that it measured is pinned so far."])
 
 
 def promote(store: "Store", run_id: str, approval: Approval) -> list[Pin]:
@@ -49,9 +51,9 @@ def promote(store: "Store", run_id: str, approval: Approval) -> list[Pin]:
     run, result = stored_run(store, run_id), store.result(run_id)
     measured = store.measurements(run_id)
     names = list(dict.fromkeys(m.series() for m in measured))
-    found = pins(run, measured, _earlier(store, run, names), approval, result.setup if result else None)
-    store.pin(run.cluster, found)
-    return found
+    new_pins = pins(run, measured, _earlier(store, run, names), approval, result.setup if result else None)
+    store.pin(run.cluster, new_pins)
+    return new_pins
 
 
 def _earlier(store: "Store", run: RunRow, names: list[str]) -> dict[str, list[float]]:

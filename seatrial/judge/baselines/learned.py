@@ -15,7 +15,7 @@ from seatrial.judge.baselines.interval import around
 from seatrial.judge.baselines.nights import Nights
 from seatrial.judge.baselines.tolerance import log_reach, tolerance_of
 from seatrial.judge.fleet.drift import find_change
-from seatrial.judge.fleet.levels import Ints, Past
+from seatrial.judge.fleet.levels import Ints, SeriesHistory
 from seatrial.judge.fleet.night import Night, Repeat, lowest
 from seatrial.judge.fleet.odds import Floats
 from seatrial.judge.fleet.peer_groups import Verdicts, judge_fleet
@@ -78,10 +78,10 @@ class _Panel:
         )
         return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
-    def past(self) -> Past:
+    def past(self) -> SeriesHistory:
         if self.nights is None or not self.nights.runs:
             none = np.empty((0, len(self.names)))
-            return Past(self.groups(), none, none)
+            return SeriesHistory(self.groups(), none, none)
         place = {name: i for i, name in enumerate(self.names)}
         at = np.array([place.get(name, -1) for name in self.nights.names], dtype=np.int64)
         r, teach = self.nights.readings, self.nights.references
@@ -93,7 +93,7 @@ class _Panel:
         once, again = nth == 0, nth > 0
         table[run[once], series[once]] = value[once]
         more = (run[again], series[again], value[again]) if again.any() else None
-        return Past(self.groups(), table[:teach], table[teach:], more, bool(self.nights.changed))
+        return SeriesHistory(self.groups(), table[:teach], table[teach:], more, bool(self.nights.changed))
 
     def drifts(self, each: Night) -> dict[str, Drift]:
         """Since when the blamed series are bad, as far as the past tells; of very many, of the first."""
@@ -102,8 +102,8 @@ class _Panel:
             return {}
         started, courses = self.nights.courses(list(blamed))
         dates = [*started, self.nights.now]
-        found = {name: self._drift(dates, courses[name], each, i) for name, i in blamed.items()}
-        return {name: drift for name, drift in found.items() if drift}
+        drift_by_name = {name: self._drift(dates, courses[name], each, i) for name, i in blamed.items()}
+        return {name: drift for name, drift in drift_by_name.items() if drift}
 
     def _drift(self, dates: Sequence[datetime], course: Floats, each: Night, i: int) -> Drift | None:
         days = np.array([date.timestamp() / 86400 for date in dates])
@@ -121,7 +121,7 @@ def _peers_of(m: Measurement) -> object:
 
 def _replay(panel: _Panel, repeats: Sequence[Sequence[Measurement]]) -> Repeat:
     """Answer the judge's wish to repeat with what was repeated already."""
-    given = [iter(found[1:]) for found in repeats]
+    given = [iter(repeat[1:]) for repeat in repeats]
 
     def again(which: Ints) -> Floats:
         taken = [next(given[i], None) for i in which]
@@ -131,8 +131,10 @@ def _replay(panel: _Panel, repeats: Sequence[Sequence[Measurement]]) -> Repeat:
     return again
 
 
-def _learned(panel: _Panel, past: Past, repeats: Sequence[Sequence[Measurement]], found: Verdicts) -> Learned:
-    each, low = found.each, lowest(found.each)
+def _learned(
+    panel: _Panel, past: SeriesHistory, repeats: Sequence[Sequence[Measurement]], verdicts: Verdicts
+) -> Learned:
+    each, low = verdicts.each, lowest(verdicts.each)
     learned = Learned(drifts=panel.drifts(each))
     for i in (int(column) for column in np.flatnonzero(each.judged)):
         m, value = panel.first[i], float(panel.signs[i]) * math.log(median(r.value for r in repeats[i]))
@@ -143,8 +145,8 @@ def _learned(panel: _Panel, past: Past, repeats: Sequence[Sequence[Measurement]]
         if each.guilty[i]:
             drift = learned.drifts.get(panel.names[i])
             learned.remarks[panel.names[i]] = "; ".join((*_remarks(each, i), *((drift.words,) if drift else ())))
-    learned.together.extend(_together(panel, past, found))
-    in_doubt = each.doubtful | found.fleet.doubtful[past.group]
+    learned.together.extend(_together(panel, past, verdicts))
+    in_doubt = each.doubtful | verdicts.fleet.doubtful[past.group]
     for i in np.flatnonzero(in_doubt & each.judged).tolist():
         learned.doubtful[panel.names[i]] = worth_taking(float(each.levels.shared[i]), RULES)
     return learned
@@ -177,9 +179,9 @@ def _remarks(each: Night, i: int) -> Iterator[str]:
         yield f"slow for {each.nights[i] + 1} runs"
 
 
-def _together(panel: _Panel, past: Past, found: Verdicts) -> Iterator[tuple[Measurement, Baseline]]:
+def _together(panel: _Panel, past: SeriesHistory, verdicts: Verdicts) -> Iterator[tuple[Measurement, Baseline]]:
     """Peers that are slower all alike: one measurement for the lot, as far off as it was judged to be."""
-    groups, fleet, each, low = panel.groups(), found.fleet, found.each, lowest(found.fleet)
+    groups, fleet, each, low = panel.groups(), verdicts.fleet, verdicts.each, lowest(verdicts.fleet)
     for number in (int(group) for group in np.flatnonzero(fleet.guilty)):
         members = np.flatnonzero(groups == number)
         m, sign = panel.first[members[0]], panel.signs[members[0]]

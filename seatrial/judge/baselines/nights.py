@@ -64,10 +64,10 @@ def medians_of_runs(readings: Readings, names: Sequence[str], teach: Bools) -> d
 
 def _by_run(readings: Readings, chosen: Bools) -> dict[tuple[int, int], list[float]]:
     """The chosen values by series and run, newest run first."""
-    found: dict[tuple[int, int], list[float]] = defaultdict(list)
+    values: dict[tuple[int, int], list[float]] = defaultdict(list)
     for i in np.flatnonzero(chosen)[::-1]:
-        found[int(readings.series[i]), int(readings.run[i])].append(float(readings.value[i]))
-    return found
+        values[int(readings.series[i]), int(readings.run[i])].append(float(readings.value[i]))
+    return values
 
 
 def nights_before(
@@ -91,9 +91,9 @@ def nights_before(
 def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """nccl 2.27 -> 2.28, driver 570 -> 575; digests are cut short."""
     keys = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
-    told = [f"{key} {_short(before.get(key))} -> {_short(now.get(key))}" for key in keys[:_CHANGES_TOLD]]
+    changes = [f"{key} {_short(before.get(key))} -> {_short(now.get(key))}" for key in keys[:_CHANGES_TOLD]]
     more = [f"{len(keys) - _CHANGES_TOLD} more"] if len(keys) > _CHANGES_TOLD else []
-    return ", ".join([*told, *more])
+    return ", ".join([*changes, *more])
 
 
 def _short(version: str | None) -> str:

@@ -62,10 +62,10 @@ def pins(
         raise InputError(f"run {run.run_id}: holds no number of the cluster that could be pinned")
     values = {m.series(): [v for v in earlier.get(m.series(), ()) if v > 0] or [m.value] for m in chosen}
     _refuse_few(run, chosen, values, approval)
-    found = [_pin(m, [m.value] if bad else values[m.series()], run, approval) for m in chosen]
+    new_pins = [_pin(m, [m.value] if bad else values[m.series()], run, approval) for m in chosen]
     if setup:
-        _refuse_impossible(run, zip(chosen, found, strict=True), with_links(setup))
-    return found
+        _refuse_impossible(run, zip(chosen, new_pins, strict=True), with_links(setup))
+    return new_pins
 
 
 def _refuse_few(
@@ -107,7 +107,7 @@ def _width(m: Measurement, values: Sequence[float]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PinDifference:
     """A number of a run beside its pin; `deviation` is value over centre minus one, `inside` whether the pin allows it.
 
     `value` is None where the run did not measure it.
@@ -119,15 +119,15 @@ class Difference:
     inside: bool | None
 
 
-def differences(pinned: Mapping[str, Pin], measured: Sequence[Measurement]) -> list[Difference]:
+def differences(pinned: Mapping[str, Pin], measured: Sequence[Measurement]) -> list[PinDifference]:
     """Every pin beside what the run measured, the furthest off first, what was not measured last."""
     values = {m.series(): m.value for m in once(measured) if m.finite}
-    found = [_difference(pin, values.get(series)) for series, pin in pinned.items()]
-    return sorted(found, key=lambda d: (d.value is None, -abs(d.deviation or 0.0), d.pin.series))
+    all_differences = [_difference(pin, values.get(series)) for series, pin in pinned.items()]
+    return sorted(all_differences, key=lambda d: (d.value is None, -abs(d.deviation or 0.0), d.pin.series))
 
 
-def _difference(pin: Pin, value: float | None) -> Difference:
+def _difference(pin: Pin, value: float | None) -> PinDifference:
     if value is None:
-        return Difference(pin, None, None, None)
+        return PinDifference(pin, None, None, None)
     inside = (pin.low is None or value >= pin.low) and (pin.high is None or value <= pin.high)
-    return Difference(pin, value, value / pin.centre - 1 if pin.centre else None, inside)
+    return PinDifference(pin, value, value / pin.centre - 1 if pin.centre else None, inside)

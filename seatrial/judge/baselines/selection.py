@@ -42,14 +42,14 @@ def baselines_for(
     series = measurement.series()
     pin = knowledge.pinned.get(series)
     sizes = _swept_sizes(measurement, siblings)
-    found = (
+    candidates = (
         from_physics(measurement, knowledge.setup),
         from_pin(measurement, pin) if pin else None,
         learned or from_history(measurement, knowledge.history.get(series, ())),
         _from_catalog(measurement, knowledge.setup, sizes) or from_reach(measurement, knowledge.setup, sizes),
         from_links(measurement, knowledge.setup, max(sizes, default=None)),
     )
-    return [baseline for baseline in found if baseline]
+    return [baseline for baseline in candidates if baseline]
 
 
 def _from_catalog(measurement: Measurement, setup: Setup, sizes: Sequence[int]) -> Baseline | None:

@@ -23,7 +23,7 @@ _LEAST_STEP = 0.02  # a smaller one is not worth a mark
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangePoint:
     """`since` is the first night that is different, as a place in the nights given.
 
     `size` is on natural logs, of the step or per day of the decay; below 0 is slower.
@@ -35,7 +35,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LevelShift:
     """The level went from `before` to `after` at index `at`, the first value of the new level."""
 
     at: int
@@ -43,7 +43,7 @@ class Step:
     after: float
 
 
-def find_change(days: Floats, values: Floats, scale: float) -> Change | None:
+def find_change(days: Floats, values: Floats, scale: float) -> ChangePoint | None:
     """The one change that explains `values` (natural logs, n nights, `days` apart) best; None where none is needed.
 
     A step is two levels; a decay one level and then a straight line. Both have a night and a size to choose, so the one
@@ -59,10 +59,10 @@ def find_change(days: Floats, values: Floats, scale: float) -> Change | None:
     best = min(fits, key=lambda fit: fit[0])
     if still - best[0] < _LEAST_GAIN:
         return None
-    return Change(best[1], int(at[best[2]]), best[3])
+    return ChangePoint(best[1], int(at[best[2]]), best[3])
 
 
-def find_steps(values: Sequence[float]) -> list[Step]:
+def find_steps(values: Sequence[float]) -> list[LevelShift]:
     """The lasting changes of level, in order; none where a value is not positive.
 
     The scale of the noise is estimated from neighbours, so that a step does not count as noise.
@@ -78,7 +78,7 @@ def find_steps(values: Sequence[float]) -> list[Step]:
         *(at for start, at, end in around if abs(_middle(logs[start:at]) - _middle(logs[at:end])) >= _LEAST_STEP),
     ]
     levels = [float(np.exp(np.median(logs[start:end]))) for start, end in pairwise([*edges, len(logs)])]
-    return [Step(at, before, after) for at, (before, after) in zip(edges[1:], pairwise(levels), strict=True)]
+    return [LevelShift(at, before, after) for at, (before, after) in zip(edges[1:], pairwise(levels), strict=True)]
 
 
 def _cut(logs: Floats, scale: float) -> list[int]:

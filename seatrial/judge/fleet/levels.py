@@ -15,7 +15,7 @@ _ENOUGH = 8_000  # values: half as many still tell the median to 2 % of their no
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class SeriesHistory:
     """What is known of M series before tonight; values are natural logs with more = better, NaN where there is none.
 
     `group` (M) numbers them from 0: those of one group are peers. `good` (R, M) are the reference nights, which all
@@ -53,7 +53,7 @@ class Levels:
     peers: Ints
 
 
-def levels(past: Past, tonight: Floats, rules: Rules) -> Levels:
+def levels(past: SeriesHistory, tonight: Floats, rules: Rules) -> Levels:
     """Each series' own median, drawn towards its peers' as far as it is not known well itself."""
     again = None if past.more is None else measured_again(past)
     good, paired = _means_of_nights(past, again)
@@ -83,7 +83,7 @@ def _error(scale: Floats, nights: Ints, paired: Floats, shared: Floats) -> Float
     return np.asarray(scale * np.sqrt(VARIANCE_OF_MIDMEAN / np.maximum(nights, 1) * (1 - gained)))
 
 
-def _means_of_nights(past: Past, again: Floats | None) -> tuple[Floats, Floats]:
+def _means_of_nights(past: SeriesHistory, again: Floats | None) -> tuple[Floats, Floats]:
     """The reference nights, each the mean of its first two measurements; and in what share of them there were two."""
     if again is None:
         return past.good, np.zeros(past.group.size)
@@ -92,7 +92,7 @@ def _means_of_nights(past: Past, again: Floats | None) -> tuple[Floats, Floats]:
     return np.where(two, (past.good + second) / 2, past.good), two.sum(axis=0) / max(len(past.good), 1)
 
 
-def _by_nights(past: Past, at: "Grouped") -> tuple[Floats, Ints]:
+def _by_nights(past: SeriesHistory, at: "Grouped") -> tuple[Floats, Ints]:
     """Per group the noise from one night to the next, and from how many pairs of nights."""
     typical, count = at.median_of_rows(np.abs(np.diff(past.nights, axis=0)))
     return SCALE_PER_STEP * typical, count
@@ -101,11 +101,11 @@ def _by_nights(past: Past, at: "Grouped") -> tuple[Floats, Ints]:
 def _by_peers(at: "Grouped", rest: Floats, peers: Ints, rules: Rules) -> Floats:
     """Per group the noise that tonight's peers show; NaN where they are too few."""
     centred = np.abs(rest - at.median(rest)[at.group])
-    found = SCALE_PER_MAD * at.median(centred) * _inflation(peers)
-    return np.where(peers >= rules.peers_to_learn, found, np.nan)
+    scale = SCALE_PER_MAD * at.median(centred) * _inflation(peers)
+    return np.where(peers >= rules.peers_to_learn, scale, np.nan)
 
 
-def _shared(past: Past, again: Floats | None, at: "Grouped", noise: Floats, rules: Rules) -> Floats:
+def _shared(past: SeriesHistory, again: Floats | None, at: "Grouped", noise: Floats, rules: Rules) -> Floats:
     """Per group the share of the variance that is the night's: how alike two measurements of one night change.
 
     Steps from one night to the next, in which levels cancel, of the first and of the second measurement; their
@@ -121,17 +121,17 @@ def _shared(past: Past, again: Floats | None, at: "Grouped", noise: Floats, rule
     few = sums[3] < rules.pairs_to_learn
     product, one, other, count = (np.where(few, part.sum(), part) for part in sums)
     likeness = product / np.sqrt(np.maximum(one * other, 1e-30))
-    found = np.where(likeness > 2 / np.sqrt(np.maximum(count, 1)), np.minimum(likeness, 0.95), 0.0)
-    return np.where(count < rules.nights_to_learn * rules.nights_to_learn, rules.shared_at_first, found)
+    share = np.where(likeness > 2 / np.sqrt(np.maximum(count, 1)), np.minimum(likeness, 0.95), 0.0)
+    return np.where(count < rules.nights_to_learn * rules.nights_to_learn, rules.shared_at_first, share)
 
 
-def measured_again(past: Past) -> Floats:
+def measured_again(past: SeriesHistory) -> Floats:
     """What each series read when it was measured again, first of all; later repeats were asked for by suspicion."""
-    found = np.full(past.nights.shape, np.nan)
+    repeated = np.full(past.nights.shape, np.nan)
     assert past.more is not None
     night, series, value = past.more
-    found[night[::-1], series[::-1]] = value[::-1]  # the earliest wins
-    return found
+    repeated[night[::-1], series[::-1]] = value[::-1]  # the earliest wins
+    return repeated
 
 
 def _inflation(count: Floats | Ints) -> Floats:
@@ -145,9 +145,9 @@ def _spread(
     """The standard deviation of the levels of peers: what was seen, but at least half the noise's scale."""
     known = np.where(nights > 0, own, np.nan)
     middle = at.median(known)[at.group]
-    seen = 1.4826 * (at.median(np.abs(known - middle)) * _inflation(peers))[at.group]
+    observed = 1.4826 * (at.median(np.abs(known - middle)) * _inflation(peers))[at.group]
     chance = at.median(np.where(nights > 0, error, np.nan))[at.group]
-    alike = np.sqrt(np.maximum(np.nan_to_num(seen**2 - chance**2), (scale / 2) ** 2))
+    alike = np.sqrt(np.maximum(np.nan_to_num(observed**2 - chance**2), (scale / 2) ** 2))
     return np.where(peers[at.group] >= rules.least_peers, alike, np.inf)
 
 
@@ -193,9 +193,9 @@ class Grouped:
         return np.bincount(self.group[flags], minlength=self.groups) > 0
 
     def largest(self, values: Ints) -> Ints:
-        found = np.zeros(self.groups, dtype=np.int64)
-        np.maximum.at(found, self.group, values)
-        return found
+        sizes = np.zeros(self.groups, dtype=np.int64)
+        np.maximum.at(sizes, self.group, values)
+        return sizes
 
 
 def _median(values: Floats) -> float:

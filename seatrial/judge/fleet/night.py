@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial.judge.fleet.levels import Bools, Grouped, Ints, Levels, Past, levels
-from seatrial.judge.fleet.odds import VARIANCE_OF_MEDIAN, Floats, Odds, Sizes
+from seatrial.judge.fleet.levels import Bools, Grouped, Ints, Levels, SeriesHistory, levels
+from seatrial.judge.fleet.odds import VARIANCE_OF_MEDIAN, Floats, Odds, Slowdowns
 from seatrial.judge.fleet.rules import RULES, Rules
 from seatrial.judge.fleet.suspicion import Bar, Suspicion, guilty, odds_of, wants_repeat, weighed, with_more
 
@@ -23,7 +23,7 @@ Repeat = Callable[[Ints], Floats]
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """What the M series of one run came to; logs as in `Past`.
+    """What the M series of one run came to; logs as in `SeriesHistory`.
 
     `value` is the median of tonight's `repeats` measurements, `expected` what it should have been. `evidence` is the
     log odds against the series, `needed` how much blames it; `size` is the slowdown that explains them best, since
@@ -47,12 +47,12 @@ class Night:
     @property
     def judged(self) -> Bools:
         """Which series enough is known of."""
-        found: Bools = np.isfinite(self.levels.scale) & np.isfinite(self.value)
-        return found
+        has_level: Bools = np.isfinite(self.levels.scale) & np.isfinite(self.value)
+        return has_level
 
 
 def judge_night(
-    past: Past, tonight: Floats, repeat: Repeat | None = None, rules: Rules = RULES, series: int | None = None
+    past: SeriesHistory, tonight: Floats, repeat: Repeat | None = None, rules: Rules = RULES, series: int | None = None
 ) -> Night:
     """Judge `tonight` (M), repeating what is suspicious where `repeat` can. `series` is how many the whole run has."""
     known = levels(past, tonight, rules)
@@ -60,7 +60,7 @@ def judge_night(
     at = Grouped.of(past.group)
     shift = _shift(at, tonight, known, past.renewed, rules)
     expected = known.centre + shift
-    sizes = Sizes.of(_sizes(known.scale[_one_of_each(past.group, np.isfinite(known.scale))], rules)).at(past.group)
+    sizes = Slowdowns.of(_sizes(known.scale[_one_of_each(past.group, np.isfinite(known.scale))], rules)).at(past.group)
     allowance = _allowance(known, sizes.delta, needed)
     bar = (expected, known.scale)
     carried, since = _carried(past, at, known, allowance, sizes, needed, rules)
@@ -93,10 +93,10 @@ def _sizes(scale: Floats, rules: Rules) -> Floats:
 
 def _one_of_each(group: Ints, better: Bools) -> Ints:
     """A member of each group, of the `better` ones if there are: what holds for a whole group is worked out once."""
-    found = np.zeros(int(group.max(initial=-1)) + 1, dtype=np.int64)
-    found[group] = np.arange(group.size)
-    found[group[better]] = np.flatnonzero(better)
-    return found
+    index = np.zeros(int(group.max(initial=-1)) + 1, dtype=np.int64)
+    index[group] = np.arange(group.size)
+    index[group[better]] = np.flatnonzero(better)
+    return index
 
 
 def _shift(at: Grouped, tonight: Floats, known: Levels, renewed: bool, rules: Rules) -> Floats:
@@ -119,7 +119,7 @@ def _allowance(known: Levels, sizes: Odds, needed: float) -> Odds:
 
 
 def _carried(
-    past: Past, at: Grouped, known: Levels, allowance: Odds, sizes: Sizes, needed: float, rules: Rules
+    past: SeriesHistory, at: Grouped, known: Levels, allowance: Odds, sizes: Slowdowns, needed: float, rules: Rules
 ) -> tuple[Odds, NDArray[np.int32]]:
     """The evidence of the recent nights: it never falls below none, nor rises beyond what blames."""
     carried, since = np.zeros_like(sizes.delta), np.zeros(sizes.delta.shape, dtype=np.int32)
@@ -138,10 +138,10 @@ def _carried(
 def _add_repeats(
     read: Odds,
     times: Ints,
-    past: Past,
+    past: SeriesHistory,
     night: int,
     bar: Bar,
-    sizes: Sizes,
+    sizes: Slowdowns,
     allowance: Odds,
 ) -> None:
     if past.more is None:
@@ -182,8 +182,8 @@ def _repeated(
 def _doubtful(suspicion: Suspicion, peers: Ints, scale: Floats, needed: float, rules: Rules) -> Bools:
     """What was measured, can be judged, and is neither proven nor cleared."""
     known = np.isfinite(scale) & (suspicion.repeats > 0) & (suspicion.repeats < rules.most_repeats)
-    found: Bools = known & wants_repeat(suspicion, peers, needed, rules)
-    return found
+    doubtful: Bools = known & wants_repeat(suspicion, peers, needed, rules)
+    return doubtful
 
 
 def _median_of_rounds(rounds: list[Floats]) -> Floats:

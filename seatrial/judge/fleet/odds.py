@@ -23,7 +23,7 @@ VARIANCE_OF_PAIRS = 0.58  # of the midmean of means of two, over that of single 
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class Slowdowns:
     """Slowdowns to look for: `delta` (above 0, in s as z), and what their log odds need; all of one shape.
 
     The odds are held constant beyond their extremes, at `low` and `high`, so that a worse value never weighs less, and
@@ -42,16 +42,16 @@ class Sizes:
         debt = np.log(_mean_ratio(delta, low, high))
         return cls(*(part.astype(np.float32) for part in (delta, low, high, debt)))
 
-    def at(self, columns: NDArray[np.int64]) -> "Sizes":
+    def at(self, columns: NDArray[np.int64]) -> "Slowdowns":
         """Those of some series only; the last axis is series."""
-        return Sizes(*(part[..., columns] for part in (self.delta, self.low, self.high, self.debt)))
+        return Slowdowns(*(part[..., columns] for part in (self.delta, self.low, self.high, self.debt)))
 
     def log_odds(self, z: Floats | Odds) -> Odds:
         """The log likelihood ratio of a shift by -delta against none; NaN, not measured, says nothing."""
-        found: Odds = _raw(np.clip(z, self.low, self.high, dtype=np.float32, casting="same_kind"), self.delta)
-        found -= self.debt
-        missing = np.isnan(found)
-        return np.where(missing, 0.0, found) if missing.any() else found
+        odds: Odds = _raw(np.clip(z, self.low, self.high, dtype=np.float32, casting="same_kind"), self.delta)
+        odds -= self.debt
+        missing = np.isnan(odds)
+        return np.where(missing, 0.0, odds) if missing.any() else odds
 
 
 def _extremes(delta: Floats) -> tuple[Floats, Floats]:
@@ -67,21 +67,21 @@ def _raw(z: Any, delta: Any) -> Any:
     ratio = z * z
     ratio += FREEDOM
     ratio /= shifted
-    found = np.log(ratio, out=ratio)
-    found *= (FREEDOM + 1) / 2
-    return found
+    log_odds = np.log(ratio, out=ratio)
+    log_odds *= (FREEDOM + 1) / 2
+    return log_odds
 
 
 def _mean_ratio(delta: Floats, low: Floats, high: Floats) -> Floats:
     """What the ratio averages under healthy noise once it is held constant beyond `low` and `high`."""
     between = below(high + delta) - below(low + delta)
     tails = np.exp(_raw(low, delta)) * below(low) + np.exp(_raw(high, delta)) * below(-high)
-    found: Floats = between + tails
-    return found
+    mean: Floats = between + tails
+    return mean
 
 
 def below(t: Floats) -> Floats:
     """The distribution function of Student's t with four degrees of freedom."""
     square = t * t / (FREEDOM + t * t)
-    found: Floats = 0.5 + 0.375 * np.sign(t) * np.sqrt(square) * 2 * (1 - square / 3)
-    return found
+    probability: Floats = 0.5 + 0.375 * np.sign(t) * np.sqrt(square) * 2 * (1 - square / 3)
+    return probability

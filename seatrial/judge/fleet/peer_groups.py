@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.judge.fleet.levels import Grouped, Ints, Levels, Past, measured_again
+from seatrial.judge.fleet.levels import Grouped, Ints, Levels, SeriesHistory, measured_again
 from seatrial.judge.fleet.night import Night, Repeat, judge_night
 from seatrial.judge.fleet.odds import Floats
 from seatrial.judge.fleet.rules import RULES, Rules
@@ -22,7 +22,7 @@ class Verdicts:
         return bool(self.each.guilty.any() or self.fleet.guilty.any())
 
 
-def judge_fleet(past: Past, tonight: Floats, repeat: Repeat | None = None, rules: Rules = RULES) -> Verdicts:
+def judge_fleet(past: SeriesHistory, tonight: Floats, repeat: Repeat | None = None, rules: Rules = RULES) -> Verdicts:
     """Judge every series and every group of peers; the alarms that a healthy run may raise are shared half and half."""
     again: list[Floats] = []
 
@@ -43,11 +43,11 @@ def judge_fleet(past: Past, tonight: Floats, repeat: Repeat | None = None, rules
 
     def repeated(which: Ints) -> Floats:
         """What the members' own repeats tell; where those are too few, all members once more."""
-        found = next(rounds, missing)[which]
-        unknown = np.isnan(found)
+        values = next(rounds, missing)[which]
+        unknown = np.isnan(values)
         if unknown.any():
-            found[unknown] = fleets.moved(measured(fleets.members(which[unknown])))[which[unknown]]
-        return found
+            values[unknown] = fleets.moved(measured(fleets.members(which[unknown])))[which[unknown]]
+        return values
 
     again_all = repeated if repeat else None
     fleet = judge_night(fleets.past(past), fleets.moved(tonight), again_all, rules, series=2 * fleets.at.groups)
@@ -64,21 +64,21 @@ class _Fleets:
 
     def moved(self, values: Floats) -> Floats:
         """The median distance of the members from their levels; NaN where less than half of them were measured."""
-        found = self.at.median(values - self._centre)
-        return np.where(self.at.total(np.isfinite(values)) >= self._least, found, np.nan)
+        shifts = self.at.median(values - self._centre)
+        return np.where(self.at.total(np.isfinite(values)) >= self._least, shifts, np.nan)
 
     def members(self, groups: Ints) -> Ints:
         """The series of some groups."""
         return np.flatnonzero(np.isin(self.at.group, groups))
 
-    def past(self, past: Past) -> Past:
+    def past(self, past: SeriesHistory) -> SeriesHistory:
         good, recent = (self._rows(rows) for rows in (past.good, past.recent))
         if past.more is None:
-            return Past(np.arange(self.at.groups), good, recent, renewed=past.renewed)
+            return SeriesHistory(np.arange(self.at.groups), good, recent, renewed=past.renewed)
         once_more = self._rows(measured_again(past))
         night, series = np.nonzero(np.isfinite(once_more))
         more = (night, series, once_more[night, series])
-        return Past(np.arange(self.at.groups), good, recent, more, past.renewed)
+        return SeriesHistory(np.arange(self.at.groups), good, recent, more, past.renewed)
 
     def _rows(self, rows: Floats) -> Floats:
         return np.array([self.moved(row) for row in rows]).reshape(-1, self.at.groups)

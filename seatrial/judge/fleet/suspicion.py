@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.judge.fleet.levels import Bools, Ints
-from seatrial.judge.fleet.odds import Floats, Odds, Sizes
+from seatrial.judge.fleet.odds import Floats, Odds, Slowdowns
 from seatrial.judge.fleet.rules import Rules
 
 Bar = tuple[Floats, Floats]  # what each series should read, and the scale of its noise
@@ -20,7 +20,7 @@ class Suspicion:
     n repeats that have a share of their noise in common weigh as much as n / (1 + (n - 1) * shared) independent ones.
     """
 
-    sizes: Sizes
+    sizes: Slowdowns
     allowance: Odds
     carried: Odds
     since: NDArray[np.int32]
@@ -34,14 +34,14 @@ class Suspicion:
 
     @property
     def total(self) -> Odds:
-        found: Odds = self.carried + self.tonight - np.log(len(self.carried))
-        return found
+        log_odds: Odds = self.carried + self.tonight - np.log(len(self.carried))
+        return log_odds
 
 
 def guilty(suspicion: Suspicion, needed: float) -> Bools:
     """Enough in all, and tonight agrees: what was repaired today is not blamed for yesterday."""
-    found: Bools = np.any((suspicion.total >= needed) & (suspicion.tonight > 0), axis=0)
-    return found
+    is_guilty: Bools = np.any((suspicion.total >= needed) & (suspicion.tonight > 0), axis=0)
+    return is_guilty
 
 
 def wants_repeat(suspicion: Suspicion, peers: Ints, needed: float, rules: Rules) -> Bools:
@@ -52,11 +52,11 @@ def wants_repeat(suspicion: Suspicion, peers: Ints, needed: float, rules: Rules)
     """
     unruled = (suspicion.tonight[rules.tonight] > np.log(rules.sure_healthy)) & (peers >= rules.least_peers)
     against = (suspicion.carried + suspicion.tonight).max(axis=0) > rules.doubtful
-    found: Bools = (unruled | against) & ~(guilty(suspicion, needed) & (suspicion.repeats > 1))
-    return found
+    is_doubtful: Bools = (unruled | against) & ~(guilty(suspicion, needed) & (suspicion.repeats > 1))
+    return is_doubtful
 
 
-def odds_of(values: Floats, bar: Bar, sizes: Sizes, allowance: Odds) -> Odds:
+def odds_of(values: Floats, bar: Bar, sizes: Slowdowns, allowance: Odds) -> Odds:
     """(K, M); what was not measured says nothing, and so does a series that cannot be judged."""
     z = ((values - bar[0]) / bar[1]).astype(np.float32)
     return sizes.log_odds(z + allowance)

@@ -115,4 +115,14 @@ REASONS = {
         "An upload that took too long; no verdict changes.",
         "The address and its network.",
     ),
+    "run-never-recorded": Explanation(
+        "no run of suite {suite} is recorded; check its schedule and its worker",
+        "The flow `watch` looked for a run of the suite on this cluster, and the history has none.",
+        "Check the schedule, the worker and `SEATRIAL_HISTORY`.",
+    ),
+    "run-overdue": Explanation(
+        "the last run, {run_id}, ended {age} ago, {max_age} are allowed; check its schedule and its worker",
+        "The flow `watch` found no run of the suite within the time that is allowed.",
+        "Check the schedule and the worker, and whether an earlier run still holds the cluster.",
+    ),
 }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.rows import TYPES
-from seatrial.platforms.fake.node import Answer, FakeNode, Program, Request
+from seatrial.platforms.fake.node import FakeNode, Program, ProgramOutput, Request
 from seatrial.platforms.fake.programs import link_mb_s
 
 _TIME_IS_UP = "seatrial-supervisor: time is up\n"
@@ -15,7 +15,7 @@ _NAMES = {"float32": "float", "float64": "double", "float16": "half"}  # as nccl
 _BATCH_LOSSES = (4.0, 1.0)  # nats, at the first and at the last step of training
 
 
-def supervise(request: Request, run: Callable[[Request], Answer]) -> Answer:
+def supervise(request: Request, run: Callable[[Request], ProgramOutput]) -> ProgramOutput:
     """seatrial/remote/probes/supervise.py with an mpirun: `run` is asked for what the ranks print.
 
     Nothing runs where mpirun cannot reach a node: it says so as ssh does, and ends.
@@ -27,12 +27,12 @@ def supervise(request: Request, run: Callable[[Request], Answer]) -> Answer:
     for node in dict.fromkeys(node.name for node in ranks if node is not request.node):
         peer = request.peers[node]
         if not peer.begin(program) or peer.unreachable:
-            return Answer(f"{peer.unreachable}\n", 255)
+            return ProgramOutput(f"{peer.unreachable}\n", 255)
     env: Mapping[str, str] = json.loads(request.stdin)
     answer = run(Request(request.node, program, "", request.peers, ranks, env))
     if not answer.hangs:
         return answer
-    return Answer(f"{answer.output}{_TIME_IS_UP}", 1)
+    return ProgramOutput(f"{answer.output}{_TIME_IS_UP}", 1)
 
 
 def _without_options(argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ def _ranks(hostfile: str, by_address: Mapping[str, FakeNode]) -> Iterator[FakeNo
 
 
 @dataclass(frozen=True, slots=True)
-class _Sweep:
+class _SweepRequest:
     """What one sweep was asked to do."""
 
     operation: str
@@ -67,7 +67,7 @@ def collective(request: Request) -> str:
     """The gloo probe's table, seatrial/remote/probes/collective.py."""
     dtype = request.option("--dtype", "float32")
     sizes = _sizes(request, "--min-bytes", "--max-bytes", "--step-factor")
-    return _table(_Sweep(request.option("--operation"), sizes, _NAMES.get(dtype, dtype)), request.ranks)
+    return _table(_SweepRequest(request.option("--operation"), sizes, _NAMES.get(dtype, dtype)), request.ranks)
 
 
 def nccl_tests(request: Request) -> str:
@@ -75,7 +75,9 @@ def nccl_tests(request: Request) -> str:
     if "--help" in request.words:
         return "USAGE: all_reduce_perf\n"
     operation = request.words[0].removesuffix("_perf")
-    return _table(_Sweep(operation, _sizes(request, "-b", "-e", "-f"), request.option("-d", "float")), request.ranks)
+    return _table(
+        _SweepRequest(operation, _sizes(request, "-b", "-e", "-f"), request.option("-d", "float")), request.ranks
+    )
 
 
 def _sizes(request: Request, smallest: str, largest: str, factor: str) -> tuple[int, ...]:
@@ -85,7 +87,7 @@ def _sizes(request: Request, smallest: str, largest: str, factor: str) -> tuple[
     return tuple(sizes)
 
 
-def _table(sweep: _Sweep, ranks: tuple[FakeNode, ...]) -> str:
+def _table(sweep: _SweepRequest, ranks: tuple[FakeNode, ...]) -> str:
     """Every rank's line, a row per size and the footer. The slowest node's link bounds busbw."""
     lines = [f"# Collective test starting: {sweep.operation}_perf", "# nThread 1 nGpus 1", "#", "# Using devices"]
     for rank, node in enumerate(ranks):
@@ -102,7 +104,7 @@ def _table(sweep: _Sweep, ranks: tuple[FakeNode, ...]) -> str:
     return "\n".join([*lines, f"# Collective test concluded: {sweep.operation}_perf", ""])
 
 
-def _row(sweep: _Sweep, size: int, ranks: tuple[FakeNode, ...]) -> tuple[str, float]:
+def _row(sweep: _SweepRequest, size: int, ranks: tuple[FakeNode, ...]) -> tuple[str, float]:
     """A row and its busbw in GB/s; no row where the size is too small to give every rank an element."""
     known = COLLECTIVES[sweep.operation]
     shape = known.layout.shape(size, sweep.element_bytes, len(ranks))

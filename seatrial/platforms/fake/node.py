@@ -11,7 +11,7 @@ GIB_PER_NODE = 64.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProgramOutput:
     """What a program prints (stdout and stderr as one), and its exit status.
 
     `hangs`: it prints that and does not end. Its supervisor then ends an mpirun at once, as if its time were up; any
@@ -43,7 +43,7 @@ class Request:
         return self.words[self.words.index(name) + 1] if name in self.words[:-1] else default
 
 
-Program = Callable[[Request], Answer | str]  # a text alone is the output of a program that ended well
+Program = Callable[[Request], ProgramOutput | str]  # a text alone is the output of a program that ended well
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms.fake.config import FakeSettings
 from seatrial.platforms.fake.mpi import ON_RANKS, supervise
-from seatrial.platforms.fake.node import Answer, FakeNode, Program, Request
+from seatrial.platforms.fake.node import FakeNode, Program, ProgramOutput, Request
 from seatrial.platforms.fake.programs import HEALTHY, program_name
 from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.remote.keys import new_key_pair
@@ -121,21 +121,21 @@ class FakePlatform:
         here = self.nodes[node.name]
         return dial(here, user_key, lambda words, stdin: self._answer(Request(here, words, stdin, self.nodes)))
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request: Request) -> ProgramOutput:
         """What a command on a node comes to."""
         name = program_name(request.words)
         if name == _SUPERVISOR:
             return supervise(request, self._run)
         return self._run(request)
 
-    def _run(self, request: Request) -> Answer:
+    def _run(self, request: Request) -> ProgramOutput:
         name = program_name(request.words)
         shipped: Mapping[str, Program] = {**HEALTHY, **ON_RANKS}
         program = request.node.programs.get(name) or self.programs.get(name) or shipped.get(name)
         if program is None:
-            return Answer(f"sh: 1: {name}: not found\n", 127)
+            return ProgramOutput(f"sh: 1: {name}: not found\n", 127)
         answer = program(request)
-        return Answer(answer) if isinstance(answer, str) else answer
+        return ProgramOutput(answer) if isinstance(answer, str) else answer
 
 
 def platform(cluster: Cluster) -> FakePlatform:

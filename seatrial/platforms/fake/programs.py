@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from seatrial.platforms.fake.node import GIB_PER_NODE, Answer, FakeNode, Program, Request
+from seatrial.platforms.fake.node import GIB_PER_NODE, FakeNode, Program, ProgramOutput, Request
 
 _VERSIONS = {"kernel": "6.8.0", "driver": "", "cuda": "", "openmpi": "4.1.6", "nccl": "", "torch": "2.9.0"}
 
@@ -29,19 +29,19 @@ def facts(request: Request) -> str:
 
 def pairs(request: Request) -> str:
     """As seatrial/remote/probes/pairs.py: SSH reaches every peer that has no fault."""
-    asked: list[dict[str, Any]] = json.loads(request.stdin)["peers"]
-    lines = ({"peer": peer["name"], "error": request.peers[peer["name"]].unreachable or ""} for peer in asked)
+    peers: list[dict[str, Any]] = json.loads(request.stdin)["peers"]
+    lines = ({"peer": peer["name"], "error": request.peers[peer["name"]].unreachable or ""} for peer in peers)
     return "".join(f"{json.dumps(line)}\n" for line in lines)
 
 
 def stream(request: Request) -> str:
     """As seatrial/remote/probes/stream.py: the slower end's rate, both ways."""
-    asked = json.loads(request.stdin)
-    peer = next(node for node in request.peers.values() if node.address == asked["peer"]["address"])
+    options = json.loads(request.stdin)
+    peer = next(node for node in request.peers.values() if node.address == options["peer"]["address"])
     if peer.unreachable:
         return json.dumps({"error": peer.unreachable})
-    seconds = asked["max_bytes"] / (link_mb_s((request.node, peer)) * 1e6)
-    traffic = {"bytes": asked["max_bytes"], "seconds": seconds}
+    seconds = options["max_bytes"] / (link_mb_s((request.node, peer)) * 1e6)
+    traffic = {"bytes": options["max_bytes"], "seconds": seconds}
     return json.dumps({"out": traffic, "in": traffic})
 
 
@@ -67,14 +67,14 @@ def hostname(request: Request) -> str:
     return "".join(f"{node.hostname}\n" for node in request.ranks or (request.node,))
 
 
-def cat(request: Request) -> Answer | str:
+def cat(request: Request) -> ProgramOutput | str:
     """`cat > FILE` and `cat FILE`."""
     *_, path = request.words
     if ">" in request.words:
         request.node.files[path] = request.stdin
         return ""
     text = request.node.files.get(path)
-    return Answer(f"cat: {path}: No such file or directory", 1) if text is None else text
+    return ProgramOutput(f"cat: {path}: No such file or directory", 1) if text is None else text
 
 
 def rm(request: Request) -> str:

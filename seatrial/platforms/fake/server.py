@@ -18,7 +18,7 @@ from paramiko.common import (
     OPEN_SUCCEEDED,
 )
 
-from seatrial.platforms.fake.node import Answer, FakeNode
+from seatrial.platforms.fake.node import FakeNode, ProgramOutput
 from seatrial.remote.keys import new_key_pair
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 60.0  # for a client that falls silent, so that no thread waits for ever
 _SUPERVISOR = "supervise.py"
 
-Run = Callable[[tuple[str, ...], str], Answer]  # a command's words and its standard input
+Run = Callable[[tuple[str, ...], str], ProgramOutput]  # a command's words and its standard input
 
 
 class _Wire(socket.socket):

@@ -18,7 +18,7 @@ from seatrial.text.redact import redacted
 from seatrial.text.tail import last_bytes
 
 if TYPE_CHECKING:
-    from seatrial.platforms.kubernetes.rights import Right
+    from seatrial.platforms.kubernetes.rights import Permission
 
 POD, NODE, SECRET = Kind("v1", "Pod"), Kind("v1", "Node"), Kind("v1", "Secret")
 SERVICE, EVENT = Kind("v1", "Service"), Kind("v1", "Event")
@@ -47,31 +47,31 @@ class Api:
     def resource(self, kind: Kind) -> Any:
         with self.explained(f"find {kind.kind}"):
             for version in filter(None, (kind.api_version, kind.older)):
-                if found := self._discovery.resource(replace(kind, api_version=version)):
-                    return found
+                if resource := self._discovery.resource(replace(kind, api_version=version)):
+                    return resource
         install = f": install {kind.needs}" if kind.needs else ""
         raise UnknownKindError(Reason.of("kind-unknown", kind=kind.kind, api_version=kind.api_version, install=install))
 
-    def create(self, thing: Object, *, dry_run: bool = False) -> Object:
+    def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
         """Submit an object; a field that the API server does not know is an error, not a night of waiting.
 
         `dry_run`: everything but keeping it.
         """
-        kind = Kind(thing["apiVersion"], thing["kind"])
-        name = f"{kind.kind} {thing['metadata']['name']}"
+        kind = Kind(manifest["apiVersion"], manifest["kind"])
+        name = f"{kind.kind} {manifest['metadata']['name']}"
         resource = self.resource(kind)
         with self.explained(f"create {name}"):
             query = [("fieldValidation", "Strict"), *([("dryRun", "All")] if dry_run else [])]
-            made = resource.create(body=thing, namespace=self.namespace, query_params=query, **LIMIT)
+            made = resource.create(body=manifest, namespace=self.namespace, query_params=query, **LIMIT)
             return plain(made)
 
-    def own(self, thing: Object, parent: Object) -> None:
+    def own(self, child: Object, parent: Object) -> None:
         """Make `parent` the owner of `thing`, so that it goes when the parent goes."""
         metadata = parent["metadata"]
         owner = {"apiVersion": parent["apiVersion"], "kind": parent["kind"], "name": metadata["name"]}
         patch = {"metadata": {"ownerReferences": [{**owner, "uid": metadata["uid"]}]}}
-        with self.explained(f"set the owner of {thing['kind']} {thing['metadata']['name']}"):
-            self._patch(Kind(thing["apiVersion"], thing["kind"]), thing["metadata"]["name"], patch)
+        with self.explained(f"set the owner of {child['kind']} {child['metadata']['name']}"):
+            self._patch(Kind(child["apiVersion"], child["kind"]), child["metadata"]["name"], patch)
 
     def annotate(self, kind: Kind, name: str, annotations: Mapping[str, str | None]) -> None:
         """Set annotations of an object; None removes one."""
@@ -103,16 +103,16 @@ class Api:
         resource = self.resource(kind)
         with self.explained(f"list {kind.kind}"):
             field = f"metadata.name={name}"
-            found = plain(resource.get(namespace=self.namespace, field_selector=field, **LIMIT))
-            return next(iter(found["items"]), None)
+            listing = plain(resource.get(namespace=self.namespace, field_selector=field, **LIMIT))
+            return next(iter(listing["items"]), None)
 
     def list(self, kind: Kind, selector: str | None = None) -> list[Object]:
         """The objects that the label selector finds."""
         resource = self.resource(kind)
         with self.explained(f"list {kind.kind}"):
             scope = {"namespace": self.namespace} if resource.namespaced else {}
-            found = resource.get(label_selector=selector, **scope, **LIMIT)
-            return list(plain(found)["items"])
+            listing = resource.get(label_selector=selector, **scope, **LIMIT)
+            return list(plain(listing)["items"])
 
     def version(self) -> str:
         """The API server's version. Raises MissingError or LaunchError where it cannot be reached."""
@@ -133,19 +133,21 @@ class Api:
             other = f"the cluster has {kind.kind} as {', '.join(versions)}, and we speak {kind.api_version}"
             raise UnknownKindError(Reason.of("kind-not-served", other=other)) from error
 
-    def may(self, verb: str, right: "Right") -> bool:
+    def may(self, verb: str, right: "Permission") -> bool:
         """Whether whoever this is has one verb of a right."""
         from kubernetes import client
 
         resource, _, sub = right.resource.partition("/")
-        asked = client.V1ResourceAttributes(
+        attributes = client.V1ResourceAttributes(
             namespace=None if right.cluster_wide else self.namespace,
             verb=verb,
             group=right.group,
             resource=resource,
             subresource=sub or None,
         )
-        review = client.V1SelfSubjectAccessReview(spec=client.V1SelfSubjectAccessReviewSpec(resource_attributes=asked))
+        review = client.V1SelfSubjectAccessReview(
+            spec=client.V1SelfSubjectAccessReviewSpec(resource_attributes=attributes)
+        )
         with self.explained("ask for permissions"):
             api = client.AuthorizationV1Api(self.client)
             return bool(api.create_self_subject_access_review(review, **LIMIT).status.allowed)

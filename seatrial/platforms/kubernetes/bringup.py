@@ -8,9 +8,9 @@ from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes import queue, waiting
 from seatrial.platforms.kubernetes.api import EVENT, POD, Api
 from seatrial.platforms.kubernetes.launchers import Launcher, failed
-from seatrial.platforms.kubernetes.plan import Object, Plan, selector
+from seatrial.platforms.kubernetes.plan import KubernetesPlan, Object, selector
 from seatrial.platforms.kubernetes.pod import NODE, ROLE
-from seatrial.platforms.kubernetes.watches import Change, Watches
+from seatrial.platforms.kubernetes.watches import Watches, WatchEvent
 
 log = logging.getLogger("seatrial.launch")
 
@@ -21,9 +21,9 @@ _LOOK_S = 0.2  # between two looks at all pods, while changes come in
 class BringUp:
     """One run's pods on their way up. `parent` is the launcher's object as the API server made it."""
 
-    def __init__(self, api: Api, plan: Plan, launcher: Launcher, parent: Object) -> None:
+    def __init__(self, api: Api, plan: KubernetesPlan, launcher: Launcher, parent: Object) -> None:
         self._api, self._plan, self._launcher, self._parent = api, plan, launcher, parent
-        self._seen = waiting.Seen()
+        self._seen = waiting.RunState()
         self._begun = time.monotonic()
         self._look_at = self._begun + _LOOK_S
         self._placed: float | None = None  # when every pod had its node
@@ -56,13 +56,13 @@ class BringUp:
             change = watches.next(left_s) if left_s > 0 else None
         self._look_at = time.monotonic() + _LOOK_S
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: WatchEvent) -> None:
         match change.kind, change.change:
             case "Pod", "LISTED":
                 self._seen.take_pods(change.object["items"])
             case _, "LISTED":
-                for thing in change.object["items"]:
-                    self._take(Change(change.kind, "ADDED", thing))
+                for item in change.object["items"]:
+                    self._take(WatchEvent(change.kind, "ADDED", item))
             case "Pod", _:
                 self._seen.take_pod(change.change, change.object)
             case "Event", _:
@@ -77,9 +77,9 @@ class BringUp:
     def _give_up_if_hopeless(self) -> None:
         pods, now = self._seen.pods.values(), time.monotonic()
         self._troubled = waiting.troubled(pods, self._troubled, now)
-        if found := waiting.problem(pods, self._troubled, now):
-            words = self._api.last_words(found.pod)
-            raise LaunchError(f"{found.reason}{f'; its last words: {words}' if words else ''}")
+        if problem := waiting.problem(pods, self._troubled, now):
+            words = self._api.last_words(problem.pod)
+            raise LaunchError(f"{problem.reason}{f'; its last words: {words}' if words else ''}")
         parent, queued = self._seen.parent, self._queued()
         if parent and (why := failed(parent)):
             raise LaunchError(why)

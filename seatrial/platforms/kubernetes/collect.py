@@ -87,8 +87,8 @@ def _of_pod(pod: Object, called: str) -> list[PodLog]:
 def _state(state: Object) -> str:
     for kind, details in state.items():
         if details is not None:
-            said = (details.get("reason"), details.get("exitCode"), details.get("message"))
-            return " ".join([kind, *(one_line(word) for word in said if word not in (None, ""))])
+            facts = (details.get("reason"), details.get("exitCode"), details.get("message"))
+            return " ".join([kind, *(one_line(word) for word in facts if word not in (None, ""))])
     return "no state is told"
 
 
@@ -107,6 +107,6 @@ def _time(event: Object) -> str:
 def _line(event: Object) -> str:
     about, count = event["involvedObject"], event.get("count") or 1
     often = f" (x{count})" if count > 1 else ""
-    told = one_line(event.get("message"))
+    message = one_line(event.get("message"))
     kind, reason = event.get("type") or "Normal", event.get("reason") or ""
-    return f"{_time(event)} {kind:<7} {reason:<20} {about.get('kind')}/{about.get('name')}{often}: {told}"
+    return f"{_time(event)} {kind:<7} {reason:<20} {about.get('kind')}/{about.get('name')}{often}: {message}"

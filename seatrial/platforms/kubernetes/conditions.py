@@ -3,12 +3,12 @@
 from seatrial.platforms.kubernetes.plan import Object
 
 
-def conditions(thing: Object | None) -> dict[str, Object]:
+def conditions(manifest: Object | None) -> dict[str, Object]:
     """By type."""
-    return {each["type"]: each for each in (thing or {}).get("status", {}).get("conditions", ())}
+    return {each["type"]: each for each in (manifest or {}).get("status", {}).get("conditions", ())}
 
 
-def holding(thing: Object | None, kind: str) -> Object | None:
+def holding(manifest: Object | None, kind: str) -> Object | None:
     """The condition of that type, where it is True."""
-    found = conditions(thing).get(kind, {})
-    return found if found.get("status") == "True" else None
+    condition = conditions(manifest).get(kind, {})
+    return condition if condition.get("status") == "True" else None

@@ -28,8 +28,8 @@ class Discovery:
         """What the library calls with; None where the cluster does not know the kind. Raises the library's errors."""
         from kubernetes.dynamic.resource import Resource
 
-        found = self._kinds(kind.api_version).get(kind.kind)
-        if found is None:
+        entry = self._kinds(kind.api_version).get(kind.kind)
+        if entry is None:
             return None
         group, _, version = kind.api_version.rpartition("/")
         return Resource(
@@ -37,8 +37,8 @@ class Discovery:
             group=group,
             api_version=version,
             kind=kind.kind,
-            namespaced=found["namespaced"],
-            name=found["name"],
+            namespaced=entry["namespaced"],
+            name=entry["name"],
             client=self._dynamic,
         )
 
@@ -54,8 +54,8 @@ class Discovery:
             listed = self._get(f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}")
             if listed is None:
                 return {}
-            things = [thing for thing in listed["resources"] if "/" not in thing["name"]]  # without subresources
-            self._served[api_version] = {thing["kind"]: thing for thing in things}
+            things = [entry for entry in listed["resources"] if "/" not in entry["name"]]  # without subresources
+            self._served[api_version] = {entry["kind"]: entry for entry in things}
         return self._served[api_version]
 
     def _get(self, path: str) -> Object | None:

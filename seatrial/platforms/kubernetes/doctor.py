@@ -19,36 +19,38 @@ from seatrial.platforms.kubernetes.plan import Object, plan
 from seatrial.platforms.kubernetes.pod import tolerations
 from seatrial.platforms.kubernetes.prerequisites import prerequisites
 from seatrial.platforms.kubernetes.queue import LOCAL_QUEUE
-from seatrial.platforms.kubernetes.rights import Right, rights
+from seatrial.platforms.kubernetes.rights import Permission, rights
 from seatrial.text.words import some_of
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
 
-def ailments(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list[str]:
+def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list[str]:
     """Everything that would keep a run from starting; empty when nothing would."""
     launcher = launcher_for(settings.launcher)
     try:
         api.version()
     except SeatrialError as error:
         return [str(error)]
-    found = list(_forbidden(api, rights(launcher, bool(settings.queue), machine(settings.machine)), settings.namespace))
+    problems_list = list(
+        _forbidden(api, rights(launcher, bool(settings.queue), machine(settings.machine)), settings.namespace)
+    )
     try:
         api.knows(launcher.kind)
     except SeatrialError as error:
-        found.append(f"{error}, or choose another launcher")
+        problems_list.append(f"{error}, or choose another launcher")
     if settings.queue:
-        found += _queue(api, settings)
-    found += prerequisites(api, cluster, settings)
-    if not found:
-        found += _refused(api, cluster)
+        problems_list += _queue(api, settings)
+    problems_list += prerequisites(api, cluster, settings)
+    if not problems_list:
+        problems_list += _refused(api, cluster)
     with suppress(SeatrialError):  # told above, where it is a right that is missing
-        found += nodes_that_fit(api.list(NODE), cluster, settings)
-    return found
+        problems_list += nodes_that_fit(api.list(NODE), cluster, settings)
+    return problems_list
 
 
-def _forbidden(api: Api, needed: list[Right], namespace: str) -> Iterator[str]:
+def _forbidden(api: Api, needed: list[Permission], namespace: str) -> Iterator[str]:
     for right in needed:
         if right.optional:  # a run does without
             continue
@@ -65,11 +67,11 @@ def _forbidden(api: Api, needed: list[Right], namespace: str) -> Iterator[str]:
 def _refused(api: Api, cluster: "Cluster") -> list[str]:
     """What the API server, its policies and webhooks have against what would be submitted; nothing is kept."""
     run = Run("doctor", cluster, load_suite("quick"), Path())
-    for thing in objects(plan(run), dict.fromkeys(KEY_FILES, "made for each run")):
-        if thing["kind"] == "TrainJob":  # its webhook wants the runtime, which no dry run keeps
+    for manifest in objects(plan(run), dict.fromkeys(KEY_FILES, "made for each run")):
+        if manifest["kind"] == "TrainJob":  # its webhook wants the runtime, which no dry run keeps
             continue
         try:
-            api.create(thing, dry_run=True)
+            api.create(manifest, dry_run=True)
         except SeatrialError as error:
             return [] if "does not support dry run" in str(error) else [str(error)]  # some webhooks cannot
     return []
@@ -98,32 +100,32 @@ def _queue(api: Api, settings: KubernetesPlatform) -> list[str]:
 
 def nodes_that_fit(nodes: list[Object], cluster: "Cluster", settings: KubernetesPlatform) -> list[str]:
     """Whether enough nodes can take a pod; those that nearly can are named with what they lack. Pure."""
-    wanted = {**machine(settings.machine).node_selector, **settings.node_selector}
-    chosen = [node for node in nodes if _is_meant(node, wanted, settings)]
-    lacks = {node["metadata"]["name"]: lack for node in chosen if (lack := _lack(node, cluster, settings))}
-    fit = len(chosen) - len(lacks)
+    node_selector = {**machine(settings.machine).node_selector, **settings.node_selector}
+    chosen = [node for node in nodes if _is_meant(node, node_selector, settings)]
+    lack_by_node = {node["metadata"]["name"]: lack for node in chosen if (lack := _lack(node, cluster, settings))}
+    fit = len(chosen) - len(lack_by_node)
     if fit >= cluster.nodes:
         return []
-    selector = ", ".join(f"{key}={value}" for key, value in wanted.items())
+    selector = ", ".join(f"{key}={value}" for key, value in node_selector.items())
     meant = f"{len(chosen)} of {len(nodes)} nodes are meant" + (f" ({selector})" if selector else "")
-    return [Reason.of("too-few-fitting-nodes", nodes=cluster.nodes, fit=fit, meant=meant, words=_told(lacks))]
+    return [Reason.of("too-few-fitting-nodes", nodes=cluster.nodes, fit=fit, meant=meant, words=_told(lack_by_node))]
 
 
-def _told(lacks: Mapping[str, str]) -> str:
+def _told(lack_by_node: Mapping[str, str]) -> str:
     """What is lacking where, the same said once; nodes that are nowhere near it come last."""
     by_lack: dict[str, list[str]] = {}
-    for name, lack in lacks.items():
+    for name, lack in lack_by_node.items():
         by_lack.setdefault(lack, []).append(name)
     nearest = sorted(by_lack, key=lambda lack: lack.startswith("offers 0 "))
     return "".join(f"; {some_of(by_lack[lack])}: {lack}" for lack in nearest[:8])
 
 
-def _is_meant(node: Object, wanted: Mapping[str, str], settings: KubernetesPlatform) -> bool:
+def _is_meant(node: Object, node_selector: Mapping[str, str], settings: KubernetesPlatform) -> bool:
     labels = node["metadata"].get("labels", {})
     host = labels.get("kubernetes.io/hostname", node["metadata"]["name"])
     if (settings.target_nodes and host not in settings.target_nodes) or host in settings.avoid_nodes:
         return False
-    return all(labels.get(key) == value for key, value in wanted.items())
+    return all(labels.get(key) == value for key, value in node_selector.items())
 
 
 def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> str | None:

@@ -7,12 +7,12 @@ from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.api import POD, Api
 from seatrial.platforms.kubernetes.health import health
 from seatrial.platforms.kubernetes.plan import Object, selector
-from seatrial.platforms.kubernetes.watches import Change, Watches
+from seatrial.platforms.kubernetes.watches import Watches, WatchEvent
 
 GONE_S = 25.0  # without any pod going: the entry point leaves at once on TERM, but hundreds go one after the other
 
 
-def see_off(api: Api, run_id: str) -> None:
+def wait_for_deletion(api: Api, run_id: str) -> None:
     """Wait until the pods of a run, which are deleted already, are gone.
 
     What a node that is not Ready still has is removed by force: nothing is scheduled there, and its kubelet ends the
@@ -55,7 +55,7 @@ def _wait_until_gone(api: Api, run_id: str) -> dict[str, str]:
     return left
 
 
-def _take(left: dict[str, str], change: Change) -> None:
+def _take(left: dict[str, str], change: WatchEvent) -> None:
     if change.change == "DELETED":
         left.pop(_name(change.object), None)
     else:  # also a pod that a controller made at the last moment

@@ -17,7 +17,7 @@ from typing import Any, cast
 from seatrial.model.errors import LaunchError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.api import POD, Api
-from seatrial.platforms.kubernetes.pod_termination import fate
+from seatrial.platforms.kubernetes.pod_termination import termination_message
 from seatrial.text.lines import first_line, one_line
 
 _TRIES = 4  # an API server that restarts is back after some seconds
@@ -62,8 +62,8 @@ def dial_pod(api: Api, pod: str, port: int, timeout_s: float) -> socket.socket:
         stream.settimeout(timeout_s)
         # What the kubelet has to say against it comes when the stream is used. An SSH server speaks first.
         if not stream.recv(1, socket.MSG_PEEK):
-            said = first_line(forward.error(port)) or "the stream was closed"
-            raise OSError(_fate(api, pod) or f"pod {pod}: {said}")
+            problem = first_line(forward.error(port)) or "the stream was closed"
+            raise OSError(_fate(api, pod) or f"pod {pod}: {problem}")
     except BaseException:
         stream.close()
         raise
@@ -86,7 +86,7 @@ def _open(api: Api, pod: str, port: int, timeout_s: float) -> Any:
             if time.monotonic() - begun >= timeout_s:
                 raise _silence(api, pod, timeout_s) from error
             text = one_line(error.reason or error)
-            status = int(found[1]) if (found := _STATUS.search(text)) else 0
+            status = int(match[1]) if (match := _STATUS.search(text)) else 0
             refused = status in (401, 403)
             # A kubelet answers 404 or 500 for a pod that has ended, according to how much of it is left.
             if not refused and (ended := _fate(api, pod)):
@@ -104,7 +104,7 @@ def _open(api: Api, pod: str, port: int, timeout_s: float) -> Any:
 def _fate(api: Api, pod: str) -> str | None:
     """What became of a pod that has ended; None while it runs, or where nobody can say."""
     try:
-        return fate(api.find(POD, pod), pod)
+        return termination_message(api.find(POD, pod), pod)
     except SeatrialError:
         return None
 

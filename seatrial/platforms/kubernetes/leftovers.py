@@ -19,25 +19,25 @@ def leftovers(api: Api, settings: KubernetesPlatform, launcher: Launcher, name: 
 
     Raises SeatrialError where what every run makes cannot be looked at.
     """
-    found: dict[str, Object] = {}
+    object_by_run: dict[str, Object] = {}
     tended_by: dict[str, str] = {}
     for kind in kinds():
-        for thing in filter(ownership.is_owned, _list(api, launcher, kind)):
-            found.setdefault(thing["metadata"]["labels"][RUN_ID], thing)
-            if pod := thing["metadata"]["annotations"].get(TENDED_BY):
-                tended_by[thing["metadata"]["labels"][RUN_ID]] = pod
+        for manifest in filter(ownership.is_owned, _list(api, launcher, kind)):
+            object_by_run.setdefault(manifest["metadata"]["labels"][RUN_ID], manifest)
+            if pod := manifest["metadata"]["annotations"].get(TENDED_BY):
+                tended_by[manifest["metadata"]["labels"][RUN_ID]] = pod
     pods = ownership.phases(api) if tended_by else {}
     # one that Succeeded has taken its nodes down, or keeps them on purpose
     died = {run_id for run_id, pod in tended_by.items() if pods.get(pod, "Failed") == "Failed"}
     objects = [
-        Leftover(run_id, ownership.age_s(thing), f"objects in namespace {settings.namespace}")
-        for run_id, thing in found.items()
-        if run_id in died or ownership.is_abandoned(thing, run_id, name)
+        Leftover(run_id, ownership.age_s(manifest), f"objects in namespace {settings.namespace}")
+        for run_id, manifest in object_by_run.items()
+        if run_id in died or ownership.is_abandoned(manifest, run_id, name)
     ]
     keys = [
         Leftover(folder.name, states.age_s(folder), "its keys on this machine")
         for folder in states.folders(name)
-        if folder.name not in found and states.is_abandoned(folder) and _is_of(folder, settings)
+        if folder.name not in object_by_run and states.is_abandoned(folder) and _is_of(folder, settings)
     ]
     return [*objects, *keys]
 

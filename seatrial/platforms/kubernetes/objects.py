@@ -4,19 +4,19 @@ import base64
 
 from seatrial.platforms.kubernetes.launchers import Kind, Launcher, launcher_for, launchers
 from seatrial.platforms.kubernetes.machines import machine
-from seatrial.platforms.kubernetes.plan import RUN_ID, TENDED_BY, Object, Plan
+from seatrial.platforms.kubernetes.plan import RUN_ID, TENDED_BY, KubernetesPlan, Object
 from seatrial.platforms.kubernetes.pod import CHANNEL, NODE, RDMA, ROLE
 from seatrial.remote.keys import KeyPair
 
 
-def objects(plan: Plan, keys: dict[str, str]) -> list[Object]:
+def objects(plan: KubernetesPlan, keys: dict[str, str]) -> list[Object]:
     """Secret, Service, claims and what the launcher submits; the last one owns the others. `keys` by file name."""
     launcher = launcher_for(plan.settings.launcher)
     services = [service(plan)] if launcher.service else []
     return [secret(plan, keys), *services, *claims(plan), *launcher.objects(plan)]
 
 
-def claims(plan: Plan) -> list[Object]:
+def claims(plan: KubernetesPlan) -> list[Object]:
     """What the machine family's pods claim of the nodes: a domain of NVLinks between them, their RDMA interfaces."""
     profile = machine(plan.settings.machine)
     made: list[Object] = []
@@ -78,14 +78,17 @@ def key_files(run_key: KeyPair, host_key: KeyPair) -> dict[str, str]:
     return dict(zip(KEY_FILES, texts, strict=True))
 
 
-def kind_of(thing: Object) -> Kind:
+def kind_of(manifest: Object) -> Kind:
     """The kind of an object, with what to install where the cluster does not know it."""
-    found = Kind(thing["apiVersion"], thing["kind"])
+    object_kind = Kind(manifest["apiVersion"], manifest["kind"])
     known = (*EXTRAS, *(launcher.kind for launcher in launchers()))
-    return next((kind for kind in known if (kind.api_version, kind.kind) == (found.api_version, found.kind)), found)
+    return next(
+        (kind for kind in known if (kind.api_version, kind.kind) == (object_kind.api_version, object_kind.kind)),
+        object_kind,
+    )
 
 
-def secret(plan: Plan, keys: dict[str, str]) -> Object:
+def secret(plan: KubernetesPlan, keys: dict[str, str]) -> Object:
     """The run's own keys."""
     data = {name: base64.b64encode(text.encode()).decode() for name, text in keys.items()}
     metadata = plan.metadata()
@@ -94,7 +97,7 @@ def secret(plan: Plan, keys: dict[str, str]) -> Object:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
 
 
-def service(plan: Plan) -> Object:
+def service(plan: KubernetesPlan) -> Object:
     """Headless: it gives every pod a name, also before it is ready."""
     return {
         "apiVersion": "v1",

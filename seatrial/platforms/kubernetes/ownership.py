@@ -34,26 +34,26 @@ def phases(api: "server.Api") -> dict[str, str]:
     return {pod["metadata"]["name"]: pod.get("status", {}).get("phase", "Unknown") for pod in api.list(server.POD)}
 
 
-def is_owned(thing: Object) -> bool:
+def is_owned(manifest: Object) -> bool:
     """Whether it says whose it is. What controllers make of a run's objects has its labels, and does not."""
-    return OWNER in (thing["metadata"].get("annotations") or {})
+    return OWNER in (manifest["metadata"].get("annotations") or {})
 
 
-def is_abandoned(thing: Object, run_id: str, folder: str) -> bool:
+def is_abandoned(manifest: Object, run_id: str, folder: str) -> bool:
     """Whether nobody tends the run that made `thing`, as far as the thing itself and this machine can tell."""
-    annotations = thing["metadata"].get("annotations") or {}
+    annotations = manifest["metadata"].get("annotations") or {}
     if annotations.get(OWNER) == this_one(folder):
         own = states.run_folder(run_id, folder)
-        return states.is_abandoned(own) if own.exists() else age_s(thing) > 60
+        return states.is_abandoned(own) if own.exists() else age_s(manifest) > 60
     try:
         return datetime.now(UTC) > datetime.fromisoformat(annotations[EXPIRES])
     except (KeyError, ValueError):
         return False  # not by us, or by a version that says it otherwise
 
 
-def age_s(thing: Object) -> float:
+def age_s(manifest: Object) -> float:
     """Seconds since the API server made it."""
-    made = datetime.fromisoformat(thing["metadata"]["creationTimestamp"])
+    made = datetime.fromisoformat(manifest["metadata"]["creationTimestamp"])
     return (datetime.now(UTC) - made).total_seconds()
 
 

@@ -20,7 +20,7 @@ Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class KubernetesPlan:
     """What every object of a run has in common. `name` is that of the parent, the Service and the Secret alike."""
 
     run: Run
@@ -69,19 +69,19 @@ class Plan:
 
     def parent_metadata(self) -> Object:
         """The metadata of what is submitted: Kueue reads queue and priority there, else the pods' priority class."""
-        asked = {"queue-name": self.settings.queue, "priority-class": self.settings.queue_priority}
-        kueue = {f"kueue.x-k8s.io/{label}": value for label, value in asked.items() if value}
+        queue_labels = {"queue-name": self.settings.queue, "priority-class": self.settings.queue_priority}
+        kueue = {f"kueue.x-k8s.io/{label}": value for label, value in queue_labels.items() if value}
         return self.metadata(labels={**self.labels, **kueue})
 
 
 _LONGEST_NAME = 45  # a JobSet makes pods NAME-node-0-4095-abcde of it, and 63 characters are legal
 
 
-def plan(run: Run, owner: str | None = None, pod: str | None = None) -> Plan:
+def plan(run: Run, owner: str | None = None, pod: str | None = None) -> KubernetesPlan:
     """The plan of a run; with an `owner`, of one that is submitted now. Raises InputError where names get too long."""
     settings = run.cluster.platform
     assert isinstance(settings, KubernetesPlatform)
-    made = Plan(run, settings, owner, datetime.now(UTC), pod) if owner else Plan(run, settings)
+    made = KubernetesPlan(run, settings, owner, datetime.now(UTC), pod) if owner else KubernetesPlan(run, settings)
     if len(made.name) > _LONGEST_NAME:
         raise InputError(f"run id {run.run_id!r}: is too long for the names of Kubernetes objects")
     return made

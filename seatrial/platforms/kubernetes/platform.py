@@ -24,7 +24,7 @@ from seatrial.platforms.kubernetes.forward import dial_pod
 from seatrial.platforms.kubernetes.launchers import launcher_for
 from seatrial.platforms.kubernetes.machines import nccl_env
 from seatrial.platforms.kubernetes.objects import KEY_FILES, key_files, kind_of, kinds, needs, objects
-from seatrial.platforms.kubernetes.plan import TENDED_BY, Object, Plan, plan, selector
+from seatrial.platforms.kubernetes.plan import TENDED_BY, KubernetesPlan, Object, plan, selector
 from seatrial.platforms.kubernetes.pod import NODE as NODE_ROLE
 from seatrial.platforms.kubernetes.pod import ROLE
 from seatrial.platforms.kubernetes.refusals import RuntimeUnseenError
@@ -62,7 +62,7 @@ class Kubernetes:
 
     def render(self, run: Run) -> Rendered:
         submitted = objects(plan(run), dict.fromkeys(KEY_FILES, "<made for each run>"))
-        return Rendered({f"{thing['kind'].lower()}.yaml": _yaml(thing) for thing in submitted})
+        return Rendered({f"{manifest['kind'].lower()}.yaml": _yaml(manifest) for manifest in submitted})
 
     def launch(self, run: Run) -> Testbed:
         from seatrial.platforms.kubernetes.bringup import BringUp
@@ -72,18 +72,18 @@ class Kubernetes:
         planned = plan(run, ownership.this_one(_KIND), ownership.own_pod(self._api, self._settings.context))
         files = key_files(run_key, host_key)
         *owned, parent = submitted = objects(planned, files)
-        needed = [kind_of(thing) for thing in submitted] + [WORKLOAD] * bool(self._settings.queue)
+        needed = [kind_of(manifest) for manifest in submitted] + [WORKLOAD] * bool(self._settings.queue)
         for kind in needed:  # before anything is made
             self._api.knows(kind)
         folder = states.make_folder(run.run_id, _KIND)
         states.remember(folder, run.cluster)
         for name in _OF_THE_RUN:
             states.write_private(folder / name, files[name])
-        for thing in owned:
-            self._api.create(thing)
+        for manifest in owned:
+            self._api.create(manifest)
         made = self._submit(parent)
-        for thing in owned:
-            self._api.own(thing, made)
+        for manifest in owned:
+            self._api.own(manifest, made)
         pods = BringUp(self._api, planned, self._launcher, made).wait()
         return self._testbed(planned, pods, host_key.public, logging.WARNING)
 
@@ -105,8 +105,10 @@ class Kubernetes:
         run = Run(run_id, self._cluster, load_suite("quick"), folder)  # the testbed is the same with any suite
         return self._testbed(plan(run), pods, pinned_keys(states.read_file(folder, "known_hosts"))["*"])
 
-    def _testbed(self, planned: Plan, pods: Sequence[Object], host_key: str, level: int = logging.DEBUG) -> Testbed:
-        from seatrial.platforms.kubernetes.termination_reason import excuse
+    def _testbed(
+        self, planned: KubernetesPlan, pods: Sequence[Object], host_key: str, level: int = logging.DEBUG
+    ) -> Testbed:
+        from seatrial.platforms.kubernetes.termination_reason import blameless_reason
 
         cluster, in_order = planned.run.cluster, ordered(pods, self._places(level))
         called = dict(zip(names(in_order), in_order, strict=True))
@@ -127,7 +129,9 @@ class Kubernetes:
             workdir=f"{_WORKDIR}/{planned.run.run_id}",
             network=None if self._settings.host_network else "eth0",
             env=nccl_env(self._settings),
-            excuse=lambda node: excuse(self._api, planned, self._launcher, pod_of[node.name], node.name),
+            blameless_reason=lambda node: blameless_reason(
+                self._api, planned, self._launcher, pod_of[node.name], node.name
+            ),
         )
 
     def _places(self, level: int = logging.DEBUG) -> dict[str, Mapping[str, str]]:
@@ -159,7 +163,7 @@ class Kubernetes:
         return True
 
     def teardown(self, run_id: str) -> None:
-        from seatrial.platforms.kubernetes.ending import see_off
+        from seatrial.platforms.kubernetes.ending import wait_for_deletion
 
         refused: list[SeatrialError] = []
         for kind in kinds():
@@ -173,7 +177,7 @@ class Kubernetes:
         states.remove_folder(states.run_folder(run_id, _KIND))
         if refused:
             raise refused[0]
-        see_off(self._api, run_id)
+        wait_for_deletion(self._api, run_id)
 
     def leftovers(self) -> list[Leftover]:
         from seatrial.platforms.kubernetes.leftovers import leftovers
@@ -181,9 +185,9 @@ class Kubernetes:
         return leftovers(self._api, self._settings, self._launcher, _KIND)
 
     def missing(self) -> list[str]:
-        from seatrial.platforms.kubernetes.doctor import ailments  # only here: rendering starts in no time
+        from seatrial.platforms.kubernetes.doctor import problems  # only here: rendering starts in no time
 
-        return ailments(self._api, self._cluster, self._settings)
+        return problems(self._api, self._cluster, self._settings)
 
 
 def platform(cluster: "Cluster") -> Kubernetes:
@@ -193,8 +197,8 @@ def platform(cluster: "Cluster") -> Kubernetes:
     return Kubernetes(cluster, cluster.platform)
 
 
-def _yaml(thing: Object) -> str:
-    return yaml.dump(thing, Dumper=_Plain, sort_keys=False, width=120)
+def _yaml(manifest: Object) -> str:
+    return yaml.dump(manifest, Dumper=_Plain, sort_keys=False, width=120)
 
 
 class _Plain(Dumper):

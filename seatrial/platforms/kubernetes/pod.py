@@ -3,7 +3,7 @@
 from seatrial.platforms.kubernetes import volumes
 from seatrial.platforms.kubernetes.config import KubernetesPlatform, SecretVariable
 from seatrial.platforms.kubernetes.machines import Machine, gpu_resource, machine
-from seatrial.platforms.kubernetes.plan import RUN_ID, Object, Plan
+from seatrial.platforms.kubernetes.plan import RUN_ID, KubernetesPlan, Object
 
 KEYS = "/etc/seatrial"  # where the image's entry point looks for the run's keys
 ROLE = "seatrial/role"
@@ -21,7 +21,7 @@ _TOLERATED = (  # GPU nodes are tainted so that nothing else lands there; GKE's 
 )
 
 
-def node_template(plan: Plan, container: str = "node") -> Object:
+def node_template(plan: KubernetesPlan, container: str = "node") -> Object:
     """The template of every node's pod. `container` is the name that the launcher wants its container to have."""
     profile = machine(plan.settings.machine)
     return {
@@ -33,7 +33,7 @@ def node_template(plan: Plan, container: str = "node") -> Object:
     }
 
 
-def _annotations(plan: Plan, profile: Machine, container: str) -> dict[str, str]:
+def _annotations(plan: KubernetesPlan, profile: Machine, container: str) -> dict[str, str]:
     networks = {} if plan.settings.host_network else profile.network_annotations
     return {
         "kubectl.kubernetes.io/default-container": container,
@@ -55,7 +55,7 @@ def _topology(settings: KubernetesPlatform) -> dict[str, str]:
     return {f"{_TAS}-preferred-topology": str(topology.preferred)}
 
 
-def _spec(plan: Plan, profile: Machine, container: str) -> Object:
+def _spec(plan: KubernetesPlan, profile: Machine, container: str) -> Object:
     settings = plan.settings
     spec: Object = {
         "restartPolicy": "Never",
@@ -80,7 +80,7 @@ def _spec(plan: Plan, profile: Machine, container: str) -> Object:
     return {key: value for key, value in spec.items() if value not in (None, [], {})}
 
 
-def _container(plan: Plan, profile: Machine, name: str) -> Object:
+def _container(plan: KubernetesPlan, profile: Machine, name: str) -> Object:
     cluster = plan.run.cluster
     container: Object = {
         "name": name,
@@ -113,7 +113,7 @@ def _security_context(*, gpus: bool) -> Object:
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"], "add": added}}
 
 
-def _resources(plan: Plan, profile: Machine) -> Object:
+def _resources(plan: KubernetesPlan, profile: Machine) -> Object:
     cluster = plan.run.cluster
     claimed = [{"name": claim["name"]} for claim in _claims(plan, profile)]
     resources: Object = {
@@ -123,13 +123,13 @@ def _resources(plan: Plan, profile: Machine) -> Object:
     return {key: value for key, value in resources.items() if value}
 
 
-def _claims(plan: Plan, profile: Machine) -> list[Object]:
+def _claims(plan: KubernetesPlan, profile: Machine) -> list[Object]:
     """What `objects.claims` makes templates of."""
     names = [CHANNEL] * profile.compute_domain + [RDMA] * bool(profile.rdma_claims)
     return [{"name": name, "resourceClaimTemplateName": f"{plan.name}-{name}"} for name in names]
 
 
-def _env(plan: Plan, profile: Machine) -> list[Object]:
+def _env(plan: KubernetesPlan, profile: Machine) -> list[Object]:
     """What the cluster file says wins over the machine family's."""
     values = {
         "SEATRIAL_SSH_PORT": str(plan.run.cluster.ssh_port),
@@ -153,7 +153,7 @@ def _secret_variable(variable: SecretVariable) -> Object:
     return {"name": variable.name, "valueFrom": {"secretKeyRef": reference}}
 
 
-def _volumes(plan: Plan, profile: Machine) -> list[Object]:
+def _volumes(plan: KubernetesPlan, profile: Machine) -> list[Object]:
     size = plan.settings.shared_memory or (profile.shared_memory if plan.run.cluster.gpus else "1Gi")
     return [
         {"name": "keys", "secret": {"secretName": plan.name, "defaultMode": 0o400}},
@@ -163,17 +163,17 @@ def _volumes(plan: Plan, profile: Machine) -> list[Object]:
     ]
 
 
-def _affinity(plan: Plan) -> Object:
+def _affinity(plan: KubernetesPlan) -> Object:
     """One pod per node, on the nodes that were asked for."""
     apart = {"labelSelector": {"matchLabels": {RUN_ID: plan.run.run_id, ROLE: NODE}}, "topologyKey": _HOSTNAME}
     affinity: Object = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
-    wanted = [
+    requirements = [
         {"key": _HOSTNAME, "operator": operator, "values": list(names)}
         for operator, names in (("In", plan.settings.target_nodes), ("NotIn", plan.settings.avoid_nodes))
         if names
     ]
-    if wanted:
-        terms = [{"matchExpressions": wanted}]
+    if requirements:
+        terms = [{"matchExpressions": requirements}]
         affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     return affinity
 
@@ -190,5 +190,5 @@ def tolerations(settings: KubernetesPlatform) -> list[Object]:
     arch = machine(settings.machine).arch
     # GKE taints its arm64 nodes.
     other_arch = {"key": "kubernetes.io/arch", "operator": "Equal", "value": arch, "effect": "NoSchedule"}
-    asked = [toleration.model_dump(exclude_none=True) for toleration in settings.tolerations]
-    return [*_TOLERATED, *([] if arch == "amd64" else [other_arch]), *asked]
+    requested = [toleration.model_dump(exclude_none=True) for toleration in settings.tolerations]
+    return [*_TOLERATED, *([] if arch == "amd64" else [other_arch]), *requested]

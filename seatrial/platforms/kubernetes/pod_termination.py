@@ -6,7 +6,7 @@ from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.plan import Object
 
 
-def fate(pod: Object | None, name: str) -> str | None:
+def termination_message(pod: Object | None, name: str) -> str | None:
     """How the pod ended, in one line that names it; None while it runs. `pod` is None where the API server has none."""
     if pod is None:
         return Reason.of("pod-gone", name=name)
@@ -27,7 +27,8 @@ def first_to_end(pods: Iterable[Object]) -> str | None:
     """How the first of the pods that ended by themselves did so; None where all that ended had been deleted."""
     by_themselves = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
     fates = [
-        (str((_ended(pod) or {}).get("finishedAt") or "~"), fate(pod, pod["metadata"]["name"])) for pod in by_themselves
+        (str((_ended(pod) or {}).get("finishedAt") or "~"), termination_message(pod, pod["metadata"]["name"]))
+        for pod in by_themselves
     ]
     return min(((when, how) for when, how in fates if how), default=(None, None))[1]
 

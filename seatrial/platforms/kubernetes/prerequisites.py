@@ -98,8 +98,8 @@ def _claim(api: Api, volume: Pvc, nodes: int) -> str | None:
 def _binds_late(api: Api, claim: Object) -> bool:
     """Whether it gets its volume with the first pod, or that cannot be told."""
     with suppress(SeatrialError):
-        found = api.find(_STORAGE, claim["spec"].get("storageClassName") or "")
-        return bool(found and found.get("volumeBindingMode") == "WaitForFirstConsumer")
+        storage_class = api.find(_STORAGE, claim["spec"].get("storageClassName") or "")
+        return bool(storage_class and storage_class.get("volumeBindingMode") == "WaitForFirstConsumer")
     return True
 
 

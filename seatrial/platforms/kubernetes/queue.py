@@ -125,7 +125,7 @@ def _more_needed(message: str) -> str | None:
 
 
 def _lost_flavors(message: str) -> set[str]:
-    return {flavor for found in _FLAVOR_LOST.findall(message) for flavor in found if flavor}
+    return {flavor for groups in _FLAVOR_LOST.findall(message) for flavor in groups if flavor}
 
 
 def _checks(status: Object) -> str:
@@ -133,15 +133,15 @@ def _checks(status: Object) -> str:
     pending = [check for check in status.get("admissionChecks", ()) if check.get("state") != "Ready"]
     if not pending:
         return Reason.of("quota-reserved")
-    told = [": ".join(filter(None, (check["name"], check.get("message") or check.get("state")))) for check in pending]
-    return Reason.of("admission-check-pending", words=", ".join(told))
+    states = [": ".join(filter(None, (check["name"], check.get("message") or check.get("state")))) for check in pending]
+    return Reason.of("admission-check-pending", words=", ".join(states))
 
 
 def unmanaged(kind: str, priority: str | None) -> Queued:
     """Kueue makes the Workload at once where it manages such objects at all, and knows the class of its priority."""
     why = Reason.of("no-workload", kind=kind, unmanaged_s=f"{UNMANAGED_S:g}")
-    asked = f"is its integration with {kind} on, is the namespace managed"
-    return Queued(f"{why}: {asked}{f', is there a {priority}' if priority else ''}?", hopeless=True)
+    question = f"is its integration with {kind} on, is the namespace managed"
+    return Queued(f"{why}: {question}{f', is there a {priority}' if priority else ''}?", hopeless=True)
 
 
 def preempted(workload: Object) -> str | None:

@@ -9,23 +9,23 @@ from seatrial.platforms.kubernetes.api import POD, Api
 from seatrial.platforms.kubernetes.conditions import holding
 from seatrial.platforms.kubernetes.health import health
 from seatrial.platforms.kubernetes.launchers import Launcher, failed
-from seatrial.platforms.kubernetes.plan import Object, Plan, selector
+from seatrial.platforms.kubernetes.plan import KubernetesPlan, Object, selector
 from seatrial.platforms.kubernetes.pod_termination import first_to_end
 
 
-def excuse(api: Api, plan: Plan, launcher: Launcher, pod: str, node: str) -> str | None:
+def blameless_reason(api: Api, plan: KubernetesPlan, launcher: Launcher, pod: str, node: str) -> str | None:
     """Why the pod went although its node is well: preempted, evicted, deleted, out of time. None: blame the node."""
     try:
         parent = api.find(launcher.kind, plan.name)
         workload = _workload(api, plan, parent) if parent else None
-        found = api.find(POD, pod)
-        others = api.list(POD, selector(plan.run.run_id)) if _was_deleted(found) else []
-        return _excuse(found, pod, parent, workload, others, node_is_well=_is_well(api, node))
+        live_pod = api.find(POD, pod)
+        others = api.list(POD, selector(plan.run.run_id)) if _was_deleted(live_pod) else []
+        return _blameless_reason(live_pod, pod, parent, workload, others, node_is_well=_is_well(api, node))
     except SeatrialError:
         return None  # nobody can say
 
 
-def _excuse(
+def _blameless_reason(
     pod: Object | None,
     name: str,
     parent: Object | None,
@@ -34,7 +34,7 @@ def _excuse(
     *,
     node_is_well: bool,
 ) -> str | None:
-    """As `excuse`; `others` are what is left of the run's pods. Pure."""
+    """As `blameless_reason`; `others` are what is left of the run's pods. Pure."""
     if deadline := _condition(parent, "Failed", "DeadlineExceeded"):
         return Reason.of("deadline-exceeded", deadline=deadline)
     if not node_is_well:  # Kubernetes and Kueue take pods away from nodes that fail, too
@@ -60,14 +60,14 @@ def _why_deleted(parent: Object | None, others: Sequence[Object]) -> str:
     return f"while the run used it{f': {why}' if why else ''}"
 
 
-def _condition(thing: Object | None, kind: str, reason: str | None = None) -> str | None:
-    condition = holding(thing, kind)
+def _condition(manifest: Object | None, kind: str, reason: str | None = None) -> str | None:
+    condition = holding(manifest, kind)
     if condition is None or reason not in (None, condition.get("reason")):
         return None
     return f"{condition.get('reason')}: {condition.get('message')}"
 
 
-def _workload(api: Api, plan: Plan, parent: Object) -> Object | None:
+def _workload(api: Api, plan: KubernetesPlan, parent: Object) -> Object | None:
     if not plan.settings.queue:
         return None
     uid = parent["metadata"]["uid"]

@@ -55,7 +55,7 @@ class Complaint:
 
 
 @dataclass(slots=True)
-class Seen:
+class RunState:
     """What was seen of a run so far: its pods by name, its parent, and what events complain of, Kueue's Workload.
 
     `unmounted`: by pod, why a volume is not there yet.
@@ -94,10 +94,10 @@ class Seen:
             self.complaint = None
 
     def take_event(self, event: Object, now: float) -> None:
-        if found := _COMPLAINTS.get(event.get("reason", "")):
+        if complaint := _COMPLAINTS.get(event.get("reason", "")):
             if not self._needs_no_pods():  # else it is an old one, which a watch that is begun anew lists again
                 since = self.complaint.since if self.complaint else now
-                self.complaint = Complaint(f"{found}: {event.get('message', '')}", since)
+                self.complaint = Complaint(f"{complaint}: {event.get('message', '')}", since)
         elif event.get("reason") in _NOT_MOUNTED:
             self.unmounted[event["involvedObject"]["name"]] = one_line(event.get("message"))
 
@@ -127,7 +127,7 @@ def _leaving(pod: Object) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class PodProblem:
     """What keeps a pod from ever being ready; `reason` names pod and node."""
 
     pod: str
@@ -140,7 +140,7 @@ def troubled(pods: Iterable[Object], before: Mapping[str, float], now: float) ->
     return {name: before.get(name, now) for name in names}
 
 
-def problem(pods: Iterable[Object], since: Mapping[str, float], now: float) -> Problem | None:
+def problem(pods: Iterable[Object], since: Mapping[str, float], now: float) -> PodProblem | None:
     """The first pod that will never be ready, and why; None while there is hope. Those that leave do not count.
 
     `since` as `troubled` gives it, at `now`.
@@ -148,8 +148,8 @@ def problem(pods: Iterable[Object], since: Mapping[str, float], now: float) -> P
     for pod in pods:
         name = pod["metadata"]["name"]
         long = now - since.get(name, now) >= _AGAIN_S
-        if not _leaving(pod) and (found := _pod_problem(pod) or (_trouble(pod) if long else None)):
-            return Problem(name, f"pod {name}{_on(pod)}: {found}")
+        if not _leaving(pod) and (reason := _pod_problem(pod) or (_trouble(pod) if long else None)):
+            return PodProblem(name, f"pod {name}{_on(pod)}: {reason}")
     return None
 
 
@@ -169,8 +169,8 @@ def _told(words: Mapping[str, str], waiting: Object) -> str:
 
 
 def _is_final(message: str | None) -> bool:
-    said = _NAMES.sub("", message or "")
-    return bool(_FINAL.search(said)) and not _BUSY.search(said)
+    text = _NAMES.sub("", message or "")
+    return bool(_FINAL.search(text)) and not _BUSY.search(text)
 
 
 def _pod_problem(pod: Object) -> str | None:
@@ -198,17 +198,17 @@ def _pod_problem(pod: Object) -> str | None:
 
 
 def story(
-    pods: Iterable[Object], wanted: int, queued: Queued | None = None, unmounted: Mapping[str, str] | None = None
+    pods: Iterable[Object], total: int, queued: Queued | None = None, unmounted: Mapping[str, str] | None = None
 ) -> str:
-    """How far it has come, in one line, with what most of the others wait for; `unmounted` as in `Seen`."""
+    """How far it has come, in one line, with what most of the others wait for; `unmounted` as in `RunState`."""
     pods = list(pods)
     if queued and not placed(pods):
         return queued.reason
-    if len(placed(pods)) < wanted:
+    if len(placed(pods)) < total:
         waits = _most(_unschedulable(pod) for pod in pods)
-        return Reason.of("pods-unscheduled", placed=len(placed(pods)), requested=wanted, wait=waits)
+        return Reason.of("pods-unscheduled", placed=len(placed(pods)), requested=total, wait=waits)
     waits = _most(map(_trouble, pods)) or _most(_starting(pod, unmounted or {}) for pod in pods)
-    return Reason.of("nodes-not-ready", ready=len(ready(pods)), requested=wanted, wait=waits)
+    return Reason.of("nodes-not-ready", ready=len(ready(pods)), requested=total, wait=waits)
 
 
 def _most(reasons: Iterable[str | None]) -> str:
@@ -241,5 +241,5 @@ def _on(pod: Object) -> str:
 
 
 def _why(ended: Object) -> str:
-    said = ended.get("message") or ended.get("reason")
-    return f": {first_line(said)}" if said and said not in ("Error", "Completed") else ""
+    reason = ended.get("message") or ended.get("reason")
+    return f": {first_line(reason)}" if reason and reason not in ("Error", "Completed") else ""

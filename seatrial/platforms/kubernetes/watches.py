@@ -20,7 +20,7 @@ _PAUSE_S = 1.0  # before a watch that broke is begun anew
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class WatchEvent:
     """One line of a watch: ADDED, MODIFIED, DELETED; or LISTED, where it begins (again), with all in `items`."""
 
     kind: str
@@ -33,7 +33,7 @@ class Watches:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._changes: queue.SimpleQueue[Change | SeatrialError] = queue.SimpleQueue()
+        self._changes: queue.SimpleQueue[WatchEvent | SeatrialError] = queue.SimpleQueue()
         self._watchers: list[Any] = []
         self._over = threading.Event()
 
@@ -50,7 +50,7 @@ class Watches:
         resource = self._api.resource(kind)
         threading.Thread(target=self._follow, args=(kind.kind, resource, selectors), daemon=True).start()
 
-    def next(self, timeout_s: float) -> Change | None:
+    def next(self, timeout_s: float) -> WatchEvent | None:
         """The next change; None when there is none in time. Raises MissingError where something may not be watched."""
         try:
             change = self._changes.get(timeout=max(timeout_s, 0.001))
@@ -70,7 +70,7 @@ class Watches:
             try:
                 with self._api.explained(f"watch {kind}"):
                     listed = plain(resource.get(**scope, **LIMIT))
-                    self._changes.put(Change(kind, "LISTED", listed))
+                    self._changes.put(WatchEvent(kind, "LISTED", listed))
                     for event in watcher.stream(
                         resource.get,
                         **scope,
@@ -79,7 +79,7 @@ class Watches:
                         timeout_seconds=_WATCH_S,
                         _request_timeout=(TIMEOUT_S, _WATCH_S + TIMEOUT_S),
                     ):
-                        self._changes.put(Change(kind, event["type"], event["raw_object"]))
+                        self._changes.put(WatchEvent(kind, event["type"], event["raw_object"]))
                         if self._over.is_set():
                             return
             except MissingError as error:  # it will be no other the next time

@@ -18,7 +18,7 @@ from seatrial.model.errors import LaunchError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import state as states
-from seatrial.platforms.local.plan import Layout, LocalNode
+from seatrial.platforms.local.plan import LocalNode, LocalPlan
 from seatrial.remote.keys import KeyPair, new_key_pair
 from seatrial.remote.ssh import answers, known_hosts, on_each
 from seatrial.system.private import closed_folder, private_opener
@@ -31,7 +31,7 @@ ANSWER_TIMEOUT_S = 5.0  # for sshd to answer once its node is up; connectivity n
 
 
 def write(
-    plan: Layout, cluster: Cluster, files: dict[str, str], host_keys: dict[str, KeyPair], nodes: tuple[Node, ...]
+    plan: LocalPlan, cluster: Cluster, files: dict[str, str], host_keys: dict[str, KeyPair], nodes: tuple[Node, ...]
 ) -> None:
     """Write everything that the nodes start from: `files`, the run's keys, and what the keeper is to start."""
     run_key = new_key_pair()
@@ -63,7 +63,7 @@ def _spec(node: LocalNode) -> dict[str, str]:
     }
 
 
-def start_keeper(plan: Layout) -> "subprocess.Popen[bytes]":
+def start_keeper(plan: LocalPlan) -> "subprocess.Popen[bytes]":
     """Start the keeper in namespaces of its own and wait until the nodes are started."""
     as_root = ["--user", "--map-root-user", "--mount", "--mount-proc"] if os.geteuid() else []
     unshare = ["unshare", *as_root, "--net", "--pid", "--fork", "--kill-child"]

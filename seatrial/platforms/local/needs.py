@@ -32,7 +32,7 @@ def _without_namespaces() -> list[str]:
     done = subprocess.run(trial, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return []
-    said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+    reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
     if rootless:
         step = (
             "run as root, or allow user namespaces: sysctl -w user.max_user_namespaces=15000, and where they exist"
@@ -40,4 +40,4 @@ def _without_namespaces() -> list[str]:
         )
     else:
         step = "run outside a container, or in one with CAP_SYS_ADMIN and CAP_NET_ADMIN"
-    return [Reason.of("local-namespaces-forbidden", problem=said, remedy=step)]
+    return [Reason.of("local-namespaces-forbidden", problem=reason, remedy=step)]

@@ -27,7 +27,7 @@ class LocalNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class LocalPlan:
     """Where a run's files lie: `state` holds keys, sockets and one folder per node."""
 
     run_id: str
@@ -57,7 +57,7 @@ class Account:
     gid: int
 
 
-def layout(run_id: str, cluster: Cluster, state: Path) -> Layout:
+def layout(run_id: str, cluster: Cluster, state: Path) -> LocalPlan:
     """Name and number everything that a run of `cluster` needs."""
     nodes = tuple(
         LocalNode(
@@ -69,10 +69,10 @@ def layout(run_id: str, cluster: Cluster, state: Path) -> Layout:
         )
         for i, name in enumerate(cluster.node_names())
     )
-    return Layout(run_id, state, cluster.ssh_port, nodes)
+    return LocalPlan(run_id, state, cluster.ssh_port, nodes)
 
 
-def network_batch(plan: Layout) -> str:
+def network_batch(plan: LocalPlan) -> str:
     """The bridge and one veth pair per node, for `ip -batch`, run inside the switch's namespace."""
     lines = [
         "link set lo up",
@@ -89,7 +89,7 @@ def network_batch(plan: Layout) -> str:
     return "\n".join(lines) + "\n"
 
 
-def node_script(plan: Layout, node: LocalNode, cluster: Cluster, account: Account) -> str:
+def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Account) -> str:
     """What runs as process 1 of a node: its network, its view of the machine, its faults, its sshd."""
     faults = [fault for fault in cluster.faults if node.name in fault.nodes]
     stopped = any(isinstance(fault, NodeFault) and fault.sshd for fault in faults)
@@ -125,7 +125,7 @@ def _start_sshd(node: LocalNode, account: Account) -> str:
     )
 
 
-def _fault_commands(plan: Layout, node: LocalNode, fault: NodeFault | LinkFault) -> list[str]:
+def _fault_commands(plan: LocalPlan, node: LocalNode, fault: NodeFault | LinkFault) -> list[str]:
     if isinstance(fault, LinkFault):
         other = next(n for n in plan.nodes if n.name in fault.link and n.name != node.name)
         return [f"ip route add unreachable {other.address}/32"]
@@ -144,7 +144,7 @@ def passwd_file(original: str, account: Account, home: Path) -> str:
     return "\n".join([own, *others]) + "\n"
 
 
-def sshd_config(plan: Layout, node: LocalNode, environment: dict[str, str]) -> str:
+def sshd_config(plan: LocalPlan, node: LocalNode, environment: dict[str, str]) -> str:
     """Keys only, this run's key only; sized for many connections at once (the default drops them)."""
     settings = " ".join(f'"{key}={value}"' for key, value in environment.items())
     return f"""\
@@ -166,7 +166,7 @@ SetEnv {settings}
 """
 
 
-def ssh_config(plan: Layout, account: Account) -> str:
+def ssh_config(plan: LocalPlan, account: Account) -> str:
     """~/.ssh/config on every node, so that `ssh node-1` and mpirun's rsh agent need no options."""
     return f"""\
 Host *

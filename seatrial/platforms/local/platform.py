@@ -18,7 +18,7 @@ from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.local import plan as planning
 from seatrial.platforms.local.needs import missing
-from seatrial.platforms.local.plan import PREFIX, Account, Layout
+from seatrial.platforms.local.plan import PREFIX, Account, LocalPlan
 from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.remote.keys import new_key_pair
 from seatrial.system.process import kill_own
@@ -129,7 +129,7 @@ def _account() -> Account:
     return Account(name, os.getuid(), os.getgid())
 
 
-def _testbed(plan: Layout, cluster: Cluster, account: Account, nodes: tuple[Node, ...]) -> Testbed:
+def _testbed(plan: LocalPlan, cluster: Cluster, account: Account, nodes: tuple[Node, ...]) -> Testbed:
     from seatrial.platforms.local import bringup
 
     def dial(node: Node, timeout_s: float) -> "socket.socket":
@@ -148,7 +148,7 @@ def _testbed(plan: Layout, cluster: Cluster, account: Account, nodes: tuple[Node
     )
 
 
-def _files(plan: Layout, cluster: Cluster, account: Account) -> dict[str, str]:
+def _files(plan: LocalPlan, cluster: Cluster, account: Account) -> dict[str, str]:
     """Every configuration file of the run, by its path under the run's folder; keys are made at launch."""
     passwd = Path("/etc/passwd").read_text()
     files = {

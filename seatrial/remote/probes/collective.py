@@ -21,7 +21,7 @@ import torch.distributed as dist
 from collectives import COLLECTIVES, Shape  # type: ignore[import-not-found]
 from operations import CALLS, choose  # type: ignore[import-not-found]
 from patterns import count_wrong, fill, max_value, parts, pattern, spoil  # type: ignore[import-not-found]
-from rendezvous import WRONG_RESULT, CannotStart, Place
+from rendezvous import WRONG_RESULT, CannotStart, RankPlacement
 
 # Type names as nccl-tests prints them.
 _DTYPES = {"float32": "float", "float64": "double", "int32": "int32", "bfloat16": "bfloat16", "float16": "half"}
@@ -35,10 +35,10 @@ class Side:
     wrong: int
 
 
-class Sweep:
+class RankSweep:
     """One rank's part in the sweep."""
 
-    def __init__(self, options: argparse.Namespace, here: Place) -> None:
+    def __init__(self, options: argparse.Namespace, here: RankPlacement) -> None:
         self.here = here
         self.operation: str = options.operation
         self.layout = COLLECTIVES[options.operation].layout
@@ -131,7 +131,7 @@ def over_ranks(value: float) -> float:
 class Printer:
     """The table of nccl-tests, printed by rank 0 a row at a time."""
 
-    def __init__(self, options: argparse.Namespace, here: Place) -> None:
+    def __init__(self, options: argparse.Namespace, here: RankPlacement) -> None:
         self.options = options
         self.collective = COLLECTIVES[options.operation]
         self.here = here
@@ -182,7 +182,7 @@ def main(arguments: Sequence[str]) -> int:
     torch.set_num_threads(1)
     here = rendezvous.place(os.environ)
     rendezvous.join(here, options)
-    sweep = Sweep(options, here)
+    sweep = RankSweep(options, here)
     printer = Printer(options, here)
     printer.header(rendezvous.share(device_line(here)), sweep.note)
     sweep.warm_up()
@@ -196,7 +196,7 @@ def main(arguments: Sequence[str]) -> int:
     return WRONG_RESULT if printer.out_of_bounds else 0
 
 
-def device_line(here: Place) -> str:
+def device_line(here: RankPlacement) -> str:
     return f"#  Rank {here.rank:2d} Group  0 Pid {os.getpid():6d} on {here.host:>10} device {here.local_rank:2d} [] CPU"
 
 

@@ -46,8 +46,8 @@ def facts(mpirun):
 
 def sshd():
     """OpenSSH's server; None where whoever asks came in by another one."""
-    found = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/local/sbin")
-    return found or (None if "SSH_CONNECTION" in os.environ else "")
+    program = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/local/sbin")
+    return program or (None if "SSH_CONNECTION" in os.environ else "")
 
 
 def gpu_models():
@@ -85,14 +85,14 @@ def package_version(*names):
 def nccl_version():
     """The system's libnccl, as its file name says; else the one that came with torch."""
     for pattern in ("/usr/lib/*/libnccl.so.2.*", "/usr/local/lib/libnccl.so.2.*", "/usr/local/*/lib/libnccl.so.2.*"):
-        for found in sorted(glob.glob(pattern)):
-            return found.rsplit(".so.", 1)[1]
+        for library in sorted(glob.glob(pattern)):
+            return library.rsplit(".so.", 1)[1]
     return package_version("nvidia-nccl-cu12", "nvidia-nccl-cu13")
 
 
 def driver_version():
-    found = re.search(r"\s(\d+\.\d+[.\d]*)\s", first_line("/proc/driver/nvidia/version") + " ")
-    return found.group(1) if found else ""
+    match = re.search(r"\s(\d+\.\d+[.\d]*)\s", first_line("/proc/driver/nvidia/version") + " ")
+    return match.group(1) if match else ""
 
 
 def version_in(command: "list[str]", pattern: str = r"(\d+\.\d+[.\w]*)") -> "str | None":

@@ -39,12 +39,12 @@ def max_value(operation: str, dtype: str, ranks: int) -> int:
     return top
 
 
-def pattern(rank: int, turn: int, top: int, length: int) -> torch.Tensor:
-    """The first `length` (at most PERIOD) numbers 1..top that `rank` sends in round `turn`, as int64.
+def pattern(rank: int, round_number: int, top: int, length: int) -> torch.Tensor:
+    """The first `length` (at most PERIOD) numbers 1..top that `rank` sends in round `round_number`, as int64.
 
     A multiplicative hash (murmur3's finalizer) instead of a random generator: every version of torch gets the same.
     """
-    x = torch.arange(min(length, PERIOD), dtype=torch.int64) + (rank + 1) * PERIOD + turn * 7919 * PERIOD
+    x = torch.arange(min(length, PERIOD), dtype=torch.int64) + (rank + 1) * PERIOD + round_number * 7919 * PERIOD
     x = x ^ (x >> 16)
     for factor, shift in ((0x85EBCA6B, 13), (0xC2B2AE35, 16)):
         x = ((x & _MASK) * factor) & _MASK

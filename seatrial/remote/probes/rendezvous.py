@@ -46,7 +46,7 @@ class CannotStart(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class RankPlacement:
     """Which of how many ranks this process is, and where."""
 
     rank: int
@@ -55,11 +55,13 @@ class Place:
     host: str
 
 
-def place(environ: Mapping[str, str]) -> Place:
+def place(environ: Mapping[str, str]) -> RankPlacement:
     """This process's place, from whichever launcher started it. Raises CannotStart when none did."""
     for rank, size, local in _LAUNCHERS:
         if rank in environ and size in environ:
-            return Place(int(environ[rank]), int(environ[size]), int(environ.get(local, "0")), socket.gethostname())
+            return RankPlacement(
+                int(environ[rank]), int(environ[size]), int(environ.get(local, "0")), socket.gethostname()
+            )
     raise CannotStart("no launcher's rank in the environment: start it by mpirun, srun or torchrun")
 
 
@@ -73,30 +75,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def addresses() -> dict[str, str]:
     """The primary IPv4 address of every interface that has one, by interface name."""
-    found = {}
+    addresses_by_name = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for _, name in socket.if_nameindex():
             try:
                 answer = fcntl.ioctl(sock, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
             except OSError:
                 continue  # no IPv4 address
-            found[name] = socket.inet_ntoa(answer[20:24])
-    return found
+            addresses_by_name[name] = socket.inet_ntoa(answer[20:24])
+    return addresses_by_name
 
 
-def interface(network: str | None, master: str, found: Mapping[str, str]) -> str:
+def interface(network: str | None, master: str, addresses_by_name: Mapping[str, str]) -> str:
     """The interface to use: the one named, the one with an address in the CIDR, or the one that leads to `master`.
 
     Raises CannotStart.
     """
     if network and "/" not in network:
         return network
-    wanted = ipaddress.ip_network(network or f"{_source_address(master)}/32", strict=False)
-    for name, address in found.items():
-        if ipaddress.ip_address(address) in wanted:
+    requested = ipaddress.ip_network(network or f"{_source_address(master)}/32", strict=False)
+    for name, address in addresses_by_name.items():
+        if ipaddress.ip_address(address) in requested:
             return name
-    here = ", ".join(f"{name} {address}" for name, address in found.items())
-    raise CannotStart(f"no interface has an address in {wanted}; here: {here or 'none'}")
+    here = ", ".join(f"{name} {address}" for name, address in addresses_by_name.items())
+    raise CannotStart(f"no interface has an address in {requested}; here: {here or 'none'}")
 
 
 def _source_address(master: str) -> str:
@@ -109,7 +111,7 @@ def _source_address(master: str) -> str:
         return str(sock.getsockname()[0])
 
 
-def join(here: Place, options: argparse.Namespace, backend: str = "gloo") -> None:
+def join(here: RankPlacement, options: argparse.Namespace, backend: str = "gloo") -> None:
     """Make the process group of all ranks. Raises CannotStart, or RuntimeError naming where the ranks did not meet."""
     os.environ["GLOO_SOCKET_IFNAME"] = interface(options.network, options.master_addr, addresses())
     meeting = f"{options.master_addr}:{options.master_port}"
@@ -130,10 +132,10 @@ def join(here: Place, options: argparse.Namespace, backend: str = "gloo") -> Non
 
 def share(text: str, device: str = "cpu") -> list[str]:
     """What every rank said, by rank. Bytes in a tensor, because all_gather_object needs numpy."""
-    said = text.encode()
-    if len(said) > _TEXT_BYTES:
-        raise ValueError(f"{len(said)} bytes to share, at most {_TEXT_BYTES} fit")
-    mine = torch.tensor(list(said.ljust(_TEXT_BYTES)), dtype=torch.uint8, device=device)
+    encoded = text.encode()
+    if len(encoded) > _TEXT_BYTES:
+        raise ValueError(f"{len(encoded)} bytes to share, at most {_TEXT_BYTES} fit")
+    mine = torch.tensor(list(encoded.ljust(_TEXT_BYTES)), dtype=torch.uint8, device=device)
     everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(everyone, mine)
     return [bytes(theirs.tolist()).decode().rstrip() for theirs in everyone]

@@ -125,12 +125,12 @@ def descendants(root):
             except (OSError, IndexError):
                 continue
             children.setdefault(parent, []).append(int(entry))
-    found, queue = [], [root]
+    pids, queue = [], [root]
     while queue:
         below = children.get(queue.pop(), [])
-        found += below
+        pids += below
         queue += below
-    return found
+    return pids
 
 
 def become_subreaper():

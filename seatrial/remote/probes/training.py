@@ -21,7 +21,7 @@ from typing import Any
 import rendezvous  # type: ignore[import-not-found]  # isort: skip  # first: it says so where torch is missing
 import torch
 import torch.distributed as dist
-from rendezvous import WRONG_RESULT, CannotStart, Place
+from rendezvous import WRONG_RESULT, CannotStart, RankPlacement
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -94,7 +94,7 @@ def over_ranks(value: float, device: str) -> list[float]:
     return [float(theirs) for theirs in everyone]
 
 
-def train(model: nn.Module, options: argparse.Namespace, here: Place, device: str) -> History:
+def train(model: nn.Module, options: argparse.Namespace, here: RankPlacement, device: str) -> History:
     """Run the steps. The ranks' losses are compared before gradients mix, so a NaN is seen where it arose."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr)
     history = History()
@@ -122,7 +122,7 @@ def train(model: nn.Module, options: argparse.Namespace, here: Place, device: st
     return history
 
 
-def report(here: Place, **event: Any) -> None:
+def report(here: RankPlacement, **event: Any) -> None:
     if here.rank == 0:
         print(json.dumps(event), flush=True)
 
@@ -157,7 +157,7 @@ def smoothed(losses: Sequence[float], steps: int) -> tuple[float | None, float |
 
 
 def summary(
-    model: nn.Module, history: History, options: argparse.Namespace, here: Place, device: str
+    model: nn.Module, history: History, options: argparse.Namespace, here: RankPlacement, device: str
 ) -> dict[str, Any]:
     """The last event, the same on every rank."""
     mine = {
@@ -192,13 +192,13 @@ def diverge(model: nn.Module) -> None:
         next(model.parameters()).view(-1)[0] += 1e-3
 
 
-def choose_device(wanted: str, here: Place) -> str:
+def choose_device(requested: str, here: RankPlacement) -> str:
     """The torch device of this rank. Raises CannotStart when there is no GPU for it."""
-    if wanted == "cpu":
+    if requested == "cpu":
         return "cpu"
     if not torch.cuda.is_available() or here.local_rank >= torch.cuda.device_count():
-        seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        raise CannotStart(f"torch {torch.__version__} sees {seen} GPUs, local rank {here.local_rank} needs one")
+        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        raise CannotStart(f"torch {torch.__version__} sees {gpus} GPUs, local rank {here.local_rank} needs one")
     torch.cuda.set_device(here.local_rank)
     return f"cuda:{here.local_rank}"
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from seatrial.builders import Built, ensure_image
+from seatrial.builders import BuiltImage, ensure_image
 from seatrial.config.image import CloudBuild
 from tests.integration.google_cloud import GoogleCloud
 
@@ -18,5 +18,5 @@ def config(cloud: GoogleCloud, **settings: Any) -> CloudBuild:
     return CloudBuild.model_validate({**own, "repository": repository, "args": {"BASE": base}, **settings})
 
 
-def build(cloud: GoogleCloud, folder: Path, *, rebuild: bool = False, **settings: Any) -> Built:
+def build(cloud: GoogleCloud, folder: Path, *, rebuild: bool = False, **settings: Any) -> BuiltImage:
     return ensure_image(config(cloud, **settings), "amd64", folder / "image-build.log", rebuild=rebuild)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.devices import Answer
+from seatrial.checks.devices import DevicesAnswer
 from seatrial.remote.answers import read_answer
 from seatrial.remote.probes import probe
 
@@ -35,7 +35,7 @@ def answer_of(process: "subprocess.Popen[str]") -> dict[str, Any]:
 
 def test_the_processors_are_measured(program: Path) -> None:
     document = answer_of(start(program, "--seconds", "0.05", CUDA_VISIBLE_DEVICES=""))
-    (cpu,) = read_answer(Answer, json.dumps(document)).devices
+    (cpu,) = read_answer(DevicesAnswer, json.dumps(document)).devices
     assert (cpu.device, cpu.dtype, cpu.size, cpu.problem()) == ("cpu", "float32", 1024, None)
     assert len(cpu.matmul_tflops) >= 5
     assert {m.metric for m in cpu.measurements("node-0")} == {"matmul", "memory_copy"}

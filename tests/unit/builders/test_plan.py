@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.builders import buildah, docker, render_image
-from seatrial.builders.plan import Plan, bases_of, context_files, make_plan, tag_for
+from seatrial.builders.plan import BuildPlan, bases_of, context_files, make_plan, tag_for
 from seatrial.config.dockerfile import arguments, bases
 from seatrial.config.image import IMAGES, Buildah, Docker, Recipe
 
@@ -34,7 +34,7 @@ def config(folder: Path | str, **settings: object) -> Docker:
 
 def plan(
     image: Recipe, platforms: tuple[str, ...] = ("linux/amd64",), base: dict[str, str | None] | None = None
-) -> Plan:
+) -> BuildPlan:
     digests: dict[str, str | None] = dict(BASE) if base is None else base
     return make_plan(image, platforms, digests, lambda tag: f"r.example.com/x/{image.name}:{tag}")
 
@@ -144,7 +144,7 @@ ARG LATER=3
 
 def test_docker_pushes_where_there_is_a_repository() -> None:
     image = config("cpu", repository="r.example.com/x", args={"EXTRA_DEB": "vim htop", "BASE": "debian:12"})
-    made = Plan(image, "t", "r.example.com/x/cpu:t", ("linux/amd64", "linux/arm64"), ())
+    made = BuildPlan(image, "t", "r.example.com/x/cpu:t", ("linux/amd64", "linux/arm64"), ())
     assert docker.argv(made, Path("/m.json")) == [
         *("docker", "buildx", "build", "--progress=plain", "--platform=linux/amd64,linux/arm64"),
         f"--file={IMAGES}/cpu/Dockerfile",
@@ -152,7 +152,9 @@ def test_docker_pushes_where_there_is_a_repository() -> None:
         *("--build-arg=BASE=debian:12", "--build-arg=EXTRA_DEB=vim htop"),
         *("--push", "--metadata-file=/m.json", str(IMAGES)),
     ]
-    kept = docker.argv(Plan(config("cpu"), "t", "seatrial/cpu:t", ("linux/amd64",), (), anew=True), Path("/m.json"))
+    kept = docker.argv(
+        BuildPlan(config("cpu"), "t", "seatrial/cpu:t", ("linux/amd64",), (), anew=True), Path("/m.json")
+    )
     assert "--load" in kept
     assert "--push" not in kept
     assert "--no-cache" in kept
@@ -160,7 +162,7 @@ def test_docker_pushes_where_there_is_a_repository() -> None:
 
 def test_buildah_needs_no_daemon() -> None:
     image = Buildah.model_validate({"builder": "buildah", "build": "cpu", "repository": "r.example.com/x"})
-    made = Plan(image, "t", "r.example.com/x/cpu:t", ("linux/amd64",), ())
+    made = BuildPlan(image, "t", "r.example.com/x/cpu:t", ("linux/amd64",), ())
     assert buildah.argv(made) == [
         *("buildah", "bud", "--layers", "--isolation=chroot", "--ulimit=nofile=1024:1024", "--platform=linux/amd64"),
         f"--file={IMAGES}/cpu/Dockerfile",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from seatrial.checks.collectives.check import COLLECTIVES
-from seatrial.checks.contract import Context
+from seatrial.checks.contract import CheckContext
 from seatrial.checks.requirements import lacking, try_check
 from seatrial.checks.suites import load_suite
 from seatrial.checks.table import CHECKS
@@ -64,15 +64,15 @@ def test_nodes_of_another_architecture_are_named() -> None:
 
 def context(
     facts: dict[str, dict[str, Any]], *, gpus: int, image: str | None = "r/x:1", hardware: str | None = None
-) -> Context:
+) -> CheckContext:
     """Two nodes, `node-0` and `node-1`, of which `facts` are known."""
     nodes = tuple(Node(f"node-{i}", "10.0.0.1", 222, 4, "key", gpus=gpus) for i in range(2))
     testbed = Testbed("r", nodes, "root", Path("key"), dial_tcp, "/tmp/probes")
     wanted = cluster(hardware) if hardware else cluster("cpu", kind="kubernetes")
-    return Context(Run("r", wanted, QUICK, Path("out"), image), testbed, facts)
+    return CheckContext(Run("r", wanted, QUICK, Path("out"), image), testbed, facts)
 
 
-def lacks(of: Context) -> dict[str, str]:
+def lacks(of: CheckContext) -> dict[str, str]:
     return {kind.name: reason for kind in CHECKS if (reason := lacking(kind, of))}
 
 

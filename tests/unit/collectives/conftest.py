@@ -8,8 +8,8 @@ import pytest
 
 from seatrial.checks.collectives import check as step
 from seatrial.checks.collectives import sweep
-from seatrial.checks.connectivity.roll_call import Present
-from seatrial.checks.contract import Context
+from seatrial.checks.connectivity.roll_call import RollCall
+from seatrial.checks.contract import CheckContext
 from seatrial.checks.requirements import try_check
 from seatrial.config.run import Run
 from seatrial.model.result import Check
@@ -18,8 +18,8 @@ from seatrial.remote.mpi import MpiResult
 from tests.unit.collectives.fake_mpirun import Answer, FakeMpirun, make_run, make_testbed
 
 
-def everybody_is_there(run: Run, testbed: Testbed) -> Present:
-    return Present(testbed, (), ())
+def everybody_is_there(run: Run, testbed: Testbed) -> RollCall:
+    return RollCall(testbed, (), ())
 
 
 @pytest.fixture
@@ -30,6 +30,6 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Chec
         fake = FakeMpirun(played if callable(played) else lambda operation: played)
         monkeypatch.setattr(sweep, "mpirun", fake)
         monkeypatch.setattr(step, "roll_call", everybody_is_there)
-        return try_check(step.COLLECTIVES, Context(make_run(tmp_path, **asked), bed or make_testbed())).check
+        return try_check(step.COLLECTIVES, CheckContext(make_run(tmp_path, **asked), bed or make_testbed())).check
 
     return run

@@ -7,8 +7,8 @@ import pytest
 
 from seatrial.checks.collectives import check as step
 from seatrial.checks.collectives import sweep
-from seatrial.checks.connectivity.roll_call import Present
-from seatrial.checks.contract import Context
+from seatrial.checks.connectivity.roll_call import RollCall
+from seatrial.checks.contract import CheckContext
 from seatrial.checks.requirements import try_check
 from seatrial.model.errors import RemoteError
 from seatrial.model.result import Check, Suspect
@@ -125,10 +125,10 @@ def test_a_node_that_died_is_named_and_the_rest_goes_on(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         step,
         "roll_call",
-        lambda run, bed: Present(bed.without({"node-2"}), (died,), ("node-2: no route to host",)),
+        lambda run, bed: RollCall(bed.without({"node-2"}), (died,), ("node-2: no route to host",)),
     )
     swept = try_check(
-        step.COLLECTIVES, Context(make_run(tmp_path, operations=["all_reduce", "broadcast"]), make_testbed())
+        step.COLLECTIVES, CheckContext(make_run(tmp_path, operations=["all_reduce", "broadcast"]), make_testbed())
     )
     assert swept.check.verdict is Verdict.FAIL
     assert swept.check.suspects == (died,)
@@ -143,8 +143,10 @@ def test_where_only_one_node_is_left_the_rest_is_not_tried(monkeypatch: pytest.M
     fake = FakeMpirun(lambda operation: result(["collective probe: node-0 rank 0: timed out"], status=1))
     monkeypatch.setattr(sweep, "mpirun", fake)
     monkeypatch.setattr(
-        step, "roll_call", lambda run, bed: Present(bed.without({"node-1"}), (died,), ("node-1: no route to host",))
+        step, "roll_call", lambda run, bed: RollCall(bed.without({"node-1"}), (died,), ("node-1: no route to host",))
     )
-    swept = try_check(step.COLLECTIVES, Context(make_run(tmp_path, 2, ["all_reduce", "broadcast"]), make_testbed(2)))
+    swept = try_check(
+        step.COLLECTIVES, CheckContext(make_run(tmp_path, 2, ["all_reduce", "broadcast"]), make_testbed(2))
+    )
     assert "broadcast was not tried: needs at least two nodes, 1 left" in swept.check.reason
     assert len(fake.argvs) == 1

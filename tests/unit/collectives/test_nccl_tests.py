@@ -11,7 +11,7 @@ import pytest
 from seatrial.checks.collectives import check as step
 from seatrial.checks.collectives import sweep
 from seatrial.checks.collectives.section import Collectives
-from seatrial.checks.contract import Context
+from seatrial.checks.contract import CheckContext
 from seatrial.checks.requirements import try_check
 from seatrial.checks.suites import load_suite
 from seatrial.model.errors import RemoteError
@@ -62,7 +62,7 @@ def test_nccl_is_asked_for_its_network_once_and_the_cluster_files_word_stands(
     def envs(bed: Testbed) -> list[Mapping[str, str] | None]:
         fake = FakeMpirun(lambda operation: result(table()))
         monkeypatch.setattr(sweep, "mpirun", fake)
-        try_check(step.COLLECTIVES, Context(run, bed))
+        try_check(step.COLLECTIVES, CheckContext(run, bed))
         return fake.envs
 
     info = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}

@@ -10,7 +10,7 @@ import pytest
 from seatrial.checks.collectives import check as step
 from seatrial.checks.collectives import sweep
 from seatrial.checks.collectives.outcome import Setting, conclude
-from seatrial.checks.contract import Context
+from seatrial.checks.contract import CheckContext
 from seatrial.checks.requirements import try_check
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
 from seatrial.model.result import Check
@@ -79,7 +79,7 @@ def test_rows_count_though_the_lines_were_too_many_to_keep(monkeypatch: pytest.M
         return result(["first line", "[999 lines are left out here; the log has them]", "last line"])
 
     monkeypatch.setattr(sweep, "mpirun", chatty)
-    done = try_check(step.COLLECTIVES, Context(make_run(tmp_path), make_testbed())).check
+    done = try_check(step.COLLECTIVES, CheckContext(make_run(tmp_path), make_testbed())).check
     assert done.verdict is Verdict.PASS, done.reason
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.judge.fleet.levels import Ints, Past
+from seatrial.judge.fleet.levels import Ints, SeriesHistory
 from seatrial.judge.fleet.night import judge_night, lowest
 from seatrial.judge.fleet.odds import Floats
 from seatrial.judge.fleet.past import choose
@@ -67,7 +67,7 @@ def test_a_new_node_among_few_is_not_held_against_them_and_they_are_judged_as_ev
     good[:, place] = np.nan
     tonight = np.full(3, 0.0)
     tonight[[place, 1]] = -0.15, -0.5
-    past = Past(np.zeros(3, dtype=np.int64), good, np.empty((0, 3)))
+    past = SeriesHistory(np.zeros(3, dtype=np.int64), good, np.empty((0, 3)))
     found = judge_fleet(past, tonight, lambda which: tonight[which])
     assert np.flatnonzero(found.each.guilty).tolist() == [1]
     assert np.flatnonzero(~found.each.judged).tolist() == [place]
@@ -148,7 +148,7 @@ def test_a_whole_fleet_is_measured_again_before_it_is_blamed(after: float, alarm
 def test_what_has_no_peers_is_measured_again_only_where_odds_are_against_it() -> None:
     """To repeat it takes the time of the whole cluster."""
     rng = np.random.default_rng(2)
-    past = Past(np.zeros(1, dtype=np.int64), 0.02 * rng.standard_normal((20, 1)), np.empty((0, 1)))
+    past = SeriesHistory(np.zeros(1, dtype=np.int64), 0.02 * rng.standard_normal((20, 1)), np.empty((0, 1)))
     assert not judge_night(past, np.array([0.0])).doubtful[0]
     assert judge_night(past, np.array([-0.15])).doubtful[0]
     draws, memory = a_fleet()
@@ -168,7 +168,7 @@ def test_the_least_value_that_is_not_blamed_is_where_the_verdict_turns() -> None
 # What may not matter
 
 
-def a_night(seed: int) -> tuple[Past, Floats]:
+def a_night(seed: int) -> tuple[SeriesHistory, Floats]:
     """A past, and a night with one slow node."""
     draws, memory = a_fleet(seed, nights=12)
     return memory.past(), draws.measure(draws.night(), loss=slow(draws, 7, 0.3))
@@ -178,7 +178,7 @@ def a_night(seed: int) -> tuple[Past, Floats]:
 @given(seeds, st.floats(-20, 20))
 def test_the_unit_does_not_matter(seed: int, factor: float) -> None:
     past, tonight = a_night(seed)
-    scaled = Past(past.group, past.good + factor, past.recent + factor)
+    scaled = SeriesHistory(past.group, past.good + factor, past.recent + factor)
     plain, same = judge_night(replace(past, more=None), tonight), judge_night(scaled, tonight + factor)
     assert plain.evidence == pytest.approx(same.evidence, abs=1e-3)
     assert (plain.guilty == same.guilty).all()
@@ -195,9 +195,9 @@ def test_the_order_of_series_does_not_matter(seed: int, order: list[int]) -> Non
     assert moved.fleet.evidence == pytest.approx(plain.fleet.evidence, abs=1e-3)
 
 
-def _in_order(past: Past, order: Ints) -> Past:
+def _in_order(past: SeriesHistory, order: Ints) -> SeriesHistory:
     night, series, value = past.more or (np.empty(0, int), np.empty(0, int), np.empty(0))
-    return Past(
+    return SeriesHistory(
         past.group[order], past.good[:, order], past.recent[:, order], (night, np.argsort(order)[series], value)
     )
 
@@ -218,7 +218,7 @@ def test_a_worse_value_is_never_judged_better(seed: int, worse: float) -> None:
 def test_a_worse_repeat_is_never_judged_better(seed: int, worse: float, nth: int) -> None:
     """Of a series alone, with every value of its repeats given."""
     rng = np.random.default_rng(seed)
-    past = Past(np.zeros(1, dtype=np.int64), 0.03 * rng.standard_normal((20, 1)), np.empty((0, 1)))
+    past = SeriesHistory(np.zeros(1, dtype=np.int64), 0.03 * rng.standard_normal((20, 1)), np.empty((0, 1)))
     values = -0.06 + 0.03 * rng.standard_normal(RULES.most_repeats)
 
     def evidence(read: Floats) -> float:

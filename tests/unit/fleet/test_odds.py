@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.judge.baselines.history import from_history
-from seatrial.judge.fleet.levels import Past, levels
+from seatrial.judge.fleet.levels import SeriesHistory, levels
 from seatrial.judge.fleet.odds import (
     FREEDOM,
     SCALE_PER_MAD,
@@ -17,7 +17,7 @@ from seatrial.judge.fleet.odds import (
     VARIANCE_OF_MIDMEAN,
     VARIANCE_OF_PAIRS,
     Odds,
-    Sizes,
+    Slowdowns,
     below,
 )
 from seatrial.judge.fleet.rules import RULES
@@ -28,7 +28,7 @@ zs = st.floats(-1e4, 1e4)
 
 
 def odds(z: float, delta: float) -> float:
-    return float(Sizes.of(np.array([delta])).log_odds(np.array([z]))[0])
+    return float(Slowdowns.of(np.array([delta])).log_odds(np.array([z]))[0])
 
 
 def test_the_distribution_function_is_students() -> None:
@@ -48,8 +48,8 @@ def test_the_constants_are_those_of_t_noise() -> None:
     assert 20 * np.median(once, axis=0).var() == pytest.approx(VARIANCE_OF_MEDIAN, rel=0.05)
     more = (np.repeat(np.arange(20), 10_000), np.tile(np.arange(10_000), 20), again.ravel())
     alone = np.arange(10_000)
-    single = levels(Past(alone, once, night[:0]), night[0], RULES).centre.var()
-    paired = levels(Past(alone, once, night[:0], more), night[0], RULES).centre.var()
+    single = levels(SeriesHistory(alone, once, night[:0]), night[0], RULES).centre.var()
+    paired = levels(SeriesHistory(alone, once, night[:0], more), night[0], RULES).centre.var()
     assert 20 * single == pytest.approx(VARIANCE_OF_MIDMEAN, rel=0.05)
     assert paired / single == pytest.approx(VARIANCE_OF_PAIRS, rel=0.05)
 
@@ -65,7 +65,7 @@ def test_healthy_noise_never_gains_on_average(delta: float, noise: str) -> None:
     """The mean of the ratio is at most 1 under the noise assumed, and less under lighter tails of the same width."""
     rng = np.random.default_rng(20261121)
     z = rng.standard_t(FREEDOM, 400_000) if noise == "t" else 0.7407 / 0.6745 * rng.standard_normal(400_000)
-    ratio = np.exp(Sizes.of(np.full(z.size, delta)).log_odds(z))
+    ratio = np.exp(Slowdowns.of(np.full(z.size, delta)).log_odds(z))
     assert ratio.mean() <= 1 + 4 * ratio.std() / np.sqrt(z.size)
 
 
@@ -81,7 +81,7 @@ def test_what_was_not_measured_says_nothing() -> None:
 def test_the_example_in_the_documentation_is_what_the_code_computes() -> None:
     text = (Path(__file__).parents[3] / "docs/verdicts.md").read_text()
     example = text[text.index("### Worked examples") : text.index("### Pinned")]
-    sizes = Sizes.of(np.array(RULES.sizes) / RULES.sizes[0] * max(RULES.sizes[0] / 0.02, 1.6))
+    sizes = Slowdowns.of(np.array(RULES.sizes) / RULES.sizes[0] * max(RULES.sizes[0] / 0.02, 1.6))
 
     def log_odds(value: float) -> Odds:
         return sizes.log_odds(np.full(7, np.log(value / 700) / 0.02))

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from benchmarks.rivals import RULES
 from seatrial.cli.app import app
-from seatrial.simulate.faults import GPUS, KINDS, Layout, make
+from seatrial.simulate.faults import GPUS, KINDS, FleetLayout, make
 from seatrial.simulate.noise import Draws, Noise
 from seatrial.simulate.score import quiet, scores
 
@@ -29,14 +29,14 @@ def test_strays_read_too_low_as_often_as_asked_for() -> None:
 
 @pytest.mark.parametrize(("kind", "hit"), [("slow node", GPUS + 4), ("slow GPU", 1), ("slow link", 1), ("upgrade", 16)])
 def test_a_fault_lowers_what_it_should(kind: str, hit: int) -> None:
-    layout = Layout(16)
+    layout = FleetLayout(16)
     fault = make(kind, KINDS[kind][-1], layout, np.random.default_rng(1))
     assert (fault.loss(0) > 0).sum() == hit
     assert fault.culprits.sum() == (0 if kind == "upgrade" else hit)
 
 
 def test_a_decay_grows_and_a_flaky_node_comes_and_goes() -> None:
-    layout, rng = Layout(16), np.random.default_rng(1)
+    layout, rng = FleetLayout(16), np.random.default_rng(1)
     decay = make("slow decay", "1 % per week", layout, rng)
     assert decay.loss(6).max() == pytest.approx(-np.log(0.99))
     flaky = make("flaky node", KINDS["flaky node"][0], layout, rng)

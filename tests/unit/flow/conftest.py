@@ -75,7 +75,7 @@ def chain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_history: Path) 
     history = shutil.copy(empty_history, tmp_path)
     monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{history}")
     flow_run = SimpleNamespace(id="00000000-0000-0000-0000-000000000000")
-    without_prefect = {**STEPS, "turn": made.turn, "progress": made.progress, "current": flow_run}
+    without_prefect = {**STEPS, "cluster_lock": made.turn, "progress": made.progress, "current": flow_run}
     for name, function in without_prefect.items():
         monkeypatch.setattr(check, name, function)
     monkeypatch.setattr(results, "notify_task", made.notify)

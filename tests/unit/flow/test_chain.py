@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 
 from flows import check
-from seatrial.checks.contract import CheckType, Context, StepResult
+from seatrial.checks.contract import CheckContext, CheckType, StepResult
 from seatrial.checks.devices import Devices
 from seatrial.checks.requirements import try_check
 from seatrial.checks.table import CHECKS as TABLE
@@ -17,7 +17,7 @@ from seatrial.model.reason import code_of
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import Leftover
-from seatrial.platforms.fake import Answer, Request
+from seatrial.platforms.fake import ProgramOutput, Request
 from tests.unit.flow.conftest import RUN_ID, STEPS, Chain
 
 CHECKS = tuple(kind.name for kind in TABLE)
@@ -83,8 +83,12 @@ def test_without_nodes_nothing_is_tried(chain: Chain, error: Exception, verdict:
         ("training.py", "training"),
     ],
 )
-@pytest.mark.parametrize("answer", [Answer("garbage\0\x1b[2J{]", 0), Answer("", 139), Answer("", hangs=True)])
-def test_a_program_that_breaks_is_its_own_checks_alone(chain: Chain, program: str, broken: str, answer: Answer) -> None:
+@pytest.mark.parametrize(
+    "answer", [ProgramOutput("garbage\0\x1b[2J{]", 0), ProgramOutput("", 139), ProgramOutput("", hangs=True)]
+)
+def test_a_program_that_breaks_is_its_own_checks_alone(
+    chain: Chain, program: str, broken: str, answer: ProgramOutput
+) -> None:
     if answer.hangs:  # without mpirun, the time until a program is ended is real
         chain.suite = chain.suite.model_copy(
             update={"devices": Devices(timeout_s=0.3 if program == "devices.py" else 60)}
@@ -115,10 +119,10 @@ def test_what_killed_runs_have_left_goes_first(chain: Chain) -> None:
     assert chain.platform.calls == ["leftovers", "teardown", *CALLS[1:]]
 
 
-def interrupts(request: Request) -> Answer:
+def interrupts(request: Request) -> ProgramOutput:
     """As Ctrl-C while the program runs."""
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-    return Answer(hangs=True)
+    return ProgramOutput(hangs=True)
 
 
 @pytest.mark.parametrize("program", ["facts.py", "stream.py", "hostname", "devices.py", "collective.py", "training.py"])
@@ -140,7 +144,7 @@ def test_a_run_that_is_cut_off_in_a_step_takes_its_nodes_down(
 def test_a_run_that_is_cut_off_in_a_check_takes_its_nodes_down(
     chain: Chain, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def until(kind: CheckType, context: Context) -> StepResult:
+    def until(kind: CheckType, context: CheckContext) -> StepResult:
         return try_check(kind, context) if kind.name != name else cut()
 
     monkeypatch.setattr(check, "check_task", until)

@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict
-from seatrial.platforms.fake import Answer, FakeNode, FakePlatform
+from seatrial.platforms.fake import FakeNode, FakePlatform, ProgramOutput
 from tests.unit.flow.conftest import Chain
 
 
@@ -23,7 +23,7 @@ def prints_garbage(node: FakeNode) -> None:
 
 
 def has_no_python(node: FakeNode) -> None:
-    node.programs["-c"] = lambda request: Answer("sh: 1: python3: not found", 127)
+    node.programs["-c"] = lambda request: ProgramOutput("sh: 1: python3: not found", 127)
 
 
 def is_late(node: FakeNode) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from seatrial.alerts.overdue import silent
 from seatrial.history import open_store
-from seatrial.history.incident import Incident, Receipt, night_of
+from seatrial.history.incident import Incident, Receipt, outcome_of
 from seatrial.history.store import Store
 from seatrial.model.verdict import Verdict
 from tests.unit.history.stored import START, a_run
@@ -21,21 +21,21 @@ def test_incidents_go_on_from_run_to_run(url: str) -> None:
     hostile = "reason \0 \ud800 " + "x" * 5000
     nights = [a_run(n, verdict=verdict, reason=hostile) for n, verdict in enumerate([Verdict.FAIL, Verdict.FAIL])]
     with open_store(url) as store:
-        (opened,) = store.incidents("lab", "quick", night_of(nights[0]), ["slack"])
+        (opened,) = store.incidents("lab", "quick", outcome_of(nights[0]), ["slack"])
         _keep(store, opened, slack=Receipt(1, {"ts": "17.1"}))
-        assert store.incidents("lab", "other", night_of(a_run(0)), ["slack"]) == []
+        assert store.incidents("lab", "other", outcome_of(a_run(0)), ["slack"]) == []
     with open_store(url) as store:
-        (again,) = store.incidents("lab", "quick", night_of(nights[1]), ["slack"])
+        (again,) = store.incidents("lab", "quick", outcome_of(nights[1]), ["slack"])
         assert (again.id, again.nights, again.opened) == (opened.id, 2, opened.opened)
         assert again.receipts["slack"] == Receipt(1, {"ts": "17.1"})
-        (over,) = store.incidents("lab", "quick", night_of(a_run(2)), ["slack"])
+        (over,) = store.incidents("lab", "quick", outcome_of(a_run(2)), ["slack"])
         assert over.news("slack") == ("pass again after 2 runs of fail",)
         _keep(store, over, slack=Receipt(2))
-        assert store.incidents("lab", "quick", night_of(a_run(3)), ["slack"]) == []
+        assert store.incidents("lab", "quick", outcome_of(a_run(3)), ["slack"]) == []
 
 
 def test_who_is_still_telling_an_incident_that_is_over_does_not_open_it_again(url: str) -> None:
-    night = night_of(a_run(1))
+    night = outcome_of(a_run(1))
     with open_store(url) as watch, open_store(url) as run:
         (gone,) = watch.incidents("lab", "quick", silent("it died", None, START), ["slack", "mail"])
         (over,) = run.incidents("lab", "quick", night, ["slack", "mail"])
@@ -50,10 +50,10 @@ def test_who_is_still_telling_an_incident_that_is_over_does_not_open_it_again(ur
 
 def test_what_another_run_brought_while_people_were_told_is_kept(url: str) -> None:
     with open_store(url) as one, open_store(url) as other:
-        (slow,) = one.incidents("lab", "quick", night_of(a_run(1, verdict=Verdict.DEGRADED)), ["slack"])
-        other.incidents("lab", "quick", night_of(a_run(2, verdict=Verdict.CORRUPT)), ["slack"])
+        (slow,) = one.incidents("lab", "quick", outcome_of(a_run(1, verdict=Verdict.DEGRADED)), ["slack"])
+        other.incidents("lab", "quick", outcome_of(a_run(2, verdict=Verdict.CORRUPT)), ["slack"])
         _keep(one, slow, slack=Receipt(1))
-        now, _ = other.incidents("lab", "quick", night_of(a_run(3, verdict=Verdict.INCONCLUSIVE)), ["slack"])
+        now, _ = other.incidents("lab", "quick", outcome_of(a_run(3, verdict=Verdict.INCONCLUSIVE)), ["slack"])
         assert (now.verdict, now.last_run, now.nights) == (Verdict.CORRUPT, "run-002", 2)
         assert now.news("slack") == ("corrupt, was degraded",)
 
@@ -65,13 +65,13 @@ def test_runs_that_end_at_once_open_one_incident(url: str) -> None:
     with ProcessPoolExecutor(4, mp_context=context) as pool:
         list(pool.map(_night, [url] * 4, range(4)))
     with open_store(url) as store:
-        (incident,) = store.incidents("lab", "quick", night_of(a_run(9, verdict=Verdict.FAIL)), [])
+        (incident,) = store.incidents("lab", "quick", outcome_of(a_run(9, verdict=Verdict.FAIL)), [])
         assert incident.nights == 5
 
 
 def _night(url: str, number: int) -> None:
     with open_store(url) as store:
-        store.incidents("lab", "quick", night_of(a_run(number, verdict=Verdict.FAIL)), ["slack"])
+        store.incidents("lab", "quick", outcome_of(a_run(number, verdict=Verdict.FAIL)), ["slack"])
 
 
 def test_the_last_run_and_the_last_that_passed(url: str) -> None:

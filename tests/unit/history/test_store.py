@@ -9,7 +9,7 @@ import pytest
 from seatrial.history.store import Store
 from seatrial.model.errors import SeatrialError
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.result import Check, Found, Judgement, Suspect
+from seatrial.model.result import Check, CheckResult, Judgement, Suspect
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.report.past import Number, headlines, past_of
@@ -106,7 +106,7 @@ def test_pins_replace_each_other_and_can_be_taken_back(store: Store) -> None:
 def test_a_whole_run_comes_back_as_far_as_it_is_kept(store: Store) -> None:
     odd = Measurement("loss", math.nan, "", CLUSTER, {"lr": 0.1}, (math.nan, 1.0), None)
     blamed = Suspect("node", "node-1", 1.0, "dead \0")
-    found = Found(Verdict.FAIL, "node-1: dead", (blamed,))
+    found = CheckResult(Verdict.FAIL, "node-1: dead", (blamed,))
     first = Check("connectivity", Verdict.FAIL, "node-1: dead; slow", 2.0, (odd,), suspects=(blamed,), found=found)
     second = Check("collectives", Verdict.PASS, "fine", 1.0, (plateau(0.5, (0.4, 0.6)), plateau(0.7)))
     setup = Setup("H100-SXM", 2, 8, 8, "IB-8x400G", node_link_gb_s=400.0)

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from seatrial.judge.logs import Asked, Judged, Log, judge_logs
+from seatrial.judge.logs import Log, LogsConfig, LogsJudgement, judge_logs
 from seatrial.nccl import parse_text
 from seatrial.nccl.busbw import busbw_factor
 
 M, G = 1 << 20, 1 << 30
 SIZES = (64 * M, 256 * M, G, 4 * G, 8 * G)
-H100 = Asked("H100-SXM", 1, 8)
+H100 = LogsConfig("H100-SXM", 1, 8)
 
 
 def row(size: int, busbw: float, ranks: int = 8, wrong: int = 0) -> str:
@@ -47,7 +47,7 @@ def log(name: str, text: str) -> Log:
     return Log(name, tuple(parse_text(text, name)))
 
 
-def judged(text: str, asked: Asked = H100) -> Judged:
+def judged(text: str, asked: LogsConfig = H100) -> LogsJudgement:
     return judge_logs([log("log", text)], asked)
 
 

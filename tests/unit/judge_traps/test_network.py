@@ -2,7 +2,7 @@
 
 import pytest
 
-from seatrial.judge.logs import Asked
+from seatrial.judge.logs import LogsConfig
 from seatrial.model.verdict import Verdict
 from tests.unit.judge_traps.sweeplogs import HEALTHY, G, judged, log_text
 
@@ -10,7 +10,7 @@ from tests.unit.judge_traps.sweeplogs import HEALTHY, G, judged, log_text
 @pytest.mark.parametrize("fabric", ["IB-8x400G", "gIB", "OFI", "FasTrak", "EFA-3200G"])
 def test_sockets_fail_where_a_fabric_was_meant(fabric: str) -> None:
     evidence = "node-0:1:1 [0] NCCL INFO Using network Socket"
-    found = judged(log_text(HEALTHY, 16, 2, [evidence]), Asked("H100-SXM", 2, 8, fabric))
+    found = judged(log_text(HEALTHY, 16, 2, [evidence]), LogsConfig("H100-SXM", 2, 8, fabric))
     assert found.verdict is Verdict.FAIL
     assert f"went over sockets, not over {fabric}: {evidence}" in found.reason
 
@@ -22,7 +22,7 @@ def test_sockets_fail_also_where_results_were_not_checked() -> None:
         for line in text.splitlines()
     )
     assert "N/A" in unchecked
-    found = judged(unchecked, Asked("H100-SXM", 2, 8, "IB-8x400G"))
+    found = judged(unchecked, LogsConfig("H100-SXM", 2, 8, "IB-8x400G"))
     assert found.verdict is Verdict.FAIL
     assert "went over sockets" in found.reason
 
@@ -33,7 +33,7 @@ def test_network_algorithm_and_protocol_are_reported() -> None:
         "node-0:1:1 [0] NCCL INFO Channel 00/0 : 1[0] -> 8[0] [send] via NET/IB/0/GDRDMA",
         f"node-0:1:1 [0] NCCL INFO AllReduce: {8 * G} Bytes -> Algo 1 proto 2 time 12.0",
     ]
-    found = judged(log_text(HEALTHY, 16, 2, said), Asked("H100-SXM", 2, 8, "IB-8x400G"))
+    found = judged(log_text(HEALTHY, 16, 2, said), LogsConfig("H100-SXM", 2, 8, "IB-8x400G"))
     assert "over IB with GPUDirect RDMA, by Ring/Simple" in found.reason
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from seatrial.catalog.match import from_catalog
-from seatrial.judge.logs import Asked
+from seatrial.judge.logs import LogsConfig
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from tests.unit.judge_traps.sweeplogs import HEALTHY, G, M, judged, log_text
@@ -38,7 +38,7 @@ def test_a_ring_is_held_against_rings() -> None:
     """367 GB/s is what a ring reaches on H200, and 24 % below what NVLS does."""
     busbw = (300.0, 330.0, 355.0, 365.0, 367.0)
     sizes = (512 * M, G, 4 * G, 8 * G, 16 * G)
-    h200 = Asked("H200-SXM", 1, 8)
+    h200 = LogsConfig("H200-SXM", 1, 8)
     assert judged(log_text(busbw, sizes=sizes, before=["NCCL_ALGO=Ring all_reduce_perf"]), h200).verdict is Verdict.PASS
     assert judged(log_text(busbw, sizes=sizes), h200).verdict is Verdict.FAIL
 

@@ -2,28 +2,28 @@
 
 import pytest
 
-from seatrial.judge.logs import Asked
+from seatrial.judge.logs import LogsConfig
 from seatrial.model.verdict import Verdict
 from tests.unit.judge_traps.sweeplogs import HEALTHY, M, judged, log_text
 
 
 def test_twelve_gpus_asked_and_four_in_one_pod() -> None:
-    found = judged(log_text(HEALTHY, ranks=4), Asked("H100-SXM", 3, 4, "IB-8x400G"))
+    found = judged(log_text(HEALTHY, ranks=4), LogsConfig("H100-SXM", 3, 4, "IB-8x400G"))
     assert (found.verdict, found.reason) == (Verdict.FAIL, "all_reduce: 4 of 12 ranks took part")
     assert found.checks[0].judgements == (), "no number is judged"
 
 
 def test_all_ranks_on_one_node_of_two() -> None:
-    found = judged(log_text(HEALTHY, ranks=8, nodes=1), Asked("H100-SXM", 2, 4, "IB-8x400G"))
+    found = judged(log_text(HEALTHY, ranks=8, nodes=1), LogsConfig("H100-SXM", 2, 4, "IB-8x400G"))
     assert found.verdict is Verdict.FAIL
     assert found.reason == "all_reduce: all 8 ranks ran on 1 of 2 nodes: node-0"
-    spread = judged(log_text(HEALTHY, ranks=8, nodes=2), Asked("H100-SXM", 2, 4, "IB-8x400G"))
+    spread = judged(log_text(HEALTHY, ranks=8, nodes=2), LogsConfig("H100-SXM", 2, 4, "IB-8x400G"))
     assert spread.verdict is Verdict.PASS
 
 
 def test_nodes_that_share_a_host_name_are_not_counted_by_it() -> None:
     text = log_text(HEALTHY, ranks=8, nodes=2).replace("node-1", "node-0")
-    assert judged(text, Asked("H100-SXM", 2, 4, "IB-8x400G")).verdict is Verdict.PASS
+    assert judged(text, LogsConfig("H100-SXM", 2, 4, "IB-8x400G")).verdict is Verdict.PASS
 
 
 def test_nccl_tests_without_mpi_is_named() -> None:
@@ -37,7 +37,7 @@ def test_nccl_tests_without_mpi_is_named() -> None:
         "# Avg bus bandwidth    : 0",
     ]
     both = "\n".join("\n".join(alone).format(pid=pid, host=f"node-{pid}") for pid in (1, 2))
-    found = judged(both, Asked("H100-SXM", 2, 1))
+    found = judged(both, LogsConfig("H100-SXM", 2, 1))
     assert found.verdict is Verdict.FAIL
     assert "1 of 2 ranks took part: nccl-tests was not built with MPI=1" in found.reason
 
@@ -46,7 +46,7 @@ def test_seven_of_eight_gpus_are_named_whether_or_not_anybody_said_eight() -> No
     text = log_text(HEALTHY, ranks=7)
     assert judged(text).reason == "all_reduce: 7 of 8 ranks took part"
     assert judged(text).verdict is Verdict.FAIL
-    unsaid = judged(text, Asked("H100-SXM", 1))
+    unsaid = judged(text, LogsConfig("H100-SXM", 1))
     assert unsaid.verdict is Verdict.INCONCLUSIVE
     assert unsaid.reason.startswith("7 of 8 ranks took part, 8 GPUs per node being usual for H100-SXM")
 
@@ -55,10 +55,10 @@ def test_seven_of_eight_gpus_are_named_whether_or_not_anybody_said_eight() -> No
 def test_a_number_that_no_nodes_alike_can_have_is_a_fault_also_where_nobody_said_how_many(
     ranks: int, nodes: int
 ) -> None:
-    found = judged(log_text(HEALTHY, ranks), Asked("H100-SXM", nodes, None, "IB-8x400G"))
+    found = judged(log_text(HEALTHY, ranks), LogsConfig("H100-SXM", nodes, None, "IB-8x400G"))
     assert (found.verdict, found.reason) == (Verdict.FAIL, f"all_reduce: {ranks} of {8 * nodes} ranks took part")
 
 
 def test_one_pod_of_three_is_a_fault_also_where_its_gpus_divide() -> None:
-    found = judged(log_text(HEALTHY, 6), Asked("H100-SXM", 3, None, "IB-8x400G"))
+    found = judged(log_text(HEALTHY, 6), LogsConfig("H100-SXM", 3, None, "IB-8x400G"))
     assert (found.verdict, found.reason) == (Verdict.FAIL, "all_reduce: 6 of 24 ranks took part")

@@ -2,11 +2,11 @@
 
 import pytest
 
-from seatrial.judge.logs import Asked, Log, judge_logs
+from seatrial.judge.logs import Log, LogsConfig, judge_logs
 from seatrial.model.verdict import Verdict
 from tests.unit.judge_traps.sweeplogs import H100, HEALTHY, log, log_text
 
-GB200 = Asked("GB200-NVL72", 2, 4, "MNNVL")
+GB200 = LogsConfig("GB200-NVL72", 2, 4, "MNNVL")
 
 
 @pytest.mark.parametrize(
@@ -14,11 +14,11 @@ GB200 = Asked("GB200-NVL72", 2, 4, "MNNVL")
     [
         ("NCCL_MNNVL_ENABLE=0", GB200),
         ("node-0:1:1 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.", H100),
-        ("mpirun -x NCCL_IB_DISABLE=1 all_reduce_perf -b 8", Asked("H100-SXM", 2, 4, "IB-8x400G")),
-        ("NCCL_NET=Socket", Asked("H100-SXM", 2, 4, "IB-8x400G")),
+        ("mpirun -x NCCL_IB_DISABLE=1 all_reduce_perf -b 8", LogsConfig("H100-SXM", 2, 4, "IB-8x400G")),
+        ("NCCL_NET=Socket", LogsConfig("H100-SXM", 2, 4, "IB-8x400G")),
     ],
 )
-def test_a_control_that_is_as_fast_as_its_treatment_is_none(switch: str, asked: Asked) -> None:
+def test_a_control_that_is_as_fast_as_its_treatment_is_none(switch: str, asked: LogsConfig) -> None:
     """NVLink off: 837.76 GB/s, on: 838.07, and the published validation passed."""
     on = log("on", log_text([837.76] * 5 if asked is GB200 else HEALTHY, 8, asked.nodes))
     off = log("off", log_text([838.07] * 5 if asked is GB200 else HEALTHY, 8, asked.nodes, [switch]))
@@ -41,11 +41,11 @@ def test_a_control_that_is_slower_is_neither_flagged_nor_blamed() -> None:
     ("switch", "asked", "ranks"),
     [
         ("NCCL_IB_DISABLE=1", H100, 8),  # one node has no network to miss
-        ("NCCL_P2P_DISABLE=1", Asked("H100-SXM", 2, 1, "IB-1x400G"), 2),  # a GPU alone has no neighbour
-        ("NCCL_IB_DISABLE=0", Asked("H100-SXM", 2, 4, "IB-8x400G"), 8),
+        ("NCCL_P2P_DISABLE=1", LogsConfig("H100-SXM", 2, 1, "IB-1x400G"), 2),  # a GPU alone has no neighbour
+        ("NCCL_IB_DISABLE=0", LogsConfig("H100-SXM", 2, 4, "IB-8x400G"), 8),
     ],
 )
-def test_a_switch_that_need_not_show_makes_no_control(switch: str, asked: Asked, ranks: int) -> None:
+def test_a_switch_that_need_not_show_makes_no_control(switch: str, asked: LogsConfig, ranks: int) -> None:
     values = HEALTHY if ranks == 8 else [value / 10 for value in HEALTHY]
     pair = [log("a", log_text(values, ranks, asked.nodes)), log("b", log_text(values, ranks, asked.nodes, [switch]))]
     assert judge_logs(pair, asked).verdict is Verdict.PASS

@@ -15,11 +15,11 @@ from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.bringup import BringUp
 from seatrial.platforms.kubernetes.launchers import launcher_for
 from seatrial.platforms.kubernetes.plan import plan
-from seatrial.platforms.kubernetes.watches import Change
+from seatrial.platforms.kubernetes.watches import WatchEvent
 from tests.unit.kubernetes.golden import CLUSTERS
 
 NAME = "seatrial-20260101-0000-abcde"
-Step = Change | float  # what a watch brings, or seconds in which it brings nothing
+Step = WatchEvent | float  # what a watch brings, or seconds in which it brings nothing
 
 
 class QuietApi:
@@ -47,7 +47,7 @@ class Played:
     def add(self, kind: Any, **selectors: str) -> None:
         self.asked.append({"kind": kind.kind, **selectors})
 
-    def next(self, timeout_s: float) -> Change | None:
+    def next(self, timeout_s: float) -> WatchEvent | None:
         step = self.steps.pop(0) if self.steps else 10.0
         if isinstance(step, float):
             self.clock[0] += min(step, timeout_s)
@@ -82,17 +82,17 @@ def pod(index: int, *, node: str | None = "n", ready: bool = False, **more: Any)
     return {"metadata": {"name": f"p-{index}"}, "spec": {"nodeName": node} if node else {}, "status": status}
 
 
-def listed(*pods: dict[str, Any]) -> Change:
-    return Change("Pod", "LISTED", {"items": list(pods)})
+def listed(*pods: dict[str, Any]) -> WatchEvent:
+    return WatchEvent("Pod", "LISTED", {"items": list(pods)})
 
 
-def changed(thing: dict[str, Any], change: str = "MODIFIED", kind: str = "Pod") -> Change:
-    return Change(kind, change, thing)
+def changed(thing: dict[str, Any], change: str = "MODIFIED", kind: str = "Pod") -> WatchEvent:
+    return WatchEvent(kind, change, thing)
 
 
-def complaint(name: str = NAME) -> Change:
+def complaint(name: str = NAME) -> WatchEvent:
     event = {"reason": "FailedCreate", "message": "exceeded quota: none", "involvedObject": {"name": name}}
-    return Change("Event", "ADDED", event)
+    return WatchEvent("Event", "ADDED", event)
 
 
 def test_pods_are_there_once_each_answers(follow: Follow) -> None:
@@ -109,7 +109,7 @@ def test_a_look_is_at_what_came_together(
     looks: list[int] = []
     look = waiting.problem
 
-    def counted(pods: Collection[Any], since: dict[str, float], now: float) -> waiting.Problem | None:
+    def counted(pods: Collection[Any], since: dict[str, float], now: float) -> waiting.PodProblem | None:
         looks.append(len(pods))
         return look(pods, since, now)
 
@@ -153,7 +153,7 @@ def test_a_complaint_of_a_late_start_is_waited_for_as_long(follow: Follow) -> No
 
 
 @pytest.mark.parametrize("came", [changed(pod(0)), listed(pod(0))], ids=["one", "listed"])
-def test_a_complaint_is_over_once_a_pod_is_there(follow: Follow, came: Change) -> None:
+def test_a_complaint_is_over_once_a_pod_is_there(follow: Follow, came: WatchEvent) -> None:
     gone, up = changed(pod(0), "DELETED"), listed(pod(0, ready=True), pod(1, ready=True))
     assert len(follow(listed(), complaint(), 20.0, came, 20.0, gone, 20.0, up)[0]) == 2
 
@@ -181,7 +181,7 @@ def test_a_pod_that_ends_is_no_node(follow: Follow) -> None:
 
 
 def test_an_image_that_is_pulled_at_the_second_try_is_enough(follow: Follow) -> None:
-    def pulls(reason: str) -> Change:
+    def pulls(reason: str) -> WatchEvent:
         state = {"waiting": {"reason": reason, "message": "429 Too Many Requests"}}
         return changed(pod(0, containerStatuses=[{"name": "node", "state": state}]))
 
@@ -239,7 +239,7 @@ def test_a_workload_that_kueue_makes_anew_is_waited_for(follow: Follow) -> None:
     assert len(follow(ADMITTED, 31.0, gone, 2.0, ADMITTED, up, queue="night")[0]) == 2
 
 
-def of_kueue(*conditions: tuple[str, str, str]) -> Change:
+def of_kueue(*conditions: tuple[str, str, str]) -> WatchEvent:
     listed = [{"type": kind, "status": status, "reason": kind, "message": told} for kind, status, told in conditions]
     return changed({"metadata": OWNED, "spec": {}, "status": {"conditions": listed}}, "MODIFIED", "Workload")
 

@@ -34,7 +34,7 @@ class There:
 
 def see_off(monkeypatch: pytest.MonkeyPatch, api: There, left: dict[str, str]) -> None:
     monkeypatch.setattr(ending, "_wait_until_gone", lambda api, run_id: left)
-    ending.see_off(api, "r1")  # type: ignore[arg-type]
+    ending.wait_for_deletion(api, "r1")  # type: ignore[arg-type]
 
 
 def test_pods_that_are_gone_are_no_news(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from seatrial.platforms.kubernetes.api import NODE, Api
 from seatrial.platforms.kubernetes.launchers import Kind, launcher_for
-from seatrial.platforms.kubernetes.plan import Plan
-from seatrial.platforms.kubernetes.termination_reason import _excuse, _workload, excuse
+from seatrial.platforms.kubernetes.plan import KubernetesPlan
+from seatrial.platforms.kubernetes.termination_reason import _blameless_reason, _workload, blameless_reason
 
 JOB = {"kind": "Job", "status": {}}
 POD: dict[str, Any] = {"metadata": {"name": "p"}, "status": {}}
@@ -32,7 +32,7 @@ def with_condition(kind: str, reason: str, **metadata: str) -> dict[str, Any]:
     ],
 )
 def test_what_was_taken_away_is_excused(pod: Any, parent: Any, workload: Any, said: str) -> None:
-    assert said in str(_excuse(pod, "p", parent, workload, node_is_well=True))
+    assert said in str(_blameless_reason(pod, "p", parent, workload, node_is_well=True))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_what_was_taken_away_is_excused(pod: Any, parent: Any, workload: Any, sa
     ],
 )
 def test_what_went_by_itself_is_blamed(pod: Any, workload: Any, well: bool) -> None:
-    assert _excuse(pod, "p", JOB, workload, node_is_well=well) is None
+    assert _blameless_reason(pod, "p", JOB, workload, node_is_well=well) is None
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_what_went_by_itself_is_blamed(pod: Any, workload: Any, well: bool) -> N
 def test_the_workload_of_a_run_is_found(its: dict[str, Any]) -> None:
     there = [{"metadata": {"ownerReferences": [{"uid": "v"}]}}, {"metadata": its}]
     api = cast(Api, SimpleNamespace(list=lambda kind: there))
-    queued = cast(Plan, SimpleNamespace(settings=SimpleNamespace(queue="night")))
+    queued = cast(KubernetesPlan, SimpleNamespace(settings=SimpleNamespace(queue="night")))
     assert _workload(api, queued, {"metadata": {"uid": "u"}}) == there[1]
     assert _workload(api, queued, {"metadata": {"uid": "w"}}) is None
 
@@ -79,17 +79,17 @@ def test_what_went_because_another_ended_names_the_first() -> None:
         POD,
     ]
     for pod in (None, ended("p", "2026-04-04T10:00:03Z", deletionTimestamp="now")):
-        said = _excuse(pod, "p", FAILED_JOB, None, others, node_is_well=True)
+        said = _blameless_reason(pod, "p", FAILED_JOB, None, others, node_is_well=True)
         assert said == "pod p was deleted because pod first ended with status 137 (OOMKilled)"
 
 
 def test_what_ended_first_is_blamed_though_the_job_has_failed() -> None:
     first = ended("p", "2026-04-04T10:00:01Z")
-    assert _excuse(first, "p", FAILED_JOB, None, [first], node_is_well=True) is None
+    assert _blameless_reason(first, "p", FAILED_JOB, None, [first], node_is_well=True) is None
 
 
 def test_where_the_first_is_gone_too_the_job_has_the_word() -> None:
-    said = _excuse(None, "p", FAILED_JOB, None, [], node_is_well=True)
+    said = _blameless_reason(None, "p", FAILED_JOB, None, [], node_is_well=True)
     assert said == "pod p was deleted while the run used it: the Job failed (BackoffLimitExceeded): so it is"
 
 
@@ -102,7 +102,7 @@ def test_the_other_pods_are_looked_at(left: list[dict[str, Any]]) -> None:
 
     asked = cast(Api, SimpleNamespace(find=lambda kind, name: FAILED_JOB if kind.kind == "Job" else None, list=listed))
     planned = cast(
-        Plan, SimpleNamespace(name="r", run=SimpleNamespace(run_id="r"), settings=SimpleNamespace(queue=None))
+        KubernetesPlan, SimpleNamespace(name="r", run=SimpleNamespace(run_id="r"), settings=SimpleNamespace(queue=None))
     )
-    said = str(excuse(asked, planned, launcher_for("job"), "p", "n"))
+    said = str(blameless_reason(asked, planned, launcher_for("job"), "p", "n"))
     assert ("because pod first ended" in said) is bool(left)

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from seatrial.builders import Stored, UnreachableError
+from seatrial.builders import StoredImage, UnreachableError
 from seatrial.config.cluster import Cluster
 from seatrial.model.errors import MissingError
 from seatrial.platforms.kubernetes.api import Api
@@ -40,10 +40,10 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the registry answers; it is silent unless a test says otherwise."""
     answers: dict[str, Any] = {"it": UnreachableError("registry registry.example.com cannot be asked")}
 
-    def look_up(reference: str) -> Stored | None:
+    def look_up(reference: str) -> StoredImage | None:
         if isinstance(answers["it"], Exception):
             raise answers["it"]
-        return cast(Stored | None, answers["it"])
+        return cast(StoredImage | None, answers["it"])
 
     monkeypatch.setattr("seatrial.builders.registry.look_up", look_up)
     return answers
@@ -148,7 +148,7 @@ def test_an_image_that_its_registry_does_not_have_is_named(registry: dict[str, A
 
 
 def test_an_image_of_another_architecture_is_named(registry: dict[str, Any]) -> None:
-    registry["it"] = Stored("sha256:1", ("amd64",))
+    registry["it"] = StoredImage("sha256:1", ("amd64",))
     (found,) = told(There(), "a4x")
     assert "is for amd64, the nodes (test) are arm64: build it for linux/arm64" in found
     assert told(There(), "a4") == []

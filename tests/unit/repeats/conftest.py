@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.checks.collectives import sweep
-from seatrial.checks.contract import Context
+from seatrial.checks.contract import CheckContext
 from seatrial.checks.repeated import Doubt, Repeated
 from seatrial.checks.repeats import measure_again
 from seatrial.history import open_store
@@ -35,6 +35,6 @@ def again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
         fake = FakeMpirun(lambda operation: result(table(sizes=(16384,), wrong=wrong)))
         monkeypatch.setattr(sweep, "mpirun", fake)
         run = make_run(tmp_path, operations=["all_reduce", "broadcast"])
-        return fake, measure_again(Context(run, make_testbed()), {"collectives": doubts})
+        return fake, measure_again(CheckContext(run, make_testbed()), {"collectives": doubts})
 
     return measured

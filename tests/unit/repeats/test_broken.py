@@ -11,20 +11,20 @@ from seatrial.checks.collectives import sweep
 from seatrial.checks.collectives.section import Collectives
 from seatrial.checks.connectivity import repeat as streams
 from seatrial.checks.connectivity import roll_call
-from seatrial.checks.connectivity.roll_call import Present
-from seatrial.checks.contract import Context
+from seatrial.checks.connectivity.roll_call import RollCall
+from seatrial.checks.contract import CheckContext
 from seatrial.checks.repeated import Doubt, Repeated
 from seatrial.checks.repeats import measure_again
 from seatrial.checks.training import check as training
 from seatrial.history.store import Store
-from seatrial.judge.run_context import Occasion
+from seatrial.judge.run_context import RunContext
 from seatrial.model.errors import RemoteError
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import MpiResult
-from seatrial.remote.node_setup import Contact
+from seatrial.remote.node_setup import NodeConnection
 from tasks.compare import compare
 from tests.unit.collectives.fake_mpirun import FakeMpirun, make_run, make_testbed, result, table
 from tests.unit.repeats.doubts import LAB, FakeTransport, Nodes, asked, collectives, doubt
@@ -36,7 +36,7 @@ DEAD = Suspect("node", "node-2", 1.0, "no route to host")
 def roll(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def called(*suspects: Suspect, problems: Sequence[str] = ()) -> None:
         said = (*(f"{suspect.name}: {suspect.evidence}" for suspect in suspects), *problems)
-        monkeypatch.setattr(roll_call, "roll_call", lambda run, testbed: Present(testbed, suspects, said))
+        monkeypatch.setattr(roll_call, "roll_call", lambda run, testbed: RollCall(testbed, suspects, said))
 
     return called
 
@@ -57,7 +57,7 @@ def test_a_node_that_dies_in_a_repeat_is_named_and_nothing_more_is_asked_of_the_
     fake = broken_sweeps(monkeypatch)
     monkeypatch.setattr(training, "_train", lambda *_, **__: pytest.fail("training was repeated"))
     run = make_run(tmp_path, operations=["all_reduce", "broadcast"])
-    found = measure_again(Context(run, make_testbed()), {**BOTH, "training": [doubt()]})
+    found = measure_again(CheckContext(run, make_testbed()), {**BOTH, "training": [doubt()]})
     repeated = found["collectives"]
     assert ([asked(argv)[0] for argv in fake.argvs], repeated.suspects) == (["all_reduce"], [DEAD])
     ((verdict, reason),) = repeated.problems
@@ -70,7 +70,7 @@ def test_a_node_that_was_taken_away_in_a_repeat_is_nobodys_fault(
 ) -> None:
     roll(problems=["node-2: preempted"])
     broken_sweeps(monkeypatch)
-    repeated = measure_again(Context(make_run(tmp_path), make_testbed()), BOTH)["collectives"]
+    repeated = measure_again(CheckContext(make_run(tmp_path), make_testbed()), BOTH)["collectives"]
     assert (repeated.problems, repeated.suspects, repeated.over) == ([], [], True)
     assert "node-2: preempted" in caplog.text
 
@@ -78,18 +78,18 @@ def test_a_node_that_was_taken_away_in_a_repeat_is_nobodys_fault(
 def test_a_node_that_does_not_answer_when_tcp_is_repeated_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, roll: Callable[..., None]
 ) -> None:
-    def greeted(testbed: Testbed, node: Node, timeout_s: float) -> Contact:
+    def greeted(testbed: Testbed, node: Node, timeout_s: float) -> NodeConnection:
         if node.name == "node-2":
             raise RemoteError("node-2: no route to host")
-        return Contact(FakeTransport(), {}, 1, 0, 0)  # type: ignore[arg-type]
+        return NodeConnection(FakeTransport(), {}, 1, 0, 0)  # type: ignore[arg-type]
 
     roll(DEAD)
-    monkeypatch.setattr(streams, "greet", greeted)
+    monkeypatch.setattr(streams, "set_up_node", greeted)
     monkeypatch.setattr(
         streams, "try_streams", lambda _, __, pairs, ___: {way: 9.0 for a, b in pairs for way in ((a, b), (b, a))}
     )
     slow = [Doubt(Measurement("tcp_egress", 9.0, "MB/s", Subject("node", f"node-{i}")), 1, 3) for i in (0, 3)]
-    repeated = measure_again(Context(make_run(tmp_path), make_testbed()), {"connectivity": slow})["connectivity"]
+    repeated = measure_again(CheckContext(make_run(tmp_path), make_testbed()), {"connectivity": slow})["connectivity"]
     assert repeated.suspects == [DEAD]
     assert [verdict for verdict, _ in repeated.problems] == [Verdict.FAIL]
     # node-3 without its neighbour node-2 is not what it was the first time
@@ -99,7 +99,7 @@ def test_a_node_that_does_not_answer_when_tcp_is_repeated_is_named(
 def test_whom_a_repeated_training_blames_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     check = Check("training", Verdict.FAIL, "node-2: no route to host", suspects=(DEAD,))
     monkeypatch.setattr(training, "_train", lambda *_, **__: check)
-    repeated = measure_again(Context(make_run(tmp_path), make_testbed()), {"training": [doubt()]})["training"]
+    repeated = measure_again(CheckContext(make_run(tmp_path), make_testbed()), {"training": [doubt()]})["training"]
     assert (repeated.suspects, repeated.over) == ([DEAD], True)
 
 
@@ -112,7 +112,7 @@ def test_who_breaks_a_repeat_is_a_suspect_of_the_check_and_ends_the_repeating(st
         found["collectives"].over = True
         return found
 
-    (check,) = compare([collectives(0.1)], LAB, store, Occasion("lab", "quick"), again)
+    (check,) = compare([collectives(0.1)], LAB, store, RunContext("lab", "quick"), again)
     assert (nodes.asked, check.verdict, check.suspects) == (1, Verdict.FAIL, (DEAD,))
 
 
@@ -127,10 +127,10 @@ def test_no_operation_begins_once_time_is_up(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     monkeypatch.setattr(sweep, "mpirun", fake)
     monkeypatch.setattr(training, "_train", lambda *_, **__: pytest.fail("training was repeated"))
-    monkeypatch.setattr(streams, "greet", lambda *_, **__: pytest.fail("TCP was repeated"))
+    monkeypatch.setattr(streams, "set_up_node", lambda *_, **__: pytest.fail("TCP was repeated"))
     tcp = Doubt(Measurement("tcp_egress", 9.0, "MB/s", Subject("node", "node-0")), 1, 3)
     run = make_run(tmp_path, operations=["all_reduce", "broadcast"])
-    measure_again(Context(run, make_testbed()), {**BOTH, "training": [doubt()], "connectivity": [tcp]}, 600.0)
+    measure_again(CheckContext(run, make_testbed()), {**BOTH, "training": [doubt()], "connectivity": [tcp]}, 600.0)
     assert [asked(argv)[0] for argv in fake.argvs] == ["all_reduce"]
 
 
@@ -157,5 +157,5 @@ def test_a_repeat_that_is_cut_off_for_want_of_time_says_nothing_about_the_cluste
         section = run.suite.section(Collectives)
         assert section is not None
         patient = run.suite.model_copy(update={"collectives": section.model_copy(update={"timeout_s": usual_s})})
-        repeated = measure_again(Context(replace(run, suite=patient), make_testbed()), BOTH, 100.0)["collectives"]
+        repeated = measure_again(CheckContext(replace(run, suite=patient), make_testbed()), BOTH, 100.0)["collectives"]
         assert (limits.pop(), len(repeated.problems), repeated.over) == (limit_s, problems, True)

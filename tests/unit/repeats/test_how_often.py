@@ -10,7 +10,7 @@ from seatrial.checks.repeated import Doubt
 from seatrial.history.store import Store
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge
-from seatrial.judge.run_context import Occasion
+from seatrial.judge.run_context import RunContext
 from seatrial.model.measurement import once
 from seatrial.model.result import Check, RunResult, now
 from seatrial.model.setup import Setup
@@ -21,7 +21,7 @@ from tests.unit.repeats.doubts import LAB, Nodes, collectives, plateau
 
 
 def compared(store: Store, first: float, nodes: Nodes) -> Check:
-    (check,) = compare([collectives(first)], LAB, store, Occasion("lab", "quick"), nodes)
+    (check,) = compare([collectives(first)], LAB, store, RunContext("lab", "quick"), nodes)
     return check
 
 

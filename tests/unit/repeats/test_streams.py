@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from seatrial.checks.connectivity import repeat as step
 from seatrial.checks.connectivity.reachability import Pair
 from seatrial.checks.connectivity.throughput import egress, explore, explore_again, ingress, measurements, once_more
-from seatrial.checks.contract import Context
+from seatrial.checks.contract import CheckContext
 from seatrial.checks.repeats import measure_again
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge
@@ -21,7 +21,7 @@ from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.remote.node_setup import Contact
+from seatrial.remote.node_setup import NodeConnection
 from tests.samples import nights_of
 from tests.unit.collectives.fake_mpirun import make_run, make_testbed
 from tests.unit.repeats.doubts import FakeTransport
@@ -87,7 +87,7 @@ def test_racks_blame_no_healthy_node_when_streams_are_repeated(monkeypatch: pyte
         return Check("connectivity", Verdict.PASS, "12 nodes", 1.0, tuple(measurements(found)))
 
     testbed = make_testbed(12)
-    monkeypatch.setattr(step, "greet", lambda *_, **__: Contact(FakeTransport(), {}, 1, 0, 0))  # type: ignore[arg-type]
+    monkeypatch.setattr(step, "set_up_node", lambda *_, **__: NodeConnection(FakeTransport(), {}, 1, 0, 0))  # type: ignore[arg-type]
     monkeypatch.setattr(step, "try_streams", streams)
     nights = nights_of([first_try() for _ in range(20)])
     knowledge = Knowledge(Setup("cpu", 12, 0, 12), history=nights.values(), nights=nights)
@@ -95,7 +95,7 @@ def test_racks_blame_no_healthy_node_when_streams_are_repeated(monkeypatch: pyte
     for _ in range(5):
         check = first_try()
         while doubts := assess([check], knowledge).doubts:
-            more = measure_again(Context(run, testbed), doubts)["connectivity"].measurements
+            more = measure_again(CheckContext(run, testbed), doubts)["connectivity"].measurements
             assert max(len(taken) for taken in by_series(more).values()) == 1  # one repeat a round
             check = replace(check, measurements=(*check.measurements, *more))
         assert assess([check], knowledge).checks[0].verdict is Verdict.PASS

@@ -13,9 +13,9 @@ from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Judgement, RunResult, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.report import charts
-from seatrial.report.context import Context, context_of
+from seatrial.report.context import ReportContext, context_of
 from seatrial.report.html import report_html, script
-from seatrial.report.past import Past
+from seatrial.report.past import EarlierRuns
 from seatrial.text.redact import redacted
 from tests import samples
 from tests.fleet_run import fleet_context, fleet_run
@@ -59,7 +59,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def faulty() -> str:
-    return report_html(samples.faulty_h100(), Context(log_tail=("line one", "line two")))
+    return report_html(samples.faulty_h100(), ReportContext(log_tail=("line one", "line two")))
 
 
 def test_verdict_reason_and_suspects_come_first(faulty: str) -> None:
@@ -71,7 +71,7 @@ def test_verdict_reason_and_suspects_come_first(faulty: str) -> None:
 
 
 def test_a_pass_shows_no_suspects_and_no_log() -> None:
-    text = Page(report_html(samples.healthy_local(), Context(log_tail=("line one",)))).text
+    text = Page(report_html(samples.healthy_local(), ReportContext(log_tail=("line one",)))).text
     assert "local passes" in text
     assert "Suspects" not in text
     assert "line one" not in text
@@ -96,7 +96,7 @@ def test_links_inside_the_page_lead_somewhere(faulty: str) -> None:
 
 def test_every_text_from_outside_is_escaped() -> None:
     attack = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
-    page = Page(report_html(samples.hostile(attack), Context(log_tail=(attack,))))
+    page = Page(report_html(samples.hostile(attack), ReportContext(log_tail=(attack,))))
     assert page.tags.count("script") == 1
     assert "img" not in page.tags
     assert not [name for name, _ in page.attributes if name.startswith("on")]
@@ -173,7 +173,7 @@ def test_headline_numbers_stand_beside_the_last_good_run(tmp_path: Path) -> None
 
 def test_a_history_that_cannot_be_read_is_said() -> None:
     result = samples.healthy_local()
-    text = Page(report_html(result, Context(past=Past(problem="the disk is <gone>")))).text
+    text = Page(report_html(result, ReportContext(past=EarlierRuns(problem="the disk is <gone>")))).text
     assert "Earlier runs are not shown: the disk is <gone>." in text
     assert "No earlier run of this cluster and suite is known." in Page(report_html(result)).text
 
@@ -190,7 +190,7 @@ def test_a_thousand_nodes_fit_and_the_ill_ones_come_first() -> None:
     assert text.count("gpu-rack62-node06") == 2  # in the full table, and its log
 
 
-def _with_a_past(folder: Path) -> tuple[RunResult, Context]:
+def _with_a_past(folder: Path) -> tuple[RunResult, ReportContext]:
     """The faulty run after four nights, all good but the third; the software changed since."""
     result = samples.faulty_h100()
     with open_store(f"sqlite:///{folder}/history.sqlite") as store:

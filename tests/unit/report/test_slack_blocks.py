@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.alerts.alert import Alert, convincing, report_address
+from seatrial.alerts.alert import Alert, report_address, worst_judgements
 from seatrial.alerts.overdue import silent
 from seatrial.alerts.plain_text import digest as plain_digest
-from seatrial.alerts.plain_text import event, letter, subject
+from seatrial.alerts.plain_text import event, full_text, subject
 from seatrial.alerts.slack import blocks, change, digest
 from seatrial.alerts.slack_details import details
 from seatrial.config.notify import Notify
-from seatrial.history.incident import Night, Receipt, advance, night_of
+from seatrial.history.incident import Receipt, RunOutcome, advance, outcome_of
 from seatrial.judge.difference import difference
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Expected, Judgement, RunResult, Suspect
@@ -56,9 +56,9 @@ def results(draw: st.DrawFn) -> RunResult:
 
 def alert_of(*runs: RunResult, before: RunResult | None = None, **fields: Any) -> Alert:
     """What is told after those nights."""
-    known = advance([], runs[0].cluster, runs[0].suite, night_of(runs[0]), ["slack"])
+    known = advance([], runs[0].cluster, runs[0].suite, outcome_of(runs[0]), ["slack"])
     for run in runs[1:]:
-        known = advance(known, run.cluster, run.suite, night_of(run), ["slack"])
+        known = advance(known, run.cluster, run.suite, outcome_of(run), ["slack"])
     return Alert(known[0], runs[-1], difference(before, runs[-1]) if before else None, **fields)
 
 
@@ -78,7 +78,7 @@ def test_slacks_limits_hold(result: RunResult, before: RunResult, report: str | 
         assert 0 < len(line) <= 3000
         assert not re.search(r"[<>]", line)
     assert subject(alert)
-    assert letter(alert, alert.incident.changes)
+    assert full_text(alert, alert.incident.changes)
     json.dumps(event(alert, alert.incident.changes), allow_nan=False)
 
 
@@ -105,14 +105,14 @@ def test_a_failure_says_what_who_what_changed_and_what_next() -> None:
 
 
 def test_three_rows_of_three_numbers_convince() -> None:
-    chosen = convincing(samples.faulty_h100())
+    chosen = worst_judgements(samples.faulty_h100())
     assert [j.measurement.conditions["operation"] for j in chosen] == ["all_reduce", "all_gather", "reduce_scatter"]
     assert all(j.measurement.metric == "busbw_plateau" for j in chosen)
     only = replace(
         samples.faulty_h100(),
         checks=[replace(samples.faulty_h100().checks[1], judgements=(chosen[0], replace(chosen[0])))],
     )
-    assert convincing(only) == [chosen[0]] * 2
+    assert worst_judgements(only) == [chosen[0]] * 2
 
 
 def test_what_is_missing_leads_to_the_doctor() -> None:
@@ -147,11 +147,11 @@ def test_where_reports_are(notify: dict[str, str], upload: str | None, address: 
 
 def test_the_letter_says_the_same() -> None:
     alert = alert_of(nights.bad(1), nights.bad(2), before=nights.good(0))
-    said = letter(alert, alert.incident.changes)
+    said = full_text(alert, alert.incident.changes)
     for part in ("h100-east fails (2 runs)", "node node-5 (97%)", "205 GB/s, expected 364", "next: seatrial compare"):
         assert part in said
     assert "What is new" not in said
-    assert "What is new:\n- more" in letter(replace(alert, incident=_told(alert, "more")), ("more",))
+    assert "What is new:\n- more" in full_text(replace(alert, incident=_told(alert, "more")), ("more",))
 
 
 EVIL = "node-1 said: <!channel> @all ![p](http://evil.example/p.png) `x` *y* _z_ ~t~"
@@ -162,10 +162,10 @@ def test_text_of_a_log_mentions_and_links_nobody_whatever_takes_it() -> None:
     alert = alert_of(night, run_link="https://x.example.com/~ops")
     over = replace(alert.incident, closed=night.finished, changes=("fail", EVIL))
     told, news = event(alert, alert.incident.changes), alert.incident.changes
-    findings, _, ours = letter(alert, news).partition("ssh me@[::1]")
+    findings, _, ours = full_text(alert, news).partition("ssh me@[::1]")
     assert ours.strip().endswith("next: seatrial report run-1")
     assert "run: https://x.example.com/~ops" in ours
-    for said in (told["text"], findings, plain_digest(night), subject(Alert(over)), letter(Alert(over), news)):
+    for said in (told["text"], findings, plain_digest(night), subject(Alert(over)), full_text(Alert(over), news)):
         assert "said: ‹!channel› @\u200ball !(p)(http://evil.example/p.png) 'x' " in said
         assert not re.search(r"[<>\[\]`*~]|@\w|\b_|_\b", said)
     assert (told["incident"]["reason"], told["suspects"][0]["evidence"]) == (EVIL, EVIL)
@@ -174,19 +174,19 @@ def test_text_of_a_log_mentions_and_links_nobody_whatever_takes_it() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (night_of(nights.unmeasured(1)), "h100-east is measured again"),
+        (outcome_of(nights.unmeasured(1)), "h100-east is measured again"),
         (silent("the check died", None, nights.bad(1).finished), "h100-east: the check runs again"),
-        (night_of(nights.bad(1)), "h100-east recovered: pass again after 1 run of fail"),
+        (outcome_of(nights.bad(1)), "h100-east recovered: pass again after 1 run of fail"),
     ],
 )
-def test_the_end_is_said_once(wrong: Night, said: str) -> None:
+def test_the_end_is_said_once(wrong: RunOutcome, said: str) -> None:
     (open_one,) = advance([], "h100-east", "nightly", wrong, ["webhook"])
-    (over,) = advance([open_one], "h100-east", "nightly", night_of(nights.good(2)), ["webhook"])
+    (over,) = advance([open_one], "h100-east", "nightly", outcome_of(nights.good(2)), ["webhook"])
     alert, news = Alert(over, nights.good(2)), over.changes[1:]
     assert event(alert, news)["text"] == said
     assert event(alert, news)["news"] == list(news)
     phrase = news[-1]
-    assert letter(alert, news).count(phrase) == 1
+    assert full_text(alert, news).count(phrase) == 1
     assert _text(blocks(alert)[1]).count(phrase) == 1
 
 

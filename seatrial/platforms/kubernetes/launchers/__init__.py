@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Protocol
 
 from seatrial.platforms.kubernetes.conditions import holding
-from seatrial.platforms.kubernetes.plan import Object, Plan
+from seatrial.platforms.kubernetes.plan import KubernetesPlan, Object
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Launcher(Protocol):
     kind: Kind
     service: bool
 
-    def objects(self, plan: Plan) -> list[Object]:
+    def objects(self, plan: KubernetesPlan) -> list[Object]:
         """What it submits; the last makes the pods and owns everything else. Pure."""
 
 
@@ -45,7 +45,7 @@ def launchers() -> list[Launcher]:
     return [launcher_for(name) for name in _NAMES]
 
 
-def parent_of(plan: Plan, kind: Kind, spec: Object) -> Object:
+def parent_of(plan: KubernetesPlan, kind: Kind, spec: Object) -> Object:
     """What makes the pods, with the run's name, labels and queue."""
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": plan.parent_metadata(), "spec": spec}
 

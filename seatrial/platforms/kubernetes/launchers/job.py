@@ -1,7 +1,7 @@
 """A plain Indexed Job: every Kubernetes has it, nothing has to be installed."""
 
 from seatrial.platforms.kubernetes.launchers import Kind, parent_of
-from seatrial.platforms.kubernetes.plan import Object, Plan
+from seatrial.platforms.kubernetes.plan import KubernetesPlan, Object
 from seatrial.platforms.kubernetes.pod import node_template
 
 
@@ -11,13 +11,13 @@ class Job:
     kind = Kind("batch/v1", "Job")
     service = True
 
-    def objects(self, plan: Plan) -> list[Object]:
+    def objects(self, plan: KubernetesPlan) -> list[Object]:
         spec = {**job_spec(plan), **({"suspend": True} if plan.settings.queue else {})}
         spec["template"]["spec"]["subdomain"] = plan.name
         return [parent_of(plan, self.kind, spec)]
 
 
-def job_spec(plan: Plan, container: str = "node") -> Object:
+def job_spec(plan: KubernetesPlan, container: str = "node") -> Object:
     """The spec of a Job of all nodes. A pod that dies is a finding, so nothing is started in its place."""
     return {
         "completionMode": "Indexed",

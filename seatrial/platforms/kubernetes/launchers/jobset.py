@@ -7,7 +7,7 @@ restarts it would be the number of restarts.
 
 from seatrial.platforms.kubernetes.launchers import Kind, parent_of
 from seatrial.platforms.kubernetes.launchers.job import job_spec
-from seatrial.platforms.kubernetes.plan import Object, Plan
+from seatrial.platforms.kubernetes.plan import KubernetesPlan, Object
 
 _REPLICATED_JOB = "node"
 
@@ -18,7 +18,7 @@ class JobSet:
     kind = Kind("jobset.x-k8s.io/v1alpha2", "JobSet", needs="JobSet (github.com/kubernetes-sigs/jobset)")
     service = True
 
-    def objects(self, plan: Plan) -> list[Object]:
+    def objects(self, plan: KubernetesPlan) -> list[Object]:
         job = job_spec(plan)
         job.pop("ttlSecondsAfterFinished")  # the JobSet's own covers its Jobs
         spec = {

@@ -1,9 +1,9 @@
 """What Kubeflow's older operators, PyTorchJob and MPIJob, have in common."""
 
-from seatrial.platforms.kubernetes.plan import Object, Plan
+from seatrial.platforms.kubernetes.plan import KubernetesPlan, Object
 
 
-def run_policy(plan: Plan) -> Object:
+def run_policy(plan: KubernetesPlan) -> Object:
     """Nothing is tried again; the operator ends what nobody tends, and removes its pods."""
     return {
         "cleanPodPolicy": "Running",  # a pod that has failed says which node to look at

@@ -6,7 +6,7 @@ time is over the workers go with it; the MPIJob itself stays until somebody dele
 
 from seatrial.platforms.kubernetes.launchers import Kind, parent_of
 from seatrial.platforms.kubernetes.launchers.kubeflow import replicas, run_policy
-from seatrial.platforms.kubernetes.plan import Object, Plan
+from seatrial.platforms.kubernetes.plan import KubernetesPlan, Object
 from seatrial.platforms.kubernetes.pod import ROLE, node_template
 
 # The operator gives workers without a command its own sshd, and mounts its own keys over ~/.ssh; both are ours to make.
@@ -27,7 +27,7 @@ class MPIJob:
     kind = Kind("kubeflow.org/v2beta1", "MPIJob", needs="the Kubeflow MPI operator")
     service = False
 
-    def objects(self, plan: Plan) -> list[Object]:
+    def objects(self, plan: KubernetesPlan) -> list[Object]:
         workers = node_template(plan)
         workers["spec"]["containers"][0]["command"] = _ENTRY_POINT
         spec = {
@@ -42,7 +42,7 @@ class MPIJob:
         return [parent_of(plan, self.kind, spec)]
 
 
-def _waiting_pod(plan: Plan) -> Object:
+def _waiting_pod(plan: KubernetesPlan) -> Object:
     node = node_template(plan)
     spec, container = node["spec"], node["spec"]["containers"][0]
     waits = {

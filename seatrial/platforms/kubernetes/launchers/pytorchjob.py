@@ -2,7 +2,7 @@
 
 from seatrial.platforms.kubernetes.launchers import Kind, parent_of
 from seatrial.platforms.kubernetes.launchers.kubeflow import replicas, run_policy
-from seatrial.platforms.kubernetes.plan import Object, Plan
+from seatrial.platforms.kubernetes.plan import KubernetesPlan, Object
 from seatrial.platforms.kubernetes.pod import node_template
 
 _CONTAINER = "pytorch"  # the operator looks for this name
@@ -14,7 +14,7 @@ class PyTorchJob:
     kind = Kind("kubeflow.org/v1", "PyTorchJob", needs="the Kubeflow training operator")
     service = False
 
-    def objects(self, plan: Plan) -> list[Object]:
+    def objects(self, plan: KubernetesPlan) -> list[Object]:
         template = node_template(plan, _CONTAINER)
         specs = {"Master": replicas(1, template)}
         if plan.nodes > 1:

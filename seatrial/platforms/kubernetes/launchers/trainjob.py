@@ -6,7 +6,7 @@ runtime with the whole pod in it. The Trainer makes a JobSet of both.
 
 from seatrial.platforms.kubernetes.launchers import Kind, parent_of
 from seatrial.platforms.kubernetes.launchers.job import job_spec
-from seatrial.platforms.kubernetes.plan import Object, Plan
+from seatrial.platforms.kubernetes.plan import KubernetesPlan, Object
 
 _STEP = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}  # marks the replicated job that trains
 _NAME = "node"  # of that replicated job, and of its container
@@ -18,7 +18,7 @@ class TrainJob:
     kind = Kind("trainer.kubeflow.org/v1alpha1", "TrainJob", needs="Kubeflow Trainer")
     service = False
 
-    def objects(self, plan: Plan) -> list[Object]:
+    def objects(self, plan: KubernetesPlan) -> list[Object]:
         slots = plan.run.cluster.slots
         spec = {
             "suspend": bool(plan.settings.queue),
@@ -32,7 +32,7 @@ class TrainJob:
         return [_runtime(plan), parent_of(plan, self.kind, spec)]
 
 
-def _runtime(plan: Plan) -> Object:
+def _runtime(plan: KubernetesPlan) -> Object:
     job = {"metadata": {"labels": {**plan.labels, **_STEP}}, "spec": _job(plan)}
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
@@ -51,7 +51,7 @@ def _runtime(plan: Plan) -> Object:
     }
 
 
-def _job(plan: Plan) -> Object:
+def _job(plan: KubernetesPlan) -> Object:
     job = job_spec(plan, _NAME)
     job.pop("ttlSecondsAfterFinished")
     return job

@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.alerts.settings import AlertSettings
 from seatrial.config.notify import Notify, SlackNotify
-from seatrial.history.incident import night_of
+from seatrial.history.incident import outcome_of
 from seatrial.history.store import Store
 from seatrial.model.verdict import Verdict
 from tasks.notify import notify
@@ -78,5 +78,5 @@ def test_secrets_in_a_log_stay_here(
     assert "ranks died" in sent
     for secret in (*planted.values(), TOKEN):
         assert secret not in sent
-    incident = json.dumps([i.reason for i in store.incidents("h100-east", "nightly", night_of(nights.bad(2)), [])])
+    incident = json.dumps([i.reason for i in store.incidents("h100-east", "nightly", outcome_of(nights.bad(2)), [])])
     assert not any(secret in incident for secret in (*planted.values(), TOKEN))
