@@ -85,7 +85,7 @@ def reap(platform: Platform) -> list[Leftover]:
             log.warning("removed what run %s had left: %s", leftover.run_id, leftover.what)
     if problems:
         raise SeatrialError(
-            Reason.of("leftovers-remain", problems=len(problems), left=len(left), problems_2="; ".join(problems))
+            Reason.of("leftovers-remain", count=len(problems), left=len(left), problems="; ".join(problems))
         )
     return left
 

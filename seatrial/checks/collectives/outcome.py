@@ -123,7 +123,7 @@ def _other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
     is_known = COLLECTIVES[setting.operation].factor.depends_on_ranks and ratio_interval(sweep.rows) is not None
     if sweep.ranks is None or is_known:
         return None
-    return Verdict.INCONCLUSIVE, Reason.of("ranks-unknown", ranks=sweep.ranks, ranks_2=setting.ranks)
+    return Verdict.INCONCLUSIVE, Reason.of("ranks-unknown", named=sweep.ranks, requested=setting.ranks)
 
 
 def fewer_nodes(setting: Setting, sweep: Sweep | None) -> Problem | None:

@@ -49,7 +49,7 @@ def _difference(by_node: Mapping[str, Versions], node: str, package: str) -> tup
             own=own or "missing",
             common=common or "missing",
             count=count,
-            words=len(known_versions),
+            nodes=len(known_versions),
         ),
         count / len(known_versions),
     )

@@ -79,14 +79,14 @@ REASONS = {
     ),
     "image-architecture": Explanation(
         "image {reference} is for {architectures}, the nodes ({hardware}) are {nodes}: build it for linux/{nodes}",
-        "The image is for another CPU than the nodes have.",
+        "The image is for another processor architecture than the nodes.",
         "Build it with `platforms`, or correct `hardware`.",
     ),
     "node-architecture": Explanation(
         "{odd} run as {value}, and {hardware} is {expected}: the image is for another architecture and "
         "emulated, or hardware in the cluster file is wrong",
-        "The image is for another CPU than the nodes have.",
-        "Build it with `platforms`, or correct `hardware`.",
+        "The nodes report another processor architecture than the hardware of the cluster file has.",
+        "Build the image with `platforms`, or correct `hardware`.",
     ),
 }
 for _cause, _meaning, _next in (

@@ -37,8 +37,8 @@ REASONS = {
     ),
     "broke-when-repeated": Explanation(
         "when it was repeated: {reason}",
-        "A number was suspicious, was measured again, and that measurement broke.",
-        "What follows has its own row, under Collectives or Training.",
+        "A suspicious number was measured again, and that measurement broke.",
+        "Look up the reason that follows.",
     ),
 }
 for _source, _words, _next in (

@@ -70,50 +70,48 @@ REASONS = {
     ),
     "interrupted": Explanation(
         "interrupted; everything is taken down",
-        "Ctrl-C, SIGTERM or a cancellation; exit status 130 or 143.",
+        "Ctrl-C ended the run. Its nodes are taken down; exit status 130.",
         "Run again.",
     ),
     "terminated": Explanation(
         "terminated; everything is taken down",
-        "Ctrl-C, SIGTERM or a cancellation; exit status 130 or 143.",
+        "SIGTERM ended the run. Its nodes are taken down; exit status 143.",
         "Run again.",
     ),
     "prefect-failed": Explanation(
         "Prefect failed: {error_type}: {error}. {words}",
-        "Prefect, not the cluster.",
-        "Its server's words stand behind; `PREFECT_API_URL`, disk full, its database.",
+        "Prefect failed, not the cluster.",
+        "Check `PREFECT_API_URL`, the disk and the database of the Prefect server. Its last words follow.",
     ),
     "no-verdict": Explanation(
         "the run did not end in a verdict: {result}",
-        "Prefect, not the cluster.",
-        "Its server's words stand behind; `PREFECT_API_URL`, disk full, its database.",
+        "Prefect ended the flow before it came to a verdict.",
+        "Check `PREFECT_API_URL`, the disk and the database of the Prefect server.",
     ),
     "cut-off": Explanation(
         "cut off by {cut} before it was through",
-        "Ctrl-C, SIGTERM or a cancellation; exit status 130 or 143.",
+        "The run was interrupted, terminated or cancelled.",
         "Run again.",
     ),
     "leftovers-remain": Explanation(
-        "{problems} of {left} leftovers cannot be removed: {problems_2}",
-        "`seatrial reap`, or the reaping before a run: what killed runs have left is partly still there;"
-        " the rest of it is gone.",
-        "The reason stands behind each run; then `seatrial reap CLUSTER` again.",
+        "{count} of {left} leftovers cannot be removed: {problems}",
+        "Some of what killed runs left could not be removed. The rest is gone.",
+        "Look at the reason of each run, then run `seatrial reap CLUSTER` again.",
     ),
     "alerts-failed": Explanation(
         "alerts: {words}",
-        "The flow `watch` found a check that died or is overdue, and could not tell everybody; a run "
-        "says the same in its notes.",
-        "The receiver is named, with the next step: alerts.",
+        "The flow `watch` could not deliver an alert.",
+        "The line names the receiver and the next step.",
     ),
     "run-json-not-written": Explanation(
         "{out}: run.json cannot be written: {strerror}; choose another --out",
-        "The run measured, and its folder takes nothing: a full disk, or no right to write; exit status 3.",
-        "Room on that disk, or another `--out`; once the result is recorded, a warning only.",
+        "The folder of the run takes no file: the disk is full, or the right to write is missing.",
+        "Free space on that disk, or choose another `--out`.",
     ),
     "upload-timeout": Explanation(
         "not through within {timeout_s} s",
-        "An upload that took too long; no verdict changes.",
-        "The address and its network.",
+        "The upload took too long. No verdict changes.",
+        "Check the address and the network to it.",
     ),
     "run-never-recorded": Explanation(
         "no run of suite {suite} is recorded; check its schedule and its worker",

@@ -5,32 +5,32 @@ from seatrial.model.reasons.explanation import Explanation
 REASONS = {
     "training-ranks-missing": Explanation(
         "{ranks} of {world_size} ranks took part",
-        "The others were lost.",
-        "Connectivity.",
+        "Some ranks did not reach the end of the training.",
+        "Look at the reasons of the check connectivity.",
     ),
     "parameters-differ": Explanation(
         "the ranks ended with different parameters: {odd}",
-        "`corrupt`: all_reduce gave ranks different sums.",
-        "That rank's node first; then the links.",
+        "all_reduce gave the ranks different sums (`corrupt`).",
+        "Check the node of the odd rank first, then the links.",
     ),
     "learned-too-little": Explanation(
         "{fell}, {drop} off, expected at least {min_loss_drop}",
-        "`fail`: it trained, and learned too little.",
-        "`min_loss_drop` with few `steps`; else as wrong numbers.",
+        "The training ran, and the loss fell too little.",
+        "With few `steps`, lower `min_loss_drop`; else look for wrong numbers.",
     ),
     "training-not-finite": Explanation(
         "NaN or infinity {value}{first}",
-        "`corrupt`: a GPU computes wrong, or data arrives wrong.",
-        "Take that rank's node out; memory test (`dcgmi diag -r 3`).",
+        "A GPU computes wrongly, or data arrives wrong (`corrupt`).",
+        "Take the node of that rank out, and test its memory (`dcgmi diag -r 3`).",
     ),
     "rank-loss-not-finite": Explanation(
         "the loss of rank {rank} was not finite, the others' was",
-        "`corrupt`: a GPU computes wrong, or data arrives wrong.",
-        "Take that rank's node out; memory test (`dcgmi diag -r 3`).",
+        "The numbers of one rank are not finite, those of the others are (`corrupt`).",
+        "Take the node of that rank out, and test its memory (`dcgmi diag -r 3`).",
     ),
     "rank-parameters-differ": Explanation(
         "rank {rank} ended with parameters {checksum}, the majority has others",
-        "`corrupt`: all_reduce gave ranks different sums.",
-        "That rank's node first; then the links.",
+        "One rank has other parameters than the majority (`corrupt`).",
+        "Check the node of that rank first, then the links.",
     ),
 }

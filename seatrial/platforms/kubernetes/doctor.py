@@ -152,7 +152,7 @@ def _too_small(offered: Mapping[str, str], cluster: "Cluster", settings: Kuberne
     gpus = int(offered.get(resource, 0))
     if gpus < cluster.gpus:
         hint = ": is the device plugin running?" if not gpus else ""
-        return Reason.of("node-offers-too-little", gpus=gpus, gpus_2=cluster.gpus, resource=resource, hint=hint)
+        return Reason.of("node-offers-too-little", offered=gpus, requested=cluster.gpus, resource=resource, hint=hint)
     if "cpu" in offered and parse_quantity(offered["cpu"]) < cluster.gpus:
         return Reason.of("node-too-few-cpus", cpu=offered["cpu"], gpus=cluster.gpus)
     profile = machine(settings.machine)
