@@ -3,7 +3,7 @@
 Each case runs in a process of its own; memory is the most that was resident, Python and imports included.
 Measured (processor time; Python 3.11, one core of a busy machine):
 
-    parse    200 MB of real logs             134 s   162 MiB
+    parse    200 MB of real logs              66 s   163 MiB
     redact   the same                         10 s    16 MiB
     verify   a bundle that holds 4 GiB         0 s    19 MiB
     report   run.json of 4,000 nodes, 2 MB   1.5 s    56 MiB

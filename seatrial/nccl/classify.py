@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from seatrial.nccl.causes_launch import HOST, MPIRUN, SSH
 from seatrial.nccl.causes_nccl import NCCL, TESTS
 from seatrial.nccl.findings import Cause, Finding
-from seatrial.nccl.text import clean
+from seatrial.nccl.text import any_of, clean
 from seatrial.nccl.xid import xid_finding
 
 _MAX_FINDINGS = 64
@@ -17,6 +17,7 @@ Compiled = tuple[str, Cause, re.Pattern[str]]
 _CAUSES: tuple[Compiled, ...] = tuple(
     (cause.needle, cause, re.compile(cause.pattern, re.IGNORECASE)) for cause in (*TESTS, *NCCL, *SSH, *MPIRUN, *HOST)
 )
+_NEEDLE = any_of(needle for needle, _, _ in _CAUSES)
 _WRAPPED = tuple(entry for entry in _CAUSES if entry[1] in SSH or entry[1] in MPIRUN)
 _SPEAKER = re.compile(
     r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,252}+):\d{1,9}:\d{1,9} \[|\[([A-Za-z0-9][\w.-]{0,252}+):\d{1,9}\] "
@@ -26,6 +27,7 @@ _ERRORISH = re.compile(
     r"|\b(?:core dumped|Aborted|Killed)\s*$|^E\d{4} \d\d:",
     re.IGNORECASE,
 )
+_ERROR_WORD = any_of(("error", "fatal", "panic", "critical", "traceback", "core dumped", "aborted", "killed"))
 
 
 class Classifier:
@@ -100,8 +102,10 @@ def classify(lines: Iterable[str]) -> list[Finding]:
 
 
 def _first(causes: tuple[Compiled, ...], text: str, rank: int | None) -> Finding | None:
-    """The first cause that a text shows; looking for the needles costs most, so nothing else is done before."""
+    """The first cause that a text shows; most lines show none, which one look for all needles at once tells."""
     lower = text.lower()
+    if not _NEEDLE.search(lower):
+        return None
     for needle, cause, pattern in causes:
         if needle in lower and (match := pattern.search(text)):
             return _finding(cause, match, text, rank)
@@ -139,7 +143,7 @@ def _speaker(text: str) -> str | None:
 
 def _unknown(text: str, rank: int | None) -> Finding | None:
     """A line that calls itself an error and is none of the known ones."""
-    if not _ERRORISH.search(text):
+    if not (text.startswith(("E", "e")) or _ERROR_WORD.search(text.lower())) or not _ERRORISH.search(text):
         return None
     evidence = " ".join(text.split())[:_MAX_EVIDENCE]
     return Finding("unknown", "unclassified error", evidence, _speaker(text), rank, False, "read the log there", False)

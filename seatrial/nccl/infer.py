@@ -8,7 +8,7 @@ from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.draft import Draft
 from seatrial.nccl.header import ColumnLayout
 from seatrial.nccl.model import Device, Row
-from seatrial.nccl.rows import TYPES
+from seatrial.nccl.rowformat import TYPES
 
 
 def collective_of(draft: Draft, name: str | None = None) -> str | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from seatrial.nccl.header import ColumnLayout, Mark, command_ranks, program, read_mark
 from seatrial.nccl.model import Device, Row
+from seatrial.nccl.rowformat import plain_row
 from seatrial.nccl.rows import bare_row, consistent, glued_piece, plausible, read_row
 from seatrial.nccl.text import clean
 
@@ -62,11 +63,20 @@ class LineReader:
 
     def feed(self, raw: str) -> list[Event]:
         """The events of one line, in order; most lines have one."""
+        if self.layout is not None and not self._pending and (row := self._plain(raw, self.layout)):
+            return self._row(row, raw.rstrip("\r\n"))
         text, rank = clean(raw)
         if " NCCL " not in text:
             return self._whole_line(text, rank)
         head, log = self._split(text)
         return [*self._piece(head), Other(log, rank)] if log else self._whole_line(text, rank)
+
+    def _plain(self, raw: str, layout: ColumnLayout) -> Row | None:
+        """The row that a line is as it stands: it needs no cleaning, and no other reading could make more of it."""
+        row = (
+            plain_row(raw.rstrip("\r\n"), layout.columns) if len(raw) < _MAX_PENDING and not layout.separator else None
+        )
+        return row if row is not None and plausible(row, cpu_time=layout.cpu_time) else None
 
     def restart(self) -> None:
         """Forgets the table: what follows belongs to another sweep."""
@@ -143,7 +153,7 @@ class LineReader:
         row = read_row(text, self.layout)
         if isinstance(row, Row) and plausible(row, cpu_time=self._cpu_time):
             self._pending = ""
-            return [] if self._repeats(text) and (row.size or self._doubled) else [row]
+            return self._row(row, text)
         if row == "unreadable":
             return [Unreadable(bare_row(text))]
         if row == "short":
@@ -154,6 +164,9 @@ class LineReader:
         if piece:
             self._hold(piece)
         return events
+
+    def _row(self, row: Row, text: str) -> list[Event]:
+        return [] if self._repeats(text) and (row.size or self._doubled) else [row]
 
     def _other(self, text: str, rank: int | None) -> list[Event]:
         """A line that is nothing of nccl-tests; too many of them mean that a held piece was no piece of a row."""

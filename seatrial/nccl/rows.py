@@ -7,15 +7,8 @@ from typing import Literal
 from seatrial.nccl.busbw import expected_algbw
 from seatrial.nccl.header import ColumnLayout
 from seatrial.nccl.model import Row, Timing
+from seatrial.nccl.rowformat import REDOPS, TYPES, plain_row
 from seatrial.nccl.text import cells
-
-TYPES = {
-    "int8": 1, "uint8": 1, "char": 1, "f8e4m3": 1, "f8e5m2": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "fp8e4m3": 1,
-    "fp8e5m2": 1, "half": 2, "bfloat16": 2, "float16": 2, "int32": 4, "uint32": 4, "int": 4, "float": 4, "float32": 4,
-    "int64": 8, "uint64": 8, "double": 8, "float64": 8,
-}  # fmt: skip
-"""Bytes of each data type that nccl-tests and rccl-tests name."""
-REDOPS = frozenset({"sum", "prod", "min", "max", "avg", "mulsum", "none", "all"})
 
 NotRow = Literal["short", "unreadable", "glued", "no"]
 """Why a text is no row: it starts as one and ends early; it has a row's shape without numbers; it starts as one and
@@ -35,6 +28,8 @@ def read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
     """The row in `text`, by the header's columns where there is a header and it fits, else by the row's own shape."""
     if layout is not None and layout.separator:
         return _bare(text, layout)
+    if layout is not None and (row := plain_row(text, layout.columns)):
+        return row
     text = cells(text)
     start = _START.search(text)
     if start is None:
@@ -113,7 +108,7 @@ def _bare(text: str, layout: ColumnLayout) -> Row | NotRow:
 def _fit(tokens: list[str], layout: ColumnLayout | None) -> tuple[str, ...] | None:
     """The header's columns, less the redop that some tests leave blank; None where the tokens do not fit them."""
     columns = layout.columns if layout is not None else ()
-    if len(tokens) == len(columns) - 1 and "redop" in columns and _numeric(tokens[columns.index("redop")]):
+    if len(tokens) == len(columns) - 1 and "redop" in columns[:-1] and _numeric(tokens[columns.index("redop")]):
         columns = tuple(name for name in columns if name != "redop")
     if len(tokens) != len(columns) or columns[2:3] != ("type",):
         return None

@@ -23,7 +23,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.nccl import Row, Sweep, Timing, Transport, busbw_factor, expected_algbw
 from seatrial.nccl.busbw import agrees, ratio_interval
 from seatrial.nccl.collectives import COLLECTIVES
-from seatrial.nccl.rows import TYPES
+from seatrial.nccl.rowformat import TYPES
 from seatrial.remote.mpi import MpiResult
 
 _INSIDE_A_NODE = ("NVLink", "xGMI", "MNNVL")  # fabrics that NCCL needs no network for

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from seatrial.nccl.collectives import COLLECTIVES
-from seatrial.nccl.rows import TYPES
+from seatrial.nccl.rowformat import TYPES
 from seatrial.platforms.fake.node import FakeNode, Program, ProgramOutput, Request
 from seatrial.platforms.fake.programs import link_mb_s
 

@@ -23,7 +23,7 @@ MODULES = (
         "nccl.xid",
         "nccl.transport",
     ),
-    *("nccl.text", "nccl.rows", "nccl.reader", "nccl.header", "nccl.jsonlog", "nccl.sweeps"),
+    *("nccl.text", "nccl.rows", "nccl.rowformat", "nccl.reader", "nccl.header", "nccl.jsonlog", "nccl.sweeps"),
 )
 PIECES = (
     *("a", "0", " ", "=", "-", ".", "/", "a.", "a: ", "0 ", "0:", "1.", "a=", "eyJ-", "://", "'", '"', "[", "[1", "<a"),
