@@ -41,9 +41,9 @@ class Measurement:
         return math.isfinite(self.value)
 
     def series(self) -> str:
-        """The key under which the same measurement of other runs is found: metric, subject and conditions."""
+        """The key under which the same measurement of other runs is found: metric, subject, conditions and unit."""
         conditions = ",".join(f"{key}={self.conditions[key]}" for key in sorted(self.conditions))
-        return f"{self.metric}|{self.subject.kind}:{self.subject.name}|{conditions}"
+        return f"{self.metric}|{self.subject.kind}:{self.subject.name}|{conditions}|{self.unit}"
 
 
 def finite(value: float | None) -> float | None:

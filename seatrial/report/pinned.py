@@ -62,6 +62,7 @@ def _expected(pin: Pin) -> str:
 
 
 def _readable(series: str) -> str:
-    """busbw|cluster:lab|operation=all_reduce,ranks=4 without the separators."""
-    metric, subject, conditions = series.split("|", 2)
+    """busbw|cluster:lab|operation=all_reduce,ranks=4|GB/s without the separators and the unit."""
+    metric, subject, rest = series.split("|", 2)
+    conditions = rest.rpartition("|")[0]
     return " ".join(part for part in (metric, subject.partition(":")[2], conditions.replace(",", " ")) if part)

@@ -1,6 +1,7 @@
 """What goes in comes out, on SQLite and on PostgreSQL."""
 
 import math
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -69,6 +70,13 @@ def test_a_value_judged_bad_teaches_nothing_even_in_a_passing_run(store: Store) 
     check = Check("collectives", Verdict.PASS, "", 0.0, (m,), (bad,))
     store.save(a_run(1, checks=[check]), Path())
     assert taught(store, m.series()) == {}
+
+
+def test_numbers_in_another_unit_teach_nothing(store: Store) -> None:
+    for number in range(3):
+        store.save(a_run(number, 0.5), Path())  # GB/s
+    half_as_fast = replace(plateau(2.0), unit="Gb/s")
+    assert taught(store, plateau(0).series(), half_as_fast.series()) == {plateau(0).series(): [0.5] * 3}
 
 
 def test_numbers_that_are_none_and_text_that_is_hardly_any_are_survived(store: Store) -> None:

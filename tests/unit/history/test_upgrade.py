@@ -5,6 +5,7 @@ import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -110,11 +111,12 @@ def test_measurements_of_an_older_store_come_along_with_their_repeats_and_sample
                 connection.execute(text(_OLD_MEASUREMENT), {**row, "samples": samples, "verdict": "pass"})
     engine.dispose()
     with open_store(url) as store:
-        found = store.readings(["run-000", "run-001"], ["b", "a"])
+        found = store.readings(["run-000", "run-001"], ["b|GB/s", "a|GB/s"])
         assert found.value.tolist() == [1.0, 3.0, 2.0] * 2
         assert found.series.tolist() == [1, 1, 0] * 2
         assert found.nth.tolist() == [0, 1, 0] * 2
-        assert taught(store, "b", "a") == {"a": [2.0, 2.0], "b": [2.0, 2.0]}
+        assert taught(store, "b|GB/s", "a|GB/s") == {"a|GB/s": [2.0, 2.0], "b|GB/s": [2.0, 2.0]}
+        assert taught(store, "a|Gb/s") == {}
         older = store.result("run-000")
         assert older is not None
         assert [(check.name, check.verdict, len(check.measurements)) for check in older.checks] == [
@@ -126,6 +128,26 @@ def test_measurements_of_an_older_store_come_along_with_their_repeats_and_sample
         assert connection.execute(text("SELECT COUNT(*) FROM series")).scalar() == 2
         assert connection.execute(text("SELECT COUNT(*) FROM samples")).scalar() == 2
     engine.dispose()
+
+
+def test_the_upgrade_adds_the_unit_to_series_and_pins(url: str) -> None:
+    from sqlalchemy import insert
+
+    from seatrial.history.engine import _engine
+    from seatrial.history.schema import baselines
+    from seatrial.history.url import parse_url
+
+    today = a_pin()
+    of_old = replace(today, series=today.series.rpartition("|")[0])
+    _at_revision(url, "0006")
+    engine = _engine(parse_url(url))
+    with engine.execution_options(writes=True).begin() as connection:
+        connection.execute(insert(baselines), records.pin("lab", of_old))
+    engine.dispose()
+    with open_store(url) as store:
+        assert store.pinned("lab") == {today.series: today}
+        store.pin("lab", [replace(today, centre=1.0)])  # the same pin, by the same key
+        assert [pin.centre for pin in store.pinned("lab").values()] == [1.0]
 
 
 def _an_older_store(url: str, runs_in_it: int, width: int) -> None:
@@ -157,7 +179,7 @@ def test_an_older_store_that_several_open_at_once_is_upgraded_once(url: str) -> 
         list(pool.map(open_and_save, [url] * 3, [3, 4, 5]))
     with open_store(url) as store:
         assert len(store.runs()) == 6
-        names = [f"series {n}" for n in range(200)]
+        names = [f"series {n}|GB/s" for n in range(200)]
         assert store.readings([f"run-{n:03}" for n in range(3)], names).value.size == 600
     assert _differences(url) == []
 
@@ -196,7 +218,7 @@ def test_an_upgrade_that_is_killed_is_made_anew_and_loses_nothing(url: str) -> N
         finally:
             process.kill()
             process.communicate()
-    names = [f"series {n}" for n in range(1000)]
+    names = [f"series {n}|GB/s" for n in range(1000)]
     with open_store(url) as store:
         assert store.readings([f"run-{n:03}" for n in range(10)], names).value.size == 10_000
         whole = store.result("run-009")
