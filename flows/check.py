@@ -66,6 +66,7 @@ def check(
     notify: bool = True,
     rebuild: bool = False,
     wait_s: WaitSeconds = WAIT_S,
+    require_baseline: bool = False,
 ) -> "State[None] | State[Exception]":
     """Take a cluster through its sea trials and end in a verdict.
 
@@ -76,6 +77,7 @@ def check(
         notify: Whether people are told, where alerts are configured.
         rebuild: Whether the image is built also when nothing that it is made of has changed.
         wait_s: Seconds to wait while another check has the cluster; 0 gives up at once and says who has it.
+        require_baseline: Whether a pass does not count while something that was measured has no baseline yet.
     """
     if deployment.id:  # started by a runner or a worker
         end_with_parent()
@@ -88,7 +90,7 @@ def check(
             show_verdict(result)
     except Exception as error:  # Failed would say that the cluster is bad
         return crashed_state(error)
-    return state_of(result)
+    return state_of(result, require_baseline)
 
 
 def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:

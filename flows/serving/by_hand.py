@@ -48,13 +48,23 @@ def _import_ahead() -> None:
             importlib.import_module(name)
 
 
-def by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool, rebuild: bool) -> RunResult | Unfinished:
+def by_hand(
+    cluster: Path, suite: str, out: Path | None, *, notify: bool, rebuild: bool, require_baseline: bool = False
+) -> RunResult | Unfinished:
     """What the flow came to, also when it did not come to its end."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _terminate)
     with tempfile.TemporaryFile() as server_log:
         try:
-            result = _run_flow(server_log, str(cluster), suite, str(out) if out else None, notify, rebuild)
+            result = _run_flow(
+                server_log,
+                cluster=str(cluster),
+                suite=suite,
+                out=str(out) if out else None,
+                notify=notify,
+                rebuild=rebuild,
+                require_baseline=require_baseline,
+            )
         except KeyboardInterrupt:
             return INTERRUPTED
         except _Terminated:
@@ -75,7 +85,7 @@ def by_hand(cluster: Path, suite: str, out: Path | None, *, notify: bool, rebuil
     return Unfinished(3, Reason.of("no-verdict", result=result))
 
 
-def _run_flow(server_log: IO[bytes], *parameters: Any) -> Any:
+def _run_flow(server_log: IO[bytes], **parameters: Any) -> Any:
     """The flow's result, or the exception it ended in. Prefect is imported while its server starts."""
     provide_prefect_server(server_log)
     from flows.check import check
@@ -85,7 +95,7 @@ def _run_flow(server_log: IO[bytes], *parameters: Any) -> Any:
     results.clear()
     ended: Any = None
     try:
-        ended = check(*parameters, return_state=True).result(raise_on_failure=False)
+        ended = check(**parameters, return_state=True).result(raise_on_failure=False)
     except Exception as error:
         if not results:
             raise

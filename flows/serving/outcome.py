@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from prefect.states import Crashed
 
+from seatrial.model.coverage import exit_status
 from seatrial.model.errors import SeatrialError
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.text.redact import Secrets
+from seatrial.text.words import verdict_line
 from tasks.shown import STATES
 
 if TYPE_CHECKING:
@@ -22,10 +24,11 @@ MOST_CHARACTERS = 2000  # of a message in Prefect
 results: list[RunResult] = []  # of the runs of this process, also where no server could be told of them
 
 
-def state_of(result: RunResult) -> "State[None]":
+def state_of(result: RunResult, require_baseline: bool = False) -> "State[None]":
     """So that lists and automations see what people see."""
     results.append(result)
-    return _ended(STATES[result.verdict.exit_status](message=f"{result.verdict.value}: {result.reason}"))
+    status = exit_status(result.verdict, result.coverage, require_baseline)
+    return _ended(STATES[status](message=verdict_line(result.verdict, result.coverage, result.reason)))
 
 
 def crashed_state(error: Exception) -> "State[Exception]":
@@ -51,4 +54,4 @@ def _is_no_end(record: logging.LogRecord) -> bool:
 
 def has_verdict(state: "State[Any]") -> bool:
     """Whether the run ended by itself, as `state_of` says it."""
-    return (state.message or "").partition(": ")[0] in set(Verdict)
+    return (state.message or "").partition(":")[0].partition(" ")[0] in set(Verdict)

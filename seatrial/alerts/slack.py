@@ -17,6 +17,7 @@ from seatrial.alerts.slack_text import (
     section,
 )
 from seatrial.history.incident import Incident
+from seatrial.model.coverage import UNJUDGED
 from seatrial.model.result import Judgement, RunResult, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.text import words
@@ -24,8 +25,9 @@ from seatrial.text import words
 MAX_SUSPECTS = 3
 DIGEST_CHARS = 600
 
-_EMOJI = {
+_EMOJI: dict[str, str] = {
     Verdict.PASS: ":large_green_circle:",
+    UNJUDGED: ":large_yellow_circle:",
     Verdict.DEGRADED: ":large_orange_circle:",
     Verdict.FAIL: ":red_circle:",
     Verdict.CORRUPT: ":large_purple_circle:",
@@ -56,7 +58,9 @@ def change(alert: Alert, news: Sequence[str], mentions: Sequence[str] = ()) -> s
 
 def digest(result: RunResult) -> str:
     """One line of a run with nothing new."""
-    line = f"{_EMOJI[result.verdict]} {escape(words.headline(result))}, {escape(result.suite)}: {escape(result.reason)}"
+    line = (
+        f"{_EMOJI[result.standing]} {escape(words.headline(result))}, {escape(result.suite)}: {escape(result.reason)}"
+    )
     return clip(line, DIGEST_CHARS)
 
 

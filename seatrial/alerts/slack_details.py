@@ -17,8 +17,9 @@ def details(result: RunResult) -> tuple[str, list[Block]]:
     """Every check, suspect and bad number, as many as are worth reading in Slack, and the software."""
     bad = [j for _, j in bad_judgements(result.checks)]
     checks = [
-        f"{words.GLYPHS[c.verdict]} *{escape(cut(c.name, 60))}* {words.label(c.verdict)}: {clip(escape(c.reason), 500)}"
+        f"{words.GLYPHS[standing]} *{escape(cut(c.name, 60))}* {words.label(standing)}: {clip(escape(c.reason), 500)}"
         for c in result.checks
+        for standing in [c.standing]
     ]
     parts = {
         "Checks": checks,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from seatrial.cli.options import json_option, print_json
+from seatrial.cli.options import baseline_option, json_option, print_json
+from seatrial.model.coverage import exit_status
 from seatrial.model.errors import InputError, NothingFoundError
 from seatrial.text.printable import printable
 from seatrial.text.similar import nearest_of
@@ -33,9 +34,16 @@ if TYPE_CHECKING:
     "--gpus-per-node", type=click.IntRange(min=1), help="GPUs per node; default: the usual number for the hardware."
 )
 @click.option("--fabric", help="What data between nodes must go over, as in a cluster file: IB-8x400G.")
+@baseline_option
 @json_option
 def judge(
-    logs: tuple[str, ...], hardware: str, nodes: int, gpus_per_node: int | None, fabric: str | None, as_json: bool
+    logs: tuple[str, ...],
+    hardware: str,
+    nodes: int,
+    gpus_per_node: int | None,
+    fabric: str | None,
+    require_baseline: bool,
+    as_json: bool,
 ) -> NoReturn:
     """Judge the nccl-tests LOGS of one run, from any launcher, against reference values for the hardware.
 
@@ -50,7 +58,7 @@ def judge(
         print_json(to_dict(judged))
     else:
         show_judged(judged)
-    sys.exit(judged.verdict.exit_status)
+    sys.exit(exit_status(judged.verdict, judged.coverage, require_baseline))
 
 
 def _known(name: str) -> str:

@@ -13,6 +13,11 @@ cluster_argument = click.argument("cluster", type=FILE)
 suite_option = click.option(
     "--suite", default="quick", show_default=True, help="quick, nightly, acceptance, or the path of a suite file."
 )
+baseline_option = click.option(
+    "--require-baseline",
+    is_flag=True,
+    help="Exit with 3 if the verdict is pass while something that was measured has no baseline yet.",
+)
 json_option = click.option(
     "--json",
     "as_json",

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from seatrial.cli.options import json_option, print_json
+from seatrial.cli.options import baseline_option, json_option, print_json
+from seatrial.model.coverage import exit_status
 
 if TYPE_CHECKING:
     from seatrial.model.result import RunResult
@@ -13,8 +14,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("run_word", metavar="RUN")
+@baseline_option
 @json_option
-def rejudge(run_word: str, as_json: bool) -> NoReturn:
+def rejudge(run_word: str, require_baseline: bool, as_json: bool) -> NoReturn:
     """Judge RUN again with the current rules and pinned baselines and the runs before it. Changes nothing.
 
     RUN is an id of `seatrial history`, a run's folder, or its run.json. Exit status: as for `seatrial run`.
@@ -30,15 +32,15 @@ def rejudge(run_word: str, as_json: bool) -> NoReturn:
         print_json(now.to_dict())
     else:
         _show(was, now)
-    sys.exit(now.verdict.exit_status)
+    sys.exit(exit_status(now.verdict, now.coverage, require_baseline))
 
 
 def _show(was: "RunResult", now: "RunResult") -> None:
     """What it was, each check, and `verdict: reason` as the last line."""
-    from seatrial.text.words import plain
+    from seatrial.text.words import plain, verdict_line
 
     print(plain(f"{was.run_id} was {was.verdict.value}: {was.reason}"))
     for old, new in zip(was.checks, now.checks, strict=True):
         before = "" if old.verdict is new.verdict else f" (was {old.verdict.value})"
         print(plain(f"{new.name}: {new.verdict.value}{before}: {new.reason}"))
-    print(plain(f"{now.verdict.value}: {now.reason}"))
+    print(plain(verdict_line(now.verdict, now.coverage, now.reason)))

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import click
 
-from seatrial.cli.options import FILE, cluster_argument, json_option, suite_option
+from seatrial.cli.options import FILE, baseline_option, cluster_argument, json_option, suite_option
 
 
 @click.command()
@@ -15,10 +15,18 @@ from seatrial.cli.options import FILE, cluster_argument, json_option, suite_opti
 @click.option("--out", type=FILE, help="Output folder; default: runs/RUN_ID.")
 @click.option("--notify/--no-notify", default=True, show_default=True, help="Send alerts to the configured receivers.")
 @click.option("--rebuild", is_flag=True, help="Rebuild the image even if its inputs have not changed.")
+@baseline_option
 @json_option
 @click.option("-v", "--verbose", is_flag=True, help="Show debug messages.")
 def run(
-    cluster: Path, suite: str, out: Path | None, notify: bool, rebuild: bool, as_json: bool, verbose: bool
+    cluster: Path,
+    suite: str,
+    out: Path | None,
+    notify: bool,
+    rebuild: bool,
+    require_baseline: bool,
+    as_json: bool,
+    verbose: bool,
 ) -> NoReturn:
     """Run all checks on CLUSTER; the last line is the verdict with its reason.
 
@@ -26,4 +34,14 @@ def run(
     """
     from seatrial.cli.run_by_hand import run_by_hand
 
-    sys.exit(run_by_hand(cluster, suite, out, notify=notify, rebuild=rebuild, as_json=as_json, verbose=verbose))
+    status = run_by_hand(
+        cluster,
+        suite,
+        out,
+        notify=notify,
+        rebuild=rebuild,
+        require_baseline=require_baseline,
+        as_json=as_json,
+        verbose=verbose,
+    )
+    sys.exit(status)

@@ -18,6 +18,7 @@ from seatrial.config.cluster import load_cluster
 from seatrial.config.destination import missing
 from seatrial.config.run import check_runs_folder, secrets_of, writable
 from seatrial.history import check_history
+from seatrial.model.coverage import exit_status
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult
@@ -29,7 +30,15 @@ from seatrial.text.redact import Secrets
 
 
 def run_by_hand(
-    cluster: Path, suite: str, out: Path | None, *, notify: bool, rebuild: bool, as_json: bool, verbose: bool
+    cluster: Path,
+    suite: str,
+    out: Path | None,
+    *,
+    notify: bool,
+    rebuild: bool,
+    require_baseline: bool,
+    as_json: bool,
+    verbose: bool,
 ) -> int:
     """Run the flow `check` and show how it goes; returns the exit status.
 
@@ -49,7 +58,7 @@ def run_by_hand(
     writable(out, "--out") if out else check_runs_folder()  # said before an hour is spent, not after it
     with _progress(verbose, secrets_of(loaded)) as console:
         console.print(f"[bold]seatrial[/] {cluster} · {suite}", highlight=False)
-        outcome = by_hand(cluster, suite, out, notify=notify, rebuild=rebuild)
+        outcome = by_hand(cluster, suite, out, notify=notify, rebuild=rebuild, require_baseline=require_baseline)
         if not isinstance(outcome, RunResult):
             console.print(secrets_of(loaded).out_of_line(outcome.reason), markup=False, highlight=False)
             return outcome.exit_status
@@ -58,7 +67,7 @@ def run_by_hand(
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read this has gone; the verdict stands
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return outcome.verdict.exit_status
+    return exit_status(outcome.verdict, outcome.coverage, require_baseline)
 
 
 class Terminal(Console):

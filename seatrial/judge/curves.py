@@ -53,6 +53,11 @@ def readings(check: Check) -> list[Reading]:
     return _held_together(check, once(check.measurements))
 
 
+def worst_first(judgement: Judgement) -> tuple[int, bool]:
+    """A sort key; of equals those that were compared with a baseline, which tell more than sanity, come first."""
+    return judgement.verdict.severity, not judgement.compared
+
+
 def every_reading(check: Check) -> list[Reading]:
     """The same with every repeat by itself."""
     return _held_together(check, check.measurements)
@@ -62,7 +67,7 @@ def _held_together(check: Check, measurements: Sequence[Measurement]) -> list[Re
     judged: dict[str, Judgement] = {}
     for judgement in check.judgements:
         key = judgement.measurement.series()
-        judged[key] = min(judged.get(key, judgement), judgement, key=lambda j: j.verdict.severity)
+        judged[key] = min(judged.get(key, judgement), judgement, key=worst_first)
     recorded = {measurement.series() for measurement in measurements}
     only_judged = [j.measurement for key, j in judged.items() if key not in recorded]
     return [Reading(m, judged.get(m.series())) for m in (*measurements, *only_judged)]

@@ -15,6 +15,7 @@ from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge
 from seatrial.judge.device_models import other_model
 from seatrial.judge.efficiency import plateau_words, with_shares
+from seatrial.model.coverage import Coverage, coverage
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check
@@ -56,6 +57,10 @@ class LogsJudgement:
     verdict: Verdict
     reason: str
     checks: tuple[Check, ...]
+
+    @property
+    def coverage(self) -> Coverage:
+        return coverage(self.checks)
 
 
 def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from seatrial.model.coverage import Coverage, coverage, standing_of
 from seatrial.model.measurement import Measurement, finite
 from seatrial.model.reason import Reason, code_of, identity, join, placed
 from seatrial.model.setup import Setup
@@ -60,6 +61,16 @@ class Judgement:
     repeats: tuple[float, ...] = ()
     drift: Drift | None = None
     share: float | None = None
+
+    @property
+    def compared(self) -> bool:
+        """Whether it was held against a bound; a number that passes for being finite and positive was not."""
+        return self.source != "sanity" or self.verdict is not Verdict.PASS or self.expected != Expected()
+
+    @property
+    def standing(self) -> str:
+        """The verdict, or `unjudged`."""
+        return standing_of(self.verdict, self.compared)
 
     def to_dict(self) -> dict[str, Any]:
         m = self.measurement
@@ -135,6 +146,15 @@ class Check:
         """What it came to before its numbers were judged."""
         return self.found or CheckResult(self.verdict, self.reason, self.suspects)
 
+    @property
+    def coverage(self) -> Coverage:
+        return coverage([self])
+
+    @property
+    def standing(self) -> str:
+        """The verdict, or `unjudged` where something that it measured has no baseline."""
+        return standing_of(self.verdict, not self.coverage.without_baseline)
+
     def unjudged(self) -> "Check":
         """The check as it was before its numbers were judged."""
         own = self.by_itself
@@ -150,7 +170,8 @@ class Check:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        return {**self.summary(), "judgements": [j.to_dict() for j in self.judgements]}
+        judgements = [j.to_dict() for j in self.judgements]
+        return {**self.summary(), "judged": self.coverage.extent, "judgements": judgements}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +193,17 @@ class RunResult:
     notes: Sequence[str] = ()  # what people should know besides: where its files are, that its nodes are still up
     setup: Setup | None = None  # the cluster's facts that numbers are held against
 
+    @property
+    def coverage(self) -> Coverage:
+        return coverage(self.checks)
+
+    @property
+    def standing(self) -> str:
+        """The verdict, or `unjudged` for a pass of which something was compared with nothing."""
+        return standing_of(self.verdict, self.coverage.extent == "all")
+
     def to_dict(self) -> dict[str, Any]:
+        compared = self.coverage
         return {
             "schema": SCHEMA,
             "run_id": self.run_id,
@@ -181,6 +212,8 @@ class RunResult:
             "started": self.started.isoformat(timespec="seconds"),
             "finished": self.finished.isoformat(timespec="seconds"),
             **_outcome(self.verdict, self.reason),
+            "judged": compared.extent or "none",
+            "numbers": compared.to_dict(),
             "nodes": [dict(node) for node in self.nodes],
             "checks": [check.to_dict() for check in self.checks],
             "suspects": [suspect.to_dict() for suspect in self.suspects],

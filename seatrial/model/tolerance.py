@@ -13,5 +13,5 @@ class Tolerance:
     steady: bool = True
 
 
-STEADY = Tolerance(sigma=0.25, cap=4.0)
+STEADY = Tolerance(sigma=0.25, cap=3.0)
 SINGLE_SIZE = Tolerance(sigma=0.4, cap=6.0, steady=False)

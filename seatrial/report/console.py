@@ -6,11 +6,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from seatrial.model.coverage import UNJUDGED
 from seatrial.model.verdict import Verdict
 from seatrial.text import words
 
-STYLES = {
+STYLES: dict[str, str] = {
     Verdict.PASS: "bold green",
+    UNJUDGED: "bold cyan",
     Verdict.DEGRADED: "bold yellow",
     Verdict.FAIL: "bold red",
     Verdict.CORRUPT: "bold magenta",
@@ -39,8 +41,9 @@ def table(
     return grid
 
 
-def verdict_cell(verdict: Verdict) -> Text:
-    return Text(words.label(verdict), STYLES[verdict])
+def verdict_cell(standing: str) -> Text:
+    """A verdict or `unjudged`, in its colour."""
+    return Text(words.label(standing), STYLES[standing])
 
 
 def print_line(console: Console, text: str) -> None:

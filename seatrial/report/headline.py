@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from seatrial.history.rows import RunRow
+from seatrial.judge.curves import worst_first
 from seatrial.judge.fleet.drift import LevelShift, find_steps
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Expected, Judgement, RunResult
@@ -52,6 +53,11 @@ class Headline:
         return self.judgements[0].verdict if self.judgements else None
 
     @property
+    def standing(self) -> str | None:
+        """The verdict, or `unjudged` where it was compared with nothing."""
+        return self.judgements[0].standing if self.judgements else None
+
+    @property
     def change(self) -> float | None:
         """Against the last good run: -0.1 is a tenth less."""
         return self.measurement.value / self.last - 1 if self.last else None
@@ -65,7 +71,7 @@ def headline_numbers(result: RunResult, past: EarlierRuns) -> list[Headline]:
 def _headline(m: Measurement, result: RunResult, past: EarlierRuns) -> Headline:
     series = m.series()
     own_judgements = [j for check in result.checks for j in check.judgements if j.measurement.series() == series]
-    judgements = tuple(sorted(own_judgements, key=lambda j: j.verdict.severity))
+    judgements = tuple(sorted(own_judgements, key=worst_first))
     now = HeadlinePoint(result.run_id, result.started, m.value, judgements[0].verdict if judgements else None)
     trend = (*_trend(series, past), now)
     return Headline(m, judgements, past.last_value(series), trend, tuple(find_steps([then.value for then in trend])))

@@ -27,14 +27,15 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`verdict` is None where a number was only recorded; `text` is the value, `told` all there is to say."""
+    """`verdict` and `standing` are None where a number was only recorded; `text` is the value, `told` all there is."""
 
     verdict: Verdict | None
+    standing: str | None
     text: str
     told: str
 
 
-NOT_MEASURED = Cell(Verdict.NOT_RUN, "not measured", "not measured on this node")
+NOT_MEASURED = Cell(Verdict.NOT_RUN, Verdict.NOT_RUN, "not measured", "not measured on this node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,10 @@ class HeatMapRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Nodes with the same verdict in every column."""
+    """Nodes that stand the same in every column."""
 
     nodes: tuple[str, ...]
-    verdicts: tuple[Verdict | None, ...]
+    standings: tuple[str | None, ...]
 
     @property
     def names(self) -> str:
@@ -130,13 +131,14 @@ def _cell(group: Sequence[Reading]) -> Cell:
     if judgement:
         expected = words.interval(judgement.expected, m.unit)
         facts += [
-            words.label(judgement.verdict),
+            words.label(judgement.standing),
             f"expected {expected} ({judgement.source})" if expected != "–" else "",
         ]
     if len(group) > 1:
         facts.append(f"the worst of {len(group)}")
     return Cell(
         judgement.verdict if judgement else None,
+        judgement.standing if judgement else None,
         words.quantity(m.value, m.unit),
         ", ".join(text for text in facts if text),
     )
@@ -155,7 +157,7 @@ def _worst_first(line: HeatMapRow) -> tuple[Any, ...]:
 
 
 def _alike(lines: Iterable[HeatMapRow]) -> list[NodeGroup]:
-    groups: dict[tuple[Verdict | None, ...], list[str]] = {}
+    groups: dict[tuple[str | None, ...], list[str]] = {}
     for line in lines:
-        groups.setdefault(line.verdicts, []).append(line.node)
-    return [NodeGroup(tuple(nodes), verdicts) for verdicts, nodes in groups.items()]
+        groups.setdefault(tuple(cell.standing for cell in line.cells), []).append(line.node)
+    return [NodeGroup(tuple(nodes), standings) for standings, nodes in groups.items()]

@@ -21,6 +21,8 @@ def to_dict(judged: LogsJudgement) -> dict[str, Any]:
     return {
         "verdict": judged.verdict.value,
         "reason": judged.reason,
+        "judged": judged.coverage.extent or "none",
+        "numbers": judged.coverage.to_dict(),
         "judgements": [j.to_dict() for check in judged.checks for j in check.judgements],
     }
 
@@ -28,12 +30,12 @@ def to_dict(judged: LogsJudgement) -> dict[str, Any]:
 def show_judged(judged: LogsJudgement) -> None:
     """One line per sweep, why those are not a pass that are none, and `verdict: reason` as the last line."""
     console = output()
-    rows: list[Sequence[str | Text]] = [(*_cells(check), verdict_cell(check.verdict)) for check in judged.checks]
+    rows: list[Sequence[str | Text]] = [(*_cells(check), verdict_cell(check.standing)) for check in judged.checks]
     console.print(table(_COLUMNS, rows, console.encoding, folded=("log",)))
     console.print()
     bad = [check for check in judged.checks if check.verdict is not Verdict.PASS]
     lines = [f"{check.name}: {check.reason}" for check in bad] if len(judged.checks) > 1 else []
-    for line in (*lines, f"{judged.verdict.value}: {judged.reason}"):
+    for line in (*lines, words.verdict_line(judged.verdict, judged.coverage, judged.reason)):
         print_line(console, line)
 
 

@@ -18,7 +18,7 @@ Cell = str | float | None
 def summary(result: RunResult) -> str:
     """Verdict, reason, suspects, checks, the worst judgements and the software, in that order."""
     parts = [
-        f"## {words.GLYPHS[result.verdict]} {escape(words.headline(result))}",
+        f"## {words.GLYPHS[result.standing]} {escape(words.headline(result))}",
         f"**{words.label(result.verdict)}**: {escape(result.reason)}",
         _facts(result),
         _suspects(result),
@@ -52,7 +52,7 @@ def _judgement_row(check: Check, judgement: Judgement) -> dict[str, Cell]:
     m = judgement.measurement
     return {
         "check": check.name,
-        "verdict": words.label(judgement.verdict),
+        "verdict": words.label(judgement.standing),
         "metric": m.metric,
         "subject": words.subject_name(m.subject) or "cluster",
         "conditions": words.condition_words(m),
@@ -89,12 +89,12 @@ def _headline_row(headline: Headline) -> tuple[str, ...]:
         words.interval(headline.expected, m.unit),
         words.quantity(headline.last, m.unit),
         words.percent(headline.change),
-        words.label(headline.verdict) if headline.verdict else "recorded",
+        words.label(headline.standing) if headline.standing else "recorded",
     )
 
 
 def _check_row(check: Check) -> tuple[str, ...]:
-    verdict = f"{words.GLYPHS[check.verdict]} {words.label(check.verdict)}"
+    verdict = f"{words.GLYPHS[check.standing]} {words.label(check.standing)}"
     return check.name, verdict, check.reason, words.duration(check.seconds)
 
 

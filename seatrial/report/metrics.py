@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seatrial.model.coverage import UNJUDGED
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Judgement, RunResult
@@ -69,8 +70,8 @@ def registry(result: RunResult, last_good: datetime | None) -> "CollectorRegistr
 
     into, own = CollectorRegistry(), {"cluster": result.cluster, "suite": result.suite}
     verdict = Gauge("seatrial_verdict", "1 for what the last run came to", (*_LABELS, "verdict"), registry=into)
-    for one in Verdict:
-        verdict.labels(**own, verdict=one.value).set(one is result.verdict)
+    for standing in (*Verdict, UNJUDGED):
+        verdict.labels(**own, verdict=str(standing)).set(standing == result.standing)
     for name, description, value in _of_the_run(result, last_good):
         Gauge(f"seatrial_{name}", description, _LABELS, registry=into).labels(**own).set(value)
     gauges: dict[str, Gauge] = {}
@@ -129,6 +130,8 @@ def _legal_gateway(url: str) -> bool:
 def _of_the_run(result: RunResult, last_good: datetime | None) -> Iterator[tuple[str, str, float]]:
     yield "run_timestamp_seconds", "when the last run ended", result.finished.timestamp()
     yield "run_duration_seconds", "how long it took", (result.finished - result.started).total_seconds()
+    yield "numbers", "how many numbers were to be judged", result.coverage.numbers
+    yield "judged_numbers", "how many of them were compared with a baseline", result.coverage.judged
     yield "nodes", "how many nodes it was launched on", len(result.nodes)
     yield "suspects", "how many nodes, GPUs and links it blames", len(result.suspects)
     if last_good:

@@ -43,11 +43,13 @@ def summary(result: RunResult) -> TerminalSummary:
 
 def closing_line(result: RunResult, encoding: str | None = None) -> str:
     """`verdict: reason` on one line, in characters that `encoding` (standard output's when None) can print."""
-    return words.plain(f"{result.verdict.value}: {result.reason}", encoding or sys.stdout.encoding or "ascii")
+    return words.plain(
+        words.verdict_line(result.verdict, result.coverage, result.reason), encoding or sys.stdout.encoding or "ascii"
+    )
 
 
 def _checks(checks: Sequence[Check], encoding: str) -> Table:
-    rows = ((check.name, verdict_cell(check.verdict), words.duration(check.seconds), check.reason) for check in checks)
+    rows = ((check.name, verdict_cell(check.standing), words.duration(check.seconds), check.reason) for check in checks)
     grid = table(("check", "verdict", "time", "reason"), rows, encoding, folded=("time", "reason"))
     grid.columns[2].justify = "right"
     return grid

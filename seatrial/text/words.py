@@ -4,15 +4,17 @@ import math
 import re
 from collections.abc import Iterable
 
+from seatrial.model.coverage import UNJUDGED, Coverage
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Expected, RunResult
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.text.printable import printable
 
-# A verdict is never told by colour alone.
-GLYPHS = {
+# A verdict is never told by colour alone. `unjudged` is a pass that was compared with nothing.
+GLYPHS: dict[str, str] = {
     Verdict.PASS: "✓",
+    UNJUDGED: "○",
     Verdict.DEGRADED: "▼",
     Verdict.FAIL: "✕",
     Verdict.CORRUPT: "≠",
@@ -20,8 +22,9 @@ GLYPHS = {
     Verdict.NOT_RUN: "–",
 }
 
-MEANINGS = {
+MEANINGS: dict[str, str] = {
     Verdict.PASS: "measured, and within what is expected",
+    UNJUDGED: "measured and right, but compared with nothing yet: no catalog value, pin, history or peers",
     Verdict.DEGRADED: "slower than expected, but above the floor",
     Verdict.FAIL: "below the floor, or the cluster broke the test",
     Verdict.CORRUPT: "wrong numbers: results are not what they must be, the loss is not a number, or ranks disagree",
@@ -43,12 +46,21 @@ _UNITS = {"us": "µs", "percent": "%"}
 
 def headline(result: RunResult) -> str:
     """The verdict as a sentence: "h100-east is degraded"."""
-    return _HEADLINES[result.verdict].format(result.cluster)
+    return _HEADLINES[result.verdict].format(result.cluster) + _extent(result.verdict, result.coverage)
 
 
-def label(verdict: Verdict) -> str:
-    """The verdict as a word: "not run"."""
-    return verdict.value.replace("_", " ")
+def verdict_line(verdict: Verdict, coverage: Coverage, reason: str) -> str:
+    """`verdict: reason`; a pass that was compared with too little says so: "pass (3 of 49 judged, no baseline yet)"."""
+    return f"{verdict.value}{_extent(verdict, coverage)}: {reason}"
+
+
+def _extent(verdict: Verdict, coverage: Coverage) -> str:
+    return f" ({coverage.words})" if verdict is Verdict.PASS and coverage.words else ""
+
+
+def label(standing: str) -> str:
+    """A verdict or `unjudged` as people read it: "not run"."""
+    return standing.replace("_", " ")
 
 
 def number(value: float | None) -> str:
@@ -178,7 +190,7 @@ _WORDS = {
 }
 
 _ASCII = str.maketrans(
-    {"–": "-", "≥": ">=", "≤": "<=", "µ": "u", "✓": "+", "▼": "v", "✕": "x", "≠": "!", "∞": "inf", "’": "'"}
+    {"–": "-", "≥": ">=", "≤": "<=", "µ": "u", "✓": "+", "○": "o", "▼": "v", "✕": "x", "≠": "!", "∞": "inf", "’": "'"}
 )
 
 _FORMATS = str.maketrans({"`": "'", "*": "∗", "~": "∼"})

@@ -158,6 +158,16 @@ def test_a_pinned_node_is_judged_by_its_pin_alone_whatever_its_peers_read(nodes:
     assert [j.source for j in found.judgements if j.measurement.series() == slow.series()] == ["pinned"]
 
 
+def test_a_noisy_past_does_not_hide_a_loss_of_three_quarters() -> None:
+    """Five runs around 0.289 GB/s that differ by a factor of three among themselves, and then 0.075."""
+    past = [0.17, 0.2, 0.289, 0.47, 0.51]
+    number = plateau(0.289 * 0.26)
+    knowledge = Knowledge(SETUP, history={number.series(): past})
+    check = one(collectives(number), knowledge)
+    assert check.verdict is Verdict.DEGRADED
+    assert "of 5 passing runs" in check.reason
+
+
 # With a store
 
 

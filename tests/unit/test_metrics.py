@@ -44,7 +44,7 @@ def test_a_run_as_metrics(tmp_path: Path) -> None:
     own = (("cluster", "h100-east"), ("suite", "nightly"))
     assert found["seatrial_verdict"][*own, ("verdict", "fail")] == 1
     assert sum(found["seatrial_verdict"].values()) == 1
-    assert len(found["seatrial_verdict"]) == len(Verdict)
+    assert len(found["seatrial_verdict"]) == len(Verdict) + 1  # unjudged
     assert found["seatrial_last_good_run_timestamp_seconds"][own] == good.finished.timestamp()
     assert found["seatrial_run_timestamp_seconds"][own] == bad.finished.timestamp()
     assert found["seatrial_suspects"][own] == 2

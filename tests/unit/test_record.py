@@ -112,7 +112,7 @@ def test_a_run_that_is_recorded_nowhere_could_not_measure(full: Trial, monkeypat
     with pytest.raises(SeatrialError, match="No space left") as told:
         results.rewrite_run_json(full)
     monkeypatch.setattr(by_hand, "provide_prefect_server", lambda _: None)
-    monkeypatch.setattr(by_hand, "_run_flow", lambda *_: told.value)
+    monkeypatch.setattr(by_hand, "_run_flow", lambda *_, **__: told.value)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     outcome = by_hand.by_hand(Path("a.yaml"), "quick", None, notify=True, rebuild=False)
     assert isinstance(outcome, by_hand.Unfinished)

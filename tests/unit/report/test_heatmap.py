@@ -56,7 +56,7 @@ def test_of_a_thousand_nodes_the_ill_have_their_own_line() -> None:
     ]
     (rest,) = heat.alike
     assert len(rest.nodes) == 996
-    assert set(rest.verdicts) == {Verdict.PASS}
+    assert set(rest.standings) == {Verdict.PASS}
 
 
 def test_a_suspect_is_seen_though_it_measures_well() -> None:

@@ -1,0 +1,152 @@
+"""A pass that was compared with nothing is not shown as a pass, and does not count where a baseline is required."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flows.serving.outcome import has_verdict, state_of
+from seatrial.alerts import slack
+from seatrial.model.coverage import UNJUDGED, coverage, exit_status
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.result import Check, Expected, Judgement, RunResult
+from seatrial.model.verdict import Verdict
+from seatrial.report.html import report_html
+from seatrial.report.markdown import summary
+from seatrial.report.metrics import headlines, registry
+from seatrial.report.terminal import closing_line
+from seatrial.text.words import headline
+from tests import samples
+from tests.unit.judge_traps.sweeplogs import HEALTHY, log_text
+from tests.unit.judge_traps.test_command import run
+
+WHOLE = Subject("cluster", "local")
+
+
+def judgement(
+    source: str, metric: str = "busbw", verdict: Verdict = Verdict.PASS, **conditions: str | int
+) -> Judgement:
+    m = Measurement(metric, 0.3, "GB/s", WHOLE, conditions)
+    bounds = Expected() if source == "sanity" else Expected(low=0.2)
+    return Judgement(m, verdict, "", source, bounds)
+
+
+def check(name: str, *judgements: Judgement) -> Check:
+    return Check(name, Verdict.PASS, "ok", judgements=judgements)
+
+
+def a_run(*checks: Check, verdict: Verdict = Verdict.PASS) -> RunResult:
+    return replace(samples.healthy_local(), checks=checks, verdict=verdict, reason="all pass")
+
+
+FIRST_NIGHT = a_run(
+    check("connectivity", judgement("sanity", "tcp_egress"), judgement("peers", "tcp_egress")),
+    check("collectives", *(judgement("sanity", operation="all_reduce", message_bytes=size) for size in (4, 16))),
+)
+LATER = a_run(
+    check(
+        "collectives",
+        judgement("sanity", operation="all_reduce", message_bytes=4),
+        judgement("history", operation="all_reduce", message_bytes=16),
+    )
+)
+
+
+def test_a_number_with_several_baselines_counts_once_and_one_size_speaks_for_the_operation() -> None:
+    assert FIRST_NIGHT.coverage.to_dict() == {
+        "judged": 1,
+        "measured": 3,
+        "without_baseline": ["collectives: all_reduce"],
+    }
+    assert (FIRST_NIGHT.coverage.extent, LATER.coverage.extent, LATER.coverage.judged) == ("some", "all", 1)
+    assert coverage([]).extent is None
+
+
+@pytest.mark.parametrize(
+    ("result", "judged", "standing"),
+    [
+        (FIRST_NIGHT, "some", UNJUDGED),
+        (LATER, "all", "pass"),
+        (a_run(FIRST_NIGHT.checks[1]), "none", UNJUDGED),
+        (a_run(), "none", UNJUDGED),
+        (replace(FIRST_NIGHT, verdict=Verdict.FAIL), "some", "fail"),
+    ],
+)
+def test_run_json_says_how_much_was_judged(result: RunResult, judged: str, standing: str) -> None:
+    assert (result.to_dict()["judged"], result.standing) == (judged, standing)
+
+
+def test_a_check_without_numbers_stands_by_its_verdict() -> None:
+    image = Check("image", Verdict.PASS, "built")
+    assert (image.standing, image.to_dict()["judged"]) == ("pass", None)
+
+
+def test_what_is_wrong_by_sanity_was_judged() -> None:
+    assert judgement("sanity", verdict=Verdict.INCONCLUSIVE).compared
+
+
+def test_the_headline_counts() -> None:
+    line = "pass (1 of 3 judged, no baseline yet): all pass"
+    assert closing_line(FIRST_NIGHT) == line
+    assert headline(FIRST_NIGHT) == "local passes (1 of 3 judged, no baseline yet)"
+    assert (closing_line(LATER), headline(LATER)) == ("pass: all pass", "local passes")
+    assert closing_line(replace(FIRST_NIGHT, verdict=Verdict.FAIL)) == "fail: all pass"
+
+
+def test_every_medium_has_a_colour_of_its_own_for_it() -> None:
+    page, later = report_html(FIRST_NIGHT), report_html(LATER)
+    assert '<header class="card hero unjudged">' in page
+    assert '<header class="card hero pass">' in later
+    assert summary(FIRST_NIGHT).startswith("## ○ local passes")
+    assert slack.digest(FIRST_NIGHT).split()[0] != slack.digest(LATER).split()[0]
+
+
+def test_metrics_call_it_unjudged() -> None:
+    collected = registry(FIRST_NIGHT, None)
+    own = {"cluster": "local", "suite": "quick"}
+    values = {
+        name: collected.get_sample_value("seatrial_verdict", {**own, "verdict": name}) for name in ("pass", UNJUDGED)
+    }
+    assert values == {"pass": 0, UNJUDGED: 1}
+    assert collected.get_sample_value("seatrial_judged_numbers", own) == 1
+    assert headlines(FIRST_NIGHT)
+
+
+@pytest.mark.parametrize(
+    ("result", "required", "status", "kind"),
+    [
+        (FIRST_NIGHT, False, 0, "COMPLETED"),
+        (FIRST_NIGHT, True, 3, "CRASHED"),
+        (LATER, True, 0, "COMPLETED"),
+        (replace(FIRST_NIGHT, verdict=Verdict.FAIL), True, 1, "FAILED"),
+    ],
+)
+def test_a_required_baseline_decides_the_exit_status_and_the_flow_state(
+    result: RunResult, required: bool, status: int, kind: str
+) -> None:
+    assert exit_status(result.verdict, result.coverage, required) == status
+    state = state_of(result, required)
+    assert state.type.value == kind
+    assert has_verdict(state)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "extra", "status", "first"),
+    [
+        ("H100-SXM", [], 0, "pass: "),
+        ("H100-SXM", ["--require-baseline"], 0, "pass: "),
+        ("other", [], 0, "pass (0 of 12 judged, no baseline yet): "),
+        ("other", ["--require-baseline"], 3, "pass (0 of 12 judged, no baseline yet): "),
+    ],
+)
+def test_a_log_of_unknown_hardware_passes_by_sanity_and_says_so(
+    hardware: str, extra: list[str], status: int, first: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "sweep.log"
+    log.write_text(log_text(HEALTHY))
+    flags = (str(log), "--hardware", hardware, "--nodes", "1", "--gpus-per-node", "8", *extra)
+    assert run(*flags) == status
+    assert capsys.readouterr().out.splitlines()[-1].startswith(first)
+    assert run(*flags, "--json") == status
+    assert json.loads(capsys.readouterr().out)["judged"] == ("all" if hardware == "H100-SXM" else "none")
