@@ -3,11 +3,18 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, RunResult, Suspect
 from seatrial.model.verdict import Verdict
 from tests import samples
 
-CURE = Check("collectives", Verdict.PASS, "all_reduce: plateau 386 GB/s", 240.0)
+_PLATEAU = samples.judge(
+    Measurement("busbw_plateau", 386.0, "GB/s", Subject("cluster", "h100-east"), {"operation": "all_reduce"}),
+    387.0,
+    0.06,
+    "catalog",
+)
+CURE = Check("collectives", Verdict.PASS, "all_reduce: plateau 386 GB/s", 240.0, judgements=(_PLATEAU,))
 
 
 def bad(number: int, **changes: object) -> RunResult:
