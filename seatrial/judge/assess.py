@@ -17,6 +17,7 @@ from seatrial.judge.baselines.nights import Nights
 from seatrial.judge.baselines.peers import from_peers
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
 from seatrial.judge.baselines.tolerance import tolerance_of
+from seatrial.judge.completeness import blamed_nodes, unmeasured, without_rate
 from seatrial.judge.judge import judge
 from seatrial.judge.repeats import NOISY_SOURCES, doubts, with_repeats
 from seatrial.model.measurement import Measurement, by_series, once
@@ -45,9 +46,11 @@ def assess(checks: Sequence[Check], knowledge: Knowledge) -> Assessment:
     """
     learned = learn((m for check in checks for m in check.measurements), knowledge.nights)
     judged = [(check, _judgements(check, knowledge, learned)) for check in checks]
+    nodes, blamed = knowledge.nodes or knowledge.setup.nodes, blamed_nodes(checks)
     doubted = ((check.name, doubts(new, counting(new), check.measurements, learned)) for check, new in judged)
     return Assessment(
-        [_assessed(check, new, learned) for check, new in judged], {name: some for name, some in doubted if some}
+        [_assessed(check, new, learned, tuple(unmeasured(check, nodes, blamed))) for check, new in judged],
+        {name: some for name, some in doubted if some},
     )
 
 
@@ -61,14 +64,16 @@ def _judgements(check: Check, knowledge: Knowledge, learned: Learned) -> list[Ju
     return [with_repeats(j, taken.get(j.measurement.series(), ())) for j in new]
 
 
-def _assessed(check: Check, new: Sequence[Judgement], learned: Learned) -> Check:
+def _assessed(check: Check, new: Sequence[Judgement], learned: Learned, missing: Sequence[str]) -> Check:
     if not new:
         return check
     counted = counting(new)
+    verdicts = (check.verdict, *(j.verdict for j in counted), *(Verdict.INCONCLUSIVE for _ in missing))
+    reason = _reason(check, new, counted)
     return replace(
         check,
-        verdict=worst((check.verdict, *(j.verdict for j in counted))),
-        reason=_reason(check, new, counted),
+        verdict=worst(verdicts),
+        reason=join((reason, *missing) if counted else (*missing, reason)),
         judgements=(*check.judgements, *new),
         suspects=(*check.suspects, *_suspects(new), *_proven(new, learned)),
         found=check.by_itself,
@@ -117,14 +122,19 @@ def _remarked(judgement: Judgement, series: str, learned: Learned) -> Judgement:
     remark = learned.remarks.get(series)
     if remark is None or judgement.verdict is Verdict.PASS:
         return judgement
-    return replace(judgement, reason=f"{judgement.reason}; {remark}", drift=learned.drifts.get(series))
+    return replace(judgement, reason=_with(judgement.reason, remark), drift=learned.drifts.get(series))
 
 
 def _changed(judgement: Judgement, nights: Nights | None) -> Judgement:
     """A bad number of the history whose software is not tonight's: what has changed is the first thing to look at."""
     if not nights or not nights.changed or judgement.verdict is Verdict.PASS or judgement.source != "history":
         return judgement
-    return replace(judgement, reason=f"{judgement.reason}; changed with {nights.changed}")
+    return replace(judgement, reason=_with(judgement.reason, f"changed with {nights.changed}"))
+
+
+def _with(reason: str, remark: str) -> str:
+    """The reason, which keeps its code, and the remark."""
+    return rewritten(reason, lambda sentence: f"{sentence}; {remark}")
 
 
 def _is_sanity_pass(judgement: Judgement) -> bool:
@@ -203,9 +213,10 @@ def _numbers(count: int) -> str:
     return "1 number was" if count == 1 else f"{count} numbers were"
 
 
-def _suspects(judgements: Iterable[Judgement]) -> list[Suspect]:
-    """The nodes and GPUs that stand out among their peers."""
-    return [_suspect(j, _CONFIDENCE[j.verdict]) for j in judgements if j.source == "peers" and _blames(j)]
+def _suspects(judgements: Sequence[Judgement]) -> list[Suspect]:
+    """The nodes and GPUs that stand out among their peers, or move nothing while those do."""
+    outliers = [j for j in judgements if j.source == "peers"]
+    return [_suspect(j, _CONFIDENCE[j.verdict]) for j in (*outliers, *without_rate(judgements)) if _blames(j)]
 
 
 def _proven(judgements: Iterable[Judgement], learned: Learned) -> list[Suspect]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from seatrial.model.baseline import Baseline
-from seatrial.model.measurement import Measurement
+from seatrial.model.measurement import TIMES, Measurement
 from seatrial.model.reason import Reason
 from seatrial.model.result import Expected, Judgement
 from seatrial.model.sizes import format_size
@@ -14,7 +14,6 @@ from seatrial.text.numbers import short
 _PREFERENCE = ("peers", "pinned", "history", "catalog", "model")
 _DECISIVE = frozenset({"peers", "pinned"})
 _MILDEST_FIRST = (Verdict.PASS, Verdict.DEGRADED, Verdict.FAIL)
-_TIMES = frozenset({"us", "ms", "s"})
 # nccl-tests prints two decimals, so a healthy 8 bytes in 20 us reads 0.00 GB/s.
 _ROUNDS_TO_ZERO_BYTES = 4096
 
@@ -56,7 +55,7 @@ def _insane(m: Measurement) -> Judgement | None:
     """Numbers that no cluster yields; None for those that one does."""
     if not m.finite:
         return _sanity(m, Verdict.INCONCLUSIVE, Reason.of("not-finite", number=_head(m)))
-    if not _must_be_positive(m) or m.value > 0:
+    if not m.above_zero or m.value > 0:
         return None
     if m.value < 0 or m.better == "lower":
         return _sanity(m, Verdict.INCONCLUSIVE, Reason.of("not-positive", number=_head(m), quantity=_kind(m)))
@@ -65,12 +64,8 @@ def _insane(m: Measurement) -> Judgement | None:
     return _sanity(m, Verdict.FAIL, Reason.of("zero-rate", number=_head(m)))
 
 
-def _must_be_positive(m: Measurement) -> bool:
-    return m.unit in _TIMES or m.unit.endswith("/s")
-
-
 def _kind(m: Measurement) -> str:
-    return "time" if m.unit in _TIMES else "rate"
+    return "time" if m.unit in TIMES else "rate"
 
 
 def _rounded_to_zero(m: Measurement) -> bool:
@@ -93,7 +88,7 @@ def _far_below_the_links(m: Measurement, baselines: Sequence[Baseline]) -> Judge
 
 
 def _by_sanity(m: Measurement) -> Judgement:
-    tried = "finite, positive" if _must_be_positive(m) else "finite"
+    tried = "finite, positive" if m.above_zero else "finite"
     return _sanity(m, Verdict.PASS, Reason.of("no-baseline", number=_head(m), tested=tried))
 
 

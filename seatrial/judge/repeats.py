@@ -10,6 +10,7 @@ from dataclasses import replace
 from seatrial.checks.repeated import Doubt
 from seatrial.judge.baselines.learned import Learned
 from seatrial.model.measurement import Measurement, by_series
+from seatrial.model.reason import rewritten
 from seatrial.model.result import Judgement
 from seatrial.model.verdict import Verdict
 
@@ -23,7 +24,8 @@ def with_repeats(judgement: Judgement, taken: Sequence[Measurement]) -> Judgemen
     if len(taken) < 2:
         return judgement
     repeats = tuple(m.value for m in taken)
-    return replace(judgement, repeats=repeats, reason=f"{judgement.reason}; the median of {len(repeats)} measurements")
+    reason = rewritten(judgement.reason, lambda sentence: f"{sentence}; the median of {len(repeats)} measurements")
+    return replace(judgement, repeats=repeats, reason=reason)
 
 
 def doubts(

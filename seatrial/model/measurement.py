@@ -9,6 +9,8 @@ from typing import Literal
 SubjectKind = Literal["cluster", "node", "gpu", "link", "group"]
 ConditionValue = str | int | float | bool
 
+TIMES = frozenset({"us", "ms", "s"})
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -16,6 +18,13 @@ class Subject:
 
     kind: SubjectKind
     name: str
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that it is part of: both ends of a link, none for the cluster or a group."""
+        if self.kind == "link":
+            return tuple(self.name.split("--"))
+        return (self.name.partition("/")[0],) if self.kind in ("node", "gpu") else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,11 @@ class Measurement:
     def finite(self) -> bool:
         """Whether the value is a number at all (not NaN or infinite)."""
         return math.isfinite(self.value)
+
+    @property
+    def above_zero(self) -> bool:
+        """Whether only values above 0 can be, as of times and rates."""
+        return self.unit in TIMES or self.unit.endswith("/s")
 
     def series(self) -> str:
         """The key under which the same measurement of other runs is found: metric, subject, conditions and unit."""

@@ -18,8 +18,9 @@ _FALSE_ALARMS = 0.002
 def from_peers(measurements: Iterable[Measurement]) -> list[tuple[Measurement, Baseline]]:
     """Each node's and GPU's measurement with the baseline that its peers give.
 
-    Peers share metric, unit, kind of subject and conditions. Groups of fewer than four, or with a value that is not
-    positive, give none: of three nobody can tell who is odd.
+    Peers share metric, unit, kind of subject and conditions. Fewer than four give none: of three nobody can tell who is
+    odd. What is not positive has no logarithm: a rate of zero is bad whatever its peers read, and other metrics give
+    none then.
     """
     return [pair for group in _groups(measurements) for pair in _judgeable(group)]
 
@@ -33,6 +34,7 @@ def _groups(measurements: Iterable[Measurement]) -> list[list[Measurement]]:
 
 
 def _judgeable(group: list[Measurement]) -> list[tuple[Measurement, Baseline]]:
+    group = [m for m in group if m.value > 0 or not m.above_zero]
     values = [m.value for m in group]
     if len({m.subject.name for m in group}) < max(MIN_PEERS, len(group)) or min(values) <= 0:
         return []

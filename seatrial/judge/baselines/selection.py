@@ -19,13 +19,15 @@ from seatrial.model.setup import Setup, is_busbw, ranks_of
 class Knowledge:
     """What the judge may know: the cluster's facts and, by series, what was pinned and what passing runs measured.
 
-    `nights` are those runs as a whole, which the judge of fleets learns from.
+    `nights` are those runs as a whole, which the judge of fleets learns from. `nodes` are the names of all nodes of the
+    run; empty where only their number is known.
     """
 
     setup: Setup
     pinned: Mapping[str, Pin] = field(default_factory=dict)
     history: Mapping[str, Sequence[float]] = field(default_factory=dict)
     nights: Nights | None = None
+    nodes: Sequence[str] = ()
 
 
 def baselines_for(

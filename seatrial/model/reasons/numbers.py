@@ -25,6 +25,11 @@ REASONS = {
         "The benchmark moved no data.",
         "Read the raw log of the check.",
     ),
+    "nodes-unmeasured": Explanation(
+        "{metric} was measured on {measured} of {nodes} nodes ({missing})",
+        "Some nodes have no such number, and no check says why.",
+        "Read the raw log of the check for those nodes.",
+    ),
     "above-physics": Explanation(
         "{comparison}, so it was not measured over those links",
         "The number is above what the links can carry.",
