@@ -71,7 +71,13 @@ REASONS = {
     "node-offers-too-little": Explanation(
         "offers {offered} of {requested} {resource}{hint}",
         "The node has fewer devices than a pod asks for.",
-        "Check the device plugin and the GPUs of the node, or lower `gpus_per_node`.",
+        "Check the device plugin and the devices of the node, or lower `gpus_per_node` or `platform.resources`.",
+    ),
+    "fabric-device-not-requested": Explanation(
+        "nodes offer {devices}, and the run asks for none of it, so NCCL would use sockets;"
+        " say how many under platform.resources",
+        "The nodes have devices of the fabric, and pods get only those that they ask for.",
+        "Add the device to `platform.resources`; whether the count is 1 or one per NIC is up to the device plugin.",
     ),
     "node-too-few-cpus": Explanation(
         "offers {cpu} CPUs for {gpus} GPUs; each rank needs one of its own",

@@ -2,14 +2,26 @@
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from seatrial.config.platform import PlatformSettings
 from seatrial.config.yamlfile import Strict
-from seatrial.platforms.kubernetes.names import DnsLabel, DnsName, LabelKey, LabelValue
+from seatrial.platforms.kubernetes.names import (
+    DnsLabel,
+    DnsName,
+    LabelKey,
+    LabelValue,
+    Quantity,
+    ResourceName,
+)
 from seatrial.platforms.kubernetes.volumes import Volumes
 
 Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
+
+
+def _as_text(value: object) -> object:
+    """A count of devices is written as a number."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 class Toleration(Strict):
@@ -86,6 +98,13 @@ class KubernetesPlatform(PlatformSettings):
     service_account: DnsName | None = Field(
         None, description="of the pods, for buckets; its token is not mounted; the namespace's default when unset"
     )
+    resources: dict[ResourceName, Annotated[Quantity, BeforeValidator(_as_text)]] = Field(
+        default_factory=dict,
+        description="what each node's pod asks for besides GPUs, such as rdma/rdma_shared_device_a: 1 or cpu: 32",
+    )
+    annotations: dict[LabelKey, Annotated[str, Field(max_length=10_000)]] = Field(
+        default_factory=dict, description="of each node's pod, such as k8s.v1.cni.cncf.io/networks for Multus"
+    )
     host_network: bool = Field(False, description="the pods use their hosts' network; ssh_port must be free there")
     host_names: bool = Field(
         False, description="reach nodes by their DNS names inside the cluster instead of pod addresses"
@@ -124,4 +143,6 @@ class KubernetesPlatform(PlatformSettings):
                 raise ValueError(f"{name}: is Kueue's, so it needs queue")
         if both := sorted(set(self.target_nodes) & set(self.avoid_nodes)):
             raise ValueError(f"avoid_nodes: {both[0]} is among target_nodes too")
+        if gpus := sorted({"nvidia.com/gpu", "amd.com/gpu"} & set(self.resources)):
+            raise ValueError(f"resources: {gpus[0]} is set by gpus_per_node; leave it out here")
         return self

@@ -12,11 +12,12 @@ from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.api import NODE, Api
 from seatrial.platforms.kubernetes.conditions import conditions, holding
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.devices import limits, not_requested
 from seatrial.platforms.kubernetes.launchers import launcher_for
-from seatrial.platforms.kubernetes.machines import gpu_resource, machine
+from seatrial.platforms.kubernetes.machines import machine
 from seatrial.platforms.kubernetes.objects import KEY_FILES, objects
 from seatrial.platforms.kubernetes.plan import Object, plan
-from seatrial.platforms.kubernetes.pod import tolerations
+from seatrial.platforms.kubernetes.pod import node_selector, tolerations
 from seatrial.platforms.kubernetes.prerequisites import prerequisites
 from seatrial.platforms.kubernetes.queue import LOCAL_QUEUE
 from seatrial.platforms.kubernetes.rights import Permission, rights
@@ -46,7 +47,11 @@ def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
     if not problems_list:
         problems_list += _refused(api, cluster)
     with suppress(SeatrialError):  # told above, where it is a right that is missing
-        problems_list += nodes_that_fit(api.list(NODE), cluster, settings)
+        nodes = api.list(NODE)
+        problems_list += nodes_that_fit(nodes, cluster, settings)
+        meant = [node for node in nodes if _is_meant(node, node_selector(cluster, settings), settings)]
+        if missing := not_requested(meant, cluster, settings):
+            problems_list.append(missing)
     return problems_list
 
 
@@ -100,13 +105,13 @@ def _queue(api: Api, settings: KubernetesPlatform) -> list[str]:
 
 def nodes_that_fit(nodes: list[Object], cluster: "Cluster", settings: KubernetesPlatform) -> list[str]:
     """Whether enough nodes can take a pod; those that nearly can are named with what they lack. Pure."""
-    node_selector = {**machine(settings.machine).node_selector, **settings.node_selector}
-    chosen = [node for node in nodes if _is_meant(node, node_selector, settings)]
+    labels = node_selector(cluster, settings)
+    chosen = [node for node in nodes if _is_meant(node, labels, settings)]
     lack_by_node = {node["metadata"]["name"]: lack for node in chosen if (lack := _lack(node, cluster, settings))}
     fit = len(chosen) - len(lack_by_node)
     if fit >= cluster.nodes:
         return []
-    selector = ", ".join(f"{key}={value}" for key, value in node_selector.items())
+    selector = ", ".join(f"{key}={value}" for key, value in labels.items())
     meant = f"{len(chosen)} of {len(nodes)} nodes are meant" + (f" ({selector})" if selector else "")
     return [Reason.of("too-few-fitting-nodes", nodes=cluster.nodes, fit=fit, meant=meant, words=_told(lack_by_node))]
 
@@ -120,12 +125,12 @@ def _told(lack_by_node: Mapping[str, str]) -> str:
     return "".join(f"; {some_of(by_lack[lack])}: {lack}" for lack in nearest[:8])
 
 
-def _is_meant(node: Object, node_selector: Mapping[str, str], settings: KubernetesPlatform) -> bool:
+def _is_meant(node: Object, selected: Mapping[str, str], settings: KubernetesPlatform) -> bool:
     labels = node["metadata"].get("labels", {})
     host = labels.get("kubernetes.io/hostname", node["metadata"]["name"])
     if (settings.target_nodes and host not in settings.target_nodes) or host in settings.avoid_nodes:
         return False
-    return all(labels.get(key) == value for key, value in node_selector.items())
+    return all(labels.get(key) == value for key, value in selected.items())
 
 
 def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
@@ -136,7 +141,7 @@ def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> str
         )
     if node["spec"].get("unschedulable"):
         return Reason.of("node-cordoned")
-    tolerated = tolerations(settings)
+    tolerated = tolerations(cluster, settings)
     for taint in node["spec"].get("taints", ()):
         if taint.get("effect") != "PreferNoSchedule" and not any(_tolerates(one, taint) for one in tolerated):
             value = f"={taint['value']}" if taint.get("value") else ""
@@ -148,11 +153,11 @@ def _too_small(offered: Mapping[str, str], cluster: "Cluster", settings: Kuberne
     """What a node of that size has too little of."""
     from kubernetes.utils.quantity import parse_quantity
 
-    resource = gpu_resource(cluster)
-    gpus = int(offered.get(resource, 0))
-    if gpus < cluster.gpus:
-        hint = ": is the device plugin running?" if not gpus else ""
-        return Reason.of("node-offers-too-little", offered=gpus, requested=cluster.gpus, resource=resource, hint=hint)
+    for resource, requested in limits(cluster, settings).items():
+        there = offered.get(resource, "0")
+        if parse_quantity(there) < parse_quantity(requested):
+            hint = ": is the device plugin running?" if there == "0" else ""
+            return Reason.of("node-offers-too-little", offered=there, requested=requested, resource=resource, hint=hint)
     if "cpu" in offered and parse_quantity(offered["cpu"]) < cluster.gpus:
         return Reason.of("node-too-few-cpus", cpu=offered["cpu"], gpus=cluster.gpus)
     profile = machine(settings.machine)

@@ -29,4 +29,14 @@ DnsName = Annotated[
 LabelKey = Annotated[
     str, text(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL}", "label key, such as topology.kubernetes.io/zone")
 ]
+ResourceName = Annotated[
+    str,
+    text(
+        rf"cpu|memory|ephemeral-storage|hugepages-[1-9]\d*[KMGT]i|[a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/{_LABEL}",
+        "resource of nodes: cpu, memory, ephemeral-storage, hugepages-SIZE, or DOMAIN/NAME such as rdma/ib",
+    ),
+]
+Quantity = Annotated[
+    str, text(r"(0|[1-9]\d{0,17})(\.\d{1,9})?(m|k|[MGTPE]|[KMGTPE]i)?", "quantity, such as 8, 500m or 64Gi")
+]
 LabelValue = Annotated[str, text(rf"({_LABEL})?", "label value: up to 63 of letters, digits, '-', '_' and '.'")]

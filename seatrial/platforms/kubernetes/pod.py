@@ -1,9 +1,16 @@
 """The pod that is one node: the image's own entry point, the run's keys, GPUs, what the machine needs. Pure."""
 
-from seatrial.platforms.kubernetes import volumes
+from platform import machine as this_machine
+from typing import TYPE_CHECKING
+
+from seatrial.config.architecture import node_architecture
+from seatrial.platforms.kubernetes import devices, volumes
 from seatrial.platforms.kubernetes.config import KubernetesPlatform, SecretVariable
-from seatrial.platforms.kubernetes.machines import Machine, gpu_resource, machine
+from seatrial.platforms.kubernetes.machines import Machine, machine
 from seatrial.platforms.kubernetes.plan import RUN_ID, KubernetesPlan, Object
+
+if TYPE_CHECKING:
+    from seatrial.config.cluster import Cluster
 
 KEYS = "/etc/seatrial"  # where the image's entry point looks for the run's keys
 ROLE = "seatrial/role"
@@ -41,6 +48,7 @@ def _annotations(plan: KubernetesPlan, profile: Machine, container: str) -> dict
         **networks,
         **volumes.annotations(plan.settings.volumes),
         **_topology(plan.settings),
+        **plan.settings.annotations,
     }
 
 
@@ -65,8 +73,8 @@ def _spec(plan: KubernetesPlan, profile: Machine, container: str) -> Object:
         "containers": [_container(plan, profile, container)],
         "volumes": _volumes(plan, profile),
         "affinity": _affinity(plan),
-        "tolerations": tolerations(settings),
-        "nodeSelector": {**_architecture(profile), **profile.node_selector, **settings.node_selector},
+        "tolerations": tolerations(plan.run.cluster, settings),
+        "nodeSelector": node_selector(plan.run.cluster, settings),
         "resourceClaims": _claims(plan, profile),
         "initContainers": list(profile.init_containers),
         "imagePullSecrets": [{"name": name} for name in settings.image_pull_secrets],
@@ -114,12 +122,8 @@ def _security_context(*, gpus: bool) -> Object:
 
 
 def _resources(plan: KubernetesPlan, profile: Machine) -> Object:
-    cluster = plan.run.cluster
     claimed = [{"name": claim["name"]} for claim in _claims(plan, profile)]
-    resources: Object = {
-        "limits": {gpu_resource(cluster): str(cluster.gpus)} if cluster.gpus else {},
-        "claims": claimed,
-    }
+    resources: Object = {"limits": devices.limits(plan.run.cluster, plan.settings), "claims": claimed}
     return {key: value for key, value in resources.items() if value}
 
 
@@ -181,14 +185,25 @@ def _affinity(plan: KubernetesPlan) -> Object:
 _HOSTNAME = "kubernetes.io/hostname"
 
 
-def _architecture(profile: Machine) -> dict[str, str]:
-    return {"kubernetes.io/arch": profile.arch} if profile.accelerator else {}
+def _architecture(cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
+    """That of the nodes, where the machine family or the hardware tells; elsewhere clusters are amd64."""
+    profile = machine(settings.machine)
+    if profile.accelerator:
+        return profile.arch
+    return "arm64" if node_architecture(cluster, this_machine()) == "arm64" else None
 
 
-def tolerations(settings: KubernetesPlatform) -> list[Object]:
+def node_selector(cluster: "Cluster", settings: KubernetesPlatform) -> dict[str, str]:
+    """The labels that nodes must have."""
+    arch = _architecture(cluster, settings)
+    selected = {"kubernetes.io/arch": arch} if arch else {}
+    return {**selected, **machine(settings.machine).node_selector, **settings.node_selector}
+
+
+def tolerations(cluster: "Cluster", settings: KubernetesPlatform) -> list[Object]:
     """The taints that pods of the run put up with."""
-    arch = machine(settings.machine).arch
-    # GKE taints its arm64 nodes.
+    arch = _architecture(cluster, settings) or "amd64"
+    # GKE and others taint their arm64 nodes.
     other_arch = {"key": "kubernetes.io/arch", "operator": "Equal", "value": arch, "effect": "NoSchedule"}
     requested = [toleration.model_dump(exclude_none=True) for toleration in settings.tolerations]
     return [*_TOLERATED, *([] if arch == "amd64" else [other_arch]), *requested]

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, get_args
 
+from seatrial.config.cluster import Cluster
 from seatrial.platforms.kubernetes import check, machines, pod, volumes
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.platform import _yaml
@@ -28,13 +29,16 @@ def facts() -> str:
 def _machine(name: str) -> dict[str, Any]:
     """What a pod gets on such machines, in the words of a pod's spec where it has some."""
     profile = machines.machine(name)
+    settings = {"kind": "kubernetes", "machine": name}
+    cluster = Cluster.model_validate({"name": "chart", "nodes": 1, "platform": settings})
+    assert isinstance(cluster.platform, KubernetesPlatform)
     source = {"SEATRIAL_SOURCE": profile.source} if profile.source else {}
     return {
         "gpus": profile.gpus,
         "annotations": profile.annotations,
         "network_annotations": profile.network_annotations,
-        "node_selector": {**pod._architecture(profile), **profile.node_selector},
-        "tolerations": pod.tolerations(KubernetesPlatform.model_validate({"kind": "kubernetes", "machine": name})),
+        "node_selector": pod.node_selector(cluster, cluster.platform),
+        "tolerations": pod.tolerations(cluster, cluster.platform),
         "defaults": _variables({**source, **profile.defaults}),
         "env": _variables(profile.env),
         "shared_memory": profile.shared_memory,

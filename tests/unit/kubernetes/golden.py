@@ -51,6 +51,15 @@ CLUSTERS: dict[str, dict[str, Any]] = {
             "secret_env": [{"name": "HF_TOKEN", "secret": "hugging-face", "key": "token"}],
         },
     ),
+    "devices": _cluster(
+        "jobset",
+        hardware="GH200",
+        gpus=4,
+        platform={
+            "resources": {"rdma/rdma_shared_device_a": 8, "hugepages-2Mi": "5120Mi", "memory": "64Gi"},
+            "annotations": {"k8s.v1.cni.cncf.io/networks": "ib-a,ib-b"},
+        },
+    ),
     "volumes": _cluster(
         "jobset",
         platform={

@@ -7,8 +7,10 @@ import pytest
 import yaml
 
 from seatrial.config.cluster import Cluster
+from seatrial.model.reason import code_of
 from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.devices import is_fabric, not_requested
 from seatrial.platforms.kubernetes.doctor import _queue, nodes_that_fit
 from seatrial.platforms.kubernetes.launchers import Kind, launchers
 from seatrial.platforms.kubernetes.machines import machine
@@ -51,7 +53,7 @@ def test_enough_nodes_are_no_problem() -> None:
 def test_a_gpu_that_is_missing_is_named() -> None:
     assert told(node("a"), node("b", gpus=7)) == (
         "2 nodes are asked for, 1 could take one if idle: 2 of 2 nodes are meant"
-        " (cloud.google.com/gke-accelerator=nvidia-b200); b: offers 7 of 8 nvidia.com/gpu"
+        " (kubernetes.io/arch=amd64, cloud.google.com/gke-accelerator=nvidia-b200); b: offers 7 of 8 nvidia.com/gpu"
     )
     assert "b: offers 0 of 8 nvidia.com/gpu: is the device plugin running?" in told(node("a"), node("b", gpus=0))
 
@@ -61,6 +63,54 @@ def test_what_keeps_pods_away_is_named() -> None:
     assert "b: is cordoned" in told(node("a"), node("b", unschedulable=True))
     taint = {"key": "team", "value": "ml", "effect": "NoSchedule"}
     assert "b: taint team=ml:NoSchedule is not in platform.tolerations" in told(node("a"), node("b", taints=[taint]))
+
+
+def on_any(*nodes: dict[str, Any], **settings: Any) -> tuple[str, str | None]:
+    """What nodes of no machine family lack, and which devices of theirs the run does without."""
+    asked = {**CLUSTERS["job"], "platform": {**CLUSTERS["job"]["platform"], **settings}}
+    cluster = Cluster.model_validate(asked)
+    assert isinstance(cluster.platform, KubernetesPlatform)
+    missing = not_requested(nodes, cluster, cluster.platform)
+    return " | ".join(nodes_that_fit(list(nodes), cluster, cluster.platform)), missing
+
+
+def offering(name: str, **devices: int) -> dict[str, Any]:
+    one = node(name)
+    one["status"]["allocatable"] |= {key.replace("__", "/"): str(count) for key, count in devices.items()}
+    return one
+
+
+def test_a_device_that_is_requested_and_not_offered_is_named() -> None:
+    nodes = offering("a", rdma__ib=8), offering("b", rdma__ib=1)
+    assert on_any(*nodes, resources={"rdma/ib": 2})[0].endswith("b: offers 1 of 2 rdma/ib")
+    assert "b: offers 0 of 1 rdma/x: is the device plugin running?" in on_any(*nodes, resources={"rdma/x": 1})[0]
+    assert on_any(*nodes, resources={"rdma/ib": 1}) == ("", None)
+
+
+def test_devices_of_the_fabric_that_the_run_does_without_are_named() -> None:
+    nodes = offering("a", rdma__ib=8), offering("b", rdma__ib=63)
+    reason = on_any(*nodes)[1]
+    assert code_of(reason or "") == "fabric-device-not-requested"
+    assert "rdma/ib (63 per node)" in str(reason)
+    assert on_any(offering("a", smarter__fuse=20, nvidia__gpu=8), node("b"))[1] is None
+    assert on_any(offering("a", rdma__ib=0), node("b"))[1] is None
+
+
+@pytest.mark.parametrize(
+    ("resource", "expected"),
+    [
+        ("rdma/hca_shared_devices_a", True),
+        ("vpc.amazonaws.com/efa", True),
+        ("nvidia.com/mlnxnics", True),
+        ("openshift.io/sriov-ib", True),
+        ("nvidia.com/gpu", False),
+        ("devices.kubevirt.io/kvm", False),
+        ("hugepages-2Mi", False),
+        ("example.com/fabric-efax", False),
+    ],
+)
+def test_which_resources_are_devices_of_the_fabric(resource: str, expected: bool) -> None:
+    assert is_fabric(resource) is expected
 
 
 def test_taints_that_are_tolerated_are_none() -> None:

@@ -11,7 +11,9 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError
 from seatrial.platforms import platform_for
+from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.plan import plan
+from seatrial.platforms.kubernetes.pod import node_selector, tolerations
 from tests.unit.kubernetes.golden import CLUSTERS, GOLDEN, rendered, rendered_of
 
 RECIPE = {  # of A4, as its README has it
@@ -223,11 +225,25 @@ def test_what_cannot_work_is_refused(change: dict[str, Any], said: str) -> None:
         ({"queue": "q", "topology": {"required": ""}}, "no label key"),
         ({"queue": "q", "topology": {"unconstrained": True, "required": "a"}}, "exactly one of"),
         ({"target_nodes": ["a"], "avoid_nodes": ["a"]}, "among target_nodes too"),
+        ({"resources": {"rdma": 1}}, "no resource of nodes: cpu, memory"),
+        ({"resources": {"rdma/ib": -1}}, "no quantity, such as 8"),
+        ({"resources": {"rdma/ib": True}}, "resources"),
+        ({"resources": {"nvidia.com/gpu": 8}}, "nvidia.com/gpu is set by gpus_per_node"),
+        ({"annotations": {"a b": "c"}}, "no label key"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Cluster.model_validate({**CLUSTERS["a4"], "platform": {**CLUSTERS["a4"]["platform"], **settings}})
+
+
+@pytest.mark.parametrize(("hardware", "arch"), [("GH200", "arm64"), ("H100-SXM", None)])
+def test_pods_for_grace_select_and_tolerate_arm64_on_any_machine(hardware: str, arch: str | None) -> None:
+    cluster = Cluster.model_validate({**CLUSTERS["job"], "hardware": hardware, "gpus_per_node": 1})
+    assert isinstance(cluster.platform, KubernetesPlatform)
+    assert node_selector(cluster, cluster.platform).get("kubernetes.io/arch") == arch
+    tolerated = {each.get("value") for each in tolerations(cluster, cluster.platform)}
+    assert ("arm64" in tolerated) is bool(arch)
 
 
 def test_machine_a4_brings_the_recipes_values_and_the_cluster_files_word_stands() -> None:
