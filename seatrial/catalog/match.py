@@ -46,7 +46,8 @@ def from_catalog(
     """
     fitting = _of_algorithm(_fitting(setup, operation), algorithm)
     measured = [row for row in fitting if row.kind == "measured"]
-    floor = _floor([row for row in fitting if row.kind == "floor"], message_bytes, plateau)
+    floors = [row for row in fitting if row.kind == "floor" and not _is_tied(row, measured)]
+    floor = _floor(floors, message_bytes, plateau)
     figure = _figure(measured, message_bytes, plateau)
     if figure is None:
         return _floor_only(floor) if floor else None
@@ -116,6 +117,13 @@ def _baseline(setup: Setup, operation: str, message_bytes: int, figure: Figure, 
         low, fail = max(low, floor.busbw_gb_s), max(fail, floor.busbw_gb_s)
         words += f", whose floor is {short(floor.busbw_gb_s)} GB/s at {_size(floor)} ({floor.source})"
     return Baseline("catalog", figure.busbw_gb_s, low, None, fail, figure.samples, words)
+
+
+def _is_tied(floor: Reference, measured: list[Reference]) -> bool:
+    """Whether another source measured less than the floor where size no longer matters: then it is none."""
+    best: dict[int, Reference] = {row.message_bytes: row for row in sorted(measured, key=lambda row: row.busbw_gb_s)}
+    others = (row for row in best.values() if row.source != floor.source)
+    return any(row.busbw_gb_s < floor.busbw_gb_s and row.message_bytes * 4 >= floor.message_bytes for row in others)
 
 
 def _floor_only(floor: Reference) -> Baseline:

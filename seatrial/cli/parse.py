@@ -27,7 +27,7 @@ def parse(logs: tuple[str, ...], as_json: bool) -> None:
             nothing = error
             by_log[log] = [Sweep.nothing(str(error))]
     if as_json:
-        print_json([sweep.to_dict() for sweeps in by_log.values() for sweep in sweeps])
+        print_json([{"source": log, **sweep.to_dict()} for log, sweeps in by_log.items() for sweep in sweeps])
     else:
         for log, sweeps in by_log.items():
             print(f"{log}\n{render(sweeps)}")

@@ -5,19 +5,29 @@ What was asked of a run is known; of a log only what it says, so the sizes that 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 
 from seatrial.catalog.links import usual_gpus, with_links
 from seatrial.catalog.nearest import missing_reference
 from seatrial.checks.collectives.control import Arm, no_control, switched_off, treatment_of
-from seatrial.checks.collectives.outcome import Setting, SweepOutcome, conclude, fewer_nodes, network_of
+from seatrial.checks.collectives.outcome import (
+    Setting,
+    SweepOutcome,
+    busbw_of,
+    conclude,
+    fewer_nodes,
+    network_of,
+    wrong_results,
+)
+from seatrial.checks.collectives.rows import falls_off, without_plateau
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge
 from seatrial.judge.device_models import other_model
 from seatrial.judge.efficiency import plateau_words, with_shares
 from seatrial.model.coverage import Coverage, coverage
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check
 from seatrial.model.result import conclude as conclude_run
 from seatrial.model.setup import Setup
@@ -86,10 +96,21 @@ def _judged(checks: tuple[Check, ...]) -> LogsJudgement:
 
 def _arms(logs: Sequence[Log]) -> list[Arm]:
     return [
-        Arm(log.name if len(log.sweeps) == 1 else f"{log.name}#{number}", sweep)
+        Arm(name if len(parts) == 1 else f"{name} {_dtype(part)}", part)
         for log in logs
         for number, sweep in enumerate(log.sweeps, start=1)
+        for name in [log.name if len(log.sweeps) == 1 else f"{log.name}#{number}"]
+        for parts in [_by_dtype(sweep)]
+        for part in parts
     ]
+
+
+def _by_dtype(sweep: Sweep) -> list[Sweep]:
+    """One sweep for each data type, which -d all prints one after the other: each has a speed of its own."""
+    types = dict.fromkeys(row.type for row in sweep.rows)
+    if len(types) < 2:
+        return [sweep]
+    return [replace(sweep, rows=tuple(row for row in sweep.rows if row.type == each)) for each in types]
 
 
 def _is_control(arm: Arm, arms: Sequence[Arm], config: LogsConfig) -> bool:
@@ -103,21 +124,39 @@ def _with_plateau(arm: Arm, outcome: SweepOutcome) -> Arm:
 
 def _outcome(arm: Arm, config: LogsConfig, is_control: bool) -> SweepOutcome:
     """What one sweep came to by itself, as in a run."""
-    sweep, setup = arm.sweep, setup_of(config, arm.sweep)
+    config, sweep = _within_a_group(config, arm.sweep), arm.sweep
+    setup = setup_of(config, sweep)
     operation = sweep.collective or "all_reduce"  # where there are no rows, any will do
     fabric = None if is_control or setup.nodes < 2 else network_of(config.fabric)
     sizes = tuple(sorted({row.size for row in sweep.rows if row.size}))
     setting = Setting(
-        operation, _dtype(sweep), setup.ranks, config.hardware, sizes, fabric, config.nodes, _algorithms(sweep)
+        operation,
+        _dtype(sweep),
+        setup.ranks,
+        config.hardware,
+        sizes,
+        fabric,
+        config.nodes,
+        _algorithms(sweep),
     )
     strange = other_model(config.hardware, sweep.devices)
-    if strange is None and fewer_nodes(setting, sweep) is None:
-        strange = _other_gpus(config, sweep)
     if strange is None and sweep.collective not in COLLECTIVES and sweep.rows:
         strange = Reason.of("log-without-collective")
-    if strange:
+    if strange and not wrong_results(sweep):
         return SweepOutcome(operation, Verdict.INCONCLUSIVE, strange)
+    unusual = _other_gpus(config, sweep) if fewer_nodes(setting, sweep) is None else None
+    if unusual:
+        setting = replace(setting, ranks=sweep.ranks or 0)
     outcome = conclude(setting, _as_mpi_result(sweep), sweep, sweep.transport)
+    if strange:  # numbers of other hardware, and wrong ones
+        return replace(outcome, reason=join((outcome.reason, strange)), measurements=())
+    if outcome.verdict is Verdict.PASS:
+        odd = without_plateau(sizes) or falls_off(sweep.rows, partial(busbw_of, setting, sweep))
+        outcome = replace(outcome, verdict=odd[0], reason=f"{operation}: {odd[1]}") if odd else outcome
+    if unusual:
+        verdict = worst((outcome.verdict, Verdict.INCONCLUSIVE))
+        reason = unusual if outcome.verdict in (Verdict.PASS, Verdict.INCONCLUSIVE) else join((outcome.reason, unusual))
+        return replace(outcome, verdict=verdict, reason=reason)
     if outcome.verdict is Verdict.PASS and sweep.errors:  # rows that hold no numbers, or were not kept
         return replace(outcome, verdict=Verdict.INCONCLUSIVE, reason=f"{outcome.reason}, but {sweep.errors[0]}")
     return outcome if sweep.collective else replace(outcome, reason=outcome.reason.removeprefix(f"{operation}: "))
@@ -127,7 +166,7 @@ def _check(arm: Arm, outcome: SweepOutcome, config: LogsConfig, arms: Sequence[A
     """The outcome held against what is known. Nothing is known of a cluster with a link switched off on purpose."""
     several = len(arms) > 1
     measurements = tuple(_named(m, arm.name) for m in outcome.measurements) if several else outcome.measurements
-    setup = setup_of(config, arm.sweep)
+    setup = setup_of(_within_a_group(_of_the_ranks(config, arm.sweep), arm.sweep), arm.sweep)
     off = switched_off(arm.sweep)
     suffix = "".join(f", with {name}={value}" for name, value in sorted(off.items()))
     is_control = _is_control(arm, arms, config)
@@ -206,9 +245,30 @@ def _other_gpus(config: LogsConfig, sweep: Sweep) -> str | None:
     )
 
 
+def _of_the_ranks(config: LogsConfig, sweep: Sweep) -> LogsConfig:
+    """The nodes with as many GPUs as took part, where that is another number than is usual."""
+    each = (sweep.ranks or 0) // config.nodes
+    return replace(config, gpus_per_node=each) if _other_gpus(config, sweep) else config
+
+
+def _within_a_group(config: LogsConfig, sweep: Sweep) -> LogsConfig:
+    """Under NCCL_TESTS_SPLIT each group of ranks is a communicator of its own, and the numbers are those of one.
+
+    Where groups lie across nodes and together hold all GPUs, they share the nodes' NICs evenly, as their GPUs do.
+    """
+    groups = {device.group for device in sweep.devices}
+    first = [device for device in sweep.devices if device.group == 0]
+    hosts = {device.host for device in first}
+    if len(groups) < 2 or not first or len(first) != sweep.ranks or len(first) % len(hosts):
+        return config
+    if config.gpus_per_node and len(sweep.devices) != config.nodes * config.gpus_per_node:
+        return config  # some ranks are missing, which the whole says better than a group
+    return replace(config, nodes=len(hosts), gpus_per_node=len(first) // len(hosts))
+
+
 def _as_mpi_result(sweep: Sweep) -> MpiResult:
     """What a launcher would have told: its exit status, and the lines that name a cause."""
-    broken = sweep.outcome == "error" or (sweep.outcome == "ok" and bool(classify(sweep.errors)))
+    broken = (sweep.outcome == "error" and not sweep.empty) or (sweep.outcome == "ok" and bool(classify(sweep.errors)))
     return MpiResult(1 if broken else 0, sweep.errors, 0.0)
 
 

@@ -76,7 +76,8 @@ class Collective:
     `ring`: a ring that saturates the links bounds it, so its busbw reaches their rate. `reaches`, for what has no ring:
     busbw over the rate of a node's links where it uses them fully, given n and g; None where unknown.
     `redop`: what rows name as reduction; empty where they leave it blank. `sums`: results are sums over all ranks.
-    `checked_in_place`: nccl-tests checks in-place results as well.
+    `checked_in_place`: nccl-tests checks in-place results as well. `algbw_of_other_parts`: algbw counts the parts of
+    the other ranks alone, (n-1)/n of the size, as GetBw of hypercube.cu does.
     """
 
     factor: Factor
@@ -85,10 +86,15 @@ class Collective:
     sums: bool = False
     rooted: bool = False
     checked_in_place: bool = True
+    algbw_of_other_parts: bool = False
     ring: bool = False
     into_a_node: Share | None = None
     reaches: Share | None = None
     receives: Callable[[int, int], Iterable[Received]] | None = None
+
+    def counted_by_algbw(self, ranks: int) -> float:
+        """How much of the size algbw counts."""
+        return (ranks - 1) / ranks if self.algbw_of_other_parts else 1.0
 
     def most_busbw(self, ranks: int, ranks_per_node: int) -> float:
         """The highest busbw over the rate of a node's links. For a GPU's own links: a node of one rank."""
@@ -190,8 +196,7 @@ COLLECTIVES: dict[str, Collective] = {
     "scatter": Collective(
         _OTHER_PARTS, _RECEIVES_PART, rooted=True, into_a_node=_other_nodes_parts, reaches=_one_ranks_links
     ),
-    # Its algbw counts n-1 parts already.
-    "hypercube": Collective(_WHOLE, _SENDS_PART, redop="", into_a_node=_other_nodes_parts),
+    "hypercube": Collective(_WHOLE, _SENDS_PART, redop="", into_a_node=_other_nodes_parts, algbw_of_other_parts=True),
 }
 
 SWEPT = tuple(name for name, collective in COLLECTIVES.items() if collective.receives)

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Sequence
 from seatrial.nccl.draft import Draft, Phase
 from seatrial.nccl.findings import Finding
 from seatrial.nccl.infer import collective_of, ranks_of
-from seatrial.nccl.model import Outcome, Sweep
+from seatrial.nccl.model import NO_ROWS, Outcome, Sweep
 
-NO_ROWS = "footer without a data row: nothing was measured"
 MAX_ERRORS = 32
 _WORST_FIRST: tuple[Outcome, ...] = ("failed", "error", "truncated", "ok")
 
@@ -28,6 +27,7 @@ def finish(draft: Draft, name: str | None = None) -> Sweep:
         outcome,
         _errors(draft, outcome, findings),
         draft.transport.transport(),
+        draft.layout is not None and draft.layout.cpu_time,
     )
 
 

@@ -19,12 +19,12 @@ _AVERAGE = re.compile(r"Avg bus bandwidth *: *(\S+) *(OK|FAILED)?")
 _LAUNCHER = re.compile(r"\b(?:mpirun|mpiexec|prterun|srun)\b")
 _ALONE = re.compile(r"\s*(?:\S*[$#>%]\s+)?(?:\w+=\S*\s+)*\S*$")  # a prompt, variables, and the program itself
 _NAMES = {
-    "size": "size", "size_bytes": "size", "bytes": "size", "message_size": "size",
+    "size": "size", "size_bytes": "size", "bytes": "size", "n": "count", "message_size": "size",
     "count": "count", "type": "type", "redop": "redop", "op": "redop", "root": "root",
     "time": "time", "cputime": "time", "cpu_time": "time", "time_us": "time", "time(us)": "time", "latency_us": "time",
     "algbw": "algbw", "algbw_gbs": "algbw", "algbw_gb_s": "algbw", "algbw(gb/s)": "algbw", "alg_bw": "algbw",
     "busbw": "busbw", "busbw_gbs": "busbw", "busbw_gb_s": "busbw", "busbw(gb/s)": "busbw", "bus_bw": "busbw",
-    "#wrong": "wrong", "wrong": "wrong", "nwrong": "wrong", "error": "error",
+    "#wrong": "wrong", "wrong": "wrong", "nwrong": "wrong", "error": "error", "res": "error",
     "i_min": "i_min", "i_max": "i_max", "i_p99": "i_p99", "i_cv%": "i_cv%",
 }  # fmt: skip
 _LEADING = frozenset({"size", "count", "type", "redop", "root"})
@@ -85,12 +85,14 @@ class Average:
 class ColumnLayout:
     """The columns that a header names, in order; a side's are called `out.time`, `in.busbw` and so on.
 
-    `separator` is None for blanks. `cpu_time` says that the time column is the CPU's, so that algbw is not size/time.
+    `separator` is None for blanks. `cpu_time` says that the time column is the CPU's, so that algbw is not size/time;
+    `milliseconds` that it is not in microseconds, as under the header of nccl-tests 1 with its column `res`.
     """
 
     columns: tuple[str, ...]
     separator: str | None = None
     cpu_time: bool = False
+    milliseconds: bool = False
 
     @property
     def typed(self) -> bool:
@@ -143,7 +145,7 @@ def layout(text: str, *, in_place_only: bool = False) -> ColumnLayout | None:
     columns = _columns([word.lstrip("#") if word == "#size" else word for word in words], in_place_only)
     if columns is None or columns[0] != "size" or "busbw" not in " ".join(columns) or len(set(columns)) < len(columns):
         return None
-    return ColumnLayout(tuple(columns), separator, any(word.startswith("cpu") for word in words))
+    return ColumnLayout(tuple(columns), separator, any(word.startswith("cpu") for word in words), "res" in words)
 
 
 def _from_size(text: str) -> str:

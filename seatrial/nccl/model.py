@@ -90,6 +90,9 @@ class Device:
         }
 
 
+NO_ROWS = "footer without a data row: nothing was measured"
+
+
 @dataclass(frozen=True, slots=True)
 class Sweep:
     """One run of one nccl-tests program.
@@ -98,7 +101,8 @@ class Sweep:
     from busbw/algbw. `out_of_bounds` and `avg_busbw_gb_s` are the footer's numbers, None where it has none.
     `outcome`: ok = rows, footer, no wrong values; failed = wrong values, or the footer says FAILED; truncated = it ends
     early without a cause in the log; error = it could not run, and `errors` names why, most likely cause first.
-    `transport` is NCCL's word on how the data went, None where the log does not say.
+    `transport` is NCCL's word on how the data went, None where the log does not say. `launch_times`: the times are
+    those of the launch on the CPU (-C 1), and say nothing of bandwidth.
     """
 
     collective: str | None
@@ -111,11 +115,17 @@ class Sweep:
     outcome: Outcome
     errors: tuple[str, ...] = ()
     transport: Transport | None = None
+    launch_times: bool = False
 
     @classmethod
     def nothing(cls, error: str) -> "Sweep":
         """What a log without any result reads as: outcome error, and why."""
         return cls(None, None, None, (), (), None, None, "error", (error,))
+
+    @property
+    def empty(self) -> bool:
+        """Whether it ends as a program does that measured nothing: a footer without rows, and no cause."""
+        return not self.rows and self.errors == (NO_ROWS,)
 
     @property
     def peak_busbw_gb_s(self) -> float | None:

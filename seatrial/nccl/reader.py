@@ -74,7 +74,9 @@ class LineReader:
     def _plain(self, raw: str, layout: ColumnLayout) -> Row | None:
         """The row that a line is as it stands: it needs no cleaning, and no other reading could make more of it."""
         row = (
-            plain_row(raw.rstrip("\r\n"), layout.columns) if len(raw) < _MAX_PENDING and not layout.separator else None
+            plain_row(raw.rstrip("\r\n"), layout.columns)
+            if len(raw) < _MAX_PENDING and not layout.separator and not layout.milliseconds
+            else None
         )
         return row if row is not None and plausible(row, cpu_time=layout.cpu_time) else None
 

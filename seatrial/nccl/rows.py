@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from typing import Literal
 
 from seatrial.nccl.busbw import expected_algbw
@@ -26,6 +27,19 @@ _ABSENT = ("", "-")
 
 def read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
     """The row in `text`, by the header's columns where there is a header and it fits, else by the row's own shape."""
+    row = _read_row(text, layout)
+    return _in_microseconds(row) if isinstance(row, Row) and layout is not None and layout.milliseconds else row
+
+
+def _in_microseconds(row: Row) -> Row:
+    return replace(row, out_of_place=_scaled(row.out_of_place), in_place=_scaled(row.in_place))
+
+
+def _scaled(side: Timing | None) -> Timing | None:
+    return side if side is None or side.time_us is None else replace(side, time_us=side.time_us * 1000)
+
+
+def _read_row(text: str, layout: ColumnLayout | None) -> Row | NotRow:
     if layout is not None and layout.separator:
         return _bare(text, layout)
     if layout is not None and (row := plain_row(text, layout.columns)):

@@ -18,7 +18,7 @@ _PREFIX = re.compile(
       {_DATE}(?:[ ]std(?:out|err)[ ][FP])?(?:[ ]|$)                  # kubectl logs --timestamps, container runtimes
     | [ \t]*(?:\w{{3}}[ ]\w{{3}}[ ]+\d+[ ][\d:]+[ ]\d{{4}})?\[[^\[\]\s]*?,(?P<ompi>\d+)\]<std\w+>:  # mpirun -tag-output
     | [ ]{{0,6}}(?P<srun>\d{{1,6}}):(?!\d)                           # srun --label
-    | \[(?P<mpich>\d{{1,6}})\][ ]                                    # mpiexec -prepend-rank
+    | \[(?P<mpich>\d{{1,6}})\](?:[ ]|(?=[\#\d]))                     # mpiexec -prepend-rank
     | \[(?:default|rank)(?P<torch>\d{{1,6}})\]:                      # torchrun
     | \[pod/[^\]\s]+\][ ]                                            # kubectl logs --prefix
     | (?=[\w./-]*[A-Za-z])[\w./-]+(?:\[\d+\])?[ ]*\|(?:[ ]|$)        # compose, dstack, stern-like "pod | "
@@ -27,6 +27,9 @@ _PREFIX = re.compile(
     """,
     re.VERBOSE,
 )
+
+
+_ROW_BEGINS = re.compile(r"\s*+#?\s*+\d++\s++\d++\s++\w++\s")
 
 
 class LogLine(NamedTuple):
@@ -77,8 +80,15 @@ def _unprefixed(text: str) -> LogLine:
         if not match:
             break
         rank = _label(match) if rank is None else rank
-        text = text[match.end() :]
+        text = _without_more(match[0].strip(), text[match.end() :])
     return LogLine(text, rank)
+
+
+def _without_more(tag: str, text: str) -> str:
+    """A row whose pieces were tagged one by one, in one line; nothing else is touched."""
+    if not tag.endswith((">:", "]")) or tag not in text or not _ROW_BEGINS.match(text):
+        return text
+    return " ".join(piece.strip() for piece in text.split(tag))
 
 
 def _label(match: re.Match[str]) -> int | None:

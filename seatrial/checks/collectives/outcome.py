@@ -12,11 +12,13 @@ Measurements, subject the cluster, conditions operation, dtype and ranks:
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from seatrial.checks.broken import broken, fabric_gone
 from seatrial.checks.collectives.plateau import plateau_sizes
+from seatrial.checks.collectives.rows import Problem, interleaved, slow_in_place
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, join
 from seatrial.model.result import Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
@@ -28,9 +30,8 @@ from seatrial.remote.mpi import MpiResult
 
 _INSIDE_A_NODE = ("NVLink", "xGMI", "MNNVL")  # fabrics that NCCL needs no network for
 _SOCKETS = frozenset({"socket", "sockets", "tcp", "ethernet"})
+_MAX_TORN = 1  # lines of a header that another process's output may have torn
 _ALIGN_ELEMENTS, _ALIGN_BYTES = 4, 16  # of each rank's part: nccl-tests up to 2.12, and since
-
-Problem = tuple[Verdict, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +82,24 @@ def conclude(
 
     Ranks other than asked for: the numbers are another cluster's, and are not kept.
     """
-    rows = sorted((row for row in sweep.rows if row.size), key=lambda row: row.size) if sweep else []
+    printed = [row for row in sweep.rows if row.size] if sweep else []
+    rows = sorted(printed, key=lambda row: row.size)
     strange = _other_ranks(setting, sweep) or fewer_nodes(setting, sweep)
     incomplete = _incomplete(result, sweep, rows)
+    wrong, mixed = wrong_results(sweep), interleaved(printed)
     problem = (
-        (strange if strange and strange[0] is Verdict.FAIL else None)
-        or _wrong_results(sweep, rows)
+        (_both(wrong, strange) if wrong else None)
+        or (strange if strange and strange[0] is Verdict.FAIL else None)
         or (incomplete if incomplete and incomplete[0] is Verdict.FAIL else None)
         or (_over_sockets(setting, transport) if rows else None)
         or incomplete
         or strange
+        or mixed
+        or _one_rank(setting)
         or _missing_sizes(setting, result, rows)
+        or (slow_in_place(rows, partial(busbw_of, setting, sweep)) if sweep else None)
     )
-    measurements = () if strange else tuple(_measured(setting, rows))
+    measurements = () if strange or mixed or sweep is None else tuple(_measured(setting, sweep, rows))
     way = transport.words if transport else ""
     if problem is None:
         reason = f"{setting.operation}: {_span(rows)}, every result right" + (f", {way}" if way else "")
@@ -123,6 +129,9 @@ def _other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
     is_known = COLLECTIVES[setting.operation].factor.depends_on_ranks and ratio_interval(sweep.rows) is not None
     if sweep.ranks is None or is_known:
         return None
+    listed = sorted(device.rank for device in sweep.devices) == list(range(sweep.ranks))
+    if listed and sweep.ranks + _MAX_TORN < setting.ranks:
+        return Verdict.FAIL, Reason.of("ranks-missing", took_part=f"{sweep.ranks} of {setting.ranks}", cause="")
     return Verdict.INCONCLUSIVE, Reason.of("ranks-unknown", named=sweep.ranks, requested=setting.ranks)
 
 
@@ -142,7 +151,19 @@ def fewer_nodes(setting: Setting, sweep: Sweep | None) -> Problem | None:
     )
 
 
-def _wrong_results(sweep: Sweep | None, rows: Sequence[Row]) -> Problem | None:
+def _both(problem: Problem, other: Problem | None) -> Problem:
+    """The first with the reason of the other behind its own."""
+    return (problem[0], join((problem[1], other[1]))) if other else problem
+
+
+def _one_rank(setting: Setting) -> Problem | None:
+    """A rank by itself has nobody to exchange anything with; its busbw is 0 by definition."""
+    return (Verdict.NOT_RUN, Reason.of("one-rank")) if setting.ranks == 1 else None
+
+
+def wrong_results(sweep: Sweep | None) -> Problem | None:
+    """Whether results were wrong, which counts more than anything else that is odd."""
+    rows = sorted(sweep.rows, key=lambda row: row.size) if sweep else []
     wrong = [
         f"{timing.wrong} at {format_size(row.size)} {placement.replace('_', '-')}"
         for row in rows
@@ -160,6 +181,8 @@ def _wrong_results(sweep: Sweep | None, rows: Sequence[Row]) -> Problem | None:
 def _incomplete(result: MpiResult, sweep: Sweep | None, rows: Sequence[Row]) -> Problem | None:
     if sweep and rows and sweep.outcome == "failed":
         return Verdict.FAIL, Reason.of("nccl-tests-says-failed")
+    if sweep and not rows and sweep.empty:
+        return Verdict.INCONCLUSIVE, Reason.of("no-rows")
     if sweep is None or not rows or not result.ok or sweep.outcome != "ok":
         verdict, why = broken(result, began=_began(sweep), messages=sweep.errors if sweep else ())
         return verdict, f"{why} (after {len(rows)} sizes)" if rows else why
@@ -212,22 +235,22 @@ def _began(sweep: Sweep | None) -> bool:
     return bool(sweep and (sweep.devices or sweep.rows))
 
 
-def _measured(setting: Setting, rows: Sequence[Row]) -> Iterator[Measurement]:
+def _measured(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Iterator[Measurement]:
     shared: dict[str, ConditionValue] = {"operation": setting.operation, "dtype": setting.dtype, "ranks": setting.ranks}
     cluster = Subject("cluster", setting.cluster)
     for row in rows:
         for placement, timing in _sides(row):
-            busbw = _busbw(setting, row.size, timing)
+            busbw = busbw_of(setting, sweep, row.size, timing)
             if busbw is None:
                 continue
             conditions = {**shared, "message_bytes": row.size, "placement": placement, **_by(setting, row.size)}
             yield Measurement("busbw", busbw, "GB/s", cluster, conditions, (busbw,))
-    top = _top(setting, rows)
+    top = _top(setting, sweep, rows)
     if top:
         conditions = {**shared, "max_bytes": setting.sizes[-1], **_by(setting, 0)}
         yield Measurement("busbw_plateau", statistics.median(top), "GB/s", cluster, conditions, top)
     smallest = rows[0].out_of_place if rows else None
-    if smallest and smallest.time_us:
+    if smallest and smallest.time_us and not sweep.launch_times:
         conditions = {**shared, "message_bytes": rows[0].size}
         yield Measurement("latency", smallest.time_us, "us", cluster, conditions, (smallest.time_us,), better="lower")
 
@@ -237,11 +260,11 @@ def _by(setting: Setting, size: int) -> dict[str, ConditionValue]:
     return {"algorithm": algorithm} if algorithm else {}
 
 
-def _top(setting: Setting, rows: Sequence[Row]) -> tuple[float, ...]:
+def _top(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> tuple[float, ...]:
     """The out-of-place busbw of the largest sizes asked for; none where one of them was not measured."""
     due = plateau_sizes([size for size in setting.sizes if _is_due(setting, size)])
     largest_rows = [row for size in due if (row := _row_of(setting, size, rows))]
-    rates = [_busbw(setting, row.size, row.out_of_place) for row in largest_rows if row.out_of_place]
+    rates = [busbw_of(setting, sweep, row.size, row.out_of_place) for row in largest_rows if row.out_of_place]
     known = tuple(rate for rate in rates if rate is not None)
     return known if len(known) == len(due) else ()
 
@@ -253,8 +276,9 @@ def _sides(row: Row) -> Iterator[tuple[str, Timing]]:
         yield "in_place", row.in_place
 
 
-def _busbw(setting: Setting, size: int, timing: Timing) -> float | None:
-    """GB/s (1e9 bytes per second); what was printed where there is no time."""
-    if timing.time_us and timing.time_us > 0:
-        return expected_algbw(size, timing.time_us) * busbw_factor(setting.operation, setting.ranks)
+def busbw_of(setting: Setting, sweep: Sweep, size: int, timing: Timing) -> float | None:
+    """GB/s (1e9 bytes per second); what was printed where there is no time, or only that of the launch."""
+    if timing.time_us and timing.time_us > 0 and not sweep.launch_times:
+        counted = COLLECTIVES[setting.operation].counted_by_algbw(setting.ranks)
+        return expected_algbw(size, timing.time_us) * counted * busbw_factor(setting.operation, setting.ranks)
     return timing.busbw_gb_s

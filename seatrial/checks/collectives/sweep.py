@@ -75,7 +75,13 @@ def sweep_once(
         exact = _take_json(run, testbed, json_file, f"{name}.json") if json_file else None
     sizes = tuple(sizes_of(testbed, settings).sizes())
     setting = Setting(
-        operation, settings.dtype, testbed.world_size, run.cluster.name, sizes, fabric, len(testbed.nodes)
+        operation,
+        settings.dtype,
+        testbed.world_size,
+        run.cluster.name,
+        sizes,
+        fabric,
+        len(testbed.nodes),
     )
     if result.flooded:
         return _flooded(operation, result, flooding_nodes(testbed, argv, env))

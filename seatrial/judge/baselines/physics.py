@@ -15,11 +15,18 @@ from seatrial.text.numbers import short
 
 # Data sheets mix 1e9 and 2^30 bytes (7 %) and round; only what is clearly beyond them is impossible.
 _ALLOWANCE = 1.1
+# In one NVLink domain the rates are exact and protocols take their part of them: no published row reaches its limit.
+_DOMAIN_ALLOWANCE = 1.05
+# What networks that add up themselves (SHARP) reach of a ring's busbw at most, over three and more nodes.
+_IN_NETWORK_GAIN = 1.5
+# sendrecv: a rank sends over the NICs of its own GPU, and PXN may add those of a neighbour.
+_NICS_OF_A_RANK = 2.0
 # No fabric that works falls so far below its links: what TCP sockets, or one link of many, reach.
 _SLOW_SHARE, _BROKEN_SHARE = 0.25, 0.1
 # From here on bandwidth decides, not latency, however many ranks there are.
 _LARGE_BYTES, _LARGE_PART_BYTES = 128 << 20, 2 << 20
 _WITHIN_NVLINK = frozenset({"MNNVL"})  # a fabric whose nodes are joined by the GPUs' own links
+_PARTLY_NVLINK = frozenset({"MNNVL+IB"})  # NVLink joins some of them; for a GPU's NIC there is the allowance
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,9 @@ def from_physics(measurement: Measurement, setup: Setup) -> Baseline | None:
     operation, ranks = measurement.conditions["operation"], ranks_of(measurement, setup)
     by = f" by {measurement.conditions['algorithm']}" if _is_ring(measurement) else ""
     detail = f"the {short(limit.gb_s)} GB/s that {operation} over {ranks} ranks can reach{by} on {limit.links}"
-    return Baseline("physics", limit.gb_s, None, limit.gb_s * _ALLOWANCE, None, 0, detail)
+    allowance = _DOMAIN_ALLOWANCE if limit.kind == "GPU" else _ALLOWANCE
+    detail += _as_if_joined(measurement, setup)
+    return Baseline("physics", limit.gb_s, None, limit.gb_s * allowance, None, 0, detail)
 
 
 def from_links(measurement: Measurement, setup: Setup, largest_bytes: int | None) -> Baseline | None:
@@ -126,14 +135,38 @@ def _ceiling(measurement: Measurement, setup: Setup) -> Limit | None:
     collective = COLLECTIVES.get(str(measurement.conditions["operation"]))
     if _is_ring(measurement) and collective and collective.ring:
         return wire(measurement, setup)
-    if _one_domain(ranks, setup):
-        return _of_gpu_links(_most_busbw(collective, ranks, 1), setup)
-    return _limit(_most_busbw(collective, ranks, setup.slots_per_node), setup.node_link_gb_s, "node")
+    if _one_domain(ranks, setup) or setup.fabric in _PARTLY_NVLINK:
+        return _of_gpu_links(_most_in_a_domain(collective, ranks), setup)
+    return _limit(_most_across_nodes(collective, ranks, setup), setup.node_link_gb_s, "node")
 
 
-def _most_busbw(collective: Collective | None, ranks: int, ranks_per_node: int) -> float:
-    """busbw over the rate of the links; an unknown collective moves at the least what its busbw counts.
+def _most_in_a_domain(collective: Collective | None, ranks: int) -> float:
+    """busbw over the rate of a GPU's links; an unknown collective moves at the least what its busbw counts.
 
-    A GPU is held to its own links only inside one node or NVLink domain: across nodes it has its NIC besides.
+    A switch that adds up (NVLS) takes all of a GPU's data and its part of the result: 1 + 1/n of the data.
     """
-    return collective.most_busbw(ranks, ranks_per_node) if collective else 1.0
+    if collective is None:
+        return 1.0
+    most = collective.most_busbw(ranks, 1)
+    return most * ranks / (ranks + 1) if collective.sums and most > 1 else most
+
+
+def _most_across_nodes(collective: Collective | None, ranks: int, setup: Setup) -> float:
+    """busbw over the rate of a node's links; a GPU's own links bound nothing here, since it has its NIC besides."""
+    if collective is None:
+        return 1.0
+    most = collective.most_busbw(ranks, setup.slots_per_node)
+    if collective.sums and setup.nodes > 2:
+        return min(most, _IN_NETWORK_GAIN)
+    if collective.reaches and not collective.layout.in_parts:
+        return min(most, _NICS_OF_A_RANK * collective.reaches(ranks, setup.slots_per_node))
+    return most
+
+
+def _as_if_joined(measurement: Measurement, setup: Setup) -> str:
+    """Which other fabric the number would fit: nodes of one NVLink domain that are said to be joined by their NICs."""
+    if not setup.hardware.endswith("-NVL72") or setup.nodes < 2 or _one_domain(setup.ranks, setup):
+        return ""
+    limit = _ceiling(measurement, replace(setup, fabric="MNNVL"))
+    fits = limit is not None and measurement.value <= limit.gb_s
+    return " (MNNVL carries as much: is that the fabric?)" if fits else ""

@@ -88,6 +88,36 @@ REASONS = {
         "nccl-tests ran with `-c 0`, so no result was verified (`inconclusive`).",
         "Run without `-c 0`.",
     ),
+    "no-rows": Explanation(
+        "footer without a data row: nothing was measured",
+        "The program ended as it should and printed no row that can be read (`inconclusive`).",
+        "Read the raw log: rows may have been filtered out, or written with decimal commas (`LC_NUMERIC`).",
+    ),
+    "one-rank": Explanation(
+        "one rank has nobody to exchange data with",
+        "A collective over one rank measures nothing (`not_run`).",
+        "Run on more GPUs or nodes, or leave the collectives out of the suite.",
+    ),
+    "sweeps-interleaved": Explanation(
+        "the rows are of several programs that wrote at the same time",
+        "Rows of several programs stand in each other's table, so nothing says which number is whose (`inconclusive`).",
+        "Run one program at a time, or write each output to a file of its own.",
+    ),
+    "sweep-too-small": Explanation(
+        "the sweep ends at {largest}, and no plateau of GPUs begins below {needed}",
+        "Latency decides at such sizes, so the sweep says nothing of bandwidth (`inconclusive`).",
+        "Sweep to 8G, or at least beyond 128M.",
+    ),
+    "in-place-slow": Explanation(
+        "in place {in_place} GB/s against {out_of_place} GB/s out of place at {size} (so at {sizes} large sizes)",
+        "Operations that overwrite their input are much slower than others, which no healthy GPU shows.",
+        "Compare NCCL versions and the settings of user buffer registration, and run again.",
+    ),
+    "falls-at-size": Explanation(
+        "falls to {reached} GB/s at {size} after {best} GB/s at smaller sizes",
+        "A large message is carried much more slowly than smaller ones.",
+        "Run that size alone; look for memory that is nearly full, throttled clocks, and a congested fabric.",
+    ),
     "nccl-over-sockets": Explanation(
         "the data went over sockets, not over {fabric}: {evidence}",
         "NCCL did not find the fabric and used TCP sockets.",

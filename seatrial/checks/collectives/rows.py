@@ -1,0 +1,69 @@
+"""What the rows of a sweep say against it, without any baseline. Pure."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from seatrial.model.reason import Reason
+from seatrial.model.sizes import format_size
+from seatrial.model.verdict import Verdict
+from seatrial.nccl import Row, Timing
+
+Problem = tuple[Verdict, str]
+Rate = Callable[[int, Timing], float | None]  # GB/s of busbw, given the size in bytes
+
+SMALLEST_PLATEAU_BYTES = 4 << 20  # GPUs move less than this within their latency
+_ALIGNED_BYTES = 1 << 20  # smaller ones may be cut to the same size where ranks are many
+_LARGE_BYTES = 128 << 20  # from here on an iteration takes so long that no hiccup makes it twice as slow
+_MUCH_SLOWER = 0.5
+
+
+def interleaved(rows: Sequence[Row]) -> Problem | None:
+    """Whether the rows, in the order in which they were printed, are of several programs that wrote at once.
+
+    One program prints each size once before it goes on to the next, and either sums or does not.
+    """
+    sums = {row.redop not in (None, "none", "all") for row in rows}
+    twice = any(_key(a) == _key(b) and a != b for a, b in pairwise(rows) if a.size >= _ALIGNED_BYTES)
+    return (Verdict.INCONCLUSIVE, Reason.of("sweeps-interleaved")) if twice or len(sums) > 1 else None
+
+
+def _key(row: Row) -> tuple[object, ...]:
+    return row.size, row.type, row.redop, row.root
+
+
+def without_plateau(sizes: Sequence[int]) -> Problem | None:
+    """Whether the largest message is too small for a bandwidth of GPUs."""
+    if not sizes or max(sizes) >= SMALLEST_PLATEAU_BYTES:
+        return None
+    largest, needed = format_size(max(sizes)), format_size(SMALLEST_PLATEAU_BYTES)
+    return Verdict.INCONCLUSIVE, Reason.of("sweep-too-small", largest=largest, needed=needed)
+
+
+def slow_in_place(rows: Sequence[Row], rate: Rate) -> Problem | None:
+    """Whether results that overwrite their input take twice as long or more, at two large sizes at least."""
+    slow = []
+    for row in rows:
+        out, into = (rate(row.size, side) if side else None for side in (row.out_of_place, row.in_place))
+        if row.size >= _LARGE_BYTES and out and into is not None and into < _MUCH_SLOWER * out:
+            slow.append((row.size, into, out))
+    if len(slow) < 2:
+        return None
+    size, into, out = slow[-1]
+    return Verdict.DEGRADED, Reason.of(
+        "in-place-slow", size=format_size(size), in_place=f"{into:.3g}", out_of_place=f"{out:.3g}", sizes=len(slow)
+    )
+
+
+def falls_off(rows: Sequence[Row], rate: Rate) -> Problem | None:
+    """Whether a large message is carried at less than half of what a smaller one is."""
+    best = 0.0
+    for row in sorted(rows, key=lambda row: row.size):
+        reached = rate(row.size, row.out_of_place) if row.out_of_place else None
+        if reached is None:
+            continue
+        if row.size >= _LARGE_BYTES and reached < _MUCH_SLOWER * best:
+            return Verdict.DEGRADED, Reason.of(
+                "falls-at-size", reached=f"{reached:.3g}", size=format_size(row.size), best=f"{best:.3g}"
+            )
+        best = max(best, reached)
+    return None

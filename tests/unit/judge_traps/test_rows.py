@@ -1,0 +1,279 @@
+"""What rows say against a sweep, and numbers that its links have no room for: each was a wrong verdict once."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seatrial.cli.app import main
+from seatrial.judge.logs import LogsConfig
+from seatrial.model.verdict import Verdict
+from seatrial.nccl import parse_text
+from tests.unit.judge_traps.sweeplogs import HEALTHY, SIZES, G, M, judged, log_text
+from tests.unit.judge_traps.test_command import run
+
+PAIR = LogsConfig("H100-SXM", 2, None, "IB-8x400G")
+PAIR_OF_8 = LogsConfig("H100-SXM", 2, 8, "IB-8x400G")
+ACROSS = (300.0, 400.0, 450.0, 470.0, 475.0)
+
+
+def is_row(line: str) -> bool:
+    return line[:1].isdigit()
+
+
+def of_operation(text: str, operation: str, redop: str, factor: float = 1.0) -> str:
+    """The log with each row's busbw as that operation's; `redop` with its root."""
+    lines = [f"mpirun -np 16 {operation}_perf -b 64M -e 8G -f 4"]
+    for line in text.splitlines():
+        if is_row(line):
+            size, busbw = int(line.split()[0]), float(line.split()[7])
+            side = f"{size * factor / busbw / 1e3:.2f} {busbw / factor:.2f} {busbw:.2f} 0"
+            lines.append(f"{size} {size // 4} float {redop} {side} {side}")
+        else:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+# Wrong numbers are corrupt, whatever else is odd
+
+
+@pytest.mark.parametrize(
+    ("text", "setup"),
+    [
+        (log_text(ACROSS, 14, 2, wrong=9), PAIR),
+        (log_text(ACROSS, 14, 2, wrong=9), PAIR_OF_8),
+        (log_text(HEALTHY, wrong=9).replace("NVIDIA GPU", "NVIDIA A100-SXM4-80GB"), LogsConfig("H100-SXM", 1, 8)),
+    ],
+)
+def test_wrong_numbers_are_corrupt_whatever_else_is_odd(text: str, setup: LogsConfig) -> None:
+    result = judged(text, setup)
+    assert result.verdict is Verdict.CORRUPT
+    assert "wrong elements: 9" in result.reason
+
+
+@pytest.mark.parametrize("busbw", [350.0, 187.5])
+def test_an_old_footer_that_says_failed_is_corrupt_though_the_ranks_are_unknown(busbw: float) -> None:
+    side = "{us:.2f} 200.00 {busbw:.2f} 1e-06"
+    rows = [
+        f"{size} {size // 4} float sum {side} {side}".format(us=size / 200e3, busbw=busbw)
+        for size in (64 * M, 256 * M, G)
+    ]
+    header = "# size count type redop time algbw busbw error time algbw busbw error"
+    text = "\n".join([header, *rows, "# Out of bounds values : 4 FAILED", "# Avg bus bandwidth : 123.4"])
+    assert judged(text, PAIR).verdict is Verdict.CORRUPT
+
+
+def test_too_few_ranks_at_a_fraction_of_the_speed_is_a_fail() -> None:
+    assert judged(log_text([30.0] * 5, 14, 2), PAIR).verdict is Verdict.FAIL
+    assert judged(log_text(ACROSS, 14, 2), PAIR).verdict is Verdict.INCONCLUSIVE
+
+
+# What says nothing is no pass
+
+
+def test_a_collective_over_one_rank_says_nothing() -> None:
+    sides = [f"{size / 1e6:.2f} 1000.00 0.00 0" for size in SIZES]
+    rows = [f"{size} {size // 4} float sum -1 {side} {side}" for size, side in zip(SIZES, sides, strict=True)]
+    lines = [line for line in log_text(HEALTHY).splitlines() if not is_row(line) and not line.startswith("#  Rank")]
+    device = "#  Rank 0 Group  0 Pid 100 on node-0 device  0 [0x00] NVIDIA GPU"
+    result = judged("\n".join([*lines[:2], device, *lines[2:-2], *rows, *lines[-2:]]), LogsConfig("H100-SXM", 1, 1))
+    assert (result.verdict, "one rank has nobody" in result.reason) == (Verdict.NOT_RUN, True)
+
+
+@pytest.mark.parametrize(("largest", "verdict"), [(64 << 10, Verdict.INCONCLUSIVE), (16 * M, Verdict.FAIL)])
+def test_a_sweep_that_ends_within_latency_gives_no_plateau(largest: int, verdict: Verdict) -> None:
+    sizes = [largest >> (7 - n) for n in range(8)]
+    result = judged(log_text([0.01 * 2**n for n in range(8)], sizes=sizes))
+    assert result.verdict is verdict
+
+
+@pytest.mark.parametrize("change", [lambda line: "", lambda line: line.replace(".", ",")])
+def test_a_footer_without_rows_is_inconclusive(change: Callable[[str], str]) -> None:
+    text = "\n".join(change(line) if is_row(line) else line for line in log_text(HEALTHY).splitlines())
+    result = judged(text)
+    assert (result.verdict, "without a data row" in result.reason) == (Verdict.INCONCLUSIVE, True)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        log_text([value * 0.9 for value in HEALTHY]),
+        log_text([value * 0.5 for value in HEALTHY]).replace("float sum -1", "float none -1"),
+    ],
+)
+def test_programs_that_wrote_at_once_are_told_from_repeats(other: str) -> None:
+    pairs = zip(log_text(HEALTHY).splitlines(), other.splitlines(), strict=True)
+    mixed = judged("\n".join(line for pair in pairs for line in pair))
+    assert (mixed.verdict, "several programs" in mixed.reason) == (Verdict.INCONCLUSIVE, True)
+    rows = [line for line in log_text(HEALTHY).splitlines() if is_row(line)]
+    slower = [line for line in log_text([value * 0.99 for value in HEALTHY]).splitlines() if is_row(line)]
+    lines = log_text(HEALTHY).splitlines()
+    assert judged("\n".join([*lines[:-2], *slower, *lines[-2:]])).verdict is Verdict.PASS
+    assert len(rows) == len(slower)
+
+
+# How rows are read
+
+
+def test_busbw_is_not_made_of_launch_times() -> None:
+    header = "# size count type redop root cputime algbw busbw #wrong cputime algbw busbw #wrong"
+    rows = []
+    for size, busbw in zip(SIZES, HEALTHY, strict=True):
+        side = f"11.52 {busbw / 1.75:.2f} {busbw:.2f} 0"
+        rows.append(f"{size} {size // 4} float sum -1 {side} {side}")
+    lines = [line for line in log_text(HEALTHY).splitlines() if not is_row(line) and "# size" not in line]
+    result = judged("\n".join([*lines[:-2], header, *rows, *lines[-2:]]))
+    assert result.verdict is Verdict.PASS
+    assert "476" in result.reason
+    assert not any(m.metric == "latency" for check in result.checks for m in check.measurements)
+
+
+def test_hypercubes_algbw_counts_the_other_ranks_parts_alone() -> None:
+    rows = []
+    for size in SIZES:
+        algbw = size * 7 / 8 / (size / 300e3) / 1e3
+        side = f"{size / 300e3:.2f} {algbw:.2f} {algbw:.2f} 0"
+        rows.append(f"{size} {size // 32} float -1 {side} {side}")
+    lines = [line for line in log_text(HEALTHY).splitlines() if not is_row(line)]
+    (check,) = judged("\n".join(["hypercube_perf -g 8", *lines[:-2], *rows, *lines[-2:]])).checks
+    plateau = next(m.value for m in check.measurements if m.metric == "busbw_plateau")
+    assert plateau == pytest.approx(300 * 7 / 8, rel=1e-3)
+
+
+def test_data_types_of_one_table_are_sweeps_of_their_own() -> None:
+    rows = [line for line in log_text(HEALTHY).splitlines() if is_row(line)]
+    slow = [line for line in log_text([value * 0.3 for value in HEALTHY]).splitlines() if is_row(line)]
+    half = [line.replace(f" {int(line.split()[1])} float", f" {int(line.split()[1]) * 2} half") for line in slow]
+    lines = [line for line in log_text(HEALTHY).splitlines() if not is_row(line)]
+    result = judged("\n".join([*lines[:-2], *rows, *half, *lines[-2:]]))
+    assert [(check.name, check.verdict) for check in result.checks] == [
+        ("log float32", Verdict.PASS),
+        ("log float16", Verdict.FAIL),
+    ]
+
+
+def test_a_size_that_falls_to_a_quarter_is_said() -> None:
+    sizes = [*SIZES, 16 * G]
+    result = judged(log_text([*HEALTHY, 120.0], sizes=sizes))
+    assert result.verdict is Verdict.DEGRADED
+    assert "falls to 120 GB/s at 16G" in result.reason
+    assert judged(log_text([*HEALTHY, 470.0], sizes=sizes)).verdict is Verdict.PASS
+
+
+def test_in_place_ten_times_slower_is_no_pass_without_a_catalog_row_either() -> None:
+    lines = []
+    for line in log_text((300.0, 340.0, 370.0, 375.0, 376.0), 32, 4).splitlines():
+        fields = line.split()
+        if is_row(line):
+            fields[9:12] = [f"{float(fields[9]) * 10:.2f}", *(f"{float(field) / 10:.2f}" for field in fields[10:12])]
+        lines.append(" ".join(fields))
+    result = judged("\n".join(lines), LogsConfig("H100-SXM", 4, 8, "IB-8x400G"))
+    assert (result.verdict, "in place 37.6 GB/s against 376 GB/s" in result.reason) == (Verdict.DEGRADED, True)
+
+
+def test_a_broadcast_over_half_of_the_ranks_is_a_fail() -> None:
+    result = judged(of_operation(log_text([300.0] * 5), "broadcast", "none 0"), PAIR_OF_8)
+    assert (result.verdict, result.reason) == (Verdict.FAIL, "broadcast: 8 of 16 ranks took part")
+
+
+def test_under_split_a_group_is_judged_as_the_communicator_that_it_is() -> None:
+    """NCCL_TESTS_SPLIT_MASK=0x1 or MOD: 16 ranks in two groups of 8, one on each node, over NVLink."""
+    lines = []
+    for line in log_text(HEALTHY, 8).splitlines():
+        lines.append(line)
+        if line.startswith("#  Rank 7 "):
+            lines += [
+                f"#  Rank {8 + i} Group  1 Pid {200 + i} on node-1 device  {i} [0x{i:02x}] NVIDIA GPU" for i in range(8)
+            ]
+    text = "\n".join(lines)
+    assert judged(text, PAIR_OF_8).verdict is Verdict.PASS
+    assert judged(text.replace("376", "100"), LogsConfig("H100-SXM", 3, 8, "IB-8x400G")).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("tag", ["[1,0]<stdout>:", "[0] ", "[0]"])
+@pytest.mark.parametrize("header", [True, False])
+def test_a_row_whose_pieces_were_tagged_is_read(tag: str, header: bool) -> None:
+    lines = []
+    for line in log_text(HEALTHY).splitlines():
+        fields = line.split()
+        if is_row(line):
+            lines.append(f"{tag}  {' '.join(fields[:5])}{tag} {' '.join(fields[5:9])}{tag} {' '.join(fields[9:])}")
+        elif header:
+            lines.append(tag + line)
+    (sweep,) = parse_text("\n".join(lines), "log")
+    assert [row.size for row in sweep.rows] == list(SIZES)
+    assert [row.in_place.busbw_gb_s for row in sweep.rows if row.in_place] == list(HEALTHY)
+
+
+def test_rows_that_are_commented_out_under_a_header_with_res_are_read_in_milliseconds() -> None:
+    rows = []
+    for size, busbw in zip(SIZES, HEALTHY, strict=True):
+        algbw = busbw / 1.75
+        side = f"{size / algbw / 1e6:.3f} {algbw:.2f} {busbw:.2f} 1e-06"
+        rows.append(f"#   {size} {size // 4} float sum {side} {side}")
+    header = (
+        "#      bytes             N    type      op     time  algbw  busbw      res     time  algbw  busbw      res"
+    )
+    result = judged("\n".join([header, *rows, "# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 123.4"]))
+    assert result.verdict is Verdict.PASS
+    assert "476" in result.reason
+
+
+def test_json_of_several_files_says_which_file_a_sweep_is_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [str(tmp_path / name) for name in ("a.log", "b.log")]
+    for file in files:
+        Path(file).write_text(log_text(HEALTHY))
+    monkeypatch.setattr("sys.argv", ["seatrial", "parse", "--json", *files])
+    with pytest.raises(SystemExit):
+        main()
+    assert [sweep["source"] for sweep in json.loads(capsys.readouterr().out)] == files
+
+
+# Physics
+
+
+@pytest.mark.parametrize(
+    ("text", "setup", "verdict", "words"),
+    [
+        (log_text([860.0] * 5), LogsConfig("H100-SXM", 1, 8), Verdict.INCONCLUSIVE, "700 GB/s"),
+        (
+            log_text([692.0] * 5, 96, 12),
+            LogsConfig("H100-SXM", 12, 8, "IB-8x400G"),
+            Verdict.INCONCLUSIVE,
+            "600 GB/s",
+        ),
+        (of_operation(log_text([395.0] * 5, 16, 2), "sendrecv", "sum -1"), PAIR_OF_8, Verdict.INCONCLUSIVE, "100 GB/s"),
+        (of_operation(log_text([45.0] * 5, 16, 2), "sendrecv", "sum -1"), PAIR_OF_8, Verdict.PASS, ""),
+        (
+            log_text([1878.0] * 5, 72, 18),
+            LogsConfig("GB200-NVL72", 18, 4, "MNNVL+IB"),
+            Verdict.INCONCLUSIVE,
+            "1751 GB/s",
+        ),
+        (log_text([840.0] * 5, 72, 18), LogsConfig("GB200-NVL72", 18, 4, "MNNVL"), Verdict.PASS, ""),
+        (log_text([850.0] * 5, 72, 18), LogsConfig("GB200-NVL72", 18, 4, "IB-4x400G"), Verdict.INCONCLUSIVE, "MNNVL"),
+    ],
+)
+def test_more_than_the_links_carry_was_not_measured_over_them(
+    text: str, setup: LogsConfig, verdict: Verdict, words: str
+) -> None:
+    result = judged(text, setup)
+    assert result.verdict is verdict, result.reason
+    assert words in result.reason
+
+
+def test_a_floor_that_another_source_measured_less_than_is_none() -> None:
+    sizes = [*SIZES, 16 * G]
+    mi300x = LogsConfig("MI300X", 1, 8)
+    assert judged(log_text([280.0, 305.0, 310.0, 311.0, 311.0, 311.0], sizes=sizes), mi300x).verdict is Verdict.PASS
+    assert judged(log_text([140.0] * 6, sizes=sizes), mi300x).verdict is Verdict.FAIL
+
+
+def test_the_command_takes_a_log_of_one_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "one.log"
+    log.write_text(log_text([860.0] * 5))
+    assert run(str(log), "--hardware", "H100-SXM", "--nodes", "1") == 3
+    assert capsys.readouterr().out.splitlines()[-1].startswith("inconclusive: all_reduce busbw 860")
