@@ -134,7 +134,8 @@ def _try_out(trial: Trial, rebuild: bool, store: "Store | None", unreachable: st
         with trial.attempt("compare"):
             cluster = trial.run.cluster
             again = partial(measure_again, trial.context()) if trial.nodes_up else None
-            context = RunContext(cluster.name, trial.run.suite.name, trial.fingerprint, trial.started)
+            nodes = tuple(trial.nodes.values())
+            context = RunContext(cluster.name, trial.run.suite.name, trial.fingerprint, trial.started, nodes)
             trial.checks = compare_task(trial.checks, setup_of(cluster), store, context, again)
         if unreachable:
             trial.add(_no_history(unreachable))

@@ -11,6 +11,7 @@ from typing import Any
 from seatrial.history.rows import Pin
 from seatrial.history.schema import clean
 from seatrial.model.measurement import Measurement
+from seatrial.model.node_hardware import NodeHardware, hardware_by_node
 from seatrial.model.reason import code_of
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict, worst
@@ -64,6 +65,14 @@ def readings(result: RunResult, ids: Mapping[Key, int]) -> tuple[list[Record], l
             if m.samples:
                 raw.append({**place, "samples": [_number(sample) for sample in m.samples]})
     return numbers, raw
+
+
+def node_hardware(result: RunResult) -> list[Record]:
+    """Nodes that are alike in one row."""
+    names: dict[NodeHardware, list[str]] = defaultdict(list)
+    for name, hardware in hardware_by_node(result.nodes).items():
+        names[hardware].append(name)
+    return [{"run_id": result.run_id, **asdict(hardware), "nodes": nodes} for hardware, nodes in names.items()]
 
 
 def suspects(result: RunResult) -> list[Record]:

@@ -21,7 +21,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-HEAD = "0007"
+HEAD = "0008"
 # Not alembic's own name: the store may share a database with Prefect's server, which keeps its version under that name.
 VERSION_TABLE = "seatrial_version"
 
@@ -142,6 +142,19 @@ readings = Table(
     "readings", metadata, *_place(), Column("value", Double), Column("verdict", String(16)), sqlite_with_rowid=False
 )
 samples = Table("samples", metadata, *_place(), Column("samples", JSON, nullable=False), sqlite_with_rowid=False)
+
+# What the nodes were made of: one row for those that are alike, with their names.
+node_hardware = Table(
+    "node_hardware",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    _run_id(),
+    Column("gpu_model", CleanText, nullable=False),
+    Column("gpu_clock_mhz", Integer),
+    Column("cpu_model", CleanText, nullable=False),
+    Column("driver", CleanText, nullable=False),
+    Column("nodes", CleanJson, nullable=False),
+)
 
 suspects = Table(
     "suspects",

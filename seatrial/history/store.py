@@ -14,10 +14,11 @@ from seatrial.history.engine import explained
 from seatrial.history.incident import Incident, Receipt, RunOutcome
 from seatrial.history.records import series_key
 from seatrial.history.rows import Pin, Readings, RunRow
-from seatrial.history.schema import baselines, checks, readings, runs, samples, suspects
+from seatrial.history.schema import baselines, checks, node_hardware, readings, runs, samples, suspects
 from seatrial.history.series import known_series, numbers_of
-from seatrial.history.stored import run_row, stored_measurements, stored_result
+from seatrial.history.stored import hardware_of, run_row, stored_measurements, stored_result
 from seatrial.model.measurement import Measurement
+from seatrial.model.node_hardware import NodeHardware
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 
@@ -54,8 +55,14 @@ class Store:
             numbers, raw = records.readings(result, ids)
             connection.execute(delete(runs).where(runs.c.run_id == result.run_id))
             connection.execute(insert(runs), records.run(result, out))
-            given = ((checks, records.checks(result)), (readings, numbers), (samples, raw))
-            for table, rows in (*given, (suspects, records.suspects(result))):
+            rows_by_table = (
+                (node_hardware, records.node_hardware(result)),
+                (checks, records.checks(result)),
+                (readings, numbers),
+                (samples, raw),
+                (suspects, records.suspects(result)),
+            )
+            for table, rows in rows_by_table:
                 if rows:
                     connection.execute(insert(table), rows)
 
@@ -115,13 +122,18 @@ class Store:
         with explained(self._engine.url, "measurements cannot be read"), self._engine.begin() as connection:
             return numbers_of(connection, run_ids, series)
 
+    def hardware(self, run_ids: Sequence[str]) -> dict[str, dict[str, NodeHardware]]:
+        """What the nodes of those runs were made of, by run and node; a run that did not tell is left out."""
+        with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
+            return hardware_of(connection, run_ids)
+
     def measurements(self, run_id: str) -> list[Measurement]:
         """Every number of the run that is one, without the samples behind it."""
         with explained(self._engine.url, f"run {run_id} cannot be read"), self._engine.begin() as connection:
             return [m for _, m in stored_measurements(connection, run_id) if m.finite]
 
     def result(self, run_id: str) -> RunResult | None:
-        """The run as far as it is kept: all but the judgements, the nodes and the timings."""
+        """The run as far as it is kept: all but the judgements and the timings; of the nodes, their hardware."""
         with explained(self._engine.url, f"run {run_id} cannot be read"), self._engine.begin() as connection:
             return stored_result(connection, run_id)
 

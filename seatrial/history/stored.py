@@ -1,13 +1,16 @@
 """A run back from the store's tables."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, outerjoin, select
 
 from seatrial.history.rows import RunRow
-from seatrial.history.schema import checks, readings, runs, samples, series, suspects
+from seatrial.history.schema import checks, node_hardware, readings, runs, samples, series, suspects
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.node_hardware import NodeHardware
 from seatrial.model.reason import recorded
 from seatrial.model.result import Check, CheckResult, RunResult, Suspect, SuspectKind
 from seatrial.model.setup import Setup
@@ -38,12 +41,23 @@ def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, 
     return [(row.check_name, _measurement(row)) for row in connection.execute(query)]
 
 
+def hardware_of(connection: Connection, run_ids: Sequence[str]) -> dict[str, dict[str, NodeHardware]]:
+    """By run and node."""
+    query = select(node_hardware).where(node_hardware.c.run_id.in_(run_ids)).order_by(node_hardware.c.id)
+    by_run: dict[str, dict[str, NodeHardware]] = {}
+    for row in connection.execute(query):
+        hardware = NodeHardware(row.gpu_model, row.gpu_clock_mhz, row.cpu_model, row.driver)
+        by_run.setdefault(row.run_id, {}).update(dict.fromkeys(row.nodes, hardware))
+    return by_run
+
+
 def stored_result(connection: Connection, run_id: str) -> RunResult | None:
     row = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
     if row is None:
         return None
     blamed = connection.execute(select(suspects).where(suspects.c.run_id == run_id).order_by(suspects.c.id))
     run = run_row(row)
+    nodes = hardware_of(connection, [run_id]).get(run_id, {})
     return RunResult(
         run.run_id,
         run.cluster,
@@ -52,11 +66,16 @@ def stored_result(connection: Connection, run_id: str) -> RunResult | None:
         run.finished,
         run.verdict,
         run.reason,
+        nodes=[{"name": name, **_told(hardware)} for name, hardware in nodes.items()],
         checks=_checks(connection, run),
         suspects=[_suspect(s.kind, s.name, s.confidence, s.evidence, s.code) for s in blamed],
         fingerprint=run.fingerprint,
         setup=Setup(**row.setup) if row.setup else None,
     )
+
+
+def _told(hardware: NodeHardware) -> dict[str, str | int]:
+    return {name: value for name, value in asdict(hardware).items() if value}
 
 
 def _checks(connection: Connection, run: RunRow) -> list[Check]:

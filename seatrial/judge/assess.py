@@ -18,8 +18,10 @@ from seatrial.judge.baselines.peers import from_peers
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
 from seatrial.judge.baselines.tolerance import tolerance_of
 from seatrial.judge.completeness import blamed_nodes, unmeasured, without_rate
+from seatrial.judge.divided import judge_splits, measure_twice, slower_together, splits_of
 from seatrial.judge.judge import judge
 from seatrial.judge.repeats import NOISY_SOURCES, doubts, with_repeats
+from seatrial.judge.summary import groups_of, summary
 from seatrial.model.measurement import Measurement, by_series, once
 from seatrial.model.reason import join, rewritten
 from seatrial.model.result import Check, Judgement, Suspect
@@ -44,14 +46,25 @@ def assess(checks: Sequence[Check], knowledge: Knowledge) -> Assessment:
     All numbers of the run are judged together: how sure the judge must be depends on how many there are. Measurements
     of the same series in one check are repeats, in the order they were taken, and count by their median.
     """
-    learned = learn((m for check in checks for m in check.measurements), knowledge.nights)
+    learned = learn((m for check in checks for m in check.measurements), knowledge.nights, knowledge.groups)
     judged = [(check, _judgements(check, knowledge, learned)) for check in checks]
     nodes, blamed = knowledge.nodes or knowledge.setup.nodes, blamed_nodes(checks)
-    doubted = ((check.name, doubts(new, counting(new), check.measurements, learned)) for check, new in judged)
+    doubted = ((check.name, _doubts(check, new, learned)) for check, new in judged)
     return Assessment(
-        [_assessed(check, new, learned, tuple(unmeasured(check, nodes, blamed))) for check, new in judged],
+        [
+            _assessed(check, new, learned, list(unmeasured(check, nodes, blamed)), groups_of(check, knowledge, learned))
+            for check, new in judged
+        ],
         {name: some for name, some in doubted if some},
     )
+
+
+def _doubts(check: Check, judgements: Sequence[Judgement], learned: Learned) -> list[Doubt]:
+    """What no rule doubts by itself is doubted where it divides its peers."""
+    own = doubts(judgements, counting(judgements), check.measurements, learned)
+    series = {doubt.measurement.series() for doubt in own}
+    divided = measure_twice(splits_of(check, learned.splits), check.measurements)
+    return [*own, *(doubt for doubt in divided if doubt.measurement.series() not in series)]
 
 
 def _judgements(check: Check, knowledge: Knowledge, learned: Learned) -> list[Judgement]:
@@ -60,22 +73,26 @@ def _judgements(check: Check, knowledge: Knowledge, learned: Learned) -> list[Ju
     known = {j.measurement.series() for j in check.judgements}
     judgements = (*_each(counts, knowledge, learned), *_all_alike(counts, knowledge, learned))
     relevant = [j for j in judgements if not (_is_sanity_pass(j) and j.measurement.series() in known)]
-    new = (_changed(j, knowledge.nights) for j in (*relevant, *_judged_by_peers(counts, knowledge, learned)))
+    divided = judge_splits(splits_of(counts, learned.splits))
+    new = (_changed(j, knowledge.nights) for j in (*relevant, *_judged_by_peers(counts, knowledge, learned), *divided))
     return [with_repeats(j, taken.get(j.measurement.series(), ())) for j in new]
 
 
-def _assessed(check: Check, new: Sequence[Judgement], learned: Learned, missing: Sequence[str]) -> Check:
+def _assessed(
+    check: Check, new: Sequence[Judgement], learned: Learned, missing: Sequence[str], groups: Sequence[str]
+) -> Check:
+    """`missing` says which numbers some nodes lack, `groups` which nodes were compared with each other alone."""
     if not new:
         return check
-    counted = counting(new)
+    counted, splits = counting(new), splits_of(check, learned.splits)
     verdicts = (check.verdict, *(j.verdict for j in counted), *(Verdict.INCONCLUSIVE for _ in missing))
-    reason = _reason(check, new, counted)
+    reason = summary(check, new, counted, groups)
     return replace(
         check,
         verdict=worst(verdicts),
         reason=join((reason, *missing) if counted else (*missing, reason)),
         judgements=(*check.judgements, *new),
-        suspects=(*check.suspects, *_suspects(new), *_proven(new, learned)),
+        suspects=(*check.suspects, *_suspects(new), *_proven(new, learned), *slower_together(splits)),
         found=check.by_itself,
     )
 
@@ -107,7 +124,8 @@ def _judged_by_peers(check: Check, knowledge: Knowledge, learned: Learned) -> li
     """By the judge of fleets where there are enough peers, else by the rule for few; a pin judges alone."""
     unpinned = [m for m in check.measurements if m.series() not in knowledge.pinned]
     known = {*knowledge.pinned, *learned.baselines}
-    few = [pair for pair in from_peers(check.measurements) if pair[0].series() not in known]
+    pairs = from_peers(check.measurements, knowledge.groups, learned.slower)
+    few = [pair for pair in pairs if pair[0].series() not in known]
     judgements = [judge(measurement, [baseline]) for measurement, baseline in few]
     for m in unpinned:
         own = learned.baselines.get(m.series())
@@ -184,33 +202,6 @@ def _order(judgement: Judgement) -> tuple[int, bool, float]:
     ratio = 1 + (judgement.deviation or 0.0)
     distance = abs(log(ratio)) if ratio > 0 else float("inf")
     return judgement.verdict.severity, _is_vote(judgement), -distance
-
-
-def _reason(check: Check, new: Sequence[Judgement], counted: Sequence[Judgement]) -> str:
-    """The check's own words first, then the worst judgement, or what all of them rest on."""
-    if not counted:
-        return join((check.reason, _rests_on(new))) if check.verdict is Verdict.PASS else check.reason
-    more = f" (and {len(counted) - 1} more)" if len(counted) > 1 else ""
-    summary = rewritten(counted[0].reason, lambda text: text + more)
-    return summary if check.verdict is Verdict.PASS else join((check.reason, summary))
-
-
-def _rests_on(judgements: Sequence[Judgement]) -> str:
-    """What a check that passes was held against, what was repeated, and the single sizes that were let pass."""
-    sources = sorted({j.source for j in judgements} - {"sanity"})
-    against = f"as expected by {' and '.join(sources)}" if sources else "no baseline yet: judged by sanity only"
-    repeated = sum(bool(j.repeats) for j in judgements)
-    odd = sum(j.verdict is not Verdict.PASS for j in judgements)
-    parts = (
-        against,
-        f"{_numbers(repeated)} repeated" if repeated else "",
-        f"{odd} single {'size' if odd == 1 else 'sizes'} off, too few to count" if odd else "",
-    )
-    return "; ".join(part for part in parts if part)
-
-
-def _numbers(count: int) -> str:
-    return "1 number was" if count == 1 else f"{count} numbers were"
 
 
 def _suspects(judgements: Sequence[Judgement]) -> list[Suspect]:

@@ -19,7 +19,8 @@ def rejudge(run: RunResult, store: "Store") -> RunResult:
     """
     setup = run.setup or Setup("", max(1, len(run.nodes)), 0, 1)
     checks = [check.unjudged() for check in run.checks]
-    known = knowledge_of(checks, setup, store, RunContext(run.cluster, run.suite, run.fingerprint, run.started))
+    context = RunContext(run.cluster, run.suite, run.fingerprint, run.started, run.nodes)
+    known = knowledge_of(checks, setup, store, context)
     judged = explained(assess(checks, known).checks, known.setup)
     verdict, reason = conclude(judged)
     return replace(run, verdict=verdict, reason=reason, checks=judged, suspects=merge_suspects(judged))

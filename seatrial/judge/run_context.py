@@ -3,13 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seatrial.catalog.links import with_links
 from seatrial.catalog.nearest import missing_reference
-from seatrial.judge.baselines.nights import nights_before
+from seatrial.judge.baselines.nights import OtherHardware, nights_before
 from seatrial.judge.baselines.selection import Knowledge
 from seatrial.judge.efficiency import with_shares
+from seatrial.judge.node_groups import group_nodes
+from seatrial.model.node_hardware import hardware_by_node
 from seatrial.model.result import Check, now
 from seatrial.model.setup import Setup
 
@@ -20,22 +22,36 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class RunContext:
     """Which earlier runs compare: those of the same cluster and suite, before `started`, first of all with the same
-    software."""
+    software. `nodes` are those of the run, as run.json has them."""
 
     cluster: str
     suite: str
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     started: datetime = field(default_factory=now)
+    nodes: Sequence[Mapping[str, Any]] = ()
 
 
 def knowledge_of(checks: Sequence[Check], setup: Setup, store: "Store | None", context: RunContext | None) -> Knowledge:
     """What the store and the cluster's facts say about the measurements of `checks`."""
     setup = with_links(setup)
-    if store is None or context is None:
+    if context is None:
         return Knowledge(setup)
-    names = sorted({m.series() for check in checks for m in check.measurements if m.better})
-    nights = nights_before(store, context.cluster, context.suite, context.fingerprint, names, context.started)
-    return Knowledge(setup, store.pinned(context.cluster), nights.values(), nights)
+    hardware = hardware_by_node(context.nodes)
+    known = Knowledge(setup, nodes=list(hardware), groups=group_nodes(hardware))
+    if store is None:
+        return known
+    compared = [m for check in checks for m in check.measurements if m.better]
+    nodes_by_series = {m.series(): m.subject.nodes for m in compared}
+    nights = nights_before(
+        store,
+        context.cluster,
+        context.suite,
+        context.fingerprint,
+        sorted(nodes_by_series),
+        context.started,
+        OtherHardware(hardware, nodes_by_series),
+    )
+    return replace(known, pinned=store.pinned(context.cluster), history=nights.values(), nights=nights)
 
 
 def explained(checks: Sequence[Check], setup: Setup) -> list[Check]:

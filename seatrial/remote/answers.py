@@ -27,7 +27,8 @@ class NodeAnswer(BaseModel):
 class Facts(NodeAnswer):
     """What seatrial/remote/probes/facts.py prints.
 
-    A version is "" where it is not installed, None where nobody could tell.
+    `gpu_clock_mhz` is the highest SM clock of the slowest GPU. A version is "" where it is not installed, None where
+    nobody could tell.
     """
 
     hostname: Annotated[Text, Field(min_length=1)]
@@ -35,6 +36,8 @@ class Facts(NodeAnswer):
     memory_gb: FiniteFloat = Field(ge=0)
     gpus: int | None = Field(ge=0, le=1024)
     gpu_model: Text
+    gpu_clock_mhz: int | None = Field(ge=0, le=1_000_000)
+    cpu_model: Text
     architecture: Text
     mpirun: Text
     sshd: Text | None

@@ -22,7 +22,7 @@ from seatrial.text.redact_result import without_secrets
 
 log = logging.getLogger("seatrial")
 
-_SHOWN_FACTS = ("hostname", "cpus", "memory_gb", "gpu_model")  # of each node, in run.json
+_SHOWN_FACTS = ("hostname", "cpus", "cpu_model", "memory_gb", "gpu_model", "gpu_clock_mhz")  # of each node, in run.json
 
 
 @dataclass(slots=True)
@@ -84,7 +84,8 @@ class Trial:
         self.notes += result.notes
         self._facts |= result.facts
         for name, fact in result.facts.items():
-            self.nodes[name] |= {key: fact[key] for key in _SHOWN_FACTS if fact.get(key)}
+            shown = {**{key: fact.get(key) for key in _SHOWN_FACTS}, "driver": fact["versions"].get("driver")}
+            self.nodes[name] |= {key: value for key, value in shown.items() if value}
 
     def context(self) -> CheckContext:
         """What the next check gets. Raises LaunchError before there are nodes."""

@@ -39,6 +39,8 @@ FACTS = {
     "memory_gb": 64.0,
     "gpus": 8,
     "gpu_model": "H100",
+    "gpu_clock_mhz": 1980,
+    "cpu_model": "AMD EPYC",
     "architecture": "x86_64",
     "mpirun": "/usr/bin/mpirun",
     "sshd": "",

@@ -17,6 +17,8 @@ ANSWER = {
     "memory_gb": 25.3,
     "gpus": 0,
     "gpu_model": "",
+    "gpu_clock_mhz": None,
+    "cpu_model": "AMD EPYC",
     "architecture": "x86_64",
     "mpirun": "/usr/bin/mpirun",
     "sshd": None,

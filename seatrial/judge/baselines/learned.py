@@ -11,6 +11,7 @@ from statistics import median
 
 import numpy as np
 
+from seatrial.judge.baselines.grouping import PeerGroups, SeriesOfRun, Split, group_peers
 from seatrial.judge.baselines.interval import around
 from seatrial.judge.baselines.nights import Nights
 from seatrial.judge.baselines.tolerance import log_reach, tolerance_of
@@ -21,12 +22,12 @@ from seatrial.judge.fleet.odds import Floats
 from seatrial.judge.fleet.peer_groups import Verdicts, judge_fleet
 from seatrial.judge.fleet.rules import RULES
 from seatrial.judge.fleet.suspicion import worth_taking
+from seatrial.judge.node_groups import NodeGroups
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement, Subject, by_series
 from seatrial.model.result import Drift
 from seatrial.text.numbers import short
 
-_PEERS = ("node", "gpu", "link")
 _DRIFTS_TOLD = 50
 _JUST = 1e-9  # on logs: on the right side of a bound that the value itself would be
 
@@ -36,7 +37,8 @@ class Learned:
     """By series: the baseline, `remarks` that say what a bad verdict rests on, and `drifts`, since when it is bad.
 
     `doubtful` are neither proven nor cleared, with how many measurements of them are worth their time. `together` are
-    groups of peers that are slower all alike, one measurement and its baseline for each.
+    groups of peers that are slower all alike, one measurement and its baseline for each. `splits` are peers that their
+    numbers divide.
     """
 
     baselines: dict[str, Baseline] = field(default_factory=dict)
@@ -44,18 +46,30 @@ class Learned:
     drifts: dict[str, Drift] = field(default_factory=dict)
     doubtful: dict[str, int] = field(default_factory=dict)
     together: list[tuple[Measurement, Baseline]] = field(default_factory=list)
+    splits: list[Split] = field(default_factory=list)
+
+    @property
+    def slower(self) -> frozenset[str]:
+        """The series of the slow sides of all splits."""
+        return frozenset[str]().union(*(split.series for split in self.splits))
 
 
-def learn(measurements: Iterable[Measurement], nights: Nights | None) -> Learned:
-    """Judge all measurements of a run at once; those of the same series are repeats, in the order they were taken."""
+def learn(measurements: Iterable[Measurement], nights: Nights | None, groups: NodeGroups | None = None) -> Learned:
+    """Judge all measurements of a run at once; those of the same series are repeats, in the order they were taken.
+
+    Only nodes of the same group are peers, of `groups` and of those that their numbers form.
+    """
     series = by_series(m for m in measurements if m.better and m.finite and m.value > 0)
     if not series:
         return Learned()
     first = [repeats[0] for repeats in series.values()]
     signs = np.array([-1.0 if m.better == "lower" else 1.0 for m in first])
-    panel = _Panel(list(series), first, nights, signs)
-    past, tonight, repeats = panel.past(), panel.logs([m.value for m in panel.first]), list(series.values())
-    return _learned(panel, past, repeats, judge_fleet(past, tonight, _replay(panel, repeats)))
+    panel, repeats = _Panel(list(series), first, nights, signs), list(series.values())
+    known = panel.past()
+    medians = panel.logs([median(m.value for m in taken) for taken in repeats])
+    peers = group_peers(SeriesOfRun(panel.names, first, signs, medians, known.nights), groups or NodeGroups())
+    past, tonight = replace(known, group=peers.number), panel.logs([m.value for m in first])
+    return _learned(panel, past, repeats, judge_fleet(past, tonight, _replay(panel, repeats)), peers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +84,12 @@ class _Panel:
     def logs(self, values: Sequence[float]) -> Floats:
         return np.asarray(self.signs * np.log(values), dtype=np.float64)
 
-    def groups(self) -> Ints:
-        """Nodes, GPUs and links that measure the same are peers; anything else is alone."""
-        numbers: dict[object, int] = {}
-        keys = (
-            _peers_of(m) if m.subject.kind in _PEERS else name for name, m in zip(self.names, self.first, strict=True)
-        )
-        return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
-
     def past(self) -> SeriesHistory:
+        """Each series in a group of its own."""
+        alone = np.arange(len(self.names))
         if self.nights is None or not self.nights.runs:
             none = np.empty((0, len(self.names)))
-            return SeriesHistory(self.groups(), none, none)
+            return SeriesHistory(alone, none, none)
         place = {name: i for i, name in enumerate(self.names)}
         at = np.array([place.get(name, -1) for name in self.nights.names], dtype=np.int64)
         r, teach = self.nights.readings, self.nights.references
@@ -93,7 +101,7 @@ class _Panel:
         once, again = nth == 0, nth > 0
         table[run[once], series[once]] = value[once]
         more = (run[again], series[again], value[again]) if again.any() else None
-        return SeriesHistory(self.groups(), table[:teach], table[teach:], more, bool(self.nights.changed))
+        return SeriesHistory(alone, table[:teach], table[teach:], more, bool(self.nights.changed))
 
     def drifts(self, each: Night) -> dict[str, Drift]:
         """Since when the blamed series are bad, as far as the past tells; of very many, of the first."""
@@ -115,10 +123,6 @@ class _Panel:
         return Drift(change.kind, f"{dates[change.since]:%Y-%m-%d}", size)
 
 
-def _peers_of(m: Measurement) -> object:
-    return (m.metric, m.unit, m.better, m.subject.kind, frozenset(m.conditions.items()))
-
-
 def _replay(panel: _Panel, repeats: Sequence[Sequence[Measurement]]) -> Repeat:
     """Answer the judge's wish to repeat with what was repeated already."""
     given = [iter(repeat[1:]) for repeat in repeats]
@@ -132,37 +136,41 @@ def _replay(panel: _Panel, repeats: Sequence[Sequence[Measurement]]) -> Repeat:
 
 
 def _learned(
-    panel: _Panel, past: SeriesHistory, repeats: Sequence[Sequence[Measurement]], verdicts: Verdicts
+    panel: _Panel, past: SeriesHistory, repeats: Sequence[Sequence[Measurement]], verdicts: Verdicts, peers: PeerGroups
 ) -> Learned:
     each, low = verdicts.each, lowest(verdicts.each)
-    learned = Learned(drifts=panel.drifts(each))
+    learned = Learned(drifts=panel.drifts(each), splits=peers.splits)
     for i in (int(column) for column in np.flatnonzero(each.judged)):
         m, value = panel.first[i], float(panel.signs[i]) * math.log(median(r.value for r in repeats[i]))
         proven = max(float(low[i]), value + _JUST) if each.guilty[i] else min(float(low[i]), value - _JUST)
         reach = log_reach(tolerance_of(m), float(each.levels.scale[i]), int(max(each.levels.nights[i], 1)))
         width = float(each.expected[i]) - max(proven, float(each.expected[i]) - reach)
-        learned.baselines[panel.names[i]] = _baseline(panel, each, i, width)
+        learned.baselines[panel.names[i]] = _baseline(panel, each, i, width, peers.names[past.group[i]])
         if each.guilty[i]:
             drift = learned.drifts.get(panel.names[i])
             learned.remarks[panel.names[i]] = "; ".join((*_remarks(each, i), *((drift.words,) if drift else ())))
-    learned.together.extend(_together(panel, past, verdicts))
+    learned.together.extend(_together(panel, past, verdicts, peers))
     in_doubt = each.doubtful | verdicts.fleet.doubtful[past.group]
     for i in np.flatnonzero(in_doubt & each.judged).tolist():
         learned.doubtful[panel.names[i]] = worth_taking(float(each.levels.shared[i]), RULES)
     return learned
 
 
-def _baseline(panel: _Panel, each: Night, i: int, width: float) -> Baseline:
+def _baseline(panel: _Panel, each: Night, i: int, width: float, group: str) -> Baseline:
     m, nights, peers = panel.first[i], int(each.levels.nights[i]), int(each.levels.peers[i])
-    centre = float(np.exp(panel.signs[i] * each.expected[i]))
+    centre, kind = float(np.exp(panel.signs[i] * each.expected[i])), f"{m.subject.kind}s{_in_brackets(group)}"
     if not nights:
-        words = f"the median {short(centre)} {m.unit} of {peers} {m.subject.kind}s in this run"
+        words = f"the median {short(centre)} {m.unit} of {peers} {kind} in this run"
         return around(m, "peers", centre, width, peers, words)
-    company = f" and {peers - 1} other {m.subject.kind}s" if peers >= RULES.least_peers else ""
+    company = f" and {peers - 1} other {kind}" if peers >= RULES.least_peers else ""
     words = f"the {short(centre)} {m.unit} to be expected from {nights} passing runs{company}"
     if each.shift[i]:
         words += f", which {_moved(float(each.shift[i]))} in this run"
     return around(m, "history", centre, width, nights, words)
+
+
+def _in_brackets(group: str) -> str:
+    return f" ({group})" if group else ""
 
 
 def _moved(shift: float) -> str:
@@ -179,17 +187,20 @@ def _remarks(each: Night, i: int) -> Iterator[str]:
         yield f"slow for {each.nights[i] + 1} runs"
 
 
-def _together(panel: _Panel, past: SeriesHistory, verdicts: Verdicts) -> Iterator[tuple[Measurement, Baseline]]:
+def _together(
+    panel: _Panel, past: SeriesHistory, verdicts: Verdicts, peers: PeerGroups
+) -> Iterator[tuple[Measurement, Baseline]]:
     """Peers that are slower all alike: one measurement for the lot, as far off as it was judged to be."""
-    groups, fleet, each, low = panel.groups(), verdicts.fleet, verdicts.each, lowest(verdicts.fleet)
+    fleet, each, low = verdicts.fleet, verdicts.each, lowest(verdicts.fleet)
     for number in (int(group) for group in np.flatnonzero(fleet.guilty)):
-        members = np.flatnonzero(groups == number)
+        members = np.flatnonzero(past.group == number)
         m, sign = panel.first[members[0]], panel.signs[members[0]]
         level = float(np.nanmedian(each.levels.centre[members]))
         moved, expected = float(fleet.value[number]), float(fleet.expected[number])
         value, was = (float(np.exp(sign * (level + distance))) for distance in (moved, expected))
         nights = int(each.levels.nights[members].max())
-        words = f"the median {short(was)} {m.unit} of {len(members)} {m.subject.kind}s in {nights} passing runs"
+        count = f"{len(members)} {m.subject.kind}s{_in_brackets(peers.names[number])}"
+        words = f"the median {short(was)} {m.unit} of {count} in {nights} passing runs"
         width = expected - max(float(low[number]), moved + _JUST)
-        lot = replace(m, value=value, subject=Subject("group", f"all {len(members)} {m.subject.kind}s"), samples=())
+        lot = replace(m, value=value, subject=Subject("group", f"all {count}"), samples=())
         yield lot, around(lot, "history", was, width, nights, words)

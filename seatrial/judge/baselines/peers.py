@@ -1,11 +1,13 @@
 """What the other nodes (or GPUs) of the same run measured."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from statistics import NormalDist, median
 
+from seatrial.judge.baselines.grouping import peer_key
 from seatrial.judge.baselines.interval import around
 from seatrial.judge.baselines.tolerance import log_width, tolerance_of
+from seatrial.judge.node_groups import NodeGroups
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement
 from seatrial.text.numbers import short
@@ -15,22 +17,21 @@ MIN_PEERS = 4
 _FALSE_ALARMS = 0.002
 
 
-def from_peers(measurements: Iterable[Measurement]) -> list[tuple[Measurement, Baseline]]:
+def from_peers(
+    measurements: Iterable[Measurement], groups: NodeGroups | None = None, slower: Collection[str] = ()
+) -> list[tuple[Measurement, Baseline]]:
     """Each node's and GPU's measurement with the baseline that its peers give.
 
-    Peers share metric, unit, kind of subject and conditions. Fewer than four give none: of three nobody can tell who is
-    odd. What is not positive has no logarithm: a rate of zero is bad whatever its peers read, and other metrics give
-    none then.
+    Peers share metric, unit, kind of subject, conditions and the group of their node; series that are `slower` by their
+    numbers have peers of their own. Fewer than four give none: of three nobody can tell who is odd.
+
+    What is not positive has no logarithm: a rate of zero is bad whatever its peers read; other metrics give none then.
     """
-    return [pair for group in _groups(measurements) for pair in _judgeable(group)]
-
-
-def _groups(measurements: Iterable[Measurement]) -> list[list[Measurement]]:
-    groups: dict[object, list[Measurement]] = defaultdict(list)
-    for m in measurements:
-        if m.subject.kind in ("node", "gpu") and m.better and m.finite:
-            groups[m.metric, m.unit, m.better, m.subject.kind, frozenset(m.conditions.items())].append(m)
-    return list(groups.values())
+    judged = (m for m in measurements if m.subject.kind in ("node", "gpu") and m.better and m.finite)
+    peers: dict[object, list[Measurement]] = defaultdict(list)
+    for m in judged:
+        peers[peer_key(m, groups or NodeGroups()), m.series() in slower].append(m)
+    return [pair for group in peers.values() for pair in _judgeable(group)]
 
 
 def _judgeable(group: list[Measurement]) -> list[tuple[Measurement, Baseline]]:

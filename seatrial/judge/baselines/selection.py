@@ -10,6 +10,7 @@ from seatrial.judge.baselines.nights import Nights
 from seatrial.judge.baselines.physics import from_links, from_physics
 from seatrial.judge.baselines.pinned import from_pin
 from seatrial.judge.baselines.reach import from_reach
+from seatrial.judge.node_groups import NodeGroups
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement
 from seatrial.model.setup import Setup, is_busbw, ranks_of
@@ -20,7 +21,7 @@ class Knowledge:
     """What the judge may know: the cluster's facts and, by series, what was pinned and what passing runs measured.
 
     `nights` are those runs as a whole, which the judge of fleets learns from. `nodes` are the names of all nodes of the
-    run; empty where only their number is known.
+    run; empty where only their number is known. `groups` are the nodes that are alike.
     """
 
     setup: Setup
@@ -28,6 +29,7 @@ class Knowledge:
     history: Mapping[str, Sequence[float]] = field(default_factory=dict)
     nights: Nights | None = None
     nodes: Sequence[str] = ()
+    groups: NodeGroups = field(default_factory=NodeGroups)
 
 
 def baselines_for(

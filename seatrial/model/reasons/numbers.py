@@ -30,6 +30,20 @@ REASONS = {
         "Some nodes have no such number, and no check says why.",
         "Read the raw log of the check for those nodes.",
     ),
+    "nodes-divided": Explanation(
+        "{metric} of {slow} of {nodes} nodes ({names}) is {percent} % slower, all alike: {slow_median}, {fast_median}"
+        " on the others; these nodes share a fault, or they are another model and do not tell it",
+        "A few nodes are slower together, and they say that they are like the others. Earlier runs do not show it.",
+        "Find what these nodes share: rack, switch, power, BIOS, cooling. If they are other hardware, keep the runs:"
+        " when three earlier runs show the same, the nodes count as two groups.",
+    ),
+    "nodes-divided-evenly": Explanation(
+        "{metric} falls into two groups: {slow_median} on {slow} of {nodes} nodes ({names}), {percent} % slower than"
+        " {fast_median} on the others; the nodes tell no difference, so it is unknown which group is healthy",
+        "Many nodes are slower together, and they say that they are like the others. Earlier runs do not show it.",
+        "Find what the slower nodes share: rack, switch, power, BIOS, cooling. If they are other hardware, keep the"
+        " runs: when three earlier runs show the same, the nodes count as two groups.",
+    ),
     "above-physics": Explanation(
         "{comparison}, so it was not measured over those links",
         "The number is above what the links can carry.",

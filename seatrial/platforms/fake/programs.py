@@ -18,6 +18,8 @@ def facts(request: Request) -> str:
         "memory_gb": GIB_PER_NODE,
         "gpus": 0,
         "gpu_model": "",
+        "gpu_clock_mhz": None,
+        "cpu_model": "AMD EPYC",
         "architecture": "x86_64",
         "mpirun": f"/usr/bin/{request.words[-1]}",
         "sshd": "/usr/sbin/sshd",

@@ -29,13 +29,15 @@ def main():
 
 
 def facts(mpirun):
-    models = gpu_models()
+    gpus = gpu_models()
     return {
         "hostname": socket.gethostname(),
         "cpus": len(os.sched_getaffinity(0)),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
-        "gpus": None if models is None else len(models),
-        "gpu_model": ", ".join(sorted(set(models or []))),
+        "gpus": None if gpus is None else len(gpus),
+        "gpu_model": ", ".join(sorted({model for model, _ in gpus or []})),
+        "gpu_clock_mhz": min((clock for _, clock in gpus or [] if clock), default=None),
+        "cpu_model": cpu_model(),
         "architecture": platform.machine(),
         "mpirun": shutil.which(mpirun) or "",
         "sshd": sshd(),
@@ -51,10 +53,35 @@ def sshd():
 
 
 def gpu_models():
-    """One entry per GPU; None when the driver's tool is there and does not answer."""
-    nvidia = lines_of(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], NVIDIA_SMI_TIMEOUT_S)
+    """Model and highest SM clock (MHz) of each GPU; None when the driver's tool is there and does not answer."""
+    deadline = time.monotonic() + NVIDIA_SMI_TIMEOUT_S
+    nvidia = nvidia_smi("name,clocks.max.sm", NVIDIA_SMI_TIMEOUT_S)
+    if nvidia is None:  # a driver that does not know the clock, or one that does not answer at all
+        nvidia = nvidia_smi("name", max(1, deadline - time.monotonic()))
     amd = [path for path in glob.glob("/sys/class/drm/renderD*/device/vendor") if first_line(path) == AMD_VENDOR]
-    return nvidia + ["AMD"] * len(amd) if nvidia is not None else None
+    return [gpu_in(line) for line in nvidia] + [("AMD", None)] * len(amd) if nvidia is not None else None
+
+
+def nvidia_smi(fields, timeout_s):
+    return lines_of(["nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits"], timeout_s)
+
+
+def gpu_in(line):
+    """`NVIDIA H100 80GB HBM3, 1980`; the clock is None where it is `[N/A]` or was not asked for."""
+    model, comma, clock = (part.strip() for part in line.rpartition(","))
+    if not comma:
+        return line.strip(), None
+    return model, int(clock) if re.fullmatch(r"[0-9]{1,6}", clock) else None
+
+
+def cpu_model():
+    """The processors' model; "" where the kernel does not tell, as on most ARM machines."""
+    try:
+        with open("/proc/cpuinfo", errors="replace") as file:
+            lines = [line.partition(":")[2].strip() for line in file.read(1 << 16).splitlines() if "model name" in line]
+    except OSError:
+        return ""
+    return lines[0][:MAX_LINE] if lines else ""
 
 
 def versions(mpirun):

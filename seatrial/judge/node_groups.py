@@ -1,0 +1,92 @@
+"""Which nodes are alike by what they say of themselves. Pure. The rules: docs/decisions/0015."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from seatrial.judge.fleet.modes import least_nodes
+from seatrial.model.measurement import Subject
+from seatrial.model.node_hardware import NodeHardware
+from seatrial.text.words import some_of
+
+_GROUPS_SHOWN = 4
+_LONGEST_NAME = 60  # characters that are shown
+
+Variant = tuple[str, int | None]  # driver, clock
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroups:
+    """The name of each node's group, "" where all nodes are alike; and by which facts the groups differ."""
+
+    name_by_node: Mapping[str, str] = field(default_factory=dict)
+    differences: tuple[str, ...] = ()
+
+    def of(self, subject: Subject) -> tuple[str, ...]:
+        """The groups that the subject is part of: one, and of a link those of both ends."""
+        return tuple(sorted({self.name_by_node.get(node, "") for node in subject.nodes}))
+
+    @property
+    def words(self) -> str:
+        """2 groups by GPU model: 58 x H100, 6 x A100; "" where all nodes are alike."""
+        sizes = Counter(self.name_by_node.values()).most_common()
+        if len(sizes) < 2:
+            return ""
+        members = some_of((f"{count:,} x {shown_name(name)}" for name, count in sizes), _GROUPS_SHOWN)
+        return f"{len(sizes)} groups by {' and '.join(self.differences)}: {members}"
+
+
+def shown_name(name: str) -> str:
+    """A group's name, cut where a node tells a long story."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
+
+
+def group_nodes(hardware: Mapping[str, NodeHardware]) -> NodeGroups:
+    """Nodes of another model are another group, however few. Those of another driver or clock are one where they are
+    enough; a few stay with the others of their model, because a wrong driver or clock is a fault and no kind of node.
+
+    Nodes that do not tell their model are held against the commonest one.
+    """
+    known = Counter(h.model for h in hardware.values() if h.model)
+    if not known:
+        return NodeGroups(dict.fromkeys(hardware, ""))
+    commonest = known.most_common(1)[0][0]
+    model_by_node = {node: h.model or commonest for node, h in hardware.items()}
+    enough, name_by_node, differences = least_nodes(len(hardware)), dict[str, str](), set[str]()
+    for model in known:
+        members = {node: _variant(hardware[node]) for node, its_model in model_by_node.items() if its_model == model}
+        variant_by_node = _large_enough(members, enough)
+        differing = _differing(set(variant_by_node.values()))
+        differences.update(differing)
+        name_by_node |= {node: _name(model, variant, differing) for node, variant in variant_by_node.items()}
+    if len(known) > 1:
+        differences.add("GPU model" if any(h.gpu_model for h in hardware.values()) else "CPU model")
+    if len(set(name_by_node.values())) < 2:
+        return NodeGroups(dict.fromkeys(hardware, ""))
+    return NodeGroups(name_by_node, tuple(sorted(differences, key=str.casefold)))
+
+
+def _variant(hardware: NodeHardware) -> Variant:
+    return hardware.driver, hardware.gpu_clock_mhz
+
+
+def _large_enough(members: Mapping[str, Variant], enough: int) -> dict[str, Variant]:
+    """The variant of each node; those of rare ones count as the commonest."""
+    sizes = Counter(members.values())
+    commonest = sizes.most_common(1)[0][0]
+    return {node: variant if sizes[variant] >= enough else commonest for node, variant in members.items()}
+
+
+def _differing(variants: set[Variant]) -> tuple[str, ...]:
+    names = ("driver", "GPU clock")
+    return tuple(name for name, values in zip(names, zip(*variants, strict=True), strict=True) if len(set(values)) > 1)
+
+
+def _name(model: str, variant: Variant, differing: tuple[str, ...]) -> str:
+    driver, clock = variant
+    parts = (
+        model,
+        f"driver {driver or 'unknown'}" if "driver" in differing else "",
+        f"{clock or 'unknown'} MHz" if "GPU clock" in differing else "",
+    )
+    return " ".join(part for part in parts if part)
