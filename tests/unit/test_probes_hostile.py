@@ -57,3 +57,41 @@ def test_a_peer_that_greets_without_end_is_an_answer(tmp_path: Path) -> None:
 def test_a_login_may_greet_first(tmp_path: Path) -> None:
     where = ["10.0.0.1", 4000, TOKEN]
     assert _greeted(f"Welcome\n{stream.HELLO}{json.dumps(where)}\n".encode(), tmp_path) == where
+
+
+@pytest.mark.parametrize(
+    ("line", "gpu"),
+    [
+        ("NVIDIA H100 80GB HBM3, 1980", ("NVIDIA H100 80GB HBM3", 1980)),
+        ("NVIDIA H100 80GB HBM3, [N/A]", ("NVIDIA H100 80GB HBM3", None)),
+        ("NVIDIA H100 80GB HBM3", ("NVIDIA H100 80GB HBM3", None)),
+        ("a, b, 7", ("a, b", 7)),
+        ("x, 99999999999999999999", ("x", None)),
+        ("", ("", None)),
+    ],
+)
+def test_a_gpu_has_a_clock_where_the_driver_tells_it(line: str, gpu: tuple[str, int | None]) -> None:
+    assert facts.gpu_in(line) == gpu
+
+
+_NVIDIA_SMI = """#!/bin/sh
+case "$1" in *clocks*) {with_clock};; *) echo "NVIDIA H100 80GB HBM3";; esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("with_clock", "gpus"),
+    [
+        ("echo 'NVIDIA H100 80GB HBM3, 1980'", [("NVIDIA H100 80GB HBM3", 1980)]),
+        ("echo 'Field clocks.max.sm is not a valid field to query.'; exit 2", [("NVIDIA H100 80GB HBM3", None)]),
+    ],
+    ids=["with clock", "a driver that does not know the clock"],
+)
+def test_a_driver_that_does_not_know_the_clock_still_tells_the_gpus(
+    with_clock: str, gpus: list[tuple[str, int | None]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text(_NVIDIA_SMI.format(with_clock=with_clock))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert facts.gpu_models() == gpus

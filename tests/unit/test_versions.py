@@ -28,3 +28,13 @@ def test_what_a_node_could_not_tell_is_no_difference() -> None:
 def test_without_a_majority_nobody_is_sure() -> None:
     suspects = odd_ones({"n0": USUAL, "n1": {**USUAL, "kernel": "6.2"}})
     assert [suspect.confidence for suspect in suspects] == [0.5]
+
+
+def test_another_model_may_have_another_driver_but_not_another_nccl() -> None:
+    versions = {f"n{i}": {"driver": "570", "nccl": "2.27"} for i in range(4)} | {
+        "n4": {"driver": "550", "nccl": "2.20"}
+    }
+    models = dict.fromkeys(versions, "H100") | {"n4": "A100"}
+    assert [suspect.evidence for suspect in odd_ones(versions, models)] == ["nccl is 2.20, 2.27 on 4 of 5 nodes"]
+    (suspect,) = odd_ones(versions, dict.fromkeys(versions, "H100"))
+    assert suspect.evidence == "driver is 550, 570 on 4 of 5 nodes; nccl is 2.20, 2.27 on 4 of 5 nodes"

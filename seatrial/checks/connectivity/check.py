@@ -7,7 +7,14 @@ from itertools import count
 
 from seatrial.checks.connectivity.findings import Findings
 from seatrial.checks.connectivity.mpireach import HostnameResult, guilty_nodes, show_hosts
-from seatrial.checks.connectivity.nodefacts import clock_skews, same_hostname, short_of_gpus, skewed, without_mpirun
+from seatrial.checks.connectivity.nodefacts import (
+    clock_skews,
+    models_of,
+    same_hostname,
+    short_of_gpus,
+    skewed,
+    without_mpirun,
+)
 from seatrial.checks.connectivity.repeat import repeat_streams
 from seatrial.checks.connectivity.section import Connectivity
 from seatrial.checks.connectivity.stages import contact_nodes, settings_of, try_pairs
@@ -73,12 +80,13 @@ def _judge_facts(findings: Findings, contacts: Mapping[str, NodeConnection], run
         where = f"in image {run.image}" if run.image else "on every node"
         raise MissingError(Reason.of("mpirun-missing", mpirun=findings.testbed.mpirun, where=where))
     findings.measurements += clock_skews(contacts)
+    versions = {name: contact.versions for name, contact in contacts.items()}
     suspects = [
         *without_mpirun(contacts),
         *same_hostname(contacts),
         *skewed(contacts, settings_of(run).max_clock_skew_s),
         *short_of_gpus(findings.testbed, contacts),
-        *odd_ones({name: contact.versions for name, contact in contacts.items()}),
+        *odd_ones(versions, models_of(contacts)),
     ]
     # A cluster in the middle of an upgrade has no healthy side: all are named, and only a few odd ones taken out.
     findings.blame(suspects, {suspect.name for suspect in suspects if suspect.confidence >= _CLEAR_MAJORITY})

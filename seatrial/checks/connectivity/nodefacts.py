@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Mapping
 
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.node_hardware import NodeHardware
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
@@ -29,6 +30,11 @@ def same_hostname(contacts: Contacts) -> list[Suspect]:
         for name, contact in contacts.items()
         if (other := first.setdefault(contact.hostname, name)) != name
     ]
+
+
+def models_of(contacts: Contacts) -> dict[str, str]:
+    """The model of each node's GPUs, or of its processors where it has none."""
+    return {name: NodeHardware.of(contact.facts).model for name, contact in contacts.items()}
 
 
 def clock_skews(contacts: Contacts) -> list[Measurement]:

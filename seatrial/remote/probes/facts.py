@@ -52,7 +52,7 @@ def sshd():
     return program or (None if "SSH_CONNECTION" in os.environ else "")
 
 
-def gpu_models():
+def gpu_models() -> "list[tuple[str, int | None]] | None":
     """Model and highest SM clock (MHz) of each GPU; None when the driver's tool is there and does not answer."""
     deadline = time.monotonic() + NVIDIA_SMI_TIMEOUT_S
     nvidia = nvidia_smi("name,clocks.max.sm", NVIDIA_SMI_TIMEOUT_S)
@@ -66,7 +66,7 @@ def nvidia_smi(fields, timeout_s):
     return lines_of(["nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits"], timeout_s)
 
 
-def gpu_in(line):
+def gpu_in(line: str) -> "tuple[str, int | None]":
     """`NVIDIA H100 80GB HBM3, 1980`; the clock is None where it is `[N/A]` or was not asked for."""
     model, comma, clock = (part.strip() for part in line.rpartition(","))
     if not comma:

@@ -17,7 +17,7 @@ from seatrial.model.reason import code_of
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import Leftover
-from seatrial.platforms.fake import ProgramOutput, Request
+from seatrial.platforms.fake import FakePlatform, ProgramOutput, Request, programs
 from tests.unit.flow.conftest import RUN_ID, STEPS, Chain
 
 CHECKS = tuple(kind.name for kind in TABLE)
@@ -210,3 +210,35 @@ def test_nodes_that_cannot_be_kept_are_taken_down(chain: Chain) -> None:
     chain.platform.errors["keep"] = SeatrialError("forbidden")
     chain.run(keep="always")
     assert chain.platform.calls == [*CALLS[:3], "keep", "teardown"]
+
+
+def two_speeds(models: dict[str, str]) -> FakePlatform:
+    """Ten nodes, four of them with a tenth of the speed; `models` are the processors that nodes tell of."""
+    platform = FakePlatform(nodes=10)
+    for number, node in enumerate(platform.nodes.values()):
+        if number >= 6:
+            node.programs["devices.py"] = slow_devices
+        node.facts["cpu_model"] = models.get("old" if number >= 6 else "new", "")
+    return platform
+
+
+def slow_devices(request: Request) -> str:
+    answer = json.loads(programs.devices(request))
+    for device in answer["devices"]:
+        device |= {"matmul_tflops": [0.1], "copy_gb_s": [2.0]}
+    return json.dumps(answer)
+
+
+def test_a_fleet_of_two_models_passes_and_says_so(chain: Chain) -> None:
+    chain.platform = two_speeds({"new": "AMD EPYC 9654", "old": "AMD EPYC 7601"})
+    result = chain.run()
+    assert result.verdict is Verdict.PASS, result.reason
+    (devices,) = (made for made in result.checks if made.name == "devices")
+    assert devices.reason.endswith("2 groups by CPU model: 6 x AMD EPYC 9654, 4 x AMD EPYC 7601")
+    assert {node["cpu_model"] for node in result.nodes} == {"AMD EPYC 9654", "AMD EPYC 7601"}
+
+
+def test_two_speeds_of_nodes_that_tell_no_model_do_not_pass(chain: Chain) -> None:
+    chain.platform = two_speeds({})
+    result = chain.run()
+    assert (result.verdict, code_of(result.reason)) == (Verdict.INCONCLUSIVE, "nodes-divided-evenly")

@@ -1,0 +1,264 @@
+"""Fleets of two kinds of nodes: what passes, what is said, and which faults are still found."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seatrial.history import open_store
+from seatrial.judge.assess import assess
+from seatrial.judge.baselines.selection import Knowledge
+from seatrial.judge.node_groups import group_nodes
+from seatrial.judge.rejudge import rejudge
+from seatrial.judge.run_context import RunContext, knowledge_of
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.node_hardware import NodeHardware
+from seatrial.model.reason import code_of
+from seatrial.model.result import Check, RunResult
+from seatrial.model.setup import Setup
+from seatrial.model.verdict import Verdict
+from tests.samples import nights_of
+
+NODES = 64
+SETUP = Setup("cpu", NODES, 0, 1)
+OLD = range(58, 64)
+H100, A100 = NodeHardware("H100", 1980, "Xeon", "570"), NodeHardware("A100", 1410, "EPYC", "570")
+MIXED = group_nodes({f"node-{n}": A100 if n in OLD else H100 for n in range(NODES)})
+
+
+class Fleet:
+    """Rates of 100 TFLOP/s with 3 % noise; `slow` nodes reach `factor` of that, and each what its `loss` leaves."""
+
+    def __init__(self, slow: Collection[int], factor: float = 0.7, seed: int = 1) -> None:
+        self.rng, self.slow, self.factor = np.random.default_rng(seed), slow, factor
+        self.loss: dict[int, float] = {}
+
+    def measured(self, nodes: Collection[int] = range(NODES)) -> list[Measurement]:
+        return [
+            Measurement("throughput", self._rate(n), "TFLOP/s", Subject("node", f"node-{n}")) for n in sorted(nodes)
+        ]
+
+    def _rate(self, node: int) -> float:
+        level = 100 * (self.factor if node in self.slow else 1) * (1 - self.loss.get(node, 0))
+        return float(level * np.exp(0.0212 * self.rng.standard_t(4)))
+
+    def night(self) -> Check:
+        """Everything measured twice."""
+        return Check("devices", Verdict.PASS, "64 nodes", 1.0, (*self.measured(), *self.measured()))
+
+    def judged(self, knowledge: Knowledge) -> Check:
+        """The check once all doubts are measured away, as a run does it."""
+        check = Check("devices", Verdict.PASS, "64 nodes", 1.0, tuple(self.measured()))
+        for _ in range(30):
+            assessment = assess([check], knowledge)
+            doubtful = {int(d.measurement.subject.name[5:]) for d in assessment.doubts.get("devices", ())}
+            if not doubtful:
+                return assessment.checks[0]
+            check = replace(check, measurements=(*check.measurements, *self.measured(doubtful)))
+        raise AssertionError("the doubts do not end")
+
+
+def knowing(nights: Sequence[Check], passed: bool = True) -> Knowledge:
+    past = nights_of(nights, references=min(20, len(nights)) if passed else 0)
+    return Knowledge(SETUP, history=past.values() if passed else {}, nights=past)
+
+
+def suspects(check: Check) -> dict[str, float]:
+    return {suspect.name: suspect.confidence for suspect in check.suspects}
+
+
+# By facts
+
+
+def test_an_older_model_passes_the_first_night_and_the_reason_says_so() -> None:
+    check = Fleet(OLD).judged(Knowledge(SETUP, groups=MIXED))
+    assert (check.verdict, check.suspects) == (Verdict.PASS, ())
+    assert check.reason.endswith("2 groups by GPU model: 58 x H100, 6 x A100")
+
+
+def test_a_slow_node_of_either_model_is_found_among_its_own() -> None:
+    for node in (5, 60):
+        fleet = Fleet(range(40, 64))
+        fleet.loss = {node: 0.3}
+        groups = group_nodes({f"node-{n}": A100 if n >= 40 else H100 for n in range(NODES)})
+        check = fleet.judged(Knowledge(SETUP, groups=groups))
+        assert check.verdict is not Verdict.PASS
+        assert suspects(check).keys() == {f"node-{node}"}
+        assert ("24 nodes (A100)" if node == 60 else "40 nodes (H100)") in check.reason
+
+
+def test_models_with_a_past_are_each_held_against_their_own() -> None:
+    fleet = Fleet(OLD)
+    known = replace(knowing([fleet.night() for _ in range(20)]), groups=MIXED)
+    assert fleet.judged(known).verdict is Verdict.PASS
+    fleet.loss = {60: 0.15}
+    check = fleet.judged(known)
+    assert suspects(check) == {"node-60": 0.95}
+    assert "20 passing runs and 5 other nodes (A100)" in check.reason
+
+
+def test_a_model_that_slows_down_together_is_one_finding_about_that_model() -> None:
+    fleet = Fleet(OLD)
+    known = replace(knowing([fleet.night() for _ in range(20)]), groups=MIXED)
+    fleet.loss = dict.fromkeys(OLD, 0.15)
+    check = fleet.judged(known)
+    assert check.verdict is Verdict.DEGRADED
+    assert "on all 6 nodes (A100) is" in check.reason
+
+
+# By numbers
+
+
+def test_on_the_first_night_a_few_slow_nodes_are_said_aloud_as_one_group() -> None:
+    check = Fleet(OLD).judged(Knowledge(SETUP))
+    assert (check.verdict, code_of(check.reason)) == (Verdict.DEGRADED, "nodes-divided")
+    assert check.reason.startswith(
+        "throughput of 6 of 64 nodes (node-58, node-59, node-60, node-61 and 2 more) is 29 % slower, all alike"
+    )
+    assert suspects(check) == {f"node-{n}": 0.5 for n in OLD}
+
+
+def test_below_half_the_speed_the_few_fail() -> None:
+    assert Fleet(OLD, 0.4).judged(Knowledge(SETUP)).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("factor", [0.1, 0.5, 0.7])
+@pytest.mark.parametrize("slow", [range(32), range(22), range(40)])
+def test_where_many_are_slow_nobody_is_blamed_and_nothing_passes(slow: range, factor: float) -> None:
+    check = Fleet(slow, factor).judged(Knowledge(SETUP))
+    assert (check.verdict, code_of(check.reason)) == (Verdict.INCONCLUSIVE, "nodes-divided-evenly")
+    assert check.suspects == ()
+
+
+def test_of_times_the_longer_ones_are_slower() -> None:
+    times = [
+        Measurement("step_time", 10 / m.value, "ms", m.subject, better="lower") for m in Fleet(range(32)).measured()
+    ]
+    (check,) = assess([Check("training", Verdict.PASS, "", 1.0, tuple(times))], Knowledge(SETUP)).checks
+    assert check.verdict is Verdict.INCONCLUSIVE
+    assert "on 32 of 64 nodes (node-0, node-1, node-2, node-3 and 28 more), 30 % slower than" in check.reason
+
+
+def test_gpus_of_one_node_are_no_group_and_those_of_many_nodes_are() -> None:
+    rng = np.random.default_rng(5)
+
+    def gpus(slow: Collection[int]) -> Check:
+        rates = {
+            (n, g): 100 * (0.7 if n in slow else 1) * np.exp(0.01 * rng.standard_normal())
+            for n in range(16)
+            for g in range(8)
+        }
+        measured = (
+            Measurement("matmul", float(rate), "TFLOP/s", Subject("gpu", f"node-{n}/gpu-{g}"))
+            for _ in range(2)
+            for (n, g), rate in rates.items()
+        )
+        return assess([Check("devices", Verdict.PASS, "", 1.0, tuple(measured))], Knowledge(SETUP_16)).checks[0]
+
+    assert code_of(gpus([3]).reason) == "worse-than-peers"
+    few = gpus([3, 4, 5])
+    assert (code_of(few.reason), suspects(few)) == ("nodes-divided", {"node-3": 0.5, "node-4": 0.5, "node-5": 0.5})
+
+
+SETUP_16 = Setup("cpu", 16, 8, 8)
+
+
+@pytest.mark.parametrize(("earlier", "verdict"), [(2, Verdict.DEGRADED), (3, Verdict.PASS), (12, Verdict.PASS)])
+def test_three_earlier_nights_that_did_not_pass_make_it_a_group(earlier: int, verdict: Verdict) -> None:
+    """So that a fleet of two kinds is not degraded for ever and begins to learn."""
+    fleet = Fleet(OLD)
+    check = fleet.judged(knowing([fleet.night() for _ in range(earlier)], passed=False))
+    assert check.verdict is verdict
+    assert ("2 groups by their numbers: 58 nodes, 6 nodes up to 3" in check.reason) is (verdict is Verdict.PASS)
+
+
+def test_a_fleet_that_learned_with_both_kinds_finds_a_slow_node_in_each() -> None:
+    fleet = Fleet(OLD)
+    known = knowing([fleet.night() for _ in range(20)])
+    assert fleet.judged(known).verdict is Verdict.PASS
+    fleet.loss = {3: 0.15, 60: 0.15}
+    assert suspects(fleet.judged(known)) == {"node-3": 0.95, "node-60": 0.95}
+
+
+@pytest.mark.parametrize("nights_slow", [0, 4, 10])
+def test_nodes_that_become_slow_together_are_blamed_however_long_it_lasts(nights_slow: int) -> None:
+    fleet = Fleet((), seed=3)
+    nights = [fleet.night() for _ in range(20)]
+    fleet.slow = OLD
+    nights += [fleet.night() for _ in range(nights_slow)]
+    past = nights_of(nights, references=20)
+    check = fleet.judged(Knowledge(SETUP, nights=past))
+    assert check.verdict is not Verdict.PASS
+    assert suspects(check).keys() == {f"node-{n}" for n in OLD}
+
+
+def test_a_new_node_that_is_slow_is_no_member_of_the_slow_group() -> None:
+    fleet = Fleet(OLD)
+    nights = [replace(night, measurements=_without(night, "node-0")) for night in (fleet.night() for _ in range(20))]
+    known = knowing(nights)
+    fleet.slow = (0, *OLD)
+    assert suspects(fleet.judged(known)).keys() == {"node-0"}
+
+
+def _without(check: Check, node: str) -> tuple[Measurement, ...]:
+    return tuple(m for m in check.measurements if m.subject.name != node)
+
+
+# With a store
+
+START = datetime(2026, 11, 2, 1, tzinfo=UTC)
+
+
+def a_run(number: int, check: Check, hardware: Mapping[str, NodeHardware] | None) -> RunResult:
+    told = {} if hardware is None else hardware
+    nodes = [{"name": name, "gpu_model": made.gpu_model, "driver": made.driver} for name, made in told.items()]
+    moment = START + timedelta(days=number)
+    return RunResult(
+        f"run-{number}", "lab", "quick", moment, moment, Verdict.PASS, "", nodes, checks=[check], setup=SETUP
+    )
+
+
+def hardware(**changed: NodeHardware) -> dict[str, NodeHardware]:
+    return {f"node-{n}": H100 for n in range(NODES)} | {key.replace("_", "-"): made for key, made in changed.items()}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "numbers"),
+    [(H100, A100, 0), (H100, H100, 3), (None, A100, 3), (H100, NodeHardware("H100", driver="580"), 3)],
+    ids=["another model", "the same", "runs that do not tell", "another driver"],
+)
+def test_a_node_that_becomes_another_model_begins_anew(
+    before: NodeHardware | None, now: NodeHardware, numbers: int
+) -> None:
+    fleet = Fleet(())
+    with open_store("sqlite://") as store:
+        for number in range(3):
+            then = None if before is None else hardware(node_7=before)
+            store.save(a_run(number, fleet.night(), then), Path())
+        tonight = a_run(3, fleet.night(), hardware(node_7=now))
+        context = RunContext("lab", "quick", started=tonight.started, nodes=tonight.nodes)
+        known = knowledge_of(tonight.checks, SETUP, store, context)
+        of_node = {m.subject.name: m.series() for m in tonight.checks[0].measurements}
+        assert known.nights is not None
+        _, courses = known.nights.courses([of_node["node-7"]])
+    assert len(known.history.get(of_node["node-7"], ())) == numbers
+    assert len(known.history[of_node["node-8"]]) == 3
+    assert np.isfinite(courses[of_node["node-7"]]).sum() == numbers
+
+
+def test_a_stored_run_is_judged_again_by_the_hardware_it_had() -> None:
+    fleet = Fleet(OLD)
+    nodes = {f"node-{n}": A100 if n in OLD else H100 for n in range(NODES)}
+    with open_store("sqlite://") as store:
+        store.save(a_run(1, fleet.night(), nodes), Path())
+        stored = store.result("run-1")
+        assert stored is not None
+        assert {str(node["name"]): node.get("gpu_model") for node in stored.nodes} == {
+            name: made.gpu_model for name, made in nodes.items()
+        }
+        again = rejudge(stored, store)
+    assert again.verdict is Verdict.PASS
+    assert "2 groups by GPU model: 58 x H100, 6 x A100" in again.checks[0].reason

@@ -1,0 +1,98 @@
+"""Groups of like nodes by what the nodes say of themselves."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seatrial.judge.node_groups import group_nodes
+from seatrial.model.measurement import Subject
+from seatrial.model.node_hardware import NodeHardware, hardware_by_node
+
+H100 = NodeHardware("NVIDIA H100 80GB HBM3", 1980, "Intel Xeon", "570.124")
+A100 = NodeHardware("NVIDIA A100-SXM4-80GB", 1410, "AMD EPYC", "550.90")
+OLD_DRIVER = NodeHardware(H100.gpu_model, 1980, "Intel Xeon", "550.90")
+SLOW_CLOCK = NodeHardware(H100.gpu_model, 1755, "Intel Xeon", "570.124")
+
+
+def fleet(*hardware: tuple[int, NodeHardware]) -> dict[str, NodeHardware]:
+    """So many nodes of each, numbered through."""
+    each = [made for count, made in hardware for _ in range(count)]
+    return {f"node-{n}": made for n, made in enumerate(each)}
+
+
+def test_models_are_groups_however_few_the_nodes() -> None:
+    groups = group_nodes(fleet((58, H100), (6, A100)))
+    assert groups.words == "2 groups by GPU model: 58 x NVIDIA H100 80GB HBM3, 6 x NVIDIA A100-SXM4-80GB"
+    assert groups.of(Subject("node", "node-63")) == groups.of(Subject("gpu", "node-60/gpu-7")) == (A100.model,)
+    assert groups.of(Subject("link", "node-0--node-63")) == (A100.model, H100.model)
+    assert groups.of(Subject("cluster", "lab")) == ()
+    assert group_nodes(fleet((63, H100), (1, A100))).words.endswith("1 x NVIDIA A100-SXM4-80GB")
+
+
+def test_without_gpus_the_processors_tell() -> None:
+    rome, milan = NodeHardware(cpu_model="AMD EPYC 7742"), NodeHardware(cpu_model="AMD EPYC 7763")
+    assert (
+        group_nodes(fleet((4, rome), (3, milan))).words == "2 groups by CPU model: 4 x AMD EPYC 7742, 3 x AMD EPYC 7763"
+    )
+
+
+def test_a_fleet_that_is_alike_has_no_groups_to_speak_of() -> None:
+    for alike in (fleet((5, H100)), fleet((5, NodeHardware())), {}):
+        assert group_nodes(alike).words == ""
+        assert group_nodes(alike).of(Subject("node", "node-0")) in (("",), ("",))
+
+
+def test_drivers_and_clocks_are_groups_where_the_nodes_are_many() -> None:
+    assert group_nodes(fleet((60, H100), (4, OLD_DRIVER))).words == (
+        "2 groups by driver: 60 x NVIDIA H100 80GB HBM3 driver 570.124, 4 x NVIDIA H100 80GB HBM3 driver 550.90"
+    )
+    assert group_nodes(fleet((9, H100), (3, SLOW_CLOCK))).words == (
+        "2 groups by GPU clock: 9 x NVIDIA H100 80GB HBM3 1980 MHz, 3 x NVIDIA H100 80GB HBM3 1755 MHz"
+    )
+
+
+def test_a_few_nodes_with_another_driver_or_clock_stay_with_their_model() -> None:
+    """What is wrong with one or two nodes must not hide them from their peers."""
+    assert group_nodes(fleet((62, H100), (2, OLD_DRIVER))).words == ""
+    assert group_nodes(fleet((97, H100), (3, SLOW_CLOCK))).words == ""  # below 5 %
+
+
+def test_a_node_that_does_not_tell_its_model_is_held_against_the_commonest() -> None:
+    groups = group_nodes(fleet((6, H100), (5, A100), (1, NodeHardware())))
+    assert groups.of(Subject("node", "node-11")) == (H100.model,)
+
+
+def test_a_long_name_is_cut_and_many_groups_are_not_listed() -> None:
+    words = group_nodes({f"n{i}": NodeHardware("x" * 200 + str(i)) for i in range(1000)}).words
+    assert len(words) < 500
+    assert words.endswith("and 996 more")
+
+
+def test_values_of_any_type_in_a_file_are_read() -> None:
+    nodes: list[dict[str, object]] = [
+        {"name": "a", "gpu_model": ["x"], "gpu_clock_mhz": "fast", "driver": None, "cpu_model": 7},
+        {"name": "b", "gpu_model": "H100", "gpu_clock_mhz": True},
+        {"gpu_model": "nameless"},
+        {"name": ["c"]},
+    ]
+    assert hardware_by_node(nodes) == {"a": NodeHardware(), "b": NodeHardware("H100")}
+
+
+HARDWARE = st.builds(
+    NodeHardware,
+    st.sampled_from(["", "H100", "A100"]),
+    st.sampled_from([None, 1410, 1980]),
+    st.sampled_from(["", "EPYC"]),
+    st.sampled_from(["", "550", "570"]),
+)
+
+
+@given(st.dictionaries(st.text(max_size=3), HARDWARE, max_size=40), st.randoms())
+def test_every_node_is_in_one_group_whatever_their_order(hardware: dict[str, NodeHardware], random: object) -> None:
+    groups = group_nodes(hardware)
+    assert groups.name_by_node.keys() == hardware.keys()
+    for one, other in zip(hardware, list(hardware)[1:], strict=False):
+        a, b = hardware[one], hardware[other]
+        if a.model and b.model and a.model != b.model:
+            assert groups.name_by_node[one] != groups.name_by_node[other]
+        if a == b:
+            assert groups.name_by_node[one] == groups.name_by_node[other]
