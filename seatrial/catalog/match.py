@@ -46,9 +46,10 @@ def from_catalog(
     """
     fitting = _of_algorithm(_fitting(setup, operation), algorithm)
     measured = [row for row in fitting if row.kind == "measured"]
-    floors = [row for row in fitting if row.kind == "floor" and not _is_tied(row, measured)]
-    floor = _floor(floors, message_bytes, plateau)
-    figure = _figure(measured, message_bytes, plateau)
+    floors = [row for row in fitting if row.kind == "floor"]
+    tied = [row for row in floors if _is_tied(row, measured)]
+    floor = _floor([row for row in floors if row not in tied], message_bytes, plateau)
+    figure = _figure([*measured, *tied], message_bytes, plateau)
     if figure is None:
         return _floor_only(floor) if floor else None
     return _baseline(setup, operation, message_bytes, figure, floor)
@@ -89,9 +90,8 @@ def _figure(rows: list[Reference], message_bytes: int, plateau: bool) -> Figure 
 
 
 def _published(row: Reference) -> Figure:
-    return Figure(
-        row.busbw_gb_s, 1, f"{short(row.busbw_gb_s)} GB/s measured on {row.place} at {_size(row)} ({row.source})"
-    )
+    how = "measured on" if row.kind == "measured" else "set as floor for"
+    return Figure(row.busbw_gb_s, 1, f"{short(row.busbw_gb_s)} GB/s {how} {row.place} at {_size(row)} ({row.source})")
 
 
 def _between(a: Reference, b: Reference, message_bytes: int) -> Figure:
@@ -120,7 +120,7 @@ def _baseline(setup: Setup, operation: str, message_bytes: int, figure: Figure, 
 
 
 def _is_tied(floor: Reference, measured: list[Reference]) -> bool:
-    """Whether another source measured less than the floor where size no longer matters: then it is none."""
+    """Whether another source measured less than the floor where size no longer matters: then it counts as measured."""
     best: dict[int, Reference] = {row.message_bytes: row for row in sorted(measured, key=lambda row: row.busbw_gb_s)}
     others = (row for row in best.values() if row.source != floor.source)
     return any(row.busbw_gb_s < floor.busbw_gb_s and row.message_bytes * 4 >= floor.message_bytes for row in others)
