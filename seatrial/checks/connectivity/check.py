@@ -135,11 +135,13 @@ def _try_mpi(findings: Findings, contacts: Mapping[str, NodeConnection], run: Ru
 def _check(findings: Findings, node_count: int, seconds: float) -> Check:
     left = len(findings.testbed.nodes)
     good = f"{left} of {node_count} nodes answer, reach each other and run MPI"
-    more = f" (and {len(findings.problems) - 3} more)" if len(findings.problems) > 3 else ""
-    reason = rewritten(join(findings.problems[:3]), lambda text: text + more)
+    bad = [*findings.problems, *findings.doubts]
+    more = f" (and {len(bad) - 3} more)" if len(bad) > 3 else ""
+    reason = rewritten(join(bad[:3]), lambda text: text + more)
+    unsure = Verdict.INCONCLUSIVE if findings.doubts else Verdict.PASS
     return Check(
         name=_NAME,
-        verdict=Verdict.FAIL if findings.problems else Verdict.PASS,
+        verdict=Verdict.FAIL if findings.problems else unsure,
         reason=reason or good,
         seconds=seconds,
         measurements=tuple(findings.measurements),

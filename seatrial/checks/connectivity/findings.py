@@ -8,6 +8,7 @@ from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, placed
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
+from seatrial.text.hostlist import host_list
 
 log = logging.getLogger("seatrial.connectivity")
 
@@ -19,6 +20,7 @@ class Findings:
     testbed: Testbed
     suspects: list[Suspect] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)  # why something says nothing of the nodes
     measurements: list[Measurement] = field(default_factory=list)
 
     def blame_nodes(self, evidence: Mapping[str, str]) -> None:
@@ -35,6 +37,6 @@ class Findings:
 
     def _take_out(self, names: set[str]) -> None:
         unblamed = sorted(names - {suspect.name for suspect in self.suspects})
-        if unblamed:
-            self.problems.append(Reason.of("left-out-without-blame", unblamed=", ".join(unblamed)))
+        if unblamed and not self.doubts:
+            self.problems.append(Reason.of("left-out-without-blame", unblamed=host_list(unblamed)))
         self.testbed = self.testbed.without(names)

@@ -57,7 +57,9 @@ def _excused(testbed: Testbed, findings: Findings) -> RollCall:
         if suspect.name in by_name and (blameless_reason := testbed.blameless_reason(by_name[suspect.name]))
     }
     blamed = tuple(suspect for suspect in findings.suspects if suspect.name not in excuses)
-    problems = [problem for problem in findings.problems if problem.partition(":")[0] not in excuses]
+    problems = [
+        problem for problem in (*findings.problems, *findings.doubts) if problem.partition(":")[0] not in excuses
+    ]
     return RollCall(findings.testbed, blamed, (*problems, *(f"{name}: {why}" for name, why in excuses.items())))
 
 

@@ -54,4 +54,6 @@ def try_pairs(findings: Findings, contacts: Mapping[str, NodeConnection], timeou
     }
     log.info("%d of %d pairs reach each other", sum(not error for error in tried.values()), len(tried))
     blamed = blame(tried)
+    if blamed.setup:
+        findings.doubts.append(blamed.setup)
     findings.blame(blamed.suspects, blamed.set_aside)

@@ -88,6 +88,21 @@ REASONS = {
         "Both nodes reach the other nodes, and not each other.",
         "Check cable, port, routes and network policy between the two nodes.",
     ),
+    "links-ssh-failed": Explanation(
+        "SSH fails between it and {failed} of {others} nodes: {problem}",
+        "The node reaches most nodes, and fails with several.",
+        "Check what these nodes have in common: a switch, a route, a network policy.",
+    ),
+    "fabric-cut": Explanation(
+        "cut between {parties}: {pairs} pairs fail, and within each side all reach each other: {problem}",
+        "The nodes fall into groups that do not reach each other. Nothing tells which side is at fault.",
+        "Check the switches, uplinks, routes and network policies between the groups.",
+    ),
+    "no-pair-works": Explanation(
+        "none of {pairs} pairs of nodes reach each other: {problem}",
+        "No node reaches any other one, so the set-up is at fault and no node is blamed (`inconclusive`).",
+        "Check the network, its policies, the firewall of the nodes and the SSH port.",
+    ),
     "node-ssh-failed": Explanation(
         "SSH fails between it and {failed} of {others} nodes: {problem}",
         "The node reaches few of the other nodes.",
