@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit docs gate test-all test-fuzz test-e2e test-images test-browser test-production test-prometheus kubernetes test-kubernetes bench format clean
+.PHONY: setup system run test lint unit docs gate test-all test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm kubernetes test-kubernetes bench format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
@@ -23,11 +23,11 @@ test: lint
 
 # What no test of `make test` can show: of each slow lane the tests marked `gate`, one after the other.
 gate: setup
-	@for lane in test browser image kubernetes; do scripts/$$lane-packages || true; done   # pytest skips what there is not
-	$(BIN)/pytest -m gate tests/e2e tests/production tests/browser tests/images tests/e2e/kubernetes
+	@for lane in test browser image slurm kubernetes; do scripts/$$lane-packages || true; done   # pytest skips what there is not
+	$(BIN)/pytest -m gate tests/e2e tests/production tests/browser tests/images tests/slurm tests/e2e/kubernetes
 
 test-all: test
-	@for lane in fuzz e2e production browser images prometheus kubernetes; do \
+	@for lane in fuzz e2e production browser images prometheus slurm kubernetes; do \
 		$(MAKE) --no-print-directory test-$$lane || failed="$$failed $$lane"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
@@ -62,6 +62,10 @@ test-browser: setup   # report.html and Prefect's UI in headless Chromium; skipp
 test-prometheus: setup   # the real Prometheus, node exporter and push gateway, unpacked from Debian's packages
 	@scripts/prometheus-packages || true
 	$(BIN)/pytest tests/integration/test_prometheus.py
+
+test-slurm: setup   # a real Slurm of four virtual nodes, from Debian's packages; skipped where they cannot be had
+	@scripts/slurm-packages || true
+	$(BIN)/pytest tests/slurm
 
 kubernetes: setup   # builds Kubernetes from source (20 minutes on two cores) and images/cpu, unless they are there
 	$(BIN)/python -m tests.e2e.kubernetes build

@@ -8,9 +8,9 @@ from seatrial.config.cluster import Cluster
 from seatrial.model.testbed import Dial, Node, Testbed
 
 
-def node_of(cluster: Cluster, name: str, address: str, host_key: str) -> Node:
-    """A node as the cluster file describes it, at the address its peers reach it at."""
-    return Node(name, address, cluster.ssh_port, cluster.slots, host_key, cluster.gpus)
+def node_of(cluster: Cluster, name: str, address: str, host_key: str, port: int | None = None) -> Node:
+    """A node as the cluster file describes it, at the address and port its peers reach it at; `ssh_port` when None."""
+    return Node(name, address, port or cluster.ssh_port, cluster.slots, host_key, cluster.gpus)
 
 
 def testbed_of(

@@ -16,6 +16,7 @@ from seatrial.model.reasons import (
     pods,
     probes,
     run,
+    slurm,
     training,
 )
 from seatrial.model.reasons.explanation import Explanation
@@ -25,6 +26,7 @@ AREAS: Mapping[str, Mapping[str, Explanation]] = {
     "Image": image.REASONS,
     "Kubernetes": kubernetes.REASONS,
     "Queue": kueue.REASONS,
+    "Slurm": slurm.REASONS,
     "Launch": {**launch.REASONS, **pods.REASONS},
     "Connectivity": {**connectivity.REASONS, **nodes.REASONS},
     "Collectives": collectives.REASONS,

@@ -1,1 +1,1 @@
-"""Slurm: its settings. It cannot be run by this version."""
+"""Nodes as the steps of one job of Slurm."""

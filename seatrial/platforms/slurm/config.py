@@ -1,21 +1,105 @@
 """What a cluster file says about a Slurm cluster."""
 
-from typing import ClassVar, Literal
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from seatrial.config.platform import PlatformSettings
 
+if TYPE_CHECKING:
+    from seatrial.config.cluster import Cluster
+
+_TIME = re.compile(r"(?:(\d{1,3})-)?(\d{1,4})(?::(\d{1,2}))?(?::(\d{1,2}))?")
+_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.@:,/+-]*$"
+_OWN_OPTIONS = re.compile(
+    r"--(job-name|nodes|ntasks|ntasks-per-node|time|output|error|parsable|wrap|array|partition|account|qos"
+    r"|reservation|constraint|nodelist|exclude|switches|gres|gpus|gpus-per-node|requeue|no-requeue|chdir|wait)(=|$)"
+)
+
+
+def _legal_time(value: str) -> str:
+    seconds(value)
+    return value
+
+
+def seconds(time_limit: str) -> int:
+    """Of a time limit as sbatch reads it: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. Raises ValueError."""
+    match = _TIME.fullmatch(time_limit)
+    if not match:
+        raise ValueError(f'must be as sbatch reads it, such as "01:30:00" or "1-12:00:00", is {time_limit!r}')
+    days, *parts = match.groups()
+    numbers = [int(part) for part in parts if part is not None]
+    if days is not None or len(numbers) == 3:
+        hours, minutes, rest = [*numbers, 0, 0][:3]
+    else:
+        hours, (minutes, rest) = 0, [*numbers, 0][:2]
+    total = int(days or 0) * 86400 + hours * 3600 + minutes * 60 + rest
+    if not 60 <= total <= 30 * 86400:
+        raise ValueError(f"must be from one minute to 30 days, is {time_limit!r}")
+    return total
+
+
+def _legal_option(value: str) -> str:
+    if not re.fullmatch(r"--[a-z][a-z-]*(=[^\s\"'\\]+)?", value):
+        raise ValueError(f"must be one option with its value, such as --mem=0, is {value!r}")
+    if own := _OWN_OPTIONS.match(value):
+        raise ValueError(f"--{own[1]} is set by another field or by seatrial; leave it out")
+    return value
+
+
+def _legal_folder(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_./+-]+", value) or value.startswith("-") or ".." in value.split("/"):
+        raise ValueError(f"must be a path of letters, digits and _ . / + -, without .., is {value!r}")
+    return value
+
+
+Name = Annotated[str, Field(pattern=_NAME, max_length=255)]
+NodeList = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,\[\]-]*$", max_length=10_000)]
+Constraint = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[(][A-Za-z0-9_.&|*,:()\[\]-]*$", max_length=1000)]
+Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
+
 
 class SlurmPlatform(PlatformSettings):
-    """A Slurm cluster, submitted to from a login node (`host`) or from here."""
+    """A Slurm cluster. Its commands run on this machine, or by ssh on its login node (`host`)."""
 
     kind: Literal["slurm"] = Field(description="a Slurm cluster")
-    host: str | None = Field(None, description="login node; commands run here when unset")
-    partition: str | None = Field(None, description="--partition")
-    account: str | None = Field(None, description="--account")
-    qos: str | None = Field(None, description="--qos")
-    time_limit: str = Field("01:00:00", description="--time, after which Slurm ends the nodes")
-    container: str | None = Field(None, description="image for pyxis (--container-image)")
+    partition: Name | None = Field(None, description="--partition; Slurm's default when unset")
+    account: Name | None = Field(None, description="--account")
+    qos: Name | None = Field(None, description="--qos")
+    reservation: Name | None = Field(None, description="--reservation")
+    constraint: Constraint | None = Field(None, description="--constraint: features that nodes must have")
+    nodelist: NodeList | None = Field(None, description="--nodelist: nodes that must take part, such as gpu-[01-08]")
+    exclude: NodeList | None = Field(None, description="--exclude: nodes to leave alone")
+    switches: Annotated[str, Field(pattern=r"^[1-9]\d*(@[0-9:-]+)?$")] | None = Field(
+        None, description="--switches: at most so many leaf switches, such as 1 or 1@30:00"
+    )
+    gres: Annotated[str, Field(pattern=r"^[a-z]+(:[A-Za-z0-9_.-]+)*(,[a-z]+(:[A-Za-z0-9_.-]+)*)*$")] | None = Field(
+        None, description="--gres, such as gpu:h100:8, in place of --gpus-per-node, where a site wants its own name"
+    )
+    time_limit: Annotated[str, AfterValidator(_legal_time)] = Field(
+        "01:00:00", description="--time, in quotes: after it Slurm ends the nodes; it must be longer than the suite"
+    )
+    args: tuple[Annotated[str, AfterValidator(_legal_option)], ...] = Field(
+        (), description="further options of sbatch, each as one word, such as --mem=0"
+    )
+    modules: tuple[Name, ...] = Field((), description="environment modules that every node loads, such as openmpi/4.1")
+    folder: Annotated[str, AfterValidator(_legal_folder)] = Field(
+        ".seatrial", description="for the files of runs, on a file system that all nodes share; from the user's home"
+    )
+    python: Annotated[str, AfterValidator(_legal_folder)] = Field(
+        "python3", description="on the nodes, with torch: a name on PATH or a full path"
+    )
+    queue_timeout_s: Seconds = Field(3600, description="seconds from submission until the job starts")
+    start_timeout_s: Seconds = Field(300, description="seconds from then until every node answers")
 
-    pulls_images: ClassVar[bool] = True
+    @property
+    def time_limit_s(self) -> int:
+        """Seconds after which Slurm ends the nodes."""
+        return seconds(self.time_limit)
+
+    def problems(self, cluster: "Cluster") -> Iterator[str]:
+        if self.gres and not cluster.gpus_per_node and cluster.hardware.name == "cpu":
+            yield "platform.gres: needs hardware that has GPUs"
+        yield from super().problems(cluster)

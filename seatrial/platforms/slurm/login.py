@@ -1,0 +1,95 @@
+"""Slurm's commands, on the machine that they run on. Their time and what they print are bounded."""
+
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from seatrial.model.errors import LaunchError, MissingError
+from seatrial.model.reason import Reason
+from seatrial.text.lines import last_line
+from seatrial.text.printable import printable
+from seatrial.text.secret_values import looks_secret
+
+MAX_BYTES = 32 * 1024**2  # squeue's line of a job on thousands of nodes is some 100 KiB
+_NOT_FOUND = 127
+
+
+class CommandError(LaunchError):
+    """A command ended with an error; `words` is what it printed last."""
+
+    def __init__(self, reason: str, words: str) -> None:
+        super().__init__(reason)
+        self.words = words
+
+
+class Login:
+    """This machine as the one that jobs are submitted from."""
+
+    place = "this machine"
+
+    def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 60) -> str:
+        """What the command prints, from the user's home.
+
+        Raises MissingError where the command is not there, CommandError where it fails, LaunchError where it does not
+        end in time or prints more than 32 MiB.
+        """
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            status = self._status(argv, stdin, timeout_s, output, errors)
+            if status == _NOT_FOUND:
+                raise MissingError(Reason.of("slurm-command-missing", command=argv[0], place=self.place))
+            if status:
+                raise self._failed(argv, last_line(_text(errors)) or last_line(_text(output)) or f"status {status}")
+            return _text(output)
+
+    def _status(self, argv: Sequence[str], stdin: bytes, timeout_s: float, output: BinaryIO, errors: BinaryIO) -> int:
+        try:
+            return subprocess.run(
+                self._command(argv),
+                input=stdin,
+                stdout=output,
+                stderr=errors,
+                env=_environment(),
+                cwd=os.path.expanduser("~"),
+                timeout=timeout_s,
+                check=False,
+            ).returncode
+        except FileNotFoundError:
+            return _NOT_FOUND
+        except OSError as error:
+            raise self._failed(argv, error.strerror or str(error)) from error
+        except subprocess.TimeoutExpired:
+            reason = Reason.of("slurm-command-timeout", command=argv[0], place=self.place, timeout_s=f"{timeout_s:g}")
+            raise LaunchError(reason) from None
+
+    def _failed(self, argv: Sequence[str], words: str) -> CommandError:
+        shown = printable(words)[:1000]
+        reason = Reason.of("slurm-command-failed", command=argv[0], place=self.place, problem=shown)
+        return CommandError(reason, shown)
+
+    def _command(self, argv: Sequence[str]) -> list[str]:
+        return list(argv)
+
+    def shell(self, script: str, *, stdin: bytes = b"", timeout_s: float = 60) -> str:
+        """As `run`, of a line for the shell."""
+        return self.run(["sh", "-c", script], stdin=stdin, timeout_s=timeout_s)
+
+    def write(self, path: str, text: str) -> None:
+        """A file that only the user can read, in a folder that is there."""
+        self.shell(f"umask 077 && cat > {shlex.quote(path)}", stdin=text.encode())
+
+
+def _text(file: BinaryIO) -> str:
+    file.seek(0)
+    return file.read(MAX_BYTES).decode(errors="replace")
+
+
+def _environment() -> dict[str, str]:
+    """Without secrets: sbatch hands its environment to the job."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not (looks_secret(name) or name.startswith(("SEATRIAL_", "PREFECT_", "SLURM_JOB", "SBATCH_")))
+    }

@@ -1,0 +1,171 @@
+"""The Slurm platform: launch, teardown and leftovers of testbeds that are one job."""
+
+import getpass
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from seatrial.config.run import Run
+from seatrial.model.errors import InputError
+from seatrial.model.testbed import Node, Testbed, dial_tcp
+from seatrial.platforms import Leftover, Rendered
+from seatrial.platforms import state as states
+from seatrial.platforms.slurm import script
+from seatrial.platforms.slurm.bringup import BringUp
+from seatrial.platforms.slurm.config import SlurmPlatform
+from seatrial.platforms.slurm.jobs import Job
+from seatrial.platforms.slurm.login import Login
+from seatrial.platforms.slurm.queue import end_jobs, jobs_of, node_addresses, node_names, submit
+from seatrial.platforms.testbed import node_of, testbed_of
+from seatrial.remote.keys import KeyPair, new_key_pair
+from seatrial.system.rawlog import write_log
+from seatrial.text.redact import Secrets
+
+if TYPE_CHECKING:
+    from seatrial.config.cluster import Cluster
+
+_KIND = "slurm"
+_LOG_BYTES = 64 * 1024**2
+_LABEL = re.compile(r"\s*(\d{1,5}): (.*)")
+
+
+class _Place(BaseModel):
+    """A node as the state of a run on this machine has it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(max_length=255)
+    address: str = Field(max_length=255)
+    port: int = Field(ge=1, le=65535)
+
+
+_PLACES = TypeAdapter(list[_Place])
+
+
+class Slurm:
+    """Nodes as the steps of one job."""
+
+    def __init__(self, cluster: "Cluster", settings: SlurmPlatform) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._login = Login()
+
+    def render(self, run: Run) -> Rendered:
+        return Rendered(self._files(run, script.MADE_LATER, script.MADE_LATER))
+
+    def _files(self, run: Run, run_key: KeyPair, host_key: KeyPair) -> dict[str, str]:
+        return {
+            script.NODE_SCRIPT: script.node_script(run.run_id, run.cluster.ssh_port, run_key, host_key),
+            script.JOB_SCRIPT: script.job_script(run, self._settings),
+        }
+
+    def launch(self, run: Run) -> Testbed:
+        run_key, host_key = new_key_pair(), new_key_pair()
+        folder = states.make_folder(run.run_id, _KIND)
+        states.remember(folder, run.cluster)
+        states.write_private(folder / "id_ed25519", run_key.private)
+        states.write_private(folder / "host_key.pub", host_key.public)
+        there = script.run_folder(self._settings, run.run_id)
+        self._login.shell(f"umask 077 && mkdir -p {shlex.quote(self._settings.folder)} && mkdir {shlex.quote(there)}")
+        for name, text in self._files(run, run_key, host_key).items():
+            self._login.write(f"{there}/{name}", text)
+        job_id = submit(self._login, f"{there}/{script.JOB_SCRIPT}")
+        job, ports = BringUp(self._login, self._settings, run.run_id, job_id, run.cluster.nodes).wait()
+        places = self._places(job, ports)
+        states.write_private(folder / "nodes.json", json.dumps([place.model_dump() for place in places]))
+        return self._testbed(run.run_id, places, host_key.public)
+
+    def _places(self, job: Job, ports: Mapping[int, int]) -> list[_Place]:
+        """In the order of the tasks, which is Slurm's order of the nodes."""
+        names, addresses = node_names(self._login, job.nodes), node_addresses(self._login, job.nodes)
+        return [
+            _Place(name=name, address=addresses.get(name, name), port=ports.get(task, self._cluster.ssh_port))
+            for task, name in enumerate(names)
+        ]
+
+    def attach(self, run_id: str) -> Testbed:
+        folder = states.run_folder(run_id, _KIND)
+        if not folder.exists() or not any(job.is_up for job in jobs_of(self._login, run_id)):
+            raise InputError(f"run {run_id}: is over")
+        try:
+            places = _PLACES.validate_json(states.read_file(folder, "nodes.json"))
+        except ValidationError as error:
+            raise InputError(f"run {run_id}: nodes.json: is not what was written") from error
+        return self._testbed(run_id, places, states.read_file(folder, "host_key.pub"))
+
+    def _testbed(self, run_id: str, places: list[_Place], host_key: str) -> Testbed:
+        nodes: tuple[Node, ...] = tuple(
+            node_of(self._cluster, place.name, place.address, host_key, place.port) for place in places
+        )
+        return testbed_of(
+            self._cluster,
+            run_id,
+            nodes,
+            user=getpass.getuser(),
+            key_file=states.run_folder(run_id, _KIND) / "id_ed25519",
+            dial=dial_tcp,
+            workdir=f"/tmp/seatrial-{run_id}/work",
+            python=self._settings.python,
+            network=None,
+        )
+
+    def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
+        if not states.run_folder(run_id, _KIND).exists():
+            return  # nothing was submitted
+        there = script.run_folder(self._settings, run_id)
+        names = self._names(run_id)
+        for name in (script.JOB_LOG, script.NODES_LOG):
+            path = shlex.quote(f"{there}/{name}")
+            text = self._login.shell(f"tail -c {_LOG_BYTES} {path} 2>/dev/null || :", timeout_s=timeout_s)
+            if name == script.JOB_LOG and text.strip():
+                write_log(folder / name, text, secrets)
+            for node, lines in _by_node(text, names).items() if name == script.NODES_LOG else ():
+                write_log(folder / "nodes" / f"{node}.log", lines, secrets)
+
+    def _names(self, run_id: str) -> list[str]:
+        nodes = next((job.nodes for job in jobs_of(self._login, run_id) if job.nodes), "")
+        return node_names(self._login, nodes) if nodes else []
+
+    def keep(self, run_id: str, seconds: float) -> bool:
+        if not any(job.is_up for job in jobs_of(self._login, run_id)):
+            return False
+        states.keep(states.run_folder(run_id, _KIND), seconds)
+        return True
+
+    def teardown(self, run_id: str) -> None:
+        folder = states.run_folder(run_id, _KIND)
+        end_jobs(self._login, run_id)
+        self._login.shell(f"rm -rf -- {shlex.quote(script.run_folder(self._settings, run_id))}")
+        states.remove_folder(folder)
+
+    def leftovers(self) -> list[Leftover]:
+        return [
+            Leftover(folder.name, states.age_s(folder), "the job and the keys of a run whose process is gone")
+            for folder in states.folders(_KIND)
+            if states.is_abandoned(folder)
+        ]
+
+    def missing(self) -> list[str]:
+        return []
+
+
+def platform(cluster: "Cluster") -> Slurm:
+    """The platform that the cluster file describes."""
+    assert isinstance(cluster.platform, SlurmPlatform)
+    return Slurm(cluster, cluster.platform)
+
+
+def _by_node(text: str, names: list[str]) -> dict[str, str]:
+    """The lines of each node, by its name; those of srun itself by `srun`."""
+    lines: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        match = _LABEL.fullmatch(line)
+        task = int(match[1]) if match else -1
+        name = names[task] if 0 <= task < len(names) else "srun"
+        lines.setdefault(name, []).append(match[2] if match and name != "srun" else line)
+    return {name: "\n".join(content) + "\n" for name, content in lines.items()}

@@ -1,0 +1,66 @@
+"""Ask Slurm for a run's job, and end it."""
+
+import re
+import time
+
+from seatrial.model.errors import LaunchError
+from seatrial.model.reason import Reason
+from seatrial.platforms.slurm.jobs import ACTIVE, FORMAT, Job, parse_jobs
+from seatrial.platforms.slurm.login import CommandError, Login
+from seatrial.platforms.slurm.script import job_name
+
+END_S = 25.0  # Slurm waits KillWait, 30 s by default, only for what ignores TERM; a node's step does not
+_PAUSE_S = 0.25
+
+
+def submit(login: Login, script: str) -> str:
+    """The id of the job. Raises LaunchError with sbatch's words."""
+    try:
+        printed = login.run(["sbatch", "--parsable", script])
+    except CommandError as error:
+        problem = error.words.removeprefix("sbatch: error: ")
+        raise LaunchError(Reason.of("slurm-submit-refused", problem=problem)) from None
+    job_id = printed.strip().splitlines()[-1].partition(";")[0] if printed.strip() else ""
+    if not re.fullmatch(r"\d{1,10}", job_id):
+        raise LaunchError(Reason.of("slurm-submit-refused", problem=f"no job id in {printed.strip()[:200]!r}"))
+    return job_id
+
+
+def jobs_of(login: Login, run_id: str) -> list[Job]:
+    """The jobs of that run that slurmctld still knows; those that have ended are forgotten after some minutes."""
+    return parse_jobs(
+        login.run(["squeue", "--me", "--noheader", "--states=all", f"--name={job_name(run_id)}", f"--format={FORMAT}"])
+    )
+
+
+def end_jobs(login: Login, run_id: str) -> None:
+    """Cancel them and wait until no node has anything of them. Raises LaunchError where they do not end."""
+    deadline = time.monotonic() + END_S
+    while living := [job for job in jobs_of(login, run_id) if not job.is_over]:
+        cancelled = [job.job_id for job in living if job.state != "COMPLETING"]
+        if cancelled:
+            login.run(["scancel", *cancelled])
+        if time.monotonic() > deadline:
+            job = living[0]
+            raise LaunchError(
+                Reason.of(
+                    "slurm-job-does-not-end",
+                    job=job.job_id,
+                    state=job.state,
+                    seconds=f"{END_S:g}",
+                    nodes=job.nodes if job.state in ACTIVE else "no node",
+                )
+            )
+        time.sleep(_PAUSE_S)
+
+
+def node_names(login: Login, nodes: str) -> list[str]:
+    """The names in a node list of Slurm's, in the order of the tasks."""
+    return login.run(["scontrol", "show", "hostnames", nodes]).split()
+
+
+def node_addresses(login: Login, nodes: str) -> dict[str, str]:
+    """Where Slurm itself reaches each of those nodes, by name: a host name or an address."""
+    lines = login.run(["sinfo", "--noheader", "--Node", f"--nodes={nodes}", "--format=%N|%o"]).splitlines()
+    pairs = (line.strip().partition("|") for line in lines)
+    return {name: address for name, _, address in pairs if address}

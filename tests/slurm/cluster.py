@@ -1,0 +1,270 @@
+"""A private Slurm cluster: slurmctld, munged and one slurmd per network namespace, all children of this process.
+
+Nothing of it is shared with a Slurm of this machine: configuration, key, sockets, state and logs lie in one folder, and
+every node has a host name, an address, processes, /tmp and /dev/shm of its own.
+"""
+
+import os
+import shlex
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+PACKAGES = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
+_SECONDS = 30.0  # a daemon comes up in tenths of a second
+_TIED = ["setpriv", "--pdeathsig", "KILL"]  # whoever ends the tests by force ends the cluster
+
+_SLURM_CONF = """\
+ClusterName=seatrial
+SlurmctldHost={host}({head})
+SlurmctldPort={port}
+SlurmdPort=6818
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SlurmdTimeout=10
+KillWait=3
+GresTypes=gpu
+SlurmdParameters=config_overrides
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+{nodes}
+PartitionName=batch Nodes=ALL Default=YES MaxTime=02:00:00 State=UP PriorityTier=1
+PartitionName=urgent Nodes=ALL MaxTime=02:00:00 State=UP PriorityTier=10
+PartitionName=short Nodes=ALL MaxTime=00:02:00 State=UP
+PartitionName=down Nodes=ALL MaxTime=02:00:00 State=DOWN
+"""
+
+
+def lacking() -> str:
+    """The Debian packages that are not installed, in one line; empty when all are."""
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+    return " ".join(package for program, package in PACKAGES.items() if not shutil.which(program, path=path))
+
+
+class SlurmCluster:
+    """`nodes` virtual nodes n0, n1, ...; up when `start` returns, gone when `stop` does."""
+
+    def __init__(self, nodes: int = 4) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="slurm-test-", dir="/var/tmp"))
+        self.shared = self.folder / "shared"  # what a shared home is on a real cluster
+        self.names = [f"n{i}" for i in range(nodes)]
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self._bridge = ""
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """What makes Slurm's commands talk to this cluster."""
+        return {"SLURM_CONF": str(self.folder / "slurm.conf")}
+
+    def start(self) -> None:
+        """Raises RuntimeError with the log of what did not come up."""
+        try:
+            self._make_network()
+            self._configure()
+            self._start("munged", ["/usr/sbin/munged", *self._munge_options()])
+            self._wait("munged", (self.folder / "munge.socket").exists)
+            self._start("slurmctld", ["slurmctld", "-D", "-f", str(self.folder / "slurm.conf")])
+            for name in self.names:
+                self.start_node(name)
+            self._wait("slurmctld", self._all_idle)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End every daemon and job, and remove the network. May be called twice."""
+        with suppress(OSError, subprocess.SubprocessError):
+            self.command("scancel", "--user", str(os.getuid()))
+        for name in list(self._daemons):
+            self._end(name)
+        for name in self.names:
+            _ip(f"netns del {self._namespace(name)}", check=False)
+        if self._bridge:
+            _ip(f"link del {self._bridge}", check=False)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def command(self, *argv: str, timeout_s: float = 60) -> str:
+        """What one of Slurm's commands prints, on the login node, which is this machine."""
+        done = subprocess.run(
+            argv, env={**os.environ, **self.env}, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+        if done.returncode:
+            raise subprocess.SubprocessError(f"{shlex.join(argv)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def start_node(self, name: str) -> None:
+        script = self.folder / f"{name}.sh"
+        isolated = ["unshare", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        self._start(name, ["nsenter", f"--net=/run/netns/{self._namespace(name)}", *isolated, "sh", str(script)])
+
+    def kill_node(self, name: str) -> None:
+        """As if somebody pulled its power cord."""
+        self._end(name)
+
+    def in_node(self, name: str, *argv: str) -> str:
+        """What a command prints that runs beside the node's slurmd."""
+        init = self._init_of(name)
+        done = subprocess.run(
+            ["nsenter", "--target", str(init), "--all", *argv], capture_output=True, text=True, check=True, timeout=30
+        )
+        return done.stdout
+
+    def left(self) -> set[str]:
+        """Jobs in the queue, and what runs have left on the nodes that are up and in the shared folder."""
+        jobs = {f"job {line}" for line in self.command("squeue", "--noheader", "--format=%i %j %T").splitlines()}
+        files = {str(path) for path in self.shared.glob("runs/*")}
+        return jobs | files | {f"{name}: {left}" for name in self.names for left in self._left_on(name)}
+
+    def _left_on(self, name: str) -> set[str]:
+        if name not in self._daemons:
+            return set()
+        processes = {line.strip() for line in self.in_node(name, "ps", "-eo", "args=").splitlines()}
+        own = ("sh /", "slurmd ", "ps ", "nsenter ")
+        files = self.in_node(name, "find", "/tmp", "-mindepth", "1", "-maxdepth", "1").split()
+        return {line for line in processes if not line.startswith(own)} | set(files)
+
+    def wait_until_idle(self) -> None:
+        """Until every node is free again; raises AssertionError where one is not."""
+        deadline = time.monotonic() + _SECONDS
+        while not self._all_idle():
+            assert time.monotonic() < deadline, self.command("squeue", "--states=all")
+            time.sleep(0.1)
+
+    def leftovers(self) -> set[str]:
+        """What of this cluster is there after `stop`."""
+        namespaces = {path.name for path in Path("/run/netns").glob(f"{self._bridge}-*")}
+        return namespaces | {str(path) for path in (self.folder, Path("/sys/class/net", self._bridge)) if path.exists()}
+
+    def node_state(self, name: str) -> str:
+        return self.command("sinfo", "-h", "-N", "-n", name, "-o", "%T").splitlines()[0].strip()
+
+    def _init_of(self, name: str) -> int:
+        outer = self._daemons[name].pid
+        return int(Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0])
+
+    def _make_network(self) -> None:
+        for number in range(100, 200):
+            if _ip(f"link add slurmtest{number} type bridge", check=False):
+                self._bridge, self._network = f"slurmtest{number}", f"10.{number}.0"
+                break
+        else:
+            raise RuntimeError("no free name for a bridge")
+        _ip(f"addr add {self._network}.1/24 dev {self._bridge}")
+        _ip(f"link set {self._bridge} up")
+        for i, name in enumerate(self.names):
+            _ip(f"netns add {self._namespace(name)}")
+            _ip(f"link add {self._bridge}{name} type veth peer name eth0 netns {self._namespace(name)}")
+            _ip(f"link set {self._bridge}{name} master {self._bridge} up")
+            for command in ("link set lo up", f"addr add {self.address(i)}/24 dev eth0", "link set eth0 up"):
+                _ip(f"-n {self._namespace(name)} {command}")
+
+    def address(self, index: int) -> str:
+        return f"{self._network}.{index + 2}"
+
+    def _namespace(self, name: str) -> str:
+        return f"{self._bridge or 'slurmtest-none'}-{name}"
+
+    def _configure(self) -> None:
+        (self.folder / "state").mkdir()
+        self.shared.mkdir()
+        self.folder.chmod(0o755)
+        self.shared.chmod(0o1777)
+        (self.folder / "munge.key").write_bytes(os.urandom(128))
+        (self.folder / "munge.key").chmod(0o400)
+        hosts = "127.0.0.1 localhost\n" + "".join(f"{self.address(i)} {name}\n" for i, name in enumerate(self.names))
+        (self.folder / "hosts").write_text(hosts)
+        nodes = "\n".join(
+            f"NodeName={name} NodeAddr={self.address(i)} CPUs=8 Gres=gpu:2 State=UNKNOWN"
+            for i, name in enumerate(self.names)
+        )
+        host = socket.gethostname().partition(".")[0]
+        text = _SLURM_CONF.format(host=host, head=f"{self._network}.1", port=6817, folder=self.folder, nodes=nodes)
+        (self.folder / "slurm.conf").write_text(text)
+        for number in range(2):  # Slurm wants a file for each GPU that it hands out
+            os.mknod(self.folder / f"gpu{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu[0-1]\n")
+        (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+        for name in self.names:
+            (self.folder / f"spool-{name}").mkdir()
+            (self.folder / f"{name}.sh").write_text(self._node_script(name))
+
+    def _node_script(self, name: str) -> str:
+        return f"""\
+set -eu
+hostname {name}
+mount --bind {self.folder}/hosts /etc/hosts
+mount -t tmpfs tmpfs /tmp
+mount -t tmpfs tmpfs /dev/shm
+mkdir -p /run/sshd
+chmod 1777 /tmp /dev/shm
+slurmd -D -N {name} -f {self.folder}/slurm.conf &
+wait $!
+"""
+
+    def _munge_options(self) -> list[str]:
+        files = {"key": "key", "pid": "pid", "log": "log", "seed": "seed"}
+        return [
+            "--foreground",
+            "--force",
+            f"--socket={self.folder}/munge.socket",
+            *(f"--{option}-file={self.folder}/munge.{suffix}" for option, suffix in files.items()),
+        ]
+
+    def _start(self, name: str, argv: list[str]) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin", **self.env}
+            self._daemons[name] = subprocess.Popen(
+                [*_TIED, *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def _end(self, name: str) -> None:
+        daemon = self._daemons.pop(name)
+        daemon.send_signal(signal.SIGKILL)
+        daemon.wait()
+
+    def _all_idle(self) -> bool:
+        with suppress(subprocess.SubprocessError):
+            return set(self.command("sinfo", "-h", "-p", "batch", "-o", "%T").split()) == {"idle"}
+        return False
+
+    def _wait(self, daemon: str, is_up: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _SECONDS
+        while not is_up():
+            if time.monotonic() > deadline or self._daemons[daemon].poll() is not None:
+                logs = "\n".join(f"{log.name}: {log.read_text()[-2000:]}" for log in self.folder.glob("*.log"))
+                raise RuntimeError(f"{daemon} does not come up\n{logs}")
+            time.sleep(0.05)
+
+
+def _ip(arguments: str, *, check: bool = True) -> bool:
+    done = subprocess.run(["ip", *arguments.split()], capture_output=True, text=True, check=False)
+    if check and done.returncode:
+        raise RuntimeError(f"ip {arguments}: {done.stderr.strip()}")
+    return done.returncode == 0

@@ -1,0 +1,59 @@
+"""The lane that runs against a real Slurm, which it starts; only when it is asked for by its path."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import leftovers
+from tests.e2e.conftest import Console, console, prefect_server
+from tests.slurm.cluster import SlurmCluster, lacking
+from tests.slurm.settings import settings_of
+
+__all__ = ["console", "prefect_server"]
+
+HERE = "tests/slurm"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return None if any(HERE in argument for argument in config.args) else True
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[SlurmCluster]:
+    """Four nodes with two GPUs each that are none."""
+    if os.geteuid():
+        pytest.skip("only root can start slurmd")
+    if packages := lacking():
+        pytest.skip(f"missing: scripts/slurm-packages installs {packages}")
+    cluster = SlurmCluster(4)
+    cluster.start()
+    yield cluster
+    cluster.stop()
+    assert cluster.leftovers() == set()
+
+
+@pytest.fixture(autouse=True)
+def _talks_to_it(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever a test does, no job and no file of a run is left in the queue, on the nodes and here."""
+    for name, value in slurm.env.items():
+        monkeypatch.setenv(name, value)
+    before = leftovers()
+    yield
+    slurm.wait_until_idle()
+    assert slurm.left() == set()
+    assert {left for left in leftovers() - before if "slurm" in left} == set()
+
+
+@pytest.fixture
+def slurm_console(console: Console, slurm: SlurmCluster) -> Console:
+    console.environment |= slurm.env
+    return console
+
+
+@pytest.fixture
+def settings(slurm: SlurmCluster) -> dict[str, Any]:
+    """The section `platform` of a cluster file for it."""
+    return settings_of(slurm)
