@@ -1,6 +1,7 @@
 """The connectivity step against real nodes, healthy and broken."""
 
 import stat
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,24 @@ def test_a_broken_link_is_named_as_a_link(local_testbed: LocalTestbed) -> None:
     assert names(found.check.suspects) == {("link", "node-1--node-3")}
     assert "node-3 left out without blame" in found.check.reason
     assert [node.name for node in found.testbed.nodes] == ["node-0", "node-1", "node-2"]
+
+
+def test_a_fabric_that_is_cut_in_two_is_one_finding(local_testbed: LocalTestbed) -> None:
+    across = [{"link": [f"node-{a}", f"node-{b}"], "state": "down"} for a in (0, 1) for b in (2, 3)]
+    with local_testbed(nodes=4, faults=across) as (run, testbed):
+        result = connectivity(CheckContext(run, testbed))
+    assert result.check.verdict is Verdict.FAIL
+    assert [(s.kind, s.name) for s in result.check.suspects] == [("link", "node-[0-1]--node-[2-3]")]
+    assert "cut between node-[0-1] and node-[2-3]: 4 pairs fail" in result.check.reason
+    assert [node.name for node in result.testbed.nodes] == ["node-0", "node-1"]
+
+
+def test_where_no_pair_works_no_node_is_blamed(local_testbed: LocalTestbed) -> None:
+    down = [{"link": [f"node-{a}", f"node-{b}"], "state": "down"} for a, b in combinations(range(3), 2)]
+    with local_testbed(nodes=3, faults=down) as (run, testbed):
+        result = connectivity(CheckContext(run, testbed))
+    assert (result.check.verdict, result.check.suspects) == (Verdict.INCONCLUSIVE, ())
+    assert "none of 3 pairs of nodes reach each other" in result.check.reason
 
 
 def test_no_mpirun_anywhere_is_a_missing_prerequisite(local_testbed: LocalTestbed) -> None:

@@ -1,5 +1,6 @@
 """Which node the streams between nodes speak against: a network of known links in, the slow ones out."""
 
+import random
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
@@ -14,9 +15,11 @@ from seatrial.checks.connectivity.throughput import (
     explore,
     ingress,
     measurements,
+    not_measured,
     rounds,
     slow_links,
     slow_nodes,
+    slow_suspects,
     summary,
 )
 from seatrial.judge.assess import assess
@@ -147,3 +150,59 @@ def test_exactly_the_slow_nodes_are_named(nodes: int, data: st.DataObject) -> No
     streams = explore(names(nodes), network(lambda a, b: SLOW if a in senders or b in receivers else FAST))
     assert set(slow_nodes(streams)) == senders | receivers
     assert slow_links(streams) == {}
+
+
+def of_racks(a: str, b: str) -> float:
+    """Eight nodes in each rack; the uplink of the first carries a hundredth."""
+    racks = {int(name.rpartition("-")[2]) // 8 for name in (a, b)}
+    return FAST / 100 if 0 in racks and len(racks) == 2 else FAST
+
+
+@pytest.mark.parametrize(
+    ("nodes", "link", "expected"),
+    [
+        (64, of_racks, {"node-7--node-8", "node-0--node-63"}),
+        (64, lambda a, b: FAST * 0.02 if {a, b} == {"node-20", "node-21"} else FAST, {"node-20--node-21"}),
+        (64, lambda a, b: FAST / 5 if "node-9" in (a, b) else FAST, {"node-9"}),
+        (3, lambda a, b: 23.9 if a == "node-2" else FAST / 2, {"node-2"}),
+        (64, lambda a, b: FAST, set()),
+        (2, lambda a, b: SLOW if a == "node-1" else FAST, set()),
+    ],
+)
+def test_what_is_printed_as_slow_is_judged_slow(
+    nodes: int, link: Callable[[str, str], float], expected: set[str]
+) -> None:
+    streams = explore(names(nodes), network(link))
+    suspects = slow_suspects(streams)
+    assert {suspect.name for suspect in suspects} == expected
+    assert all(name.split("--")[0] in summary(streams) for name in sorted(expected)[:1])
+    assert not not_measured(names(nodes), streams)
+
+
+def test_half_of_the_nodes_at_a_tenth_are_two_groups_and_no_pass() -> None:
+    slow = {f"node-{i}" for i in range(32)}
+    streams = explore(names(64), network(lambda a, b: FAST / 10 if slow & {a, b} else FAST))
+    assert slow_suspects(streams) == []
+    check = judged(dict(streams))
+    assert check.verdict is Verdict.INCONCLUSIVE
+    assert "two groups" in check.reason
+
+
+@pytest.mark.parametrize("noise", [0.3, 0.6])
+@pytest.mark.parametrize("nodes", [4, 8, 64])
+def test_noise_of_busy_processors_blames_nobody(nodes: int, noise: float) -> None:
+    rng = random.Random(nodes)
+    for _ in range(20):
+        streams = explore(names(nodes), network(lambda a, b: FAST * rng.lognormvariate(0, noise)))
+        assert slow_suspects(streams) == []
+
+
+def test_streams_that_could_not_be_measured_are_named() -> None:
+    assert not_measured(names(4), explore(FOUR, lambda pairs: {})) == [
+        "node-0--node-1",
+        "node-2--node-3",
+        "node-1--node-2",
+        "node-0--node-3",
+    ]
+    one_way = explore(FOUR, lambda pairs: {(a, b): FAST for a, b in pairs if (a, b) != ("node-1", "node-2")})
+    assert len(not_measured(FOUR, one_way)) == 4

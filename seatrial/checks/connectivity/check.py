@@ -18,18 +18,19 @@ from seatrial.checks.connectivity.nodefacts import (
 from seatrial.checks.connectivity.repeat import repeat_streams
 from seatrial.checks.connectivity.section import Connectivity
 from seatrial.checks.connectivity.stages import contact_nodes, settings_of, try_pairs
-from seatrial.checks.connectivity.throughput import explore, measurements, summary
+from seatrial.checks.connectivity.throughput import explore, measurements, not_measured, slow_suspects, summary
 from seatrial.checks.connectivity.versions import odd_ones, unknown
 from seatrial.checks.contract import CheckContext, CheckType, Facts, Metric, StepResult
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError, NodesError, RemoteError
-from seatrial.model.reason import Reason, join, rewritten
+from seatrial.model.reason import Reason, join, placed, rewritten
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.tolerance import Tolerance
 from seatrial.model.verdict import Verdict
 from seatrial.remote.node_setup import NodeConnection, try_streams
 from seatrial.remote.ssh import allow_many_connections
+from seatrial.text.words import some_of
 
 log = logging.getLogger("seatrial.connectivity")
 
@@ -103,6 +104,9 @@ def _try_links(findings: Findings, contacts: Mapping[str, NodeConnection], timeo
         return
     findings.measurements += measurements(streams)
     log.info("links: %s", summary(streams))
+    findings.slow += slow_suspects(streams)
+    if missing := not_measured([node.name for node in testbed.nodes], streams):
+        findings.doubts.append(Reason.of("tcp-not-measured", missing=len(missing), links=some_of(missing)))
 
 
 def _try_mpi(findings: Findings, contacts: Mapping[str, NodeConnection], run: Run) -> None:
@@ -135,17 +139,18 @@ def _try_mpi(findings: Findings, contacts: Mapping[str, NodeConnection], run: Ru
 def _check(findings: Findings, node_count: int, seconds: float) -> Check:
     left = len(findings.testbed.nodes)
     good = f"{left} of {node_count} nodes answer, reach each other and run MPI"
-    bad = [*findings.problems, *findings.doubts]
+    slow = [placed(suspect.name, suspect.evidence) for suspect in findings.slow]
+    bad = [*findings.problems, *slow, *findings.doubts]
     more = f" (and {len(bad) - 3} more)" if len(bad) > 3 else ""
     reason = rewritten(join(bad[:3]), lambda text: text + more)
-    unsure = Verdict.INCONCLUSIVE if findings.doubts else Verdict.PASS
+    unsure = Verdict.DEGRADED if slow else Verdict.INCONCLUSIVE if findings.doubts else Verdict.PASS
     return Check(
         name=_NAME,
         verdict=Verdict.FAIL if findings.problems else unsure,
         reason=reason or good,
         seconds=seconds,
         measurements=tuple(findings.measurements),
-        suspects=tuple(findings.suspects),
+        suspects=(*findings.suspects, *findings.slow),
     )
 
 

@@ -20,6 +20,7 @@ class Findings:
     testbed: Testbed
     suspects: list[Suspect] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    slow: list[Suspect] = field(default_factory=list)  # what works, and is far slower than the rest
     doubts: list[str] = field(default_factory=list)  # why something says nothing of the nodes
     measurements: list[Measurement] = field(default_factory=list)
 

@@ -4,19 +4,28 @@ A node's egress is its best outgoing stream and its ingress its best incoming on
 healthy node look slow, and one slow link is held against neither end.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import TypeVar
 
 from seatrial.checks.connectivity.reachability import Pair, link_name
 from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Reason
+from seatrial.model.result import Suspect
 from seatrial.text.numbers import short
 
 ONE_BY_ONE_UP_TO = 8  # nodes; these may share one machine's cores
 AT_ONCE = 32  # streams above that
 SECOND_TRIES = 2
 _TURNS = 16  # of a healthy node in one try, so that it ends
-_DOUBTFUL_FACTOR = 3.0  # below the median; less than what peers are allowed, so that no node is blamed untried
+_DOUBTFUL_FACTOR = 3.0  # below the median: measured again
+_SLOW_FACTOR = 4.0  # below the median, at the best of all tries: slow
+
+_LEAST_NODES = 3
+_ENOUGH, _SIGMAS, _MOST_NOISE = 8, 4.5, 3.0  # values that tell their noise; how far chance goes; on natural logs
+_MAD_TO_SIGMA = 1.4826  # of normal noise
+_CLEAR_MINORITY = 3  # one of three nodes and fewer; more are another group rather than odd ones
 
 Key = TypeVar("Key")
 Streams = Mapping[Pair, float]  # MB/s by (from, to); a stream that could not be measured is not there
@@ -41,10 +50,23 @@ def _with_second_tries(batches: Sequence[Sequence[Pair]], nodes: int, measure: M
     for pairs in batches:
         _keep_best(streams, measure(pairs))
     for _ in range(SECOND_TRIES):
-        for disjoint in second_tries(streams):
+        for disjoint in (*second_tries(streams), *_disjoint(slow_links(streams, _DOUBTFUL_FACTOR))):
             for pairs in _batches(disjoint, nodes):
                 _keep_best(streams, measure(pairs))
     return streams
+
+
+def _disjoint(pairs: Iterable[Pair]) -> list[list[Pair]]:
+    """The links of `pairs`, each once, in lists of which no node is in two links."""
+    lists: list[list[Pair]] = []
+    for link in dict.fromkeys(frozenset(pair) for pair in pairs):
+        a, b = sorted(link)
+        fitting = next((each for each in lists if not any(link & set(pair) for pair in each)), None)
+        if fitting is None:
+            lists.append([(a, b)])
+        else:
+            fitting.append((a, b))
+    return lists[:_TURNS]
 
 
 def rounds(names: Sequence[str]) -> list[list[Pair]]:
@@ -79,7 +101,7 @@ def second_tries(streams: Streams) -> list[list[Pair]]:
 
     In lists of disjoint pairs, several where fewer are healthy than look slow: nobody is blamed untried.
     """
-    doubtful = list(slow_nodes(streams))
+    doubtful = list(slow_nodes(streams, _DOUBTFUL_FACTOR))
     receiving = ingress(streams)
     free = [name for name in egress(streams) if name not in doubtful and name in receiving]
     starts = range(0, len(doubtful), len(free))[:_TURNS] if free else ()
@@ -128,25 +150,65 @@ def _by_end(streams: Streams, end: int) -> dict[str, tuple[float, ...]]:
     return by_end
 
 
-def slow_nodes(streams: Streams) -> dict[str, str]:
-    """What is slow about the nodes that fall far behind the median one, by name."""
-    sends, receives = _far_below_median(egress(streams)), _far_below_median(ingress(streams))
-    words = {name: f"{name} receives {short(mb_s)} MB/s" for name, mb_s in receives.items()}
-    return words | {name: f"{name} sends {short(mb_s)} MB/s" for name, mb_s in sends.items()}
+def slow_nodes(streams: Streams, factor: float = _SLOW_FACTOR) -> dict[str, str]:
+    """What is slow about the nodes that fall `factor` behind the median one, by name."""
+    sends, receives = _far_below_median(egress(streams), factor), _far_below_median(ingress(streams), factor)
+    words = {name: f"receives {short(mb_s)} MB/s" for name, mb_s in receives.items()}
+    return words | {name: f"sends {short(mb_s)} MB/s" for name, mb_s in sends.items()}
 
 
-def slow_links(streams: Streams) -> dict[Pair, float]:
+def slow_links(streams: Streams, factor: float = _SLOW_FACTOR) -> dict[Pair, float]:
     """The streams that are slow though both ends do well with others."""
-    sends, receives = _far_below_median(egress(streams)), _far_below_median(ingress(streams))
-    slow = _far_below_median(streams)
+    sends, receives = _far_below_median(egress(streams), factor), _far_below_median(ingress(streams), factor)
+    slow = _far_below_median(streams, factor)
     return {(a, b): mb_s for (a, b), mb_s in slow.items() if a not in sends and b not in receives}
 
 
-def _far_below_median(values: Mapping[Key, float]) -> dict[Key, float]:
+def _far_below_median(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
     if not values:
         return {}
-    limit = median(values.values()) / _DOUBTFUL_FACTOR
+    limit = median(values.values()) / max(factor, _noise_factor(list(values.values())))
     return {key: value for key, value in values.items() if value < limit}
+
+
+def _noise_factor(values: Sequence[float]) -> float:
+    """How far behind the median chance alone takes one of many `values`; 1 where they are too few to tell."""
+    logs = [math.log(value) for value in values if value > 0]
+    if len(logs) < _ENOUGH:
+        return 1.0
+    centre = median(logs)
+    spread = _MAD_TO_SIGMA * median(abs(value - centre) for value in logs)
+    return math.exp(min(_SIGMAS * spread, _MOST_NOISE))
+
+
+def slow_suspects(streams: Streams) -> list[Suspect]:
+    """The nodes and links that fall far behind the median, each with its rate and the median of all.
+
+    What peers and history make of the nodes' rates comes on top. Of fewer than three nodes nobody knows which is slow,
+    and of many nodes that are slow together neither: their numbers fall into two groups, which is said by the judge.
+    """
+    nodes, usual = slow_nodes(streams), median(egress(streams).values()) if streams else 0.0
+    if len(egress(streams)) < _LEAST_NODES or len(nodes) * _CLEAR_MINORITY > len(egress(streams)):
+        return []
+    suspects = [
+        Suspect("node", name, 0.6, Reason.of("tcp-node-slow", what=what, median=short(usual)))
+        for name, what in nodes.items()
+    ]
+    slowest: dict[str, float] = {}
+    for (a, b), mb_s in slow_links(streams).items():
+        name = link_name(a, b)
+        slowest[name] = min(mb_s, slowest.get(name, mb_s))
+    links = [
+        Suspect("link", name, 0.8, Reason.of("tcp-link-slow", rate=short(mb_s), median=short(usual)))
+        for name, mb_s in slowest.items()
+    ]
+    return suspects + links
+
+
+def not_measured(names: Sequence[str], streams: Streams) -> list[str]:
+    """The links of the ring whose streams are missing in one direction or in both."""
+    planned = [pair for batch in rounds(names) for pair in batch]
+    return [link_name(a, b) for a, b in planned if (a, b) not in streams or (b, a) not in streams]
 
 
 def measurements(streams: Streams) -> list[Measurement]:
@@ -167,7 +229,7 @@ def summary(streams: Streams) -> str:
     """One line for people: the range, or who falls behind it."""
     if not streams:
         return "not measured"
-    slow = [*slow_nodes(streams).values()]
+    slow = [f"{name} {what}" for name, what in slow_nodes(streams).items()]
     slow += [f"{a} to {b} alone is slow, {short(mb_s)} MB/s" for (a, b), mb_s in slow_links(streams).items()]
     if not slow:
         return f"{min(streams.values()):.0f} to {max(streams.values()):.0f} MB/s"

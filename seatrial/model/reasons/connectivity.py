@@ -88,6 +88,21 @@ REASONS = {
         "Both nodes reach the other nodes, and not each other.",
         "Check cable, port, routes and network policy between the two nodes.",
     ),
+    "tcp-node-slow": Explanation(
+        "{what} of TCP at best, the median node {median} MB/s",
+        "The node's best TCP stream is less than a quarter of the median node's, after three tries (`degraded`).",
+        "Check the link speed of its NIC (`ethtool`), its cable and switch port, and what else uses its network.",
+    ),
+    "tcp-link-slow": Explanation(
+        "{rate} MB/s of TCP between them, the median node {median} MB/s; both do well with others",
+        "One link is much slower than all others, after three tries (`degraded`).",
+        "Check what only these two nodes share: an uplink between their switches, a route, a tunnel.",
+    ),
+    "tcp-not-measured": Explanation(
+        "TCP was not measured on {missing} links: {links}",
+        "Streams between these nodes did not start or end in time, so their links are unknown (`inconclusive`).",
+        "Read the log of the run; check that nodes may connect to each other's high ports.",
+    ),
     "links-ssh-failed": Explanation(
         "SSH fails between it and {failed} of {others} nodes: {problem}",
         "The node reaches most nodes, and fails with several.",
