@@ -24,6 +24,7 @@ from seatrial.history.store import Store
 from seatrial.judge.baselines.learned import learn
 from seatrial.judge.baselines.nights import nights_before
 from seatrial.judge.fleet.levels import SeriesHistory
+from seatrial.judge.fleet.modes import find_modes
 from seatrial.judge.fleet.odds import Floats
 from seatrial.judge.fleet.peer_groups import judge_fleet
 from seatrial.model.measurement import Measurement, Subject
@@ -43,10 +44,12 @@ def clocks() -> Taken:
 
 
 def judge_run(good: Floats, recent: Floats, tonight: Floats) -> int:
-    """Judge metric after metric, so that memory stays that of one; how many series are blamed."""
+    """Look for groups and judge, metric after metric, so that memory stays that of one; how many series are blamed."""
     nodes = tonight.shape[-1]
     peers, blamed = np.zeros(nodes, dtype=np.int64), 0
     for metric, values in enumerate(tonight):
+        levels = np.median(good[:, metric], axis=0) if len(good) else values
+        find_modes(levels.astype(np.float64))
         past = SeriesHistory(peers, good[:, metric].astype(np.float64), recent[:, metric].astype(np.float64))
         blamed += int(judge_fleet(past, values).each.guilty.sum())
     return blamed

@@ -1,0 +1,21 @@
+"""Real nodes of two speeds that tell no difference: the first night is no pass, although no node is alone."""
+
+from seatrial.checks.connectivity.check import connectivity
+from seatrial.checks.contract import CheckContext
+from seatrial.config.setup import setup_of
+from seatrial.model.verdict import Verdict
+from tasks.compare import compare
+from tests.integration.conftest import LocalTestbed
+
+SLOW = ("node-4", "node-5", "node-6", "node-7")
+
+
+def test_half_of_the_nodes_throttled_is_no_pass(local_testbed: LocalTestbed) -> None:
+    faults = [{"node": name, "rate": "200mbit"} for name in SLOW]
+    with local_testbed(nodes=8, faults=faults) as (run, testbed):
+        found = connectivity(CheckContext(run, testbed))
+    (judged,) = compare([found.check], setup_of(run.cluster))
+    assert found.check.verdict is Verdict.PASS
+    assert judged.verdict is not Verdict.PASS
+    assert all(name in judged.reason or name in {s.name for s in judged.suspects} for name in SLOW)
+    assert not {s.name for s in judged.suspects} - set(SLOW)
