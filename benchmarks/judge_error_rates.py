@@ -1,6 +1,7 @@
 """How often the judge is wrong: writes docs/error-rates.md.
 
-    python benchmarks/judge_error_rates.py [--scale 1] [--nodes 8 64 232 1024] [--write]
+    python benchmarks/judge_error_rates.py [--scale 1] [--nodes 8 64 232 1024] [--tables RATES COSTS NOISES GENERATIONS]
+                                           [--write]
 
 Every number comes from `seatrial.judge.fleet`, the code that judges real runs, on simulated fleets with fixed seeds.
 --scale multiplies the number of trials; the tables in docs/ are --scale 1 and take half an hour.
@@ -12,11 +13,13 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from benchmarks.rivals import RULES as RIVALS
 from seatrial.judge.fleet.levels import Bools, Ints
+from seatrial.judge.fleet.modes import find_modes, stays
 from seatrial.judge.fleet.odds import Floats
 from seatrial.simulate.nights import Memory, one_night
 from seatrial.simulate.noise import Draws, Noise
@@ -26,6 +29,7 @@ METRICS = 4  # per node; a fault lowers one of them
 NIGHTS_BEFORE = 30
 NIGHTS_PER_FLEET = 5
 DECAY_PER_NIGHT = 0.01 / 7
+TABLES = ("RATES", "COSTS", "NOISES", "GENERATIONS")
 TARGET = Path(__file__).parents[1] / "docs" / "error-rates.md"
 NOISES = {
     "as above": Noise(),
@@ -80,14 +84,51 @@ class Rates:
     loss_when_found: list[float] = field(default_factory=list)
 
 
-def a_fleet(nodes: int, noise: Noise, rng: np.random.Generator) -> tuple[Draws, Memory]:
+@dataclass(frozen=True, slots=True)
+class FleetKind:
+    """A fleet of one model, or one of which a share of nodes is `older` and 30 % slower in everything.
+
+    `told` is how the judge learns which nodes those are.
+    """
+
+    noise: Noise = field(default_factory=Noise)
+    older: float = 0.0
+    told: Literal["facts", "numbers", "not"] = "not"
+
+
+KINDS = {
+    "one model": FleetKind(),
+    "two models, which the nodes tell": FleetKind(older=0.1, told="facts"),
+    "two models, by their numbers": FleetKind(older=0.1, told="numbers"),
+    "two models, compared as one": FleetKind(older=0.1),
+}
+
+
+def a_fleet(nodes: int, kind: FleetKind, rng: np.random.Generator) -> tuple[Draws, Memory]:
     """A fleet with a past: nights that passed, everything measured twice."""
-    draws, memory = Draws(nodes * METRICS, noise, rng), Memory(np.repeat(np.arange(METRICS), nodes))
+    draws, memory = Draws(nodes * METRICS, kind.noise, rng), Memory(np.repeat(np.arange(METRICS), nodes))
     everything = np.arange(draws.series)
+    older = everything % nodes < kind.older * nodes
+    draws.level[older] += np.log(0.7)
     for _ in range(NIGHTS_BEFORE):
         night = draws.night()
         memory.keep(draws.measure(night), (everything, draws.measure(night)), passed=True)
+    if kind.told == "facts":
+        memory.group = memory.group + METRICS * older
+    elif kind.told == "numbers":
+        memory.group = memory.group + METRICS * _slower(np.array(memory.first), memory.group)
     return draws, memory
+
+
+def _slower(past: Floats, group: Ints) -> Ints:
+    """1 for the series of the slow group of each metric, as the judge finds it; else 0."""
+    slower = np.zeros(len(group), dtype=np.int64)
+    for metric in range(METRICS):
+        members = np.flatnonzero(group == metric)
+        modes = find_modes(np.median(past[:, members], axis=0))
+        if modes and stays(modes, past[:, members]):
+            slower[members[modes.slow]] = 1
+    return slower
 
 
 def nights(draws: Draws, memory: Memory, losses: Iterator[Floats]) -> Iterator[tuple[dict[str, Bools], float]]:
@@ -102,9 +143,9 @@ def nights(draws: Draws, memory: Memory, losses: Iterator[Floats]) -> Iterator[t
         yield {OURS: alarm, **found}, float(verdicts.each.repeats.mean() - 1)
 
 
-def healthy(rates: Rates, nodes: int, noise: Noise, rng: np.random.Generator, count: int) -> None:
+def healthy(rates: Rates, nodes: int, kind: FleetKind, rng: np.random.Generator, count: int) -> None:
     for _ in range(count // NIGHTS_PER_FLEET):
-        draws, memory = a_fleet(nodes, noise, rng)
+        draws, memory = a_fleet(nodes, kind, rng)
         quiet = (np.zeros(draws.series) for _ in range(NIGHTS_PER_FLEET))
         for found, repeats in nights(draws, memory, quiet):
             rates.repeats.append(repeats)
@@ -113,12 +154,12 @@ def healthy(rates: Rates, nodes: int, noise: Noise, rng: np.random.Generator, co
 
 
 def steps(
-    rates: dict[str, Count], loss: float, within: int, nodes: int, noise: Noise, rng: np.random.Generator, count: int
+    rates: dict[str, Count], loss: float, within: int, nodes: int, kind: FleetKind, rng: np.random.Generator, count: int
 ) -> None:
     """Faulty nodes that are slower by `loss` from one night on, one in a hundred at most: found within some nights?"""
     at_once = max(1, nodes // 100)
     for _ in range(max(1, count // at_once)):
-        draws, memory = a_fleet(nodes, noise, rng)
+        draws, memory = a_fleet(nodes, kind, rng)
         faulty = rng.choice(draws.series, at_once, replace=False)
         lost = _lost(draws.series, faulty, -np.log(1 - loss))
         caught = {name: np.zeros(at_once, dtype=bool) for name in rates}
@@ -129,11 +170,11 @@ def steps(
             rates[name].add(seen)
 
 
-def decay(rates: Rates, nodes: int, noise: Noise, rng: np.random.Generator, count: int) -> None:
+def decay(rates: Rates, nodes: int, kind: FleetKind, rng: np.random.Generator, count: int) -> None:
     """Nodes that lose 1 % per week: found before they have lost 5 %?"""
     at_once = max(1, nodes // 100)
     for _ in range(max(1, count // at_once)):
-        draws, memory = a_fleet(nodes, noise, rng)
+        draws, memory = a_fleet(nodes, kind, rng)
         faulty = rng.choice(draws.series, at_once, replace=False)
         caught = {name: np.zeros(at_once, dtype=bool) for name in rates.decay}
         down = [DECAY_PER_NIGHT * night for night in range(1, 35)]
@@ -154,14 +195,14 @@ def _lost(series: int, faulty: Ints, loss: float) -> Floats:
     return losses
 
 
-def measure(nodes: int, noise: Noise, scale: float, seed: int) -> Rates:
+def measure(nodes: int, kind: FleetKind, scale: float, seed: int) -> Rates:
     """All rates at one size; larger fleets bring more faulty nodes at once, so they need fewer runs."""
     rates, started = Rates(), time.monotonic()
     generators = [np.random.default_rng([seed, nodes, part]) for part in range(4)]
-    healthy(rates, nodes, noise, generators[0], int(4000 * scale))
-    steps(rates.ten, 0.10, 1, nodes, noise, generators[1], int(600 * scale))
-    steps(rates.five, 0.05, 3, nodes, noise, generators[2], int(200 * scale))
-    decay(rates, nodes, noise, generators[3], int(40 * scale))
+    healthy(rates, nodes, kind, generators[0], int(4000 * scale))
+    steps(rates.ten, 0.10, 1, nodes, kind, generators[1], int(600 * scale))
+    steps(rates.five, 0.05, 3, nodes, kind, generators[2], int(200 * scale))
+    decay(rates, nodes, kind, generators[3], int(40 * scale))
     print(f"{nodes} nodes: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     return rates
 
@@ -211,9 +252,17 @@ def costs(by_nodes: dict[int, Rates]) -> str:
 def sensitivity(scale: float, seed: int) -> str:
     rows = []
     for name, noise in NOISES.items():
-        r = measure(64, noise, scale / 3, seed + 1)
+        r = measure(64, FleetKind(noise), scale / 3, seed + 1)
         rows.append((name, *(str(counts[OURS]) for counts in (r.alarms, r.ten, r.five, r.decay))))
     return _markdown(("noise, 64 nodes", *HEADINGS[2:]), rows)
+
+
+def generations(scale: float, seed: int) -> str:
+    rows = []
+    for name, kind in KINDS.items():
+        r = measure(64, kind, scale / 3, seed + 2)
+        rows.append((name, *(str(counts[OURS]) for counts in (r.alarms, r.ten, r.five, r.decay))))
+    return _markdown(("64 nodes", *HEADINGS[2:]), rows)
 
 
 def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -226,10 +275,17 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=0.1)
     parser.add_argument("--nodes", type=int, nargs="+", default=[8, 64, 232, 1024])
     parser.add_argument("--seed", type=int, default=20261121)
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES)
     parser.add_argument("--write", action="store_true", help="Put the tables into docs/error-rates.md.")
     options = parser.parse_args()
-    by_nodes = {nodes: measure(nodes, Noise(), options.scale, options.seed) for nodes in options.nodes}
-    parts = {"RATES": table(by_nodes), "COSTS": costs(by_nodes), "NOISES": sensitivity(options.scale, options.seed)}
+    parts = {}
+    if {"RATES", "COSTS"} & set(options.tables):
+        by_nodes = {nodes: measure(nodes, FleetKind(), options.scale, options.seed) for nodes in options.nodes}
+        parts |= {"RATES": table(by_nodes), "COSTS": costs(by_nodes)}
+    if "NOISES" in options.tables:
+        parts["NOISES"] = sensitivity(options.scale, options.seed)
+    if "GENERATIONS" in options.tables:
+        parts["GENERATIONS"] = generations(options.scale, options.seed)
     print("\n\n".join(parts.values()))
     if options.write:
         _write(parts, options.scale)

@@ -195,6 +195,15 @@ def test_nodes_that_become_slow_together_are_blamed_however_long_it_lasts(nights
     assert suspects(check).keys() == {f"node-{n}" for n in OLD}
 
 
+@pytest.mark.parametrize(("good", "slow"), [(1, 0), (2, 4), (5, 3)])
+def test_half_of_a_young_fleet_that_became_slow_is_no_pass(good: int, slow: int) -> None:
+    fleet = Fleet((), factor=0.5, seed=4)
+    nights = [fleet.night() for _ in range(good)]
+    fleet.slow = range(32)
+    past = nights_of(nights + [fleet.night() for _ in range(slow)], references=good)
+    assert fleet.judged(Knowledge(SETUP, nights=past)).verdict is not Verdict.PASS
+
+
 def test_a_new_node_that_is_slow_is_no_member_of_the_slow_group() -> None:
     fleet = Fleet(OLD)
     nights = [replace(night, measurements=_without(night, "node-0")) for night in (fleet.night() for _ in range(20))]

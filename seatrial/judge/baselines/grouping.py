@@ -12,6 +12,7 @@ from seatrial.judge.baselines.tolerance import tolerance_of
 from seatrial.judge.fleet.levels import Ints
 from seatrial.judge.fleet.modes import LEAST_NODES, Modes, find_modes, stays
 from seatrial.judge.fleet.odds import Floats
+from seatrial.judge.fleet.rules import RULES
 from seatrial.judge.node_groups import NodeGroups, shown_name
 from seatrial.model.measurement import Measurement
 
@@ -51,7 +52,8 @@ class PeerGroups:
 class SeriesOfRun:
     """M series: a measurement of each, the median of tonight's (M), and every earlier night (T, M).
 
-    Values are natural logs with more = better (`signs` is -1 where less is), NaN where there is none.
+    Values are natural logs with more = better (`signs` is -1 where less is), NaN where there is none. The first
+    `references` nights are those that teach what is healthy.
     """
 
     names: Sequence[str]
@@ -59,6 +61,7 @@ class SeriesOfRun:
     signs: Floats
     tonight: Floats
     past: Floats
+    references: int
 
 
 def peer_key(m: Measurement, groups: NodeGroups) -> tuple[object, ...]:
@@ -91,7 +94,7 @@ def _divide(peers: PeerGroups, members: Ints, run: SeriesOfRun) -> None:
     example, nodes = run.first[members[0]], list(by_node)
     columns = _columns(list(by_node.values()))
     tonight, past = _of_nodes(run.tonight[None, :], columns)[0], _of_nodes(run.past, columns)
-    modes, known = _modes(example, tonight, past)
+    modes, known = _modes(example, tonight, past, run.references)
     if modes is None:
         return
     slow = [i for node, is_slow in zip(nodes, modes.slow.tolist(), strict=True) if is_slow for i in by_node[node]]
@@ -106,13 +109,16 @@ def _divide(peers: PeerGroups, members: Ints, run: SeriesOfRun) -> None:
     peers.splits.append(Split(example, series, slow_nodes, fast_nodes, slow_median, fast_median, known))
 
 
-def _modes(example: Measurement, tonight: Floats, past: Floats) -> tuple[Modes | None, bool]:
-    """The two groups, and whether the past shows them. Where it is long enough, it alone decides: nodes that became
-    slow are at fault."""
+def _modes(example: Measurement, tonight: Floats, past: Floats, references: int) -> tuple[Modes | None, bool]:
+    """The two groups, and whether the past shows them. Where the past has taught what is healthy and shows none, there
+    are none: nodes that became slow are at fault."""
     levels = np.where(np.isfinite(past).sum(axis=0) >= _LEAST_NIGHTS, _medians(past.T), np.nan)
     if 2 * np.isfinite(levels).sum() >= np.isfinite(tonight).sum():
         modes = find_modes(levels)
-        return (modes, True) if modes and stays(modes, past) else (None, False)
+        if modes and stays(modes, past):
+            return modes, True
+    if np.isfinite(past[:references]).sum(axis=0).max(initial=0) >= RULES.nights_to_learn:
+        return None, False
     distance = _GPU_DISTANCE if example.subject.kind == "gpu" else tolerance_of(example).sigma
     return find_modes(tonight, distance), False
 

@@ -67,7 +67,8 @@ def learn(measurements: Iterable[Measurement], nights: Nights | None, groups: No
     panel, repeats = _Panel(list(series), first, nights, signs), list(series.values())
     known = panel.past()
     medians = panel.logs([median(m.value for m in taken) for taken in repeats])
-    peers = group_peers(SeriesOfRun(panel.names, first, signs, medians, known.nights), groups or NodeGroups())
+    run = SeriesOfRun(panel.names, first, signs, medians, known.nights, references=len(known.good))
+    peers = group_peers(run, groups or NodeGroups())
     past, tonight = replace(known, group=peers.number), panel.logs([m.value for m in first])
     return _learned(panel, past, repeats, judge_fleet(past, tonight, _replay(panel, repeats)), peers)
 
