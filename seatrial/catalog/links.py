@@ -43,6 +43,12 @@ def node_link_gb_s(fabric: str | None) -> float | None:
     return int(rate[1] or 1) * int(rate[2]) / _BITS_PER_BYTE if rate else _fabrics().get(fabric)
 
 
+def nics_of(fabric: str | None) -> int | None:
+    """How many NICs a node has, as a name says that ends in number and rate: 8 of IB-8x400G."""
+    rate = _RATE.search(fabric or "")
+    return int(rate[1]) if rate and rate[1] else None
+
+
 def _of_device(hardware: str, metric: str) -> float | None:
     return next((d.value for d in devices() if (d.hardware, d.metric) == (hardware, metric)), None)
 

@@ -5,7 +5,6 @@ What was asked of a run is known; of a log only what it says, so the sizes that 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import ceil
 
 from seatrial.catalog.links import usual_gpus, with_links
@@ -14,17 +13,17 @@ from seatrial.checks.collectives.control import Arm, no_control, switched_off, t
 from seatrial.checks.collectives.outcome import (
     Setting,
     SweepOutcome,
-    busbw_of,
     conclude,
     fewer_nodes,
     network_of,
     wrong_results,
 )
-from seatrial.checks.collectives.rows import falls_off, without_plateau
+from seatrial.checks.collectives.rows import interleaved
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge
 from seatrial.judge.device_models import other_model
 from seatrial.judge.efficiency import plateau_words, with_shares
+from seatrial.judge.split import group_of, not_all_ranks, with_own_nics
 from seatrial.model.coverage import Coverage, coverage
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join
@@ -96,21 +95,32 @@ def _judged(checks: tuple[Check, ...]) -> LogsJudgement:
 
 def _arms(logs: Sequence[Log]) -> list[Arm]:
     return [
-        Arm(name if len(parts) == 1 else f"{name} {_dtype(part)}", part)
+        Arm(f"{log.name if len(log.sweeps) == 1 else f'{log.name}#{number}'}{suffix}", part)
         for log in logs
         for number, sweep in enumerate(log.sweeps, start=1)
-        for name in [log.name if len(log.sweeps) == 1 else f"{log.name}#{number}"]
-        for parts in [_by_dtype(sweep)]
-        for part in parts
+        for suffix, part in _by_kind(sweep)
     ]
 
 
-def _by_dtype(sweep: Sweep) -> list[Sweep]:
-    """One sweep for each data type, which -d all prints one after the other: each has a speed of its own."""
-    types = dict.fromkeys(row.type for row in sweep.rows)
-    if len(types) < 2:
-        return [sweep]
-    return [replace(sweep, rows=tuple(row for row in sweep.rows if row.type == each)) for each in types]
+def _by_kind(sweep: Sweep) -> list[tuple[str, Sweep]]:
+    """One sweep for each data type, reduction and root, which -d, -o and -r all print one after the other: each has a
+    speed of its own. Beside it what its name ends in.
+    """
+    kinds = dict.fromkeys((row.type, row.redop, row.root) for row in sweep.rows)
+    if len(kinds) < 2 or interleaved([row for row in sweep.rows if row.size]):
+        return [("", sweep)]
+    varies = [len({kind[place] for kind in kinds}) > 1 for place in range(3)]
+    return [(_suffix(part, varies), part) for part in (_of_kind(sweep, kind) for kind in kinds)]
+
+
+def _of_kind(sweep: Sweep, kind: tuple[object, ...]) -> Sweep:
+    return replace(sweep, rows=tuple(row for row in sweep.rows if (row.type, row.redop, row.root) == kind))
+
+
+def _suffix(part: Sweep, varies: Sequence[bool]) -> str:
+    row = part.rows[0]
+    words = (_dtype(part), row.redop, f"root {row.root}")
+    return "".join(f" {word}" for word, is_told in zip(words, varies, strict=True) if is_told)
 
 
 def _is_control(arm: Arm, arms: Sequence[Arm], config: LogsConfig) -> bool:
@@ -124,9 +134,13 @@ def _with_plateau(arm: Arm, outcome: SweepOutcome) -> Arm:
 
 def _outcome(arm: Arm, config: LogsConfig, is_control: bool) -> SweepOutcome:
     """What one sweep came to by itself, as in a run."""
-    config, sweep = _within_a_group(config, arm.sweep), arm.sweep
+    operation = arm.sweep.collective or "all_reduce"  # where there are no rows, any will do
+    group = group_of(arm.sweep)
+    problem = not_all_ranks(config.nodes, _asked_ranks(config), arm.sweep)
+    if problem:
+        return SweepOutcome(operation, *(wrong_results(arm.sweep) or problem))
+    config, sweep = _within_a_group(config, arm.sweep), group.sweep if group else arm.sweep
     setup = setup_of(config, sweep)
-    operation = sweep.collective or "all_reduce"  # where there are no rows, any will do
     fabric = None if is_control or setup.nodes < 2 else network_of(config.fabric)
     sizes = tuple(sorted({row.size for row in sweep.rows if row.size}))
     setting = Setting(
@@ -138,6 +152,7 @@ def _outcome(arm: Arm, config: LogsConfig, is_control: bool) -> SweepOutcome:
         fabric,
         config.nodes,
         _algorithms(sweep),
+        is_whole_on_gpus=not _is_of_cpus(sweep),
     )
     strange = other_model(config.hardware, sweep.devices)
     if strange is None and sweep.collective not in COLLECTIVES and sweep.rows:
@@ -150,9 +165,9 @@ def _outcome(arm: Arm, config: LogsConfig, is_control: bool) -> SweepOutcome:
     outcome = conclude(setting, _as_mpi_result(sweep), sweep, sweep.transport)
     if strange:  # numbers of other hardware, and wrong ones
         return replace(outcome, reason=join((outcome.reason, strange)), measurements=())
-    if outcome.verdict is Verdict.PASS:
-        odd = without_plateau(sizes) or falls_off(sweep.rows, partial(busbw_of, setting, sweep))
-        outcome = replace(outcome, verdict=odd[0], reason=f"{operation}: {odd[1]}") if odd else outcome
+    if group:
+        note = Reason.of("log-of-groups", groups=arm.sweep.groups, ranks=setting.ranks)
+        outcome = replace(outcome, reason=f"{outcome.reason}, {note}")
     if unusual:
         verdict = worst((outcome.verdict, Verdict.INCONCLUSIVE))
         reason = unusual if outcome.verdict in (Verdict.PASS, Verdict.INCONCLUSIVE) else join((outcome.reason, unusual))
@@ -167,6 +182,7 @@ def _check(arm: Arm, outcome: SweepOutcome, config: LogsConfig, arms: Sequence[A
     several = len(arms) > 1
     measurements = tuple(_named(m, arm.name) for m in outcome.measurements) if several else outcome.measurements
     setup = setup_of(_within_a_group(_of_the_ranks(config, arm.sweep), arm.sweep), arm.sweep)
+    setup = with_own_nics(setup) if group_of(arm.sweep) else setup
     off = switched_off(arm.sweep)
     suffix = "".join(f", with {name}={value}" for name, value in sorted(off.items()))
     is_control = _is_control(arm, arms, config)
@@ -252,18 +268,22 @@ def _of_the_ranks(config: LogsConfig, sweep: Sweep) -> LogsConfig:
 
 
 def _within_a_group(config: LogsConfig, sweep: Sweep) -> LogsConfig:
-    """Under NCCL_TESTS_SPLIT each group of ranks is a communicator of its own, and the numbers are those of one.
-
-    Where groups lie across nodes and together hold all GPUs, they share the nodes' NICs evenly, as their GPUs do.
-    """
-    groups = {device.group for device in sweep.devices}
-    first = [device for device in sweep.devices if device.group == 0]
-    hosts = {device.host for device in first}
-    if len(groups) < 2 or not first or len(first) != sweep.ranks or len(first) % len(hosts):
+    """Under NCCL_TESTS_SPLIT each group of ranks is a communicator of its own, inside a node or across nodes."""
+    group = group_of(sweep)
+    if group is None:
         return config
-    if config.gpus_per_node and len(sweep.devices) != config.nodes * config.gpus_per_node:
-        return config  # some ranks are missing, which the whole says better than a group
-    return replace(config, nodes=len(hosts), gpus_per_node=len(first) // len(hosts))
+    fabric = config.fabric if group.nodes > 1 else None
+    return replace(config, nodes=group.nodes, gpus_per_node=group.gpus_per_node, fabric=fabric)
+
+
+def _asked_ranks(config: LogsConfig) -> int | None:
+    each = config.gpus_per_node or usual_gpus(config.hardware)
+    return each and each * config.nodes
+
+
+def _is_of_cpus(sweep: Sweep) -> bool:
+    """Whether it is the gloo probe's, which sweeps where there are no GPUs."""
+    return bool(sweep.devices) and all(device.name == "CPU" for device in sweep.devices)
 
 
 def _as_mpi_result(sweep: Sweep) -> MpiResult:

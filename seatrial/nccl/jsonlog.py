@@ -82,8 +82,9 @@ def _decoded(text: str, at: int) -> tuple[Any, int] | None:
 
 
 def _sweep(document: dict[str, Any]) -> Sweep:
-    results = document.get("results")
-    rows = tuple(row for item in (results if isinstance(results, list) else [])[:MAX_ROWS] if (row := _row(item)))
+    listed = document.get("results")
+    results = listed[:MAX_ROWS] if isinstance(listed, list) else []
+    rows = tuple(row for item in results if (row := _row(item)))
     config = _object(document.get("config"))
     collective = _collective(document.get("args"))
     bounds, average = _object(document.get("out_of_bounds")), _object(document.get("average_bus_bandwidth"))
@@ -102,6 +103,7 @@ def _sweep(document: dict[str, Any]) -> Sweep:
         _number(average.get("bandwidth")),
         outcome,
         errors,
+        launch_times=any("cpu_time" in _object(item.get("out_of_place")) for item in map(_object, results)),
     )
 
 

@@ -140,6 +140,11 @@ class Sweep:
         return sum(wrong) if wrong else None
 
     @property
+    def groups(self) -> int:
+        """The groups of ranks that ran the collective at once, each by itself (NCCL_TESTS_SPLIT); 1 without it."""
+        return len({device.group for device in self.devices}) or 1
+
+    @property
     def checked(self) -> bool:
         """Whether the results of any row were checked."""
         return any(side.checked for row in self.rows for side in row.sides)

@@ -86,9 +86,10 @@ def _unprefixed(text: str) -> LogLine:
 
 def _without_more(tag: str, text: str) -> str:
     """A row whose pieces were tagged one by one, in one line; nothing else is touched."""
-    if not tag.endswith((">:", "]")) or tag not in text or not _ROW_BEGINS.match(text):
+    is_number = tag[:-1].isdigit()  # of srun, after which a blank stands: a time of day has none
+    if not (is_number or tag.endswith((">:", "]"))) or tag not in text or not _ROW_BEGINS.match(text):
         return text
-    return " ".join(piece.strip() for piece in text.split(tag))
+    return re.sub(re.escape(tag) + (r"(?=\s)" if is_number else ""), " ", text)
 
 
 def _label(match: re.Match[str]) -> int | None:

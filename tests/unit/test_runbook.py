@@ -24,6 +24,7 @@ WORDS = (  # what these return is shown as it is
     "seatrial/checks/requirements.py",
     "seatrial/checks/training/result.py",
     "seatrial/judge/logs.py",
+    "seatrial/judge/split.py",
     "seatrial/judge/device_models.py",
     "seatrial/checks/connectivity/mpireach.py",
     "seatrial/checks/connectivity/nodefacts.py",

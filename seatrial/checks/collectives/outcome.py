@@ -16,7 +16,7 @@ from functools import partial
 
 from seatrial.checks.broken import broken, fabric_gone
 from seatrial.checks.collectives.plateau import plateau_sizes
-from seatrial.checks.collectives.rows import Problem, interleaved, slow_in_place
+from seatrial.checks.collectives.rows import Problem, falls_off, interleaved, slow_in_place, without_plateau
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Suspect
@@ -40,7 +40,8 @@ class Setting:
 
     `sizes` are bytes, smallest first; `fabric` is what the data must go over, None where sockets will do; `nodes` how
     many the ranks must be spread over, None where nobody said. `algorithms` are NCCL's by message size, 0 for the
-    largest, where its log is to say under which conditions a number holds.
+    largest, where its log is to say under which conditions a number holds. `is_whole_on_gpus`: a sweep of GPUs that is
+    no repeat of some sizes, so that a plateau must come of it.
     """
 
     operation: str
@@ -51,6 +52,7 @@ class Setting:
     fabric: str | None = None
     nodes: int | None = None
     algorithms: Mapping[int, str] = field(default_factory=dict)
+    is_whole_on_gpus: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +99,10 @@ def conclude(
         or mixed
         or _one_rank(setting)
         or _missing_sizes(setting, result, rows)
-        or (slow_in_place(rows, partial(busbw_of, setting, sweep)) if sweep else None)
+        or (_slow_sizes(setting, sweep, rows) if sweep else None)
     )
-    measurements = () if strange or mixed or sweep is None else tuple(_measured(setting, sweep, rows))
+    of_others = strange and not _has_unknown_ranks(setting, sweep)
+    measurements = () if of_others or mixed or sweep is None else tuple(_measured(setting, sweep, rows))
     way = transport.words if transport else ""
     if problem is None:
         reason = f"{setting.operation}: {_span(rows)}, every result right" + (f", {way}" if way else "")
@@ -122,17 +125,39 @@ def _other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
     """
     if sweep is None or sweep.ranks == setting.ranks:
         return None
+    if sweep.groups > 1 or _has_unknown_ranks(setting, sweep):
+        return _unsaid_ranks(setting, sweep)
     if not agrees(setting.operation, setting.ranks, sweep.rows):
         why = f": {sweep.errors[0]}" if sweep.errors else ""
         took_part = f"{sweep.ranks} of {setting.ranks}" if sweep.ranks else f"other than {setting.ranks}"
         return Verdict.FAIL, Reason.of("ranks-missing", took_part=took_part, cause=why)
-    is_known = COLLECTIVES[setting.operation].factor.depends_on_ranks and ratio_interval(sweep.rows) is not None
-    if sweep.ranks is None or is_known:
+    if sweep.ranks is None or _numbers_tell_ranks(setting, sweep):
         return None
     listed = sorted(device.rank for device in sweep.devices) == list(range(sweep.ranks))
-    if listed and sweep.ranks + _MAX_TORN < setting.ranks:
+    if sweep.rows and listed and sweep.ranks + _MAX_TORN < setting.ranks:
         return Verdict.FAIL, Reason.of("ranks-missing", took_part=f"{sweep.ranks} of {setting.ranks}", cause="")
     return Verdict.INCONCLUSIVE, Reason.of("ranks-unknown", named=sweep.ranks, requested=setting.ranks)
+
+
+def _unsaid_ranks(setting: Setting, sweep: Sweep) -> Problem | None:
+    if sweep.groups > 1:
+        return Verdict.INCONCLUSIVE, Reason.of("ranks-in-groups", groups=sweep.groups)
+    return (Verdict.INCONCLUSIVE, Reason.of("ranks-unsaid", requested=setting.ranks)) if sweep.rows else None
+
+
+def _numbers_tell_ranks(setting: Setting, sweep: Sweep) -> bool:
+    return COLLECTIVES[setting.operation].factor.depends_on_ranks and ratio_interval(sweep.rows) is not None
+
+
+def _has_unknown_ranks(setting: Setting, sweep: Sweep | None) -> bool:
+    """Whether nothing says how many took part. Then busbw is the same for any number of them, and counts if slow."""
+    return sweep is not None and sweep.ranks is None and not _numbers_tell_ranks(setting, sweep)
+
+
+def _slow_sizes(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Problem | None:
+    rate = partial(busbw_of, setting, sweep)
+    slow = slow_in_place(rows, rate)
+    return slow or ((without_plateau(setting.sizes) or falls_off(rows, rate)) if setting.is_whole_on_gpus else None)
 
 
 def fewer_nodes(setting: Setting, sweep: Sweep | None) -> Problem | None:
@@ -262,6 +287,8 @@ def _by(setting: Setting, size: int) -> dict[str, ConditionValue]:
 
 def _top(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> tuple[float, ...]:
     """The out-of-place busbw of the largest sizes asked for; none where one of them was not measured."""
+    if setting.is_whole_on_gpus and without_plateau(setting.sizes):
+        return ()
     due = plateau_sizes([size for size in setting.sizes if _is_due(setting, size)])
     largest_rows = [row for size in due if (row := _row_of(setting, size, rows))]
     rates = [busbw_of(setting, sweep, row.size, row.out_of_place) for row in largest_rows if row.out_of_place]

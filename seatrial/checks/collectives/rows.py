@@ -20,11 +20,14 @@ _MUCH_SLOWER = 0.5
 def interleaved(rows: Sequence[Row]) -> Problem | None:
     """Whether the rows, in the order in which they were printed, are of several programs that wrote at once.
 
-    One program prints each size once before it goes on to the next, and either sums or does not.
+    One program prints each size once before it goes on to the next, and either sums or does not, has roots or not.
     """
     sums = {row.redop not in (None, "none", "all") for row in rows}
+    rooted = {row.root >= 0 for row in rows if row.root is not None}
     twice = any(_key(a) == _key(b) and a != b for a, b in pairwise(rows) if a.size >= _ALIGNED_BYTES)
-    return (Verdict.INCONCLUSIVE, Reason.of("sweeps-interleaved")) if twice or len(sums) > 1 else None
+    return (
+        (Verdict.INCONCLUSIVE, Reason.of("sweeps-interleaved")) if twice or len(sums) > 1 or len(rooted) > 1 else None
+    )
 
 
 def _key(row: Row) -> tuple[object, ...]:

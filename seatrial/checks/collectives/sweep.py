@@ -45,7 +45,7 @@ def sweep_once(
     writes_json: bool = False,
     verbose: bool = False,
 ) -> SweepOutcome:
-    """Sweep one operation and say what it came to; `label` (the operation itself if empty) names its logs."""
+    """Sweep one operation and say what it came to; `label` (the operation itself if empty) names a repeat's logs."""
     name = label or operation
     json_file = f"{testbed.workdir}/{name}-{run.run_id}.json" if writes_json else None
     argv = (
@@ -82,6 +82,7 @@ def sweep_once(
         sizes,
         fabric,
         len(testbed.nodes),
+        is_whole_on_gpus=testbed.has_gpus and not label,
     )
     if result.flooded:
         return _flooded(operation, result, flooding_nodes(testbed, argv, env))

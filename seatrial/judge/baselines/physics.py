@@ -6,6 +6,7 @@ cross them is in the table of collectives.
 
 from dataclasses import dataclass, replace
 
+from seatrial.catalog.links import nics_of
 from seatrial.model.baseline import Baseline
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
@@ -21,6 +22,8 @@ _DOMAIN_ALLOWANCE = 1.05
 _IN_NETWORK_GAIN = 1.5
 # sendrecv: a rank sends over the NICs of its own GPU, and PXN may add those of a neighbour.
 _NICS_OF_A_RANK = 2.0
+# Of each GPU, where nobody knows the rate of a node's: 800 Gb/s.
+_FASTEST_NIC_GB_S = 100.0
 # No fabric that works falls so far below its links: what TCP sockets, or one link of many, reach.
 _SLOW_SHARE, _BROKEN_SHARE = 0.25, 0.1
 # From here on bandwidth decides, not latency, however many ranks there are.
@@ -137,7 +140,14 @@ def _ceiling(measurement: Measurement, setup: Setup) -> Limit | None:
         return wire(measurement, setup)
     if _one_domain(ranks, setup) or setup.fabric in _PARTLY_NVLINK:
         return _of_gpu_links(_most_in_a_domain(collective, ranks), setup)
-    return _limit(_most_across_nodes(collective, ranks, setup), setup.node_link_gb_s, "node")
+    most = _most_across_nodes(collective, ranks, setup)
+    if setup.node_link_gb_s is None and setup.fabric and setup.part_of_node:
+        return Limit(most * _fastest_nics(setup), "the fastest node", _fastest_nics(setup))
+    return _limit(most, setup.node_link_gb_s, "node")
+
+
+def _fastest_nics(setup: Setup) -> float:
+    return _FASTEST_NIC_GB_S * setup.slots_per_node / (setup.part_of_node or 1.0)
 
 
 def _most_in_a_domain(collective: Collective | None, ranks: int) -> float:
@@ -159,7 +169,9 @@ def _most_across_nodes(collective: Collective | None, ranks: int, setup: Setup) 
     if collective.sums and setup.nodes > 2:
         return min(most, _IN_NETWORK_GAIN)
     if collective.reaches and not collective.layout.in_parts:
-        return min(most, _NICS_OF_A_RANK * collective.reaches(ranks, setup.slots_per_node))
+        nics = nics_of(setup.fabric) or setup.slots_per_node
+        part = max(collective.reaches(ranks, setup.slots_per_node), 1 / nics)
+        return min(most, _NICS_OF_A_RANK * part)
     return most
 
 

@@ -63,6 +63,16 @@ REASONS = {
         "Part of the header is lost, so it is unknown how many ranks took part (`inconclusive`).",
         "Run again, and keep the output of the ranks apart.",
     ),
+    "ranks-unsaid": Explanation(
+        "how many of {requested} ranks took part is unknown: the header is lost, and the numbers do not tell",
+        "The header is lost, and the bandwidth of this collective does not depend on the ranks (`inconclusive`).",
+        "Give the log with its header, or run again.",
+    ),
+    "ranks-in-groups": Explanation(
+        "NCCL_TESTS_SPLIT made {groups} groups of the ranks, so nothing is said of all of them together",
+        "Each group ran the collective by itself, at the same time as the others (`inconclusive`).",
+        "Remove `NCCL_TESTS_SPLIT` and `NCCL_TESTS_SPLIT_MASK` from `env` and from the image.",
+    ),
     "ranks-on-fewer-nodes": Explanation(
         "all {ranks} ranks ran on {hosts} of {nodes} nodes: {min}",
         "All ranks ran on some of the nodes.",

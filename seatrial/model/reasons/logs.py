@@ -40,6 +40,11 @@ REASONS = {
         "Fewer ranks took part than such nodes usually have.",
         "Set `--gpus-per-node`, or find the missing ranks.",
     ),
+    "log-of-groups": Explanation(
+        "in {groups} groups of {ranks} ranks at the same time (NCCL_TESTS_SPLIT), each judged as a cluster of its own",
+        "A note to the verdict. The ranks ran in groups, and the numbers are the average of all groups.",
+        "None.",
+    ),
     "log-empty": Explanation(
         "no nccl-tests output in it",
         "The log has no output of nccl-tests.",

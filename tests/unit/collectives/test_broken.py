@@ -14,7 +14,7 @@ from seatrial.model.errors import RemoteError
 from seatrial.model.result import Check, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import MpiResult
-from tests.unit.collectives.fake_mpirun import FakeMpirun, make_run, make_testbed, result, table
+from tests.unit.collectives.fake_mpirun import GPU_SIZES, FakeMpirun, make_run, make_testbed, result, table
 
 DIED = """\
 --------------------------------------------------------------------------
@@ -108,7 +108,9 @@ def test_one_node_left_is_not_run(check: Callable[..., Check]) -> None:
 
 def test_a_cluster_of_one_node_with_gpus_is_swept(check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
-    assert check(result(table()), make_testbed(1, gpus=4), nodes=1).verdict is Verdict.PASS
+    assert (
+        check(result(table(sizes=GPU_SIZES)), make_testbed(1, gpus=4), nodes=1, sizes=GPU_SIZES).verdict is Verdict.PASS
+    )
 
 
 def test_a_connection_that_broke_is_no_fault_of_the_cluster(check: Callable[..., Check]) -> None:

@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from seatrial.checks.collectives import check as step
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
-from tests.unit.collectives.fake_mpirun import SIZES, result, table
+from tests.unit.collectives.fake_mpirun import GPU_SIZES, SIZES, make_testbed, result, table
 
 
 def test_fewer_ranks_are_named_before_any_number(check: Callable[..., Check]) -> None:
@@ -61,3 +62,43 @@ def test_build_without_mpi_is_not_a_result(check: Callable[..., Check]) -> None:
     assert done.verdict is Verdict.FAIL
     assert "1 of 4 ranks" in done.reason
     assert "MPI=1" in done.reason
+
+
+@pytest.mark.parametrize(
+    ("sizes", "verdict", "plateaus"),
+    [((1 << 14, 1 << 15, 1 << 16), Verdict.INCONCLUSIVE, 0), (GPU_SIZES, Verdict.PASS, 1)],
+)
+def test_a_sweep_of_gpus_that_ends_within_latency_has_no_plateau(
+    check: Callable[..., Check],
+    monkeypatch: pytest.MonkeyPatch,
+    sizes: Sequence[int],
+    verdict: Verdict,
+    plateaus: int,
+) -> None:
+    monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
+    done = check(result(table(sizes=sizes)), make_testbed(gpus=1), sizes=sizes)
+    assert done.verdict is verdict, done.reason
+    assert len([m for m in done.measurements if m.metric == "busbw_plateau"]) == plateaus
+
+
+def test_a_large_size_of_gpus_that_falls_off(check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
+    sizes = (256 << 20, 512 << 20, 1 << 30)
+    lines = [
+        line.replace(f"{sizes[-1] / 1e3:.2f}    1.00    1.50", f"{sizes[-1] / 250:.2f}    0.25    0.38")
+        if line.split()[:1] == [str(sizes[-1])]
+        else line
+        for line in table(sizes=sizes)
+    ]
+    done = check(result(lines), make_testbed(gpus=1), sizes=sizes)
+    assert (done.verdict, "falls to 0.375 GB/s at 1G" in done.reason) == (Verdict.DEGRADED, True), done.reason
+
+
+def test_ranks_in_groups_are_named(check: Callable[..., Check]) -> None:
+    """NCCL_TESTS_SPLIT in the environment of a run: two groups of two."""
+    lines = [
+        line.replace("Group  0", "Group  1") if "Rank  2" in line or "Rank  3" in line else line for line in table()
+    ]
+    done = check(result([line.replace("    1.50  ", "    1.00  ") for line in lines]))
+    assert (done.verdict, done.measurements) == (Verdict.INCONCLUSIVE, ())
+    assert "NCCL_TESTS_SPLIT made 2 groups" in done.reason

@@ -20,7 +20,7 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.command import CommandResult
 from seatrial.remote.mpi import MpiResult
-from tests.unit.collectives.fake_mpirun import SIZES, FakeMpirun, make_run, make_testbed, result, table
+from tests.unit.collectives.fake_mpirun import GPU_SIZES, FakeMpirun, make_run, make_testbed, result, table
 
 SOCKETS = "node-0:81:90 [0] NCCL INFO Using network Socket"
 INFINIBAND = "node-0:81:90 [0] NCCL INFO Using network IB"
@@ -47,7 +47,8 @@ def test_a_silent_fallback_to_sockets_fails(
     verdict: Verdict,
 ) -> None:
     monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
-    done = check(result([evidence, *table()]), make_testbed(gpus=1, env=env), fabric=fabric)
+    played = result([evidence, *table(sizes=GPU_SIZES)])
+    done = check(played, make_testbed(gpus=1, env=env), sizes=GPU_SIZES, fabric=fabric)
     assert done.verdict is verdict, done.reason
     if verdict is Verdict.FAIL:
         assert f"went over sockets, not over {env.get('NCCL_NET') or fabric}: {SOCKETS}" in done.reason
@@ -57,10 +58,10 @@ def test_nccl_is_asked_for_its_network_once_and_the_cluster_files_word_stands(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(step, "can_write_json", lambda bed, operation: False)
-    run = make_run(tmp_path, operations=["all_reduce", "alltoall"], fabric="RoCE")
+    run = make_run(tmp_path, operations=["all_reduce", "alltoall"], sizes=GPU_SIZES, fabric="RoCE")
 
     def envs(bed: Testbed) -> list[Mapping[str, str] | None]:
-        fake = FakeMpirun(lambda operation: result(table()))
+        fake = FakeMpirun(lambda operation: result(table(sizes=GPU_SIZES)))
         monkeypatch.setattr(sweep, "mpirun", fake)
         try_check(step.COLLECTIVES, CheckContext(run, bed))
         return fake.envs
@@ -87,10 +88,10 @@ def test_json_without_its_environment(
     check: Callable[..., Check], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The file has a row that the output lost, and all ranks that its header lost."""
-    exact = {"time": 65.536, "alg_bw": 1.0, "bus_bw": 1.5, "nwrong": 0}
     rows = [
-        {"size": size, "count": size // 4, "type": "float", "redop": "sum", "root": "-1", "out_of_place": exact}
-        for size in SIZES
+        {"size": size, "count": size // 4, "type": "float", "redop": "sum", "root": "-1"}
+        | {"out_of_place": {"time": size / 1e3, "alg_bw": 1.0, "bus_bw": 1.5, "nwrong": 0}}
+        for size in GPU_SIZES
     ]
     bounds = {"count": 0, "okay": "true"}
     document = {
@@ -101,7 +102,7 @@ def test_json_without_its_environment(
         "out_of_bounds": bounds,
     }
     commands = fake_head(monkeypatch, {"--help": "[-J,--output_file <file>]", "cat": json.dumps(document), "rm": ""})
-    done = check(result(table(sizes=SIZES[:2], listed=3)), make_testbed(4, gpus=1))
+    done = check(result(table(sizes=GPU_SIZES[:2], listed=3)), make_testbed(4, gpus=1), sizes=GPU_SIZES)
     assert done.verdict is Verdict.PASS, done.reason
     assert any("all_reduce_perf --help" in command for command in commands)
     assert len([m for m in done.measurements if m.metric == "busbw"]) == 3

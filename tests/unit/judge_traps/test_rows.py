@@ -153,6 +153,39 @@ def test_data_types_of_one_table_are_sweeps_of_their_own() -> None:
     ]
 
 
+def test_reductions_of_one_table_are_sweeps_of_their_own_and_roots_too() -> None:
+    rows = [line for line in log_text(HEALTHY).splitlines() if is_row(line)]
+    slow = [line for line in log_text([value * 0.3 for value in HEALTHY]).splitlines() if is_row(line)]
+    lines = [line for line in log_text(HEALTHY).splitlines() if not is_row(line)]
+    prod = [line.replace("sum", "prod") for line in slow]
+    result = judged("\n".join([*lines[:-2], *rows, *prod, *lines[-2:]]))
+    assert {check.name: check.verdict for check in result.checks} == {
+        "log sum": Verdict.PASS,
+        "log prod": Verdict.FAIL,
+    }
+    roots = [line.replace("sum -1", f"sum {root}") for root in (0, 3) for line in rows]
+    result = judged("\n".join(["reduce_perf", *lines[:-2], *roots, *lines[-2:]]))
+    assert [check.name for check in result.checks] == ["log root 0", "log root 3"]
+
+
+def test_rows_with_and_without_a_root_are_of_several_programs() -> None:
+    """broadcast and all_gather line by line: neither sums, and their sizes take turns."""
+    broadcast = of_operation(log_text(HEALTHY), "broadcast", "none 0").splitlines()
+    all_gather = of_operation(log_text(HEALTHY), "all_gather", "none -1", 7 / 8).splitlines()
+    pairs = zip(broadcast, all_gather, strict=True)
+    result = judged("\n".join(line for pair in pairs for line in (pair if is_row(pair[0]) else pair[:1])))
+    assert (result.verdict, "several programs" in result.reason) == (Verdict.INCONCLUSIVE, True), result.reason
+
+
+def test_the_json_files_cpu_time_is_no_time_of_the_collective() -> None:
+    side = {"cpu_time": 3.21, "alg_bw": 20.97, "bus_bw": 36.7, "nwrong": 0}
+    item = {"size": M, "count": M // 4, "type": "float", "redop": "sum", "root": "-1", "out_of_place": side}
+    document = {"version": 3, "args": ["all_reduce_perf"], "config": {}, "results": [item], "out_of_bounds": {}}
+    assert parse_text(json.dumps(document))[0].launch_times
+    timed = {**item, "out_of_place": {"time" if name == "cpu_time" else name: value for name, value in side.items()}}
+    assert not parse_text(json.dumps({**document, "results": [timed]}))[0].launch_times
+
+
 def test_a_size_that_falls_to_a_quarter_is_said() -> None:
     sizes = [*SIZES, 16 * G]
     result = judged(log_text([*HEALTHY, 120.0], sizes=sizes))
@@ -177,6 +210,63 @@ def test_a_broadcast_over_half_of_the_ranks_is_a_fail() -> None:
     assert (result.verdict, result.reason) == (Verdict.FAIL, "broadcast: 8 of 16 ranks took part")
 
 
+def test_a_broadcast_whose_header_is_lost_is_no_pass_and_slow_for_any_number_of_ranks() -> None:
+    def without_header(busbw: float) -> str:
+        lines = of_operation(log_text([busbw] * 5, 16, 2), "broadcast", "none 0").splitlines()
+        return "\n".join(["broadcast_perf", *(line for line in lines[1:] if not line.startswith("#  Rank"))])
+
+    fast, slow = (judged(without_header(busbw), PAIR_OF_8) for busbw in (370.0, 30.0))
+    assert (fast.verdict, "how many of 16 ranks took part is unknown" in fast.reason) == (Verdict.INCONCLUSIVE, True)
+    assert slow.verdict is Verdict.FAIL
+
+
+def in_groups(text: str, group: Callable[[int], int], ranks: int = 16, nodes: int = 2) -> str:
+    """The log of one group as that of `ranks` over `nodes`, each of which is in the group that `group` says."""
+    lines = text.splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("#  Rank"))
+    rest = [line for line in lines[first:] if not line.startswith("#  Rank")]
+    each = ranks // nodes
+    devices = [
+        f"#  Rank {i} Group {group(i):2} Pid {i} on node-{i // each} device  {i % each} [0x{i % each:02x}] NVIDIA GPU"
+        for i in range(ranks)
+    ]
+    return "\n".join([*lines[:first], *devices, *rest])
+
+
+@pytest.mark.parametrize(("busbw", "verdict"), [(48.0, Verdict.PASS), (30.0, Verdict.DEGRADED), (12.0, Verdict.FAIL)])
+def test_groups_across_nodes_are_held_against_their_part_of_the_nics(busbw: float, verdict: Verdict) -> None:
+    """NCCL_TESTS_SPLIT="MOD 8": eight groups of one GPU per node, with 50 GB/s of NICs each."""
+    result = judged(in_groups(log_text([busbw] * 5, 2), lambda rank: rank % 8), PAIR_OF_8)
+    assert result.verdict is verdict
+    assert "in 8 groups of 2 ranks at the same time (NCCL_TESTS_SPLIT)" in result.reason
+    assert "% of the 50 GB/s of node links" in result.reason
+
+
+def test_groups_within_nodes_are_held_against_one_node() -> None:
+    """NCCL_TESTS_SPLIT="DIV 8"."""
+    result = judged(in_groups(log_text(HEALTHY), lambda rank: rank // 8), PAIR_OF_8)
+    assert (result.verdict, "as expected by catalog" in result.reason) == (Verdict.PASS, True)
+
+
+@pytest.mark.parametrize("setup", [PAIR, PAIR_OF_8])
+@pytest.mark.parametrize(
+    ("ranks", "nodes", "group", "verdict", "reason"),
+    [
+        (14, 2, lambda rank: rank % 7, Verdict.FAIL, "14 of 16 ranks took part"),
+        (16, 1, lambda rank: rank % 8, Verdict.FAIL, "on 1 of 2 nodes"),
+        (16, 2, lambda rank: int(rank > 2), Verdict.INCONCLUSIVE, "NCCL_TESTS_SPLIT made 2 groups"),
+    ],
+    ids=["ranks missing", "a node missing", "unlike groups"],
+)
+def test_groups_that_are_not_all_ranks_or_not_alike(
+    ranks: int, nodes: int, group: Callable[[int], int], verdict: Verdict, reason: str, setup: LogsConfig
+) -> None:
+    text = in_groups(log_text([48.0] * 5, 2), group, ranks, nodes)
+    result = judged(text, setup)
+    assert (result.verdict, reason in result.reason) == (verdict, True), result.reason
+    assert judged(text.replace(" 0\n", " 5\n"), setup).verdict is Verdict.CORRUPT
+
+
 def test_under_split_a_group_is_judged_as_the_communicator_that_it_is() -> None:
     """NCCL_TESTS_SPLIT_MASK=0x1 or MOD: 16 ranks in two groups of 8, one on each node, over NVLink."""
     lines = []
@@ -191,7 +281,7 @@ def test_under_split_a_group_is_judged_as_the_communicator_that_it_is() -> None:
     assert judged(text.replace("376", "100"), LogsConfig("H100-SXM", 3, 8, "IB-8x400G")).verdict is Verdict.FAIL
 
 
-@pytest.mark.parametrize("tag", ["[1,0]<stdout>:", "[0] ", "[0]"])
+@pytest.mark.parametrize("tag", ["[1,0]<stdout>:", "[0] ", "[0]", "0: ", "   17: "])
 @pytest.mark.parametrize("header", [True, False])
 def test_a_row_whose_pieces_were_tagged_is_read(tag: str, header: bool) -> None:
     lines = []
@@ -255,6 +345,14 @@ def test_json_of_several_files_says_which_file_a_sweep_is_from(
         ),
         (log_text([840.0] * 5, 72, 18), LogsConfig("GB200-NVL72", 18, 4, "MNNVL"), Verdict.PASS, ""),
         (log_text([850.0] * 5, 72, 18), LogsConfig("GB200-NVL72", 18, 4, "IB-4x400G"), Verdict.INCONCLUSIVE, "MNNVL"),
+        (log_text([850.0] * 5, 72, 18), LogsConfig("GB200-NVL72", 18, 4, "IB"), Verdict.INCONCLUSIVE, "MNNVL"),
+        (log_text([376.0] * 5, 32, 8), LogsConfig("GB300-NVL72", 8, 4, "RoCE"), Verdict.PASS, ""),
+        (
+            of_operation(log_text([24.0] * 5, 16, 2), "sendrecv", "sum -1"),
+            LogsConfig("A100-SXM", 2, 8, "RoCE-1x200G"),
+            Verdict.PASS,
+            "",
+        ),
     ],
 )
 def test_more_than_the_links_carry_was_not_measured_over_them(
