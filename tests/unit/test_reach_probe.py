@@ -1,0 +1,127 @@
+"""The probe that reads the banner of every peer, against real sockets whose servers behave in every bad way."""
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from seatrial.remote.probes import probe, reach
+
+Serve = Callable[[socket.socket], None]
+
+
+@contextmanager
+def listening(serve: Serve | None) -> Iterator[list[Any]]:
+    """The address of a server that calls `serve` for its one connection; None: it never accepts."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=_accept, args=(listener, serve))
+        if serve:
+            thread.start()
+        try:
+            yield list(listener.getsockname())
+        finally:
+            if serve:
+                listener.shutdown(socket.SHUT_RDWR)
+                thread.join()
+
+
+def _accept(listener: socket.socket, serve: Serve) -> None:
+    with suppress(OSError):
+        connection, _ = listener.accept()
+        with connection:
+            serve(connection)
+
+
+def sends(*parts: bytes) -> Serve:
+    def serve(connection: socket.socket) -> None:
+        for part in parts:
+            connection.sendall(part)
+        connection.recv(1)  # until the probe closes
+
+    return serve
+
+
+def endless(connection: socket.socket) -> None:
+    while True:
+        connection.sendall(b"welcome\r\n" * 1000)
+
+
+def closes(connection: socket.socket) -> None:
+    connection.shutdown(socket.SHUT_RDWR)
+
+
+SERVERS: dict[str, tuple[Serve | None, str]] = {
+    "an sshd": (sends(b"SSH-2.0-OpenSSH_9.2\r\n"), ""),
+    "an old sshd": (sends(b"SSH-1.99-OpenSSH_3.9\r\n"), ""),
+    "lines before the version": (sends(b"maintenance at noon\r\n", b"SSH-2.0-x\r\n"), ""),
+    "a version in pieces": (sends(b"SSH", b"-2", b".0-x\r\n"), ""),
+    "never accepts": (None, "timeout"),
+    "never answers": (sends(), "timeout"),
+    "stops in the middle": (sends(b"SSH-"), "timeout"),
+    "floods": (endless, "other-banner"),
+    "one endless line": (sends(b"\0" * (1 << 16)), "other-banner"),
+    "a web server that leaves": (lambda connection: connection.sendall(b"HTTP/1.1 400\r\n\r\n"), "other-banner"),
+    "closes at once": (closes, "closed"),
+}
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_what_a_peer_does_is_named(server: str) -> None:
+    serve, reason = SERVERS[server]
+    with listening(serve) as address:
+        assert list(reach.reach([address], 0.5 if reason == "timeout" else 30, 8)) == [(0, reason)]
+
+
+def closed_port() -> list[Any]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return list(listener.getsockname())
+
+
+def test_peers_that_nobody_can_connect_to() -> None:
+    peers = [closed_port(), ["0.0.0.256", 22], ["255.255.255.255", 22]]
+    assert dict(reach.reach(peers, 5, 8))[0] == "refused"
+    assert dict(reach.reach(peers, 5, 8))[1] == "no-route"
+    assert dict(reach.reach(peers, 5, 8))[2]
+
+
+def test_few_files_are_enough_for_many_peers() -> None:
+    """A node whose limit of open files is far below the number of its peers."""
+    with listening(None) as address:
+        request = {"peers": [closed_port()] * 500 + [address] * 20, "timeout_s": 0.5, "parallel": 8}
+        done = subprocess.run(
+            ["sh", "-c", 'ulimit -n 32; exec "$@"', "sh", sys.executable, str(probe("reach"))],
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+    answer = json.loads(done.stdout)
+    assert answer["tried"] == 520
+    assert len(answer["failed"].pop("refused")) == 500
+    assert len(answer["failed"].pop("timeout")) == 20
+    assert not answer["failed"]
+
+
+def test_what_the_node_itself_cannot_open_is_no_fault_of_a_peer() -> None:
+    request = {"peers": [closed_port()] * 3, "timeout_s": 5, "parallel": 64}
+    with listening(None) as address:
+        request["peers"] = [address] * 64
+        request["timeout_s"] = 0.5
+        done = subprocess.run(
+            ["sh", "-c", 'ulimit -n 16; exec "$@"', "sh", sys.executable, str(probe("reach"))],
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+    failed = json.loads(done.stdout)["failed"]
+    assert set(failed) == {"local", "timeout"}
+    assert len(failed["local"]) + len(failed["timeout"]) == 64
