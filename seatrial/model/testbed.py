@@ -41,6 +41,10 @@ class Testbed:
 
     `dial(node, timeout_s)` returns a connected socket to the node's sshd: plain TCP, a namespace's, or a port-forward
     stream. `workdir` and `python` are paths on the nodes; `network` (CIDR or interface) is what MPI and gloo use.
+
+    `shared_cores`: how many cores do the work of all nodes, where one machine plays all of them; None where each is a
+    machine. It sizes what is tried at once.
+
     `blameless_reason(node)` says why a node that went silent is not to blame (its scheduler took it away), or None.
     """
 
@@ -56,6 +60,7 @@ class Testbed:
     network: str | None = None
     env: tuple[tuple[str, str], ...] = ()
     blameless_reason: BlamelessReason = _blamed
+    shared_cores: int | None = None
 
     @property
     def head(self) -> Node:

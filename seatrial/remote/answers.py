@@ -1,9 +1,18 @@
 """What the probes on a node answer, as models: a broken node may print anything, so types and sizes are checked."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 MAX_TEXT = 300
 
@@ -50,6 +59,23 @@ class PeerAnswer(NodeAnswer):
 
     peer: str
     error: str
+
+
+Unreached = Literal["refused", "timeout", "no-route", "closed", "other-banner", "max-startups", "local"]
+
+
+class ReachAnswer(NodeAnswer):
+    """What seatrial/remote/probes/reach.py prints: how many peers it tried, and the positions of those that failed."""
+
+    tried: int = Field(ge=0, le=1_000_000)
+    failed: dict[Unreached, list[int]]
+
+    @model_validator(mode="after")
+    def _each_peer_once(self) -> Self:
+        positions = [place for places in self.failed.values() for place in places]
+        if len(set(positions)) < len(positions) or not all(0 <= place < self.tried for place in positions):
+            raise ValueError("failed: must have a position among those tried, each once")
+        return self
 
 
 class Traffic(NodeAnswer):

@@ -6,7 +6,6 @@ import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -14,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from seatrial.model.errors import FloodError, NodesError, RemoteError
 from seatrial.model.reason import Reason, placed
 from seatrial.model.testbed import Node, Testbed
-from seatrial.remote.answers import Facts, PeerAnswer, StreamAnswer, StreamError, printable, read_answer
+from seatrial.remote.answers import Facts, StreamAnswer, StreamError, printable, read_answer
 from seatrial.remote.command import CommandResult, run_command
 from seatrial.remote.probes import PROBES
-from seatrial.remote.ssh import HostKeyError, connect, on_each
+from seatrial.remote.ssh import HostKeyError, connect, fan_out, on_each
 from seatrial.text.lines import last_line
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ log = logging.getLogger("seatrial.contact")
 _ATTEMPTS = 3  # sshd drops connections when many arrive at once; only the set-up is tried again
 _PAUSE_S = 0.3
 FACTS_TIMEOUT_S = 60  # a driver that wakes its GPUs, a cold network home: slow is not broken
-PARALLEL_PAIRS = 8  # ssh processes at once on one node
 STREAM_BYTES = 64 * 1024**2  # per direction, or STREAM_S where that takes longer
 STREAM_S = 0.5
 _SECONDS = re.compile(r"\d{1,12}\.\d{1,9}")  # since the epoch, as date prints them
@@ -151,29 +149,6 @@ def _clock(node: Node, transport: "paramiko.Transport", timeout_s: float) -> tup
     return float(answer) - (before + after) / 2, (after - before) / 2
 
 
-def reach_peers(testbed: Testbed, contact: NodeConnection, peers: Sequence[Node], timeout_s: float) -> dict[str, str]:
-    """SSH from the contacted node to each of `peers`: the error by peer name, "" where it worked."""
-    request = {
-        "peers": [{"name": peer.name, "address": peer.address, "port": peer.port} for peer in peers],
-        "timeout_s": timeout_s,
-        "parallel": PARALLEL_PAIRS,
-    }
-    rounds = -(-len(peers) // PARALLEL_PAIRS)
-    done = run_command(
-        contact.transport,
-        shlex.join([testbed.python, f"{testbed.workdir}/pairs.py"]),
-        stdin=json.dumps(request).encode(),
-        timeout_s=timeout_s * rounds + 10,
-    )
-    answers = {peer.name: "no answer from the node that was to try it" for peer in peers}
-    for line in done.output.splitlines():
-        with suppress(ValueError):  # what else a login prints, or a line that was cut off
-            answer = read_answer(PeerAnswer, line)
-            if answer.peer in answers:
-                answers[answer.peer] = printable(answer.error)
-    return answers
-
-
 def try_streams(
     testbed: Testbed, contacts: Mapping[str, NodeConnection], pairs: Sequence[tuple[str, str]], timeout_s: float
 ) -> dict[tuple[str, str], float]:
@@ -186,6 +161,7 @@ def try_streams(
     answers = on_each(
         [by_name[name] for name in peer_of],
         lambda node: _try_stream(testbed, contacts[node.name], by_name[peer_of[node.name]], timeout_s),
+        at_once=fan_out(testbed),
     )
     floods = {name: answer.reason for name, answer in answers.items() if isinstance(answer, FloodError)}
     if floods:

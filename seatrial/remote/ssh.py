@@ -22,6 +22,7 @@ T = TypeVar("T")
 _OURS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # what this host is short of is no fault of the node
 _KEEPALIVE_S = 15  # firewalls forget silent connections, and a sweep is silent for minutes
 _FANOUT = 64  # connections opened at once; sshd's MaxStartups and this host's threads set the bound
+_PER_SHARED_CORE = 4  # of them where all nodes share cores: enough that no core waits for an answer
 
 
 class HostKeyError(RemoteError):
@@ -92,8 +93,13 @@ def _reason(node: Node, code: str, **values: str) -> str:
     return placed(node.name, Reason.of(code, address=node.address, port=node.port, **values))
 
 
-def on_each(nodes: Sequence[Node], function: Callable[[Node], T]) -> dict[str, T | RemoteError]:
-    """Call `function` for every node, many at once; the result, or the RemoteError it raised, by node name."""
+def fan_out(testbed: Testbed) -> int:
+    """How many nodes of `testbed` are asked at once: nodes that share the cores of one machine would wait in turn."""
+    return _FANOUT if testbed.shared_cores is None else min(_FANOUT, _PER_SHARED_CORE * testbed.shared_cores)
+
+
+def on_each(nodes: Sequence[Node], function: Callable[[Node], T], at_once: int = _FANOUT) -> dict[str, T | RemoteError]:
+    """Call `function` for every node, `at_once` of them; the result, or the RemoteError it raised, by node name."""
 
     def guarded(node: Node) -> T | RemoteError:
         try:
@@ -103,7 +109,7 @@ def on_each(nodes: Sequence[Node], function: Callable[[Node], T]) -> dict[str, T
 
     if not nodes:
         return {}
-    pool = ThreadPoolExecutor(min(_FANOUT, len(nodes)), thread_name_prefix="ssh")
+    pool = ThreadPoolExecutor(min(at_once, len(nodes)), thread_name_prefix="ssh")
     try:
         return dict(zip((node.name for node in nodes), pool.map(guarded, nodes), strict=True))
     finally:

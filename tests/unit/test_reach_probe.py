@@ -14,6 +14,7 @@ import pytest
 from seatrial.remote.probes import probe, reach
 
 Serve = Callable[[socket.socket], None]
+read_banners: Callable[[list[Any], float, int], Iterator[tuple[int, str]]] = reach.reach
 
 
 @contextmanager
@@ -65,6 +66,7 @@ SERVERS: dict[str, tuple[Serve | None, str]] = {
     "never answers": (sends(), "timeout"),
     "stops in the middle": (sends(b"SSH-"), "timeout"),
     "floods": (endless, "other-banner"),
+    "sshd that is full": (sends(b"Exceeded MaxStartups\r\n"), "max-startups"),
     "one endless line": (sends(b"\0" * (1 << 16)), "other-banner"),
     "a web server that leaves": (lambda connection: connection.sendall(b"HTTP/1.1 400\r\n\r\n"), "other-banner"),
     "closes at once": (closes, "closed"),
@@ -75,7 +77,7 @@ SERVERS: dict[str, tuple[Serve | None, str]] = {
 def test_what_a_peer_does_is_named(server: str) -> None:
     serve, reason = SERVERS[server]
     with listening(serve) as address:
-        assert list(reach.reach([address], 0.5 if reason == "timeout" else 30, 8)) == [(0, reason)]
+        assert list(read_banners([address], 0.5 if reason == "timeout" else 30, 8)) == [(0, reason)]
 
 
 def closed_port() -> list[Any]:
@@ -85,9 +87,9 @@ def closed_port() -> list[Any]:
 
 def test_peers_that_nobody_can_connect_to() -> None:
     peers = [closed_port(), ["0.0.0.256", 22], ["255.255.255.255", 22]]
-    assert dict(reach.reach(peers, 5, 8))[0] == "refused"
-    assert dict(reach.reach(peers, 5, 8))[1] == "no-route"
-    assert dict(reach.reach(peers, 5, 8))[2]
+    assert dict(read_banners(peers, 5, 8))[0] == "refused"
+    assert dict(read_banners(peers, 5, 8))[1] == "no-route"
+    assert dict(read_banners(peers, 5, 8))[2]
 
 
 def test_few_files_are_enough_for_many_peers() -> None:

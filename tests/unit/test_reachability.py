@@ -9,11 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.checks.connectivity.reachability import Pair, blame, pairs_to_try
+from seatrial.checks.connectivity import reachability
+from seatrial.checks.connectivity.pairs import peers_to_reach
+from seatrial.checks.connectivity.reachability import Blame, Pair, TriedPairs
 from seatrial.model.reason import code_of
 from seatrial.text.hostlist import host_list
 
 NAMES = [f"node-{i}" for i in range(6)]
+
+
+def blame(tried: dict[Pair, str]) -> Blame:
+    """Who is to blame for the pairs with an error text among those of `tried`."""
+    peers: dict[str, list[str]] = {}
+    for a, b in tried:
+        peers.setdefault(a, []).append(b)
+    return reachability.blame(TriedPairs(peers, {pair: error for pair, error in tried.items() if error}))
 
 
 def tried(failing: set[frozenset[str]], names: list[str] = NAMES) -> dict[Pair, str]:
@@ -93,7 +103,7 @@ def test_a_cut_into_three_and_a_dead_node_beside_it() -> None:
 
 def test_a_cut_is_seen_in_a_sample_of_the_pairs() -> None:
     names = [f"node-{i}" for i in range(256)]
-    peers = pairs_to_try(names, "run")
+    peers = peers_to_reach(names, "run", shared_cores=8)
     across = between(names[:96], names[96:])
     result = blame({(a, b): "timed out" if frozenset((a, b)) in across else "" for a in names for b in peers[a]})
     assert [s.name for s in result.suspects] == ["node-[0-95]--node-[96-255]"]
@@ -167,18 +177,3 @@ def test_the_nodes_that_stay_all_reach_each_other(failing: set[tuple[str, str]])
     stay = set(NAMES) - set(found.set_aside)
     assert not any(set(pair) <= stay for pair in failing)
     assert bool(found.suspects or found.setup) == bool(failing)
-
-
-@pytest.mark.parametrize("count", [2, 5, 32])
-def test_small_testbeds_try_every_pair(count: int) -> None:
-    names = [f"n{i}" for i in range(count)]
-    peers = pairs_to_try(names, "seed")
-    assert all(set(peers[name]) == set(names) - {name} for name in names)
-
-
-def test_large_testbeds_try_a_ring_and_a_repeatable_sample() -> None:
-    names = [f"n{i}" for i in range(100)]
-    peers = pairs_to_try(names, "run-1")
-    assert all(names[(i + 1) % 100] == peers[name][0] for i, name in enumerate(names))
-    assert all(len(set(peers[name]) - {name}) == 9 for name in names)
-    assert peers == pairs_to_try(names, "run-1") != pairs_to_try(names, "run-2")

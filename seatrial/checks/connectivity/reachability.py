@@ -1,35 +1,44 @@
 """Who is to blame when nodes cannot reach each other. Pure functions over the pairs that were tried."""
 
-import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.text.hostlist import host_list
 
-ALL_PAIRS_UP_TO = 32  # nodes; above, pairs grow with the square and a ring plus a sample finds the same nodes
-SAMPLED_PEERS = 8  # random peers per node above that, besides its neighbour in the ring
 MAX_LINKS = 3  # of one node that are named one by one
 
 Pair = tuple[str, str]  # from, to
 
 
-def pairs_to_try(names: Sequence[str], seed: str) -> dict[str, list[str]]:
-    """The peers that each node tries: all of them for small testbeds, else the next in a ring and a random sample.
+@dataclass(frozen=True, slots=True)
+class TriedPairs:
+    """Whom each node tried, and why it failed, by (from, to); a pair that was tried and did not fail worked."""
 
-    The sample follows from `seed` (the run id), so that a run can be repeated by hand.
-    """
-    if len(names) <= ALL_PAIRS_UP_TO:
-        return {name: [peer for peer in names if peer != name] for name in names}
-    chosen = random.Random(seed)
-    tries = {}
-    for index, name in enumerate(names):
-        following = names[(index + 1) % len(names)]
-        others = [peer for peer in names if peer not in (name, following)]
-        tries[name] = [following, *chosen.sample(others, SAMPLED_PEERS)]
-    return tries
+    peers: Mapping[str, Collection[str]]
+    failed: Mapping[Pair, str]
+
+    @property
+    def count(self) -> int:
+        """Directed pairs that were tried."""
+        return sum(map(len, self.peers.values()))
+
+    def both_ways(self) -> dict[str, set[str]]:
+        """The nodes that a node tried or that tried it."""
+        links: dict[str, set[str]] = {name: set(peers) for name, peers in self.peers.items()}
+        for name, peers in self.peers.items():
+            for peer in peers:
+                links.setdefault(peer, set()).add(name)
+        return links
+
+
+def merged(one: TriedPairs, other: TriedPairs) -> TriedPairs:
+    """The pairs that were tried in one of the two; what failed in either failed."""
+    names = dict.fromkeys((*one.peers, *other.peers))
+    peers = {name: [*dict.fromkeys((*one.peers.get(name, ()), *other.peers.get(name, ())))] for name in names}
+    return TriedPairs(peers, {**one.failed, **other.failed})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,46 +53,54 @@ class Blame:
     setup: str = ""
 
 
-def blame(tried: Mapping[Pair, str]) -> Blame:
-    """Explain the failed pairs of `tried` (error text by pair, "" where it worked) by as few causes as possible.
+def blame(tried: TriedPairs) -> Blame:
+    """Explain the failed pairs of `tried` by as few causes as possible.
 
     Nothing works: the set-up is to blame, and no node. Groups of two and more nodes that reach each other and not the
     other groups: one cut between them, and nobody can tell which side is at fault. Within a group, a node that fails
     with more than half of the others is blamed itself. A pair that fails though both ends reach nearly everybody else
     is a broken link: the link is blamed, and one end is set aside without blame.
     """
-    names = sorted({name for pair in tried for name in pair}, key=_natural)
-    failed = {frozenset(pair): error for pair, error in tried.items() if error}
-    if len(names) > 2 and len(failed) == len({frozenset(pair) for pair in tried}):
+    failed = {frozenset(pair): error for pair, error in tried.failed.items()}
+    if not failed:
+        return Blame()
+    peers = tried.both_ways()
+    names = sorted(peers, key=_natural)
+    if len(names) > 2 and 2 * len(failed) == sum(map(len, peers.values())):
         error = next(iter(failed.values()))
         return Blame((), tuple(names[1:]), Reason.of("no-pair-works", pairs=len(failed), problem=error))
-    sides = _sides(names, {frozenset(pair) for pair in tried} - failed.keys())
+    sides = _sides(names, _working(peers, failed))
     if len(sides) < 2:
-        return _greedy(failed, _peers(tried))
+        return _greedy(failed, peers)
     across = {pair: error for pair, error in failed.items() if not any(pair <= side for side in sides)}
     kept = max(sides, key=lambda side: (len(side), names[0] in side))
     cut_off = [name for name in names if any(name in side for side in sides) and name not in kept]
     left = kept | frozenset(names).difference(*sides)
     rest = _greedy(
-        {pair: why for pair, why in failed.items() if pair <= left}, _peers(p for p in tried if left >= set(p))
+        {pair: why for pair, why in failed.items() if pair <= left}, {name: peers[name] & left for name in left}
     )
     return Blame((_cut(sides, across), *rest.suspects), (*cut_off, *rest.set_aside))
 
 
-def _sides(names: Sequence[str], working: Set[frozenset[str]]) -> list[frozenset[str]]:
+def _working(peers: Mapping[str, set[str]], failed: Iterable[frozenset[str]]) -> dict[str, set[str]]:
+    """Of `peers`, those that a node reaches and that reach it."""
+    working = {name: set(others) for name, others in peers.items()}
+    for a, b in map(tuple, failed):
+        working[a].discard(b)
+        working[b].discard(a)
+    return working
+
+
+def _sides(names: Sequence[str], neighbours: Mapping[str, set[str]]) -> list[frozenset[str]]:
     """The groups of two and more nodes that reach each other, directly or by way of others, and no other group."""
-    neighbours: dict[str, set[str]] = {name: set() for name in names}
-    for a, b in map(tuple, working):
-        neighbours[a].add(b)
-        neighbours[b].add(a)
     sides: list[frozenset[str]] = []
     left = set(names)
     while left:
-        side, edge = set[str](), [left.pop()]
+        side, edge = set[str](), {left.pop()}
         while edge:
             name = edge.pop()
             side.add(name)
-            edge += neighbours[name] - side
+            edge |= neighbours[name] - side
         left -= side
         sides.append(frozenset(side))
     return sorted((side for side in sides if len(side) > 1), key=lambda side: _natural(min(side, key=_natural)))
@@ -131,14 +148,6 @@ def _suspects_of(name: str, failed: Mapping[frozenset[str], str], peers: Mapping
 def link_name(a: str, b: str) -> str:
     """One name for a link, whichever end it is seen from."""
     return "--".join(sorted((a, b), key=_natural))
-
-
-def _peers(tried: Iterable[Pair]) -> dict[str, set[str]]:
-    peers: dict[str, set[str]] = {}
-    for a, b in tried:
-        peers.setdefault(a, set()).add(b)
-        peers.setdefault(b, set()).add(a)
-    return peers
 
 
 def _natural(name: str) -> tuple[str, int]:

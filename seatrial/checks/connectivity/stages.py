@@ -1,17 +1,20 @@
 """The stages of connectivity that are also tried again later: every node answers, and reaches its peers."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from seatrial.checks.connectivity.findings import Findings
-from seatrial.checks.connectivity.reachability import blame, pairs_to_try
+from seatrial.checks.connectivity.pairs import Peers, peers_to_log_in_to, peers_to_reach, second_logins
+from seatrial.checks.connectivity.reachability import TriedPairs, blame, merged
 from seatrial.checks.connectivity.section import Connectivity
 from seatrial.config.run import Run
 from seatrial.model.errors import FloodError, RemoteError
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import unplaced
-from seatrial.remote.node_setup import NodeConnection, reach_peers, set_up_node
-from seatrial.remote.ssh import on_each
+from seatrial.model.testbed import Node, Testbed
+from seatrial.remote.node_setup import NodeConnection, set_up_node
+from seatrial.remote.peers import log_in_to_peers, reach_peers
+from seatrial.remote.ssh import fan_out, on_each
 
 log = logging.getLogger("seatrial.connectivity")
 
@@ -24,7 +27,7 @@ def settings_of(run: Run) -> Connectivity:
 def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnection]:
     """Every node answers on its port with its pinned host key."""
     testbed = findings.testbed
-    greeted = on_each(testbed.nodes, lambda node: set_up_node(testbed, node, timeout_s))
+    greeted = on_each(testbed.nodes, lambda node: set_up_node(testbed, node, timeout_s), fan_out(testbed))
     contacts = {name: answer for name, answer in greeted.items() if isinstance(answer, NodeConnection)}
     failed = {n: unplaced(answer.reason) for n, answer in greeted.items() if isinstance(answer, RemoteError)}
     log.info("%d of %d nodes answer on port %d", len(contacts), len(testbed.nodes), testbed.head.port)
@@ -37,22 +40,63 @@ def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnect
 
 
 def try_pairs(findings: Findings, contacts: Mapping[str, NodeConnection], timeout_s: float) -> None:
-    """Every node reaches its peers over SSH, tried from inside and all at once."""
+    """Every node reaches its peers' sshd, tried from inside; then logins work where MPI logs in."""
+    testbed = findings.testbed
+    names = [node.name for node in testbed.nodes]
+    reached = _ask_nodes(
+        findings, contacts, peers_to_reach(names, testbed.run_id, testbed.shared_cores), _reach(timeout_s)
+    )
+    log.info("%d of %d pairs reach each other", reached.count - len(reached.failed), reached.count)
+    _judge(findings, reached)
+    names = [node.name for node in findings.testbed.nodes]
+    logins = _ask_nodes(findings, contacts, peers_to_log_in_to(names, testbed.shared_cores), _log_in(timeout_s))
+    log.info("%d of %d logins between nodes work", logins.count - len(logins.failed), logins.count)
+    if logins.failed:
+        more = _ask_nodes(findings, contacts, second_logins(names, logins.failed), _log_in(timeout_s))
+        logins = merged(logins, more)
+    _judge(findings, logins)
+
+
+Question = Callable[[Testbed, NodeConnection, Sequence[Node]], Mapping[str, str]]  # what fails, by peer
+
+
+def _reach(timeout_s: float) -> Question:
+    return lambda testbed, contact, peers: reach_peers(testbed, contact, peers, timeout_s)
+
+
+def _log_in(timeout_s: float) -> Question:
+    def ask(testbed: Testbed, contact: NodeConnection, peers: Sequence[Node]) -> dict[str, str]:
+        errors = log_in_to_peers(testbed, contact, peers, timeout_s)
+        return {peer: error for peer, error in errors.items() if error}
+
+    return ask
+
+
+def _ask_nodes(
+    findings: Findings, contacts: Mapping[str, NodeConnection], peers: Peers, question: Question
+) -> TriedPairs:
+    """What the nodes answer about their peers; a node that floods is blamed itself, and its answer does not count."""
     testbed = findings.testbed
     by_name = {node.name: node for node in testbed.nodes}
-    peers = pairs_to_try(list(by_name), testbed.run_id)
     answers = on_each(
-        testbed.nodes,
-        lambda node: reach_peers(testbed, contacts[node.name], [by_name[peer] for peer in peers[node.name]], timeout_s),
+        [by_name[name] for name in peers if name in by_name],
+        lambda node: question(
+            testbed, contacts[node.name], [by_name[peer] for peer in peers[node.name] if peer in by_name]
+        ),
+        at_once=fan_out(testbed),
     )
     findings.blame_nodes({name: answer.reason for name, answer in answers.items() if isinstance(answer, FloodError)})
-    tried = {
-        (name, peer): answer.reason if isinstance(answer, RemoteError) else answer[peer]
-        for name, answer in answers.items()
-        if not isinstance(answer, FloodError)
-        for peer in peers[name]
-    }
-    log.info("%d of %d pairs reach each other", sum(not error for error in tried.values()), len(tried))
+    failed: dict[tuple[str, str], str] = {}
+    for name, answer in answers.items():
+        if isinstance(answer, FloodError):
+            continue
+        why = dict.fromkeys(peers[name], answer.reason) if isinstance(answer, RemoteError) else answer
+        failed |= {(name, peer): error for peer, error in why.items()}
+    counted = {name: peers[name] for name, answer in answers.items() if not isinstance(answer, FloodError)}
+    return TriedPairs(counted, failed)
+
+
+def _judge(findings: Findings, tried: TriedPairs) -> None:
     blamed = blame(tried)
     if blamed.setup:
         findings.doubts.append(blamed.setup)

@@ -23,6 +23,21 @@ REASONS = {
         "Something listens on the port, and it is not sshd.",
         "Find what else uses `ssh_port` (222 by default) on that node.",
     ),
+    "ssh-max-startups": Explanation(
+        "{address} port {port}: sshd drops connections: raise MaxStartups in its sshd_config",
+        "More connections arrive at once than sshd accepts before a login. The set-up is at fault.",
+        "Set `MaxStartups 5000` in the sshd_config of the nodes and restart sshd.",
+    ),
+    "node-cannot-connect": Explanation(
+        "{address} port {port}: the node that tries it cannot open a connection: raise its ulimit -n",
+        "The node that connects is short of open files, ports or memory. The peer is not at fault.",
+        "Check `ulimit -n`, `net.ipv4.ip_local_port_range` and the free memory of that node.",
+    ),
+    "peers-not-tried": Explanation(
+        "no answer from the node that was to try it",
+        "The probe that connects to the peers did not end, or printed something else.",
+        "Log in to the node and run `python3` by hand; read the log of the run.",
+    ),
     "ssh-host-key": Explanation(
         "{address} port {port}: answers with another host key than the one pinned for this run",
         "It is not the node that was launched: a duplicate address, a proxy, or an old container.",

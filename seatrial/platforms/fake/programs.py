@@ -29,6 +29,14 @@ def facts(request: Request) -> str:
     return json.dumps({**healthy, **request.node.facts})
 
 
+def reach(request: Request) -> str:
+    """As seatrial/remote/probes/reach.py: the banner of every peer that something listens on."""
+    peers: list[list[Any]] = json.loads(request.stdin)["peers"]
+    silent = {node.address for node in request.peers.values() if node.refuses or node.dead}
+    refused = [position for position, (address, _) in enumerate(peers) if address in silent]
+    return json.dumps({"tried": len(peers), "failed": {"refused": refused} if refused else {}})
+
+
 def pairs(request: Request) -> str:
     """As seatrial/remote/probes/pairs.py: SSH reaches every peer that has no fault."""
     peers: list[dict[str, Any]] = json.loads(request.stdin)["peers"]
@@ -90,6 +98,7 @@ def nothing(request: Request) -> str:
 
 HEALTHY: Mapping[str, Program] = {
     "facts.py": facts,
+    "reach.py": reach,
     "pairs.py": pairs,
     "stream.py": stream,
     "devices.py": devices,

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from seatrial.config.cluster import Cluster
@@ -135,7 +136,7 @@ def _testbed(plan: LocalPlan, cluster: Cluster, account: Account, nodes: tuple[N
     def dial(node: Node, timeout_s: float) -> "socket.socket":
         return bringup.dial(plan.socket, node, timeout_s)
 
-    return testbed_of(
+    testbed = testbed_of(
         cluster,
         plan.run_id,
         nodes,
@@ -146,6 +147,7 @@ def _testbed(plan: LocalPlan, cluster: Cluster, account: Account, nodes: tuple[N
         python=sys.executable,
         network=str(planning.NETWORK),
     )
+    return replace(testbed, shared_cores=len(os.sched_getaffinity(0)))
 
 
 def _files(plan: LocalPlan, cluster: Cluster, account: Account) -> dict[str, str]:

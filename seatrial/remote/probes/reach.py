@@ -4,7 +4,8 @@ Standard input: {"peers": [[address, port], ...], "timeout_s": seconds for one p
 Output line:    {"tried": count, "failed": {"refused": [position in peers, ...], "timeout": [...], ...}}
 
 "failed" has a peer once and leaves out the reasons that no peer has: "refused", "timeout" (no connection, or no banner,
-in time), "no-route", "closed" (before its banner), "other-banner" (it is no SSH server), "local" (this node may not open
+in time), "no-route", "closed" (before its banner), "other-banner" (it is no SSH server), "max-startups"
+(its sshd has too many connections), "local" (this node may not open
 the connection: its files, its ports, its memory). Nobody logs in and nothing of what a peer says is kept, so a peer
 costs one open file and MAX_BANNER bytes, for `timeout_s` at most.
 """
@@ -20,6 +21,7 @@ from typing import Any
 
 MAX_BANNER = 4096  # bytes; RFC 4253, 4.2: a server may send other lines of text before its version
 VERSIONS = (b"SSH-2.0-", b"SSH-1.99-")
+MAX_STARTUPS = b"Exceeded MaxStartups"  # what sshd answers before it drops a connection, from 8.3 on
 REASONS = {
     errno.ECONNREFUSED: "refused",
     errno.ETIMEDOUT: "timeout",
@@ -107,8 +109,10 @@ def read(one):
     except BlockingIOError:
         return None
     except OSError as failure:
-        return REASONS.get(failure.errno, "local")
+        return REASONS.get(failure.errno or 0, "local")
     one.received += data
+    if one.received.startswith(MAX_STARTUPS):
+        return "max-startups"
     lines = one.received.split(b"\n")
     if any(line.startswith(VERSIONS) for line in lines):
         with suppress(OSError):

@@ -1,0 +1,83 @@
+"""Which nodes try which others, and what the answer of a node may be."""
+
+import json
+from itertools import pairwise
+
+import pytest
+
+from seatrial.checks.connectivity.pairs import peers_to_log_in_to, peers_to_reach, second_logins
+from seatrial.checks.connectivity.reachability import TriedPairs, blame, merged
+from seatrial.remote.answers import ReachAnswer, read_answer
+
+
+def names(count: int) -> list[str]:
+    return [f"n{i}" for i in range(count)]
+
+
+@pytest.mark.parametrize("count", [2, 5, 1024])
+def test_every_node_tries_every_other_one_and_no_two_begin_with_the_same(count: int) -> None:
+    peers = peers_to_reach(names(count), "seed")
+    assert all(set(peers[name]) == set(names(count)) - {name} for name in names(count))
+    assert len({tried[0] for tried in peers.values()}) == count
+
+
+def test_more_peers_than_a_node_may_try_are_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seatrial.checks.connectivity.pairs.MAX_PEERS", 10)
+    some = names(50)
+    peers = peers_to_reach(some, "run-1")
+    assert {len(set(tried)) for tried in peers.values()} == {10}
+    assert all(after == peers[name][0] for name, after in pairwise(some))
+
+
+def test_nodes_that_share_cores_try_what_these_carry_and_the_sample_is_repeatable() -> None:
+    peers = peers_to_reach(names(100), "run-1", shared_cores=2)
+    assert {len(set(tried)) for tried in peers.values()} == {10}
+    assert peers == peers_to_reach(names(100), "run-1", shared_cores=2) != peers_to_reach(names(100), "run-2", 2)
+    assert {len(tried) for tried in peers_to_reach(names(32), "run-1", shared_cores=2).values()} == {31}
+    assert {len(tried) for tried in peers_to_reach(names(512), "run-1", shared_cores=1).values()} == {2}
+
+
+def test_logins_are_the_heads_and_those_of_the_tree() -> None:
+    assert peers_to_log_in_to(names(3)) == {"n0": ["n1", "n2"]}
+    logins = peers_to_log_in_to(names(200))
+    assert logins.pop("n0") == names(200)[1:]
+    assert logins == {"n1": names(200)[65:129], "n2": names(200)[129:193], "n3": names(200)[193:]}
+    shared = peers_to_log_in_to(names(200), shared_cores=2)
+    assert sorted(target for targets in shared.values() for target in targets) == sorted(names(200)[1:])
+
+
+def test_a_login_that_fails_is_tried_by_others_so_that_the_node_is_blamed() -> None:
+    first = TriedPairs(peers_to_log_in_to(names(5)), {("n0", "n2"): "Host key verification failed."})
+    witnesses = second_logins(names(5), first.failed)
+    assert witnesses == {"n3": ["n2"], "n4": ["n2"], "n1": ["n2"]}
+    everybody = merged(first, TriedPairs(witnesses, {(name, "n2"): "the same" for name in witnesses}))
+    assert [(s.kind, s.name) for s in blame(everybody).suspects] == [("node", "n2")]
+    nobody_else = merged(first, TriedPairs(witnesses, {}))
+    assert [(s.kind, s.name) for s in blame(nobody_else).suspects] == [("link", "n0--n2")]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"tried": 3, "failed": {"refused": [3]}},
+        {"tried": 3, "failed": {"refused": [-1]}},
+        {"tried": 3, "failed": {"refused": [1], "timeout": [1]}},
+        {"tried": 3, "failed": {"\x1b[31m": [1]}},
+        {"tried": 3, "failed": {"refused": ["1"]}},
+        {"tried": -1, "failed": {}},
+        {"tried": 3},
+        [],
+    ],
+)
+def test_an_answer_that_no_healthy_node_gives_is_refused(answer: object) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        read_answer(ReachAnswer, json.dumps(answer))
+
+
+def test_the_pairs_of_a_thousand_nodes_are_explained() -> None:
+    some = names(1024)
+    peers = peers_to_reach(some, "seed")
+    across = {(a, b): "timed out" for a in some[:100] for b in some[100:]}
+    (suspect,) = blame(TriedPairs(peers, across)).suspects
+    assert suspect.name == "n[0-99]--n[100-1023]"
+    assert f"{100 * 924} pairs fail" in suspect.evidence
