@@ -3,26 +3,21 @@
 What was asked of a run is known; of a log only what it says, so the sizes that it holds are those that were asked for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
 from seatrial.catalog.links import usual_gpus, with_links
 from seatrial.catalog.nearest import missing_reference
 from seatrial.checks.collectives.control import Arm, no_control, switched_off, treatment_of
-from seatrial.checks.collectives.outcome import (
-    Setting,
-    SweepOutcome,
-    conclude,
-    fewer_nodes,
-    network_of,
-    wrong_results,
-)
-from seatrial.checks.collectives.rows import interleaved
+from seatrial.checks.collectives.outcome import SweepOutcome, conclude, wrong_results
+from seatrial.checks.collectives.ranks import fewer_nodes
+from seatrial.checks.collectives.setting import Setting, network_of
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge
 from seatrial.judge.device_models import other_model
 from seatrial.judge.efficiency import plateau_words, with_shares
+from seatrial.judge.logsweep import algorithms_of, as_mpi_result, by_kind, dtype_of, is_of_cpus
 from seatrial.judge.split import group_of, not_all_ranks, with_own_nics
 from seatrial.model.coverage import Coverage, coverage
 from seatrial.model.measurement import Measurement
@@ -31,14 +26,12 @@ from seatrial.model.result import Check
 from seatrial.model.result import conclude as conclude_run
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict, worst
-from seatrial.nccl import Sweep, classify
+from seatrial.nccl import Sweep
 from seatrial.nccl.collectives import COLLECTIVES
-from seatrial.remote.mpi import MpiResult
 from seatrial.text.numbers import short
 
 _MAX_REASONS = 4
 _SOCKETS_SHARE = 0.02  # of the GPUs' own links
-_DTYPES = {"float": "float32", "double": "float64", "half": "float16", "int": "int32"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,29 +91,8 @@ def _arms(logs: Sequence[Log]) -> list[Arm]:
         Arm(f"{log.name if len(log.sweeps) == 1 else f'{log.name}#{number}'}{suffix}", part)
         for log in logs
         for number, sweep in enumerate(log.sweeps, start=1)
-        for suffix, part in _by_kind(sweep)
+        for suffix, part in by_kind(sweep)
     ]
-
-
-def _by_kind(sweep: Sweep) -> list[tuple[str, Sweep]]:
-    """One sweep for each data type, reduction and root, which -d, -o and -r all print one after the other: each has a
-    speed of its own. Beside it what its name ends in.
-    """
-    kinds = dict.fromkeys((row.type, row.redop, row.root) for row in sweep.rows)
-    if len(kinds) < 2 or interleaved([row for row in sweep.rows if row.size]):
-        return [("", sweep)]
-    varies = [len({kind[place] for kind in kinds}) > 1 for place in range(3)]
-    return [(_suffix(part, varies), part) for part in (_of_kind(sweep, kind) for kind in kinds)]
-
-
-def _of_kind(sweep: Sweep, kind: tuple[object, ...]) -> Sweep:
-    return replace(sweep, rows=tuple(row for row in sweep.rows if (row.type, row.redop, row.root) == kind))
-
-
-def _suffix(part: Sweep, varies: Sequence[bool]) -> str:
-    row = part.rows[0]
-    words = (_dtype(part), row.redop, f"root {row.root}")
-    return "".join(f" {word}" for word, is_told in zip(words, varies, strict=True) if is_told)
 
 
 def _is_control(arm: Arm, arms: Sequence[Arm], config: LogsConfig) -> bool:
@@ -143,16 +115,9 @@ def _outcome(arm: Arm, config: LogsConfig, is_control: bool) -> SweepOutcome:
     setup = setup_of(config, sweep)
     fabric = None if is_control or setup.nodes < 2 else network_of(config.fabric)
     sizes = tuple(sorted({row.size for row in sweep.rows if row.size}))
+    algorithms, on_gpus = algorithms_of(sweep), not is_of_cpus(sweep)
     setting = Setting(
-        operation,
-        _dtype(sweep),
-        setup.ranks,
-        config.hardware,
-        sizes,
-        fabric,
-        config.nodes,
-        _algorithms(sweep),
-        is_whole_on_gpus=not _is_of_cpus(sweep),
+        operation, dtype_of(sweep), setup.ranks, config.hardware, sizes, fabric, config.nodes, algorithms, on_gpus
     )
     strange = other_model(config.hardware, sweep.devices)
     if strange is None and sweep.collective not in COLLECTIVES and sweep.rows:
@@ -162,7 +127,7 @@ def _outcome(arm: Arm, config: LogsConfig, is_control: bool) -> SweepOutcome:
     unusual = _other_gpus(config, sweep) if fewer_nodes(setting, sweep) is None else None
     if unusual:
         setting = replace(setting, ranks=sweep.ranks or 0)
-    outcome = conclude(setting, _as_mpi_result(sweep), sweep, sweep.transport)
+    outcome = conclude(setting, as_mpi_result(sweep), sweep, sweep.transport)
     if strange:  # numbers of other hardware, and wrong ones
         return replace(outcome, reason=join((outcome.reason, strange)), measurements=())
     if group:
@@ -279,28 +244,3 @@ def _within_a_group(config: LogsConfig, sweep: Sweep) -> LogsConfig:
 def _asked_ranks(config: LogsConfig) -> int | None:
     each = config.gpus_per_node or usual_gpus(config.hardware)
     return each and each * config.nodes
-
-
-def _is_of_cpus(sweep: Sweep) -> bool:
-    """Whether it is the gloo probe's, which sweeps where there are no GPUs."""
-    return bool(sweep.devices) and all(device.name == "CPU" for device in sweep.devices)
-
-
-def _as_mpi_result(sweep: Sweep) -> MpiResult:
-    """What a launcher would have told: its exit status, and the lines that name a cause."""
-    broken = (sweep.outcome == "error" and not sweep.empty) or (sweep.outcome == "ok" and bool(classify(sweep.errors)))
-    return MpiResult(1 if broken else 0, sweep.errors, 0.0)
-
-
-def _dtype(sweep: Sweep) -> str:
-    name = next((row.type for row in sweep.rows if row.type), "float")
-    return _DTYPES.get(name, name)
-
-
-def _algorithms(sweep: Sweep) -> Mapping[int, str]:
-    """By message size as NCCL's log has it, and for the largest; one that was asked for holds for all."""
-    transport = sweep.transport
-    if transport is None or transport.algorithm is None:
-        return {}
-    chosen = {size: algorithm for size, algorithm, _ in transport.choices}
-    return (chosen or {row.size: transport.algorithm for row in sweep.rows}) | {0: transport.algorithm}

@@ -23,6 +23,7 @@ WORDS = (  # what these return is shown as it is
     "seatrial/config/architecture.py",
     "seatrial/checks/requirements.py",
     "seatrial/checks/training/result.py",
+    "seatrial/checks/collectives/ranks.py",
     "seatrial/judge/logs.py",
     "seatrial/judge/split.py",
     "seatrial/judge/device_models.py",

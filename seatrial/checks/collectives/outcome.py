@@ -10,49 +10,26 @@ Measurements, subject the cluster, conditions operation, dtype and ranks:
 """
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from seatrial.checks.broken import broken, fabric_gone
 from seatrial.checks.collectives.plateau import plateau_sizes
+from seatrial.checks.collectives.ranks import fewer_nodes, has_unknown_ranks, other_ranks
 from seatrial.checks.collectives.rows import Problem, falls_off, interleaved, slow_in_place, without_plateau
+from seatrial.checks.collectives.setting import Setting
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Row, Sweep, Timing, Transport, busbw_factor, expected_algbw
-from seatrial.nccl.busbw import agrees, ratio_interval
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.rowformat import TYPES
 from seatrial.remote.mpi import MpiResult
 
-_INSIDE_A_NODE = ("NVLink", "xGMI", "MNNVL")  # fabrics that NCCL needs no network for
-_SOCKETS = frozenset({"socket", "sockets", "tcp", "ethernet"})
-_MAX_TORN = 1  # lines of a header that another process's output may have torn
 _ALIGN_ELEMENTS, _ALIGN_BYTES = 4, 16  # of each rank's part: nccl-tests up to 2.12, and since
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What a sweep was asked to measure, and over how many ranks of which cluster.
-
-    `sizes` are bytes, smallest first; `fabric` is what the data must go over, None where sockets will do; `nodes` how
-    many the ranks must be spread over, None where nobody said. `algorithms` are NCCL's by message size, 0 for the
-    largest, where its log is to say under which conditions a number holds. `is_whole_on_gpus`: a sweep of GPUs that is
-    no repeat of some sizes, so that a plateau must come of it.
-    """
-
-    operation: str
-    dtype: str
-    ranks: int
-    cluster: str
-    sizes: tuple[int, ...]
-    fabric: str | None = None
-    nodes: int | None = None
-    algorithms: Mapping[int, str] = field(default_factory=dict)
-    is_whole_on_gpus: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +49,6 @@ class SweepOutcome:
     suspects: tuple[Suspect, ...] = ()
 
 
-def network_of(fabric: str | None) -> str | None:
-    """What data between nodes must go over; None where sockets, or nothing but the GPUs' own links, do."""
-    return None if fabric is None or fabric in _INSIDE_A_NODE or fabric.lower() in _SOCKETS else fabric
-
-
 def conclude(
     setting: Setting, result: MpiResult, sweep: Sweep | None, transport: Transport | None = None
 ) -> SweepOutcome:
@@ -86,7 +58,7 @@ def conclude(
     """
     printed = [row for row in sweep.rows if row.size] if sweep else []
     rows = sorted(printed, key=lambda row: row.size)
-    strange = _other_ranks(setting, sweep) or fewer_nodes(setting, sweep)
+    strange = other_ranks(setting, sweep) or fewer_nodes(setting, sweep)
     incomplete = _incomplete(result, sweep, rows)
     wrong, mixed = wrong_results(sweep), interleaved(printed)
     problem = (
@@ -101,7 +73,7 @@ def conclude(
         or _missing_sizes(setting, result, rows)
         or (_slow_sizes(setting, sweep, rows) if sweep else None)
     )
-    of_others = strange and not _has_unknown_ranks(setting, sweep)
+    of_others = strange and not has_unknown_ranks(setting, sweep)
     measurements = () if of_others or mixed or sweep is None else tuple(_measured(setting, sweep, rows))
     way = transport.words if transport else ""
     if problem is None:
@@ -117,63 +89,10 @@ def _span(rows: Sequence[Row]) -> str:
     return f"{len(rows)} sizes from {first} to {last}" if len(rows) > 1 else f"one size, {first}"
 
 
-def _other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
-    """Whether others than the ranks asked for took part.
-
-    A line of the header that was torn is no evidence of that; busbw/algbw is, where it contradicts the ranks asked for.
-    Where it bears them out they took part, and where it says nothing nobody knows.
-    """
-    if sweep is None or sweep.ranks == setting.ranks:
-        return None
-    if sweep.groups > 1 or _has_unknown_ranks(setting, sweep):
-        return _unsaid_ranks(setting, sweep)
-    if not agrees(setting.operation, setting.ranks, sweep.rows):
-        why = f": {sweep.errors[0]}" if sweep.errors else ""
-        took_part = f"{sweep.ranks} of {setting.ranks}" if sweep.ranks else f"other than {setting.ranks}"
-        return Verdict.FAIL, Reason.of("ranks-missing", took_part=took_part, cause=why)
-    if sweep.ranks is None or _numbers_tell_ranks(setting, sweep):
-        return None
-    listed = sorted(device.rank for device in sweep.devices) == list(range(sweep.ranks))
-    if sweep.rows and listed and sweep.ranks + _MAX_TORN < setting.ranks:
-        return Verdict.FAIL, Reason.of("ranks-missing", took_part=f"{sweep.ranks} of {setting.ranks}", cause="")
-    return Verdict.INCONCLUSIVE, Reason.of("ranks-unknown", named=sweep.ranks, requested=setting.ranks)
-
-
-def _unsaid_ranks(setting: Setting, sweep: Sweep) -> Problem | None:
-    if sweep.groups > 1:
-        return Verdict.INCONCLUSIVE, Reason.of("ranks-in-groups", groups=sweep.groups)
-    return (Verdict.INCONCLUSIVE, Reason.of("ranks-unsaid", requested=setting.ranks)) if sweep.rows else None
-
-
-def _numbers_tell_ranks(setting: Setting, sweep: Sweep) -> bool:
-    return COLLECTIVES[setting.operation].factor.depends_on_ranks and ratio_interval(sweep.rows) is not None
-
-
-def _has_unknown_ranks(setting: Setting, sweep: Sweep | None) -> bool:
-    """Whether nothing says how many took part. Then busbw is the same for any number of them, and counts if slow."""
-    return sweep is not None and sweep.ranks is None and not _numbers_tell_ranks(setting, sweep)
-
-
 def _slow_sizes(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Problem | None:
     rate = partial(busbw_of, setting, sweep)
     slow = slow_in_place(rows, rate)
     return slow or ((without_plateau(setting.sizes) or falls_off(rows, rate)) if setting.is_whole_on_gpus else None)
-
-
-def fewer_nodes(setting: Setting, sweep: Sweep | None) -> Problem | None:
-    """Whether all ranks met, but on fewer nodes than asked for: one pod of many, a hostfile that was not read.
-
-    Host names tell only where every rank has a line, and no two ranks on one name have the same GPU.
-    """
-    if sweep is None or not setting.nodes or len(sweep.devices) != sweep.ranks:
-        return None
-    hosts = {device.host for device in sweep.devices}
-    places = {(device.host, device.device) for device in sweep.devices}
-    if len(hosts) >= setting.nodes or len(places) < len(sweep.devices):
-        return None
-    return Verdict.FAIL, Reason.of(
-        "ranks-on-fewer-nodes", ranks=sweep.ranks, hosts=len(hosts), nodes=setting.nodes, min=min(hosts)
-    )
 
 
 def _both(problem: Problem, other: Problem | None) -> Problem:

@@ -12,8 +12,9 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from seatrial.checks.broken import broken, gave_up
-from seatrial.checks.collectives.outcome import Setting, SweepOutcome, conclude, network_of
+from seatrial.checks.collectives.outcome import SweepOutcome, conclude
 from seatrial.checks.collectives.section import Collectives, SweepSizes
+from seatrial.checks.collectives.setting import Setting, network_of
 from seatrial.checks.contract import UNIT
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import InputError, LaunchError, RemoteError

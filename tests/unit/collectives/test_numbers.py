@@ -9,7 +9,8 @@ import pytest
 
 from seatrial.checks.collectives import check as step
 from seatrial.checks.collectives import sweep
-from seatrial.checks.collectives.outcome import Setting, conclude
+from seatrial.checks.collectives.outcome import conclude
+from seatrial.checks.collectives.setting import Setting
 from seatrial.checks.contract import CheckContext
 from seatrial.checks.requirements import try_check
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
