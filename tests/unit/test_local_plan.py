@@ -90,3 +90,15 @@ def test_a_folder_is_abandoned_when_its_owner_is_gone(tmp_path: Path, monkeypatc
     assert not is_abandoned(folder)
     write_owner(folder, "owner", Process(this_process().pid, 1))
     assert is_abandoned(folder)
+
+
+def test_the_neighbours_of_many_nodes_do_not_fill_the_kernels_table() -> None:
+    """Permanent entries do not count against gc_thresh3; each has the address that its node takes."""
+    planned = layout()
+    lines = plan.neighbour_batch(planned).splitlines()
+    assert len(lines) == len(planned.nodes)
+    addresses = [line.split("lladdr ")[1].split()[0] for line in lines]
+    assert len(set(addresses)) == len(planned.nodes)
+    assert all("nud permanent dev eth0" in line for line in lines)
+    for index, address in enumerate(addresses):
+        assert f"ip link set eth0 address {address}\n" in script(node=index)

@@ -49,6 +49,9 @@ def _with_second_tries(batches: Sequence[Sequence[Pair]], nodes: int, measure: M
     streams: dict[Pair, float] = {}
     for pairs in batches:
         _keep_best(streams, measure(pairs))
+    lacking = [(a, b) for pairs in batches for a, b in pairs if (a, b) not in streams or (b, a) not in streams]
+    for pair in lacking[:_TURNS]:  # too many started at once for them all to begin in time
+        _keep_best(streams, measure([pair]))
     for _ in range(SECOND_TRIES):
         for disjoint in (*second_tries(streams), *_disjoint(slow_links(streams, _DOUBTFUL_FACTOR))):
             for pairs in _batches(disjoint, nodes):

@@ -13,6 +13,7 @@ from seatrial.config.faults import LinkFault, NodeFault
 PREFIX = "seatrial-"  # of every network namespace that a run makes
 NETWORK = IPv4Network("10.77.0.0/16")  # every run has its own copy: its bridge lives in a namespace, not on the host
 BRIDGE = "br0"
+NEIGHBOURS = "neighbours.batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +97,10 @@ def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Acc
     lines = [
         "set -eu",
         "ip link set lo up",
+        f"ip link set eth0 address {_mac(node)}",
         f"ip addr add {node.address}/{NETWORK.prefixlen} dev eth0",
         "ip link set eth0 up",
+        f"ip -batch {_quote(plan.state / NEIGHBOURS)}",
         f": > {_quote(node.folder / 'up')}",
         f"hostname {node.name}",
         f"mount --bind {_quote(plan.state / 'hosts')} /etc/hosts",
@@ -109,6 +112,20 @@ def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Acc
         "exec sleep infinity" if stopped else _start_sshd(node, account),
     ]
     return "\n".join(lines) + "\n"
+
+
+def neighbour_batch(plan: LocalPlan) -> str:
+    """Every node's link address, for `ip -batch` on each node.
+
+    The kernel has one neighbour table for all namespaces, of 1,024 entries (gc_thresh3) unless they are permanent:
+    with 64 nodes it would be full, and "no route to host" the answer.
+    """
+    return "".join(f"neigh replace {node.address} lladdr {_mac(node)} nud permanent dev eth0\n" for node in plan.nodes)
+
+
+def _mac(node: LocalNode) -> str:
+    """A locally administered address, different for each node."""
+    return f"02:00:00:00:{node.index >> 8:02x}:{node.index & 255:02x}"
 
 
 def _privileges(account: Account) -> list[str]:

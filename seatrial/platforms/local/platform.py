@@ -155,6 +155,7 @@ def _files(plan: LocalPlan, cluster: Cluster, account: Account) -> dict[str, str
     passwd = Path("/etc/passwd").read_text()
     files = {
         "network.batch": planning.network_batch(plan),
+        planning.NEIGHBOURS: planning.neighbour_batch(plan),
         "hosts": planning.hosts_file(plan.nodes),
     }
     for node in plan.nodes:
