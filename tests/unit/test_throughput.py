@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from seatrial.checks.connectivity.reachability import Pair
 from seatrial.checks.connectivity.throughput import (
     AT_ONCE,
+    divided,
     egress,
     explore,
     ingress,
@@ -24,6 +25,7 @@ from seatrial.checks.connectivity.throughput import (
 )
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge
+from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -59,7 +61,7 @@ def test_a_node_that_sends_slowly_is_the_only_suspect() -> None:
     assert egress(streams) == {"node-0": FAST, "node-1": FAST, "node-2": SLOW, "node-3": FAST}
     assert set(ingress(streams).values()) == {FAST}
     assert slow_links(streams) == {}
-    assert summary(streams) == "node-2 sends 24 MB/s; the median is 2000 MB/s"
+    assert summary(streams) == "node-2 sends 24 MB/s; the faster half reaches 2000 MB/s"
     check = judged(dict(streams))
     (suspect,) = check.suspects
     assert (check.verdict, suspect.name) == (Verdict.FAIL, "node-2")
@@ -166,7 +168,7 @@ def of_racks(a: str, b: str) -> float:
         (64, lambda a, b: FAST / 5 if "node-9" in (a, b) else FAST, {"node-9"}),
         (3, lambda a, b: 23.9 if a == "node-2" else FAST / 2, {"node-2"}),
         (64, lambda a, b: FAST, set()),
-        (2, lambda a, b: SLOW if a == "node-1" else FAST, set()),
+        (2, lambda a, b: SLOW if a == "node-1" else FAST, {"node-0--node-1"}),
     ],
 )
 def test_what_is_printed_as_slow_is_judged_slow(
@@ -176,7 +178,17 @@ def test_what_is_printed_as_slow_is_judged_slow(
     suspects = slow_suspects(streams)
     assert {suspect.name for suspect in suspects} == expected
     assert all(name.split("--")[0] in summary(streams) for name in sorted(expected)[:1])
+    assert divided(streams) == ""
     assert not not_measured(names(nodes), streams)
+
+
+@pytest.mark.parametrize(("nodes", "slow"), [(3, 2), (4, 2), (5, 2), (5, 3), (7, 5)])
+def test_many_slow_nodes_of_a_small_cluster_are_no_pass_and_blame_nobody(nodes: int, slow: int) -> None:
+    senders = set(names(nodes)[-slow:])
+    streams = explore(names(nodes), network(lambda a, b: FAST / 10 if a in senders else FAST))
+    assert slow_suspects(streams) == []
+    assert code_of(divided(streams)) == "tcp-nodes-divided"
+    assert all(name in slow_nodes(streams) for name in senders)
 
 
 def test_half_of_the_nodes_at_a_tenth_are_two_groups_and_no_pass() -> None:

@@ -18,7 +18,7 @@ from seatrial.checks.connectivity.nodefacts import (
 from seatrial.checks.connectivity.repeat import repeat_streams
 from seatrial.checks.connectivity.section import Connectivity
 from seatrial.checks.connectivity.stages import contact_nodes, settings_of, try_pairs
-from seatrial.checks.connectivity.throughput import explore, measurements, not_measured, slow_suspects, summary
+from seatrial.checks.connectivity.throughput import divided, explore, measurements, not_measured, slow_suspects, summary
 from seatrial.checks.connectivity.versions import odd_ones, unknown
 from seatrial.checks.contract import CheckContext, CheckType, Facts, Metric, StepResult
 from seatrial.config.run import Run
@@ -105,6 +105,8 @@ def _try_links(findings: Findings, contacts: Mapping[str, NodeConnection], timeo
     findings.measurements += measurements(streams)
     log.info("links: %s", summary(streams))
     findings.slow += slow_suspects(streams)
+    if nobody_knows := divided(streams):
+        findings.doubts.append(nobody_knows)
     if missing := not_measured([node.name for node in testbed.nodes], streams):
         findings.doubts.append(Reason.of("tcp-not-measured", missing=len(missing), links=some_of(missing)))
 

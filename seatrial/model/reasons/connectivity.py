@@ -104,14 +104,21 @@ REASONS = {
         "Check cable, port, routes and network policy between the two nodes.",
     ),
     "tcp-node-slow": Explanation(
-        "{what} of TCP at best, the median node {median} MB/s",
-        "The node's best TCP stream is less than a quarter of the median node's, after three tries (`degraded`).",
+        "{what} of TCP at best, the faster half of the nodes {usual} MB/s",
+        "The node's best TCP stream is less than a quarter of what the faster half of the nodes reaches, after three"
+        " tries (`degraded`).",
         "Check the link speed of its NIC (`ethtool`), its cable and switch port, and what else uses its network.",
     ),
     "tcp-link-slow": Explanation(
-        "{rate} MB/s of TCP between them, the median node {median} MB/s; both do well with others",
+        "{rate} MB/s of TCP between them, the faster half of the nodes {usual} MB/s; neither end is slow elsewhere",
         "One link is much slower than all others, after three tries (`degraded`).",
         "Check what only these two nodes share: an uplink between their switches, a route, a tunnel.",
+    ),
+    "tcp-nodes-divided": Explanation(
+        "{slow} of {nodes} nodes ({names}) send or receive far less than the {usual} MB/s that the faster half reaches:"
+        " too many to tell which nodes are healthy",
+        "Much of a small cluster is slow on the network, so no node is blamed (`inconclusive`).",
+        "Measure between two of these nodes by hand (`iperf3`), and look for what the slow ones share.",
     ),
     "tcp-not-measured": Explanation(
         "TCP was not measured on {missing} links: {links}",
