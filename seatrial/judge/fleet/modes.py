@@ -22,7 +22,7 @@ _SHARE_TO_CONFIRM = 0.9  # of the earlier nights
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """Which of N values are of the slow group, and how far (on logs) the median of the others lies above theirs."""
+    """Which of N values are of the slow group, and how far (on logs) the middle of the others lies above theirs."""
 
     slow: Bools
     distance: float
@@ -35,21 +35,17 @@ def least_nodes(nodes: int) -> int:
 
 def find_modes(values: Floats, least_distance: float = _LEAST_DISTANCE) -> Modes | None:
     """The two groups of `values` (N natural logs with more = better, NaN where there is none); None where it is one."""
-    known = np.flatnonzero(np.isfinite(values))
-    least = least_nodes(known.size)
-    if known.size < 2 * least:
+    ordered = np.sort(values[np.isfinite(values)])
+    least = least_nodes(ordered.size)
+    if ordered.size < 2 * least:
         return None
-    order = known[np.argsort(values[known], kind="stable")]
-    ordered = values[order]
-    gaps = np.diff(ordered)[least - 1 : known.size - least]
+    gaps = np.diff(ordered[least - 1 : ordered.size - least + 1])
     cut = least + int(np.argmax(gaps))
     low, high = ordered[:cut], ordered[cut:]
-    distance = float(np.median(high) - np.median(low))
+    distance = float(high[high.size // 2] - low[low.size // 2])
     if distance < least_distance or not _apart(low, high):
         return None
-    slow = np.zeros(values.size, dtype=bool)
-    slow[order[:cut]] = True
-    return Modes(slow, distance)
+    return Modes(values < high[0], distance)
 
 
 def _apart(low: Floats, high: Floats) -> bool:
