@@ -8,21 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.checks.connectivity.reachability import Pair
-from seatrial.checks.connectivity.throughput import (
-    AT_ONCE,
+from seatrial.checks.connectivity.rates import (
     divided,
     egress,
-    explore,
     ingress,
     measurements,
-    not_measured,
-    rounds,
     slow_links,
     slow_nodes,
     slow_suspects,
     summary,
 )
+from seatrial.checks.connectivity.reachability import Pair
+from seatrial.checks.connectivity.throughput import AT_ONCE, explore, not_measured, rounds
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge
 from seatrial.model.reason import code_of

@@ -15,10 +15,11 @@ from seatrial.checks.connectivity.nodefacts import (
     skewed,
     without_mpirun,
 )
+from seatrial.checks.connectivity.rates import divided, measurements, slow_suspects, summary
 from seatrial.checks.connectivity.repeat import repeat_streams
 from seatrial.checks.connectivity.section import Connectivity
 from seatrial.checks.connectivity.stages import contact_nodes, settings_of, try_pairs
-from seatrial.checks.connectivity.throughput import divided, explore, measurements, not_measured, slow_suspects, summary
+from seatrial.checks.connectivity.throughput import explore, not_measured
 from seatrial.checks.connectivity.versions import odd_ones, unknown
 from seatrial.checks.contract import CheckContext, CheckType, Facts, Metric, StepResult
 from seatrial.config.run import Run

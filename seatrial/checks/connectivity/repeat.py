@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from functools import partial
 
+from seatrial.checks.connectivity.rates import Streams, measurements
 from seatrial.checks.connectivity.reachability import Pair
 from seatrial.checks.connectivity.roll_call import conclude_repeat
 from seatrial.checks.connectivity.stages import settings_of
-from seatrial.checks.connectivity.throughput import Streams, explore_again, measurements, once_more
+from seatrial.checks.connectivity.throughput import explore_again, once_more
 from seatrial.checks.contract import CheckContext
 from seatrial.checks.repeated import Doubt, Repeated, TimeLeft, log_repeat
 from seatrial.model.errors import NodesError

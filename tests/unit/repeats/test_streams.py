@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.checks.connectivity import repeat as step
+from seatrial.checks.connectivity.rates import egress, ingress, measurements
 from seatrial.checks.connectivity.reachability import Pair
-from seatrial.checks.connectivity.throughput import egress, explore, explore_again, ingress, measurements, once_more
+from seatrial.checks.connectivity.throughput import explore, explore_again, once_more
 from seatrial.checks.contract import CheckContext
 from seatrial.checks.repeats import measure_again
 from seatrial.judge.assess import assess
