@@ -13,8 +13,8 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PACKAGES = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
@@ -130,6 +130,17 @@ class SlurmCluster:
             ["nsenter", "--target", str(init), "--all", *argv], capture_output=True, text=True, check=True, timeout=30
         )
         return done.stdout
+
+    @contextmanager
+    def started_in(self, name: str, *argv: str) -> Iterator["subprocess.Popen[bytes]"]:
+        """A command that runs beside the node's slurmd until the end of the block."""
+        command = [*_TIED, "nsenter", "--target", str(self._init_of(name)), "--all", "--no-fork", *argv]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
 
     def left(self) -> set[str]:
         """Jobs in the queue, and what runs have left on the nodes that are up and in the shared folder."""

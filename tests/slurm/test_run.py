@@ -1,10 +1,12 @@
 """`seatrial run` on a real Slurm: sbatch, one sshd per node, the whole chain, nothing left."""
 
+import signal
 from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Console
+from tests.e2e.conftest import Console, until
+from tests.slurm.cluster import SlurmCluster
 
 PATIENT = {"connectivity": {"timeout_s": 60}}  # four nodes and what else runs share two processors
 TRAINING = {"steps": 5, "batch_per_rank": 2, "min_loss_drop": 0.01, "timeout_s": 120}
@@ -22,3 +24,31 @@ def test_a_healthy_cluster_goes_through_the_whole_chain(slurm_console: Console, 
     }
     assert len(finished.document["nodes"]) == 2
     assert {node["name"] for node in finished.document["nodes"]} <= {"n0", "n1", "n2", "n3"}
+
+
+def test_a_run_whose_job_is_cancelled_is_inconclusive_and_blames_no_node(
+    slurm: SlurmCluster, slurm_console: Console, settings: dict[str, Any]
+) -> None:
+    sweep = {"operations": ["all_reduce"], "cpu": {"min_bytes": "1M", "max_bytes": "16M", "iterations": 10000}}
+    suite = slurm_console.suite(**PATIENT, collectives={**sweep, "timeout_s": 120})
+    process = slurm_console.start("run", slurm_console.cluster(2, platform=settings), "--suite", suite, "--out", "out")
+    log = slurm_console.folder / "out" / "logs" / "all_reduce.log"
+    until(lambda: log.exists() or process.poll() is not None, timeout_s=400)
+    slurm.command("scancel", "--user=root")
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 3, f"{out}\n{err}"
+    assert out.splitlines()[-1].startswith("inconclusive: collectives:"), out
+    assert "was cancelled" in out.splitlines()[-1]
+
+
+def test_a_killed_run_is_reaped(slurm: SlurmCluster, slurm_console: Console, settings: dict[str, Any]) -> None:
+    cluster = slurm_console.cluster(2, platform=settings)
+    process = slurm_console.start("run", cluster, "--suite", slurm_console.suite(**PATIENT), "--out", "out")
+    until(lambda: "RUNNING" in slurm.command("squeue", "--noheader", "--format=%T"))
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert slurm.left()
+    reaped = slurm_console.run("reap", cluster)
+    assert reaped.status == 0, reaped.said
+    slurm.wait_until_idle()
+    assert slurm.left() == set()

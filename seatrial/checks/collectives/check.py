@@ -87,8 +87,7 @@ def _missed(run: Run, before: RollCall, outcome: SweepOutcome) -> tuple[SweepOut
         return outcome, before
     # Nodes that were taken away on purpose are no failure of the cluster, and nothing was measured either.
     verdict = Verdict.FAIL if now.suspects else Verdict.INCONCLUSIVE
-    reason = f"{outcome.reason}; {'; '.join(now.problems)}"
-    gone = replace(outcome, verdict=verdict, reason=reason, fabric_gone=False)
+    gone = replace(outcome, verdict=verdict, reason=now.reason(outcome.reason), fabric_gone=False)
     return gone, replace(now, suspects=(*before.suspects, *now.suspects))
 
 

@@ -1,6 +1,7 @@
 """Which nodes still answer and reach the others, asked after something broke."""
 
 import logging
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from seatrial.checks.connectivity.findings import Findings
@@ -8,10 +9,12 @@ from seatrial.checks.connectivity.stages import contact_nodes, settings_of, try_
 from seatrial.checks.repeated import Repeated
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError
+from seatrial.model.reason import identity, join, placed
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.node_setup import NodeConnection
+from seatrial.text.hostlist import host_list
 
 log = logging.getLogger("seatrial.connectivity")
 
@@ -29,6 +32,10 @@ class RollCall:
     testbed: Testbed
     suspects: tuple[Suspect, ...] = ()
     problems: tuple[str, ...] = ()
+
+    def reason(self, broken: str) -> str:
+        """Why what `broken` says has happened; where nobody is to blame, the platform's reason weighs most."""
+        return join((broken, *self.problems) if self.suspects else (*self.problems, broken))
 
 
 def roll_call(run: Run, testbed: Testbed) -> RollCall:
@@ -60,7 +67,15 @@ def _excused(testbed: Testbed, findings: Findings) -> RollCall:
     problems = [
         problem for problem in (*findings.problems, *findings.doubts) if problem.partition(":")[0] not in excuses
     ]
-    return RollCall(findings.testbed, blamed, (*problems, *(f"{name}: {why}" for name, why in excuses.items())))
+    return RollCall(findings.testbed, blamed, (*problems, *_placed(excuses)))
+
+
+def _placed(excuses: Mapping[str, str]) -> list[str]:
+    """Each reason once, with the nodes that it holds for: a job that ends takes all of its nodes away."""
+    nodes_by_reason: dict[Hashable, list[str]] = {}
+    for name, why in excuses.items():
+        nodes_by_reason.setdefault(identity(why), []).append(name)
+    return [placed(host_list(sorted(names)), excuses[names[0]]) for names in nodes_by_reason.values()]
 
 
 def conclude_repeat(run: Run, testbed: Testbed, repeated: Repeated, verdict: Verdict, reason: str) -> None:
@@ -69,7 +84,7 @@ def conclude_repeat(run: Run, testbed: Testbed, repeated: Repeated, verdict: Ver
     if now and now.problems:
         # Nodes that were taken away on purpose are no failure of the cluster.
         verdict = Verdict.FAIL if now.suspects else Verdict.INCONCLUSIVE
-        reason = "; ".join((reason, *now.problems))
+        reason = now.reason(reason)
         repeated.suspects += now.suspects
         repeated.over = True
     repeated.broke(verdict, reason)

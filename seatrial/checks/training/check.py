@@ -72,8 +72,7 @@ def _with_missing(run: Run, testbed: Testbed, check: Check) -> Check:
     if not now.problems:
         return check
     verdict = Verdict.FAIL if now.suspects else Verdict.INCONCLUSIVE
-    reason = "; ".join((check.reason, *now.problems))
-    return replace(check, verdict=verdict, reason=reason, suspects=(*check.suspects, *now.suspects))
+    return replace(check, verdict=verdict, reason=now.reason(check.reason), suspects=(*check.suspects, *now.suspects))
 
 
 def training_argv(run: Run, testbed: Testbed, settings: Training, label: str = _NAME) -> list[str]:

@@ -13,7 +13,7 @@ from seatrial.platforms.slurm import jobs
 from seatrial.platforms.slurm.config import SlurmPlatform
 from seatrial.platforms.slurm.jobs import Job
 from seatrial.platforms.slurm.login import Login
-from seatrial.platforms.slurm.queue import jobs_of
+from seatrial.platforms.slurm.queue import job_of
 from seatrial.platforms.slurm.script import NODES_LOG, run_folder
 from seatrial.text.printable import printable
 
@@ -77,10 +77,9 @@ class BringUp:
 
     def _job(self) -> Job:
         """Raises LaunchError where it will never be up."""
-        known = [job for job in jobs_of(self._login, self._run_id) if job.job_id == self._job_id]
-        if not known:
+        job = job_of(self._login, self._run_id, self._job_id)
+        if job is None:
             raise LaunchError(Reason.of("slurm-job-gone", job=self._job_id))
-        job = known[0]
         if job.is_over:
             raise LaunchError(self._why_it_ended(job))
         if why := jobs.never_starts(job):

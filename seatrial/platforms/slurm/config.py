@@ -85,6 +85,9 @@ class SlurmPlatform(PlatformSettings):
         (), description="further options of sbatch, each as one word, such as --mem=0"
     )
     modules: tuple[Name, ...] = Field((), description="environment modules that every node loads, such as openmpi/4.1")
+    mpi_plugin: Literal["pmix", "pmi2", "none"] = Field(
+        "pmix", description="srun --mpi, for the script that is submitted by hand: what nccl-tests was built with"
+    )
     folder: Annotated[str, AfterValidator(_legal_folder)] = Field(
         ".seatrial", description="for the files of runs, on a file system that all nodes share; from the user's home"
     )

@@ -28,6 +28,7 @@ _ENDED = {
 _NEVER = {
     "PartitionNodeLimit": "more nodes are asked for than a job of the partition may have",
     "PartitionTimeLimit": "time_limit is longer than the partition allows",
+    "PartitionConfig": "the partition does not allow that many nodes, such large ones, or that much time",
     "PartitionDown": "the partition is down",
     "PartitionInactive": "the partition is inactive",
     "BadConstraints": "no nodes can satisfy what is asked for together",

@@ -41,7 +41,9 @@ class Login:
             if status == _NOT_FOUND:
                 raise MissingError(Reason.of("slurm-command-missing", command=argv[0], place=self.place))
             if status:
-                raise self._failed(argv, last_line(_text(errors)) or last_line(_text(output)) or f"status {status}")
+                raise self._failed(
+                    argv, _words(argv[0], _text(errors)) or last_line(_text(output)) or f"status {status}"
+                )
             return _text(output)
 
     def _status(self, argv: Sequence[str], stdin: bytes, timeout_s: float, output: BinaryIO, errors: BinaryIO) -> int:
@@ -79,6 +81,12 @@ class Login:
     def write(self, path: str, text: str) -> None:
         """A file that only the user can read, in a folder that is there."""
         self.shell(f"umask 077 && cat > {shlex.quote(path)}", stdin=text.encode())
+
+
+def _words(program: str, errors: str) -> str:
+    """What Slurm's commands print of an error: often a line of what, and one of what came of it."""
+    lines = (line.strip().removeprefix(f"{program}: ").removeprefix("error: ") for line in errors.splitlines()[-5:])
+    return "; ".join(dict.fromkeys(filter(None, lines)))
 
 
 def _text(file: BinaryIO) -> str:

@@ -40,6 +40,7 @@ write_files() {
     printf '%s\n' "$HOST_KEY" | write ssh_host_ed25519_key
     printf '* %s\n' "$HOST_KEY_PUBLIC" | write known_hosts
     write ssh_config <<END
+Include $work/ports
 Host *
   Port $PORT
   User $(id -un)
@@ -96,14 +97,13 @@ start_sshd() { # on port $1; succeeds once it answers with the run's host key
         -o UseDNS=no -o PrintMotd=no -o X11Forwarding=no -o AllowAgentForwarding=no \
         -o ClientAliveInterval=30 -o ClientAliveCountMax=4 &
     sshd_pid=$!
-    tries=0
-    while [ "$tries" -lt 50 ] && kill -0 "$sshd_pid" 2>/dev/null; do
+    deadline=$(($(date +%s) + 15)) # what has the port may be silent
+    while [ "$(date +%s)" -lt "$deadline" ] && kill -0 "$sshd_pid" 2>/dev/null; do
         case $(ssh-keyscan -T 2 -t ed25519 -p "$1" 127.0.0.1 2>/dev/null) in
             *"$HOST_KEY_PUBLIC"*) return 0 ;;
             '') sleep 0.1 ;;
             *) break ;; # another server has the port
         esac
-        tries=$((tries + 1))
     done
     kill "$sshd_pid" 2>/dev/null || :
     wait "$sshd_pid" || :

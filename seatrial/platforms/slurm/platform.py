@@ -1,18 +1,17 @@
 """The Slurm platform: launch, teardown and leftovers of testbeds that are one job."""
 
 import getpass
-import json
 import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError
-from seatrial.model.testbed import Node, Testbed, dial_tcp
+from seatrial.model.testbed import Testbed, dial_tcp
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.slurm import script
@@ -20,7 +19,9 @@ from seatrial.platforms.slurm.bringup import BringUp
 from seatrial.platforms.slurm.config import SlurmPlatform
 from seatrial.platforms.slurm.jobs import Job
 from seatrial.platforms.slurm.login import Login
-from seatrial.platforms.slurm.queue import end_jobs, jobs_of, node_addresses, node_names, submit
+from seatrial.platforms.slurm.measure import MEASURE_SCRIPT, measure_script
+from seatrial.platforms.slurm.ports import tell_ports
+from seatrial.platforms.slurm.queue import blameless_reason, end_jobs, jobs_of, node_addresses, node_names, submit
 from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.remote.keys import KeyPair, new_key_pair
 from seatrial.system.rawlog import write_log
@@ -44,7 +45,13 @@ class _Place(BaseModel):
     port: int = Field(ge=1, le=65535)
 
 
-_PLACES = TypeAdapter(list[_Place])
+class _Up(BaseModel):
+    """What another process needs to find the nodes of a run, in the order of the hostfile."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    job_id: str = Field(pattern=r"^\d{1,10}$")
+    nodes: tuple[_Place, ...] = Field(min_length=1, max_length=10_000)
 
 
 class Slurm:
@@ -56,7 +63,8 @@ class Slurm:
         self._login = Login()
 
     def render(self, run: Run) -> Rendered:
-        return Rendered(self._files(run, script.MADE_LATER, script.MADE_LATER))
+        by_hand = {MEASURE_SCRIPT: measure_script(run, self._settings)}
+        return Rendered(by_hand | self._files(run, script.MADE_LATER, script.MADE_LATER))
 
     def _files(self, run: Run, run_key: KeyPair, host_key: KeyPair) -> dict[str, str]:
         return {
@@ -76,32 +84,32 @@ class Slurm:
             self._login.write(f"{there}/{name}", text)
         job_id = submit(self._login, f"{there}/{script.JOB_SCRIPT}")
         job, ports = BringUp(self._login, self._settings, run.run_id, job_id, run.cluster.nodes).wait()
-        places = self._places(job, ports)
-        states.write_private(folder / "nodes.json", json.dumps([place.model_dump() for place in places]))
-        return self._testbed(run.run_id, places, host_key.public)
+        up = _Up(job_id=job_id, nodes=self._places(job, ports))
+        states.write_private(folder / "nodes.json", up.model_dump_json())
+        testbed = self._testbed(run.run_id, up, host_key.public)
+        tell_ports(testbed, run.cluster.ssh_port)
+        return testbed
 
-    def _places(self, job: Job, ports: Mapping[int, int]) -> list[_Place]:
+    def _places(self, job: Job, ports: Mapping[int, int]) -> tuple[_Place, ...]:
         """In the order of the tasks, which is Slurm's order of the nodes."""
         names, addresses = node_names(self._login, job.nodes), node_addresses(self._login, job.nodes)
-        return [
+        return tuple(
             _Place(name=name, address=addresses.get(name, name), port=ports.get(task, self._cluster.ssh_port))
             for task, name in enumerate(names)
-        ]
+        )
 
     def attach(self, run_id: str) -> Testbed:
         folder = states.run_folder(run_id, _KIND)
         if not folder.exists() or not any(job.is_up for job in jobs_of(self._login, run_id)):
             raise InputError(f"run {run_id}: is over")
         try:
-            places = _PLACES.validate_json(states.read_file(folder, "nodes.json"))
+            up = _Up.model_validate_json(states.read_file(folder, "nodes.json"))
         except ValidationError as error:
             raise InputError(f"run {run_id}: nodes.json: is not what was written") from error
-        return self._testbed(run_id, places, states.read_file(folder, "host_key.pub"))
+        return self._testbed(run_id, up, states.read_file(folder, "host_key.pub"))
 
-    def _testbed(self, run_id: str, places: list[_Place], host_key: str) -> Testbed:
-        nodes: tuple[Node, ...] = tuple(
-            node_of(self._cluster, place.name, place.address, host_key, place.port) for place in places
-        )
+    def _testbed(self, run_id: str, up: _Up, host_key: str) -> Testbed:
+        nodes = [node_of(self._cluster, place.name, place.address, host_key, place.port) for place in up.nodes]
         return testbed_of(
             self._cluster,
             run_id,
@@ -112,6 +120,7 @@ class Slurm:
             workdir=f"/tmp/seatrial-{run_id}/work",
             python=self._settings.python,
             network=None,
+            blameless_reason=lambda node: blameless_reason(self._login, run_id, up.job_id, node.name),
         )
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:

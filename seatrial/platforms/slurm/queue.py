@@ -3,9 +3,9 @@
 import re
 import time
 
-from seatrial.model.errors import LaunchError
+from seatrial.model.errors import LaunchError, SeatrialError
 from seatrial.model.reason import Reason
-from seatrial.platforms.slurm.jobs import ACTIVE, FORMAT, Job, parse_jobs
+from seatrial.platforms.slurm.jobs import ACTIVE, FORMAT, WAITING, Job, ending, parse_jobs
 from seatrial.platforms.slurm.login import CommandError, Login
 from seatrial.platforms.slurm.script import job_name
 
@@ -18,8 +18,7 @@ def submit(login: Login, script: str) -> str:
     try:
         printed = login.run(["sbatch", "--parsable", script])
     except CommandError as error:
-        problem = error.words.removeprefix("sbatch: error: ")
-        raise LaunchError(Reason.of("slurm-submit-refused", problem=problem)) from None
+        raise LaunchError(Reason.of("slurm-submit-refused", problem=error.words)) from None
     job_id = printed.strip().splitlines()[-1].partition(";")[0] if printed.strip() else ""
     if not re.fullmatch(r"\d{1,10}", job_id):
         raise LaunchError(Reason.of("slurm-submit-refused", problem=f"no job id in {printed.strip()[:200]!r}"))
@@ -31,6 +30,52 @@ def jobs_of(login: Login, run_id: str) -> list[Job]:
     return parse_jobs(
         login.run(["squeue", "--me", "--noheader", "--states=all", f"--name={job_name(run_id)}", f"--format={FORMAT}"])
     )
+
+
+def job_of(login: Login, run_id: str, job_id: str) -> Job | None:
+    """The job as slurmctld knows it, or else as accounting does; None where nobody knows it."""
+    known = (job for job in jobs_of(login, run_id) if job.job_id == job_id)
+    return next(known, None) or _accounted(login, job_id)
+
+
+def _accounted(login: Login, job_id: str) -> Job | None:
+    argv = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job_id}"]
+    try:
+        printed = login.run([*argv, "--format=JobID,State,NodeList"])
+    except SeatrialError:  # there is no slurmdbd, or no sacct
+        return None
+    # "CANCELLED by 1000"
+    lines = (re.sub(r"\|([A-Z_]+)[^|]*\|", r"|\1|", line) + "|" for line in printed.splitlines())
+    return next(iter(parse_jobs("\n".join(lines))), None)
+
+
+def blameless_reason(login: Login, run_id: str, job_id: str, node: str) -> str | None:
+    """Why a node went silent although it is well: its job has ended or was requeued. None: blame the node."""
+    try:
+        job = _settled(login, run_id, job_id)
+        if job is None:
+            return Reason.of("slurm-job-gone", job=job_id)
+        if job.is_up or _is_down(login, node):
+            return None
+        if job.is_held:
+            return Reason.of("slurm-job-held", job=job_id, pending=job.pending)
+        return Reason.of("slurm-job-requeued", job=job_id, detail="") if job.state in WAITING else ending(job)
+    except SeatrialError:
+        return None  # nobody can say
+
+
+def _settled(login: Login, run_id: str, job_id: str) -> Job | None:
+    """The job once it has ended: as long as it is COMPLETING, Slurm does not say how it ended."""
+    deadline = time.monotonic() + END_S
+    while (job := job_of(login, run_id, job_id)) and job.state == "COMPLETING" and time.monotonic() < deadline:
+        time.sleep(_PAUSE_S)
+    return job
+
+
+def _is_down(login: Login, node: str) -> bool:
+    """Whether Slurm itself takes the node for down, or it does not answer Slurm (`idle*`)."""
+    states = login.run(["sinfo", "--noheader", "--Node", f"--nodes={node}", "--format=%T"]).split()
+    return any(state.startswith(("down", "fail")) or state.endswith("*") for state in states)
 
 
 def end_jobs(login: Login, run_id: str) -> None:

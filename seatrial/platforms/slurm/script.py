@@ -43,12 +43,12 @@ def job_script(run: Run, settings: SlurmPlatform) -> str:
     )
 
 
-def directives(cluster: Cluster, settings: SlurmPlatform, name: str) -> Iterator[str]:
+def directives(cluster: Cluster, settings: SlurmPlatform, name: str, tasks_per_node: int = 1) -> Iterator[str]:
     """The lines that sbatch reads."""
     options = {
         "job-name": name,
         "nodes": cluster.nodes,
-        "ntasks-per-node": 1,
+        "ntasks-per-node": tasks_per_node,
         "gpus-per-node": cluster.gpus if cluster.gpus and not settings.gres else None,
         "gres": settings.gres,
         "time": settings.time_limit,
@@ -70,8 +70,8 @@ def load_modules(settings: SlurmPlatform) -> Iterator[str]:
     """Lines of the job's script."""
     if settings.modules:
         # `module` is a function of login shells, and reads variables that are not set
-        yield 'command -v module >/dev/null || . "${LMOD_PKG:-${MODULESHOME:-/usr/share/modules}}/init/sh"'
         yield "set +u"
+        yield 'command -v module >/dev/null || . "${LMOD_PKG:-${MODULESHOME:-/usr/share/modules}}/init/sh"'
         yield from (f"module load {name}" for name in settings.modules)
         yield "set -u"
 

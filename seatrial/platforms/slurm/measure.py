@@ -1,0 +1,128 @@
+"""A batch script that a person submits by hand: the whole measurement by srun, as logs for `seatrial judge`. Pure."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from seatrial.checks.collectives.section import Collectives
+from seatrial.checks.collectives.sweep import nccl_argv
+from seatrial.checks.training.section import Training
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.platforms.slurm.config import SlurmPlatform
+from seatrial.platforms.slurm.script import directives, load_modules
+
+MEASURE_SCRIPT = "measure.sbatch"
+_PROBES = Path(__file__).parents[2] / "remote" / "probes"
+_LATENCY = "all_reduce_perf -b 8 -e 64K -f 2 -g 1 -w 20 -n 200"
+
+_HEAD = """\
+#
+# Measures the nodes of this job, and judges nothing:
+#     sbatch measure.sbatch
+# Then, where seatrial is installed, for each log in seatrial-JOBID/:
+#     {judge}
+#
+# Every measurement is one srun. If one fails, the others still run, and the job ends with status 1.
+set -u"""
+
+_FUNCTIONS = """\
+out=seatrial-$SLURM_JOB_ID
+mkdir -p "$out" || exit 1
+failed=0
+
+measure() { # NAME COMMAND...: its output goes to $out/NAME.log
+    local name=$1 status=0
+    shift
+    echo "$(date +%H:%M:%S) $name"
+    "$@" >"$out/$name.log" 2>&1 || status=$?
+    [ "$status" = 0 ] || { echo "$name: exit status $status, see $out/$name.log"; failed=1; }
+}"""
+
+
+def measure_script(run: Run, settings: SlurmPlatform) -> str:
+    """The script, with the sizes of the run's suite."""
+    cluster = run.cluster
+    srun = f"srun --cpu-bind=none --mem=0 --mpi={settings.mpi_plugin}"
+    lines = [
+        "#!/bin/bash",
+        *directives(cluster, settings, f"seatrial-{cluster.name}", cluster.slots),
+        "#SBATCH --output=seatrial-%j.out",
+        _HEAD.format(judge=_judge_command(cluster)),
+        *load_modules(settings),
+        *(f"export {name}={shlex.quote(value)}" for name, value in cluster.env.items()),
+        _FUNCTIONS,
+        f'ranks() {{ {srun} --ntasks-per-node={cluster.slots} "$@"; }}',
+        "",
+        "# Connectivity: a task starts on every node of the job.",
+        f"measure hostnames srun --mpi=none --ntasks={cluster.nodes} --ntasks-per-node=1 hostname",
+        f'[ "$(sort -u "$out/hostnames.log" | wc -l)" = {cluster.nodes} ] ||',
+        f'    {{ echo "hostnames: {cluster.nodes} different ones are expected"; failed=1; }}',
+        "",
+        *(_nccl_tests(run, cluster) if cluster.gpus else ()),
+        *_probes(run, settings),
+        'exit "$failed"',
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _judge_command(cluster: Cluster) -> str:
+    words = ["seatrial", "judge", "LOG", "--hardware", cluster.hardware.name, "--nodes", str(cluster.nodes)]
+    words += ["--gpus-per-node", str(cluster.gpus)] if cluster.gpus else []
+    return shlex.join([*words, "--fabric", cluster.fabric] if cluster.fabric else words)
+
+
+def _nccl_tests(run: Run, cluster: Cluster) -> Iterator[str]:
+    """Four tests: as training uses it, inside each node, over the network alone, and small messages."""
+    section = run.suite.section(Collectives)
+    if section is None:
+        return
+    sweep = shlex.join(nccl_argv(section, "all_reduce", None))
+    yield "# nccl-tests as training uses NCCL: one rank for each GPU, over whatever NCCL chooses."
+    for operation in section.operations:
+        yield f"measure {operation} ranks {shlex.join(nccl_argv(section, operation, None))}"
+    yield ""
+    if cluster.gpus > 1:
+        yield "# NVLink only: each node by itself. Judge these logs with --nodes 1."
+        yield 'for node in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do'
+        yield "    NCCL_P2P_LEVEL=NVL NCCL_SHM_DISABLE=1 \\"
+        yield f'        measure "nvlink-$node" ranks --nodes=1 --ntasks={cluster.gpus} --nodelist="$node" {sweep}'
+        yield "done"
+        yield ""
+    if cluster.nodes > 1:
+        yield "# The network alone: GPUs of one node use it too, and Ring loads every link alike."
+        yield "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_ALGO=Ring \\"
+        yield f"    measure network ranks {sweep}"
+        yield ""
+    yield "# Latency: small messages, many times."
+    yield f"measure latency ranks {_LATENCY}"
+    yield ""
+
+
+def _probes(run: Run, settings: SlurmPlatform) -> Iterator[str]:
+    """Programs of seatrial's own: collectives where there are no GPUs, and the training smoke."""
+    cluster, collectives, training = run.cluster, run.suite.section(Collectives), run.suite.section(Training)
+    yield "# Probes: they need a seatrial that all nodes can read, and torch."
+    yield f"probes=${{SEATRIAL_PROBES:-{shlex.quote(str(_PROBES))}}}"
+    yield 'master=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+    yield "probe() { # NAME OPTION...: by every rank, which meet at the first node"
+    yield "    local name=$1"
+    yield "    shift"
+    yield f'    ranks {shlex.quote(settings.python)} "$probes/$name.py" "$@" \\'
+    yield '        --master-addr "$master" --master-port "$((20000 + SLURM_JOB_ID % 10000))"'
+    yield "}"
+    if collectives and not cluster.gpus:
+        sizes = collectives.cpu
+        for operation in collectives.operations:
+            yield (
+                f"measure {operation} probe collective --operation {operation} --dtype {collectives.dtype}"
+                f" --min-bytes {sizes.min_bytes} --max-bytes {sizes.max_bytes} --step-factor {sizes.step_factor}"
+                f" --warmup-iterations {sizes.warmup_iterations} --iterations {sizes.iterations}"
+                f" --timeout-s {collectives.timeout_s / 2:g}"
+            )
+    if training:
+        yield (
+            f"measure training probe training --device {'cuda' if cluster.gpus else 'cpu'} --steps {training.steps}"
+            f" --batch {training.batch_per_rank} --timeout-s {training.timeout_s / 2:g}"
+        )

@@ -1,0 +1,127 @@
+"""What a job may come to before and while its nodes are used, each by its own reason, on a real Slurm."""
+
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.checks.suites import load_suite
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.model.errors import LaunchError
+from seatrial.model.reason import code_of
+from seatrial.model.testbed import Testbed
+from seatrial.platforms import platform_for
+from seatrial.platforms.slurm.script import job_name
+from tests.conftest import RUN_PREFIX
+from tests.e2e.conftest import until
+from tests.slurm.cluster import SlurmCluster
+
+Launched = Callable[..., Any]
+
+
+def run_of(settings: dict[str, Any], folder: Path, nodes: int = 2, **fields: Any) -> Run:
+    cluster = Cluster.model_validate({"name": "test", "nodes": nodes, "platform": {**settings, **fields}})
+    return Run(f"{RUN_PREFIX}{secrets.token_hex(4)}", cluster, load_suite("quick"), folder)
+
+
+@contextmanager
+def up(run: Run) -> Iterator[Testbed]:
+    platform = platform_for(run.cluster)
+    try:
+        yield platform.launch(run)
+    finally:
+        platform.teardown(run.run_id)
+
+
+def job_id(slurm: SlurmCluster, run: Run) -> str:
+    return slurm.command(
+        "squeue", "--noheader", "--states=all", "--format=%i", f"--name={job_name(run.run_id)}"
+    ).strip()
+
+
+def refused(run: Run) -> str:
+    with pytest.raises(LaunchError) as error, up(run):
+        pass
+    return error.value.reason
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "words"),
+    [
+        ({"partition": "nowhere"}, "slurm-submit-refused", "invalid partition specified: nowhere"),
+        ({"constraint": "liquid"}, "slurm-submit-refused", "Invalid feature specification"),
+        ({"nodelist": "n9"}, "slurm-submit-refused", "Invalid node name specified"),
+        ({"partition": "short", "time_limit": "00:30:00"}, "slurm-never-starts", "time"),
+        ({"partition": "down"}, "slurm-never-starts", "the partition is down"),
+        ({"nodes": 64}, "slurm-never-starts", "that many nodes"),
+        ({"args": ["--hold"]}, "slurm-job-held", "JobHeldUser"),
+        ({"args": ["--mem=4000G"]}, "slurm-submit-refused", "Memory specification can not be satisfied"),
+    ],
+)
+def test_what_will_never_start_fails_at_once(
+    settings: dict[str, Any], tmp_path: Path, fields: dict[str, Any], code: str, words: str
+) -> None:
+    reason = refused(run_of(settings, tmp_path, **fields))
+    assert (code_of(reason), words in reason) == (code, True), reason
+
+
+def test_a_job_that_waits_too_long_says_what_for(slurm: SlurmCluster, settings: dict[str, Any], tmp_path: Path) -> None:
+    with up(run_of(settings, tmp_path, nodes=4)):
+        reason = refused(run_of(settings, tmp_path, queue_timeout_s=3))
+    assert code_of(reason) == "slurm-queued-too-long"
+    assert "waiting for nodes to become free" in reason
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        (lambda slurm, job: slurm.command("scancel", job), "slurm-job-cancelled"),
+        (lambda slurm, job: slurm.command("scontrol", "update", f"jobid={job}", "timelimit=0"), "slurm-job-timed-out"),
+    ],
+)
+def test_a_job_that_ends_blames_no_node(
+    slurm: SlurmCluster,
+    settings: dict[str, Any],
+    tmp_path: Path,
+    end: Callable[[SlurmCluster, str], object],
+    code: str,
+) -> None:
+    run = run_of(settings, tmp_path)
+    with up(run) as testbed:
+        assert [testbed.blameless_reason(node) for node in testbed.nodes] == [None, None]
+        end(slurm, job_id(slurm, run))
+        until(lambda: testbed.blameless_reason(testbed.head) is not None)
+        assert {code_of(testbed.blameless_reason(node) or "") for node in testbed.nodes} == {code}
+
+
+def test_a_preempted_job_blames_no_node(slurm: SlurmCluster, settings: dict[str, Any], tmp_path: Path) -> None:
+    run = run_of(settings, tmp_path, nodes=4)
+    with up(run) as testbed:
+        urgent = threading.Thread(
+            target=slurm.command, args=("srun", "--partition=urgent", "--nodes=4", "--exclusive", "true")
+        )
+        urgent.start()
+        until(lambda: testbed.blameless_reason(testbed.head) is not None)
+        assert {code_of(testbed.blameless_reason(node) or "") for node in testbed.nodes} == {"slurm-job-preempted"}
+        urgent.join()
+
+
+def test_a_node_that_dies_is_blamed_and_the_others_are_not(
+    slurm: SlurmCluster, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    run = run_of(settings, tmp_path)
+    try:
+        with up(run) as testbed:
+            dead, other = testbed.nodes[1], testbed.nodes[0]
+            slurm.kill_node(dead.name)
+            until(lambda: testbed.blameless_reason(other) is not None)
+            assert code_of(testbed.blameless_reason(other) or "") == "slurm-node-failed"
+            assert testbed.blameless_reason(dead) is None
+    finally:
+        slurm.start_node(dead.name)
+        slurm.wait_until_idle()

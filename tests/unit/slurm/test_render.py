@@ -1,0 +1,42 @@
+"""The scripts for Slurm: held to golden files, and to what a shell and a careful reader think of them."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.unit.slurm.golden import GOLDEN, clusters, rendered
+
+NAMES = sorted(clusters())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scripts_are_as_they_were(name: str) -> None:
+    kept = {path.name: path.read_text() for path in (GOLDEN / name).iterdir()}
+    assert rendered(name) == kept
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_shell_and_shellcheck_accept_them(name: str, tmp_path: Path) -> None:
+    for file, text in rendered(name).items():
+        (tmp_path / file).write_text(text)
+        shell = "bash" if file == "measure.sbatch" else "sh"
+        subprocess.run([shell, "-n", tmp_path / file], check=True)
+        if shellcheck := shutil.which("shellcheck"):
+            command = [shellcheck, f"--shell={shell}", "--severity=warning", tmp_path / file]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_key_is_outside_of_the_standard_input(name: str) -> None:
+    files = rendered(name)
+    assert "KEY" not in files["job.sbatch"]
+    assert "<made for each run>" in files["node.sh"]
+
+
+def test_gres_takes_the_place_of_gpus_per_node() -> None:
+    lines = rendered("full")["job.sbatch"].splitlines()
+    assert "#SBATCH --gres=gpu:h100:8" in lines
+    assert not any("gpus-per-node" in line for line in lines)
