@@ -179,7 +179,7 @@ def test_what_is_printed_as_slow_is_judged_slow(
     assert not not_measured(names(nodes), streams)
 
 
-@pytest.mark.parametrize(("nodes", "slow"), [(3, 2), (4, 2), (5, 2), (5, 3), (7, 5)])
+@pytest.mark.parametrize(("nodes", "slow"), [(3, 2), (4, 2), (5, 2), (5, 3), (6, 3), (7, 5)])
 def test_many_slow_nodes_of_a_small_cluster_are_no_pass_and_blame_nobody(nodes: int, slow: int) -> None:
     senders = set(names(nodes)[-slow:])
     streams = explore(names(nodes), network(lambda a, b: FAST / 10 if a in senders else FAST))

@@ -122,7 +122,8 @@ def _are_many(slow: Collection[str], streams: Streams) -> bool:
 def divided(streams: Streams) -> str:
     """Why too many nodes are slow to blame them, where one side is too small for the judge to see a group; else ""."""
     slow, nodes = slow_nodes(streams), egress(streams).keys() | ingress(streams).keys()
-    if not _are_many(slow, streams) or min(len(slow), len(nodes) - len(slow)) >= _LEAST_NODES:
+    judge_sees = len(nodes) >= _ENOUGH and min(len(slow), len(nodes) - len(slow)) >= _LEAST_NODES
+    if judge_sees or not _are_many(slow, streams):
         return ""
     usual = short(_faster_half(egress(streams).values()))
     return Reason.of("tcp-nodes-divided", slow=len(slow), nodes=len(nodes), names=some_of(slow), usual=usual)
