@@ -30,6 +30,7 @@ REASONS = {
     errno.ENETDOWN: "no-route",
     errno.EACCES: "no-route",  # a route of the kind "prohibit", or a firewall of this node
     errno.EPERM: "no-route",
+    errno.EINVAL: "no-route",  # a route of the kind "blackhole"
     errno.ECONNRESET: "closed",
     errno.EPIPE: "closed",
 }
