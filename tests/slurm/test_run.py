@@ -29,7 +29,11 @@ def test_a_healthy_cluster_goes_through_the_whole_chain(slurm_console: Console, 
 def test_a_run_whose_job_is_cancelled_is_inconclusive_and_blames_no_node(
     slurm: SlurmCluster, slurm_console: Console, settings: dict[str, Any]
 ) -> None:
-    sweep = {"operations": ["all_reduce"], "cpu": {"min_bytes": "1M", "max_bytes": "16M", "iterations": 10000}}
+    sweep: dict[str, Any] = {
+        "operations": ["all_reduce"],
+        "cpu": {"min_bytes": "1M", "max_bytes": "16M", "iterations": 10000},
+    }
+    sweep["gpu"] = sweep["cpu"]
     suite = slurm_console.suite(**PATIENT, collectives={**sweep, "timeout_s": 120})
     process = slurm_console.start("run", slurm_console.cluster(2, platform=settings), "--suite", suite, "--out", "out")
     log = slurm_console.folder / "out" / "logs" / "all_reduce.log"

@@ -9,7 +9,6 @@ from typing import BinaryIO
 
 from seatrial.model.errors import LaunchError, MissingError
 from seatrial.model.reason import Reason
-from seatrial.text.lines import last_line
 from seatrial.text.printable import printable
 from seatrial.text.secret_values import looks_secret
 
@@ -42,7 +41,7 @@ class Login:
                 raise MissingError(Reason.of("slurm-command-missing", command=argv[0], place=self.place))
             if status:
                 raise self._failed(
-                    argv, _words(argv[0], _text(errors)) or last_line(_text(output)) or f"status {status}"
+                    argv, _words(argv[0], _text(errors)) or _words(argv[0], _text(output)) or f"status {status}"
                 )
             return _text(output)
 
@@ -86,7 +85,7 @@ class Login:
 def _words(program: str, errors: str) -> str:
     """What Slurm's commands print of an error: often a line of what, and one of what came of it."""
     lines = (line.strip().removeprefix(f"{program}: ").removeprefix("error: ") for line in errors.splitlines()[-5:])
-    return "; ".join(dict.fromkeys(filter(None, lines)))
+    return "; ".join(dict.fromkeys(line for line in lines if any(map(str.isalnum, line))))  # and no rows of stars
 
 
 def _text(file: BinaryIO) -> str:

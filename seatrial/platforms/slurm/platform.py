@@ -160,7 +160,9 @@ class Slurm:
         ]
 
     def missing(self) -> list[str]:
-        return []
+        from seatrial.platforms.slurm.doctor import problems
+
+        return problems(self._login, self._cluster, self._settings)
 
 
 def platform(cluster: "Cluster") -> Slurm:

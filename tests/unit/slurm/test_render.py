@@ -22,9 +22,9 @@ def test_the_shell_and_shellcheck_accept_them(name: str, tmp_path: Path) -> None
     for file, text in rendered(name).items():
         (tmp_path / file).write_text(text)
         shell = "bash" if file == "measure.sbatch" else "sh"
-        subprocess.run([shell, "-n", tmp_path / file], check=True)
+        subprocess.run([shell, "-n", str(tmp_path / file)], check=True)
         if shellcheck := shutil.which("shellcheck"):
-            command = [shellcheck, f"--shell={shell}", "--severity=warning", tmp_path / file]
+            command = [shellcheck, f"--shell={shell}", "--severity=warning", str(tmp_path / file)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stdout
 

@@ -1,0 +1,51 @@
+"""`seatrial doctor`, as the platform answers it, on a real Slurm; nothing is submitted."""
+
+from typing import Any
+
+import pytest
+
+from seatrial.config.cluster import Cluster
+from seatrial.model.reason import code_of
+from seatrial.platforms import platform_for
+from tests.slurm.cluster import SlurmCluster
+
+
+def missing(settings: dict[str, Any], **fields: Any) -> list[str]:
+    return platform_for(Cluster.model_validate({"name": "test", "nodes": 2, "platform": settings, **fields})).missing()
+
+
+def test_nothing_is_missing(settings: dict[str, Any]) -> None:
+    assert missing(settings) == []
+
+
+@pytest.mark.parametrize(
+    ("settings_more", "fields"),
+    [
+        ({"partition": "nowhere"}, {}),
+        ({"constraint": "liquid"}, {}),
+        ({}, {"nodes": 64}),
+        ({}, {"hardware": "H100-SXM", "gpus_per_node": 8}),
+    ],
+)
+def test_what_sbatch_would_refuse_is_named(
+    settings: dict[str, Any], settings_more: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    (problem,) = missing({**settings, **settings_more}, **fields)
+    assert code_of(problem) == "slurm-submit-refused"
+
+
+def test_a_controller_that_does_not_answer_is_named(slurm: SlurmCluster, settings: dict[str, Any]) -> None:
+    down = slurm.folder / "down.conf"
+    down.write_text((slurm.folder / "slurm.conf").read_text().replace("SlurmctldPort=6817", "SlurmctldPort=1"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLURM_CONF", str(down))
+        (problem,) = missing(settings)
+    assert code_of(problem) == "slurm-command-failed"
+    assert "DOWN" in problem
+
+
+def test_without_slurm_every_command_is_named(settings: dict[str, Any]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", "/nowhere")
+        problems = missing(settings)
+    assert [code_of(problem) for problem in problems] == ["slurm-command-missing"] * 5
