@@ -97,6 +97,7 @@ def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Acc
     lines = [
         "set -eu",
         "ip link set lo up",
+        "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6 || :",  # its discovery goes from every node to all others
         f"ip link set eth0 address {_mac(node)}",
         f"ip addr add {node.address}/{NETWORK.prefixlen} dev eth0",
         "ip link set eth0 up",
@@ -136,10 +137,10 @@ def _privileges(account: Account) -> list[str]:
 def _start_sshd(node: LocalNode, account: Account) -> str:
     """sshd as root, or as the plain user: one who is root only in a user namespace may not change groups."""
     as_user = "" if account.uid == 0 else f"unshare --user --map-user={account.uid} --map-group={account.gid} "
-    # Not exec: the shell stays process 1 and collects what ends without a parent.
-    return (
-        f"{as_user}$(command -v sshd || echo /usr/sbin/sshd) -D -e -f {_quote(node.folder / 'sshd_config')} & wait $!"
-    )
+    # Not exec: the shell stays process 1 and collects what ends without a parent. -r: for a connection, sshd forks and
+    # does not start itself anew, which takes six times as long; OpenSSH 9.8 and later ignore it.
+    config = _quote(node.folder / "sshd_config")
+    return f"{as_user}$(command -v sshd || echo /usr/sbin/sshd) -D -e -r -f {config} & wait $!"
 
 
 def _fault_commands(plan: LocalPlan, node: LocalNode, fault: NodeFault | LinkFault) -> list[str]:
