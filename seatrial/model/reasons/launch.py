@@ -23,6 +23,11 @@ REASONS = {
         "The kernel or the container does not let this user create network namespaces.",
         "Follow the end of the line: run as root, set the `sysctl`, or give the container the capabilities.",
     ),
+    "local-machine-too-small": Explanation(
+        "this machine cannot carry {nodes} local nodes: {needed} {resource} are needed, {available} are free: {remedy}",
+        "All local nodes share one machine, and it has too little for so many. No node is at fault.",
+        "Run the command at the end of the line as root, or use fewer nodes.",
+    ),
     "local-sshd-silent": Explanation(
         "no node's sshd answers on port {port}; {node} says: {problem}",
         "sshd does not start in the local nodes.",

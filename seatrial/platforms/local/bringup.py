@@ -20,7 +20,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import state as states
 from seatrial.platforms.local.plan import LocalNode, LocalPlan
 from seatrial.remote.keys import KeyPair, new_key_pair
-from seatrial.remote.ssh import answers, known_hosts, on_each
+from seatrial.remote.ssh import answers, fan_out, known_hosts, on_each
 from seatrial.system.private import closed_folder, private_opener
 from seatrial.system.process import process
 from seatrial.text.lines import last_line
@@ -28,6 +28,7 @@ from seatrial.text.lines import last_line
 log = logging.getLogger("seatrial.launch")
 
 ANSWER_TIMEOUT_S = 5.0  # for sshd to answer once its node is up; connectivity names the ones that do not
+_STARTS_PER_CORE_S = 4.0  # nodes that one core starts in a second, with others at work beside it
 
 
 def write(
@@ -87,11 +88,12 @@ def start_keeper(plan: LocalPlan) -> "subprocess.Popen[bytes]":
 
 def wait_for_sshd(testbed: Testbed, folder: Path) -> None:
     """Until every sshd answers, or time is up. Some that do not are a finding; none at all is a failed launch."""
-    deadline = time.monotonic() + ANSWER_TIMEOUT_S
+    cores = testbed.shared_cores or 1
+    deadline = time.monotonic() + ANSWER_TIMEOUT_S + len(testbed.nodes) / (_STARTS_PER_CORE_S * cores)
     waiting = list(testbed.nodes)
     patience_s = 0.1  # short at first: TCP itself tries again only after a second
     while waiting and time.monotonic() < deadline:
-        up = on_each(waiting, partial(_answers, testbed, patience_s))
+        up = on_each(waiting, partial(_answers, testbed, patience_s), fan_out(testbed))
         waiting = [node for node in waiting if not up[node.name]]
         time.sleep(0.05 if waiting else 0)
         patience_s = min(2 * patience_s, 2.0)

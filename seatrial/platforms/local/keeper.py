@@ -20,6 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+NETWORK_S, NETWORK_S_PER_NODE = 20, 0.5  # for the nodes to have addresses, on a machine that others use too
+
 
 def main(state: Path) -> None:
     spec = json.loads((state / "spec.json").read_text())
@@ -47,13 +49,13 @@ def _own_run_folder() -> None:
 
 def _wait_for_networks(spec: dict[str, Any], nodes: "list[subprocess.Popen[bytes]]") -> None:
     """Until every node has its address, or its script has ended; who dials earlier waits a second for ARP."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + NETWORK_S + NETWORK_S_PER_NODE * len(nodes)
     waiting = list(zip(spec["nodes"], nodes, strict=True))
     while waiting and time.monotonic() < deadline:
         waiting = [
             (node, script) for node, script in waiting if not os.path.exists(node["up"]) and script.poll() is None
         ]
-        time.sleep(0.005)
+        time.sleep(0.005 if len(waiting) < 16 else 0.05)  # looking costs what the nodes need to start
 
 
 def _start_node(node: dict[str, Any]) -> "subprocess.Popen[bytes]":

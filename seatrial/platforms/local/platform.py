@@ -18,6 +18,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.local import plan as planning
+from seatrial.platforms.local.capacity import problems
 from seatrial.platforms.local.needs import missing
 from seatrial.platforms.local.plan import PREFIX, Account, LocalPlan
 from seatrial.platforms.testbed import node_of, testbed_of
@@ -34,8 +35,13 @@ _KIND = "local"
 class Local:
     """Nodes as network namespaces on this machine."""
 
-    def __init__(self) -> None:
-        self._keepers: dict[str, subprocess.Popen[bytes]] = {}
+    def __init__(self, nodes: int = 0, keepers: "dict[str, subprocess.Popen[bytes]] | None" = None) -> None:
+        self._nodes = nodes  # that this machine is to carry, as far as that is known
+        self._keepers = {} if keepers is None else keepers
+
+    def of_size(self, nodes: int) -> "Local":
+        """The same, for a cluster of so many nodes."""
+        return Local(nodes, self._keepers)
 
     def render(self, run: Run) -> Rendered:
         plan, account = planning.layout(run.run_id, run.cluster, states.run_folder(run.run_id, _KIND)), _account()
@@ -44,7 +50,7 @@ class Local:
     def launch(self, run: Run) -> Testbed:
         from seatrial.platforms.local import bringup  # only here: rendering starts in no time
 
-        if lacking := missing():
+        if lacking := missing() or problems(run.cluster.nodes):
             raise MissingError(join(lacking))
         folder = states.make_folder(run.run_id, _KIND)
         states.remember(folder, run.cluster)
@@ -110,15 +116,15 @@ class Local:
         return left + [Leftover(run_id, 0.0, "network namespaces without a run") for run_id in stray]
 
     def missing(self) -> list[str]:
-        return missing()
+        return missing() + problems(self._nodes)
 
 
 PLATFORM = Local()  # one process has one set of keepers
 
 
 def platform(cluster: Cluster | None = None) -> Local:
-    """The same for every cluster: it needs no settings."""
-    return PLATFORM
+    """Of a cluster, only its size matters."""
+    return PLATFORM.of_size(cluster.nodes) if cluster else PLATFORM
 
 
 def _account() -> Account:

@@ -1,0 +1,71 @@
+"""What one machine must carry to play many nodes. Its limits are its own: no node is blamed for them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.model.reason import Reason
+
+_PROC = Path("/proc")
+_NODES_OF_ANY_MACHINE = 16  # so many need no check: the usual limits carry them
+PROCESSES_PER_NODE = 8  # at most: its shell and sshd, a session with its shell and probe, a daemon of MPI and a rank
+MEMORY_MIB_PER_NODE = 32  # of the same
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """How much of something the nodes need, how much there is, and what raises that."""
+
+    resource: str
+    needed: int
+    available: int
+    remedy: str
+
+
+def problems(nodes: int, proc: Path = _PROC) -> list[str]:
+    """What this machine has too little of for so many local nodes, each with the setting to change."""
+    if nodes <= _NODES_OF_ANY_MACHINE:
+        return []
+    return [
+        Reason.of(
+            "local-machine-too-small",
+            nodes=nodes,
+            resource=need.resource,
+            needed=need.needed,
+            available=need.available,
+            remedy=need.remedy,
+        )
+        for need in _needs(nodes, proc)
+        if need.available < need.needed
+    ]
+
+
+def _needs(nodes: int, proc: Path) -> Iterator[Need]:
+    running = sum(entry.name.isdigit() for entry in proc.iterdir())
+    processes = nodes * PROCESSES_PER_NODE
+    for setting in ("pid_max", "threads-max"):
+        free = _number(proc / "sys/kernel" / setting) - running
+        yield Need("processes", processes, free, f"sysctl -w kernel.{setting}={_rounded(running + processes)}")
+    namespaces = _number(proc / "sys/user/max_net_namespaces")
+    yield Need("network namespaces", nodes + 1, namespaces, f"sysctl -w user.max_net_namespaces={_rounded(nodes + 1)}")
+    yield Need("MiB of memory", nodes * MEMORY_MIB_PER_NODE, _available_mib(proc), "use fewer nodes")
+
+
+def _number(path: Path) -> int:
+    """The number in a file of the kernel; without limit where the kernel has no such setting."""
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return 1 << 62
+
+
+def _available_mib(proc: Path) -> int:
+    for line in (proc / "meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) // 1024
+    return 1 << 62
+
+
+def _rounded(number: int) -> int:
+    """The next power of two."""
+    return 1 << max(15, (number - 1).bit_length())
