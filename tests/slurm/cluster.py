@@ -11,6 +11,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ from pathlib import Path
 
 PACKAGES = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
 _SECONDS = 30.0  # a daemon comes up in tenths of a second
+_PYTHON = Path(sys.prefix)
 _TIED = ["setpriv", "--pdeathsig", "KILL"]  # whoever ends the tests by force ends the cluster
 
 _SLURM_CONF = """\
@@ -154,7 +156,8 @@ class SlurmCluster:
         processes = {line.strip() for line in self.in_node(name, "ps", "-eo", "args=").splitlines()}
         own = ("sh /", "slurmd ", "ps ", "nsenter ")
         files = self.in_node(name, "find", "/tmp", "-mindepth", "1", "-maxdepth", "1").split()
-        return {line for line in processes if not line.startswith(own)} | set(files)
+        left = {file for file in files if not _PYTHON.is_relative_to(file)}
+        return {line for line in processes if not line.startswith(own)} | left
 
     def wait_until_idle(self) -> None:
         """Until every node is free again; raises AssertionError where one is not."""
@@ -226,13 +229,22 @@ class SlurmCluster:
 set -eu
 hostname {name}
 mount --bind {self.folder}/hosts /etc/hosts
-mount -t tmpfs tmpfs /tmp
+{self._private_tmp(name)}
 mount -t tmpfs tmpfs /dev/shm
 mkdir -p /run/sshd
 chmod 1777 /tmp /dev/shm
 slurmd -D -N {name} -f {self.folder}/slurm.conf &
 wait $!
 """
+
+    def _private_tmp(self, name: str) -> str:
+        """An empty /tmp; where the tests' Python lies in it, as a clone of the repository may, that alone is there."""
+        mount = "mount -t tmpfs tmpfs /tmp"
+        if not _PYTHON.is_relative_to("/tmp"):
+            return mount
+        kept = self.folder / f"python-{name}"
+        kept.mkdir()
+        return f"mount --bind {_PYTHON} {kept}\n{mount}\nmkdir -p {_PYTHON}\nmount --move {kept} {_PYTHON}"
 
     def _munge_options(self) -> list[str]:
         files = {"key": "key", "pid": "pid", "log": "log", "seed": "seed"}
