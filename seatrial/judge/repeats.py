@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from seatrial.checks.repeated import Doubt
 from seatrial.judge.baselines.learned import Learned
+from seatrial.judge.baselines.tolerance import tolerance_of
 from seatrial.model.measurement import Measurement, by_series
 from seatrial.model.reason import rewritten
 from seatrial.model.result import Judgement
@@ -47,7 +48,7 @@ def doubts(
 def _most(j: Judgement, series: str, values: Sequence[float], decides: bool, learned: Learned) -> int:
     """How often at most the series is to be measured; 0 where its judgement is sure."""
     if j.source in ("history", "peers") and series in learned.baselines:
-        if series in learned.doubtful:
+        if series in learned.doubtful and not (j.verdict is Verdict.PASS and tolerance_of(j.measurement).coarse):
             return learned.doubtful[series]
         if j.verdict is Verdict.PASS or series in learned.remarks:
             return 0

@@ -14,7 +14,7 @@ from seatrial.model.errors import FloodError, NodesError, RemoteError
 from seatrial.model.reason import Reason, placed
 from seatrial.model.testbed import Node, Testbed
 from seatrial.remote.answers import Facts, StreamAnswer, StreamError, printable, read_answer
-from seatrial.remote.command import CommandResult, run_command
+from seatrial.remote.command import run_command
 from seatrial.remote.probes import PROBES
 from seatrial.remote.ssh import HostKeyError, connect, fan_out, on_each
 from seatrial.text.lines import last_line
@@ -32,16 +32,26 @@ STREAM_S = 0.5
 _SECONDS = re.compile(r"\d{1,12}\.\d{1,9}")  # since the epoch, as date prints them
 _STREAM_SPARE_S = 20  # what stream.py may take besides the connection: its waits for first bytes, a loaded machine
 
-# Several nodes may share the folder (a network home, namespaces of one machine): each file appears whole or not at all.
-_INSTALL = """
-import json, os, sys, tempfile
+_NOT_WRITTEN = 73  # EX_CANTCREAT
+
+# Write the probes, then be one of them: Python starts once. Several nodes may share the folder (a network home,
+# namespaces of one machine): each file appears whole or not at all.
+_INSTALL = f"""
+import json, os, sys
 request = json.load(sys.stdin)
-os.makedirs(request["folder"], exist_ok=True)
-for name, text in request["files"].items():
-    handle, temporary = tempfile.mkstemp(dir=request["folder"])
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    os.replace(temporary, os.path.join(request["folder"], name))
+try:
+    os.makedirs(request["folder"], exist_ok=True)
+    for name, text in request["files"].items():
+        path = os.path.join(request["folder"], name)
+        new = path + "." + os.urandom(8).hex()
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+        os.replace(new, path)
+except OSError as problem:
+    print(problem)
+    sys.exit({_NOT_WRITTEN})
+sys.argv[:] = sys.argv[1:]
+exec(compile(request["files"][os.path.basename(sys.argv[0])], sys.argv[0], "exec"), {{"__name__": "__main__"}})
 """
 
 
@@ -78,8 +88,7 @@ def set_up_node(testbed: Testbed, node: Node, timeout_s: float) -> NodeConnectio
     transport = _connect_patiently(testbed, node, timeout_s)
     connect_ms = (time.monotonic() - started) * 1000
     try:
-        _install_probes(testbed, node, transport, timeout_s)
-        facts = _ask(testbed, node, transport, max(timeout_s, FACTS_TIMEOUT_S))
+        facts = _install_and_ask(testbed, node, transport, max(timeout_s, FACTS_TIMEOUT_S))
         offset, error = _clock(node, transport, timeout_s)
     except BaseException:
         transport.close()
@@ -101,39 +110,33 @@ def _connect_patiently(testbed: Testbed, node: Node, timeout_s: float) -> "param
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-def _install_probes(testbed: Testbed, node: Node, transport: "paramiko.Transport", timeout_s: float) -> None:
+def _install_and_ask(
+    testbed: Testbed, node: Node, transport: "paramiko.Transport", timeout_s: float
+) -> Mapping[str, Any]:
+    """Write the probes to the node and run the one that tells its facts."""
     request = json.dumps({"folder": testbed.workdir, "files": _probe_sources()})
-    command = shlex.join([testbed.python, "-c", _INSTALL])
+    command = shlex.join([testbed.python, "-c", _INSTALL, f"{testbed.workdir}/facts.py", testbed.mpirun])
     done = run_command(transport, command, stdin=request.encode(), timeout_s=timeout_s)
+    answer = printable(last_line(done.output)) or "nothing was printed"
     if done.exit_status == 127:
         raise RemoteError(placed(node.name, Reason.of("node-python-missing", python=testbed.python)))
-    if done.exit_status != 0:
-        reason = Reason.of("node-probes-not-written", folder=testbed.workdir, problem=_last_words(done))
-        raise RemoteError(placed(node.name, reason))
-
-
-def _last_words(done: CommandResult) -> str:
-    silence = "no end in time" if done.timed_out else "nothing was printed"
-    return printable(last_line(done.output)) or silence
-
-
-@cache
-def _probe_sources() -> dict[str, str]:
-    return {path.name: path.read_text() for path in PROBES}
-
-
-def _ask(testbed: Testbed, node: Node, transport: "paramiko.Transport", timeout_s: float) -> Mapping[str, Any]:
-    command = shlex.join([testbed.python, f"{testbed.workdir}/facts.py", testbed.mpirun])
-    done = run_command(transport, command, timeout_s=timeout_s)
+    if done.exit_status == _NOT_WRITTEN:
+        raise RemoteError(
+            placed(node.name, Reason.of("node-probes-not-written", folder=testbed.workdir, problem=answer))
+        )
     if done.timed_out:
         raise RemoteError(placed(node.name, Reason.of("node-facts-timeout", timeout_s=timeout_s)))
     try:
         return read_answer(Facts, last_line(done.output)).model_dump()
     except ValueError as error:
-        answer = printable(last_line(done.output)) or "nothing was printed"
         raise RemoteError(
             placed(node.name, Reason.of("node-facts-unreadable", answer=answer, problem=str(error)))
         ) from None
+
+
+@cache
+def _probe_sources() -> dict[str, str]:
+    return {path.name: path.read_text() for path in PROBES}
 
 
 def _clock(node: Node, transport: "paramiko.Transport", timeout_s: float) -> tuple[float, float]:

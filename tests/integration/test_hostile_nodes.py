@@ -76,7 +76,7 @@ def test_a_node_that_prints_without_end_is_named_and_left_out(
         assert_only_node_1_is_named(run, evil(testbed, "facts.py", FLOODS[flood]), "output flood: it printed more than")
 
 
-@pytest.mark.parametrize("probe", ["-c", "reach.py", "stream.py"])
+@pytest.mark.parametrize("probe", ["reach.py", "stream.py"])
 def test_it_may_flood_at_any_time(local_testbed: LocalTestbed, evil: Evil, probe: str) -> None:
     with local_testbed(nodes=3) as (run, testbed):
         assert_only_node_1_is_named(run, evil(testbed, probe, FLOODS["zeros"]), "output flood: it printed more than")

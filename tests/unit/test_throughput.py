@@ -129,6 +129,26 @@ def test_every_ring_link_is_measured_once_and_nobody_twice_at_a_time(nodes: int)
     assert sorted(pair for batch in batches for pair in batch) == sorted(ring)
 
 
+@pytest.mark.parametrize("nodes", [9, 12, 64])
+@pytest.mark.parametrize("slow", [(), ("node-3",)])
+def test_many_nodes_of_one_machine_have_one_neighbour_each_and_a_slow_one_is_named(
+    nodes: int, slow: tuple[str, ...]
+) -> None:
+    names = [f"node-{i}" for i in range(nodes)]
+    tried: list[Pair] = []
+    carry = network(lambda a, b: SLOW if a in slow else FAST)
+
+    def measure(pairs: Sequence[Pair]) -> dict[Pair, float]:
+        tried.extend(pairs)
+        return carry(pairs)
+
+    streams = explore(names, measure, one_machine=True)
+    assert sorted(slow_nodes(streams)) == sorted(slow)
+    assert not not_measured(names, streams, one_machine=True)
+    assert {name for pair in tried for name in pair} == set(names)
+    assert len(tried) <= nodes // 2 + nodes % 2 + 2 * len(slow) + 2
+
+
 @pytest.mark.parametrize(
     ("nodes", "senders", "receivers"),
     [(9, (0, 1), (2, 4)), (13, (0, 2, 4), (6, 8, 10)), (37, range(0, 18, 2), range(18, 36, 2))],

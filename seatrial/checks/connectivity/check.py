@@ -31,6 +31,7 @@ from seatrial.model.tolerance import Tolerance
 from seatrial.model.verdict import Verdict
 from seatrial.remote.node_setup import NodeConnection, try_streams
 from seatrial.remote.ssh import allow_many_connections
+from seatrial.text.hostlist import host_list
 from seatrial.text.words import some_of
 
 log = logging.getLogger("seatrial.connectivity")
@@ -97,8 +98,9 @@ def _judge_facts(findings: Findings, contacts: Mapping[str, NodeConnection], run
 def _try_links(findings: Findings, contacts: Mapping[str, NodeConnection], timeout_s: float) -> None:
     """What TCP carries from and to every node; the comparison with its peers names the slow ones."""
     testbed = findings.testbed
+    names, one_machine = [node.name for node in testbed.nodes], testbed.shared_cores is not None
     try:
-        streams = explore([node.name for node in testbed.nodes], lambda p: try_streams(testbed, contacts, p, timeout_s))
+        streams = explore(names, lambda pairs: try_streams(testbed, contacts, pairs, timeout_s), one_machine)
     except NodesError as floods:
         findings.blame_nodes(floods.evidence)
         _try_links(findings, contacts, timeout_s)
@@ -108,7 +110,7 @@ def _try_links(findings: Findings, contacts: Mapping[str, NodeConnection], timeo
     findings.slow += slow_suspects(streams)
     if nobody_knows := divided(streams):
         findings.doubts.append(nobody_knows)
-    if missing := not_measured([node.name for node in testbed.nodes], streams):
+    if missing := not_measured(names, streams, one_machine):
         findings.doubts.append(Reason.of("tcp-not-measured", missing=len(missing), links=some_of(missing)))
 
 
@@ -131,7 +133,7 @@ def _try_mpi(findings: Findings, contacts: Mapping[str, NodeConnection], run: Ru
             return
         guilty = guilty_nodes(findings.testbed, lambda testbed: show(testbed).why)
         if not guilty:
-            findings.problems.append(Reason.of("mpi-hosts-missing", missing=", ".join(shown.missing), cause=shown.why))
+            findings.problems.append(Reason.of("mpi-hosts-missing", missing=host_list(shown.missing), cause=shown.why))
             return
         findings.blame(
             (Suspect("node", name, 0.9, Reason.of("mpi-fails-with-node", cause=why)) for name, why in guilty),
@@ -159,7 +161,7 @@ def _check(findings: Findings, node_count: int, seconds: float) -> Check:
 
 # Half a second of TCP on a busy machine gets what its processors leave; a link that is throttled or fell back to a
 # lower speed loses a factor of ten and more.
-TCP = Tolerance(sigma=0.5, cap=8.0)
+TCP = Tolerance(sigma=0.5, cap=8.0, coarse=True)
 
 CONNECTIVITY = CheckType(
     name=_NAME,

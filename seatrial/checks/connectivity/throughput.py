@@ -13,17 +13,19 @@ _TURNS = 16  # of a healthy node in one try, so that it ends
 Measure = Callable[[Sequence[Pair]], Streams]
 
 
-def explore(names: Sequence[str], measure: Measure) -> Streams:
+def explore(names: Sequence[str], measure: Measure, one_machine: bool = False) -> Streams:
     """The streams between ring neighbours, and between nodes that look slow and healthy ones.
 
     `measure` takes disjoint pairs, which may run at once, and returns the streams of both directions of each.
     """
-    return _with_second_tries(rounds(names), len(names), measure)
+    return _with_second_tries(rounds(names, one_machine), len(names), measure)
 
 
-def explore_again(names: Sequence[str], doubtful: Sequence[str], nth: int, measure: Measure) -> Streams:
+def explore_again(
+    names: Sequence[str], doubtful: Sequence[str], nth: int, measure: Measure, one_machine: bool = False
+) -> Streams:
     """What `explore` measures of the doubtful nodes once more, so that one is as good as the other."""
-    return _with_second_tries(once_more(names, doubtful, nth), len(names), measure)
+    return _with_second_tries(once_more(names, doubtful, nth, one_machine), len(names), measure)
 
 
 def _with_second_tries(batches: Sequence[Sequence[Pair]], nodes: int, measure: Measure) -> Streams:
@@ -53,12 +55,15 @@ def _disjoint(pairs: Iterable[Pair]) -> list[list[Pair]]:
     return lists[:_TURNS]
 
 
-def rounds(names: Sequence[str]) -> list[list[Pair]]:
-    """Every node with its neighbours in a ring, in batches of disjoint pairs."""
-    return [batch for disjoint in _ring(names) for batch in _batches(disjoint, len(names))]
+def rounds(names: Sequence[str], one_machine: bool = False) -> list[list[Pair]]:
+    """Every node with its neighbours in a ring, in batches of disjoint pairs.
+
+    Many nodes of `one_machine` have one neighbour each: all links are the same bridge, and the time is its cores'.
+    """
+    return [batch for disjoint in _ring(names, one_machine) for batch in _batches(disjoint, len(names))]
 
 
-def _ring(names: Sequence[str]) -> list[list[Pair]]:
+def _ring(names: Sequence[str], one_machine: bool) -> list[list[Pair]]:
     """The edges of the ring, as up to three lists of disjoint ones."""
     if len(names) < 2:
         return []
@@ -67,7 +72,8 @@ def _ring(names: Sequence[str]) -> list[list[Pair]]:
     even, odd, last = edges[0::2], edges[1::2], []
     if len(edges) > 1 and len(edges) % 2:  # in an odd ring the last edge meets the first
         last = [even.pop()]
-    return [even, odd, last]
+    every_other = one_machine and len(names) > ONE_BY_ONE_UP_TO
+    return [even, last] if every_other else [even, odd, last]
 
 
 def _batches(pairs: Sequence[Pair], nodes: int) -> list[list[Pair]]:
@@ -101,13 +107,13 @@ def _partnered(doubtful: Sequence[str], free: Sequence[str], streams: Streams) -
     return pairs
 
 
-def once_more(names: Sequence[str], doubtful: Sequence[str], nth: int) -> list[list[Pair]]:
+def once_more(names: Sequence[str], doubtful: Sequence[str], nth: int, one_machine: bool = False) -> list[list[Pair]]:
     """Each of the doubtful nodes with its neighbours in the ring, in batches of disjoint pairs.
 
     Those whose neighbours are in doubt as well meet one that is not on top, another for each `nth` time.
     """
     requested = set(doubtful)
-    ring = [[pair for pair in disjoint if requested.intersection(pair)] for disjoint in _ring(names)]
+    ring = [[pair for pair in disjoint if requested.intersection(pair)] for disjoint in _ring(names, one_machine)]
     trusted = {name for disjoint in ring for pair in disjoint if not requested.issuperset(pair) for name in pair}
     lonely = [name for name in doubtful if name not in trusted]
     free = [name for name in names if name not in requested]
@@ -117,7 +123,7 @@ def once_more(names: Sequence[str], doubtful: Sequence[str], nth: int) -> list[l
     return [batch for disjoint in (*ring, *on_top) for batch in _batches(disjoint, len(names))]
 
 
-def not_measured(names: Sequence[str], streams: Streams) -> list[str]:
-    """The links of the ring whose streams are missing in one direction or in both."""
-    planned = [pair for batch in rounds(names) for pair in batch]
+def not_measured(names: Sequence[str], streams: Streams, one_machine: bool = False) -> list[str]:
+    """The planned links whose streams are missing in one direction or in both."""
+    planned = [pair for batch in rounds(names, one_machine) for pair in batch]
     return [link_name(a, b) for a, b in planned if (a, b) not in streams or (b, a) not in streams]

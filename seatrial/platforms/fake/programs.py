@@ -106,12 +106,15 @@ HEALTHY: Mapping[str, Program] = {
     "hostname": hostname,
     "cat": cat,
     "rm": rm,
-    "-c": nothing,  # installs the probes
     "for": nothing,  # looks for NCCL's log files
 }
 
 
 def program_name(words: tuple[str, ...]) -> str:
-    """What `programs` call it: the script where it is an interpreter's, else the program, without the folder."""
-    is_script = len(words) > 1 and (words[1].endswith(".py") or words[1] == "-c")
-    return (words[1] if is_script else words[0]).rpartition("/")[2]
+    """What `programs` call it: the script where it is an interpreter's, else the program, without the folder.
+
+    What `python -c` installs first, and then becomes, is the script that is named after it.
+    """
+    place = 3 if words[1:2] == ("-c",) else 1
+    script = words[place : place + 1]
+    return (script[0] if script and script[0].endswith(".py") else words[0]).rpartition("/")[2]

@@ -185,7 +185,10 @@ SetEnv {settings}
 
 
 def ssh_config(plan: LocalPlan, account: Account) -> str:
-    """~/.ssh/config on every node, so that `ssh node-1` and mpirun's rsh agent need no options."""
+    """~/.ssh/config on every node, so that `ssh node-1` and mpirun's rsh agent need no options.
+
+    mpirun logs in to many nodes at once, and the cores that they share take their time.
+    """
     return f"""\
 Host *
   Port {plan.port}
@@ -196,7 +199,7 @@ Host *
   GlobalKnownHostsFile /dev/null
   StrictHostKeyChecking yes
   BatchMode yes
-  ConnectTimeout 10
+  ConnectTimeout {10 + len(plan.nodes) // 2}
   KexAlgorithms curve25519-sha256
   LogLevel ERROR
 """

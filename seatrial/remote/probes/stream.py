@@ -18,9 +18,7 @@ import select
 import signal
 import socket
 import struct
-import subprocess
 import sys
-import tempfile
 import time
 from typing import Any
 
@@ -44,6 +42,8 @@ def main():
 
 
 def ask():
+    import tempfile
+
     with tempfile.TemporaryFile() as errors:
         try:
             answer = measure(json.load(sys.stdin), errors)
@@ -81,6 +81,8 @@ def accept(listener, token):
 
 
 def measure(request, errors):
+    import subprocess  # which the peer's part does without
+
     peer, max_bytes, max_seconds = request["peer"], request["max_bytes"], request["max_seconds"]
     ssh = subprocess.Popen(
         [*LIMITED, "ssh", "-o", "BatchMode=yes", "-p", str(peer["port"]), peer["address"], request["serve"]],

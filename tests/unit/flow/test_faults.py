@@ -23,7 +23,7 @@ def prints_garbage(node: FakeNode) -> None:
 
 
 def has_no_python(node: FakeNode) -> None:
-    node.programs["-c"] = lambda request: ProgramOutput("sh: 1: python3: not found", 127)
+    node.programs["facts.py"] = lambda request: ProgramOutput("sh: 1: python3: not found", 127)
 
 
 def is_late(node: FakeNode) -> None:

@@ -11,7 +11,7 @@ from seatrial.history.store import Store
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge
 from seatrial.judge.run_context import RunContext
-from seatrial.model.measurement import once
+from seatrial.model.measurement import Measurement, Subject, once
 from seatrial.model.result import Check, RunResult, now
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -112,3 +112,17 @@ def test_a_hiccup_however_deep_blames_nobody_by_itself() -> None:
 def test_a_series_counts_once_by_its_median() -> None:
     (m,) = once([plateau(3.0), plateau(1.0), plateau(2.0)])
     assert m.value == 2.0
+
+
+@pytest.mark.parametrize(("metric", "unit"), [("tcp_egress", "MB/s"), ("matmul", "TFLOP/s")])
+def test_a_coarse_number_that_looks_well_is_not_measured_again(metric: str, unit: str) -> None:
+    """A loss of 10 % is not looked for in half a second of TCP; a node that is slow by far is tried again."""
+    rng = np.random.default_rng(5)
+    rates = 1000 * np.exp(0.2 * rng.standard_normal(64))
+    rates[3] = 30.0
+    measured = tuple(Measurement(metric, rate, unit, Subject("node", f"node-{i}")) for i, rate in enumerate(rates))
+    check = Check("connectivity", Verdict.PASS, "", 1.0, measured)
+    doubts = assess([check], Knowledge(Setup(None, 64, 1, 1, None))).doubts.get("connectivity", [])
+    names = {doubt.measurement.subject.name for doubt in doubts}
+    assert "node-3" in names
+    assert (len(names) == 64) == (metric == "matmul")

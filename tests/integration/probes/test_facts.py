@@ -1,0 +1,54 @@
+"""What the first program on a node says, without importing what it asks about."""
+
+import json
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from seatrial.remote.probes import facts
+
+
+def test_versions_are_those_that_python_would_import() -> None:
+    facts.installed_packages.cache_clear()
+    assert facts.package_version("torch") == metadata.version("torch")
+    assert facts.package_version("no-such-package", "paramiko") == metadata.version("paramiko")
+    assert facts.package_version("no-such-package") == ""
+
+
+@pytest.mark.parametrize(
+    ("entries", "version"),
+    [
+        (["torch-2.9.0+cu128.dist-info"], "2.9.0+cu128"),
+        (["torch-1.13.1.egg-info"], "1.13.1"),
+        (["torch-1.13.1-py3.11.egg-info"], "1.13.1"),
+        (["torchvision-0.24.dist-info", "torch_geometric-2.6.dist-info", "torch-extra.dist-info"], ""),
+        (["nvidia_nccl_cu12-2.27.3.dist-info"], ""),
+    ],
+)
+def test_a_version_stands_in_the_name_of_its_folder(
+    entries: list[str], version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for entry in entries:
+        (tmp_path / entry).mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "missing"), str(tmp_path)])
+    facts.installed_packages.cache_clear()
+    try:
+        assert facts.package_version("torch") == version
+    finally:
+        facts.installed_packages.cache_clear()
+
+
+def test_it_imports_nothing_that_is_slow() -> None:
+    check = f"""
+import runpy, sys
+sys.argv = ["facts.py", "no-mpirun"]
+runpy.run_path({facts.__file__!r}, run_name="__main__")
+print([name for name in ("torch", "numpy", "importlib.metadata", "email") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, timeout=60)
+    answer, imported = done.stdout.splitlines()
+    assert json.loads(answer)["hostname"]
+    assert imported == "[]"
