@@ -122,7 +122,7 @@ def test_a_coarse_number_that_looks_well_is_not_measured_again(metric: str, unit
     rates[3] = 30.0
     measured = tuple(Measurement(metric, rate, unit, Subject("node", f"node-{i}")) for i, rate in enumerate(rates))
     check = Check("connectivity", Verdict.PASS, "", 1.0, measured)
-    doubts = assess([check], Knowledge(Setup(None, 64, 1, 1, None))).doubts.get("connectivity", [])
+    doubts = assess([check], Knowledge(Setup("cpu", 64, 0, 1))).doubts.get("connectivity", [])
     names = {doubt.measurement.subject.name for doubt in doubts}
     assert "node-3" in names
     assert (len(names) == 64) == (metric == "matmul")
