@@ -105,12 +105,11 @@ def _probes(run: Run, settings: SlurmPlatform) -> Iterator[str]:
     cluster, collectives, training = run.cluster, run.suite.section(Collectives), run.suite.section(Training)
     yield "# Probes: they need a seatrial that all nodes can read, and torch."
     yield f"probes=${{SEATRIAL_PROBES:-{shlex.quote(str(_PROBES))}}}"
-    yield 'master=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
-    yield "probe() { # NAME OPTION...: by every rank, which meet at the first node"
+    yield "probe() { # NAME OPTION...: by every rank, which meet at the first node of the job"
     yield "    local name=$1"
     yield "    shift"
     yield f'    ranks {shlex.quote(settings.python)} "$probes/$name.py" "$@" \\'
-    yield '        --master-addr "$master" --master-port "$((20000 + SLURM_JOB_ID % 10000))"'
+    yield '        --master-port "$((20000 + SLURM_JOB_ID % 10000))"'
     yield "}"
     if collectives and not cluster.gpus:
         sizes = collectives.cpu

@@ -11,17 +11,22 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import rendezvous  # type: ignore[import-not-found]  # isort: skip  # first: it says so where torch is missing
+try:  # first: it says so where torch is missing
+    import rendezvous  # type: ignore[import-not-found]
+    from collectives import COLLECTIVES, Shape  # type: ignore[import-not-found]
+    from operations import CALLS, choose  # type: ignore[import-not-found]
+    from patterns import count_wrong, fill, max_value, parts, pattern, spoil  # type: ignore[import-not-found]
+    from rendezvous import WRONG_RESULT, CannotStart, RankPlacement
+except ModuleNotFoundError as missing:
+    sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
+    sys.exit(3)
 import torch
 import torch.distributed as dist
-from collectives import COLLECTIVES, Shape  # type: ignore[import-not-found]
-from operations import CALLS, choose  # type: ignore[import-not-found]
-from patterns import count_wrong, fill, max_value, parts, pattern, spoil  # type: ignore[import-not-found]
-from rendezvous import WRONG_RESULT, CannotStart, RankPlacement
 
 # Type names as nccl-tests prints them.
 _DTYPES = {"float32": "float", "float64": "double", "int32": "int32", "bfloat16": "bfloat16", "float16": "half"}
@@ -180,7 +185,7 @@ class Printer:
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     torch.set_num_threads(1)
-    here = rendezvous.place(os.environ)
+    here = rendezvous.place(options)
     rendezvous.join(here, options)
     sweep = RankSweep(options, here)
     printer = Printer(options, here)

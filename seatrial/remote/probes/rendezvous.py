@@ -1,7 +1,8 @@
 """How the ranks of a probe find each other, and how a probe leaves. Copied to the nodes next to the probes.
 
-Exit statuses, the same for every probe: 0 done; 1 the ranks lost each other or something else broke; 2 bad arguments;
-3 a prerequisite is missing (`cannot start: ...` on standard error); 7 done, and the numbers are wrong.
+Exit statuses, the same for every probe: 0 done; 1 the ranks lost each other or something else broke; 2 bad arguments
+or contradictory variables; 3 a prerequisite is missing (`cannot start: ...` on standard error); 7 done, and the numbers
+are wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import socket
 import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read when torch is imported; its warnings would fill the log
@@ -27,16 +27,15 @@ except ImportError as missing:
     sys.stderr.write(f"{socket.gethostname()}: cannot start: torch is missing for {sys.executable}: {missing}\n")
     sys.exit(3)
 
-BROKEN, CANNOT_START, WRONG_RESULT = 1, 3, 7
+try:
+    import placement  # type: ignore[import-not-found]
+    from placement import ContradictoryEnvironment, RankPlacement
+except ModuleNotFoundError as missing:
+    sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
+    sys.exit(3)
 
-# (rank, world size, local rank) as each launcher names them. mpirun first: it may run inside another one's job.
-_LAUNCHERS = (
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
-    ("PMIX_RANK", "SLURM_NTASKS", "SLURM_LOCALID"),
-    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
-    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
-)
+BROKEN, BAD_ARGUMENTS, CANNOT_START, WRONG_RESULT = 1, 2, 3, 7
+
 _SIOCGIFADDR = 0x8915
 _TEXT_BYTES = 1024  # what one rank may tell the others in `share`
 
@@ -45,32 +44,24 @@ class CannotStart(Exception):
     """A prerequisite is missing; the message names it."""
 
 
-@dataclass(frozen=True)
-class RankPlacement:
-    """Which of how many ranks this process is, and where."""
-
-    rank: int
-    world_size: int
-    local_rank: int
-    host: str
-
-
-def place(environ: Mapping[str, str]) -> RankPlacement:
-    """This process's place, from whichever launcher started it. Raises CannotStart when none did."""
-    for rank, size, local in _LAUNCHERS:
-        if rank in environ and size in environ:
-            return RankPlacement(
-                int(environ[rank]), int(environ[size]), int(environ.get(local, "0")), socket.gethostname()
-            )
-    raise CannotStart("no launcher's rank in the environment: start it by mpirun, srun or torchrun")
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments that every probe takes."""
-    parser.add_argument("--master-addr", required=True, help="address of rank 0's node")
-    parser.add_argument("--master-port", required=True, type=int, help="a free port there")
+    parser.add_argument(
+        "--master-addr", help="address of rank 0's node; MASTER_ADDR or the job's first node when unset"
+    )
+    parser.add_argument("--master-port", type=int, help="a free port there; MASTER_PORT or 29500 when unset")
     parser.add_argument("--network", help="CIDR or interface that the ranks talk over; the way to rank 0 when unset")
     parser.add_argument("--timeout-s", type=float, default=60.0, help="for the ranks to meet, and for one collective")
+
+
+def place(options: argparse.Namespace) -> RankPlacement:
+    """This process's place; fills in where rank 0 listens. Raises ContradictoryEnvironment, or CannotStart."""
+    if options.master_addr and placement.launcher_of(os.environ) is None:
+        raise CannotStart("no launcher's rank in the environment: start it by mpirun, srun or torchrun")
+    here: RankPlacement = placement.place(os.environ)
+    options.master_addr = options.master_addr or placement.master_address(os.environ, here.world_size)
+    options.master_port = options.master_port or placement.master_port(os.environ)
+    return here
 
 
 def addresses() -> dict[str, str]:
@@ -156,6 +147,8 @@ def run(probe: str, main: Callable[[Sequence[str]], int]) -> None:
         status = main(sys.argv[1:])
     except SystemExit as leaving:  # argparse
         status = leaving.code if isinstance(leaving.code, int) else BROKEN
+    except ContradictoryEnvironment as error:
+        status = complain(probe, str(error), BAD_ARGUMENTS)
     except CannotStart as error:
         status = complain(probe, f"cannot start: {error}", CANNOT_START)
     except BaseException as error:
@@ -167,6 +160,6 @@ def run(probe: str, main: Callable[[Sequence[str]], int]) -> None:
 
 def complain(probe: str, cause: str, status: int) -> int:
     """Say on standard error, in one line, which rank where has which problem; returns `status`."""
-    ranks = [os.environ[name] for name, _, _ in _LAUNCHERS if name in os.environ]
-    sys.stderr.write(f"{probe} probe: {socket.gethostname()} rank {ranks[0] if ranks else '?'}: {cause}\n")
+    rank = placement.shown_rank(os.environ)
+    sys.stderr.write(f"{probe} probe: {socket.gethostname()} rank {rank}: {cause}\n")
     return status

@@ -13,15 +13,20 @@ import json
 import math
 import os
 import statistics
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import rendezvous  # type: ignore[import-not-found]  # isort: skip  # first: it says so where torch is missing
+try:  # first: it says so where torch is missing
+    import rendezvous  # type: ignore[import-not-found]
+    from rendezvous import WRONG_RESULT, CannotStart, RankPlacement, placement
+except ModuleNotFoundError as missing:
+    sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
+    sys.exit(3)
 import torch
 import torch.distributed as dist
-from rendezvous import WRONG_RESULT, CannotStart, RankPlacement
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -206,8 +211,8 @@ def choose_device(requested: str, here: RankPlacement) -> str:
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     torch.set_num_threads(1)
-    here = rendezvous.place(os.environ)
-    device = choose_device(options.device, here)
+    here = rendezvous.place(options)
+    device = choose_device(options.device or placement.device(os.environ), here)
     rendezvous.join(here, options, "gloo" if device == "cpu" else "nccl")
     torch.manual_seed(options.seed)
     model = Transformer().to(device)
@@ -229,7 +234,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=8, help="sequences per rank and step")
     parser.add_argument("--lr", type=float, default=3e-3, help="of AdamW")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="where unset: cuda if BACKEND is nccl, else cpu")
     parser.add_argument("--poison", type=int, metavar="RANK", help=argparse.SUPPRESS)  # these two are for tests
     parser.add_argument("--diverge", type=int, metavar="RANK", help=argparse.SUPPRESS)
     rendezvous.add_arguments(parser)

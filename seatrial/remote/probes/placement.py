@@ -1,0 +1,178 @@
+"""Which rank this process is, and where rank 0 listens, from the variables of whichever launcher started it.
+
+Understood: torchrun, Open MPI, PMI (MPICH, Intel MPI) and PMIx, RANK and WORLD_SIZE as people set them, Slurm's, and
+the PET_* of Kubeflow. Without any of them this process is rank 0 of 1. Standard library alone; copied to the nodes.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+DEFAULT_PORT = 29500  # torch's and Kubeflow's
+_DEVICES = {"gloo": "cpu", "nccl": "cuda"}
+_LOCALHOST = "127.0.0.1"
+_MAX_HOSTS_TEXT = 1 << 20  # characters of a node list
+
+
+class ContradictoryEnvironment(Exception):
+    """Variables of the environment that cannot all be true; the message names them."""
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """The variables by which one launcher tells a process its rank, the number of ranks, and its rank on its node."""
+
+    rank: str
+    size: str
+    local_rank: str
+    sign: str | None = None  # a variable that only this launcher sets, where it shares the others
+
+    def started(self, environ: Mapping[str, str]) -> bool:
+        signed = self.sign is None or self.sign in environ
+        return signed and self.rank in environ and self.size in environ
+
+
+_BY_HAND = Launcher("RANK", "WORLD_SIZE", "LOCAL_RANK")
+_SLURM = Launcher("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")
+_KUBEFLOW = Launcher("PET_NODE_RANK", "PET_NNODES", "LOCAL_RANK")
+# The innermost first: mpirun starts torchrun and Slurm's job or Kubeflow's pod holds both, hardly ever the other way.
+LAUNCHERS = (
+    Launcher("RANK", "WORLD_SIZE", "LOCAL_RANK", sign="TORCHELASTIC_RUN_ID"),
+    Launcher("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    Launcher("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    Launcher("PMIX_RANK", "SLURM_NTASKS", "SLURM_LOCALID"),
+    _BY_HAND,
+    _SLURM,
+    _KUBEFLOW,
+)
+
+
+@dataclass(frozen=True)
+class RankPlacement:
+    """Which of how many ranks this process is, and where."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    host: str
+
+
+def place(environ: Mapping[str, str]) -> RankPlacement:
+    """This process's place; rank 0 of 1 where no launcher tells. Raises ContradictoryEnvironment."""
+    launcher = launcher_of(environ)
+    if launcher is None:
+        _refuse_half(environ)
+        return RankPlacement(0, 1, 0, socket.gethostname())
+    size = _number(environ, launcher.size, at_least=1)
+    rank = _number(environ, launcher.rank, at_least=0)
+    local_rank = _number(environ, launcher.local_rank, at_least=0) if launcher.local_rank in environ else 0
+    if rank >= size:
+        raise ContradictoryEnvironment(f"{launcher.rank} is {rank}, but {launcher.size} is {size}")
+    if local_rank > rank:  # it counts the lower ranks on the same node
+        raise ContradictoryEnvironment(f"{launcher.local_rank} is {local_rank}, but {launcher.rank} is {rank}")
+    _refuse_rank_of_a_node(environ, launcher)
+    _refuse_another_rank(environ, launcher, rank, size)
+    return RankPlacement(rank, size, local_rank, socket.gethostname())
+
+
+def launcher_of(environ: Mapping[str, str]) -> Launcher | None:
+    """The launcher whose variables count."""
+    return next((launcher for launcher in LAUNCHERS if launcher.started(environ)), None)
+
+
+def shown_rank(environ: Mapping[str, str]) -> str:
+    """The rank for a message, `?` where none is told."""
+    launcher = launcher_of(environ)
+    return environ[launcher.rank][:20] if launcher else "?"
+
+
+def master_address(environ: Mapping[str, str], world_size: int) -> str:
+    """Where rank 0 is: MASTER_ADDR, PET_MASTER_ADDR, or the first host of Slurm's node list.
+
+    A world on one node meets at localhost. Raises ContradictoryEnvironment where nothing tells.
+    """
+    for name in ("MASTER_ADDR", "PET_MASTER_ADDR"):
+        if environ.get(name):
+            return environ[name]
+    if world_size == 1 or environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") == str(world_size):
+        return _LOCALHOST
+    of_step = ("SLURM_STEP_NODELIST",) if launcher_of(environ) is _SLURM else ()  # mpirun's own step lacks its node
+    for name in (*of_step, "SLURM_JOB_NODELIST", "SLURM_NODELIST"):
+        if environ.get(name):
+            return first_host(name, environ[name])
+    raise ContradictoryEnvironment(f"{world_size} ranks, but neither MASTER_ADDR nor --master-addr names rank 0's node")
+
+
+def master_port(environ: Mapping[str, str]) -> int:
+    """MASTER_PORT, PET_MASTER_PORT, or 29500. Raises ContradictoryEnvironment."""
+    for name in ("MASTER_PORT", "PET_MASTER_PORT"):
+        if environ.get(name):
+            port = _number(environ, name, at_least=1)
+            if port > 65535:
+                raise ContradictoryEnvironment(f"{name} is {port}, which is no port: 1 to 65535")
+            return port
+    return DEFAULT_PORT
+
+
+def device(environ: Mapping[str, str]) -> str:
+    """The kind of device that BACKEND (gloo when unset) serves: `cpu` or `cuda`. Raises ContradictoryEnvironment."""
+    backend = environ.get("BACKEND") or "gloo"
+    if backend not in _DEVICES:
+        raise ContradictoryEnvironment(f"BACKEND is {_quoted(backend)}; gloo and nccl are known")
+    return _DEVICES[backend]
+
+
+def first_host(variable: str, nodes: str) -> str:
+    """The first host of a Slurm node list such as `gpu-[01-03,07],cpu-1`. Raises ContradictoryEnvironment."""
+    if len(nodes) <= _MAX_HOSTS_TEXT:
+        first = re.match(r"((?:[^,\[\]]|\[[^\[\]]*\])+)(?:,|$)", nodes.strip())
+        host = re.sub(r"\[(\d+)(?:-\d+)?(?:,\d+(?:-\d+)?)*\]", r"\1", first[1]) if first else ""
+        if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", host):
+            return host
+    raise ContradictoryEnvironment(f"{variable} is {_quoted(nodes)}, which is no node list")
+
+
+def _number(environ: Mapping[str, str], name: str, at_least: int) -> int:
+    text = environ[name].strip()
+    if re.fullmatch(r"\d{1,9}", text, re.ASCII) and int(text) >= at_least:
+        return int(text)
+    raise ContradictoryEnvironment(f"{name} is {_quoted(environ[name])}, not a whole number of {at_least} or more")
+
+
+def _refuse_half(environ: Mapping[str, str]) -> None:
+    """A rank without the number of ranks, or the other way round, is no world of one."""
+    for launcher in LAUNCHERS[1:]:
+        for present, absent in _halves(launcher):
+            if present in environ and absent not in environ:
+                raise ContradictoryEnvironment(f"{present} is set, but {absent} is not")
+
+
+def _halves(launcher: Launcher) -> Iterator[tuple[str, str]]:
+    yield launcher.rank, launcher.size
+    if launcher not in (_SLURM, _KUBEFLOW) and launcher.rank != "PMIX_RANK":  # a job's shell has their sizes alone
+        yield launcher.size, launcher.rank
+
+
+def _refuse_rank_of_a_node(environ: Mapping[str, str], launcher: Launcher) -> None:
+    """Kubeflow's RANK and PET_NODE_RANK count nodes: right for a process only where there is one on each."""
+    per_node = environ.get("PET_NPROC_PER_NODE", "1")
+    if launcher in (_BY_HAND, _KUBEFLOW) and "LOCAL_RANK" not in environ and per_node != "1":
+        raise ContradictoryEnvironment(
+            f"{launcher.rank} is the rank of a node and PET_NPROC_PER_NODE is {_quoted(per_node)}: start it by torchrun"
+        )
+
+
+def _refuse_another_rank(environ: Mapping[str, str], launcher: Launcher, rank: int, size: int) -> None:
+    """Two worlds of one size in which this process has different ranks: one of them is a leftover."""
+    if launcher is _BY_HAND and _SLURM.started(environ) and _number(environ, _SLURM.size, at_least=1) == size:
+        other = _number(environ, _SLURM.rank, at_least=0)
+        if other != rank:
+            raise ContradictoryEnvironment(f"RANK is {rank}, but SLURM_PROCID is {other}, both of {size} ranks")
+
+
+def _quoted(text: str) -> str:
+    """For a message: bounded, and without control characters."""
+    return repr(text[:80])

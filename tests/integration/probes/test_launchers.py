@@ -1,0 +1,58 @@
+"""Probes started by plain python, torchrun and mpirun, without a word about where the ranks meet."""
+
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from seatrial.remote.probes import PROBES, probe
+from tests.integration.probes.launched import Ended, finish, free_port, launch, needs_mpirun, start
+
+TRAINING = [str(probe("training")), "--steps", "3"]
+
+
+def ranks_of(done: Ended) -> list[int]:
+    assert done.status == 0, done.lines
+    summary = next(json.loads(line) for line in done.lines if '"summary"' in line)
+    return [rank["rank"] for rank in summary["ranks"]]
+
+
+def test_alone_it_is_rank_0_of_1() -> None:
+    port = {"MASTER_PORT": str(free_port())}
+    assert ranks_of(finish(start([sys.executable, str(probe("training"))], **port), time.monotonic())) == [0]
+
+
+def test_by_torchrun_it_is_one_of_its_workers() -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
+    assert ranks_of(finish(start([*command, str(free_port()), *TRAINING]), time.monotonic())) == [0, 1]
+
+
+@needs_mpirun
+def test_by_mpirun_on_one_node_it_meets_at_localhost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER_PORT", str(free_port()))
+    assert ranks_of(launch(2, *TRAINING)) == [0, 1]
+
+
+def test_contradictory_variables_are_one_line_and_status_2() -> None:
+    done = finish(start([sys.executable, *TRAINING], RANK="3", WORLD_SIZE="2"), time.monotonic())
+    assert done.status == 2
+    assert done.lines == [f"training probe: {os.uname().nodename} rank 3: RANK is 3, but WORLD_SIZE is 2"]
+
+
+@pytest.mark.parametrize(
+    ("program", "missing"),
+    [("training", "rendezvous"), ("training", "placement"), ("collective", "rendezvous"), ("collective", "patterns")],
+)
+def test_a_probe_names_the_file_that_is_missing_beside_it(tmp_path: Path, program: str, missing: str) -> None:
+    for path in PROBES:
+        if path.stem != missing:
+            shutil.copy(path, tmp_path)
+    done = finish(start([sys.executable, str(tmp_path / f"{program}.py")]), time.monotonic())
+    assert (done.status, done.lines) == (
+        3,
+        [f"{tmp_path}/{program}.py: cannot start: {missing}.py is missing beside it"],
+    )
