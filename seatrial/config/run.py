@@ -68,7 +68,9 @@ def writable(folder: Path, option: str) -> Path:
     Raises InputError, which names the option that it was given by.
     """
     try:
-        foreign = os.path.isdir(folder) and not folder.is_symlink() and not all(map(_is_ours, os.listdir(folder)))
+        foreign = (
+            os.path.isdir(folder) and not folder.is_symlink() and not all(map(is_written_by_runs, os.listdir(folder)))
+        )
         (own_folder if foreign else closed_folder)(folder)
         if os.path.lexists(folder / "logs"):
             closed_folder(folder / "logs")
@@ -101,7 +103,7 @@ def check_runs_folder() -> None:
     _checked(runs, "--out")
 
 
-def _is_ours(name: str) -> bool:
+def is_written_by_runs(name: str) -> bool:
     """Whether a run's folder has a file or folder of that name."""
     return name in _WRITTEN or name.startswith("logs.")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.model.result import now
-from seatrial.system.private import closed_folder, private_opener
+from seatrial.system.private import closed_folder, private_opener, read_opener
 from seatrial.system.process import Process, this_process
 from seatrial.system.state_home import state_home
 
@@ -87,6 +87,23 @@ class FileLock:
 
     def close(self) -> None:
         os.close(self._file)
+
+
+def runs_at_work() -> set[str]:
+    """The ids of the runs that hold a cluster's lock, of this user on this machine. Raises OSError."""
+    return {run for path in (state_home() / "locks").glob("*.lock") if (run := _run_holding(path))}
+
+
+def _run_holding(path: Path) -> str | None:
+    with open(path, "rb", opener=read_opener) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with suppress(ValueError, KeyError, TypeError):
+                return str(json.loads(file.read(4096))["run"])
+        except OSError as error:
+            log.warning("no lock on this machine: %s", error)
+    return None
 
 
 def held_by(cluster: str, run: str, since: str) -> str:

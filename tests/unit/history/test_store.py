@@ -160,3 +160,17 @@ def test_runs_since_are_oldest_first_of_one_suite(store: Store) -> None:
 
     assert since(2, 9) == ["run-002", "run-003"]
     assert since(0, 3) == ["run-001", "run-002"]
+
+
+def test_runs_are_removed_with_their_numbers_while_pins_stay(store: Store) -> None:
+    for number in range(3):
+        store.save(a_run(number), Path())
+    store.pin("lab", [a_pin()])
+    assert store.remove_runs(["run-000", "run-001", "unknown"]) == 2
+    assert [row.run_id for row in store.runs()] == ["run-002"]
+    assert store.result("run-000") is None
+    assert store.measurements("run-000") == []
+    assert store.measurements("run-002")
+    assert store.pinned("lab")
+    store.save(a_run(0), Path())
+    assert store.measurements("run-000") == store.measurements("run-002")

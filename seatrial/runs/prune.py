@@ -1,0 +1,201 @@
+"""Which finished runs may go, and how their folders do. Nothing is followed out of the folder of all runs.
+
+A run stays when any rule keeps it: it is young enough, among the newest, the newest that passed of its cluster and
+suite, the source of a pinned baseline, or at work. What cannot be read as a run stays too.
+"""
+
+import os
+import shutil
+import stat
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from pydantic import AwareDatetime, BaseModel, Field, ValidationError
+
+from seatrial.config.run import is_written_by_runs
+from seatrial.model.errors import InputError
+from seatrial.model.verdict import Verdict
+from seatrial.runs.load import MAX_BYTES
+
+_UNTOUCHED = timedelta(days=1)  # a folder without run.json may be of a run at work, on another machine too
+_BLOCK_BYTES = 512  # of st_blocks
+
+
+class PastRun(Protocol):
+    """What decides whether a run goes: RunRow and RunHeader have it."""
+
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def cluster(self) -> str: ...
+    @property
+    def suite(self) -> str: ...
+    @property
+    def started(self) -> datetime: ...
+    @property
+    def verdict(self) -> Verdict: ...
+
+
+R = TypeVar("R", bound=PastRun)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Runs that are older and beyond the newest `keep` of their cluster go; a limit that is None keeps nothing."""
+
+    older_than: timedelta | None
+    keep: int | None
+
+
+class RunHeader(BaseModel):
+    """The part of run.json that decides."""
+
+    run_id: str = Field(max_length=1000)
+    cluster: str = Field(max_length=1000)
+    suite: str = Field(max_length=1000)
+    started: AwareDatetime
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """A folder below the folder of all runs; `size_bytes` on the disk; without `header` its run never ended."""
+
+    name: str
+    header: RunHeader | None
+    size_bytes: int
+    changed: datetime
+
+    @property
+    def run_id(self) -> str:
+        return self.header.run_id if self.header else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """What lies there and stays, whatever its age."""
+
+    name: str
+    reason: str
+
+
+def expendable(runs: Iterable[R], limits: Limits, protected: Set[str], now: datetime) -> list[R]:
+    """Those that no rule keeps, oldest first."""
+    ordered = sorted(runs, key=_age_order)
+    by_cluster: dict[str, list[R]] = defaultdict(list)
+    for run in ordered:
+        by_cluster[run.cluster].append(run)
+    beyond = [
+        run for oldest_first in by_cluster.values() for run in oldest_first[: -limits.keep if limits.keep else None]
+    ]
+    kept = newest_passes(ordered).union(protected)
+    old = limits.older_than or timedelta(0)
+    return sorted((run for run in beyond if run.run_id not in kept and now - run.started > old), key=_age_order)
+
+
+def newest_passes(runs: Iterable[PastRun]) -> set[str]:
+    """The id of the newest run that passed, of each cluster and suite."""
+    passed = sorted((run for run in runs if run.verdict is Verdict.PASS), key=_age_order)
+    return set({(run.cluster, run.suite): run.run_id for run in passed}.values())
+
+
+def _age_order(run: PastRun) -> tuple[datetime, str]:
+    return run.started, run.run_id
+
+
+def expendable_folders(
+    folders: Sequence[RunFolder], limits: Limits, protected: Set[str], now: datetime
+) -> list[RunFolder]:
+    """Of finished runs as `expendable` has it; of runs that never ended those that nothing has touched for a day."""
+    finished = [folder.header for folder in folders if folder.header]
+    gone = {id(header) for header in expendable(finished, limits, protected, now)}
+    stale = max(_UNTOUCHED, limits.older_than or _UNTOUCHED)
+    return [
+        folder
+        for folder in folders
+        if (id(folder.header) in gone if folder.header else now - folder.changed > stale)
+        and protected.isdisjoint({folder.name, folder.run_id})
+    ]
+
+
+class RunsFolder:
+    """The folder of all runs, held by descriptor: a link that replaces it or a part of it later leads nowhere."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def scan(self) -> tuple[list[RunFolder], list[Skipped]]:
+        """The folders of runs, by name; and what lies beside them."""
+        folders: list[RunFolder] = []
+        skipped: list[Skipped] = []
+        for name in sorted(os.listdir(self._descriptor)):
+            try:
+                folders.append(self._folder(name))
+            except OSError as error:
+                skipped.append(Skipped(name, error.strerror or str(error)))
+            except ValueError as error:
+                skipped.append(Skipped(name, str(error)))
+        return folders, skipped
+
+    def remove(self, folder: RunFolder) -> None:
+        """Remove it. Raises OSError, or ValueError where it is no longer what it was."""
+        if self._folder(folder.name) != folder:
+            raise ValueError("has changed in the meantime")
+        shutil.rmtree(folder.name, dir_fd=self._descriptor)
+
+    def _folder(self, name: str) -> RunFolder:
+        status = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+        if not stat.S_ISDIR(status.st_mode):
+            raise ValueError("is a link" if stat.S_ISLNK(status.st_mode) else "is no folder")
+        if status.st_uid != os.geteuid():
+            raise ValueError("belongs to another user")
+        size, changed = 0, status.st_mtime
+        for folder, _, files, descriptor in os.fwalk(name, dir_fd=self._descriptor, onerror=_raise):
+            if folder == name and (
+                foreign := [entry for entry in os.listdir(descriptor) if not is_written_by_runs(entry)]
+            ):
+                raise ValueError(f"holds {foreign[0]!r}, which no run writes")
+            if os.fstat(descriptor).st_dev != status.st_dev:
+                raise ValueError("another file system is mounted in it")
+            for entry in (".", *files):
+                of_entry = os.stat(entry, dir_fd=descriptor, follow_symlinks=False)
+                size += of_entry.st_blocks * _BLOCK_BYTES
+                changed = max(changed, of_entry.st_mtime)
+        return RunFolder(name, self._header(name), size, datetime.fromtimestamp(changed, UTC))
+
+    def _header(self, name: str) -> RunHeader | None:
+        """None where there is no run.json. Raises ValueError where it is none, or a link."""
+        try:
+            file = os.open(f"{name}/run.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._descriptor)
+        except FileNotFoundError:
+            return None
+        with os.fdopen(file, "rb") as reader:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise ValueError("run.json is no regular file")
+            content = reader.read(MAX_BYTES + 1)
+        with suppress(ValidationError):
+            if len(content) <= MAX_BYTES:
+                return RunHeader.model_validate_json(content)
+        raise ValueError("run.json cannot be read as that of a run")
+
+
+@contextmanager
+def opened(runs: Path) -> Iterator[RunsFolder]:
+    """The folder, which may itself be a link to a larger disk. Raises InputError where it is none."""
+    try:
+        descriptor = os.open(runs, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise InputError(f"--runs {runs}: {error.strerror}; give the folder that holds the folders of runs") from error
+    try:
+        yield RunsFolder(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _raise(error: OSError) -> None:
+    raise error

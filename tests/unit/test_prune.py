@@ -1,0 +1,235 @@
+"""`seatrial prune`: what goes, what stays, and folders that somebody has prepared."""
+
+import json
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from seatrial.cli.prune import prune
+from seatrial.history import Pin, open_store
+from seatrial.history.store import Store
+from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.result import RunResult
+from seatrial.model.verdict import Verdict
+from seatrial.runs.cluster_lock import FileLock
+from tests.unit.history.stored import a_pin, a_run
+
+NOW = datetime.now(UTC)
+FAIL = Verdict.FAIL
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with open_store() as opened:
+        yield opened
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    return folder
+
+
+def aged(days: float, verdict: Verdict = Verdict.PASS, cluster: str = "lab", suite: str = "quick") -> RunResult:
+    started = NOW - timedelta(days=days)
+    name = f"{cluster}-{suite}-{days:g}"
+    return a_run(1, verdict=verdict, run_id=name, cluster=cluster, suite=suite, started=started, finished=started)
+
+
+def folder_of(runs: Path, result: RunResult) -> Path:
+    folder = runs / result.run_id
+    (folder / "logs").mkdir(parents=True)
+    (folder / "logs" / "all_reduce.log").write_text("x" * 10_000)
+    (folder / "run.json").write_text(json.dumps(result.to_dict()))
+    return folder
+
+
+def unfinished(runs: Path, name: str, days: float) -> Path:
+    folder = runs / name
+    (folder / "logs").mkdir(parents=True)
+    at = (NOW - timedelta(days=days)).timestamp()
+    for path in (folder / "logs", folder):
+        os.utime(path, (at, at))
+    return folder
+
+
+def pruned(*words: str) -> Result:
+    return CliRunner().invoke(prune, words, catch_exceptions=False)
+
+
+def names(runs: Path) -> set[str]:
+    return {path.name for path in runs.iterdir()}
+
+
+def test_nothing_is_removed_without_yes(runs: Path, store: Store) -> None:
+    for days in (1, 100, 200):
+        result = aged(days)
+        store.save(result, folder_of(runs, result))
+    shown = pruned("--older-than", "30d")
+    assert "lab-quick-100" in shown.output
+    assert "would remove: 2 folders, 0.0 MB; 2 runs of the history; --yes removes them" in shown.output
+    assert names(runs) == {"lab-quick-1", "lab-quick-100", "lab-quick-200"}
+    assert len(store.runs()) == 3
+    shown = pruned("--older-than", "30d", "--yes")
+    assert "removed: 2 folders, 0.0 MB; 2 runs of the history" in shown.output
+    assert names(runs) == {"lab-quick-1"}
+    assert [row.run_id for row in store.runs()] == ["lab-quick-1"]
+
+
+def test_the_history_keeps_what_baselines_learn_from(runs: Path, store: Store) -> None:
+    for days in (1, 89, 91):
+        result = aged(days)
+        store.save(result, folder_of(runs, result))
+    pruned("--older-than", "1d", "--keep", "1", "--yes")
+    assert names(runs) == {"lab-quick-1"}
+    assert {row.run_id for row in store.runs()} == {"lab-quick-1", "lab-quick-89"}
+
+
+def test_the_last_run_that_passed_stays_of_each_cluster_and_suite(runs: Path) -> None:
+    for result in (
+        aged(300), aged(200), aged(150, FAIL), aged(250, suite="nightly"), aged(400, cluster="other"), aged(1, FAIL)
+    ):  # fmt: skip
+        folder_of(runs, result)
+    pruned("--older-than", "30d", "--yes")
+    assert names(runs) == {"lab-quick-200", "lab-nightly-250", "other-quick-400", "lab-quick-1"}
+
+
+def test_a_run_that_baselines_are_pinned_from_stays(runs: Path, store: Store) -> None:
+    for days in (1, 300, 310):
+        result = aged(days)
+        store.save(result, folder_of(runs, result))
+    pin = a_pin()
+    store.pin("lab", [Pin(pin.series, 1.0, None, None, pin.unit, "ann", NOW, "lab-quick-300")])
+    pruned("--older-than", "30d", "--yes")
+    assert names(runs) == {"lab-quick-1", "lab-quick-300"}
+    assert {row.run_id for row in store.runs()} == {"lab-quick-1", "lab-quick-300"}
+    assert store.pinned("lab")
+
+
+def test_keep_counts_the_runs_of_each_cluster(runs: Path) -> None:
+    for cluster in ("lab", "other"):
+        for days in (1, 2, 3):
+            folder_of(runs, aged(days, FAIL, cluster))
+    pruned("--keep", "2", "--yes")
+    assert names(runs) == {"lab-quick-1", "lab-quick-2", "other-quick-1", "other-quick-2"}
+
+
+def test_only_the_cluster_that_is_named_is_pruned(runs: Path) -> None:
+    for cluster in ("lab", "other"):
+        for days in (100, 101):
+            folder_of(runs, aged(days, FAIL, cluster))
+    pruned("lab", "--older-than", "30d", "--yes")
+    assert names(runs) == {"other-quick-100", "other-quick-101"}
+
+
+def test_a_run_at_work_stays(runs: Path) -> None:
+    unfinished(runs, "at-work", days=50)
+    unfinished(runs, "begun-lately", days=0.5)
+    unfinished(runs, "killed", days=50)
+    lock = FileLock("lab", "at-work")
+    try:
+        assert lock.take()
+        pruned("--older-than", "1h", "--yes")
+        assert names(runs) == {"at-work", "begun-lately"}
+    finally:
+        lock.close()
+    pruned("--older-than", "1h", "--yes")
+    assert names(runs) == {"begun-lately"}
+
+
+def test_no_link_is_followed(runs: Path, tmp_path: Path) -> None:
+    elsewhere = folder_of(tmp_path / "elsewhere", aged(300, FAIL))
+    (runs / "link").symlink_to(elsewhere)
+    within = folder_of(runs, aged(200, FAIL))
+    (within / "logs" / "link").symlink_to(elsewhere)
+    (within / "logs.1").symlink_to(elsewhere)
+    read_from_a_link = runs / "lab-quick-1"
+    read_from_a_link.mkdir()
+    (read_from_a_link / "run.json").symlink_to(elsewhere / "run.json")
+    shown = pruned("--older-than", "30d", "--yes")
+    assert names(runs) == {"link", "lab-quick-1"}
+    assert "left: link: is a link" in shown.output
+    assert (elsewhere / "run.json").exists()
+    assert (elsewhere / "logs" / "all_reduce.log").exists()
+
+
+def test_the_folder_of_all_runs_may_be_a_link(runs: Path, tmp_path: Path) -> None:
+    larger_disk = tmp_path / "disk"
+    larger_disk.mkdir()
+    runs.rmdir()
+    runs.symlink_to(larger_disk)
+    folder_of(runs, aged(200, FAIL))
+    pruned("--older-than", "30d", "--yes")
+    assert names(larger_disk) == set()
+    assert runs.is_symlink()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{",
+        '{"run_id": "a"}',
+        "[" * 100_000,
+        '{"run_id": "a", "cluster": "b", "suite": "c", "started": 1e400}',
+    ],
+)
+def test_what_is_no_run_stays(runs: Path, content: str) -> None:
+    folder = runs / "odd"
+    folder.mkdir()
+    (folder / "run.json").write_text(content)
+    mine = folder_of(runs, aged(300, FAIL))
+    (mine / "thesis.tex").write_text("years of work")
+    (runs / "notes\x1b[2J.txt").write_text("mine")
+    shown = pruned("--older-than", "1h", "--yes")
+    assert names(runs) == {"odd", mine.name, "notes\x1b[2J.txt"}
+    assert "left: odd: run.json cannot be read as that of a run" in shown.output
+    assert f"left: {mine.name}: holds 'thesis.tex', which no run writes" in shown.output
+    assert "\x1b" not in shown.output
+
+
+def test_a_pipe_in_place_of_run_json_does_not_hang(runs: Path) -> None:
+    (runs / "pipe").mkdir()
+    os.mkfifo(runs / "pipe" / "run.json")
+    assert "left: pipe: run.json is no regular file" in pruned("--older-than", "1h").output
+
+
+def test_nothing_goes_where_the_history_cannot_be_read(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder_of(runs, aged(300, FAIL))
+    broken = runs.parent / "broken.sqlite"
+    broken.write_text("no database, but long enough to look at" * 100)
+    monkeypatch.setenv("SEATRIAL_HISTORY", f"sqlite:///{broken}")
+    with pytest.raises(SeatrialError, match=r"not a database|cannot be"):
+        pruned("--older-than", "30d", "--yes")
+    assert names(runs) == {"lab-quick-300"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "prune: needs --older-than AGE (such as 30d), --keep N, or both"),
+        (("--older-than", "30"), "--older-than '30': must be a whole number of 1 or more and h, d or w, such as 30d"),
+        (("--older-than", "0d"), "--older-than '0d': must be"),
+        (("--older-than", "1d", "--runs", "nowhere"), "--runs nowhere: No such file or directory; give the folder"),
+    ],
+)
+def test_bad_input_is_one_line(runs: Path, words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        pruned(*words)
+    assert str(caught.value).startswith(message)
+
+
+def test_json_says_what_would_go(runs: Path) -> None:
+    folder_of(runs, aged(300, FAIL))
+    document = json.loads(pruned("--older-than", "30d", "--json").output)
+    (folder,) = document["folders"]
+    assert folder["name"] == "lab-quick-300"
+    assert folder["size_bytes"] >= 10_000
+    assert (document["deleted"], document["size_bytes"]) == (False, folder["size_bytes"])
