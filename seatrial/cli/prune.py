@@ -42,7 +42,7 @@ def prune(cluster: str | None, age: str | None, keep: int | None, runs: Path, ye
     else:
         _show(outcome)
     if outcome.failed:
-        raise SeatrialError(f"prune: {outcome.failed[0].name}: {outcome.failed[0].reason}")
+        raise SeatrialError(f"prune: {outcome.failed[0].name}: {outcome.failed[0].problem}")
 
 
 def _duration(age: str) -> timedelta:
@@ -59,7 +59,7 @@ def _show(outcome: "Outcome") -> None:
         verdict = folder.header.verdict.value if folder.header else "-"
         print(f"{plain(folder.name)}  {started}  {verdict}  {_size(folder.size_bytes)}")
     for skipped in outcome.skipped:
-        print(f"left: {plain(skipped.name)}: {plain(skipped.reason)}")
+        print(f"left: {plain(skipped.name)}: {plain(skipped.problem)}")
     total = f"{len(outcome.folders)} folders, {_size(outcome.size_bytes)}; {outcome.rows} runs of the history"
     print(f"removed: {total}" if outcome.deleted else f"would remove: {total}; --yes removes them")
 

@@ -81,7 +81,7 @@ class Skipped:
     """What lies there and stays, whatever its age."""
 
     name: str
-    reason: str
+    problem: str
 
 
 def expendable(runs: Iterable[R], limits: Limits, protected: Set[str], now: datetime) -> list[R]:

@@ -50,7 +50,7 @@ class Outcome:
             "folders": [{"name": folder.name, "size_bytes": folder.size_bytes} for folder in self.folders],
             "size_bytes": self.size_bytes,
             "history_runs": self.rows,
-            "left": [{"name": left.name, "reason": left.reason} for left in (*self.skipped, *self.failed)],
+            "left": [{"name": left.name, "problem": left.problem} for left in (*self.skipped, *self.failed)],
         }
 
 
