@@ -30,6 +30,7 @@ def prune(cluster: str | None, age: str | None, keep: int | None, runs: Path, ye
     Lists what it would remove; --yes removes it. With both --older-than and --keep, a run goes only if both let it go.
     The last run that passed, runs that baselines are pinned from, and runs at work always stay.
     """
+    from seatrial.model.reason import Reason
     from seatrial.runs.prune import Limits
     from seatrial.runs.retention import prune_runs
 
@@ -42,7 +43,8 @@ def prune(cluster: str | None, age: str | None, keep: int | None, runs: Path, ye
     else:
         _show(outcome)
     if outcome.failed:
-        raise SeatrialError(f"prune: {outcome.failed[0].name}: {outcome.failed[0].problem}")
+        first = outcome.failed[0]
+        raise SeatrialError(Reason.of("run-not-removed", name=first.name, problem=first.problem))
 
 
 def _duration(age: str) -> timedelta:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial.judge.baselines.nights import OLDEST
 from seatrial.model.errors import SeatrialError
+from seatrial.model.reason import Reason
 from seatrial.model.result import now
 from seatrial.platforms import state
 from seatrial.runs.cluster_lock import runs_at_work
@@ -87,7 +88,7 @@ def _protected(store: "Store", rows: Iterable["RunRow"]) -> set[str]:
     try:
         return pinned | newest_passes(rows) | runs_at_work() | set(state.known())
     except OSError as error:
-        raise SeatrialError(f"prune: cannot tell which runs are at work: {error}") from error
+        raise SeatrialError(Reason.of("runs-at-work-unknown", problem=error)) from error
 
 
 def _remove(runs: RunsFolder, folders: Iterable[RunFolder]) -> list[Skipped]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -233,3 +234,19 @@ def test_json_says_what_would_go(runs: Path) -> None:
     assert folder["name"] == "lab-quick-300"
     assert folder["size_bytes"] >= 10_000
     assert (document["deleted"], document["size_bytes"]) == (False, folder["size_bytes"])
+
+
+def test_what_cannot_be_removed_is_named_and_the_others_go(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck, other = folder_of(runs, aged(300, FAIL)), folder_of(runs, aged(200, FAIL))
+    rmtree = shutil.rmtree
+
+    def refuse(name: str, **where: int) -> None:
+        if name == stuck.name:
+            raise PermissionError(1, "Operation not permitted")
+        rmtree(name, dir_fd=where["dir_fd"])
+
+    monkeypatch.setattr("seatrial.runs.prune.shutil.rmtree", refuse)
+    with pytest.raises(SeatrialError, match=r"run lab-quick-300 cannot be removed: .*Operation not permitted"):
+        pruned("--older-than", "30d", "--yes")
+    assert not other.exists()
+    assert stuck.exists()

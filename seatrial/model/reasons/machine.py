@@ -28,4 +28,14 @@ REASONS = {
         "The limit of open files is too low for so many nodes.",
         "Run the command at the end of the line; in a service set `LimitNOFILE=`.",
     ),
+    "run-not-removed": Explanation(
+        "run {name} cannot be removed: {problem}",
+        "`seatrial prune` could not remove the folder of a run, or not all of it.",
+        "Check who owns the folder and what is in it, and remove it by hand.",
+    ),
+    "runs-at-work-unknown": Explanation(
+        "cannot tell which runs are at work: {problem}",
+        "`seatrial prune` cannot read the locks of the clusters, so it removes nothing.",
+        "Check who owns the folder `locks` in seatrial's state folder.",
+    ),
 }
