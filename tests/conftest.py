@@ -50,7 +50,9 @@ def leftovers() -> set[str]:
         {entry.name for entry in Path("/run/netns").glob("seatrial-*")} if Path("/run/netns").is_dir() else set()
     )
     folders = {
-        str(entry) for kind in ("local", "kubernetes", "slurm") for entry in Path("/run", f"seatrial-{kind}").glob("*")
+        str(entry)
+        for kind in ("local", "kubernetes", "slurm", "docker")
+        for entry in Path("/run", f"seatrial-{kind}").glob("*")
     }
     listing = subprocess.run(["ps", "-ww", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
     processes = {

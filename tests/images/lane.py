@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.platforms.kubernetes import pod
+from seatrial.platforms.container import CAPABILITIES
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "images"
@@ -31,7 +31,7 @@ LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096")
 # What a node has on Kubernetes; podman's own seccomp profile is that of the container runtimes there.
 RIGHTS = (
     "--cap-drop=ALL",
-    *(f"--cap-add={name}" for name in pod.CAPABILITIES),
+    *(f"--cap-add={name}" for name in CAPABILITIES),
     "--security-opt=no-new-privileges",
 )
 PREFIX = "seatrial-test-"

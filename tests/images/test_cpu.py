@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.model.testbed import Node, Testbed, dial_tcp
-from seatrial.platforms.kubernetes.pod import CAPABILITIES
+from seatrial.platforms.container import CAPABILITIES
 from seatrial.remote.mpi import mpirun
 from seatrial.remote.node_setup import set_up_node
 from tests.images import lane, layers

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from seatrial.model.reasons import (
     collectives,
     connectivity,
+    docker,
     image,
     kubernetes,
     kueue,
@@ -27,6 +28,7 @@ AREAS: Mapping[str, Mapping[str, Explanation]] = {
     "Kubernetes": kubernetes.REASONS,
     "Queue": kueue.REASONS,
     "Slurm": slurm.REASONS,
+    "Docker": docker.REASONS,
     "Launch": {**launch.REASONS, **pods.REASONS},
     "Connectivity": {**connectivity.REASONS, **nodes.REASONS},
     "Collectives": collectives.REASONS,

@@ -5,21 +5,14 @@ run in a pod of its own namespace everybody sees the pod. For the rest a run is 
 itself is over.
 """
 
-import hashlib
 import os
 import socket
 from datetime import UTC, datetime
-from pathlib import Path
 
 from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes import api as server
 from seatrial.platforms.kubernetes.plan import EXPIRES, OWNER, Object
-
-
-def this_one(folder: str) -> str:
-    """This owner: the host's name for people, and what tells it from another of that name."""
-    told_apart = (_machine_id(), _process_tree(), os.geteuid(), states.root_folder(folder))
-    return f"{socket.gethostname()}/{hashlib.sha256(repr(told_apart).encode()).hexdigest()[:12]}"
+from seatrial.platforms.owner import this_one
 
 
 def own_pod(api: "server.Api", context: str | None) -> str | None:
@@ -55,18 +48,3 @@ def age_s(manifest: Object) -> float:
     """Seconds since the API server made it."""
     made = datetime.fromisoformat(manifest["metadata"]["creationTimestamp"])
     return (datetime.now(UTC) - made).total_seconds()
-
-
-def _machine_id() -> str:
-    try:
-        return Path("/etc/machine-id").read_text().strip()
-    except OSError:
-        return ""
-
-
-def _process_tree() -> str:
-    """Containers of one machine may share its id and a host name; their processes do not see each other."""
-    try:
-        return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return ""

@@ -30,6 +30,7 @@ from seatrial.platforms.kubernetes.pod import ROLE
 from seatrial.platforms.kubernetes.refusals import RuntimeUnseenError
 from seatrial.platforms.kubernetes.topology import address, names, ordered
 from seatrial.platforms.kubernetes.waiting import is_up, placed
+from seatrial.platforms.owner import this_one
 from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.remote.keys import new_key_pair
 from seatrial.system.rawlog import write_log
@@ -69,7 +70,7 @@ class Kubernetes:
         from seatrial.platforms.kubernetes.queue import WORKLOAD
 
         run_key, host_key = new_key_pair(), new_key_pair()
-        planned = plan(run, ownership.this_one(_KIND), ownership.own_pod(self._api, self._settings.context))
+        planned = plan(run, this_one(_KIND), ownership.own_pod(self._api, self._settings.context))
         files = key_files(run_key, host_key)
         *owned, parent = submitted = objects(planned, files)
         needed = [kind_of(manifest) for manifest in submitted] + [WORKLOAD] * bool(self._settings.queue)

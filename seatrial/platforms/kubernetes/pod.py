@@ -4,6 +4,7 @@ from platform import machine as this_machine
 from typing import TYPE_CHECKING
 
 from seatrial.config.architecture import node_architecture
+from seatrial.platforms.container import CAPABILITIES, KEYS
 from seatrial.platforms.kubernetes import devices, volumes
 from seatrial.platforms.kubernetes.config import KubernetesPlatform, SecretVariable
 from seatrial.platforms.kubernetes.machines import Machine, machine
@@ -12,14 +13,10 @@ from seatrial.platforms.kubernetes.plan import RUN_ID, KubernetesPlan, Object
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
-KEYS = "/etc/seatrial"  # where the image's entry point looks for the run's keys
 ROLE = "seatrial/role"
 NODE = "node"
 CHANNEL, RDMA = "compute-domain-channel", "rdma"  # claims
 _SECCOMP = {"seccompProfile": {"type": "RuntimeDefault"}}
-# What sshd as root needs to bind its port, confine itself, become the user who logs in and hand over a terminal, and
-# what root needs for files of other owners, as on a shared volume.
-CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "NET_BIND_SERVICE", "SETGID", "SETUID", "SYS_CHROOT")
 _TAS = "kueue.x-k8s.io/podset"
 _TOLERATED = (  # GPU nodes are tainted so that nothing else lands there; GKE's says that maintenance is near
     {"key": "nvidia.com/gpu", "operator": "Exists"},

@@ -16,7 +16,7 @@ from seatrial.model.errors import LaunchError
 from seatrial.model.testbed import Testbed
 from seatrial.platforms import platform_for
 from seatrial.platforms.kubernetes.machines import _MACHINES, Machine
-from seatrial.platforms.kubernetes.pod import CAPABILITIES
+from seatrial.platforms.container import CAPABILITIES
 from seatrial.remote.command import run_command
 from seatrial.remote.mpi import variables
 from seatrial.remote.ssh import connected

@@ -8,9 +8,9 @@ import yaml
 
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.model.errors import InputError
+from seatrial.platforms.container import KEYS
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.machines import machine
-from seatrial.platforms.kubernetes.pod import KEYS
 from seatrial.platforms.kubernetes.volumes import annotations, mounts, sources
 from tests.unit.kubernetes.golden import CLUSTERS
 

@@ -1,0 +1,160 @@
+"""The daemon of a Docker host: which one, and what it answers. Whatever goes wrong is a Reason."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from seatrial.model.errors import LaunchError, MissingError, SeatrialError
+from seatrial.model.reason import Reason
+from seatrial.platforms.docker.config import DockerPlatform
+from seatrial.platforms.docker.plan import NODE, RUN_ID, Body
+from seatrial.text.lines import one_line
+from seatrial.text.printable import printable
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
+    from docker.models.networks import Network
+
+MIN_API = (1, 41)  # Docker 20.10 and Podman 4
+_TIMEOUT_S = 60
+_SOCKET = "unix:///var/run/docker.sock"
+_WORDS = 500
+
+
+class GoneError(SeatrialError):
+    """The daemon has no such object."""
+
+
+class Daemon:
+    """A connection to the daemon that the settings, the environment or docker's context name."""
+
+    def __init__(self, settings: DockerPlatform) -> None:
+        self._settings = settings
+        self._client: DockerClient | None = None
+        self.address = _SOCKET
+        self.source = "the default"
+
+    @property
+    def client(self) -> "DockerClient":
+        """Raises MissingError where no daemon answers, or one that is too old."""
+        if self._client is None:
+            self._client = self._connect()
+        return self._client
+
+    def _connect(self) -> "DockerClient":
+        import docker
+        from docker.errors import DockerException
+
+        try:
+            options = self._options()
+            # ssh itself, unlike paramiko, reads ssh's configuration
+            client = docker.DockerClient(**options, version="auto", timeout=_TIMEOUT_S, use_ssh_client=True)
+        except (DockerException, OSError, ValueError) as error:
+            raise MissingError(
+                Reason.of(
+                    "docker-unreachable", address=printable(self.address), source=self.source, problem=words(error)
+                )
+            ) from error
+        if _version(client.api.api_version) < MIN_API:
+            oldest = ".".join(map(str, MIN_API))
+            raise MissingError(
+                Reason.of("docker-too-old", address=self.address, version=client.api.api_version, oldest=oldest)
+            )
+        return client
+
+    def _options(self) -> dict[str, Any]:
+        """Arguments of DockerClient. As docker does: what is set here, then DOCKER_HOST, then the context."""
+        from docker.utils import kwargs_from_env
+
+        if self._settings.host:
+            self.address, self.source = self._settings.host, "platform.host"
+            return {**kwargs_from_env(), "base_url": self.address}
+        if not self._settings.context and os.environ.get("DOCKER_HOST"):
+            self.address, self.source = os.environ["DOCKER_HOST"], "DOCKER_HOST"
+            return dict(kwargs_from_env())
+        return self._options_of_context()
+
+    def _options_of_context(self) -> dict[str, Any]:
+        from docker.context import ContextAPI
+
+        name = self._settings.context or os.environ.get("DOCKER_CONTEXT")
+        context = ContextAPI.get_context(name)
+        self.source = f"context {printable(name or 'default')}"
+        if context is None:
+            raise ValueError("docker knows no such context; `docker context ls` lists them")
+        if not name:
+            self.source = f"context {printable(context.Name)}"
+        self.address = context.Host or _SOCKET
+        tls = {"tls": context.TLSConfig} if context.TLSConfig else {}
+        return {"base_url": self.address, **tls}
+
+    @property
+    def remote_host(self) -> str | None:
+        """The machine that runs the daemon; None where it is this one."""
+        parts = urlsplit(self.address)
+        host = None if parts.scheme.endswith("unix") else parts.hostname
+        return None if host in (None, "localhost", "127.0.0.1", "::1") else host
+
+    def info(self) -> Body:
+        """What the daemon says of its host."""
+        with asked("info"):
+            return dict(self.client.info())
+
+    def containers(self, run_id: str | None = None) -> "list[Container]":
+        """Those of a run in the order of their nodes, whatever their state; of all runs when None."""
+        with asked("list containers"):
+            listed = self.client.containers.list(all=True, filters={"label": _label(run_id)}, ignore_removed=True)
+        return sorted(listed, key=lambda container: _index(container.labels.get(NODE, "")))
+
+    def networks(self, run_id: str | None = None) -> "list[Network]":
+        """Those of a run; of all runs when None."""
+        with asked("list networks"):
+            return list(self.client.networks.list(filters={"label": _label(run_id)}))
+
+    def create(self, name: str, body: Body) -> str:
+        """Create a container and return its id."""
+        with asked(f"create {name}"):
+            api: Any = self.client.api  # its stubs leave this method untyped
+            return str(api.create_container_from_config(body, name)["Id"])
+
+    def create_network(self, body: Body) -> "Network":
+        with asked(f"create network {body['Name']}"):
+            return self.client.networks.create(
+                body["Name"], driver=body["Driver"], check_duplicate=True, labels=body["Labels"]
+            )
+
+
+@contextmanager
+def asked(action: str) -> Iterator[None]:
+    """Raises LaunchError with the daemon's own words, GoneError where it has no such object."""
+    from docker.errors import DockerException, NotFound
+    from requests import RequestException
+
+    try:
+        yield
+    except NotFound as error:
+        raise GoneError(Reason.of("docker-refused", action=action, problem=words(error))) from error
+    except (DockerException, RequestException, OSError) as error:
+        raise LaunchError(Reason.of("docker-refused", action=action, problem=words(error))) from error
+
+
+def words(error: Exception) -> str:
+    """What the daemon says, in one line that is not too long."""
+    said = getattr(error, "explanation", None) or str(error)
+    return printable(one_line(said))[:_WORDS] or type(error).__name__
+
+
+def _label(run_id: str | None) -> str:
+    return f"{RUN_ID}={run_id}" if run_id else RUN_ID
+
+
+def _index(node: str) -> int:
+    number = node.rpartition("-")[2]
+    return int(number) if number.isdecimal() and len(number) < 6 else 0
+
+
+def _version(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())

@@ -1,0 +1,179 @@
+"""What a run creates on a Docker host, as the Engine API takes it. Pure.
+
+Bodies of POST /networks/create and /containers/create: https://docs.docker.com/reference/api/engine/
+"""
+
+import io
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seatrial.config.image import Prebuilt
+from seatrial.config.run import Run
+from seatrial.platforms.container import CAPABILITIES, KEYS
+from seatrial.platforms.docker.config import DockerPlatform
+
+RUN_ID = "seatrial.run-id"  # label of everything that a run makes
+NODE = "seatrial.node"
+CLUSTER = "seatrial.cluster"
+OWNER = "seatrial.owner"  # label: whose it is, and the only one who can tell whether its run still lives
+MADE = "seatrial.made"  # label, in seconds of the epoch
+EXPIRES = "seatrial.expires"  # label, in seconds of the epoch: when anybody may take it for abandoned
+
+Body = dict[str, Any]
+_GIB = 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class DockerPlan:
+    """One run on one Docker host."""
+
+    run: Run
+    settings: DockerPlatform
+    owner: str = "<this host>"
+    made_s: float | None = None  # seconds of the epoch
+    published_on: str = (
+        "127.0.0.1"  # address of the Docker host for sshd's port; all of them where it is another machine
+    )
+
+    @property
+    def network(self) -> str:
+        return f"seatrial-{self.run.run_id}"
+
+    @property
+    def image(self) -> str:
+        """What the containers run; before it is built or found, what the cluster file says of it."""
+        image = self.run.cluster.image
+        if self.run.image or image is None:
+            return self.run.image or "<none>"
+        return image.reference if isinstance(image, Prebuilt) else f"<{image.name}, once built>"
+
+    @property
+    def lives_s(self) -> int:
+        """Seconds after which a container ends itself."""
+        cluster = self.run.cluster
+        return int(self.settings.deadline_s + (0 if cluster.keep == "never" else cluster.keep_s))
+
+    @property
+    def labels(self) -> dict[str, str]:
+        made, expires = "<launch>", "<launch and deadline_s>"
+        if self.made_s is not None:
+            made, expires = str(int(self.made_s)), str(int(self.made_s + self.lives_s))
+        whose = {RUN_ID: self.run.run_id, CLUSTER: self.run.cluster.name, OWNER: self.owner}
+        return {**whose, MADE: made, EXPIRES: expires}
+
+    def container_name(self, node: str) -> str:
+        return f"{self.network}-{node}"
+
+
+def network_body(plan: DockerPlan) -> Body:
+    """The bridge network of the run."""
+    return {"Name": plan.network, "Driver": "bridge", "CheckDuplicate": True, "Labels": plan.labels}
+
+
+def container_body(plan: DockerPlan, index: int) -> Body:
+    """The container that is node number `index`."""
+    cluster, node = plan.run.cluster, plan.run.cluster.node_names()[index]
+    body: Body = {
+        "Image": plan.image,
+        "Hostname": node,
+        "User": "0",
+        "Env": [f"{name}={value}" for name, value in _environment(plan, index).items()],
+        "Labels": {**plan.labels, NODE: node},
+        "HostConfig": _host_config(plan, index),
+    }
+    if plan.settings.network == "own":
+        body["ExposedPorts"] = {f"{cluster.ssh_port}/tcp": {}}
+        body["NetworkingConfig"] = {"EndpointsConfig": {plan.network: {"Aliases": [node]}}}
+    return body
+
+
+def _environment(plan: DockerPlan, index: int) -> dict[str, str]:
+    """What the cluster file says, and what the entry point reads."""
+    cluster, gpus = plan.run.cluster, plan.run.cluster.gpus
+    visible = {"NVIDIA_VISIBLE_DEVICES": "void"} if not gpus else {}  # images of NVIDIA's ask for all of them
+    return {
+        "SEATRIAL_SSH_PORT": str(cluster.ssh_port),
+        "SEATRIAL_MAX_SECONDS": str(plan.lives_s),
+        **visible,
+        **cluster.env,
+    }
+
+
+def _host_config(plan: DockerPlan, index: int) -> Body:
+    settings = plan.settings
+    config: Body = {
+        "NetworkMode": plan.network if settings.network == "own" else "host",
+        "CapDrop": ["ALL"],
+        "CapAdd": _capabilities(plan),
+        "SecurityOpt": ["no-new-privileges"],
+        "IpcMode": settings.ipc,
+        "Ulimits": [{"Name": name, "Soft": limit, "Hard": limit} for name, limit in sorted(ulimits(plan).items())],
+        "Mounts": [
+            {"Type": "bind", "Source": mount.source, "Target": mount.target, "ReadOnly": mount.read_only}
+            for mount in settings.mounts
+        ],
+        "Devices": [
+            {"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"} for path in settings.devices
+        ],
+        "DeviceRequests": device_requests(plan, gpus_of(plan, index)),
+        "RestartPolicy": {"Name": "no"},
+    }
+    if settings.ipc == "private":
+        config["ShmSize"] = int((settings.shared_memory_gib or (16 if plan.run.cluster.gpus else 1)) * _GIB)
+    if settings.network == "own":
+        config["PortBindings"] = {f"{plan.run.cluster.ssh_port}/tcp": [{"HostIp": plan.published_on, "HostPort": ""}]}
+    return {key: value for key, value in config.items() if value != []}
+
+
+def ulimits(plan: DockerPlan) -> Mapping[str, int]:
+    """RDMA pins memory, which the default limit of a container forbids."""
+    pinned = {"memlock": -1} if plan.run.cluster.gpus else {}
+    return {**pinned, **{str(name): limit for name, limit in plan.settings.ulimits.items()}}
+
+
+def _capabilities(plan: DockerPlan) -> list[str]:
+    pinning = ["IPC_LOCK"] if plan.run.cluster.gpus or plan.settings.devices else []
+    return list(dict.fromkeys([*CAPABILITIES, *pinning, *plan.settings.capabilities]))
+
+
+def gpus_of(plan: DockerPlan, index: int) -> tuple[str, ...]:
+    """The GPUs of node number `index`, which no other node has."""
+    count = plan.run.cluster.gpus
+    if plan.settings.gpus:
+        return plan.settings.gpus[index]
+    return tuple(str(gpu) for gpu in range(index * count, (index + 1) * count))
+
+
+def uses_cdi(plan: DockerPlan) -> bool:
+    return plan.settings.cdi or _vendor(plan) == "amd.com"
+
+
+def _vendor(plan: DockerPlan) -> str:
+    return "amd.com" if plan.run.cluster.hardware.name.startswith("MI") else "nvidia.com"
+
+
+def device_requests(plan: DockerPlan, gpus: tuple[str, ...]) -> list[Body]:
+    """Those GPUs, as the Engine API takes them; none of none."""
+    if not gpus:
+        return []
+    if uses_cdi(plan):
+        return [{"Driver": "cdi", "DeviceIDs": [f"{_vendor(plan)}/gpu={gpu}" for gpu in gpus]}]
+    return [{"Driver": "nvidia", "DeviceIDs": list(gpus), "Capabilities": [["gpu"]]}]
+
+
+def keys_archive(files: Mapping[str, str]) -> bytes:
+    """A tar archive for `/etc` of the run's keys, readable for root alone."""
+    buffer = io.BytesIO()
+    folder = KEYS.removeprefix("/etc/")
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        entry = tarfile.TarInfo(folder)
+        entry.type, entry.mode = tarfile.DIRTYPE, 0o700
+        archive.addfile(entry)
+        for name, text in files.items():
+            content = text.encode()
+            entry = tarfile.TarInfo(f"{folder}/{name}")
+            entry.size, entry.mode = len(content), 0o600
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()

@@ -1,0 +1,57 @@
+"""The lane that runs containers by podman's Docker-compatible socket; only when it is asked for by its path."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import leftovers
+from tests.docker.engine import Engine, engine
+from tests.e2e.conftest import Console, console, prefect_server
+from tests.images import lane
+
+__all__ = ["console", "prefect_server"]
+
+HERE = "tests/docker"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return None if any(HERE in argument for argument in config.args) else True
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.as_posix() and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(1800))  # the first builds the image
+
+
+@pytest.fixture(scope="session")
+def docker_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    if reason := lane.lacking():
+        pytest.skip(reason)
+    with lane.alone():
+        with engine(tmp_path_factory.mktemp("engine")) as started:
+            yield started
+        assert lane.leftovers() == []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(docker_engine: Engine) -> Iterator[None]:
+    """Whatever a test does, no container, network or key of a run is left."""
+    before = leftovers()
+    yield
+    left = docker_engine.objects()
+    lane.clean()
+    assert left == set()
+    assert {entry for entry in leftovers() - before if "docker" in entry} == set()
+
+
+@pytest.fixture
+def settings(docker_engine: Engine) -> dict[str, Any]:
+    return docker_engine.settings
+
+
+@pytest.fixture
+def docker_console(console: Console) -> Console:
+    return console
