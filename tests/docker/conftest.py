@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.conftest import leftovers
 from tests.docker.engine import Engine, engine
-from tests.e2e.conftest import Console, console, prefect_server
+from tests.e2e.conftest import console, prefect_server
 from tests.images import lane
 
 __all__ = ["console", "prefect_server"]
@@ -45,13 +44,3 @@ def _nothing_left(docker_engine: Engine) -> Iterator[None]:
     lane.clean()
     assert left == set()
     assert {entry for entry in leftovers() - before if "docker" in entry} == set()
-
-
-@pytest.fixture
-def settings(docker_engine: Engine) -> dict[str, Any]:
-    return docker_engine.settings
-
-
-@pytest.fixture
-def docker_console(console: Console) -> Console:
-    return console
