@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit docs gate test-all test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm kubernetes test-kubernetes bench format clean
+.PHONY: setup system run test lint unit docs gate test-all test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker kubernetes test-kubernetes bench format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
@@ -24,10 +24,10 @@ test: lint
 # What no test of `make test` can show: of each slow lane the tests marked `gate`, one after the other.
 gate: setup
 	@for lane in test browser image slurm kubernetes; do scripts/$$lane-packages || true; done   # pytest skips what there is not
-	$(BIN)/pytest -m gate tests/e2e tests/production tests/browser tests/images tests/slurm tests/e2e/kubernetes
+	$(BIN)/pytest -m gate tests/e2e tests/production tests/browser tests/images tests/docker tests/slurm tests/e2e/kubernetes
 
 test-all: test
-	@for lane in fuzz e2e production browser images prometheus slurm kubernetes; do \
+	@for lane in fuzz e2e production browser images docker prometheus slurm kubernetes; do \
 		$(MAKE) --no-print-directory test-$$lane || failed="$$failed $$lane"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
@@ -54,6 +54,10 @@ test-e2e: setup   # `seatrial run` as people run it: whole checks of local nodes
 test-images: setup   # builds images/cpu for real and runs it; minutes the first time, skipped where the tools cannot be had
 	@scripts/image-packages || true
 	$(BIN)/pytest tests/images
+
+test-docker: setup   # containers of images/cpu by podman's Docker-compatible socket; skipped where podman cannot be had
+	@scripts/image-packages || true
+	$(BIN)/pytest tests/docker
 
 test-browser: setup   # report.html and Prefect's UI in headless Chromium; skipped where it cannot be had
 	@scripts/browser-packages || true

@@ -81,6 +81,14 @@ def test_a_container_that_somebody_removes_is_not_blamed(docker_engine: Engine, 
     assert "the container of node-1 is gone" in out.splitlines()[-1]
 
 
+def test_an_absent_daemon_is_named_and_leaves_nothing(docker_engine: Engine, console: Console) -> None:
+    cluster = cluster_file(console, docker_engine, 2, host=f"{docker_engine.address}.none")
+    finished = console.check(cluster, console.suite())
+    assert finished.status == 3, finished.said
+    last = finished.out.splitlines()[-1]
+    assert last.startswith(f"not_run: launch: no Docker daemon answers at {docker_engine.address}.none (platform.host)")
+
+
 def test_a_missing_image_is_named(docker_engine: Engine, console: Console) -> None:
     cluster = cluster_file(console, Engine(docker_engine.address, "localhost:9/nobody/has-it:1"), 2)
     finished = console.check(cluster, console.suite())
@@ -117,13 +125,13 @@ def test_no_key_is_in_what_the_daemon_tells(docker_engine: Engine, console: Cons
         "run", cluster_file(console, docker_engine, 1), "--suite", console.suite(**PATIENT), "--out", "out"
     )
     until(lambda: len(docker_engine.objects()) == 2 or process.poll() is not None)
-    told = subprocess.run(
+    inspected = subprocess.run(
         ["podman", *lane.STORE, "inspect", next(name for name in docker_engine.objects() if "node-0" in name)],
         capture_output=True,
         text=True,
         check=True,
     ).stdout
     process.communicate(timeout=240)
-    assert "seatrial.run-id" in told
-    assert "PRIVATE KEY" not in told
-    assert "ssh-ed25519" not in told
+    assert "seatrial.run-id" in inspected
+    assert "PRIVATE KEY" not in inspected
+    assert "ssh-ed25519" not in inspected

@@ -1,6 +1,7 @@
 """The daemon of a Docker host: which one, and what it answers. Whatever goes wrong is a Reason."""
 
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -50,9 +51,11 @@ class Daemon:
 
         try:
             options = self._options()
+            _try_socket(self.address)
             # ssh itself, unlike paramiko, reads ssh's configuration
             client = docker.DockerClient(**options, version="auto", timeout=_TIMEOUT_S, use_ssh_client=True)
-        except (DockerException, OSError, ValueError) as error:
+        except (DockerException, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            # the last three: what docker's SDK makes of a broken context
             raise MissingError(
                 Reason.of(
                     "docker-unreachable", address=printable(self.address), source=self.source, problem=words(error)
@@ -81,8 +84,8 @@ class Daemon:
         from docker.context import ContextAPI
 
         name = self._settings.context or os.environ.get("DOCKER_CONTEXT")
+        self.source = f"context {printable(name or 'of ~/.docker/config.json')}"
         context = ContextAPI.get_context(name)
-        self.source = f"context {printable(name or 'default')}"
         if context is None:
             raise ValueError("docker knows no such context; `docker context ls` lists them")
         if not name:
@@ -127,6 +130,15 @@ class Daemon:
             )
 
 
+def _try_socket(address: str) -> None:
+    """Raises OSError where nobody listens on the socket of this machine; docker's SDK would say it in a riddle."""
+    scheme, _, path = address.partition("://")
+    if scheme.endswith("unix"):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(_TIMEOUT_S)
+            client.connect(path)
+
+
 @contextmanager
 def asked(action: str) -> Iterator[None]:
     """Raises LaunchError with the daemon's own words, GoneError where it has no such object."""
@@ -143,8 +155,8 @@ def asked(action: str) -> Iterator[None]:
 
 def words(error: Exception) -> str:
     """What the daemon says, in one line that is not too long."""
-    said = getattr(error, "explanation", None) or str(error)
-    return printable(one_line(said))[:_WORDS] or type(error).__name__
+    text = getattr(error, "explanation", None) or getattr(error, "strerror", None) or str(error)
+    return printable(one_line(text))[:_WORDS] or type(error).__name__
 
 
 def _label(run_id: str | None) -> str:
