@@ -15,8 +15,8 @@ from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError
 from seatrial.model.testbed import Testbed
 from seatrial.platforms import platform_for
-from seatrial.platforms.kubernetes.machines import _MACHINES, Machine
 from seatrial.platforms.container import CAPABILITIES
+from seatrial.platforms.kubernetes.machines import _MACHINES, Machine
 from seatrial.remote.command import run_command
 from seatrial.remote.mpi import variables
 from seatrial.remote.ssh import connected
