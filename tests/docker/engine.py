@@ -32,9 +32,9 @@ class Engine:
         """Every container and network with our labels."""
         client = docker.DockerClient(base_url=self.address)
         try:
-            label = {"label": "seatrial.run-id"}
-            containers = client.containers.list(all=True, filters=label)
-            return {str(each.name) for each in (*containers, *client.networks.list(filters=label))}
+            label: dict[str, Any] = {"label": "seatrial.run-id"}
+            containers = {str(each.name) for each in client.containers.list(all=True, filters=label)}
+            return containers | {str(each.name) for each in client.networks.list(filters=label)}
         finally:
             client.close()
 
