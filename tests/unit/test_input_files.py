@@ -27,7 +27,7 @@ def test_every_platform_has_an_example() -> None:
 @pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
 def test_examples_of_platforms_to_come_say_so(path: Path) -> None:
     cluster = load_cluster(path)
-    if cluster.platform.kind in ("local", "kubernetes", "slurm", "docker"):
+    if cluster.platform.kind in ("local", "kubernetes", "slurm", "docker", "runai"):
         assert platform_for(cluster)
         return
     with pytest.raises(InputError, match=r"platform\.kind: \w+ cannot be run by this version; legal: local, kub"):

@@ -17,6 +17,7 @@ from seatrial.model.reasons import (
     pods,
     probes,
     run,
+    runai,
     slurm,
     training,
 )
@@ -29,6 +30,7 @@ AREAS: Mapping[str, Mapping[str, Explanation]] = {
     "Queue": kueue.REASONS,
     "Slurm": slurm.REASONS,
     "Docker": docker.REASONS,
+    "RunAI": runai.REASONS,
     "Launch": {**launch.REASONS, **pods.REASONS},
     "Connectivity": {**connectivity.REASONS, **nodes.REASONS},
     "Collectives": collectives.REASONS,

@@ -1,1 +1,1 @@
-"""RunAI: its settings. It cannot be run by this version."""
+"""RunAI: nodes as the pods of one workload, by the command runai."""

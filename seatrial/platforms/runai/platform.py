@@ -1,0 +1,158 @@
+"""The RunAI platform: launch, teardown and leftovers of testbeds that are one workload."""
+
+import shlex
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from seatrial.config.run import Run
+from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.testbed import Node, Testbed
+from seatrial.platforms import Leftover, Rendered
+from seatrial.platforms import state as states
+from seatrial.platforms.runai.bringup import AT_ONCE, NODE_LOG, BringUp, Place
+from seatrial.platforms.runai.client import Client
+from seatrial.platforms.runai.config import RunaiPlatform
+from seatrial.platforms.runai.workload import ending, pod_names, submit_argv
+from seatrial.platforms.slurm.ports import tell_ports
+from seatrial.platforms.slurm.script import node_script
+from seatrial.platforms.testbed import node_of, testbed_of
+from seatrial.remote.keys import new_key_pair
+from seatrial.system.rawlog import write_log
+from seatrial.text.redact import Secrets
+
+if TYPE_CHECKING:
+    from seatrial.config.cluster import Cluster
+
+_KIND = "runai"
+_LOG_BYTES = 1024**2  # of each node
+
+
+class _Up(BaseModel):
+    """What another process needs to find the nodes of a run, in the order of the hostfile."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    places: tuple[Place, ...] = Field(min_length=1, max_length=10_000)
+
+
+class Runai:
+    """Nodes as the pods of one workload."""
+
+    def __init__(self, cluster: "Cluster", settings: RunaiPlatform) -> None:
+        self._cluster, self._settings = cluster, settings
+        self._client = Client(settings)
+
+    def render(self, run: Run) -> Rendered:
+        return Rendered({"submit.sh": shlex.join(submit_argv(run, self._settings)) + "\n"})
+
+    def launch(self, run: Run) -> Testbed:
+        run_key, host_key = new_key_pair(), new_key_pair()
+        folder = states.make_folder(run.run_id, _KIND)
+        states.remember(folder, run.cluster)
+        states.write_private(folder / "id_ed25519", run_key.private)
+        states.write_private(folder / "host_key.pub", host_key.public)
+        self._client.run(submit_argv(run, self._settings), timeout_s=120)
+        bring_up = BringUp(self._client, self._settings, run)
+        bring_up.wait()
+        program = node_script(run.run_id, run.cluster.ssh_port, run_key, host_key)
+        places = bring_up.start(pod_names(self._settings, run.run_id, run.cluster.nodes), program)
+        states.write_private(folder / "nodes.json", _Up(places=tuple(places)).model_dump_json())
+        testbed = self._testbed(run.run_id, places, host_key.public)
+        states.write_private(
+            folder / "known_hosts",
+            "".join(f"[{node.address}]:{node.port},{node.address} {host_key.public}\n" for node in testbed.nodes),
+        )
+        tell_ports(testbed, run.cluster.ssh_port)
+        return testbed
+
+    def attach(self, run_id: str) -> Testbed:
+        folder = states.run_folder(run_id, _KIND)
+        if not folder.exists() or ending(run_id, self._client.describe(run_id)):
+            raise InputError(f"run {run_id}: is over")
+        try:
+            up = _Up.model_validate_json(states.read_file(folder, "nodes.json"))
+        except ValidationError as error:
+            raise InputError(f"run {run_id}: nodes.json: is not what was written") from error
+        return self._testbed(run_id, list(up.places), states.read_file(folder, "host_key.pub"))
+
+    def _testbed(self, run_id: str, places: list[Place], host_key: str) -> Testbed:
+        pods = {place.pod for place in places}
+
+        def dial(node: Node, timeout_s: float) -> socket.socket:
+            if node.name not in pods:
+                raise OSError(f"{node.name} is no pod of the run")
+            return self._client.dial(run_id, node.name, node.port, timeout_s)
+
+        return testbed_of(
+            self._cluster,
+            run_id,
+            [node_of(self._cluster, place.pod, place.address, host_key, place.port) for place in places],
+            user=places[0].user,
+            key_file=states.run_folder(run_id, _KIND) / "id_ed25519",
+            dial=dial,
+            workdir=f"/tmp/seatrial-{run_id}/work",
+            python=self._settings.python,
+            network=None,
+            blameless_reason=lambda _: self._why_gone(run_id),
+        )
+
+    def _why_gone(self, run_id: str) -> str | None:
+        """Why nodes that went silent are not to blame: their workload has ended."""
+        try:
+            return ending(run_id, self._client.describe(run_id))
+        except SeatrialError:
+            return None
+
+    def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
+        if not states.run_folder(run_id, _KIND).exists():
+            return  # nothing was submitted
+        pods = pod_names(self._settings, run_id, self._cluster.nodes)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            logs = pool.map(lambda pod: self._node_log(run_id, pod, timeout_s), pods)
+            for pod, text in zip(pods, logs, strict=True):
+                write_log(folder / "nodes" / f"{pod}.log", text, secrets)
+
+    def _node_log(self, run_id: str, pod: str, timeout_s: float) -> str:
+        try:
+            return self._client.in_pod(run_id, pod, f"tail -c {_LOG_BYTES} {NODE_LOG}", timeout_s=timeout_s)
+        except SeatrialError as error:
+            return f"{error.reason}\n"
+
+    def keep(self, run_id: str, seconds: float) -> bool:
+        folder = states.run_folder(run_id, _KIND)
+        if not folder.exists() or ending(run_id, self._client.describe(run_id)):
+            return False
+        states.keep(folder, seconds)
+        return True
+
+    def teardown(self, run_id: str) -> None:
+        folder = states.run_folder(run_id, _KIND)
+        if not folder.exists() and self._client.describe(run_id) is None:
+            return
+        self._client.delete(run_id)
+        states.remove_folder(folder)
+
+    def leftovers(self) -> list[Leftover]:
+        return [
+            Leftover(folder.name, states.age_s(folder), "the workload and the keys of a run whose process is gone")
+            for folder in states.folders(_KIND)
+            if states.is_abandoned(folder)
+        ]
+
+    def missing(self) -> list[str]:
+        """What keeps a run from starting: the command, its login, the project."""
+        try:
+            self._client.run(["runai", "training", "list", f"--project={self._settings.project}", "--json"])
+        except SeatrialError as error:
+            return [error.reason]
+        return []
+
+
+def platform(cluster: "Cluster") -> Runai:
+    """The platform that the cluster file describes."""
+    assert isinstance(cluster.platform, RunaiPlatform)
+    return Runai(cluster, cluster.platform)

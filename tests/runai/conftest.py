@@ -1,0 +1,87 @@
+"""RunAI by a stand-in for its command, which makes real nodes of what is submitted."""
+
+import json
+import os
+import secrets
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.checks.suites import load_suite
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from tests.conftest import RUN_PREFIX, leftovers
+from tests.e2e.conftest import console, prefect_server
+from tests.runai.standin import Workload
+
+__all__ = ["console", "prefect_server"]
+
+HERE = "tests/runai"
+STANDIN = Path(__file__).with_name("standin.py")
+SETTINGS = {"kind": "runai", "project": "infra", "python": sys.executable, "queue_timeout_s": 60}
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return None if any(HERE in argument for argument in config.args) else True
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.as_posix() and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(600))  # real nodes, and two processors
+
+
+class Project:
+    """The stand-in's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def calls(self) -> list[list[str]]:
+        file = self.folder / "calls"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def workloads(self) -> list[str]:
+        return sorted(path.name for path in self.folder.glob("workloads/*"))
+
+    def tell(self, phase: str) -> None:
+        (self.folder / "phase").write_text(phase)
+
+    def delete(self, name: str) -> None:
+        Workload(self.folder, name).delete()
+
+
+@pytest.fixture
+def project(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    if os.geteuid():
+        pytest.skip("only root can make the nodes")
+    folder = tmp_path_factory.mktemp("runai")
+    (folder / "bin").mkdir()
+    command = folder / "bin" / "runai"
+    command.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, "-S", str(STANDIN), str(folder)])} "$@"\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{command.parent}:{os.environ['PATH']}")
+    before = leftovers()
+    project = Project(folder)
+    yield project
+    left = project.workloads()
+    for name in left:
+        project.delete(name)
+    assert left == []
+    assert not {one for one in leftovers() - before if "runai" in one}
+
+
+@pytest.fixture
+def settings(project: Project) -> dict[str, Any]:
+    """The section `platform` of a cluster file for it."""
+    return dict(SETTINGS)
+
+
+@pytest.fixture
+def run(settings: dict[str, Any], tmp_path: Path) -> Run:
+    fields = {"name": "test", "nodes": 3, "image": "registry.example.com/cpu:1", "platform": settings}
+    return Run(f"{RUN_PREFIX}{secrets.token_hex(4)}", Cluster.model_validate(fields), load_suite("quick"), tmp_path)

@@ -1,0 +1,72 @@
+"""`seatrial run` on RunAI: submit, keys by exec, the whole chain, nothing left; and workloads that end badly."""
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+from seatrial.config.run import Run
+from seatrial.model.errors import LaunchError
+from seatrial.platforms import platform_for
+from tests.e2e.conftest import Console
+from tests.runai.conftest import Project
+
+TRAINING = {"steps": 5, "batch_per_rank": 2, "min_loss_drop": 0.01, "timeout_s": 120}
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "mpi"])
+def test_a_healthy_project_goes_through_the_whole_chain(
+    console: Console, project: Project, settings: dict[str, Any], framework: str
+) -> None:
+    console.environment["PATH"] = os.environ["PATH"]
+    platform = {**settings, "framework": framework}
+    cluster = console.cluster(2, platform=platform, image="registry.example.com/cpu:1")
+    finished = console.check(cluster, console.suite(connectivity={"timeout_s": 60}, training=TRAINING))
+    assert finished.status == 0, finished.said
+    assert {check["name"]: check["verdict"] for check in finished.document["checks"]} == {
+        "connectivity": "pass",
+        "collectives": "pass",
+        "training": "pass",
+    }
+    kinds = ["worker-0", "worker-1"] if framework == "mpi" else ["master-0", "worker-0"]
+    assert [node["name"].split("-", 4)[-1][-8:] for node in finished.document["nodes"]] == kinds
+    assert project.workloads() == []
+    assert "PRIVATE KEY" not in json.dumps(project.calls())
+
+
+def test_a_workload_that_waits_too_long_says_why(run: Run, project: Project) -> None:
+    project.tell("Pending")
+    platform = platform_for(_with(run, queue_timeout_s=0.5).cluster)
+    try:
+        with pytest.raises(LaunchError, match=r"did not run within 0.5 s .*: Pending; Insufficient nvidia.com/gpu"):
+            platform.launch(run)
+    finally:
+        platform.teardown(run.run_id)
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Stopped", "Deleting"])
+def test_a_workload_that_ends_before_it_runs_says_so(run: Run, project: Project, phase: str) -> None:
+    project.tell(phase)
+    platform = platform_for(run.cluster)
+    try:
+        with pytest.raises(LaunchError, match=rf"workload seatrial-{run.run_id} ended: {phase}; Insufficient"):
+            platform.launch(run)
+    finally:
+        platform.teardown(run.run_id)
+
+
+def test_nodes_of_a_deleted_workload_are_not_blamed(run: Run, project: Project) -> None:
+    platform = platform_for(run.cluster)
+    try:
+        testbed = platform.launch(run)
+        assert testbed.blameless_reason(testbed.head) is None
+        project.delete(f"seatrial-{run.run_id}")
+        assert testbed.blameless_reason(testbed.head) == f"workload seatrial-{run.run_id} was deleted"
+    finally:
+        platform.teardown(run.run_id)
+
+
+def _with(run: Run, **fields: Any) -> Run:
+    settings = run.cluster.platform.model_copy(update=fields)
+    return Run(run.run_id, run.cluster.model_copy(update={"platform": settings}), run.suite, run.out)
