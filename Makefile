@@ -24,10 +24,10 @@ test: lint
 # What no test of `make test` can show: of each slow lane the tests marked `gate`, one after the other.
 gate: setup
 	@for lane in test browser image slurm kubernetes; do scripts/$$lane-packages || true; done   # pytest skips what there is not
-	$(BIN)/pytest -m gate tests/e2e tests/production tests/browser tests/images tests/docker tests/slurm tests/e2e/kubernetes
+	$(BIN)/pytest -m gate tests/e2e tests/production tests/browser tests/images tests/docker tests/slurm tests/runai tests/e2e/kubernetes
 
 test-all: test
-	@for lane in fuzz e2e production browser images docker prometheus slurm kubernetes; do \
+	@for lane in fuzz e2e production browser images docker prometheus slurm runai kubernetes; do \
 		$(MAKE) --no-print-directory test-$$lane || failed="$$failed $$lane"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
@@ -70,6 +70,9 @@ test-prometheus: setup   # the real Prometheus, node exporter and push gateway, 
 test-slurm: setup   # a real Slurm of four virtual nodes, from Debian's packages; skipped where they cannot be had
 	@scripts/slurm-packages || true
 	$(BIN)/pytest tests/slurm
+
+test-runai: setup   # a stand-in for the command runai, whose pods are namespaces with real processes
+	$(BIN)/pytest tests/runai
 
 kubernetes: setup   # builds Kubernetes from source (20 minutes on two cores) and images/cpu, unless they are there
 	$(BIN)/python -m tests.e2e.kubernetes build

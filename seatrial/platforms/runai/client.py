@@ -73,8 +73,7 @@ class Client:
             errors.seek(0)
             text = output.read(_MAX_BYTES).decode(errors="replace")
             if status:
-                words = errors.read(10_000).decode(errors="replace").strip() or text[-1000:].strip()
-                raise CommandError(printable(" ".join(words.split()))[:1000] or f"status {status}")
+                raise CommandError(_words(errors.read(10_000).decode(errors="replace")) or _words(text[-1000:]))
             return text
 
     def describe(self, run_id: str) -> Workload | None:
@@ -115,6 +114,11 @@ class Client:
         threading.Thread(target=tunnel.wait, name=f"tunnel to {pod}", daemon=True).start()
         ours.settimeout(timeout_s)
         return ours
+
+
+def _words(text: str) -> str:
+    """On one line, for people."""
+    return printable(" ".join(text.split()))[:1000]
 
 
 def is_absent(error: CommandError) -> bool:

@@ -108,3 +108,9 @@ def test_an_image_is_needed(tmp_path: Path) -> None:
     file.write_text("nodes: 2\nplatform: {kind: runai, project: infra}\n")
     with pytest.raises(InputError, match="image: is needed, because platform runai starts the nodes from it"):
         load_cluster(file)
+
+
+@pytest.mark.parametrize("name", ["-x", "a b", "x" * 300])
+def test_what_is_no_resource_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="must be a resource of Kubernetes"):
+        RunaiPlatform.model_validate({"kind": "runai", "project": "infra", "extended_resources": {name: 1}})
