@@ -60,6 +60,37 @@ def test_a_killed_run_is_reaped(docker_engine: Engine, console: Console) -> None
     assert docker_engine.objects() == set()
 
 
+def test_people_log_in_to_a_kept_run(docker_engine: Engine, console: Console) -> None:
+    cluster = cluster_file(console, docker_engine, 2)
+    cluster.write_text(cluster.read_text() + "keep: always\n")
+    finished = console.check(cluster, console.suite(**PATIENT))
+    assert finished.status == 0, finished.said
+    logged_in = console.run("ssh", "out", "node-1", "--", "hostname")
+    assert (logged_in.status, logged_in.out.strip()) == (0, "node-1"), logged_in.said
+    assert console.run("reap", "--run", finished.document["run_id"]).status == 0
+    assert docker_engine.objects() == set()
+
+
+def test_labels_of_others_and_hostile_ones_are_left_alone(docker_engine: Engine, console: Console) -> None:
+    """Anybody who may use the daemon may write our labels."""
+    cluster = cluster_file(console, docker_engine, 1)
+    label = "seatrial.run-id"
+    strange = {
+        "a-path": {label: "../../etc"},
+        "a-terminal": {label: "\x1b[31mred"},
+        "no-expiry": {label: "run-of-another", "seatrial.owner": "other/1", "seatrial.expires": "soon"},
+        "a-node": {label: "run-of-another", "seatrial.node": "node-" + "9" * 5000},
+    }
+    for name, labels in strange.items():
+        options = [word for key, value in labels.items() for word in ("--label", f"{key}={value}")]
+        lane.podman("create", "--name", name, *lane.LIMITS, *options, docker_engine.image)
+    reaped = console.run("reap", cluster)
+    assert reaped.status == 0, reaped.said
+    assert reaped.said.isprintable() or "\x1b" not in reaped.said
+    assert docker_engine.objects() == set(strange)
+    lane.podman("rm", "--force", *strange)
+
+
 def test_two_runs_at_once_do_not_meet(docker_engine: Engine, console: Console) -> None:
     suite = console.suite(**PATIENT)
     files = [cluster_file(console, docker_engine, 2, name) for name in ("left", "right")]

@@ -30,6 +30,8 @@ WORDS = (  # what these return is shown as it is
     "seatrial/checks/connectivity/mpireach.py",
     "seatrial/checks/connectivity/nodefacts.py",
     "seatrial/checks/connectivity/versions.py",
+    "seatrial/platforms/docker/bringup.py",
+    "seatrial/platforms/docker/doctor.py",
     "seatrial/platforms/kubernetes/connect.py",
     "seatrial/platforms/kubernetes/doctor.py",
     "seatrial/platforms/kubernetes/termination_reason.py",

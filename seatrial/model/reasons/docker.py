@@ -45,6 +45,11 @@ REASONS = {
         "Somebody removed a container of the run.",
         "Run again. `docker events` shows what happened to it, for a while.",
     ),
+    "docker-no-address": Explanation(
+        "the container of {node} runs without an address in the run's network, or without a published port",
+        "The daemon did not connect the container, or it ended just then.",
+        "Read the daemon's log. `docker network inspect` and `docker port` show what there is while a run is up.",
+    ),
     "docker-nodes-silent": Explanation(
         "{nodes} did not answer within {limit_s} s (start_timeout_s) at {address}",
         "The containers run, and their sshd cannot be reached from this machine.",

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seatrial.model.errors import LaunchError
 from seatrial.model.reason import Reason, join
@@ -37,7 +37,7 @@ class Place(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(max_length=255)
-    address: str = Field(max_length=255)
+    address: str = Field(min_length=1, max_length=255)
     port: int = Field(ge=1, le=65535)
     host: str = Field(max_length=255)
     host_port: int = Field(ge=1, le=65535)
@@ -114,15 +114,16 @@ def _place(daemon: Daemon, plan: DockerPlan, container: "Container") -> Place:
     host = daemon.remote_host or "127.0.0.1"
     if plan.settings.network == "host":
         return Place(name=name, address=host, port=port, host=host, host_port=port)
-    network = container.attrs["NetworkSettings"]
-    published = (network.get("Ports") or {}).get(f"{port}/tcp") or [{}]
-    return Place(
-        name=name,
-        address=network["Networks"][plan.network]["IPAddress"],
-        port=port,
-        host=host,
-        host_port=int(published[0].get("HostPort") or 0),
-    )
+    network = container.attrs.get("NetworkSettings") or {}
+    joined = (network.get("Networks") or {}).get(plan.network) or {}
+    published: dict[str, object] = next(iter((network.get("Ports") or {}).get(f"{port}/tcp") or []), {})
+    address, host_port = joined.get("IPAddress"), published.get("HostPort")
+    try:
+        return Place.model_validate(
+            {"name": name, "address": address, "port": port, "host": host, "host_port": host_port}
+        )
+    except ValidationError as error:
+        raise LaunchError(Reason.of("docker-no-address", node=printable(name))) from error
 
 
 def why_ended(container: "Container") -> str:

@@ -26,6 +26,7 @@ from seatrial.platforms.docker.plan import NODE, DockerPlan, container_body, net
 from seatrial.platforms.owner import this_one
 from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.remote.keys import new_key_pair
+from seatrial.remote.ssh import known_hosts
 from seatrial.system.rawlog import write_log
 from seatrial.text.redact import Secrets
 
@@ -78,6 +79,7 @@ class Docker:
         up = _Up(nodes=bringup.places(daemon, plan), network=self._network(run.run_id), cores=cores)
         states.write_private(folder / "nodes.json", up.model_dump_json())
         testbed = self._testbed(run.run_id, up, host_key.public)
+        states.write_private(folder / "known_hosts", known_hosts(testbed.nodes))  # for `seatrial ssh`
         bringup.wait_for_sshd(daemon, testbed, self._settings.start_timeout_s)
         return testbed
 

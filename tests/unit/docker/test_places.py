@@ -1,0 +1,65 @@
+"""Where a container's node is, from what the daemon says of it."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from seatrial.checks.suites import load_suite
+from seatrial.config.run import Run
+from seatrial.model.errors import LaunchError
+from seatrial.platforms.docker.bringup import places, why_ended
+from seatrial.platforms.docker.config import DockerPlatform
+from seatrial.platforms.docker.plan import DockerPlan
+from tests.unit.docker.golden import clusters
+
+NETWORK = "seatrial-r1"
+GOOD: dict[str, Any] = {
+    "Networks": {NETWORK: {"IPAddress": "172.18.0.2"}},
+    "Ports": {"222/tcp": [{"HostIp": "127.0.0.1", "HostPort": "40001"}]},
+}
+
+
+def daemon(attrs: dict[str, Any], status: str = "running", host: str | None = None) -> Any:
+    """One that has one container of the run."""
+    labels = {"seatrial.node": "node-0"}
+    container = SimpleNamespace(
+        labels=labels, name="c", status=status, attrs=attrs, logs=lambda tail: b"one\n\x1b[1mtwo"
+    )
+    return SimpleNamespace(remote_host=host, containers=lambda run_id: [container])
+
+
+def plan() -> DockerPlan:
+    cluster = clusters()["cpu"]
+    return DockerPlan(Run("r1", cluster, load_suite("quick"), Path("out")), cast("DockerPlatform", cluster.platform))
+
+
+def test_peers_go_by_the_network_and_this_machine_by_the_published_port() -> None:
+    place = places(daemon({"NetworkSettings": GOOD}), plan())[0]
+    assert (place.address, place.port, place.host, place.host_port) == ("172.18.0.2", 222, "127.0.0.1", 40001)
+
+
+def test_a_daemon_on_another_machine_is_reached_there() -> None:
+    assert places(daemon({"NetworkSettings": GOOD}, host="gpu-box"), plan())[0].host == "gpu-box"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [None, {}, {**GOOD, "Ports": None}, {**GOOD, "Ports": {"222/tcp": []}}, {**GOOD, "Networks": {}},
+     {**GOOD, "Ports": {"222/tcp": [{"HostPort": "70000"}]}}, {**GOOD, "Networks": {NETWORK: {"IPAddress": ""}}}],
+)  # fmt: skip
+def test_a_container_without_an_address_is_named(broken: Any) -> None:
+    with pytest.raises(LaunchError, match="the container of node-0 runs without an address"):
+        places(daemon({"NetworkSettings": broken}), plan())
+
+
+def test_a_container_that_ended_is_named_with_its_last_words() -> None:
+    with pytest.raises(LaunchError, match=r"the container of node-0 ended with status 2: .*two") as failed:
+        places(daemon({"State": {"ExitCode": 2}}, status="exited"), plan())
+    assert str(failed.value).isprintable()
+
+
+def test_one_that_ran_out_of_memory_says_so() -> None:
+    container = daemon({"State": {"ExitCode": 137, "OOMKilled": True}}, status="exited").containers("r1")[0]
+    assert "it ran out of memory" in why_ended(container)
