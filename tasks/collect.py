@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seatrial.config.run import Run, secrets_of
-from seatrial.model.errors import FloodError, SeatrialError
+from seatrial.model.errors import SeatrialError
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import platform_for
 from seatrial.remote.command import run_command
@@ -56,7 +56,8 @@ def _as_far_as_possible() -> Iterator[None]:
 
 def fetch_nccl_logs(testbed: Testbed, pattern: str, folder: Path, deadline: float, secrets: Secrets) -> None:
     """The end of every file that NCCL wrote, one file per node. `pattern` is NCCL_DEBUG_FILE."""
-    show = f'[ -f "$file" ] && {{ echo "# $file"; tail -c {_FILE_BYTES} "$file"; }}'
+    # No links: whoever may write there could point one at a file that only the run's user may read.
+    show = f'[ -f "$file" ] && [ ! -L "$file" ] && {{ echo "# $file"; tail -c {_FILE_BYTES} "$file"; }}'
     command = f"for file in {as_glob(pattern)}; do {show}; done | head -c {_NODE_BYTES}"
 
     def fetch(node: Node) -> None:
@@ -64,13 +65,15 @@ def fetch_nccl_logs(testbed: Testbed, pattern: str, folder: Path, deadline: floa
         if left_s <= 0:
             return
         with connected(testbed, node, left_s) as transport:
-            output = run_command(transport, command, timeout_s=left_s, max_bytes=2 * _NODE_BYTES).output
-        if output:
-            write_log(folder / f"{node.name}.log", output + "\n", secrets)
+            result = run_command(transport, command, timeout_s=left_s, max_bytes=2 * _NODE_BYTES)
+        if result.output:
+            write_log(folder / f"{node.name}.log", result.output + "\n", secrets)
+        if result.timed_out:
+            log.warning("%s: its NCCL logs did not come within %.0f s; what came is kept", node.name, left_s)
 
     for name, answer in on_each(testbed.nodes, fetch).items():
-        if isinstance(answer, FloodError):
-            log.warning("%s: %s", name, answer)
+        if isinstance(answer, SeatrialError):
+            log.warning("%s: its NCCL logs cannot be fetched: %s", name, answer)
 
 
 def as_glob(pattern: str) -> str:

@@ -1,8 +1,10 @@
 """Real nodes of which one prints what it should not: it is named, the others are measured, and memory stays bounded."""
 
+import logging
 import resource
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +14,15 @@ import pytest
 from seatrial.checks.collectives.check import collectives
 from seatrial.checks.connectivity.check import connectivity
 from seatrial.checks.contract import CheckContext
+from seatrial.checks.training.check import training
 from seatrial.config.run import Run
+from seatrial.model.reason import code_of
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.command import run_command
 from seatrial.remote.ssh import connected
+from seatrial.text.redact import Secrets
+from tasks import collect
 from tests.integration.conftest import LocalTestbed
 
 FLOODS = {
@@ -101,6 +107,62 @@ def test_ranks_that_print_without_end_are_named_and_left_out(
     assert "all_reduce: output flood: the ranks printed more than they may and were ended" in found.check.reason
     assert [suspect.name for suspect in found.check.suspects] == ["node-1"]
     assert [node.name for node in found.testbed.nodes] == ["node-0", "node-2"]
+
+
+@pytest.mark.parametrize("flood", ["zeros", "lines", "errors", "2 GB"])
+def test_a_training_that_prints_without_end_is_ended_and_its_node_named(
+    local_testbed: LocalTestbed, evil: Evil, flood: str
+) -> None:
+    with local_testbed(nodes=3) as (run, testbed):
+        left = connectivity(CheckContext(run, testbed)).testbed
+        check = training(CheckContext(run, evil(left, "training.py", FLOODS[flood]))).check
+    assert check.verdict is Verdict.FAIL
+    assert code_of(check.reason) == "ranks-output-flood"
+    assert check.reason.isprintable()
+    assert [suspect.name for suspect in check.suspects] == ["node-1"]
+
+
+def _fetch_nccl_logs(testbed: Testbed, pattern: Path, folder: Path) -> dict[str, bytes]:
+    collect.fetch_nccl_logs(testbed, str(pattern), folder, time.monotonic() + collect.TIMEOUT_S, Secrets(()))
+    return {path.stem: path.read_bytes() for path in folder.glob("*.log")}
+
+
+def test_nccl_logs_without_end_are_cut_and_links_are_not_followed(local_testbed: LocalTestbed, tmp_path: Path) -> None:
+    written, private = tmp_path / "nccl", tmp_path / "private"
+    written.mkdir()
+    private.write_text("only for the user of the run")
+    for node in ("node-0", "node-1", "node-2"):
+        (written / f"{node}.1").write_text(f"NCCL INFO of {node}\n")
+    for number in range(2, 40):
+        with (written / f"node-1.{number}").open("wb") as log:
+            log.truncate(2_000_000_000)  # one line of zeros, which takes no space
+    (written / "node-1.98").symlink_to("/dev/zero")
+    (written / "node-2.99").symlink_to(private)
+    with local_testbed(nodes=3) as (_, testbed):
+        logs = _fetch_nccl_logs(testbed, written / "%h.%p", tmp_path / "fetched")
+    assert {name: f"NCCL INFO of {name}".encode() in log for name, log in logs.items()} == {
+        "node-0": True,
+        "node-1": True,
+        "node-2": True,
+    }
+    assert 0 < len(logs["node-1"]) < 8 * 1024**2
+    assert not any(private.read_bytes() in log for log in logs.values())
+
+
+def test_a_node_with_too_many_nccl_logs_is_named_and_the_others_have_theirs(
+    local_testbed: LocalTestbed, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collect, "_NODE_S", 5.0)
+    written = tmp_path / "nccl"
+    written.mkdir()
+    for node in ("node-0", "node-2"):
+        (written / f"{node}.1").write_text(f"NCCL INFO of {node}\n")
+    for number in range(30_000):
+        (written / f"node-1.{number}").touch()
+    with local_testbed(nodes=3) as (_, testbed), caplog.at_level(logging.WARNING, "seatrial.collect"):
+        logs = _fetch_nccl_logs(testbed, written / "%h.%p", tmp_path / "fetched")
+    assert [message.partition(":")[0] for message in caplog.messages] == ["node-1"]
+    assert {"node-0", "node-2"} <= set(logs)
 
 
 def test_a_command_that_is_cut_off_is_ended_on_the_node(local_testbed: LocalTestbed, tmp_path: Path) -> None:

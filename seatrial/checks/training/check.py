@@ -23,6 +23,7 @@ from seatrial.checks.training.result import (
 from seatrial.checks.training.section import Training
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import RemoteError
+from seatrial.model.reason import rewritten
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -57,12 +58,12 @@ def _train(run: Run, testbed: Testbed, settings: Training, label: str) -> Check:
             secrets=secrets_of(run.cluster),
         )
     except RemoteError as error:
-        return _with_missing(run, testbed, Check(_NAME, Verdict.FAIL, str(error), time.monotonic() - started))
+        return _with_missing(run, testbed, Check(_NAME, Verdict.FAIL, error.reason, time.monotonic() - started))
     check = conclude(run, testbed, settings, result)
     if result.flooded:
         suspects = flooding_nodes(testbed, argv, {})
         names = ", ".join(suspect.name for suspect in suspects) or "which node it is, the output does not tell"
-        return replace(check, reason=f"{check.reason} ({names})", suspects=suspects)
+        return replace(check, reason=rewritten(check.reason, lambda reason: f"{reason} ({names})"), suspects=suspects)
     return _with_missing(run, testbed, check) if check.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE) else check
 
 
