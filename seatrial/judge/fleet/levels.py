@@ -1,17 +1,14 @@
 """What each series should read tonight, and how far chance takes it: from its past, its peers, or both."""
 
 from dataclasses import dataclass
-from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from seatrial.judge.fleet.odds import SCALE_PER_MAD, SCALE_PER_STEP, VARIANCE_OF_MIDMEAN, VARIANCE_OF_PAIRS, Floats
+from seatrial.judge.fleet.grouped import Bools, Grouped, Ints
+from seatrial.judge.fleet.night_noise import louder_than_peers, noise_by_nights
+from seatrial.judge.fleet.odds import SCALE_PER_MAD, VARIANCE_OF_MIDMEAN, VARIANCE_OF_PAIRS, Floats
 from seatrial.judge.fleet.rules import Rules
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-_ENOUGH = 8_000  # values: half as many still tell the median to 2 % of their noise
+from seatrial.judge.fleet.slow_noise import slow_variance
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +60,19 @@ def levels(past: SeriesHistory, tonight: Floats, rules: Rules) -> Levels:
     known = np.where(nights > 0, own, np.nan)
     middle = at.median(np.where(at.any(nights > 0)[past.group], known, tonight))
     start = np.where(nights > 0, own, middle[past.group])
-    noise, steps = _by_nights(past, at)
+    noise, steps = noise_by_nights(past.nights, at)
     enough = at.largest(nights) >= rules.nights_to_learn
     chance = np.where(enough, noise * _inflation(steps), _by_peers(at, tonight - start, peers, rules))
     unknown = (nights == 0) & (peers < rules.least_peers)[past.group]  # nothing says what such a series should read
     scale = np.where(unknown, np.nan, np.maximum(chance, rules.least_scale)[past.group])
+    scale = scale * louder_than_peers(past.good, None if again is None else again[: len(past.good)], noise, at)
     shared = _shared(past, again, at, noise, rules)[past.group]
     error = _error(scale, nights, paired, shared)
     spread = _spread(at, own, error, nights, peers, scale, rules)
     weight = np.where(nights > 0, 1 / (1 + (error / spread) ** 2), 0.0)  # alone (infinite spread) it is 1
     centre = middle[past.group] + weight * (start - middle[past.group])
-    unsure = np.where(nights > 0, np.sqrt(weight) * error, spread)
+    slow = slow_variance(good, _recent_means(past, again), own, noise, at, rules)[past.group]
+    unsure = np.where(nights > 0, np.sqrt(weight * error**2 + slow), spread)
     return Levels(centre, unsure, scale, shared, nights, peers[past.group])
 
 
@@ -92,20 +91,22 @@ def _means_of_nights(past: SeriesHistory, again: Floats | None) -> tuple[Floats,
     return np.where(two, (past.good + second) / 2, past.good), two.sum(axis=0) / max(len(past.good), 1)
 
 
-def _by_nights(past: SeriesHistory, at: "Grouped") -> tuple[Floats, Ints]:
-    """Per group the noise from one night to the next, and from how many pairs of nights."""
-    typical, count = at.median_of_rows(np.abs(np.diff(past.nights, axis=0)))
-    return SCALE_PER_STEP * typical, count
+def _recent_means(past: SeriesHistory, again: Floats | None) -> Floats:
+    """The recent nights, each the mean of its first two measurements."""
+    if again is None:
+        return past.recent
+    second = again[len(past.good) :]
+    return np.where(np.isfinite(second), (past.recent + second) / 2, past.recent)
 
 
-def _by_peers(at: "Grouped", rest: Floats, peers: Ints, rules: Rules) -> Floats:
+def _by_peers(at: Grouped, rest: Floats, peers: Ints, rules: Rules) -> Floats:
     """Per group the noise that tonight's peers show; NaN where they are too few."""
     centred = np.abs(rest - at.median(rest)[at.group])
     scale = SCALE_PER_MAD * at.median(centred) * _inflation(peers)
     return np.where(peers >= rules.peers_to_learn, scale, np.nan)
 
 
-def _shared(past: SeriesHistory, again: Floats | None, at: "Grouped", noise: Floats, rules: Rules) -> Floats:
+def _shared(past: SeriesHistory, again: Floats | None, at: Grouped, noise: Floats, rules: Rules) -> Floats:
     """Per group the share of the variance that is the night's: how alike two measurements of one night change.
 
     Steps from one night to the next, in which levels cancel, of the first and of the second measurement; their
@@ -140,7 +141,7 @@ def _inflation(count: Floats | Ints) -> Floats:
 
 
 def _spread(
-    at: "Grouped", own: Floats, error: Floats, nights: Ints, peers: Ints, scale: Floats, rules: Rules
+    at: Grouped, own: Floats, error: Floats, nights: Ints, peers: Ints, scale: Floats, rules: Rules
 ) -> Floats:
     """The standard deviation of the levels of peers: what was seen, but at least half the noise's scale."""
     known = np.where(nights > 0, own, np.nan)
@@ -160,50 +161,3 @@ def _midmeans(nights: Floats) -> tuple[Floats, Ints]:
     inside = (rank >= cut) & (rank < count - cut)
     total = np.where(inside, ordered, 0.0).sum(axis=0)
     return total / np.maximum(inside.sum(axis=0), 1), count
-
-
-class Grouped:
-    """Statistics of values by group, however the series are ordered."""
-
-    def __init__(self, group: Ints, groups: int) -> None:
-        self.group, self.groups = group, groups
-        order = np.argsort(group, kind="stable")
-        cuts = np.cumsum(np.bincount(group, minlength=groups))[:-1]
-        self._members: list[Any] = np.split(order, cuts) if groups > 1 else [slice(None)] * groups
-
-    @classmethod
-    def of(cls, group: Ints) -> Self:
-        """By the groups there are."""
-        return cls(group, int(group.max(initial=-1)) + 1)
-
-    def median(self, values: Floats) -> Floats:
-        """NaN for a group without values."""
-        return np.array([_median(values[members]) for members in self._members])
-
-    def median_of_rows(self, rows: Floats) -> tuple[Floats, Ints]:
-        """The median of all values in all rows (of as many as tell it well), and how many there are."""
-        blocks = [rows[:, members].ravel() for members in self._members]
-        count = [np.count_nonzero(np.isfinite(block)) for block in blocks]
-        return np.array([_median(block) for block in blocks]), np.array(count)
-
-    def total(self, values: Floats | Ints | Bools) -> Floats:
-        return np.bincount(self.group, values, minlength=self.groups).astype(np.float64)
-
-    def any(self, flags: Bools) -> Bools:
-        return np.bincount(self.group[flags], minlength=self.groups) > 0
-
-    def largest(self, values: Ints) -> Ints:
-        sizes = np.zeros(self.groups, dtype=np.int64)
-        np.maximum.at(sizes, self.group, values)
-        return sizes
-
-
-def _median(values: Floats) -> float:
-    """Of every nth value where there are more than enough."""
-    some = values[:: 1 + values.size // _ENOUGH]
-    finite = some[np.isfinite(some)]
-    if not finite.size:
-        return np.nan
-    half = finite.size // 2
-    middle = [half] if finite.size % 2 else [half - 1, half]
-    return float(np.mean(np.partition(finite, middle)[middle]))

@@ -30,6 +30,8 @@ class Rules:
     peers_to_learn: int = 8
     least_peers: int = 4
     least_scale: float = 0.003
+    wander: float = 0.1
+    least_wander: float = 0.003
 
 
 RULES = Rules()

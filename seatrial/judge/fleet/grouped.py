@@ -1,0 +1,68 @@
+"""Statistics of values by group."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seatrial.judge.fleet.odds import Floats
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+_ENOUGH = 8_000  # values: half as many still tell the median to 2 % of their noise
+
+
+class Grouped:
+    """Statistics of values by group, however the series are ordered."""
+
+    def __init__(self, group: Ints, groups: int) -> None:
+        self.group, self.groups = group, groups
+        order = np.argsort(group, kind="stable")
+        cuts = np.cumsum(np.bincount(group, minlength=groups))[:-1]
+        self._members: list[Any] = np.split(order, cuts) if groups > 1 else [slice(None)] * groups
+
+    @classmethod
+    def of(cls, group: Ints) -> Self:
+        """By the groups there are."""
+        return cls(group, int(group.max(initial=-1)) + 1)
+
+    def median(self, values: Floats) -> Floats:
+        """NaN for a group without values."""
+        return np.array([_median(values[members]) for members in self._members])
+
+    def median_of_rows(self, rows: Floats) -> tuple[Floats, Ints]:
+        """The median of all values in all rows (of as many as tell it well), and how many there are."""
+        blocks = [rows[:, members].ravel() for members in self._members]
+        count = [np.count_nonzero(np.isfinite(block)) for block in blocks]
+        return np.array([_median(block) for block in blocks]), np.array(count)
+
+    def lower_quartile_of_rows(self, rows: Floats) -> Floats:
+        """Of all values in all rows; NaN for a group without values."""
+        return np.array([_lower_quartile(rows[:, members].ravel()) for members in self._members])
+
+    def total(self, values: Floats | Ints | Bools) -> Floats:
+        return np.bincount(self.group, values, minlength=self.groups).astype(np.float64)
+
+    def any(self, flags: Bools) -> Bools:
+        return np.bincount(self.group[flags], minlength=self.groups) > 0
+
+    def largest(self, values: Ints) -> Ints:
+        sizes = np.zeros(self.groups, dtype=np.int64)
+        np.maximum.at(sizes, self.group, values)
+        return sizes
+
+
+def _median(values: Floats) -> float:
+    """Of every nth value where there are more than enough."""
+    some = values[:: 1 + values.size // _ENOUGH]
+    finite = some[np.isfinite(some)]
+    if not finite.size:
+        return np.nan
+    half = finite.size // 2
+    middle = [half] if finite.size % 2 else [half - 1, half]
+    return float(np.mean(np.partition(finite, middle)[middle]))
+
+
+def _lower_quartile(values: Floats) -> float:
+    finite = values[np.isfinite(values)]
+    return float(np.partition(finite, finite.size // 4)[finite.size // 4]) if finite.size else np.nan
