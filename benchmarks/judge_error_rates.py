@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from benchmarks.rivals import RULES as RIVALS
-from seatrial.judge.fleet.levels import Bools, Ints
+from seatrial.judge.fleet.grouped import Bools, Ints
 from seatrial.judge.fleet.modes import find_modes, stays
 from seatrial.judge.fleet.odds import Floats
 from seatrial.simulate.nights import Memory, one_night
@@ -40,6 +40,17 @@ NOISES = {
     "a twentieth of the variance is the night's": Noise(shared=0.05),
     "twice the noise, 6 %": Noise(sd=0.06),
     "twice the spread, 2 %": Noise(spread=0.02),
+    "2 % of the variance lasts for nights": Noise(slow=0.02),
+    "5 % of the variance lasts for nights": Noise(slow=0.05),
+    "10 % of the variance lasts for nights": Noise(slow=0.1),
+    "25 % of the variance lasts for nights": Noise(slow=0.25),
+    "every node drifts by 0.2 % a night, at random": Noise(walk=0.002),
+    "all nodes drift together, 1 %, for nights": Noise(common=0.01),
+    "all nodes move together, 1 %, each night anew": Noise(common=0.01, persistence=0.0),
+    "2 % of the series are three times as noisy": Noise(loud=0.02),
+    "half of the variance is one-sided": Noise(skew=0.5),
+    "readings rounded to 5 %": Noise(tick=0.05),
+    "1 % noise, readings rounded to 5 %": Noise(sd=0.01, spread=0.005, tick=0.05),
 }
 
 
@@ -106,7 +117,8 @@ KINDS = {
 
 def a_fleet(nodes: int, kind: FleetKind, rng: np.random.Generator) -> tuple[Draws, Memory]:
     """A fleet with a past: nights that passed, everything measured twice."""
-    draws, memory = Draws(nodes * METRICS, kind.noise, rng), Memory(np.repeat(np.arange(METRICS), nodes))
+    metric = np.repeat(np.arange(METRICS), nodes)
+    draws, memory = Draws(nodes * METRICS, kind.noise, rng, metric), Memory(metric)
     everything = np.arange(draws.series)
     older = everything % nodes < kind.older * nodes
     draws.level[older] += np.log(0.7)

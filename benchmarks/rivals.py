@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from seatrial.judge.fleet.levels import Bools, Ints
+from seatrial.judge.fleet.grouped import Bools, Ints
 from seatrial.judge.fleet.odds import Floats
 
 Rule = Callable[[Floats, Floats, Ints], Bools]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from seatrial.judge.fleet.levels import Bools, Ints
+from seatrial.judge.fleet.grouped import Bools, Ints
 from seatrial.judge.fleet.odds import Floats
 
 GPUS = 8

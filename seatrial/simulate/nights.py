@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from seatrial.judge.fleet.levels import Ints, SeriesHistory
+from seatrial.judge.fleet.grouped import Ints
+from seatrial.judge.fleet.levels import SeriesHistory
 from seatrial.judge.fleet.odds import Floats
 from seatrial.judge.fleet.past import choose
 from seatrial.judge.fleet.peer_groups import Verdicts, judge_fleet

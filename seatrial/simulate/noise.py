@@ -10,7 +10,7 @@ from seatrial.judge.fleet.odds import Floats
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How healthy measurements differ; every share is of the variance `sd` squared, every size on natural logs.
+    """How healthy measurements differ; a share is one of the variance `sd` squared, a size is on natural logs.
 
     One measurement has `sd`: Student's t with `freedom` degrees of freedom, scaled. `spread` (sd, normal) is between
     nodes for good. `shared` is the share that all measurements of one series in one night have in common and no other
@@ -101,7 +101,8 @@ class Draws:
         """A part of each series' variance."""
         if not share:
             return np.zeros(self.series)
-        return self.noise.sd * np.sqrt(share) * self.loudness * self.rng.standard_normal(self.series)
+        sd = self.noise.sd * np.sqrt(share) * self.loudness
+        return np.asarray(sd * self.rng.standard_normal(self.series), dtype=np.float64)
 
     def _t(self, count: int, sd: Floats) -> Floats:
         if not self.noise.sd:

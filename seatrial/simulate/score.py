@@ -62,7 +62,7 @@ class Score:
 def make_fleet(nodes: int, noise: Noise, rng: np.random.Generator) -> tuple[FleetLayout, Draws, Memory]:
     """A fleet with a month of healthy nights behind it, everything measured twice."""
     layout = FleetLayout(nodes)
-    draws, memory = Draws(layout.group.size, noise, rng), Memory(layout.group)
+    draws, memory = Draws(layout.group.size, noise, rng, layout.group), Memory(layout.group)
     everything = np.arange(layout.group.size)
     for _ in range(NIGHTS_BEFORE):
         night = draws.night()

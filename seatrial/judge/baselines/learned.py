@@ -16,7 +16,8 @@ from seatrial.judge.baselines.interval import around
 from seatrial.judge.baselines.nights import Nights
 from seatrial.judge.baselines.tolerance import log_reach, tolerance_of
 from seatrial.judge.fleet.drift import find_change
-from seatrial.judge.fleet.levels import Ints, SeriesHistory
+from seatrial.judge.fleet.grouped import Ints
+from seatrial.judge.fleet.levels import SeriesHistory
 from seatrial.judge.fleet.night import Night, Repeat, lowest
 from seatrial.judge.fleet.odds import Floats
 from seatrial.judge.fleet.peer_groups import Verdicts, judge_fleet

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seatrial.history.rows import Readings, RunRow
-from seatrial.judge.fleet.levels import Bools
+from seatrial.judge.fleet.grouped import Bools
 from seatrial.judge.fleet.odds import Floats
 from seatrial.judge.fleet.past import choose
 from seatrial.model.node_hardware import NodeHardware

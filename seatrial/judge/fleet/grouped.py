@@ -26,6 +26,13 @@ class Grouped:
         """By the groups there are."""
         return cls(group, int(group.max(initial=-1)) + 1)
 
+    def sample(self, most: int) -> Ints:
+        """The series that stand for all: every nth of a group that has more than `most`."""
+        if self.group.size <= most:
+            return np.arange(self.group.size)
+        every = np.arange(self.group.size)
+        return np.sort(np.concatenate([every[m][:: 1 + every[m].size // most] for m in self._members]))
+
     def median(self, values: Floats) -> Floats:
         """NaN for a group without values."""
         return np.array([_median(values[members]) for members in self._members])

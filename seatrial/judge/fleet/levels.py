@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.judge.fleet.grouped import Bools, Grouped, Ints
+from seatrial.judge.fleet.grouped import Grouped, Ints
 from seatrial.judge.fleet.night_noise import louder_than_peers, noise_by_nights
 from seatrial.judge.fleet.odds import SCALE_PER_MAD, VARIANCE_OF_MIDMEAN, VARIANCE_OF_PAIRS, Floats
 from seatrial.judge.fleet.rules import Rules
 from seatrial.judge.fleet.slow_noise import slow_variance
+
+_ENOUGH_SERIES = 2000  # of a group: half as many still tell its noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,9 @@ def levels(past: SeriesHistory, tonight: Floats, rules: Rules) -> Levels:
     known = np.where(nights > 0, own, np.nan)
     middle = at.median(np.where(at.any(nights > 0)[past.group], known, tonight))
     start = np.where(nights > 0, own, middle[past.group])
-    noise, steps = noise_by_nights(past.nights, at)
+    some = at.sample(_ENOUGH_SERIES)
+    several = Grouped(past.group[some], at.groups)
+    noise, steps = noise_by_nights(past.nights[:, some], several)
     enough = at.largest(nights) >= rules.nights_to_learn
     chance = np.where(enough, noise * _inflation(steps), _by_peers(at, tonight - start, peers, rules))
     unknown = (nights == 0) & (peers < rules.least_peers)[past.group]  # nothing says what such a series should read
@@ -71,7 +75,8 @@ def levels(past: SeriesHistory, tonight: Floats, rules: Rules) -> Levels:
     spread = _spread(at, own, error, nights, peers, scale, rules)
     weight = np.where(nights > 0, 1 / (1 + (error / spread) ** 2), 0.0)  # alone (infinite spread) it is 1
     centre = middle[past.group] + weight * (start - middle[past.group])
-    slow = slow_variance(good, _recent_means(past, again), own, noise, at, rules)[past.group]
+    recent = _recent_means(past, again)[:, some]
+    slow = slow_variance(good[:, some], recent, own[some], noise, several, rules)[past.group]
     unsure = np.where(nights > 0, np.sqrt(weight * error**2 + slow), spread)
     return Levels(centre, unsure, scale, shared, nights, peers[past.group])
 
@@ -140,9 +145,7 @@ def _inflation(count: Floats | Ints) -> Floats:
     return 1 + 2 / np.sqrt(np.maximum(count, 1))
 
 
-def _spread(
-    at: Grouped, own: Floats, error: Floats, nights: Ints, peers: Ints, scale: Floats, rules: Rules
-) -> Floats:
+def _spread(at: Grouped, own: Floats, error: Floats, nights: Ints, peers: Ints, scale: Floats, rules: Rules) -> Floats:
     """The standard deviation of the levels of peers: what was seen, but at least half the noise's scale."""
     known = np.where(nights > 0, own, np.nan)
     middle = at.median(known)[at.group]

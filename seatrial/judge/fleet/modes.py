@@ -9,7 +9,7 @@ from math import ceil
 
 import numpy as np
 
-from seatrial.judge.fleet.levels import Bools
+from seatrial.judge.fleet.grouped import Bools
 from seatrial.judge.fleet.odds import Floats
 
 LEAST_NODES = 3

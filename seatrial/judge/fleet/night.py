@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial.judge.fleet.levels import Bools, Grouped, Ints, Levels, SeriesHistory, levels
+from seatrial.judge.fleet.grouped import Bools, Grouped, Ints
+from seatrial.judge.fleet.levels import Levels, SeriesHistory, levels
 from seatrial.judge.fleet.odds import VARIANCE_OF_MEDIAN, Floats, Odds, Slowdowns
 from seatrial.judge.fleet.rules import RULES, Rules
 from seatrial.judge.fleet.suspicion import Bar, Suspicion, guilty, odds_of, wants_repeat, weighed, with_more
@@ -60,7 +61,7 @@ def judge_night(
     at = Grouped.of(past.group)
     shift = _shift(at, tonight, known, past.renewed, rules)
     expected = known.centre + shift
-    sizes = Slowdowns.of(_sizes(known.scale[_one_of_each(past.group, np.isfinite(known.scale))], rules)).at(past.group)
+    sizes = Slowdowns.of(_sizes(at.median(known.scale), rules)).at(past.group)
     allowance = _allowance(known, sizes.delta, needed)
     bar = (expected, known.scale)
     carried, since = _carried(past, at, known, allowance, sizes, needed, rules)
@@ -86,24 +87,15 @@ def judge_night(
 
 
 def _sizes(scale: Floats, rules: Rules) -> Floats:
-    """The slowdowns looked for, (K, M), in units of each series' scale."""
+    """The slowdowns looked for, (K, groups), in units of the scale of each group."""
     smallest = np.maximum(rules.sizes[0] / scale, 1.6)
     return np.array(rules.sizes)[:, None] / rules.sizes[0] * smallest
 
 
-def _one_of_each(group: Ints, better: Bools) -> Ints:
-    """A member of each group, of the `better` ones if there are: what holds for a whole group is worked out once."""
-    index = np.zeros(int(group.max(initial=-1)) + 1, dtype=np.int64)
-    index[group] = np.arange(group.size)
-    index[group[better]] = np.flatnonzero(better)
-    return index
-
-
 def _shift(at: Grouped, tonight: Floats, known: Levels, renewed: bool, rules: Rules) -> Floats:
     """By how much peers moved together, per series: new software may move them, else only slower and beyond chance."""
-    one = _one_of_each(at.group, np.isfinite(known.scale))
-    moved, peers = at.median(tonight - known.centre), known.peers[one]
-    error = known.scale[one] * np.sqrt(VARIANCE_OF_MEDIAN / np.maximum(peers, 1))
+    moved, peers = at.median(tonight - known.centre), at.largest(known.peers)
+    error = at.median(known.scale) * np.sqrt(VARIANCE_OF_MEDIAN / np.maximum(peers, 1))
     beyond = (np.abs(moved) if renewed else -moved) - 2 * error
     return np.asarray(np.where((beyond > 0) & (peers >= rules.least_peers), moved, 0.0)[at.group])
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.judge.fleet.levels import Bools, Ints
+from seatrial.judge.fleet.grouped import Bools, Ints
 from seatrial.judge.fleet.rules import RECENT_NIGHTS, REFERENCE_NIGHTS, RULES
 
 

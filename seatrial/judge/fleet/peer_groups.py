@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.judge.fleet.levels import Grouped, Ints, Levels, SeriesHistory, measured_again
+from seatrial.judge.fleet.grouped import Grouped, Ints
+from seatrial.judge.fleet.levels import Levels, SeriesHistory, measured_again
 from seatrial.judge.fleet.night import Night, Repeat, judge_night
 from seatrial.judge.fleet.odds import Floats
 from seatrial.judge.fleet.rules import RULES, Rules

@@ -9,19 +9,21 @@ class Rules:
 
     `sizes` are the slowdowns looked for, on natural logs; noise above 2 % stretches them. A measurement is repeated,
     `most_repeats` times at most, until its odds are enough to blame; or until the size at `tonight`, which must not be
-    missed the same night, has odds below `sure_healthy`, and no size has log odds above `doubtful`.
+    missed the same night, has odds below `sure_healthy`, and no size has log odds above `doubtful`, or `doubtful_alone`
+    where it has no peers.
     A further repeat that is worth less than `least_worth` independent measurements costs real nodes more than it tells.
     `shared_at_first` is the part of the variance that repeats in one night are taken to share until history tells, by
     `pairs_to_learn` pairs for a group of its own. `nights_to_learn` passing nights, or `peers_to_learn` peers, must be
     known before noise is learned at all; of fewer than `least_peers` nobody can tell who is odd. `least_scale` is the
-    least noise assumed.
+    least noise assumed, and of what lasts for nights `least_wander`, or `wander` of the scale where that is more.
     """
 
     false_alarms: float = 0.0003
     sizes: tuple[float, ...] = (0.035, 0.06, 0.105, 0.2, 0.35, 0.65, 1.2)
     tonight: int = 2
     sure_healthy: float = 0.002
-    doubtful: float = -0.3
+    doubtful: float = -2.0
+    doubtful_alone: float = -0.3
     most_repeats: int = 24
     least_worth: float = 0.05
     shared_at_first: float = 0.25
@@ -30,8 +32,8 @@ class Rules:
     peers_to_learn: int = 8
     least_peers: int = 4
     least_scale: float = 0.003
-    wander: float = 0.1
-    least_wander: float = 0.003
+    wander: float = 0.05
+    least_wander: float = 0.002
 
 
 RULES = Rules()

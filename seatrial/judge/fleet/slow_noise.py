@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.judge.fleet.grouped import Grouped
+from seatrial.judge.fleet.grouped import Bools, Grouped
 from seatrial.judge.fleet.odds import VARIANCE_OF_MIDMEAN, Floats
 from seatrial.judge.fleet.rules import Rules
 
 _NIGHTS_IN_BLOCK = 6
 _LEAST_RECENT = 3
 _AHEAD = 1.5  # tonight is farther from the reference than its blocks are from each other
-_SURE = 1.0  # standard errors
+_SURE = 0.5  # standard errors
 _BELIEF = 6.0  # degrees of freedom that the prior counts for
 _STRAY = 4.0  # times the typical one: more than that is a fault
 _MEAN_OVER_MEDIAN = {1: 2.2, 2: 1.44, 3: 1.27}  # of chi squared
@@ -100,7 +100,8 @@ def _between_blocks(good: Floats, single: Floats, at: Grouped) -> _Seen:
     parts = np.array_split(np.arange(len(good)), blocks)
     known = np.array([np.isfinite(good[part]).sum(axis=0) for part in parts])
     sums = np.array([np.nansum(good[part], axis=0) for part in parts])
-    whole = (2 * known >= [[len(part)] for part in parts]).all(axis=0)
+    lengths = np.array([[len(part)] for part in parts])
+    whole: Bools = np.asarray((2 * known >= lengths).all(axis=0))
     means = sums / np.maximum(known, 1)
     variance = np.where(whole, means.var(axis=0, ddof=1), np.nan)
     share = np.where(whole, (1 / np.maximum(known, 1)).mean(axis=0), 0.0)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial.judge.fleet.levels import Bools, Ints
+from seatrial.judge.fleet.grouped import Bools, Ints
 from seatrial.judge.fleet.odds import Floats, Odds, Slowdowns
 from seatrial.judge.fleet.rules import Rules
 
@@ -50,8 +50,10 @@ def wants_repeat(suspicion: Suspicion, peers: Ints, needed: float, rules: Rules)
     Only one node, GPU or link among many must be found tonight: to repeat what has no peers costs the whole cluster's
     time, so it takes odds against it. And nobody is blamed for a single measurement of tonight, however far off.
     """
-    unruled = (suspicion.tonight[rules.tonight] > np.log(rules.sure_healthy)) & (peers >= rules.least_peers)
-    against = (suspicion.carried + suspicion.tonight).max(axis=0) > rules.doubtful
+    with_peers = peers >= rules.least_peers
+    unruled = (suspicion.tonight[rules.tonight] > np.log(rules.sure_healthy)) & with_peers
+    cleared = np.where(with_peers, rules.doubtful, rules.doubtful_alone)
+    against = (suspicion.carried + suspicion.tonight).max(axis=0) > cleared
     is_doubtful: Bools = (unruled | against) & ~(guilty(suspicion, needed) & (suspicion.repeats > 1))
     return is_doubtful
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.judge.fleet.levels import Ints, SeriesHistory
+from seatrial.judge.fleet.grouped import Ints
+from seatrial.judge.fleet.levels import SeriesHistory
 from seatrial.judge.fleet.night import judge_night, lowest
 from seatrial.judge.fleet.odds import Floats
 from seatrial.judge.fleet.past import choose
@@ -100,11 +101,11 @@ def test_what_was_repaired_is_not_blamed_for_yesterday() -> None:
 
 
 def test_evidence_adds_up_over_nights() -> None:
-    """Without repeats: one night's 8 % may be chance, a week of it is not."""
+    """Without repeats: one night's 10 % may be chance, a week of it is not."""
     draws, memory = a_fleet(nights=20)
     caught = []
     for _ in range(7):
-        first = draws.measure(draws.night(), loss=slow(draws, 5, 0.08))
+        first = draws.measure(draws.night(), loss=slow(draws, 5, 0.1))
         caught.append(judge_night(memory.past(), first).guilty)
         memory.keep(first, (np.empty(0, dtype=np.int64), np.empty(0)), passed=True)
     assert not caught[0].any()

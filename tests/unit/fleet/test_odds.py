@@ -97,7 +97,7 @@ def test_the_example_in_the_documentation_is_what_the_code_computes() -> None:
     cleared = log_odds(630) + 2 * log_odds(700)
     assert int(np.argmax(cleared)) == 0
     assert f"3.5 %, at {np.exp(cleared.max()):.2f} to 1" in example
-    assert cleared.max() < RULES.doubtful < (log_odds(630) + log_odds(700)).max()
+    assert cleared.max() < RULES.doubtful_alone < (log_odds(630) + log_odds(700)).max()
     few = from_history(Measurement("busbw_plateau", 0.11, "GB/s", Subject("cluster", "lab")), [0.50, 0.52, 0.48])
     assert few is not None
     assert few.low == pytest.approx(0.198, abs=5e-4)
