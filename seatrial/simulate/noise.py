@@ -18,7 +18,7 @@ class Noise:
     out neither.
 
     `walk` is how far each series drifts a night and never returns; `common` the sd of what all series of a metric have
-    in common, an AR(1) with `persistence`, or a night's own where that is 0. A share `loud` of the series has `loudness`
+    in common, an AR(1) with `persistence` (0: each night anew). A share `loud` of the series has `loudness`
     times the noise. A share `stray` of the measurements reads a further `stray_loss` too low. `skew` of the variance is
     one-sided: readings that are too low by an exponential. `tick` is the unit to which readings are rounded, 1 being
     the healthy value.
