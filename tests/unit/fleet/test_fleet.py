@@ -224,7 +224,7 @@ def test_a_worse_repeat_is_never_judged_better(seed: int, worse: float, nth: int
 
     def evidence(read: Floats) -> float:
         rest = iter(read[1:])
-        endless = replace(RULES, false_alarms=1e-99, doubtful=-1e9)
+        endless = replace(RULES, false_alarms=1e-99, doubtful_alone=-1e9)
         return float(judge_night(past, read[:1], lambda which: np.array([next(rest)]), endless).evidence[0])
 
     lower = values.copy()
