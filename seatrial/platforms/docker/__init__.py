@@ -1,1 +1,1 @@
-"""Docker: its settings. It cannot be run by this version."""
+"""Docker: containers of one host as nodes."""
