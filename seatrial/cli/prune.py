@@ -62,7 +62,8 @@ def _show(outcome: "Outcome") -> None:
         print(f"{plain(folder.name)}  {started}  {verdict}  {_size(folder.size_bytes)}")
     for skipped in outcome.skipped:
         print(f"left: {plain(skipped.name)}: {plain(skipped.problem)}")
-    total = f"{len(outcome.folders)} folders, {_size(outcome.size_bytes)}; {outcome.rows} runs of the history"
+    folders = f"{len(outcome.folders)} folder{'' if len(outcome.folders) == 1 else 's'}"
+    total = f"{folders}, {_size(outcome.size_bytes)}; {outcome.rows} runs of the history"
     print(f"removed: {total}" if outcome.deleted else f"would remove: {total}; --yes removes them")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError
 from seatrial.platforms import platform_for
-from tests.e2e.conftest import Console
+from tests.e2e.conftest import Console, until
 from tests.runai.conftest import Project
 
 TRAINING = {"steps": 5, "batch_per_rank": 2, "min_loss_drop": 0.01, "timeout_s": 120}
@@ -70,3 +71,16 @@ def test_nodes_of_a_deleted_workload_are_not_blamed(run: Run, project: Project) 
 def _with(run: Run, **fields: Any) -> Run:
     settings = run.cluster.platform.model_copy(update=fields)
     return Run(run.run_id, run.cluster.model_copy(update={"platform": settings}), run.suite, run.out)
+
+
+def test_a_killed_run_is_reaped(console: Console, project: Project, settings: dict[str, Any]) -> None:
+    console.environment["PATH"] = os.environ["PATH"]
+    cluster = console.cluster(2, platform=settings, image="registry.example.com/cpu:1")
+    process = console.start("run", cluster, "--suite", console.suite(), "--out", "out")
+    until(lambda: bool(project.workloads()) or process.poll() is not None)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert project.workloads()
+    reaped = console.run("reap", cluster)
+    assert reaped.status == 0, reaped.said
+    assert project.workloads() == []
