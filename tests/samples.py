@@ -15,6 +15,7 @@ from seatrial.judge import efficiency
 from seatrial.judge.baselines.nights import Nights
 from seatrial.judge.fleet.past import choose
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Expected, Judgement, RunResult, Suspect, conclude, merge_suspects
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -299,3 +300,15 @@ def _readings(runs: Sequence[Check], names: Sequence[str]) -> Readings:
     table = np.array(rows, dtype=np.float64).reshape(-1, 4)
     whole = table[:, :3].astype(np.int64)
     return Readings(whole[:, 0], whole[:, 1], whole[:, 2], table[:, 3], np.full(len(rows), -1))
+
+
+def with_codes(result: RunResult) -> RunResult:
+    """The same run with reasons of the catalog, and one code that this version does not know."""
+    (first, second, *others), suspect = result.checks, result.suspects[0]
+    checks = [
+        replace(first, verdict=Verdict.FAIL, reason=Reason.of("ranks-output-flood", seconds="3 s")),
+        replace(second, reason=Reason("of a later version", "code-of-later")),
+        *others,
+    ]
+    blamed = replace(suspect, evidence=Reason.of("output-flood-of-node", share="90%"))
+    return replace(result, checks=checks, suspects=[blamed])

@@ -6,6 +6,7 @@ from itertools import accumulate
 from seatrial.alerts.slack import judgement, suspect
 from seatrial.alerts.slack_text import TEXT_CHARS, Block, clip, context, cut, escape, section
 from seatrial.judge.curves import bad_judgements
+from seatrial.model.explained_codes import codes_to_explain
 from seatrial.model.result import RunResult
 from seatrial.text import words
 
@@ -28,7 +29,7 @@ def details(result: RunResult) -> tuple[str, list[Block]]:
     }
     hidden = {"Suspects": len(result.suspects) - MAX_LINES, "Not as expected": len(bad) - MAX_LINES}
     message = [block for title, lines in parts.items() if lines for block in _part(title, lines, hidden.get(title, 0))]
-    message = [*_within(TOTAL_CHARS, message), context([_software(result)])]
+    message = [*_within(TOTAL_CHARS, message), context([*_explained(result), _software(result)])]
     return f"Details of run {clip(escape(result.run_id), 200)}", message
 
 
@@ -51,6 +52,11 @@ def _pages(lines: Iterable[str]) -> list[str]:
             pages.append("")
         pages[-1] += f"\n{line}" if pages[-1] else line
     return pages
+
+
+def _explained(result: RunResult) -> list[str]:
+    codes = codes_to_explain(result)
+    return [f"Meaning and next step: {' · '.join(f'`seatrial explain {code}`' for code in codes)}"] if codes else []
 
 
 def _software(result: RunResult) -> str:

@@ -45,7 +45,7 @@ def broken(result: MpiResult, *, began: bool, messages: Sequence[str] = ()) -> t
     findings = classify(result.lines)
     setup = next((finding for finding in findings if _setup(finding)), None)
     if setup and not began and (setup.fatal or result.exit_status == _NOT_FOUND):
-        return _SETUP[_setup(setup)], f"{_named(setup)}: {setup.next_step}"
+        return _SETUP[_setup(setup)], Reason.of("launcher-setup", problem=_location(setup), next_step=setup.next_step)
     if not began and any(line.lstrip().startswith(("USAGE:", "usage:")) for line in result.lines):
         return Verdict.INCONCLUSIVE, Reason.of("option-unknown")
     return _fault(result, findings, next(iter(messages), None), began=began)
@@ -118,7 +118,7 @@ def _said(complaints: Sequence[re.Match[str]]) -> str:
     first = complaints[0]
     others = sorted({int(c["rank"]) for c in complaints[1:]} - {int(first["rank"])})
     also = f" (so did rank {', '.join(map(str, others[:8]))})" if others else ""
-    return f"rank {first['rank']} on {first['host']} gave up: {first['cause']}{also}"
+    return Reason.of("rank-gave-up", rank=first["rank"], host=first["host"], cause=first["cause"], others=also)
 
 
 def _complaints(lines: Sequence[str]) -> list[re.Match[str]]:
@@ -126,6 +126,11 @@ def _complaints(lines: Sequence[str]) -> list[re.Match[str]]:
 
 
 def _named(finding: Finding) -> str:
+    return Reason.of("log-cause", cause=_location(finding))
+
+
+def _location(finding: Finding) -> str:
+    """The cause, with the host and the rank where the log names them."""
     where = f" on {finding.host}" if finding.host and finding.host not in finding.cause else ""
     rank = f" (rank {finding.rank})" if finding.rank is not None else ""
     return f"{finding.cause}{where}{rank}"

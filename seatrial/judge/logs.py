@@ -21,7 +21,7 @@ from seatrial.judge.logsweep import algorithms_of, as_mpi_result, by_kind, dtype
 from seatrial.judge.split import group_of, not_all_ranks, with_own_nics
 from seatrial.model.coverage import Coverage, coverage
 from seatrial.model.measurement import Measurement
-from seatrial.model.reason import Reason, join
+from seatrial.model.reason import Reason, join, rewritten
 from seatrial.model.result import Check
 from seatrial.model.result import conclude as conclude_run
 from seatrial.model.setup import Setup
@@ -132,14 +132,16 @@ def _outcome(arm: Arm, config: LogsConfig, is_control: bool) -> SweepOutcome:
         return replace(outcome, reason=join((outcome.reason, strange)), measurements=())
     if group:
         note = Reason.of("log-of-groups", groups=arm.sweep.groups, ranks=setting.ranks)
-        outcome = replace(outcome, reason=f"{outcome.reason}, {note}")
+        outcome = replace(outcome, reason=rewritten(outcome.reason, lambda reason: f"{reason}, {note}"))
     if unusual:
         verdict = worst((outcome.verdict, Verdict.INCONCLUSIVE))
         reason = unusual if outcome.verdict in (Verdict.PASS, Verdict.INCONCLUSIVE) else join((outcome.reason, unusual))
         return replace(outcome, verdict=verdict, reason=reason)
     if outcome.verdict is Verdict.PASS and sweep.errors:  # rows that hold no numbers, or were not kept
-        return replace(outcome, verdict=Verdict.INCONCLUSIVE, reason=f"{outcome.reason}, but {sweep.errors[0]}")
-    return outcome if sweep.collective else replace(outcome, reason=outcome.reason.removeprefix(f"{operation}: "))
+        problem_of_rows = Reason.of("log-rows-unread", measured=outcome.reason, problem=sweep.errors[0])
+        return replace(outcome, verdict=Verdict.INCONCLUSIVE, reason=problem_of_rows)
+    without_operation = rewritten(outcome.reason, lambda reason: reason.removeprefix(f"{operation}: "))
+    return outcome if sweep.collective else replace(outcome, reason=without_operation)
 
 
 def _check(arm: Arm, outcome: SweepOutcome, config: LogsConfig, arms: Sequence[Arm]) -> Check:
@@ -152,7 +154,8 @@ def _check(arm: Arm, outcome: SweepOutcome, config: LogsConfig, arms: Sequence[A
     suffix = "".join(f", with {name}={value}" for name, value in sorted(off.items()))
     is_control = _is_control(arm, arms, config)
     known = Knowledge(Setup("", setup.nodes, setup.gpus_per_node, setup.slots_per_node) if is_control else setup)
-    judged_check = Check(arm.name, outcome.verdict, outcome.reason + suffix, measurements=measurements)
+    reason = rewritten(outcome.reason, lambda reason: reason + suffix)
+    judged_check = Check(arm.name, outcome.verdict, reason, measurements=measurements)
     (check,) = assess([with_shares(judged_check, setup)], known).checks
     doubt = None if is_control else _as_slow_as_sockets(check, setup)
     verdict = worst((check.verdict, Verdict.INCONCLUSIVE if doubt else Verdict.PASS))
@@ -164,7 +167,7 @@ def _check(arm: Arm, outcome: SweepOutcome, config: LogsConfig, arms: Sequence[A
         missing,
         _silent(check, setup, arm.sweep),
     )
-    return replace(check, verdict=verdict, reason="; ".join(note for note in notes if note))
+    return replace(check, verdict=verdict, reason=join(note for note in notes if note))
 
 
 def _as_slow_as_sockets(check: Check, setup: Setup) -> str | None:
@@ -194,7 +197,7 @@ def _worst_first(check: Check, found: Check) -> tuple[str | None, ...]:
     """The reason's parts: what a measurement made of the check comes before what the sweep came to by itself."""
     if check.verdict is found.verdict:
         return check.reason, _as_fast_as_expected(check)
-    return check.reason.removeprefix(f"{found.reason}; "), found.reason
+    return rewritten(check.reason, lambda reason: reason.removeprefix(f"{found.reason}; ")), found.reason
 
 
 def _as_fast_as_expected(check: Check) -> str | None:

@@ -12,6 +12,7 @@ from seatrial.judge.baselines.selection import Knowledge
 from seatrial.judge.efficiency import with_shares
 from seatrial.judge.node_groups import group_nodes
 from seatrial.model.node_hardware import hardware_by_node
+from seatrial.model.reason import join
 from seatrial.model.result import Check, now
 from seatrial.model.setup import Setup
 
@@ -63,4 +64,4 @@ def explained(checks: Sequence[Check], setup: Setup) -> list[Check]:
 
 def _with_nearest(check: Check, setup: Setup) -> Check:
     missing = missing_reference(check, setup)
-    return replace(check, reason=f"{check.reason}; {missing}") if missing else check
+    return replace(check, reason=join((check.reason, missing))) if missing else check

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from seatrial.judge.curves import bad_judgements
+from seatrial.model.explained_codes import codes_to_explain
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.report.context import NO_CONTEXT, ReportContext
@@ -36,6 +37,7 @@ def page(result: RunResult, context: ReportContext = NO_CONTEXT) -> dict[str, An
     problems: list[str] = []
     return {
         "result": result,
+        "codes": codes_to_explain(result),
         "context": context,
         "past": context.past,
         "headlines": headlines,

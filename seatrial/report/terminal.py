@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seatrial.judge.curves import Curve, busbw_curves, plateau, share
+from seatrial.model.explained_codes import codes_to_explain
 from seatrial.model.result import Check, Expected, RunResult, Suspect
 from seatrial.model.sizes import format_size
 from seatrial.report.console import table, verdict_cell
@@ -34,6 +35,9 @@ class TerminalSummary:
         if self.result.suspects:
             yield Text()
             yield _suspects(self.result.suspects, options.encoding)
+        if codes := codes_to_explain(self.result):
+            yield Text()
+            yield Text(f"meaning and next step: seatrial explain {' | '.join(codes)}", "dim")
 
 
 def summary(result: RunResult) -> TerminalSummary:

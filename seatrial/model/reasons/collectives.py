@@ -23,6 +23,21 @@ REASONS = {
         "A rank could not start: a program is missing (`not_run`), or a GPU is gone (`fail`).",
         "Install what the line names, or check the GPUs of that node.",
     ),
+    "rank-gave-up": Explanation(
+        "rank {rank} on {host} gave up: {cause}{others}",
+        "A rank ended by itself and said why. It is the first that did; others may have followed from it.",
+        "Read the cause in the line, and the log of the check in `logs/`.",
+    ),
+    "log-cause": Explanation(
+        "{cause}",
+        "The output of the ranks names this cause. Causes that follow from another one are left out.",
+        "Look the cause up in docs/log-causes.md, which has its next step.",
+    ),
+    "launcher-setup": Explanation(
+        "{problem}: {next_step}",
+        "mpirun could not start the ranks as asked: the cause is in the set-up, not in a node's hardware.",
+        "Do what stands at the end of the line.",
+    ),
     "head-connection-lost": Explanation(
         "the connection to the head node broke after {seconds} s{cause}",
         "The connection to the head node broke, so the result is unknown (`inconclusive`).",

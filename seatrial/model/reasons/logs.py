@@ -24,6 +24,11 @@ REASONS = {
         "The number is so low that it may be a fallback to TCP.",
         "Name the fabric with `--fabric`.",
     ),
+    "log-rows-unread": Explanation(
+        "{measured}, but {problem}",
+        "Some rows of the log hold no usable numbers, so the sweep is not known to be complete (`inconclusive`).",
+        "Look at those rows in the log, and run the test again.",
+    ),
     "log-without-network": Explanation(
         "which network NCCL took is not in the log: NCCL_DEBUG=INFO says it",
         "The number is bad, and the log does not show which network NCCL took.",

@@ -198,3 +198,9 @@ def _with_a_past(folder: Path) -> tuple[RunResult, ReportContext]:
             store.save(samples.night(result, n, 1.02 + n / 500, Verdict.FAIL if n == 3 else Verdict.PASS), folder)
         store.save(result, folder)
         return result, context_of(result, folder, store)
+
+
+def test_the_codes_of_what_is_no_pass_are_named_below_the_verdict() -> None:
+    text = Page(report_html(samples.with_codes(samples.faulty_h100()))).text
+    assert "Meaning and next step: seatrial explain ranks-output-flood · seatrial explain output-flood-of-node" in text
+    assert "seatrial explain" not in Page(report_html(samples.healthy_local())).text

@@ -201,3 +201,9 @@ def test_the_picture_is_one_and_needs_a_sweep() -> None:
     assert png.startswith(b"\x89PNG")
     assert 20_000 < len(png) < 500_000
     assert curve_png(nights.unmeasured(1)) is None
+
+
+def test_the_details_name_the_codes_of_what_is_no_pass() -> None:
+    run = samples.with_codes(samples.faulty_h100())
+    assert "`seatrial explain ranks-output-flood`" in json.dumps(details(run)[1][-1], ensure_ascii=False)
+    assert "seatrial explain" not in json.dumps(details(samples.healthy_local()))

@@ -55,3 +55,9 @@ def test_sparklines() -> None:
     assert sparkline([0, 1, 2]) == "▁▅█"
     assert sparkline([0.0, 0.0]) == "▁▁"
     assert sparkline([]) == ""
+
+
+def test_the_codes_of_what_is_no_pass_are_named_under_the_summary() -> None:
+    run = samples.with_codes(samples.faulty_h100())
+    assert "meaning and next step: seatrial explain ranks-output-flood | output-flood-of-node" in _printed(run)
+    assert "seatrial explain" not in _printed(samples.healthy_local())
