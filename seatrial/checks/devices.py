@@ -1,7 +1,8 @@
 """The check `devices`: how fast does every GPU, or every node without GPUs, multiply matrices and copy memory?
 
-Measurements of each GPU (`node-3/gpu-1`), or of each node without GPUs, with the device's model as a condition: matmul
-(TFLOP/s, by dtype and matrix size) and memory_copy (GB/s, read and written). Each is the median of its samples.
+Measurements of each GPU (`node-3/gpu-1`), or of each node without GPUs, with the device's model as a condition, and
+the library where it is not torch: matmul (TFLOP/s, by dtype and matrix size) and memory_copy (GB/s, read and written).
+Each is the median of its samples.
 """
 
 import logging
@@ -49,6 +50,7 @@ class DeviceMeasurement(NodeAnswer):
 
     device: Annotated[str, Field(pattern=r"^(cpu|cuda:[0-9]{1,4})$")]
     model: Text
+    library: Literal["numpy", "torch"]
     dtype: Text
     size: int = Field(gt=0)
     matmul_tflops: Samples
@@ -75,6 +77,8 @@ class DeviceMeasurement(NodeAnswer):
     def measurements(self, node: str) -> Iterator[Measurement]:
         """matmul in TFLOP/s and memory_copy in GB/s (1e9 bytes)."""
         subject, model = Subject(self.kind, self.name(node)), {"device": self.model}
+        if self.library != "torch":  # another library, another series; torch's keep their name and history
+            model["library"] = self.library
         product: dict[str, ConditionValue] = {**model, "dtype": self.dtype, "size": self.size}
         for metric, unit, samples, conditions in (
             ("matmul", "TFLOP/s", self.matmul_tflops, product),
@@ -130,7 +134,8 @@ def _problems(answers: Mapping[str, Sequence[DeviceMeasurement] | RemoteError]) 
 
 def measure(testbed: Testbed, node: Node, section: Devices) -> tuple[DeviceMeasurement, ...]:
     """Every device of the node; none where others had its machine for all of the time. Raises RemoteError."""
-    options = ("--seconds", f"{section.seconds:g}", "--timeout-s", f"{section.timeout_s:g}")
+    times = ("--seconds", f"{section.seconds:g}", "--timeout-s", f"{section.timeout_s:g}")
+    options = (*times, "--gpus", str(node.gpus))
     measured = run_probe(testbed, node, _NAME, options, DevicesAnswer, section.timeout_s)[-1].devices
     visible = sum(device.kind == "gpu" for device in measured)
     if measured and visible < node.gpus:

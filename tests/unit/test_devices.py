@@ -24,7 +24,7 @@ from seatrial.platforms.fake import FakePlatform, ProgramOutput
 
 def device(name: str = "cpu", **changes: Any) -> dict[str, Any]:
     """One device as the probe prints it."""
-    healthy = {"model": "H100", "dtype": "bfloat16", "size": 8192, "wrong": "", "error": ""}
+    healthy = {"model": "H100", "library": "torch", "dtype": "bfloat16", "size": 8192, "wrong": "", "error": ""}
     rates = {"matmul_tflops": [600.0, 700.0, 800.0], "copy_gb_s": [2000.0, 2100.0]}
     return {"device": name, **healthy, **rates, **changes}
 
@@ -103,6 +103,22 @@ def test_without_gpus_the_node_is_measured(lab: Lab) -> None:
     assert {(m.subject.kind, m.subject.name) for m in check.measurements} == {("node", name) for name in ALL}
 
 
+def test_numbers_of_two_libraries_are_two_series(lab: Lab) -> None:
+    lab.says(answer(device(library="torch")))
+    lab.says(answer(device(library="numpy")), "node-1")
+    check, _ = lab.check()
+    libraries = {(m.subject.name, m.metric): m.conditions.get("library") for m in check.measurements}
+    assert {libraries["node-0", metric] for metric in ("matmul", "memory_copy")} == {None}
+    assert {libraries["node-1", metric] for metric in ("matmul", "memory_copy")} == {"numpy"}
+
+
+def test_the_probe_is_told_how_many_gpus_the_node_should_have(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab(gpus=2)
+    lab.says(answer(*gpus(2)))
+    lab.check()
+    assert any(command[-2:] == ("--gpus", "2") for command in lab.platform.nodes["node-3"].commands)
+
+
 def test_a_gpu_that_computes_wrongly_is_named(make_lab: Callable[..., Lab]) -> None:
     lab = make_lab(gpus=2)
     lab.says(answer(*gpus(2)))
@@ -125,6 +141,7 @@ def test_a_gpu_that_computes_wrongly_is_named(make_lab: Callable[..., Lab]) -> N
         (answer(device(matmul_tflops=[-1.0])), "probe-unreadable"),
         (answer(device(matmul_tflops=[1e300])), "probe-unreadable"),
         (answer(device(size="8192")), "probe-unreadable"),
+        (answer(device(library="abacus")), "probe-unreadable"),
         ('{"devices": [{"device": "cpu", "matmul_tflops": [NaN]}]}', "probe-unreadable"),
         ('{"devices": ' + "[" * 100_000, "probe-unreadable"),
     ],

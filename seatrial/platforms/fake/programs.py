@@ -57,7 +57,7 @@ def stream(request: Request) -> str:
 
 def devices(request: Request) -> str:
     """As seatrial/remote/probes/devices.py."""
-    healthy = {"model": "fake", "dtype": "float32", "size": 1024, "wrong": "", "error": ""}
+    healthy = {"model": "fake", "library": "torch", "dtype": "float32", "size": 1024, "wrong": "", "error": ""}
     rates = {"matmul_tflops": [1.0], "copy_gb_s": [20.0]}
     names = [f"cuda:{number}" for number in range(request.node.facts.get("gpus", 0))] or ["cpu"]
     return json.dumps({"devices": [{"device": name, **healthy, **rates} for name in names]})

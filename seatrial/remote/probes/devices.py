@@ -1,23 +1,28 @@
 """Measure matrix multiplication and memory copy on every GPU of this node, or on its processors without GPUs.
 
-    devices.py [--seconds S] [--timeout-s T]        needs torch, and nothing else; start it by hand or over SSH
+    devices.py [--seconds S] [--timeout-s T] [--gpus N]     start it by hand or over SSH
 
-Prints one JSON line: {"devices": [{"device": "cuda:0" or "cpu", "model", "dtype", "size", "matmul_tflops": [...],
-"copy_gb_s": [...], "wrong": text, "error": text}, ...]}, or {"error": text}. The lists are the samples. `size` is n of
-the (n, n) matrices; TFLOP/s count 2 n^3 operations, GB/s (1e9 bytes) what is read and what is written. `wrong` is empty
-unless repeats of the same work differ, `error` unless the device could not be measured. No devices: others had the
-machine for all of the time.
+Needs torch for GPUs, and numpy or torch for processors. Processors are measured with numpy where it is installed: torch
+takes seconds of processor time to import.
 
-Nodes that share a machine and a folder (containers, network namespaces) measure one after another: each imports torch
-under a shared lock and measures under an exclusive one. The lock's name has the machine's boot id, so that nodes with
-a common network home do not wait for each other.
+Prints one JSON line: {"devices": [{"device": "cuda:0" or "cpu", "model", "library": "numpy" or "torch", "dtype",
+"size", "matmul_tflops": [...], "copy_gb_s": [...], "wrong": text, "error": text}, ...]}, or {"error": text}. The lists
+are the samples. `size` is n of the (n, n) matrices; TFLOP/s count 2 n^3 operations, GB/s (1e9 bytes) what is read and
+what is written. `wrong` is empty unless repeats of the same work differ, `error` unless the device could not be
+measured. No devices: others had the machine for all of the time.
+
+Nodes that share a machine and a folder (containers, network namespaces) measure one after another: each imports its
+library under a shared lock and measures under an exclusive one. The lock's name has the machine's boot id, so that
+nodes with a common network home do not wait for each other.
 """
 
 import argparse
 import fcntl
+import glob
 import json
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as nvidia-smi counts them
 
@@ -26,6 +31,7 @@ GPU_BYTES, CPU_BYTES = 1 << 30, 1 << 26  # of the copied buffer: more than the c
 LEAST_SAMPLES = 5
 WARMUP = 3  # repeats that are not timed: kernels are chosen, clocks rise, pages are touched
 MAX_TEXT = 200
+GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/nvhost-gpu", "/dev/dxg", "/dev/kfd")  # NVIDIA: server, Jetson, WSL; AMD
 
 
 def main():
@@ -39,19 +45,20 @@ def answer(options):
     if not acquired(lock, fcntl.LOCK_SH, ends):
         return {"devices": []}
     try:
-        import torch
+        measured_devices = devices(options.gpus)
     except ImportError as error:
         return {"error": short(f"torch cannot be imported: {error}")}
     fcntl.flock(lock, fcntl.LOCK_UN)
     if not acquired(lock, fcntl.LOCK_EX, ends):
         return {"devices": []}
-    return {"devices": [measured(torch, device, options.seconds) for device in devices(torch)]}
+    return {"devices": [measured(device, options.seconds) for device in measured_devices]}
 
 
 def arguments():
     parser = argparse.ArgumentParser(description="Measure matrix multiplication and memory copy on every device.")
     parser.add_argument("--seconds", type=float, default=0.3, help="for each measurement of each device")
     parser.add_argument("--timeout-s", type=float, default=120.0, help="half of it is the longest wait for other nodes")
+    parser.add_argument("--gpus", type=int, default=0, help="how many GPUs the node should have; they need torch")
     return parser.parse_args()
 
 
@@ -79,73 +86,147 @@ def acquired(lock, mode, ends):
             return True
 
 
-def devices(torch):
-    if not torch.cuda.is_available():
-        torch.set_num_threads(len(os.sched_getaffinity(0)))
-        return [torch.device("cpu")]
-    return [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
+def devices(gpus):
+    """The GPUs that torch sees, or else the processors. Raises ImportError without a library that can measure them."""
+    if not gpus and not any(glob.glob(pattern) for pattern in GPU_FILES):
+        os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(processors())
+        try:
+            import numpy
+        except ImportError:
+            pass  # torch measures processors too
+        else:
+            return [NumpyProcessors(numpy)]
+    import torch
+
+    if torch.cuda.is_available():
+        return [TorchDevice(torch, torch.device("cuda", index)) for index in range(torch.cuda.device_count())]
+    torch.set_num_threads(processors())
+    return [TorchDevice(torch, torch.device("cpu"))]
 
 
-def measured(torch, device, seconds):
-    gpu = device.type == "cuda"
-    size, dtype = (GPU_SIZE, torch.bfloat16) if gpu else (CPU_SIZE, torch.float32)
-    result = {"device": str(device), "model": "", "dtype": str(dtype).removeprefix("torch."), "size": size}
+def processors():
+    return len(os.sched_getaffinity(0))
+
+
+class NumpyProcessors:
+    """All processors that this process may use: numpy's BLAS multiplies on all, a thread per processor copies."""
+
+    library, name, dtype, size, copied_bytes = "numpy", "cpu", "float32", CPU_SIZE, CPU_BYTES
+
+    def __init__(self, numpy):
+        self.numpy = numpy
+        self.threads = ThreadPoolExecutor(processors())
+
+    def model(self):
+        return processor()
+
+    def product(self):
+        """A function that multiplies so many times, and one that tells whether the product is still the first one."""
+        generator, shape = self.numpy.random.default_rng(0), (self.size, self.size)
+        left, right = (generator.standard_normal(shape, dtype=self.dtype) for _ in range(2))
+        product = self.numpy.matmul(left, right)
+        first = product.copy()
+
+        def multiply(times):
+            for _ in range(times):
+                self.numpy.matmul(left, right, out=product)
+
+        return multiply, lambda: self.numpy.array_equal(first, product)
+
+    def copy(self):
+        """A function that copies so many times, and one that tells whether the copy equals its source."""
+        source = self.numpy.arange(self.copied_bytes // 4, dtype="int32")
+        target = self.numpy.empty_like(source)
+        parts = [self.numpy.array_split(array, processors()) for array in (target, source)]
+
+        def copy_part(target_part, source_part, times):
+            for _ in range(times):
+                self.numpy.copyto(target_part, source_part)  # without the interpreter's lock
+
+        def copy(times):
+            list(self.threads.map(copy_part, *parts, [times] * processors()))
+
+        return copy, lambda: self.numpy.array_equal(source, target)
+
+
+class TorchDevice:
+    """A GPU, or the processors where numpy is missing or the node has GPUs."""
+
+    library = "torch"
+
+    def __init__(self, torch, device):
+        self.torch, self.device, self.name = torch, device, str(device)
+        self.gpu = device.type == "cuda"
+        self.dtype, self.size = ("bfloat16", GPU_SIZE) if self.gpu else ("float32", CPU_SIZE)
+        self.copied_bytes = GPU_BYTES if self.gpu else CPU_BYTES
+
+    def model(self):
+        return self.torch.cuda.get_device_name(self.device) if self.gpu else processor()
+
+    def product(self):
+        """As NumpyProcessors.product."""
+        torch, dtype = self.torch, getattr(self.torch, self.dtype)
+        left, right, product = (torch.empty(self.size, self.size, dtype=dtype, device=self.device) for _ in range(3))
+        generator = torch.Generator(device=self.device).manual_seed(0)
+        for matrix in (left, right):
+            matrix.normal_(generator=generator)
+        torch.matmul(left, right, out=product)
+        first = product.clone()
+        return self.repeat(lambda: torch.matmul(left, right, out=product)), lambda: torch.equal(first, product)
+
+    def copy(self):
+        """As NumpyProcessors.copy."""
+        source = self.torch.arange(self.copied_bytes // 4, dtype=self.torch.int32, device=self.device)
+        target = self.torch.empty_like(source)
+        return self.repeat(lambda: target.copy_(source)), lambda: self.torch.equal(source, target)
+
+    def repeat(self, work):
+        """A function that does the work so many times and waits for its end."""
+
+        def repeated(times):
+            for _ in range(times):
+                work()
+            if self.gpu:
+                self.torch.cuda.synchronize(self.device)
+
+        return repeated
+
+
+def measured(device, seconds):
+    result = {"device": device.name, "model": "", "library": device.library, "dtype": device.dtype, "size": device.size}
     result |= {"matmul_tflops": [], "copy_gb_s": [], "wrong": "", "error": ""}
     try:
-        result["model"] = torch.cuda.get_device_name(device) if gpu else processor()
-        product_differs, durations = multiplied(torch, device, seconds, size, dtype)
-        result["matmul_tflops"] = [2 * size**3 / duration / 1e12 for duration in durations]
-        copy_differs, durations, moved = copied(torch, device, seconds, GPU_BYTES if gpu else CPU_BYTES)
-        result["copy_gb_s"] = [moved / duration / 1e9 for duration in durations]
-        result["wrong"] = product_differs or copy_differs
+        result["model"] = device.model()
+        multiply, same = device.product()
+        durations = sampled(multiply, seconds)
+        result["matmul_tflops"] = [2 * device.size**3 / duration / 1e12 for duration in durations]
+        if not same():
+            result["wrong"] = "the same product differs when it is repeated"
+        copy, equal = device.copy()
+        result["copy_gb_s"] = [2 * device.copied_bytes / duration / 1e9 for duration in sampled(copy, seconds)]
+        if not equal():
+            result["wrong"] = result["wrong"] or "a copy differs from its source"
     except Exception as error:  # a broken GPU may raise anything; the others are measured all the same
         result["error"] = short(error) or type(error).__name__
     return result
 
 
-def multiplied(torch, device, seconds, size, dtype):
-    left, right, product = (torch.empty(size, size, dtype=dtype, device=device) for _ in range(3))
-    generator = torch.Generator(device=device).manual_seed(0)
-    for matrix in (left, right):
-        matrix.normal_(generator=generator)
-    torch.matmul(left, right, out=product)
-    first = product.clone()
-    durations = sampled(torch, device, seconds, lambda: torch.matmul(left, right, out=product))
-    return "" if torch.equal(first, product) else "the same product differs when it is repeated", durations
-
-
-def copied(torch, device, seconds, size):
-    source = torch.arange(size // 4, dtype=torch.int32, device=device)
-    target = torch.empty_like(source)
-    durations = sampled(torch, device, seconds, lambda: target.copy_(source))
-    return "" if torch.equal(source, target) else "a copy differs from its source", durations, 2 * size
-
-
-def sampled(torch, device, seconds, work):
+def sampled(work, seconds):
     """Seconds per call of `work`, one sample per batch, for about `seconds` and at least LEAST_SAMPLES batches."""
-    for _ in range(WARMUP):
-        work()
-    once = timed(torch, device, work, 1)
+    work(WARMUP)
+    once = timed(work, 1)
     batch = max(1, int(0.02 / once))  # 20 ms: what a clock and a launch take is nothing beside it
     samples: list[float] = []
     ends = time.monotonic() + seconds
     while len(samples) < LEAST_SAMPLES or time.monotonic() < ends:
-        samples.append(timed(torch, device, work, batch) / batch)
+        samples.append(timed(work, batch) / batch)
     return samples[:: max(1, len(samples) // 100)]
 
 
-def timed(torch, device, work, times):
-    synchronize(torch, device)
+def timed(work, times):
     began = time.perf_counter()
-    for _ in range(times):
-        work()
-    synchronize(torch, device)
+    work(times)
     return time.perf_counter() - began
-
-
-def synchronize(torch, device):
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def processor():

@@ -1,7 +1,9 @@
 """The probe `devices` on this machine's processors."""
 
+import inspect
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -10,9 +12,11 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.devices import DevicesAnswer
+from seatrial.checks.devices import DeviceMeasurement, DevicesAnswer
 from seatrial.remote.answers import read_answer
 from seatrial.remote.probes import probe
+
+GPU = any(Path("/dev").glob("nvidia[0-9]*"))
 
 
 @pytest.fixture
@@ -33,9 +37,15 @@ def answer_of(process: "subprocess.Popen[str]") -> dict[str, Any]:
     return document
 
 
-def test_the_processors_are_measured(program: Path) -> None:
+def measured(program: Path) -> DeviceMeasurement:
+    """The processors, as the probe measures them."""
     document = answer_of(start(program, "--seconds", "0.05", CUDA_VISIBLE_DEVICES=""))
     (cpu,) = read_answer(DevicesAnswer, json.dumps(document)).devices
+    return cpu
+
+
+def test_the_processors_are_measured(program: Path) -> None:
+    cpu = measured(program)
     assert (cpu.device, cpu.dtype, cpu.size, cpu.problem()) == ("cpu", "float32", 1024, None)
     assert len(cpu.matmul_tflops) >= 5
     assert {m.metric for m in cpu.measurements("node-0")} == {"matmul", "memory_copy"}
@@ -60,6 +70,57 @@ def test_nodes_of_one_machine_wait_for_each_other(program: Path) -> None:
         held.communicate(timeout=60)
 
 
-def test_without_torch_the_probe_says_so(program: Path) -> None:
-    (program.parent / "torch.py").write_text("raise ImportError('no torch here')")
+def without(program: Path, *packages: str) -> None:
+    """Python next to the program finds these packages missing."""
+    for package in packages:
+        (program.parent / f"{package}.py").write_text(f"raise ModuleNotFoundError('no {package} here')")
+
+
+@pytest.mark.skipif(GPU, reason="GPUs need torch")
+def test_processors_are_measured_without_torch(program: Path) -> None:
+    without(program, "torch")
+    assert measured(program).library == "numpy"
+
+
+@pytest.mark.skipif(GPU, reason="GPUs need torch")
+def test_without_numpy_torch_measures_the_processors(program: Path) -> None:
+    without(program, "numpy")
+    cpu = measured(program)
+    assert (cpu.library, cpu.problem()) == ("torch", None)
+
+
+def test_a_node_that_should_have_gpus_is_measured_with_torch(program: Path) -> None:
+    without(program, "torch")
+    assert answer_of(start(program, "--gpus", "1")) == {"error": "torch cannot be imported: no torch here"}
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_wrong_results_are_seen(program: Path, library: str) -> None:
+    """The target of the copy, and the repeated product, changed behind the back of each library."""
+    probe = runpy.run_path(str(program))
+    module = __import__(library)
+    device = (
+        probe["NumpyProcessors"](module) if library == "numpy" else probe["TorchDevice"](module, module.device("cpu"))
+    )
+    for name in ("product", "copy"):
+        work, same = getattr(device, name)()
+        work(2)
+        assert same()
+        result = work_target(work)
+        result[0] += 1
+        assert not same()
+        work(1)
+        assert same()
+
+
+def work_target(work: Any) -> Any:
+    """The array or tensor that the function writes to."""
+    cells = inspect.getclosurevars(work).nonlocals
+    if "work" in cells:  # TorchDevice.repeat
+        return work_target(cells["work"])
+    return cells["product"] if "product" in cells else cells["parts"][0][0] if "parts" in cells else cells["target"]
+
+
+def test_without_numpy_and_torch_the_probe_says_so(program: Path) -> None:
+    without(program, "numpy", "torch")
     assert answer_of(start(program)) == {"error": "torch cannot be imported: no torch here"}
