@@ -64,5 +64,7 @@ def test_a_cluster_file_names_hosts_as_ranges(tmp_path: Path) -> None:
 def test_a_wrong_range_is_one_line_with_file_and_field(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(CLUSTER.format(hosts='["gpu-[2-1]"]'))
-    with pytest.raises(InputError, match=r"^[^\n]*cluster\.yaml[^\n]*platform\.baremetal\.hosts[^\n]*smaller number first[^\n]*$"):
+    with pytest.raises(
+        InputError, match=r"^[^\n]*cluster\.yaml[^\n]*platform\.baremetal\.hosts[^\n]*smaller number first[^\n]*$"
+    ):
         load_cluster(path)
