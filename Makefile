@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit docs gate test-all test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker kubernetes test-kubernetes bench format clean
+.PHONY: setup system run test lint unit docs gate test-all test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai kubernetes test-kubernetes bench format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick

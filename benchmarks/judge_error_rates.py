@@ -4,7 +4,7 @@
                                            [--write]
 
 Every number comes from `seatrial.judge.fleet`, the code that judges real runs, on simulated fleets with fixed seeds.
---scale multiplies the number of trials; the tables in docs/ are --scale 1 and take half an hour.
+--scale multiplies the number of trials; the tables in docs/ are --scale 0.5 and take half an hour.
 """
 
 import argparse
