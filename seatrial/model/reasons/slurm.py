@@ -6,7 +6,7 @@ REASONS = {
     "slurm-command-missing": Explanation(
         "{command} is missing on {place}",
         "Slurm's commands are not installed there, or not on PATH.",
-        "Run seatrial where `sinfo` works, or set `platform.host` to the login node.",
+        "Run seatrial where `sinfo` works, such as on the login node.",
     ),
     "slurm-command-failed": Explanation(
         "{command} on {place} failed: {problem}",

@@ -62,7 +62,7 @@ Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 
 
 class SlurmPlatform(PlatformSettings):
-    """A Slurm cluster. Its commands run on this machine, or by ssh on its login node (`host`)."""
+    """A Slurm cluster, whose commands run on this machine: its login node, or one that is set up like it."""
 
     kind: Literal["slurm"] = Field(description="a Slurm cluster")
     partition: Name | None = Field(None, description="--partition; Slurm's default when unset")

@@ -22,10 +22,10 @@ QUICK = load_suite("quick")
 
 def cluster(hardware: str, **platform: Any) -> Cluster:
     gpus = 0 if hardware == "cpu" else 4
-    where = platform or {"kind": "docker"}
-    return Cluster.model_validate(
-        {"name": "c", "nodes": 2, "hardware": hardware, "gpus_per_node": gpus, "platform": where}
+    where = (
+        {"platform": platform} if platform else {"platform": {"kind": "docker"}, "image": "registry.example.com/x:1"}
     )
+    return Cluster.model_validate({"name": "c", "nodes": 2, "hardware": hardware, "gpus_per_node": gpus, **where})
 
 
 def fact(**told: Any) -> dict[str, Any]:
