@@ -1,4 +1,4 @@
-"""Probes run on the nodes: they may import the standard library, torch and each other, and numpy if they can do without."""
+"""Probes run on the nodes: they import the standard library, torch and each other, and numpy if they can do without."""
 
 import ast
 import sys
