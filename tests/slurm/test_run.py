@@ -45,6 +45,18 @@ def test_a_run_whose_job_is_cancelled_is_inconclusive_and_blames_no_node(
     assert "was cancelled" in out.splitlines()[-1]
 
 
+def test_people_log_in_to_a_kept_run(slurm: SlurmCluster, slurm_console: Console, settings: dict[str, Any]) -> None:
+    cluster = slurm_console.cluster(2, platform=settings, keep="always")
+    finished = slurm_console.check(cluster, slurm_console.suite(**PATIENT))
+    assert finished.status == 0, finished.said
+    node = finished.document["nodes"][1]["name"]
+    logged_in = slurm_console.run("ssh", "out", node, "--", "hostname")
+    assert (logged_in.status, logged_in.out.strip()) == (0, node), logged_in.said
+    assert slurm_console.run("reap", "--run", finished.document["run_id"]).status == 0
+    slurm.wait_until_idle()
+    assert slurm.left() == set()
+
+
 def test_a_killed_run_is_reaped(slurm: SlurmCluster, slurm_console: Console, settings: dict[str, Any]) -> None:
     cluster = slurm_console.cluster(2, platform=settings)
     process = slurm_console.start("run", cluster, "--suite", slurm_console.suite(**PATIENT), "--out", "out")

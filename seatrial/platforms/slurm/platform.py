@@ -24,6 +24,7 @@ from seatrial.platforms.slurm.ports import tell_ports
 from seatrial.platforms.slurm.queue import blameless_reason, end_jobs, jobs_of, node_addresses, node_names, submit
 from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.remote.keys import KeyPair, new_key_pair
+from seatrial.remote.ssh import known_hosts
 from seatrial.system.rawlog import write_log
 from seatrial.text.redact import Secrets
 
@@ -87,6 +88,7 @@ class Slurm:
         up = _Up(job_id=job_id, nodes=self._places(job, ports))
         states.write_private(folder / "nodes.json", up.model_dump_json())
         testbed = self._testbed(run.run_id, up, host_key.public)
+        states.write_private(folder / "known_hosts", known_hosts(testbed.nodes))  # for `seatrial ssh`
         tell_ports(testbed, run.cluster.ssh_port)
         return testbed
 
