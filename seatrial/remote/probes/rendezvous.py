@@ -29,8 +29,7 @@ try:
 except ImportError as missing:
     sys.stderr.write(f"{socket.gethostname()}: cannot start: torch is missing for {sys.executable}: {missing}\n")
     sys.exit(3)
-gc.freeze()
-gc.enable()
+gc.enable()  # and no gc.freeze(): it would hide what a program that imports this module holds from gc.get_referrers
 
 try:
     import placement  # type: ignore[import-not-found]
