@@ -129,7 +129,8 @@ def test_a_bad_verdict_is_a_failed_flow_run_that_says_why(served: Console) -> No
     assert json.loads((served.folder / "runs" / "out" / "run.json").read_text())["verdict"] == "fail"
     until(lambda: "1 of 2 nodes answer on port 222" in logged(served, flow_run))  # Prefect sends logs every few seconds
     artifacts = call(served, "POST", "/artifacts/filter", limit=10)
-    assert {"judgements-trial", "summary-trial"} <= {artifact["key"] for artifact in artifacts}
+    keys = {artifact["key"] for artifact in artifacts}
+    assert {"judgements-trial", "summary-trial"} <= keys, logged(served, flow_run)
     shown = {
         task["name"].partition("-")[0]: task["state"]
         for task in call(served, "POST", "/task_runs/filter", **only(flow_run))

@@ -132,7 +132,8 @@ def test_the_server_is_killed(served: Site, out: Path) -> None:
     assert served.ended(flow_run)["type"] == "COMPLETED"
     assert served.document(out)["verdict"] == "pass"
     artifacts = served.api("POST", "/artifacts/filter", artifacts={"flow_run_id": {"any_": [flow_run]}})
-    assert {"judgements-trial", "summary-trial"} <= {artifact["key"] for artifact in artifacts}
+    keys = {artifact["key"] for artifact in artifacts}
+    assert {"judgements-trial", "summary-trial"} <= keys, (out / "logs" / "run.log").read_text()
 
 
 def test_a_run_is_cancelled(served: Site, out: Path) -> None:
@@ -210,7 +211,7 @@ def test_prefects_database_is_locked_for_a_while(served: Site, out: Path) -> Non
     log = out / "logs" / "run.log"
     served.until(lambda: log.exists() and "launch ..." in log.read_text())
     with _locked(served.folder / "prefect" / "prefect.db"):
-        time.sleep(15)
+        time.sleep(15)  # the time itself is the fault: longer than SQLite and Prefect wait at once
     assert served.ended(flow_run)["type"] == "COMPLETED"
     assert served.document(out)["verdict"] == "pass"
 

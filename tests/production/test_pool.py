@@ -116,7 +116,8 @@ def test_a_run_by_its_form(pooled: Site, first: dict[str, Any]) -> None:
     assert pooled.document(folder)["verdict"] == "pass"
     assert {"measurements.csv", "report.html", "logs"} <= {path.name for path in folder.iterdir()}
     artifacts = pooled.api("POST", "/artifacts/filter", artifacts={"flow_run_id": {"any_": [first["id"]]}})
-    assert {"judgements-trial", "summary-trial"} <= {artifact["key"] for artifact in artifacts}
+    keys = {artifact["key"] for artifact in artifacts}
+    assert {"judgements-trial", "summary-trial"} <= keys, (folder / "logs" / "run.log").read_text()
 
 
 def test_a_baseline_is_pinned_when_a_person_approves(pooled: Site, first: dict[str, Any]) -> None:

@@ -123,7 +123,7 @@ def test_waiting_asks_nothing(
         until(lambda: len(own_cluster.get("pods", "-n", namespace)["items"]) == 2)
         until(lambda: sum("watch=" in path for _, path in requests.seen) == 3)  # pods, Job and events
         before = len(requests.seen)
-        time.sleep(10)
+        time.sleep(10)  # silence shows only with time: longer than anybody who polls would wait
         assert requests.seen[before:] == []
         own_cluster.kubectl("label", "node", *fake_nodes[:2], f"test/pool={namespace}")
         launch.join(60)
