@@ -49,7 +49,7 @@ def _end_dead_runs() -> int:
         with get_client(sync_client=True) as client:
             return sum(end_if_dead(client, run) for run in running(client))
     except httpx.HTTPError as error:
-        log.warning("which runs are gone cannot be told: %s", error)
+        log.warning("which runs have ended is unknown: %s", error)
         return 0
 
 

@@ -129,8 +129,8 @@ def _title(path: str, model: Schema, *, alone: bool) -> str:
     """`platform.volumes`, or which of several it is: `platform.volumes, kind gcs`."""
     if alone:
         return path
-    told = ((name, field["const"]) for name, field in model["properties"].items() if name in ("kind", "builder"))
-    name, value = next(told, ("of", " and ".join(model["required"])))
+    kinds = ((name, field["const"]) for name, field in model["properties"].items() if name in ("kind", "builder"))
+    name, value = next(kinds, ("of", " and ".join(model["required"])))
     return f"{path}, {name} {value}"
 
 

@@ -46,7 +46,7 @@ log = logging.getLogger("seatrial.notify")
 class Notified:
     """What happened, on one line; `failed` where somebody should have been told and was not."""
 
-    said: str
+    summary: str
     failed: bool = False
 
 
@@ -125,7 +125,7 @@ def _tell(site: AlertContext, suite: str, night: RunOutcome, result: RunResult |
                 ready = material.alert(site, incident, result)
                 files = material.files(site, ready, result)
             one = _heard(sink, ready, files)
-            log.log(logging.WARNING if one.failed else logging.INFO, "%s: %s", sink.name, one.said)
+            log.log(logging.WARNING if one.failed else logging.INFO, "%s: %s", sink.name, one.summary)
             deliveries.append((sink.name, one))
             receipts[sink.name] = one.receipt
         _keep(site, incident, receipts)
@@ -182,7 +182,7 @@ def _keep(site: AlertContext, incident: Incident, receipts: Mapping[str, Receipt
 def _summed_up(deliveries: Sequence[tuple[str, Delivery]], again: str = "; the next run tells it") -> Notified:
     """What was told to whom; and what becomes of that which was not."""
     summary = "; ".join(
-        f"{name}: {'FAILED ' if delivery.failed else ''}{delivery.said}" for name, delivery in deliveries
+        f"{name}: {'FAILED ' if delivery.failed else ''}{delivery.summary}" for name, delivery in deliveries
     )
     failed = any(delivery.failed for _, delivery in deliveries)
     return Notified(f"{summary}{again}" if failed else summary, failed)
@@ -190,7 +190,7 @@ def _summed_up(deliveries: Sequence[tuple[str, Delivery]], again: str = "; the n
 
 def _with(problem: str | None, notified: Notified) -> Notified:
     """What was told, and which receivers nobody could tell anything, as their settings are wrong."""
-    return Notified(f"{notified.said}; not configured: {problem}", failed=True) if problem else notified
+    return Notified(f"{notified.summary}; not configured: {problem}", failed=True) if problem else notified
 
 
 def _run_link() -> str | None:
@@ -207,7 +207,7 @@ def notify_task(result: RunResult, cluster: Cluster, store: "Store | None", repo
     except Exception as error:  # whatever it is, it is not the cluster's
         log.debug("notify", exc_info=error)
         notified = Notified(f"nobody was told: seatrial itself failed ({type(error).__name__})", failed=True)
-    log.log(logging.WARNING if notified.failed else logging.INFO, "alerts: %s", notified.said)
+    log.log(logging.WARNING if notified.failed else logging.INFO, "alerts: %s", notified.summary)
     return notified
 
 
@@ -232,6 +232,6 @@ def watch_task(cluster: Cluster, suite: str, max_age: timedelta, gone: str | Non
     with _history(gone) as store:
         notified = watch(cluster, suite, max_age, store, settings_of(cluster), gone)
     if notified.failed:
-        raise SeatrialError(Reason.of("alerts-failed", words=notified.said))
-    log.info("alerts: %s", notified.said)
+        raise SeatrialError(Reason.of("alerts-failed", words=notified.summary))
+    log.info("alerts: %s", notified.summary)
     return notified

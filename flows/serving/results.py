@@ -46,7 +46,7 @@ def publish_results(trial: Trial, store: "Store | None", notify: bool) -> None:
     if notify:  # also of what could not be recorded
         with trial.attempt("notify"):
             notified = notify_task(trial.result(), run.cluster, store, written.get("report.html"))
-            trial.note(f"alerts: {notified.said}" if notified.failed else None)
+            trial.note(f"alerts: {notified.summary}" if notified.failed else None)
 
 
 def _missing(written: Mapping[str, Path]) -> str | None:

@@ -46,10 +46,14 @@ def wrong_architecture(reference: str, architectures: Sequence[str], cluster: Cl
 def foreign_nodes(facts: Facts, cluster: Cluster, here: str) -> str | None:
     """Which nodes are of another architecture than the cluster file says, as under emulation; None when none are."""
     expected = node_architecture(cluster, here)
-    found = {name: architecture_named(fact.get("architecture") or "") for name, fact in facts.items()}
-    odd = [name for name, architecture in found.items() if architecture and architecture != expected]
+    architectures = {name: architecture_named(fact.get("architecture") or "") for name, fact in facts.items()}
+    odd = [name for name, architecture in architectures.items() if architecture and architecture != expected]
     if expected is None or not odd:
         return None
     return Reason.of(
-        "node-architecture", odd=some_of(odd), value=found[odd[0]], hardware=cluster.hardware.name, expected=expected
+        "node-architecture",
+        odd=some_of(odd),
+        value=architectures[odd[0]],
+        hardware=cluster.hardware.name,
+        expected=expected,
     )

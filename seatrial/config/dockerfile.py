@@ -24,17 +24,17 @@ def bases(text: str, given: Mapping[str, str]) -> list[str]:
     """The images it starts from or copies from, in order and once each, with the `given` arguments filled in."""
     known: dict[str, str] = {}
     stages = {"scratch"}
-    found: list[str] = []
+    images: list[str] = []
     for keyword, rest in instructions(text):
-        if keyword == "ARG" and not found:
+        if keyword == "ARG" and not images:
             known |= _defaults(rest, known, given)
         elif keyword == "FROM":
             words = [word for word in rest.split() if not word.startswith("--")]
-            found += _outside(_filled(words[0], known), stages)
+            images += _outside(_filled(words[0], known), stages)
             stages |= {words[2].lower()} if len(words) > 2 else set()
         elif keyword == "COPY" and (source := re.search(r"--from=(\S+)", rest)) and not source[1].isdigit():
-            found += _outside(_filled(source[1], known), stages)
-    return list(dict.fromkeys(found))
+            images += _outside(_filled(source[1], known), stages)
+    return list(dict.fromkeys(images))
 
 
 def _outside(image: str, stages: set[str]) -> list[str]:

@@ -111,8 +111,8 @@ def _explain(problem: Any, model: type[Strict]) -> str:
         return f"must be text, is {problem['input']!r}: quote it"
     message = str(problem["msg"]).removeprefix("Value error, ")
     value = problem.get("input")
-    told = "got " in message or " is " in message or problem["type"] == "value_error"
-    shown = f", is {value!r}" if isinstance(value, str | int | float) and not told else ""
+    has_value = "got " in message or " is " in message or problem["type"] == "value_error"
+    shown = f", is {value!r}" if isinstance(value, str | int | float) and not has_value else ""
     return f"{message[:1].lower()}{message[1:]}{shown}"
 
 
@@ -134,11 +134,11 @@ def _models_in(at: Any) -> dict[str, Any]:
     """What the parts of an error's location lead to: a field to its model or union, a union's tag to a member."""
     if isinstance(at, dict):
         return at
-    found: dict[str, Any] = {}
+    models: dict[str, Any] = {}
     for name, info in getattr(at, "model_fields", {}).items():
         members = _members(info.annotation)
-        found[name] = next(iter(members.values())) if len(members) == 1 else members
-    return found
+        models[name] = next(iter(members.values())) if len(members) == 1 else members
+    return models
 
 
 def _members(annotation: Any, tag: str = "") -> dict[str, Any]:
@@ -147,7 +147,7 @@ def _members(annotation: Any, tag: str = "") -> dict[str, Any]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return dict.fromkeys([tag] if tag else _own_tags(annotation), annotation)
     inner = getattr(annotation, "__args__", ())
-    return {name: found for part in inner for name, found in _members(part, tag).items()}
+    return {name: model for part in inner for name, model in _members(part, tag).items()}
 
 
 def _own_tags(model: Any) -> tuple[str, ...]:

@@ -44,9 +44,9 @@ class RunOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What one sink has heard of an incident: how many of its changes; `place` is where the sink put them."""
+    """How many changes of an incident one sink was told, and in which `place` the sink put them."""
 
-    told: int = 0
+    reported: int = 0
     place: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -76,7 +76,7 @@ class Incident:
 
     def news(self, sink: str) -> tuple[str, ...]:
         """What that sink has not heard yet."""
-        return self.changes[self.receipts.get(sink, Receipt()).told :]
+        return self.changes[self.receipts.get(sink, Receipt()).reported :]
 
     @property
     def settled(self) -> bool:
@@ -188,7 +188,7 @@ def _given_up(incident: Incident, now: datetime) -> Incident:
     """What is long over is not told any more."""
     if incident.closed is None or now - incident.closed < KEEP_TRYING:
         return incident
-    receipts = {sink: replace(r, told=len(incident.changes)) for sink, r in incident.receipts.items()}
+    receipts = {sink: replace(r, reported=len(incident.changes)) for sink, r in incident.receipts.items()}
     return replace(incident, receipts=receipts)
 
 

@@ -32,7 +32,7 @@ def add_receipts(connection: Connection, key: int, receipts: Mapping[str, Receip
         return
     incident = _incident(row)
     for sink, receipt in receipts.items():
-        if receipt.told >= incident.receipts.get(sink, Receipt()).told:  # the other run may have told it more
+        if receipt.reported >= incident.receipts.get(sink, Receipt()).reported:  # the other run may have told it more
             incident = incident.with_receipt(sink, receipt)
     record = _record(incident)
     changed = {name: record[name] for name in ("receipts", "settled")}
@@ -58,7 +58,8 @@ def _unsettled(connection: Connection, cluster: str, suite: str) -> Sequence[Inc
 def _record(incident: Incident) -> dict[str, Any]:
     columns = {name: value for name, value in asdict(incident).items() if name != "id"}
     verdicts = {"verdict": incident.verdict.value, "worst": incident.worst.value}
-    return {**columns, **verdicts, "settled": incident.settled}
+    receipts = {sink: {"told": r.reported, "place": dict(r.place)} for sink, r in incident.receipts.items()}
+    return {**columns, **verdicts, "receipts": receipts, "settled": incident.settled}
 
 
 def _incident(row: Row[Any]) -> Incident:

@@ -93,7 +93,12 @@ def _check(row: Row[Any], measured: list[Measurement]) -> Check:
         Verdict(row.found["verdict"]), recorded(row.found["reason"], row.found.get("code")), blamed
     )
     return Check(
-        row.name, Verdict(row.verdict), recorded(row.reason, row.code), row.seconds, tuple(measured), found=check_result
+        row.name,
+        Verdict(row.verdict),
+        recorded(row.reason, row.code),
+        row.seconds,
+        tuple(measured),
+        before_judging=check_result,
     )
 
 

@@ -93,7 +93,7 @@ def _assessed(
         reason=join((reason, *missing) if counted else (*missing, reason)),
         judgements=(*check.judgements, *new),
         suspects=(*check.suspects, *_suspects(new), *_proven(new, learned), *slower_together(splits)),
-        found=check.by_itself,
+        before_judging=check.by_itself,
     )
 
 

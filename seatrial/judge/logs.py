@@ -193,11 +193,11 @@ def _silent(check: Check, setup: Setup, sweep: Sweep) -> str | None:
     return Reason.of("log-without-network") if network_of(setup.fabric) else None
 
 
-def _worst_first(check: Check, found: Check) -> tuple[str | None, ...]:
+def _worst_first(check: Check, sweep_check: Check) -> tuple[str | None, ...]:
     """The reason's parts: what a measurement made of the check comes before what the sweep came to by itself."""
-    if check.verdict is found.verdict:
+    if check.verdict is sweep_check.verdict:
         return check.reason, _as_fast_as_expected(check)
-    return rewritten(check.reason, lambda reason: reason.removeprefix(f"{found.reason}; ")), found.reason
+    return rewritten(check.reason, lambda reason: reason.removeprefix(f"{sweep_check.reason}; ")), sweep_check.reason
 
 
 def _as_fast_as_expected(check: Check) -> str | None:

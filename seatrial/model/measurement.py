@@ -67,10 +67,10 @@ def finite(value: float | None) -> float | None:
 
 def by_series(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
     """The measurements of each series in the order they were taken: the first, and its repeats."""
-    found: dict[str, list[Measurement]] = {}
+    series: dict[str, list[Measurement]] = {}
     for m in measurements:
-        found.setdefault(m.series(), []).append(m)
-    return found
+        series.setdefault(m.series(), []).append(m)
+    return series
 
 
 def once(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:

@@ -129,7 +129,8 @@ class CheckResult:
 class Check:
     """One thing that was tried on the testbed, with what it measured and what that came to.
 
-    `found` is set once the numbers have been judged; verdict, reason and suspects hold what follows from both.
+    `before_judging`, what it came to by itself, is set once the numbers have been judged; verdict, reason and suspects
+    hold what follows from both.
     """
 
     name: str
@@ -139,12 +140,12 @@ class Check:
     measurements: tuple[Measurement, ...] = ()
     judgements: tuple[Judgement, ...] = ()
     suspects: tuple[Suspect, ...] = ()
-    found: CheckResult | None = None
+    before_judging: CheckResult | None = None
 
     @property
     def by_itself(self) -> CheckResult:
         """What it came to before its numbers were judged."""
-        return self.found or CheckResult(self.verdict, self.reason, self.suspects)
+        return self.before_judging or CheckResult(self.verdict, self.reason, self.suspects)
 
     @property
     def coverage(self) -> Coverage:

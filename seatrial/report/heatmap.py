@@ -27,12 +27,12 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`verdict` and `standing` are None where a number was only recorded; `text` is the value, `told` all there is."""
+    """`verdict` and `standing` are None where a number was only recorded; `text` is the value, `tooltip` everything."""
 
     verdict: Verdict | None
     standing: str | None
     text: str
-    told: str
+    tooltip: str
 
 
 NOT_MEASURED = Cell(Verdict.NOT_RUN, Verdict.NOT_RUN, "not measured", "not measured on this node")

@@ -68,11 +68,11 @@ def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
         (
             curve.operation,
             words.quantity(plateau(check, curve.operation), "GB/s"),
-            *(("" if found is None else words.fraction(found),) if known else ()),
+            *(("" if share is None else words.fraction(share),) if known else ()),
             _curve(curve, encoding),
             words.interval(_expected(curve), "GB/s"),
         )
-        for (check, curve), found in zip(curves, shares, strict=True)
+        for (check, curve), share in zip(curves, shares, strict=True)
     )
     return table(headings, rows, encoding, folded=headings)
 

@@ -120,7 +120,7 @@ class _Suspect(_Model):
 class _CheckResult(_VerdictWithReason):
     suspects: list[_Suspect] = []
 
-    def to_found(self) -> CheckResult:
+    def to_check_result(self) -> CheckResult:
         return CheckResult(self.verdict, self.recorded, tuple(suspect.to_suspect() for suspect in self.suspects))
 
 
@@ -132,8 +132,10 @@ class _Check(_VerdictWithReason):
 
     def to_check(self, measurements: tuple[Measurement, ...]) -> Check:
         judgements = tuple(j.to_judgement() for j in self.judgements)
-        check_result = self.found.to_found() if self.found else None
-        return Check(self.name, self.verdict, self.recorded, self.seconds, measurements, judgements, found=check_result)
+        check_result = self.found.to_check_result() if self.found else None
+        return Check(
+            self.name, self.verdict, self.recorded, self.seconds, measurements, judgements, before_judging=check_result
+        )
 
 
 def _writable(name: str) -> str:

@@ -19,7 +19,7 @@ def simulated_table(quiet: HealthyNights, scores: Sequence[Score]) -> Table:
         table.add_column(heading, justify="left" if heading in _HEADINGS[:2] else "right", no_wrap=True)
     for score in scores:
         nights = "–" if score.median_nights is None else f"{score.median_nights:g}"
-        shares = (_share(n, score.trials) for n in (score.first_night, score.found, score.trials - score.found))
+        shares = (_share(n, score.trials) for n in (score.first_night, score.named, score.trials - score.named))
         table.add_row(score.kind, score.size, *shares, _share(score.wrong, score.trials), nights)
     return table
 

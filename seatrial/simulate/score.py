@@ -30,15 +30,15 @@ class HealthyNights:
 class Score:
     """One kind and size of fault, tried `trials` times over some nights.
 
-    `first_night` and `found` count the trials in which a culprit was named the first night, and at all; `wrong` those
-    in which somebody innocent was; `nights` are the nights it took, in those that were found.
+    `first_night` and `named` count the trials in which a culprit was named the first night, and at all; `wrong` those
+    in which somebody innocent was; `nights` are the nights it took, in those that were named.
     """
 
     kind: str
     size: str
     trials: int
     first_night: int
-    found: int
+    named: int
     wrong: int
     nights: tuple[int, ...]
 
@@ -52,8 +52,8 @@ class Score:
             "size": self.size,
             "trials": self.trials,
             "found_first_night": self.first_night,
-            "found": self.found,
-            "missed": self.trials - self.found,
+            "found": self.named,
+            "missed": self.trials - self.named,
             "wrong_blame": self.wrong,
             "median_nights_to_find": self.median_nights,
         }

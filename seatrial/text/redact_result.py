@@ -58,11 +58,11 @@ def _check(check: Check, clean: Clean) -> Check:
         measurements=tuple(_measurement(m, clean) for m in check.measurements),
         judgements=tuple(_judgement(judgement, clean) for judgement in check.judgements),
         suspects=tuple(_suspect(suspect, clean) for suspect in check.suspects),
-        found=_found(check.found, clean) if check.found else None,
+        before_judging=_check_result(check.before_judging, clean) if check.before_judging else None,
     )
 
 
-def _found(check_result: CheckResult, clean: Clean) -> CheckResult:
+def _check_result(check_result: CheckResult, clean: Clean) -> CheckResult:
     suspects = tuple(_suspect(suspect, clean) for suspect in check_result.suspects)
     return replace(check_result, reason=rewritten(check_result.reason, clean), suspects=suspects)
 

@@ -20,10 +20,10 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How it went: `said` is one line; the receipt is as far as the sink came, also where it `failed`."""
+    """How it went: `summary` is one line; the receipt is as far as the sink came, also where it `failed`."""
 
     receipt: Receipt
-    said: str
+    summary: str
     failed: bool = False
 
 

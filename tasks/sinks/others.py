@@ -40,7 +40,7 @@ class AppriseSink:
         return f"{'/'.join(masked.split('/')[:3])} ({digest_of_all[:4]})"
 
     def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
-        news = alert.incident.changes[receipt.told :]
+        news = alert.incident.changes[receipt.reported :]
         if not news:
             return Delivery(receipt, "nothing new")
         with _attached(files) as attached:

@@ -57,7 +57,7 @@ class SlackSink:
                 return Delivery(
                     delivered, self._said(f"sent to {shown(self.channel)}", self._thread(alert, delivered, files))
                 )
-            if not (news := alert.incident.changes[receipt.told :]):
+            if not (news := alert.incident.changes[receipt.reported :]):
                 return Delivery(receipt, f"message in {shown(self.channel)} {updated}")
             self._reply(alert, receipt.place, news)
             delivered = full_receipt(alert, receipt.place)
@@ -156,11 +156,11 @@ class SlackWebhookSink:
     name: str = "slack webhook"
 
     def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
-        news = alert.incident.changes[receipt.told :]
+        news = alert.incident.changes[receipt.reported :]
         if not news:
             return Delivery(receipt, "nothing new")
         mentions = mentions_for(alert.incident, self.mentions)
-        text, message = blocks(alert, mentions) if not receipt.told else (change(alert, news, mentions), None)
+        text, message = blocks(alert, mentions) if not receipt.reported else (change(alert, news, mentions), None)
         try:
             self._send(text, message)
         except Exception as error:

@@ -27,7 +27,7 @@ class WebhookSink:
     name: str = "webhook"
 
     def tell(self, alert: Alert, receipt: Receipt, files: Files) -> Delivery:
-        news = alert.incident.changes[receipt.told :]
+        news = alert.incident.changes[receipt.reported :]
         if not news:
             return Delivery(receipt, "nothing new")
         problem = self._posted(event(alert, news))

@@ -36,7 +36,7 @@ def settings(**environ: str) -> AlertSettings:
 
 def test_without_settings_it_says_what_to_set() -> None:
     told = notify(nights.bad(1), CLUSTER, None, settings())
-    assert told.said == (
+    assert told.summary == (
         "not configured: set SEATRIAL_SLACK_TOKEN and SEATRIAL_SLACK_CHANNEL, or SEATRIAL_SLACK_WEBHOOK;"
         " or SEATRIAL_ALERT_WEBHOOK or SEATRIAL_ALERT_URLS"
     )
@@ -76,7 +76,7 @@ def test_what_cannot_work_is_bad_input_and_is_not_tried(
 ) -> None:
     answer = notify(nights.bad(1), CLUSTER, None, settings(**environ))
     assert answer.failed
-    told = answer.said
+    told = answer.summary
     assert told.startswith(f"not configured: {said}")
     assert not any(secret in told for secret in ("hooks.example.com", TOKEN, "secret@", "swordfish"))
     for key, value in environ.items():
@@ -99,7 +99,7 @@ def test_an_address_that_is_none_does_not_show(addresses: str) -> None:
 
 def test_a_token_without_a_channel_is_said_and_keeps_no_other_from_hearing(monkeypatch: pytest.MonkeyPatch) -> None:
     told = notify(nights.bad(1), CLUSTER, None, settings(SLACK_TOKEN=TOKEN))
-    assert told.said.startswith("not configured: SEATRIAL_SLACK_CHANNEL is not set; set")
+    assert told.summary.startswith("not configured: SEATRIAL_SLACK_CHANNEL is not set; set")
     sinks, problem = configured.sinks_of(settings(SLACK_TOKEN=TOKEN, ALERT_URLS=MAIL), CLUSTER)
     assert problem
     assert [sink.name.partition(" (")[0] for sink in sinks] == ["mailtos://user:****@mail.example.com"]
@@ -148,13 +148,13 @@ def test_a_receiver_that_is_mistyped_keeps_no_other_from_hearing(monkeypatch: py
     told = notify(nights.bad(1), CLUSTER, None, own)
     assert len(heard) == 1
     assert told.failed
-    assert told.said.startswith("mailtos://user:****@mail.example.com (")
-    assert ": sent; not configured: SEATRIAL_SLACK_CHANNEL: must be" in told.said
+    assert told.summary.startswith("mailtos://user:****@mail.example.com (")
+    assert ": sent; not configured: SEATRIAL_SLACK_CHANNEL: must be" in told.summary
     for wrong in ("SEATRIAL_ALERT_WEBHOOK must", "address 1 (carrierpigeon://...)", "address 3 (owl://...)"):
-        assert wrong in told.said
+        assert wrong in told.summary
     quiet = notify(nights.good(2), CLUSTER, None, own)
     assert quiet.failed
-    assert quiet.said.startswith("nothing new; not configured: ")
+    assert quiet.summary.startswith("nothing new; not configured: ")
 
 
 def test_secrets_do_not_show() -> None:
@@ -176,7 +176,7 @@ def test_whatever_a_sink_does_is_one_line_without_secrets(monkeypatch: pytest.Mo
     )
     monkeypatch.setattr(SlackSink, "tell", broken)
     told = notify(nights.bad(1), CLUSTER, None, settings(SLACK_TOKEN=TOKEN, SLACK_CHANNEL="a"))
-    assert told.said == "slack #a: FAILED seatrial itself failed (RuntimeError); the next run tells it"
+    assert told.summary == "slack #a: FAILED seatrial itself failed (RuntimeError); the next run tells it"
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64])
@@ -184,7 +184,7 @@ def test_a_host_that_is_none_is_what_the_webhook_says(host: str) -> None:
     sink = WebhookSink(SecretStr(f"https://{host}/not-real"), settings().scrub)
     told = sink.digest(nights.good(1))
     assert told.failed
-    assert told.said == "cannot be reached (LocationParseError); check SEATRIAL_ALERT_WEBHOOK and the network"
+    assert told.summary == "cannot be reached (LocationParseError); check SEATRIAL_ALERT_WEBHOOK and the network"
 
 
 def test_a_digest_that_breaks_keeps_no_other_from_hearing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,8 +196,8 @@ def test_a_digest_that_breaks_keeps_no_other_from_hearing(monkeypatch: pytest.Mo
     cluster = CLUSTER.model_copy(update={"notify": Notify(quiet="digest")})
     told = notify(nights.good(1), cluster, None, settings(ALERT_WEBHOOK=WEBHOOK, ALERT_URLS=MAIL))
     assert told.failed
-    assert told.said.startswith("webhook: FAILED seatrial itself failed (RuntimeError); mailtos://")
-    assert told.said.endswith(": digest sent")
+    assert told.summary.startswith("webhook: FAILED seatrial itself failed (RuntimeError); mailtos://")
+    assert told.summary.endswith(": digest sent")
 
 
 def test_a_new_receiver_hears_nothing_of_what_is_over() -> None:
@@ -222,7 +222,7 @@ def test_a_run_that_ends_an_incident_while_it_is_told_has_the_last_word(
             heard.append("slowly")
             with open_store(history) as other:
                 notify(nights.good(1), CLUSTER, other, own)
-        heard.extend(alert.incident.changes[receipt.told :])
+        heard.extend(alert.incident.changes[receipt.reported :])
         return Delivery(full_receipt(alert, {}), "sent")
 
     monkeypatch.setattr(WebhookSink, "tell", tell)

@@ -141,7 +141,7 @@ def test_a_step_that_was_not_tried_adds_nothing_to_the_run() -> None:
 def _run() -> RunResult:
     blamed = Suspect("node", "node-1", 1.0, REFUSED)
     found = CheckResult(Verdict.FAIL, TIMEOUT, (blamed,))
-    check = Check("connectivity", Verdict.FAIL, REFUSED, suspects=(blamed,), found=found)
+    check = Check("connectivity", Verdict.FAIL, REFUSED, suspects=(blamed,), before_judging=found)
     verdict, reason = conclude([check])
     return RunResult("run-1", "lab", "quick", START, START, verdict, reason, checks=[check], suspects=[blamed])
 

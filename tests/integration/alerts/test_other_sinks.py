@@ -82,7 +82,7 @@ def test_mail_says_what_is_new_in_one_thread(mail: tuple[Mailbox, AlertSettings]
     for result in (nights.good(0), nights.bad(1), nights.bad(2), nights.good(3), nights.good(4)):
         store.save(result, tmp_path)
         told = notify(result, CLUSTER, store, settings, tmp_path / "report.html")
-        assert not told.failed, told.said
+        assert not told.failed, told.summary
     first, last = box.letters
     assert first["subject"] == "seatrial: h100-east fails"
     assert first["to"] == "ops@example.com"
@@ -116,8 +116,8 @@ def test_a_mail_server_that_refuses_is_quoted_and_tried_again(
     box.refuse = "550 no such user"
     told = notify(nights.bad(1), CLUSTER, store, settings)
     assert told.failed
-    assert "no such user" in told.said
-    assert PASSWORD not in told.said
+    assert "no such user" in told.summary
+    assert PASSWORD not in told.summary
     box.refuse = ""
     assert not notify(nights.bad(2), CLUSTER, store, settings).failed
     assert box.letters[0]["subject"] == "seatrial: h100-east fails (2 runs)"
@@ -127,8 +127,8 @@ def test_a_mail_server_that_is_not_there_is_said(store: Store) -> None:
     nobody = f"mailto://ops:{PASSWORD}@127.0.0.1:9?from=a@example.com&to=b@example.com&mode=insecure"
     told = notify(nights.bad(1), CLUSTER, store, AlertSettings(urls=(SecretStr(nobody),)))
     assert told.failed
-    assert "Connection refused" in told.said
-    assert PASSWORD not in told.said
+    assert "Connection refused" in told.summary
+    assert PASSWORD not in told.summary
 
 
 @dataclass
@@ -221,14 +221,14 @@ def test_whatever_else_apprise_knows_is_told_too(receiver: Receiver, store: Stor
     settings = AlertSettings(urls=(SecretStr(receiver.url.replace("http://", "json://")),))
     for result in (nights.bad(1), nights.bad(2), nights.good(3)):
         told = notify(result, CLUSTER, store, settings)
-        assert not told.failed, told.said
+        assert not told.failed, told.summary
     opened, closed = receiver.events
     assert (opened["title"], opened["type"]) == ("seatrial: h100-east fails", "failure")
     assert closed["type"] == "success"
     receiver.statuses.extend([500] * 9)
     told = notify(nights.bad(4), CLUSTER, store, settings)
-    assert "failed" in told.said.lower()
-    assert PASSWORD not in told.said
+    assert "failed" in told.summary.lower()
+    assert PASSWORD not in told.summary
 
 
 def test_a_busy_receiver_is_tried_again(receiver: Receiver) -> None:
@@ -242,11 +242,11 @@ def test_a_receiver_that_refuses_is_said(receiver: Receiver, status: int, calls:
     receiver.statuses.extend([status] * 9)
     told = notify(nights.bad(1), CLUSTER, None, AlertSettings(webhook=SecretStr(receiver.url)))
     assert told.failed
-    assert told.said.startswith(f"webhook: FAILED HTTP {status} ")
+    assert told.summary.startswith(f"webhook: FAILED HTTP {status} ")
     assert receiver.calls == calls
 
 
 def test_a_receiver_that_is_not_there_is_said() -> None:
     told = notify(nights.bad(1), CLUSTER, None, AlertSettings(webhook=SecretStr(f"http://127.0.0.1:9/{PASSWORD}")))
-    assert "cannot be reached (NewConnectionError); check SEATRIAL_ALERT_WEBHOOK and the network" in told.said
-    assert PASSWORD not in told.said
+    assert "cannot be reached (NewConnectionError); check SEATRIAL_ALERT_WEBHOOK and the network" in told.summary
+    assert PASSWORD not in told.summary

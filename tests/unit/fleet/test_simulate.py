@@ -53,7 +53,7 @@ def test_gross_faults_are_found_and_nobody_else_is_blamed() -> None:
         ("slow link", "50 %"),
         ("upgrade", "15 %"),
     ):
-        assert found[fault].found == 1, fault
+        assert found[fault].named == 1, fault
     assert sum(score.wrong for score in found.values()) == 0
 
 

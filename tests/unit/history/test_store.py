@@ -115,7 +115,9 @@ def test_a_whole_run_comes_back_as_far_as_it_is_kept(store: Store) -> None:
     odd = Measurement("loss", math.nan, "", CLUSTER, {"lr": 0.1}, (math.nan, 1.0), None)
     blamed = Suspect("node", "node-1", 1.0, "dead \0")
     found = CheckResult(Verdict.FAIL, "node-1: dead", (blamed,))
-    first = Check("connectivity", Verdict.FAIL, "node-1: dead; slow", 2.0, (odd,), suspects=(blamed,), found=found)
+    first = Check(
+        "connectivity", Verdict.FAIL, "node-1: dead; slow", 2.0, (odd,), suspects=(blamed,), before_judging=found
+    )
     second = Check("collectives", Verdict.PASS, "fine", 1.0, (plateau(0.5, (0.4, 0.6)), plateau(0.7)))
     setup = Setup("H100-SXM", 2, 8, 8, "IB-8x400G", node_link_gb_s=400.0)
     store.save(a_run(1, checks=[first, second], setup=setup), Path())

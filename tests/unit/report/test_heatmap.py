@@ -26,7 +26,7 @@ def test_a_node_is_as_bad_as_the_worst_of_its_gpus() -> None:
         ("node-1", (Verdict.FAIL,)),
         ("node-0", (Verdict.PASS,)),
     ]
-    assert heat.lines[0].cells[0].told == (
+    assert heat.lines[0].cells[0].tooltip == (
         "gemm on gpu node-1/gpu-3, 50 TFLOPS, fail, expected 90 – 110 TFLOPS (peers), the worst of 4"
     )
 

@@ -20,8 +20,8 @@ def test_what_slack_missed_is_told_by_the_next_run(
     slack.plan("chat.postMessage", *[Answer("<html>oops</html>", 500)] * 3)
     told = night(nights.bad(1), store, by_token)
     assert told.failed
-    assert "Slack says HTTP 500; see https://slack-status.com" in told.said
-    assert told.said.endswith("; the next run tells it")
+    assert "Slack says HTTP 500; see https://slack-status.com" in told.summary
+    assert told.summary.endswith("; the next run tells it")
     assert not slack.posted
     assert not night(nights.bad(2), store, by_token).failed
     assert slack.posted[0].blocks[0]["text"]["text"] == "h100-east fails (2 runs)"
@@ -34,7 +34,9 @@ def test_what_slack_missed_is_told_by_the_next_run(
 def test_a_missing_scope_costs_only_the_files(slack: Slack, by_token: AlertSettings, store: Store) -> None:
     slack.scopes = {"chat:write"}
     told = night(nights.bad(1), store, by_token)
-    assert told.said.endswith("sent to #alerts; files not attached: missing_scope; give the app the scope files:write")
+    assert told.summary.endswith(
+        "sent to #alerts; files not attached: missing_scope; give the app the scope files:write"
+    )
     assert not told.failed
     assert len(slack.posted) == 1
 
@@ -43,7 +45,7 @@ def test_a_missing_scope_costs_only_the_files(slack: Slack, by_token: AlertSetti
 def test_rate_limited_then_well(slack: Slack, way: str, request: pytest.FixtureRequest) -> None:
     for method in ("chat.postMessage", PATH):
         slack.plan(method, limited())
-    assert "sent to " in night(nights.bad(1), None, request.getfixturevalue(way)).said
+    assert "sent to " in night(nights.bad(1), None, request.getfixturevalue(way)).summary
     assert [name for name, _, _ in slack.requests][:2] in (["chat.postMessage"] * 2, [PATH] * 2)
 
 
@@ -55,7 +57,7 @@ def test_a_long_rate_limit_is_not_waited_for(
     for method in ("chat.postMessage", PATH):
         slack.plan(method, limited(retry_after))
     told = night(nights.bad(1), None, request.getfixturevalue(way))
-    assert "Slack says ratelimited; Slack is rate limiting this app; the next run will try again" in told.said
+    assert "Slack says ratelimited; Slack is rate limiting this app; the next run will try again" in told.summary
     assert len(slack.requests) == 1
 
 
@@ -83,17 +85,17 @@ def test_a_broken_slack_is_tried_again_a_few_times(
 )
 def test_slacks_refusals_come_with_a_next_step(slack: Slack, by_token: AlertSettings, error: str, said: str) -> None:
     slack.plan("chat.postMessage", refusal(error))
-    assert night(nights.bad(1), None, by_token).said == f"slack #alerts: FAILED {said}; the next run tells it"
+    assert night(nights.bad(1), None, by_token).summary == f"slack #alerts: FAILED {said}; the next run tells it"
 
 
 def test_an_unknown_channel_is_named(slack: Slack) -> None:
     settings = AlertSettings(SlackSettings(SecretStr(TOKEN), "nowhere", api_url=f"{slack.url}/api"))
-    assert "slack #nowhere: FAILED Slack says channel_not_found" in night(nights.bad(1), None, settings).said
+    assert "slack #nowhere: FAILED Slack says channel_not_found" in night(nights.bad(1), None, settings).summary
 
 
 def test_a_dead_webhook_is_named(slack: Slack, by_webhook: AlertSettings) -> None:
     slack.plan(PATH, Answer("no_service", 404))
-    assert "Slack says no_service; make a new SEATRIAL_SLACK_WEBHOOK" in night(nights.bad(1), None, by_webhook).said
+    assert "Slack says no_service; make a new SEATRIAL_SLACK_WEBHOOK" in night(nights.bad(1), None, by_webhook).summary
 
 
 @WAYS
@@ -104,7 +106,7 @@ def test_a_slack_that_hangs_is_not_waited_for(
     for method in ("chat.postMessage", PATH):
         slack.plan(method, *[Answer(hang=True)] * 9)
     told = night(nights.bad(1), None, request.getfixturevalue(way))
-    assert "Slack did not answer within 0.3 s; check the network or proxy of this host" in told.said
+    assert "Slack did not answer within 0.3 s; check the network or proxy of this host" in told.summary
     assert len(slack.requests) == 1
 
 
@@ -112,8 +114,8 @@ def test_a_slack_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("slack_sdk.http_retry.handler.time.sleep", lambda _: None)
     nobody = AlertSettings(SlackSettings(SecretStr(TOKEN), "alerts", api_url="http://127.0.0.1:9/api"))
     told = night(nights.bad(1), None, nobody)
-    assert "Slack cannot be reached (" in told.said
-    assert "check the network or proxy" in told.said
+    assert "Slack cannot be reached (" in told.summary
+    assert "check the network or proxy" in told.summary
 
 
 def test_a_history_that_fails_costs_no_message(
@@ -123,5 +125,5 @@ def test_a_history_that_fails_costs_no_message(
         raise SeatrialError("history: locked")
 
     monkeypatch.setattr(store, "incidents", locked)
-    assert night(nights.bad(1), store, by_token).said == "slack #alerts: sent to #alerts"
+    assert night(nights.bad(1), store, by_token).summary == "slack #alerts: sent to #alerts"
     assert len(slack.posted) == 1

@@ -31,11 +31,11 @@ def test_a_whole_incident_is_one_message(slack: Slack, by_token: AlertSettings, 
     (detailed,) = slack.replies(message)
     assert "DCGM diagnostics" in detailed.shown
 
-    assert night(nights.bad(2), store, by_token).said == "slack #alerts: message in #alerts updated"
+    assert night(nights.bad(2), store, by_token).summary == "slack #alerts: message in #alerts updated"
     assert (len(slack.posted), len(slack.replies(message)), message.edits) == (1, 1, 1)
     assert message.blocks[0]["text"]["text"] == "h100-east fails (2 runs)"
 
-    assert night(nights.good(3), store, by_token).said == "slack #alerts: told #alerts the change"
+    assert night(nights.good(3), store, by_token).summary == "slack #alerts: told #alerts the change"
     assert (len(slack.posted), message.edits) == (1, 2)
     assert message.blocks[0]["text"]["text"] == "h100-east recovered: pass again after 2 runs of fail"
     recovery = slack.replies(message)[-1]
@@ -106,7 +106,7 @@ def test_a_message_that_may_not_be_edited_is_not_posted_anew(
     told = night(nights.bad(2), store, by_token)
     assert told == Notified(f"slack #alerts: message in #alerts cannot be updated ({rule})")
     night(nights.bad(3, suspects=nights.suspected("node-2")), store, by_token)
-    assert night(nights.good(4), store, by_token).said == "slack #alerts: told #alerts the change"
+    assert night(nights.good(4), store, by_token).summary == "slack #alerts: told #alerts the change"
     (message,) = slack.posted
     assert [reply.text for reply in slack.replies(message) if reply.broadcast] == [
         ":red_circle: h100-east: new suspect: node node-2",

@@ -42,7 +42,7 @@ def test_a_thousand_nodes_stay_under_slacks_limits(slack: Slack, by_token: Alert
     checks = [replace(nights.bad(1).checks[1], judgements=judged)] * 3
     huge = nights.bad(1, suspects=nights.suspected(*names), checks=checks, reason="; ".join(names))
     told = night(huge, store, by_token)
-    assert told.said == "slack #alerts: sent to #alerts"  # the server holds messages to Slack's limits
+    assert told.summary == "slack #alerts: sent to #alerts"  # the server holds messages to Slack's limits
     (message,) = slack.posted
     assert "and 997 more in the report" in message.shown
     assert slack.replies(message)
