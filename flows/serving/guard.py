@@ -42,7 +42,7 @@ def own_origins(host: str, port: int, public_url: str) -> list[str]:
     return sorted({f"{parts.scheme}://{parts.netloc}", *(f"http://{name}:{port}" for name in (*_LOOPBACK, host))})
 
 
-class Login:
+class Credentials:
     """Whether a request has the login: as HTTP asks for it or, for the runs' folders, as a cookie made of it."""
 
     def __init__(self, auth_string: str) -> None:
@@ -75,7 +75,7 @@ class _OwnPages:
 class _Remembered:
     """Lets a browser that has given the login to the API open the runs' folders, without a second question."""
 
-    def __init__(self, app: ASGIApp, login: Login, path: str) -> None:
+    def __init__(self, app: ASGIApp, login: Credentials, path: str) -> None:
         self._app, self._login, self._path = app, login, path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,7 +92,7 @@ class _Remembered:
 class _AskForLogin:
     """Serves files to those alone who have the login."""
 
-    def __init__(self, app: ASGIApp, login: Login) -> None:
+    def __init__(self, app: ASGIApp, login: Credentials) -> None:
         self._app, self._login = app, login
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -117,7 +117,7 @@ def guarded(
 
     Around the app, not in it: Prefect's automations call the app within this process, by a name that is none of ours.
     """
-    login = Login(auth_string)
+    login = Credentials(auth_string)
     folder = StaticFiles(directory=runs, check_dir=False)
     mount = Mount(files, folder, name="runs", middleware=[Middleware(_AskForLogin, login=login)])
     app.router.routes.insert(0, mount)  # the UI takes every path that is left

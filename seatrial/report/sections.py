@@ -20,7 +20,7 @@ from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from seatrial.report import charts
 from seatrial.report.context import NO_CONTEXT, LogFile, ReportContext
-from seatrial.report.tables import Group, Recorded, groups, recorded
+from seatrial.report.tables import JudgementGroup, Recorded, groups, recorded
 from seatrial.text import words
 
 log = logging.getLogger("seatrial.report")
@@ -38,8 +38,8 @@ class Section:
     loss: str
     legend: str
     latency: LatencyTable | None
-    bad: tuple[Group, ...]
-    good: tuple[Group, ...]
+    bad: tuple[JudgementGroup, ...]
+    good: tuple[JudgementGroup, ...]
     left_out: int
     recorded: tuple[Recorded, ...]
     problem: str

@@ -21,7 +21,7 @@ class JudgementRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class JudgementGroup:
     """Judgements of one metric under the same conditions but for message size, placement and subject."""
 
     title: str
@@ -48,13 +48,13 @@ class Recorded:
     high: Measurement
 
 
-def groups(judgements: Sequence[Judgement]) -> tuple[Group, ...]:
+def groups(judgements: Sequence[Judgement]) -> tuple[JudgementGroup, ...]:
     """The worst group first."""
     by_title: dict[str, list[JudgementRow]] = {}
     for judgement in judgements:
         m = judgement.measurement
         by_title.setdefault(_title(m), []).append(JudgementRow(_own_words(m), judgement))
-    sorted_groups = [Group(title, tuple(sorted(rows, key=_row_order))) for title, rows in by_title.items()]
+    sorted_groups = [JudgementGroup(title, tuple(sorted(rows, key=_row_order))) for title, rows in by_title.items()]
     return tuple(sorted(sorted_groups, key=lambda group: group.worst.judgement.verdict.severity))
 
 

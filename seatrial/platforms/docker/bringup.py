@@ -31,7 +31,7 @@ _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 
 
-class Place(BaseModel):
+class ContainerAddress(BaseModel):
     """Where a node is: for its peers (`address`, `port`), and for this machine (`host`, `host_port`)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -97,7 +97,7 @@ def _create_node(daemon: Daemon, plan: DockerPlan, archive: bytes, index: int) -
         daemon.client.api.start(container_id)
 
 
-def places(daemon: Daemon, plan: DockerPlan) -> tuple[Place, ...]:
+def places(daemon: Daemon, plan: DockerPlan) -> tuple[ContainerAddress, ...]:
     """Of the nodes that run. Raises LaunchError where none does."""
     containers = daemon.containers(plan.run.run_id)
     up = [container for container in containers if container.status == "running"]
@@ -109,17 +109,17 @@ def places(daemon: Daemon, plan: DockerPlan) -> tuple[Place, ...]:
     return tuple(_place(daemon, plan, container) for container in up)
 
 
-def _place(daemon: Daemon, plan: DockerPlan, container: "Container") -> Place:
+def _place(daemon: Daemon, plan: DockerPlan, container: "Container") -> ContainerAddress:
     name, port = container.labels[NODE], plan.run.cluster.ssh_port
     host = daemon.remote_host or "127.0.0.1"
     if plan.settings.network == "host":
-        return Place(name=name, address=host, port=port, host=host, host_port=port)
+        return ContainerAddress(name=name, address=host, port=port, host=host, host_port=port)
     network = container.attrs.get("NetworkSettings") or {}
     joined = (network.get("Networks") or {}).get(plan.network) or {}
     published: dict[str, object] = next(iter((network.get("Ports") or {}).get(f"{port}/tcp") or []), {})
     address, host_port = joined.get("IPAddress"), published.get("HostPort")
     try:
-        return Place.model_validate(
+        return ContainerAddress.model_validate(
             {"name": name, "address": address, "port": port, "host": host, "host_port": host_port}
         )
     except ValidationError as error:

@@ -18,7 +18,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.docker import bringup
-from seatrial.platforms.docker.bringup import Place
+from seatrial.platforms.docker.bringup import ContainerAddress
 from seatrial.platforms.docker.config import DockerPlatform
 from seatrial.platforms.docker.daemon import Daemon, GoneError, asked
 from seatrial.platforms.docker.leftovers import KIND, leftovers
@@ -44,7 +44,7 @@ class _Up(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    nodes: tuple[Place, ...] = Field(min_length=1, max_length=10_000)
+    nodes: tuple[ContainerAddress, ...] = Field(min_length=1, max_length=10_000)
     network: str | None = Field(max_length=100)  # CIDR
     cores: int | None = Field(ge=1)  # of the Docker host
 

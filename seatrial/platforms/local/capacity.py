@@ -13,7 +13,7 @@ MEMORY_MIB_PER_NODE = 32  # of the same
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class HostResource:
     """How much of something the nodes need, how much there is, and what raises that."""
 
     resource: str
@@ -40,15 +40,17 @@ def problems(nodes: int, proc: Path = _PROC) -> list[str]:
     ]
 
 
-def _needs(nodes: int, proc: Path) -> Iterator[Need]:
+def _needs(nodes: int, proc: Path) -> Iterator[HostResource]:
     running = sum(entry.name.isdigit() for entry in proc.iterdir())
     processes = nodes * PROCESSES_PER_NODE
     for setting in ("pid_max", "threads-max"):
         free = _number(proc / "sys/kernel" / setting) - running
-        yield Need("processes", processes, free, f"sysctl -w kernel.{setting}={_rounded(running + processes)}")
+        yield HostResource("processes", processes, free, f"sysctl -w kernel.{setting}={_rounded(running + processes)}")
     namespaces = _number(proc / "sys/user/max_net_namespaces")
-    yield Need("network namespaces", nodes + 1, namespaces, f"sysctl -w user.max_net_namespaces={_rounded(nodes + 1)}")
-    yield Need("MiB of memory", nodes * MEMORY_MIB_PER_NODE, _available_mib(proc), "use fewer nodes")
+    yield HostResource(
+        "network namespaces", nodes + 1, namespaces, f"sysctl -w user.max_net_namespaces={_rounded(nodes + 1)}"
+    )
+    yield HostResource("MiB of memory", nodes * MEMORY_MIB_PER_NODE, _available_mib(proc), "use fewer nodes")
 
 
 def _number(path: Path) -> int:

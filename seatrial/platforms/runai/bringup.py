@@ -34,7 +34,7 @@ _READY = re.compile(
 )
 
 
-class Place(NamedTuple):
+class PodAddress(NamedTuple):
     """Where a node's sshd answers its peers, and for whom."""
 
     pod: str
@@ -66,16 +66,16 @@ class BringUp:
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.3, _PAUSE_S[1])
 
-    def start(self, pods: list[str], program: str) -> list[Place]:
+    def start(self, pods: list[str], program: str) -> list[PodAddress]:
         """Start sshd in every pod; the nodes that answer, in that order. Raises LaunchError where not all do."""
         with ThreadPoolExecutor(AT_ONCE) as pool:
             answers = list(pool.map(lambda pod: self._started(pod, program.encode()), pods))
         problems = [answer for answer in answers if isinstance(answer, str)]
         if problems:
             raise LaunchError(join(problems))
-        return [answer for answer in answers if isinstance(answer, Place)]
+        return [answer for answer in answers if isinstance(answer, PodAddress)]
 
-    def _started(self, pod: str, program: bytes) -> Place | str:
+    def _started(self, pod: str, program: bytes) -> PodAddress | str:
         """Where it answers, or why it does not."""
         limit_s = self._settings.start_timeout_s
         try:
@@ -84,7 +84,7 @@ class BringUp:
             return Reason.of("runai-node-failed", pod=pod, problem=error.reason)
         match = _READY.fullmatch(text)
         if match and 0 < int(match[1]) < 65536:
-            return Place(pod, match[2], int(match[1]), match[3])
+            return PodAddress(pod, match[2], int(match[1]), match[3])
         return Reason.of("runai-node-failed", pod=pod, problem=printable(" ".join(text.split()))[:500] or "no answer")
 
     def _tell(self, workload: Workload) -> None:

@@ -13,7 +13,7 @@ from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
-from seatrial.platforms.runai.bringup import AT_ONCE, NODE_LOG, BringUp, Place
+from seatrial.platforms.runai.bringup import AT_ONCE, NODE_LOG, BringUp, PodAddress
 from seatrial.platforms.runai.client import Client
 from seatrial.platforms.runai.config import RunaiPlatform
 from seatrial.platforms.runai.workload import ending, pod_names, submit_argv
@@ -36,7 +36,7 @@ class _Up(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    places: tuple[Place, ...] = Field(min_length=1, max_length=10_000)
+    places: tuple[PodAddress, ...] = Field(min_length=1, max_length=10_000)
 
 
 class Runai:
@@ -79,7 +79,7 @@ class Runai:
             raise InputError(f"run {run_id}: nodes.json: is not what was written") from error
         return self._testbed(run_id, list(up.places), states.read_file(folder, "host_key.pub"))
 
-    def _testbed(self, run_id: str, places: list[Place], host_key: str) -> Testbed:
+    def _testbed(self, run_id: str, places: list[PodAddress], host_key: str) -> Testbed:
         pods = {place.pod for place in places}
 
         def dial(node: Node, timeout_s: float) -> socket.socket:

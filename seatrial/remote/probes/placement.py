@@ -22,7 +22,7 @@ class ContradictoryEnvironment(Exception):
 
 
 @dataclass(frozen=True)
-class Launcher:
+class LauncherVariables:
     """The variables by which one launcher tells a process its rank, the number of ranks, and its rank on its node."""
 
     rank: str
@@ -35,15 +35,15 @@ class Launcher:
         return signed and self.rank in environ and self.size in environ
 
 
-_BY_HAND = Launcher("RANK", "WORLD_SIZE", "LOCAL_RANK")
-_SLURM = Launcher("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")
-_KUBEFLOW = Launcher("PET_NODE_RANK", "PET_NNODES", "LOCAL_RANK")
+_BY_HAND = LauncherVariables("RANK", "WORLD_SIZE", "LOCAL_RANK")
+_SLURM = LauncherVariables("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")
+_KUBEFLOW = LauncherVariables("PET_NODE_RANK", "PET_NNODES", "LOCAL_RANK")
 # The innermost first: mpirun starts torchrun and Slurm's job or Kubeflow's pod holds both, hardly ever the other way.
 LAUNCHERS = (
-    Launcher("RANK", "WORLD_SIZE", "LOCAL_RANK", sign="TORCHELASTIC_RUN_ID"),
-    Launcher("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    Launcher("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
-    Launcher("PMIX_RANK", "SLURM_NTASKS", "SLURM_LOCALID"),
+    LauncherVariables("RANK", "WORLD_SIZE", "LOCAL_RANK", sign="TORCHELASTIC_RUN_ID"),
+    LauncherVariables("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    LauncherVariables("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    LauncherVariables("PMIX_RANK", "SLURM_NTASKS", "SLURM_LOCALID"),
     _BY_HAND,
     _SLURM,
     _KUBEFLOW,
@@ -78,7 +78,7 @@ def place(environ: Mapping[str, str]) -> RankPlacement:
     return RankPlacement(rank, size, local_rank, socket.gethostname())
 
 
-def launcher_of(environ: Mapping[str, str]) -> Launcher | None:
+def launcher_of(environ: Mapping[str, str]) -> LauncherVariables | None:
     """The launcher whose variables count."""
     return next((launcher for launcher in LAUNCHERS if launcher.started(environ)), None)
 
@@ -150,13 +150,13 @@ def _refuse_half(environ: Mapping[str, str]) -> None:
                 raise ContradictoryEnvironment(f"{present} is set, but {absent} is not")
 
 
-def _halves(launcher: Launcher) -> Iterator[tuple[str, str]]:
+def _halves(launcher: LauncherVariables) -> Iterator[tuple[str, str]]:
     yield launcher.rank, launcher.size
     if launcher not in (_SLURM, _KUBEFLOW) and launcher.rank != "PMIX_RANK":  # a job's shell has their sizes alone
         yield launcher.size, launcher.rank
 
 
-def _refuse_rank_of_a_node(environ: Mapping[str, str], launcher: Launcher) -> None:
+def _refuse_rank_of_a_node(environ: Mapping[str, str], launcher: LauncherVariables) -> None:
     """Kubeflow's RANK and PET_NODE_RANK count nodes: right for a process only where there is one on each."""
     per_node = environ.get("PET_NPROC_PER_NODE", "1")
     if launcher in (_BY_HAND, _KUBEFLOW) and "LOCAL_RANK" not in environ and per_node != "1":
@@ -165,7 +165,7 @@ def _refuse_rank_of_a_node(environ: Mapping[str, str], launcher: Launcher) -> No
         )
 
 
-def _refuse_another_rank(environ: Mapping[str, str], launcher: Launcher, rank: int, size: int) -> None:
+def _refuse_another_rank(environ: Mapping[str, str], launcher: LauncherVariables, rank: int, size: int) -> None:
     """Two worlds of one size in which this process has different ranks: one of them is a leftover."""
     if launcher is _BY_HAND and _SLURM.started(environ) and _number(environ, _SLURM.size, at_least=1) == size:
         other = _number(environ, _SLURM.rank, at_least=0)
