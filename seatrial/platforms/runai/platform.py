@@ -17,8 +17,8 @@ from seatrial.platforms.runai.bringup import AT_ONCE, NODE_LOG, BringUp, PodAddr
 from seatrial.platforms.runai.client import Client
 from seatrial.platforms.runai.config import RunaiPlatform
 from seatrial.platforms.runai.workload import ending, pod_names, submit_argv
-from seatrial.platforms.slurm.ports import tell_ports
-from seatrial.platforms.slurm.script import node_script
+from seatrial.platforms.sshd.ports import tell_ports
+from seatrial.platforms.sshd.program import default_folder, node_script
 from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.remote.keys import new_key_pair
 from seatrial.system.rawlog import write_log
@@ -94,7 +94,7 @@ class Runai:
             user=places[0].user,
             key_file=states.run_folder(run_id, _KIND) / "id_ed25519",
             dial=dial,
-            workdir=f"/tmp/seatrial-{run_id}/work",
+            workdir=f"{default_folder(run_id)}/work",
             python=self._settings.python,
             network=None,
             blameless_reason=lambda _: self._why_gone(run_id),

@@ -20,8 +20,9 @@ from seatrial.platforms.slurm.config import SlurmPlatform
 from seatrial.platforms.slurm.jobs import Job
 from seatrial.platforms.slurm.login import Login
 from seatrial.platforms.slurm.measure import MEASURE_SCRIPT, measure_script
-from seatrial.platforms.slurm.ports import tell_ports
 from seatrial.platforms.slurm.queue import blameless_reason, end_jobs, jobs_of, node_addresses, node_names, submit
+from seatrial.platforms.sshd.ports import tell_ports
+from seatrial.platforms.sshd.program import MADE_LATER, default_folder, node_script
 from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.remote.keys import KeyPair, new_key_pair
 from seatrial.remote.ssh import known_hosts
@@ -65,11 +66,11 @@ class Slurm:
 
     def render(self, run: Run) -> Rendered:
         by_hand = {MEASURE_SCRIPT: measure_script(run, self._settings)}
-        return Rendered(by_hand | self._files(run, script.MADE_LATER, script.MADE_LATER))
+        return Rendered(by_hand | self._files(run, MADE_LATER, MADE_LATER))
 
     def _files(self, run: Run, run_key: KeyPair, host_key: KeyPair) -> dict[str, str]:
         return {
-            script.NODE_SCRIPT: script.node_script(run.run_id, run.cluster.ssh_port, run_key, host_key),
+            script.NODE_SCRIPT: node_script(run.run_id, run.cluster.ssh_port, run_key, host_key),
             script.JOB_SCRIPT: script.job_script(run, self._settings),
         }
 
@@ -119,7 +120,7 @@ class Slurm:
             user=getpass.getuser(),
             key_file=states.run_folder(run_id, _KIND) / "id_ed25519",
             dial=dial_tcp,
-            workdir=f"/tmp/seatrial-{run_id}/work",
+            workdir=f"{default_folder(run_id)}/work",
             python=self._settings.python,
             network=None,
             blameless_reason=lambda node: blameless_reason(self._login, run_id, up.job_id, node.name),

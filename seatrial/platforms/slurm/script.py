@@ -1,16 +1,11 @@
 """What is submitted: the job's script, and what each node runs. Pure."""
 
-import shlex
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.platforms.slurm.config import SlurmPlatform
-from seatrial.remote.keys import KeyPair
 
-MADE_LATER = KeyPair("<made for each run>", "<made for each run>")
 NODE_SCRIPT, JOB_SCRIPT, NODES_LOG, JOB_LOG = "node.sh", "job.sbatch", "nodes.log", "job.log"
 
 
@@ -74,21 +69,3 @@ def load_modules(settings: SlurmPlatform) -> Iterator[str]:
         yield 'command -v module >/dev/null || . "${LMOD_PKG:-${MODULESHOME:-/usr/share/modules}}/init/sh"'
         yield from (f"module load {name}" for name in settings.modules)
         yield "set -u"
-
-
-def node_script(run_id: str, port: int, run_key: KeyPair, host_key: KeyPair) -> str:
-    """For the standard input of each node's step."""
-    values = {
-        "RUN_ID": run_id,
-        "PORT": str(port),
-        "USER_KEY": run_key.public,
-        "RUN_KEY": run_key.private.strip(),
-        "HOST_KEY": host_key.private.strip(),
-        "HOST_KEY_PUBLIC": host_key.public,
-    }
-    return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items()) + _node_program()
-
-
-@cache
-def _node_program() -> str:
-    return Path(__file__).with_name("node.sh").read_text()

@@ -1,18 +1,18 @@
-RUN_ID=20260102-0304-abcde
+FOLDER=/tmp/seatrial-20260102-0304-abcde
 PORT=222
 USER_KEY='<made for each run>'
 RUN_KEY='<made for each run>'
 HOST_KEY='<made for each run>'
 HOST_KEY_PUBLIC='<made for each run>'
-# One node of a run, as a step of a job: run sshd with the run's keys until the step ends, and leave nothing behind.
+# One node of a run: run sshd with the run's keys until this script is ended, and leave nothing behind.
 #
-# srun hands it to `sh -s` by standard input, so that no key is in a command line, an environment or the job's script.
-# In front stand the assignments of RUN_ID, PORT, USER_KEY (public), RUN_KEY and HOST_KEY (private), HOST_KEY_PUBLIC.
+# `sh -s` reads it from standard input, so that no key is in a command line, an environment or a job's script. In front
+# stand the assignments of FOLDER, PORT, USER_KEY (public), RUN_KEY and HOST_KEY (private), HOST_KEY_PUBLIC.
 # Prints `seatrial-node: ready PORT` once sshd answers with the run's host key. Where PORT is taken, or needs root, it is
 # a free one above 1024.
 set -eu
 umask 077
-work=/tmp/seatrial-$RUN_ID
+work=$FOLDER
 sshd_pid=
 
 say() { printf 'seatrial-node: %s\n' "$*"; }
@@ -37,7 +37,7 @@ write() { # atomic: a reader sees the whole file
 }
 
 write_files() {
-    mkdir "$work" 2>/dev/null || fail "$work cannot be made: it is there already, or /tmp is not writable"
+    mkdir "$work" 2>/dev/null || fail "$work cannot be made: it is there already, or the folder above is not writable"
     trap clean_up EXIT
     trap 'exit 143' TERM INT HUP
     mkdir "$work/bin" "$work/tmp"

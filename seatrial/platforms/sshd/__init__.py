@@ -1,0 +1,1 @@
+"""The sshd of a node where no image of ours starts it: its program, and the ports that nodes got."""
