@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit docs gate test-all test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai kubernetes test-kubernetes bench format clean
+.PHONY: setup system run test lint unit docs gate test-all test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai test-baremetal kubernetes test-kubernetes bench format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
@@ -24,10 +24,10 @@ test: lint
 # What no test of `make test` can show: of each slow lane the tests marked `gate`, one after the other.
 gate: setup
 	@for lane in test browser image slurm kubernetes; do scripts/$$lane-packages || true; done   # pytest skips what there is not
-	$(BIN)/pytest -m gate tests/e2e tests/production tests/browser tests/images tests/docker tests/slurm tests/runai tests/e2e/kubernetes
+	$(BIN)/pytest -m gate tests/e2e tests/production tests/browser tests/images tests/docker tests/slurm tests/runai tests/baremetal tests/e2e/kubernetes
 
 test-all: test
-	@for lane in fuzz e2e production browser images docker prometheus slurm runai kubernetes; do \
+	@for lane in fuzz e2e production browser images docker prometheus slurm runai baremetal kubernetes; do \
 		$(MAKE) --no-print-directory test-$$lane || failed="$$failed $$lane"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
@@ -73,6 +73,9 @@ test-slurm: setup   # a real Slurm of four virtual nodes, from Debian's packages
 
 test-runai: setup   # a stand-in for the command runai, whose pods are namespaces with real processes
 	$(BIN)/pytest tests/runai
+
+test-baremetal: setup   # hosts that are up: namespaces with sshd of their own
+	$(BIN)/pytest tests/baremetal
 
 kubernetes: setup   # builds Kubernetes from source (20 minutes on two cores) and images/cpu, unless they are there
 	$(BIN)/python -m tests.e2e.kubernetes build

@@ -20,7 +20,6 @@ from seatrial.nccl.causes_launch import HOST, MPIRUN, SSH
 from seatrial.nccl.causes_nccl import NCCL, TESTS
 from seatrial.nccl.findings import Cause
 from seatrial.nccl.xid import MEANING
-from seatrial.platforms import available
 
 DOCS = Path(__file__).parents[1] / "docs"
 MARK = "<!-- From here on `make docs` writes this page, from the code. -->\n"
@@ -102,7 +101,7 @@ def _reference(model: type[BaseModel]) -> Iterator[str]:
 def _name_all(path: str, model: Schema, models: dict[str, Schema], titles: dict[str, str]) -> None:
     """Give every model below `path` the title of its section, by the fields that hold it."""
     for field_name, field in model["properties"].items():
-        names = [name for name in _references(field) if _can_be_run(path + field_name, models[name])]
+        names = _references(field)
         for name in names:
             title = _title(path + field_name, models[name], alone=len(names) == 1)
             if name in titles:
@@ -119,10 +118,6 @@ def _references(field: Any) -> list[str]:
         inner = (value for key, value in field.items() if key not in ("discriminator", "default"))
         return list(dict.fromkeys([*own, *(found for value in inner for found in _references(value))]))
     return [found for part in field for found in _references(part)] if isinstance(field, list) else []
-
-
-def _can_be_run(path: str, model: Schema) -> bool:
-    return path != "platform" or model["properties"]["kind"]["const"] in available()
 
 
 def _title(path: str, model: Schema, *, alone: bool) -> str:

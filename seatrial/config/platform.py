@@ -1,11 +1,10 @@
 """What every platform's settings answer, and the table of platforms.
 
 A platform is one package: `config` has its settings model, `platform` has `platform(cluster)`, which returns what
-fulfils `seatrial.platforms.Platform`. A package without `platform` has settings that can be read, and cannot be run.
+fulfils `seatrial.platforms.Platform`.
 """
 
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, ClassVar
 
@@ -52,10 +51,9 @@ class PlatformSettings(Strict):
             yield "faults: are only for platform local; nobody's real cluster is broken on purpose"
 
     @classmethod
-    def implementation(cls) -> str | None:
-        """The module beside the model that brings nodes up; None where there is none yet."""
-        module = f"{cls.__module__.rpartition('.')[0]}.platform"
-        return module if find_spec(module) else None
+    def implementation(cls) -> str:
+        """The module beside the model that brings nodes up."""
+        return f"{cls.__module__.rpartition('.')[0]}.platform"
 
 
 def settings_models() -> dict[str, type[PlatformSettings]]:

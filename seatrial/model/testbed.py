@@ -13,7 +13,8 @@ Dial = Callable[["Node", float], socket.socket]
 class Node:
     """One node: its name inside the testbed, the address its peers reach it at, and the host key it must answer with.
 
-    `host_key` is a public key line ("ssh-ed25519 AAAA..."); `slots` is how many MPI ranks it takes.
+    `host_key` is a public key line ("ssh-ed25519 AAAA..."); `slots` is how many MPI ranks it takes. `user` logs in
+    there in place of the testbed's, where nodes have different users.
     """
 
     name: str
@@ -22,6 +23,7 @@ class Node:
     slots: int
     host_key: str
     gpus: int = 0
+    user: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The node as run.json shows it."""
@@ -75,6 +77,10 @@ class Testbed:
     @property
     def has_gpus(self) -> bool:
         return any(node.gpus for node in self.nodes)
+
+    def user_of(self, node: Node) -> str:
+        """Who logs in to that node."""
+        return node.user or self.user
 
     def without(self, names: Iterable[str]) -> "Testbed":
         """The same testbed with those nodes taken out."""

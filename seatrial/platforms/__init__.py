@@ -63,15 +63,12 @@ class Platform(Protocol):
 def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
     """The platform that `cluster` (read from `file`) names.
 
-    Raises InputError when it is not written yet, or the parts of the cluster file do not fit together on it.
+    Raises InputError when the parts of the cluster file do not fit together on it.
     """
     where = file or f"cluster {cluster.name}"
-    module = cluster.platform.implementation()
-    if module is None:
-        legal, kind = ", ".join(available()), cluster.platform.kind
-        raise InputError(f"{where}: platform.kind: {kind} cannot be run by this version; legal: {legal}")
     try:
-        platform: Platform = import_module(module).platform(cluster)  # on first use: their SDKs are heavy
+        module = import_module(cluster.platform.implementation())  # on first use: their SDKs are heavy
+        platform: Platform = module.platform(cluster)
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
     return platform
@@ -79,12 +76,5 @@ def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:
 
 def platforms() -> dict[str, Platform]:
     """The platforms that can be run without a cluster file's settings, by kind."""
-    models = settings_models()
-    without = {kind: module for kind, module in available().items() if set(models[kind].model_fields) == {"kind"}}
-    return {kind: import_module(module).platform() for kind, module in without.items()}
-
-
-def available() -> dict[str, str]:
-    """The modules of the platforms that can be run, by kind."""
-    modules = {kind: model.implementation() for kind, model in settings_models().items()}
-    return {kind: module for kind, module in modules.items() if module}
+    without = {kind: model for kind, model in settings_models().items() if set(model.model_fields) == {"kind"}}
+    return {kind: import_module(model.implementation()).platform() for kind, model in without.items()}

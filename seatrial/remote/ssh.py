@@ -74,9 +74,11 @@ def _handshake(transport: "paramiko.Transport", testbed: Testbed, node: Node, ti
         transport.start_client(timeout=timeout_s)
         if not hmac.compare_digest(transport.get_remote_server_key().asbytes(), base64.b64decode(pinned.split()[0])):
             raise HostKeyError(_reason(node, "ssh-host-key"))
-        transport.auth_publickey(testbed.user, paramiko.Ed25519Key.from_private_key_file(str(testbed.key_file)))
+        transport.auth_publickey(
+            testbed.user_of(node), paramiko.Ed25519Key.from_private_key_file(str(testbed.key_file))
+        )
     except paramiko.AuthenticationException as error:
-        raise RemoteError(_reason(node, "ssh-key-rejected", user=testbed.user)) from error
+        raise RemoteError(_reason(node, "ssh-key-rejected", user=testbed.user_of(node))) from error
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise RemoteError(_reason(node, "ssh-handshake", problem=str(error) or type(error).__name__)) from error
 

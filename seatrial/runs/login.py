@@ -76,7 +76,7 @@ def ssh_argv(testbed: Testbed, node: Node, command: tuple[str, ...], *, terminal
         "LogLevel": "ERROR",
     }
     flags = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-    where = [*(["-t"] if terminal else []), "-p", str(node.port), "-l", testbed.user, node.address]
+    where = [*(["-t"] if terminal else []), "-p", str(node.port), "-l", testbed.user_of(node), node.address]
     return ["ssh", "-F", "none", *flags, *where, *command]
 
 

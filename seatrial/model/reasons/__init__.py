@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from seatrial.model.reasons import (
+    baremetal,
     collectives,
     connectivity,
     docker,
@@ -31,6 +32,7 @@ AREAS: Mapping[str, Mapping[str, Explanation]] = {
     "Slurm": slurm.REASONS,
     "Docker": docker.REASONS,
     "RunAI": runai.REASONS,
+    "Bare metal": baremetal.REASONS,
     "Launch": {**launch.REASONS, **pods.REASONS},
     "Connectivity": {**connectivity.REASONS, **nodes.REASONS},
     "Collectives": collectives.REASONS,

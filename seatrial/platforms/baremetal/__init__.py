@@ -1,1 +1,1 @@
-"""Bare metal: its settings. It cannot be run by this version."""
+"""Bare metal: hosts that are up, each with one more sshd for the time of a run."""

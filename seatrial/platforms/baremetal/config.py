@@ -1,15 +1,58 @@
 """What a cluster file says about hosts that are up."""
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from seatrial.config.platform import PlatformSettings
+from seatrial.config.yamlfile import Strict
 from seatrial.text.hostranges import expand
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
+
+_JUMP = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9._-]*(:\d{1,5})?")
+
+
+def _legal_jump(value: str) -> str:
+    if not all(_JUMP.fullmatch(part) for part in value.split(",")):
+        raise ValueError(f"must be [USER@]HOST[:PORT], several with commas, first hop first, is {value!r}")
+    return value
+
+
+def _legal_path(value: str) -> str:
+    if not re.fullmatch(r"[~/A-Za-z0-9_.][A-Za-z0-9_./+@ -]*", value):
+        raise ValueError(f"must be a path of letters, digits, spaces and _ . / + @ -, is {value!r}")
+    return value
+
+
+def _legal_folder(value: str) -> str:
+    if not re.fullmatch(r"/[A-Za-z0-9_./+-]*", value) or ".." in value.split("/"):
+        raise ValueError(f"must be a full path of letters, digits and _ . / + -, without .., is {value!r}")
+    return value.rstrip("/") or "/"
+
+
+def _one_setting_each(value: "dict[str, HostSettings]") -> "dict[str, HostSettings]":
+    expand(tuple(value))
+    return value
+
+
+Jump = Annotated[str, AfterValidator(_legal_jump)]
+Path = Annotated[str, AfterValidator(_legal_path)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+User = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\$?$", max_length=64)]
+Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
+
+
+class HostSettings(Strict):
+    """How to log in to some of the hosts, where that differs."""
+
+    user: User | None = Field(None, description="who logs in to these hosts")
+    port: Port | None = Field(None, description="where their own sshd listens")
+    jump: Jump | None = Field(None, description="the hosts to go through")
+    key_file: Path | None = Field(None, description="private key for these hosts")
 
 
 class BaremetalPlatform(PlatformSettings):
@@ -19,10 +62,40 @@ class BaremetalPlatform(PlatformSettings):
     hosts: Annotated[tuple[str, ...], AfterValidator(expand)] = Field(
         min_length=1, description="host names, addresses or ranges such as gpu-[01-64], together as many as nodes"
     )
-    user: str = Field("root", description="who logs in to them")
-    key_file: str = Field("~/.ssh/id_ed25519", description="private key of that user on this machine")
+    user: User | None = Field(None, description="who logs in to them; as ssh's configuration says when unset")
+    port: Port | None = Field(None, description="where their own sshd listens; as ssh's configuration says when unset")
+    jump: Jump | None = Field(
+        None,
+        description="[USER@]HOST[:PORT] to go through, several with commas; as ssh's configuration says when unset",
+    )
+    key_file: Path | None = Field(
+        None, description="private key of that user on this machine; those that ssh finds, or its agent's, when unset"
+    )
+    host_settings: Annotated[dict[str, HostSettings], AfterValidator(_one_setting_each)] = Field(
+        {}, description="user, port, jump and key_file of some hosts, by host or range: {gpu-[09-16]: {port: 2222}}"
+    )
+    ssh_config: Path | None = Field(
+        None, description="file with the configuration of ssh, in place of ~/.ssh/config and /etc/ssh/ssh_config"
+    )
+    folder: Annotated[str, AfterValidator(_legal_folder)] = Field(
+        "/tmp", description="on the hosts: where a run makes its private folder; programs must be allowed to run there"
+    )
+    python: Annotated[str, AfterValidator(_legal_path)] = Field(
+        "python3", description="on the hosts, with torch: a name on PATH or a full path"
+    )
+    login_timeout_s: Seconds = Field(15, description="seconds until a host answers a login")
+    start_timeout_s: Seconds = Field(60, description="seconds from the login until the run's sshd is ready")
+    deadline_s: Annotated[int, Field(ge=10, le=7 * 86400)] = Field(
+        4 * 3600, description="seconds after which a host ends the run by itself, whatever becomes of this machine"
+    )
 
     def problems(self, cluster: "Cluster") -> Iterator[str]:
         if len(self.hosts) != cluster.nodes:
             yield f"nodes: {cluster.nodes} does not match the {len(self.hosts)} hosts of the platform"
+        known = set(self.hosts)
+        for host in expand(tuple(self.host_settings)):
+            if host not in known:
+                yield f"platform.host_settings: {host} is not one of hosts"
+        if cluster.image is not None:
+            yield "image: has no use on platform baremetal, which runs the software of the hosts; leave it out"
         yield from super().problems(cluster)

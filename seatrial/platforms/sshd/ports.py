@@ -1,4 +1,4 @@
-"""Tell every node the ports of its peers, where they differ: MPI's tree of daemons goes from node to node."""
+"""Tell every node the ports and users of its peers, where they differ: MPI's tree of daemons goes from node to node."""
 
 import logging
 import shlex
@@ -16,11 +16,10 @@ _TIMEOUT_S = 30.0
 
 def tell_ports(testbed: Testbed, usual: int) -> None:
     """Write the part of ssh's configuration that names them. A node that cannot be told is found by connectivity."""
-    others = [node for node in testbed.nodes if node.port != usual]
-    if not others:
+    text = ports_config(testbed, usual).encode()
+    if not text:
         return
-    log.info("%d of %d nodes have another port than %d", len(others), len(testbed.nodes), usual)
-    text = ports_config(others).encode()
+    log.info("nodes have ports other than %d, or users of their own: each is told those of the others", usual)
     command = f"umask 077 && cat > {shlex.quote(str(PurePosixPath(testbed.workdir).with_name('ports')))}"
 
     def tell(node: Node) -> None:
@@ -32,6 +31,13 @@ def tell_ports(testbed: Testbed, usual: int) -> None:
             log.warning("%s: cannot be told its peers' ports: %s", name, answer)
 
 
-def ports_config(nodes: list[Node]) -> str:
-    """One block per node, by its name and its address."""
-    return "".join(f"Host {node.name} {node.address}\n  Port {node.port}\n" for node in nodes)
+def ports_config(testbed: Testbed, usual: int) -> str:
+    """One block per node that differs, by its name and its address; empty where none does."""
+    users = {testbed.user_of(node) for node in testbed.nodes}
+    blocks = []
+    for node in testbed.nodes:
+        options = [f"  Port {node.port}"] if node.port != usual else []
+        options += [f"  User {testbed.user_of(node)}"] if len(users) > 1 else []
+        if options:
+            blocks.append("\n".join([f"Host {node.name} {node.address}", *options, ""]))
+    return "".join(blocks)

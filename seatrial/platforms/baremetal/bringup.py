@@ -1,0 +1,86 @@
+"""Start the run's sshd on every host."""
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+
+from seatrial.config.run import Run
+from seatrial.model.errors import LaunchError, MissingError, SeatrialError
+from seatrial.model.reason import Reason, join
+from seatrial.platforms.baremetal.answers import Place
+from seatrial.platforms.baremetal.config import BaremetalPlatform
+from seatrial.platforms.baremetal.hosts import HostError, Hosts, on_hosts
+from seatrial.platforms.sshd.program import node_script
+from seatrial.remote.keys import KeyPair
+
+log = logging.getLogger("seatrial.launch")
+
+_SHOWN = 8  # reasons in one line
+
+
+def run_folder(settings: BaremetalPlatform, run_id: str) -> str:
+    """On the hosts: private to the user, and gone with the run."""
+    return f"{settings.folder.rstrip('/')}/seatrial-{run_id}"
+
+
+def node_folder(settings: BaremetalPlatform, run_id: str) -> str:
+    """Of the run's sshd, within the run's folder."""
+    return f"{run_folder(settings, run_id)}/node"
+
+
+def start_nodes(
+    hosts: Hosts, run: Run, settings: BaremetalPlatform, run_key: KeyPair, host_key: KeyPair
+) -> tuple[Place, ...]:
+    """Where each host's sshd answers, in the order of the cluster file.
+
+    A host that does not answer at all is a finding: connectivity names it. Raises LaunchError where a host refuses, is
+    taken by another run or lacks something, and where none answers.
+    """
+    request = {
+        "verb": "start",
+        "run_id": run.run_id,
+        "folder": run_folder(settings, run.run_id),
+        "program": node_script(run.run_id, run.cluster.ssh_port, run_key, host_key, node_folder(settings, run.run_id)),
+        "deadline_s": settings.deadline_s,
+        "timeout_s": settings.start_timeout_s,
+    }
+    log.info("logging in to %d hosts", len(settings.hosts))
+    started = on_hosts(settings.hosts, partial(_start, hosts, settings, run.cluster.ssh_port, request))
+    problems = [answer for answer in started.values() if isinstance(answer, SeatrialError)]
+    silent = {host for host, answer in started.items() if isinstance(answer, HostError) and answer.silent}
+    for error in problems:
+        if isinstance(error, MissingError):  # of this machine
+            raise error
+    if len(problems) > len(silent) or len(silent) == len(started):
+        blocking = [error.reason for error in problems if not (isinstance(error, HostError) and error.silent)]
+        raise LaunchError(_some(blocking or [error.reason for error in problems]))
+    for host in sorted(silent):
+        log.warning("%s", started[host])
+    return tuple(
+        _silent_place(hosts, host, run.cluster.ssh_port) if isinstance(answer, SeatrialError) else answer
+        for host, answer in started.items()
+    )
+
+
+def _start(hosts: Hosts, settings: BaremetalPlatform, port: int, request: Mapping[str, object], host: str) -> Place:
+    proxied = hosts.is_proxied(host)
+    answer = hosts.ask(host, request, settings.start_timeout_s + 15, proxied=proxied)
+    if answer.held is not None:
+        raise HostError(Reason.of("baremetal-host-busy", host=host, holder=answer.held))
+    if answer.port is None or answer.user is None:
+        raise HostError(Reason.of("baremetal-host-failed", host=host, problem="its answer has no port"))
+    if answer.port != port:
+        log.debug("%s: port %d", host, answer.port)
+    address = answer.address or hosts.options(host).get("hostname", host)
+    return Place(name=host, address=address, port=answer.port, user=answer.user, proxied=proxied)
+
+
+def _silent_place(hosts: Hosts, host: str, port: int) -> Place:
+    options = hosts.options(host)
+    address, user = options.get("hostname", host), options.get("user", "root")
+    return Place(name=host, address=address, port=port, user=user, proxied=hosts.is_proxied(host))
+
+
+def _some(reasons: list[str]) -> str:
+    more = [f"and {len(reasons) - _SHOWN} more"] if len(reasons) > _SHOWN else []
+    return join([*reasons[:_SHOWN], *more])

@@ -1,0 +1,63 @@
+"""What stands between a cluster file and a run on its hosts, each with the next step."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seatrial.model.errors import MissingError, SeatrialError
+from seatrial.model.reason import Reason
+from seatrial.platforms.baremetal.answers import Answer
+from seatrial.platforms.baremetal.config import BaremetalPlatform
+from seatrial.platforms.baremetal.hosts import Hosts, on_hosts
+from seatrial.platforms.baremetal.ssh_config import ssh_config
+from seatrial.text.printable import printable
+from seatrial.text.words import some_of
+
+if TYPE_CHECKING:
+    from seatrial.config.cluster import Cluster
+
+_TIMEOUT_S = 30.0
+_FREE_BYTES = 100 * 1024**2
+
+
+def problems(cluster: "Cluster", settings: BaremetalPlatform) -> list[str]:
+    """Everything that would keep a run from starting, of every host; nothing is changed on them."""
+    with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
+        config = Path(folder) / "ssh_config"
+        config.write_text(ssh_config(settings))
+        hosts = Hosts(settings, config)
+
+        request = {"verb": "check", "mpirun": cluster.mpi.mpirun}
+
+        def check(host: str) -> Answer:
+            return hosts.ask(host, request, _TIMEOUT_S, proxied=hosts.is_proxied(host))
+
+        answers = on_hosts(settings.hosts, check)
+    absent = next((answer for answer in answers.values() if isinstance(answer, MissingError)), None)
+    if absent:
+        return [absent.reason]
+    return [problem for host, answer in answers.items() for problem in _of_host(host, answer, settings)]
+
+
+def _of_host(host: str, answer: Answer | SeatrialError, settings: BaremetalPlatform) -> Iterator[str]:
+    if isinstance(answer, SeatrialError):
+        yield answer.reason
+        return
+    if answer.missing:
+        programs = printable(some_of(answer.missing))[:500]
+        yield Reason.of("baremetal-host-lacks", host=host, programs=programs)
+    if problem := _of_folder(answer):
+        yield Reason.of("baremetal-folder-unusable", host=host, folder=settings.folder, problem=problem)
+    if answer.held is not None:
+        yield Reason.of("baremetal-host-busy", host=host, holder=answer.held)
+
+
+def _of_folder(answer: Answer) -> str | None:
+    if not answer.writable:
+        return "is not writable for the user who logs in"
+    if not answer.executable:
+        return "does not let programs run (it is mounted noexec)"
+    if answer.free_bytes < _FREE_BYTES:
+        return f"has {answer.free_bytes // 1024**2} MiB free"
+    return None

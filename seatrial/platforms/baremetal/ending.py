@@ -1,0 +1,70 @@
+"""End a run on its hosts, and remember those that could not be reached until their own deadline is over."""
+
+import json
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.reason import Reason
+from seatrial.platforms import state as states
+from seatrial.platforms.baremetal.answers import Answer
+from seatrial.platforms.baremetal.bringup import run_folder
+from seatrial.platforms.baremetal.config import BaremetalPlatform
+from seatrial.platforms.baremetal.hosts import Hosts, on_hosts
+from seatrial.text.words import some_of
+
+_STOP_TIMEOUT_S = 25.0
+_NEVER = 1e11
+_SECRETS = ("id_ed25519",)
+
+
+def deadline_of(folder: Path) -> float:
+    """In seconds of the epoch, by this clock: when the hosts have ended the run by themselves at the latest."""
+    try:
+        deadline = json.loads(states.read_file(folder, "deadline.json"))
+    except (InputError, ValueError):
+        return 0.0  # nothing was started
+    return float(deadline) if isinstance(deadline, int | float) and 0 <= deadline < _NEVER else 0.0
+
+
+def stop_run(run_id: str, folder: Path, settings: BaremetalPlatform) -> None:
+    """Raises SeatrialError where hosts could not be cleared and their deadline is yet to come; `reap` tries again."""
+    settings = _remembered(folder, settings)
+    request = {"verb": "stop", "run_id": run_id, "folder": run_folder(settings, run_id)}
+    hosts = Hosts(settings, folder / "ssh_config")
+    answers = on_hosts(settings.hosts, partial(_stop, hosts, request)) if (folder / "ssh_config").exists() else {}
+    remaining = [problem for answer in answers.values() if (problem := _problem(answer))]
+    deadline = deadline_of(folder)
+    if not remaining or time.time() > deadline:
+        states.remove_folder(folder)
+        return
+    for name in _SECRETS:
+        (folder / name).unlink(missing_ok=True)
+    until = f"{datetime.fromtimestamp(deadline, UTC):%Y-%m-%d %H:%M} UTC"
+    raise SeatrialError(
+        Reason.of("baremetal-hosts-remain", count=len(remaining), problems=some_of(remaining), until=until)
+    )
+
+
+def _remembered(folder: Path, settings: BaremetalPlatform) -> BaremetalPlatform:
+    """The cluster file may have changed since."""
+    try:
+        platform = states.recall(folder).platform
+    except InputError:
+        return settings
+    return platform if isinstance(platform, BaremetalPlatform) else settings
+
+
+def _stop(hosts: Hosts, request: Mapping[str, object], host: str) -> Answer:
+    return hosts.ask(host, request, _STOP_TIMEOUT_S, proxied=hosts.is_proxied(host))
+
+
+def _problem(answer: Answer | SeatrialError) -> str | None:
+    if isinstance(answer, SeatrialError):
+        return answer.reason
+    if answer.remaining:
+        return f"processes {some_of(map(str, answer.remaining))} do not end"
+    return "the folder of the run is still there" if answer.folder_left else None

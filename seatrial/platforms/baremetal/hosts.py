@@ -1,0 +1,197 @@
+"""Talk to the hosts by the system's own ssh: its configuration, agents, jump hosts and known_hosts count as ever."""
+
+import json
+import os
+import select
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+from pydantic import ValidationError
+
+from seatrial.model.errors import LaunchError, MissingError, SeatrialError
+from seatrial.model.reason import Reason
+from seatrial.platforms.baremetal.answers import MARK, Answer
+from seatrial.platforms.baremetal.config import BaremetalPlatform
+from seatrial.platforms.baremetal.program import program
+from seatrial.platforms.baremetal.ssh_failures import is_silent, reason_of
+from seatrial.text.printable import printable
+from seatrial.text.secret_values import looks_secret
+
+AT_ONCE = 32
+_THROUGH_A_JUMP = 8  # logins at once: sshd drops some of more than ten (MaxStartups)
+_ERROR_BYTES = 64 * 1024
+_ANSWER_BYTES = 32 * 1024**2
+_SSH_FAILED = 255
+_PROGRAM_MISSING = (126, 127)
+
+Item = TypeVar("Item")
+
+
+class HostError(LaunchError):
+    """A host did not do what was asked; `silent` says whether it did not answer at all."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.silent = is_silent(reason)
+
+
+class Hosts:
+    """The hosts of a cluster file. `config` is the file that `ssh_config` made, for as long as it is there."""
+
+    def __init__(self, settings: BaremetalPlatform, config: Path) -> None:
+        self._settings, self._config = settings, config
+        self._through_jumps = threading.Semaphore(_THROUGH_A_JUMP)
+
+    def ask(self, host: str, request: Mapping[str, object], timeout_s: float, *, proxied: bool = False) -> Answer:
+        """The host's answer to one request. Raises HostError, or MissingError where this machine has no ssh."""
+        argv = [*self._ssh(), host, self._settings.python, "-I", "-"]
+        stdin = program({"parent": self._settings.folder, **request}).encode()
+        with self._turn(proxied):
+            status, output, errors = _run(argv, stdin, self._settings.login_timeout_s + timeout_s, host)
+        answer = _answer(host, output)
+        if answer is None:
+            raise HostError(self._failure(host, status, errors))
+        if answer.problem is not None:
+            raise HostError(Reason.of("baremetal-host-failed", host=host, problem=printable(answer.problem)[:500]))
+        return answer
+
+    def _ssh(self) -> list[str]:
+        return ["ssh", "-F", str(self._config)]
+
+    @contextmanager
+    def _turn(self, proxied: bool) -> Iterator[None]:
+        if not proxied:
+            yield
+            return
+        with self._through_jumps:
+            yield
+
+    def _failure(self, host: str, status: int, errors: str) -> str:
+        if status == _SSH_FAILED:
+            return reason_of(host, errors, lambda: self.options(host))
+        if status in _PROGRAM_MISSING:
+            return Reason.of("baremetal-python-missing", host=host, python=self._settings.python)
+        words = printable(" ".join(errors.split()))[-500:] or f"status {status}"
+        return Reason.of("baremetal-host-failed", host=host, problem=words)
+
+    def options(self, host: str) -> dict[str, str]:
+        """The configuration of ssh for a host, by option in small letters; the first of each."""
+        _, output, _ = _run([*self._ssh(), "-G", host], b"", 20, host)
+        options: dict[str, str] = {}
+        for line in output.splitlines():
+            name, _, value = line.partition(" ")
+            options.setdefault(name, value)
+        return options
+
+    def is_proxied(self, host: str) -> bool:
+        """Whether ssh reaches it through another host or command, so that its ports cannot be dialled directly."""
+        options = self.options(host)
+        return any(options.get(name, "none") != "none" for name in ("proxyjump", "proxycommand"))
+
+    def first_jump(self, host: str) -> str | None:
+        """[USER@]HOST[:PORT] of the jump host that this machine itself connects to; None without ProxyJump."""
+        jump = self.options(host).get("proxyjump", "none").split(",")[0]
+        return None if jump == "none" else jump
+
+    def why_silent(self, jump: str) -> str | None:
+        """ssh's words where that jump host does not answer; None where it does, whatever it lets people do."""
+        status, _, errors = _run([*self._ssh(), f"ssh://{jump}", "true"], b"", self._settings.login_timeout_s + 5, jump)
+        reason = reason_of(jump, errors, dict) if status == _SSH_FAILED else None
+        return str(reason.values["problem"]) if reason and is_silent(reason) else None
+
+    def dial(self, host: str, port: int, timeout_s: float) -> socket.socket:
+        """A stream to a port of a host that is behind others, by ssh. Raises OSError."""
+        ours, theirs = socket.socketpair()
+        with theirs, tempfile.TemporaryFile() as errors, self._turn(proxied=True):
+            try:
+                tunnel = subprocess.Popen(
+                    [*self._ssh(), "-W", f"127.0.0.1:{port}", host],
+                    stdin=theirs.fileno(),
+                    stdout=theirs.fileno(),
+                    stderr=errors,
+                    env=_environment(),
+                )
+            except OSError:
+                ours.close()
+                raise
+            theirs.close()
+            threading.Thread(target=tunnel.wait, name=f"tunnel to {host}", daemon=True).start()
+            try:
+                _wait_for_greeting(ours, timeout_s, lambda: _tail(errors))
+            except OSError:
+                ours.close()
+                tunnel.kill()
+                raise
+        ours.settimeout(timeout_s)
+        return ours
+
+
+def _wait_for_greeting(stream: socket.socket, timeout_s: float, errors: Callable[[], str]) -> None:
+    """sshd speaks first. Raises OSError where it does not, or the tunnel ends."""
+    readable, _, _ = select.select([stream], [], [], timeout_s)
+    if not readable:
+        raise TimeoutError
+    if not stream.recv(1, socket.MSG_PEEK):
+        raise ConnectionError(printable(" ".join(errors().split()))[-300:] or "the tunnel ended")
+
+
+def on_hosts(hosts: Sequence[str], function: Callable[[str], Item]) -> dict[str, Item | SeatrialError]:
+    """The function's answer, or the SeatrialError it raised, by host."""
+
+    def guarded(host: str) -> Item | SeatrialError:
+        try:
+            return function(host)
+        except SeatrialError as error:
+            return error
+
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="hosts") as pool:
+        return dict(zip(hosts, pool.map(guarded, hosts), strict=True))
+
+
+def _run(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> tuple[int, str, str]:
+    """Status, output and errors; both bounded. Raises MissingError without ssh, HostError where it does not end."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        try:
+            status = subprocess.run(
+                argv, input=stdin, stdout=output, stderr=errors, env=_environment(), timeout=timeout_s, check=False
+            ).returncode
+        except FileNotFoundError:
+            raise MissingError(Reason.of("ssh-missing")) from None
+        except subprocess.TimeoutExpired:
+            problem = f"it did not answer within {timeout_s:g} s"
+            raise HostError(Reason.of("baremetal-unreachable", host=host, problem=problem)) from None
+        output.seek(0)
+        return status, output.read(_ANSWER_BYTES).decode(errors="replace"), _tail(errors)
+
+
+def _tail(file: BinaryIO) -> str:
+    file.seek(max(0, file.seek(0, os.SEEK_END) - _ERROR_BYTES))
+    return file.read(_ERROR_BYTES).decode(errors="replace")
+
+
+def _answer(host: str, output: str) -> Answer | None:
+    """The host's last line that is one; what a login prints besides does not count."""
+    lines = [line for line in output.splitlines() if line.startswith(MARK)]
+    if not lines:
+        return None
+    try:
+        return Answer.model_validate(json.loads(lines[-1].removeprefix(MARK)))
+    except (ValueError, RecursionError, ValidationError) as error:
+        problem = "its answer is not what the program prints"
+        raise HostError(Reason.of("baremetal-host-failed", host=host, problem=problem)) from error
+
+
+def _environment() -> Mapping[str, str]:
+    """Without secrets of ours; the way to the user's agent stays."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("SSH_") or not (looks_secret(name) or name.startswith(("SEATRIAL_", "PREFECT_")))
+    } | {"LC_ALL": "C"}

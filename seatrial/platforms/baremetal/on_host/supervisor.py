@@ -1,0 +1,75 @@
+"""The process that holds a host for a run: it has the lock, and is the parent of the run's sshd.
+
+What loses its parent becomes a child of this process. It ends all of them when it is told to, when sshd ends, and at
+the deadline. If somebody kills it, node.sh gets a signal and ends sshd itself.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from typing import Any, Dict
+
+from seatrial.platforms.baremetal.on_host.files import write
+from seatrial.platforms.baremetal.on_host.lock import Lock
+from seatrial.platforms.baremetal.on_host.processes import VARIABLE, become_subreaper, end_all, prctl, reap, started
+
+SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
+
+
+def supervise(request: Dict[str, Any], lock: Lock, log_file: int) -> None:
+    """Hold sshd until somebody ends this process, sshd ends, or the deadline is over."""
+    deadline = time.monotonic() + request["deadline_s"]
+    folder = request["folder"]
+    os.setsid()
+    os.chdir("/")
+    null = os.open(os.devnull, os.O_RDWR)
+    for target, source in ((0, null), (1, log_file), (2, log_file)):
+        os.dup2(source, target)
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    become_subreaper()
+    try:
+        own = {"pid": os.getpid(), "started": started(os.getpid())}
+        write(os.path.join(folder, "supervisor.json"), json.dumps(own))
+        wait_for_end(start_node(request), deadline)
+    finally:
+        end_all(os.getpid(), folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.release()
+
+
+def start_node(request: Dict[str, Any]) -> "subprocess.Popen[bytes]":
+    """node.sh, which starts sshd. Its keys come by a pipe."""
+    process = subprocess.Popen(
+        ["sh", "-s", "seatrial", request["run_id"]],
+        stdin=subprocess.PIPE,
+        env={**os.environ, VARIABLE: request["folder"]},
+        preexec_fn=follow,
+    )
+    assert process.stdin is not None
+    try:
+        process.stdin.write(request["program"].encode())
+        process.stdin.close()
+    except BrokenPipeError:
+        pass  # it has said why in its log
+    return process
+
+
+def follow() -> None:
+    """As the child: end in order when the supervisor dies."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
+def wait_for_end(node: "subprocess.Popen[bytes]", deadline: float) -> None:
+    while True:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            return
+        arrived = signal.sigtimedwait(SIGNALS, min(left_s, 3600))
+        if arrived is not None and arrived.si_signo != signal.SIGCHLD:
+            return
+        if node.pid in reap():
+            return

@@ -1,0 +1,166 @@
+"""What the control host asks of a host: start, stop, log, check. The answer is one line, MARK and a JSON object."""
+
+import json
+import os
+import pwd
+import shutil
+import signal
+import stat
+import time
+from typing import Any, Dict, List, Optional
+
+from seatrial.platforms.baremetal.on_host.files import ProblemError, read_tail
+from seatrial.platforms.baremetal.on_host.lock import Lock, lock_state
+from seatrial.platforms.baremetal.on_host.processes import STOP_S, end_all, is_running, reap, send, started
+from seatrial.platforms.baremetal.on_host.supervisor import supervise
+
+MARK = "seatrial-host: "
+NODE_MARK = "seatrial-node: "
+MAX_LOG_BYTES = 8 * 1024**2
+PROGRAMS = ("sshd", "ssh", "ssh-keyscan", "awk", "timeout", "od")
+
+
+def main(request: Dict[str, Any]) -> None:
+    os.umask(0o077)
+    verbs = {"start": start, "stop": stop, "log": log, "check": check}
+    try:
+        answer = verbs[request["verb"]](request)
+    except ProblemError as error:
+        answer = {"problem": str(error)}
+    except OSError as error:
+        answer = {"problem": "{}: {}".format(error.filename or request["folder"], error.strerror)}
+    print(MARK + json.dumps(answer), flush=True)
+
+
+def start(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Take the lock, start sshd, and answer when it is ready."""
+    lock = Lock(request["parent"])
+    held_by = lock.take(request["run_id"])
+    if held_by is not None:
+        return {"held": held_by}
+    folder = request["folder"]
+    try:
+        os.mkdir(folder, 0o700)
+        log_file = os.open(os.path.join(folder, "node.log"), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+    except OSError:
+        lock.release()
+        raise
+    supervisor = os.fork()
+    if supervisor == 0:
+        code = 1
+        try:
+            supervise(request, lock, log_file)
+            code = 0
+        finally:
+            os._exit(code)
+    try:
+        port = wait_until_ready(folder, supervisor, request["timeout_s"])
+    except ProblemError:
+        end(supervisor, folder)
+        raise
+    return {"port": port, "user": pwd.getpwuid(os.getuid()).pw_name, "address": own_address()}
+
+
+def own_address() -> str:
+    """Where the control host, or the last jump host, has reached this one: peers reach it there too."""
+    words = os.environ.get("SSH_CONNECTION", "").split()
+    return words[2] if len(words) == 4 else ""
+
+
+def wait_until_ready(folder: str, supervisor: int, timeout_s: float) -> int:
+    deadline = time.monotonic() + timeout_s
+    while True:
+        has_ended = os.waitpid(supervisor, os.WNOHANG)[0] != 0
+        for line in last_lines(os.path.join(folder, "node.log")):
+            if line.startswith(NODE_MARK + "ready "):
+                return int(line[len(NODE_MARK + "ready ") :])
+            if line.startswith(NODE_MARK + "failed: "):
+                raise ProblemError(line[len(NODE_MARK + "failed: ") :])
+        if has_ended:
+            raise ProblemError("sshd's supervisor has ended")
+        if time.monotonic() > deadline:
+            raise ProblemError("sshd was not ready within {:g} s".format(timeout_s))
+        time.sleep(0.02)
+
+
+def last_lines(path: str) -> List[str]:
+    try:
+        return read_tail(path, 64 * 1024).splitlines()
+    except OSError:
+        return []
+
+
+def stop(request: Dict[str, Any]) -> Dict[str, Any]:
+    """End the run on this host, whatever of it is there; may come twice."""
+    folder = request["folder"]
+    if os.path.lexists(folder) and not is_own_folder(folder):
+        raise ProblemError("{} is not a folder of this user".format(folder))
+    supervisor = supervisor_of(folder)
+    if supervisor:
+        end(supervisor, folder)
+    remaining = end_all(None, folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    drop_lock(request)
+    return {"remaining": remaining, "folder_left": os.path.lexists(folder)}
+
+
+def is_own_folder(folder: str) -> bool:
+    status = os.lstat(folder)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+
+
+def supervisor_of(folder: str) -> Optional[int]:
+    """Its pid; None where it has ended."""
+    try:
+        content = json.loads(read_tail(os.path.join(folder, "supervisor.json"), 4096))
+        return int(content["pid"]) if started(int(content["pid"])) == content["started"] else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def drop_lock(request: Dict[str, Any]) -> None:
+    """Remove the lock file of a supervisor that was killed, unless another run has the host."""
+    lock = Lock(request["parent"])
+    try:
+        held_by = lock.take(request["run_id"])
+    except (OSError, ProblemError):
+        return
+    if held_by is None:
+        lock.release()
+
+
+def end(supervisor: int, folder: str) -> None:
+    """Let the supervisor end the run; kill it if it does not."""
+    send(supervisor, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_S + 2
+    while is_running(supervisor) and time.monotonic() < deadline:
+        reap()
+        time.sleep(0.02)
+    send(supervisor, signal.SIGKILL)
+    end_all(None, folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def log(request: Dict[str, Any]) -> Dict[str, Any]:
+    """The end of what node.sh and sshd have printed."""
+    folder = request["folder"]
+    if not os.path.lexists(folder):
+        return {"log": ""}
+    if not is_own_folder(folder):
+        raise ProblemError("{} is not a folder of this user".format(folder))
+    return {"log": read_tail(os.path.join(folder, "node.log"), min(request["bytes"], MAX_LOG_BYTES))}
+
+
+def check(request: Dict[str, Any]) -> Dict[str, Any]:
+    """What a run needs of this host, without changing anything."""
+    parent, path = request["parent"], os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin:/usr/local/sbin"
+    programs = [*PROGRAMS, request["mpirun"]]
+    status = os.statvfs(parent)
+    lock = Lock(parent)
+    return {
+        "missing": [program for program in programs if not shutil.which(program, path=path)],
+        "free_bytes": status.f_bavail * status.f_frsize,
+        "writable": os.access(parent, os.W_OK | os.X_OK),
+        "executable": not status.f_flag & os.ST_NOEXEC,
+        "held": lock_state(lock),
+    }

@@ -1,0 +1,163 @@
+"""The bare-metal platform: launch, teardown and leftovers of testbeds on hosts that are up."""
+
+import json
+import shlex
+import socket
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from seatrial.config.run import Run
+from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.testbed import Node, Testbed, dial_tcp
+from seatrial.platforms import Leftover, Rendered
+from seatrial.platforms import state as states
+from seatrial.platforms.baremetal.answers import Place, Up
+from seatrial.platforms.baremetal.blameless import blameless_reason
+from seatrial.platforms.baremetal.bringup import node_folder, run_folder, start_nodes
+from seatrial.platforms.baremetal.config import BaremetalPlatform
+from seatrial.platforms.baremetal.ending import stop_run
+from seatrial.platforms.baremetal.hosts import Hosts, on_hosts
+from seatrial.platforms.baremetal.ssh_config import ssh_config
+from seatrial.platforms.sshd.ports import tell_ports
+from seatrial.platforms.sshd.program import MADE_LATER, node_script
+from seatrial.platforms.testbed import node_of, testbed_of
+from seatrial.remote.keys import new_key_pair
+from seatrial.remote.ssh import known_hosts
+from seatrial.system.rawlog import write_log
+from seatrial.text.redact import Secrets
+
+if TYPE_CHECKING:
+    from seatrial.config.cluster import Cluster
+
+KIND = "baremetal"
+_LOG_BYTES = 1024**2  # of each host
+
+
+class Baremetal:
+    """Nodes as hosts that run one more sshd for the time of the run."""
+
+    def __init__(self, cluster: "Cluster", settings: BaremetalPlatform) -> None:
+        self._cluster, self._settings = cluster, settings
+
+    def render(self, run: Run) -> Rendered:
+        folder = node_folder(self._settings, run.run_id)
+        python = shlex.quote(self._settings.python)
+        return Rendered(
+            {
+                "ssh_config": ssh_config(self._settings),
+                "commands": "".join(f"ssh -F ssh_config {host} {python} -I -\n" for host in self._settings.hosts),
+                "node.sh": node_script(run.run_id, run.cluster.ssh_port, MADE_LATER, MADE_LATER, folder),
+            }
+        )
+
+    def launch(self, run: Run) -> Testbed:
+        run_key, host_key = new_key_pair(), new_key_pair()
+        folder = states.make_folder(run.run_id, KIND)
+        states.remember(folder, run.cluster)
+        for name, text in {
+            "id_ed25519": run_key.private,
+            "host_key.pub": host_key.public,
+            "ssh_config": ssh_config(self._settings),
+            "deadline.json": json.dumps(time.time() + self._settings.deadline_s + self._settings.start_timeout_s),
+        }.items():
+            states.write_private(folder / name, text)
+        places = start_nodes(self._hosts(folder), run, self._settings, run_key, host_key)
+        up = Up(places=places)
+        states.write_private(folder / "nodes.json", up.model_dump_json())
+        testbed = self._testbed(run.run_id, up, host_key.public)
+        states.write_private(folder / "known_hosts", known_hosts(testbed.nodes))  # for `seatrial ssh`
+        tell_ports(testbed, run.cluster.ssh_port)
+        return testbed
+
+    def _hosts(self, folder: Path) -> Hosts:
+        return Hosts(self._settings, folder / "ssh_config")
+
+    def attach(self, run_id: str) -> Testbed:
+        folder = states.run_folder(run_id, KIND)
+        if not folder.exists():
+            raise InputError(f"run {run_id}: is over")
+        return self._testbed(run_id, _up(folder), states.read_file(folder, "host_key.pub"))
+
+    def _testbed(self, run_id: str, up: Up, host_key: str) -> Testbed:
+        folder = states.run_folder(run_id, KIND)
+        hosts, places = self._hosts(folder), {place.name: place for place in up.places}
+
+        def dial(node: Node, timeout_s: float) -> socket.socket:
+            place = places[node.name]
+            return hosts.dial(place.name, place.port, timeout_s) if place.proxied else dial_tcp(node, timeout_s)
+
+        return testbed_of(
+            self._cluster,
+            run_id,
+            [self._node(place, host_key) for place in up.places],
+            user=up.places[0].user,
+            key_file=folder / "id_ed25519",
+            dial=dial,
+            workdir=f"{node_folder(self._settings, run_id)}/work",
+            python=self._settings.python,
+            network=None,
+            blameless_reason=lambda node: blameless_reason(hosts, folder, self._settings, places[node.name]),
+        )
+
+    def _node(self, place: Place, host_key: str) -> Node:
+        return replace(node_of(self._cluster, place.name, place.address, host_key, place.port), user=place.user)
+
+    def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
+        state = states.run_folder(run_id, KIND)
+        if not state.exists():
+            return  # nothing was started
+        for host, text in self._logs(state, run_id, timeout_s).items():
+            write_log(folder / "nodes" / f"{host}.log", text, secrets)
+
+    def _logs(self, state: Path, run_id: str, timeout_s: float) -> dict[str, str]:
+        hosts, there = self._hosts(state), run_folder(self._settings, run_id)
+        request = {"verb": "log", "folder": there, "bytes": _LOG_BYTES}
+        answers = on_hosts(
+            self._settings.hosts,
+            lambda host: hosts.ask(host, request, timeout_s, proxied=hosts.is_proxied(host)),
+        )
+        return {
+            host: f"{answer.reason}\n" if isinstance(answer, SeatrialError) else answer.log
+            for host, answer in answers.items()
+        }
+
+    def keep(self, run_id: str, seconds: float) -> bool:
+        folder = states.run_folder(run_id, KIND)
+        if not (folder / "nodes.json").exists():
+            return False
+        states.keep(folder, seconds)
+        return True
+
+    def teardown(self, run_id: str) -> None:
+        folder = states.run_folder(run_id, KIND)
+        if folder.exists():
+            stop_run(run_id, folder, self._settings)
+
+    def leftovers(self) -> list[Leftover]:
+        return [
+            Leftover(folder.name, states.age_s(folder), "sshd on the hosts and the keys of a run whose process is gone")
+            for folder in states.folders(KIND)
+            if states.is_abandoned(folder)
+        ]
+
+    def missing(self) -> list[str]:
+        from seatrial.platforms.baremetal.doctor import problems
+
+        return problems(self._cluster, self._settings)
+
+
+def _up(folder: Path) -> Up:
+    try:
+        return Up.model_validate_json(states.read_file(folder, "nodes.json"))
+    except ValidationError as error:
+        raise InputError(f"run {folder.name}: nodes.json: is not what was written") from error
+
+
+def platform(cluster: "Cluster") -> Baremetal:
+    """The platform that the cluster file describes."""
+    assert isinstance(cluster.platform, BaremetalPlatform)
+    return Baremetal(cluster, cluster.platform)

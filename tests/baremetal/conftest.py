@@ -1,0 +1,75 @@
+"""The lane of hosts that are up: namespaces with sshd of their own; only when it is asked for by its path."""
+
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.checks.suites import load_suite
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from tests.baremetal.hosts import Hosts, lacking
+from tests.conftest import RUN_PREFIX, leftovers
+from tests.e2e.conftest import console, prefect_server
+
+__all__ = ["console", "prefect_server"]
+
+HERE = "tests/baremetal"
+NAMES = ("gpu-0", "gpu-1", "gpu-2", "gpu-3")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return None if any(HERE in argument for argument in config.args) else True
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.as_posix() and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(600))  # four hosts and what else runs share two processors
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    """Four of them; whatever a test does, nothing of a run is left on those that are up, and here."""
+    if os.geteuid():
+        pytest.skip("only root can make hosts of namespaces")
+    if packages := lacking():
+        pytest.skip(f"missing: {packages}")
+    hosts = Hosts(NAMES)
+    before = leftovers()
+    hosts.start()
+    try:
+        yield hosts
+        left = hosts.left()
+    finally:
+        hosts.stop()
+    assert left == set()
+    assert {one for one in leftovers() - before if "baremetal" in one} == set()
+
+
+@pytest.fixture
+def settings(hosts: Hosts) -> dict[str, Any]:
+    """The section `platform` of a cluster file for all hosts."""
+    return {
+        "kind": "baremetal",
+        "hosts": ["gpu-[0-3]"],
+        "ssh_config": str(hosts.folder / "ssh_config"),
+        "python": sys.executable,
+        "login_timeout_s": 5,
+    }
+
+
+@pytest.fixture
+def run(settings: dict[str, Any], tmp_path: Path) -> Run:
+    return run_on(settings, tmp_path)
+
+
+def run_on(settings: dict[str, Any], folder: Path, **fields: Any) -> Run:
+    """A run of as many nodes as the settings name hosts."""
+    nodes = fields.pop("nodes", len(NAMES))
+    cluster = Cluster.model_validate({"name": "test", "nodes": nodes, "platform": settings, **fields})
+    return Run(f"{RUN_PREFIX}{secrets.token_hex(4)}", cluster, load_suite("quick"), folder)

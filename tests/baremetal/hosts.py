@@ -1,0 +1,223 @@
+"""Hosts that are up: network namespaces with host names, processes, /tmp, accounts and sshd of their own.
+
+The control host is this machine, at the first address of the bridge. Nothing of its own ssh is read or changed: keys,
+known_hosts and the configuration of ssh lie in one folder.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from seatrial.remote.keys import new_key_pair
+
+SSHD = "/usr/sbin/sshd"
+USER = "sailor"  # an account that only the hosts have
+_SECONDS = 30.0
+_TIED = ["setpriv", "--pdeathsig", "KILL"]  # whoever ends the tests by force ends the hosts
+
+_SCRIPT = """\
+set -eu
+hostname {name}
+mount --bind {folder}/hosts /etc/hosts
+mount --bind {folder}/passwd /etc/passwd
+mount --bind {folder}/group /etc/group
+mkdir -p /run/sshd
+mkdir {folder}/{name}.pyenv
+[ ! -d /root/.pyenv ] || mount --bind /root/.pyenv {folder}/{name}.pyenv
+mount -t tmpfs -o mode=755 tmpfs /root
+mkdir -p /root/.pyenv /root/.ssh
+mount --move {folder}/{name}.pyenv /root/.pyenv || :
+mount -t tmpfs -o mode=755 tmpfs /home
+mkdir -p /home/{user}/.ssh
+cp {folder}/id.pub /root/.ssh/authorized_keys
+cp {folder}/id.pub /home/{user}/.ssh/authorized_keys
+chown -R 12345:12345 /home/{user}
+{private_tmp}
+mount -t tmpfs tmpfs /dev/shm
+chmod 1777 /tmp /dev/shm
+exec {sshd} -D -e -f {folder}/{name}.sshd_config
+"""
+_SSHD_CONFIG = """\
+HostKey {folder}/{name}.key
+PidFile none
+UsePAM no
+StrictModes no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+MaxStartups 200
+"""
+
+
+class Hosts:
+    """`names` hosts on one bridge; up when `start` returns, gone when `stop` does."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="hosts-test-", dir="/var/tmp"))
+        self.names = list(names)
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._bridge = ""
+
+    def start(self) -> None:
+        """Raises RuntimeError with the log of what did not come up."""
+        try:
+            self._make_network()
+            self._write_files()
+            for name in self.names:
+                self.start_host(name)
+            self._wait_for_sshd()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the hosts with all that runs on them. May be called twice."""
+        for name in list(self._running):
+            self.kill_host(name)
+        for name in self.names:
+            _ip(f"netns del {self._namespace(name)}", check=False)
+        if self._bridge:
+            _ip(f"link del {self._bridge}", check=False)
+            self._bridge = ""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start_host(self, name: str) -> None:
+        script = self.folder / f"{name}.sh"
+        isolated = ["unshare", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                [*_TIED, "nsenter", f"--net=/run/netns/{self._namespace(name)}", *isolated, "sh", str(script)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill_host(self, name: str) -> None:
+        process = self._running.pop(name)
+        process.kill()
+        process.wait()
+
+    def on(self, name: str, *argv: str) -> str:
+        """What a command prints on a host."""
+        outer = self._running[name].pid
+        init = Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0]
+        command = ["nsenter", "--target", init, "--all", *argv]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+
+    def set_link(self, name: str, state: str) -> None:
+        _ip(f"link set {self._bridge}{self.names.index(name)} {state}")
+
+    def hide(self, name: str) -> None:
+        """From this machine: only the other hosts reach it."""
+        _ip(f"-n {self._namespace(name)} route add unreachable {self._network}.1/32")
+
+    def address(self, name: str) -> str:
+        return f"{self._network}.{self.names.index(name) + 2}"
+
+    def left(self) -> set[str]:
+        """What runs have left on the hosts that are up: processes beside the host's own sshd, and files."""
+        return {f"{name}: {left}" for name in self._running for left in self.left_on(name)}
+
+    def left_on(self, name: str) -> set[str]:
+        processes = {line.strip() for line in self.on(name, "ps", "-ww", "-eo", "args=").splitlines()}
+        own = (f"sshd: {SSHD} -D -e -f {self.folder}", "sh /", "ps ", "nsenter ")
+        files = set(self.on(name, "find", "/tmp", "-mindepth", "1", "-maxdepth", "1").split())
+        return {line for line in processes if not line.startswith(own)} | files - set(
+            map(str, Path(sys.prefix).parents)
+        )
+
+    def new_host_key(self, name: str) -> str:
+        """Give a host that is down another key; its public half."""
+        pair = new_key_pair()
+        _private(self.folder / f"{name}.key", pair.private)
+        return pair.public
+
+    def know(self, keys: dict[str, str]) -> None:
+        """Write known_hosts anew."""
+        (self.folder / "known_hosts").write_text("".join(f"{name} {key}\n" for name, key in keys.items()))
+
+    def _make_network(self) -> None:
+        for number in range(150, 200):
+            if _ip(f"link add metaltest{number} type bridge", check=False):
+                self._bridge, self._network = f"metaltest{number}", f"10.{number}.0"
+                break
+        else:
+            raise RuntimeError("no free name for a bridge")
+        _ip(f"addr add {self._network}.1/24 dev {self._bridge}")
+        _ip(f"link set {self._bridge} up")
+        for index, name in enumerate(self.names):
+            space = self._namespace(name)
+            _ip(f"netns add {space}")
+            _ip(f"link add {self._bridge}{index} type veth peer name eth0 netns {space}")
+            _ip(f"link set {self._bridge}{index} master {self._bridge} up")
+            for command in ("link set lo up", f"addr add {self.address(name)}/24 dev eth0", "link set eth0 up"):
+                _ip(f"-n {space} {command}")
+
+    def _namespace(self, name: str) -> str:
+        return f"{self._bridge or 'metaltest-none'}-{name}"
+
+    def _write_files(self) -> None:
+        self.folder.chmod(0o755)
+        pair = new_key_pair()
+        _private(self.folder / "id", pair.private)
+        (self.folder / "id.pub").write_text(f"{pair.public}\n")
+        lines = "".join(f"{self.address(name)} {name}\n" for name in self.names)
+        (self.folder / "hosts").write_text(f"127.0.0.1 localhost\n{lines}")
+        passwd = Path("/etc/passwd").read_text() + f"{USER}:x:12345:12345::/home/{USER}:/bin/sh\n"
+        (self.folder / "passwd").write_text(passwd)
+        (self.folder / "group").write_text(Path("/etc/group").read_text() + f"{USER}:x:12345:\n")
+        self.keys = {name: self._write_host(name) for name in self.names}
+        self.know({self.address(name): key for name, key in self.keys.items()})
+        names = "".join(f"Host {name}\n  HostName {self.address(name)}\n" for name in self.names)
+        (self.folder / "ssh_config").write_text(
+            f"Host *\n  IdentityFile {self.folder}/id\n  IdentitiesOnly yes\n  User root\n"
+            f"  UserKnownHostsFile {self.folder}/known_hosts\n  GlobalKnownHostsFile /dev/null\n{names}"
+        )
+
+    def _write_host(self, name: str) -> str:
+        (self.folder / f"{name}.sshd_config").write_text(_SSHD_CONFIG.format(folder=self.folder, name=name))
+        (self.folder / f"{name}.sh").write_text(
+            _SCRIPT.format(name=name, folder=self.folder, user=USER, sshd=SSHD, private_tmp=self._private_tmp(name))
+        )
+        return self.new_host_key(name)
+
+    def _private_tmp(self, name: str) -> str:
+        """An empty /tmp; where the tests' Python lies in it, as a clone of the repository may, that alone is there."""
+        mount = "mount -t tmpfs tmpfs /tmp"
+        prefix = Path(sys.prefix)
+        if not prefix.is_relative_to("/tmp"):
+            return mount
+        kept = self.folder / f"{name}.python"
+        kept.mkdir()
+        return f"mount --bind {prefix} {kept}\n{mount}\nmkdir -p {prefix}\nmount --move {kept} {prefix}"
+
+    def _wait_for_sshd(self) -> None:
+        deadline = time.monotonic() + _SECONDS
+        for name in self.names:
+            while "Server listening" not in (log := (self.folder / f"{name}.log").read_text()):
+                if time.monotonic() > deadline or self._running[name].poll() is not None:
+                    raise RuntimeError(f"{name} does not come up: {log[-2000:]}")
+                time.sleep(0.02)
+
+
+def lacking() -> str:
+    """The Debian packages that are not installed, in one line; empty when all are."""
+    programs = {SSHD: "openssh-server", "ssh": "openssh-client", "ip": "iproute2", "mpirun": "openmpi-bin"}
+    return " ".join(package for program, package in programs.items() if not shutil.which(program))
+
+
+def _private(path: Path, text: str) -> None:
+    path.touch(0o600)
+    path.write_text(text)
+
+
+def _ip(arguments: str, *, check: bool = True) -> bool:
+    done = subprocess.run(["ip", *arguments.split()], capture_output=True, text=True, check=False)
+    if check and done.returncode:
+        raise RuntimeError(f"ip {arguments}: {done.stderr.strip()}")
+    return done.returncode == 0
