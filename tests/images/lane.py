@@ -3,7 +3,6 @@
 Everything that takes long lies in a cache outside the tree, under a hash of what it was made from.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -15,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from filelock import FileLock
 
 from seatrial.platforms.container import CAPABILITIES
 
@@ -35,6 +36,7 @@ RIGHTS = (
     "--security-opt=no-new-privileges",
 )
 PREFIX = "seatrial-test-"
+_LOCK = FileLock(CACHE / "lock")
 HOST_FILES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pip.conf")
 
 
@@ -68,15 +70,19 @@ def _answers(url: str) -> bool:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """One lane at a time; what a killed one has left goes first, what this one leaves goes last."""
+    """One process at a time; what a killed one has left goes first, what this one leaves goes last.
+
+    Several lanes of one process have it together, as in the gate.
+    """
     CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        clean()
+    with _LOCK:
+        if _LOCK.lock_counter == 1:
+            clean()
         try:
             yield
         finally:
-            clean()
+            if _LOCK.lock_counter == 1:
+                clean()
 
 
 def clean() -> None:
