@@ -26,7 +26,7 @@ mount --bind {folder}/hosts /etc/hosts
 mount --bind {folder}/passwd /etc/passwd
 mount --bind {folder}/group /etc/group
 mkdir -p /run/sshd
-mkdir {folder}/{name}.pyenv
+mkdir -p {folder}/{name}.pyenv
 [ ! -d /root/.pyenv ] || mount --bind /root/.pyenv {folder}/{name}.pyenv
 mount -t tmpfs -o mode=755 tmpfs /root
 mkdir -p /root/.pyenv /root/.ssh
@@ -69,7 +69,8 @@ class Hosts:
             self._write_files()
             for name in self.names:
                 self.start_host(name)
-            self._wait_for_sshd()
+            for name in self.names:
+                self.wait_for_sshd(name)
         except BaseException:
             self.stop()
             raise
@@ -78,7 +79,8 @@ class Hosts:
         """End the hosts with all that runs on them. May be called twice."""
         for name in list(self._running):
             self.kill_host(name)
-        for name in self.names:
+        for index, name in enumerate(self.names):
+            _ip(f"link del {self._bridge}{index}", check=False)  # a connection that is cut off keeps a namespace alive
             _ip(f"netns del {self._namespace(name)}", check=False)
         if self._bridge:
             _ip(f"link del {self._bridge}", check=False)
@@ -88,7 +90,7 @@ class Hosts:
     def start_host(self, name: str) -> None:
         script = self.folder / f"{name}.sh"
         isolated = ["unshare", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        with (self.folder / f"{name}.log").open("ab") as log:
+        with (self.folder / f"{name}.log").open("wb") as log:
             self._running[name] = subprocess.Popen(
                 [*_TIED, "nsenter", f"--net=/run/netns/{self._namespace(name)}", *isolated, "sh", str(script)],
                 stdin=subprocess.DEVNULL,
@@ -96,6 +98,14 @@ class Hosts:
                 stderr=log,
                 start_new_session=True,
             )
+
+    def wait_for_sshd(self, name: str) -> None:
+        """Of a host that was started last."""
+        deadline = time.monotonic() + _SECONDS
+        while "Server listening" not in (log := (self.folder / f"{name}.log").read_text()):
+            if time.monotonic() > deadline or self._running[name].poll() is not None:
+                raise RuntimeError(f"{name} does not come up: {log[-2000:]}")
+            time.sleep(0.02)
 
     def kill_host(self, name: str) -> None:
         process = self._running.pop(name)
@@ -130,6 +140,21 @@ class Hosts:
         return {line for line in processes if not line.startswith(own)} | files - set(
             map(str, Path(sys.prefix).parents)
         )
+
+    def certify(self, name: str) -> str:
+        """Let a host prove itself by a certificate alone; the public key of its authority."""
+        authority = new_key_pair()
+        _private(self.folder / "authority", authority.private)
+        key = self.folder / f"{name}.key.pub"
+        key.write_text(f"{self.keys[name]}\n")
+        command = ["ssh-keygen", "-q", "-s", self.folder / "authority", "-I", name, "-h", "-n", self.address(name), key]
+        subprocess.run(command, check=True)
+        self.kill_host(name)
+        with (self.folder / f"{name}.sshd_config").open("a") as file:
+            file.write(f"HostCertificate {self.folder}/{name}.key-cert.pub\n")
+        self.start_host(name)
+        self.wait_for_sshd(name)
+        return authority.public
 
     def new_host_key(self, name: str) -> str:
         """Give a host that is down another key; its public half."""
@@ -195,14 +220,6 @@ class Hosts:
         kept = self.folder / f"{name}.python"
         kept.mkdir()
         return f"mount --bind {prefix} {kept}\n{mount}\nmkdir -p {prefix}\nmount --move {kept} {prefix}"
-
-    def _wait_for_sshd(self) -> None:
-        deadline = time.monotonic() + _SECONDS
-        for name in self.names:
-            while "Server listening" not in (log := (self.folder / f"{name}.log").read_text()):
-                if time.monotonic() > deadline or self._running[name].poll() is not None:
-                    raise RuntimeError(f"{name} does not come up: {log[-2000:]}")
-                time.sleep(0.02)
 
 
 def lacking() -> str:

@@ -8,6 +8,11 @@ REASONS = {
         "The host, or a jump host before it, does not answer. The line ends with ssh's words.",
         "Run `ssh HOST true` on this machine. Check the host's power and network, or take it out of `platform.hosts`.",
     ),
+    "baremetal-connection-lost": Explanation(
+        "{host}: the connection was lost: {problem}",
+        "The host, or a jump host before it, stopped answering after the connection was up.",
+        "Run `ssh HOST true` here. Check its load and network; raise `platform.start_timeout_s` where it is slow.",
+    ),
     "baremetal-ssh-failed": Explanation(
         "{host}: ssh failed: {problem}",
         "ssh ended with an error before the login. The line ends with its words.",
@@ -63,7 +68,7 @@ REASONS = {
         "Make room, or set `platform.folder` to another folder on the hosts.",
     ),
     "baremetal-hosts-remain": Explanation(
-        "{count} hosts were not cleared: {problems}; they end the run by themselves at {until}",
+        "{count} of {hosts} hosts not cleared: {problems}; they end the run by themselves at {until}",
         "The run could not be ended there, as the host does not answer, or a process does not end.",
         "Run `seatrial reap FILE` when the hosts answer again.",
     ),

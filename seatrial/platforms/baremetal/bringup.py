@@ -4,14 +4,18 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 
+from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason, join
 from seatrial.platforms.baremetal.answers import Place
 from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import HostError, Hosts, on_hosts
+from seatrial.platforms.baremetal.ssh_failures import is_silent
 from seatrial.platforms.sshd.program import node_script
 from seatrial.remote.keys import KeyPair
+
+Started = dict[str, Place | SeatrialError]
 
 log = logging.getLogger("seatrial.launch")
 
@@ -28,49 +32,55 @@ def node_folder(settings: BaremetalPlatform, run_id: str) -> str:
     return f"{run_folder(settings, run_id)}/node"
 
 
-def start_nodes(
-    hosts: Hosts, run: Run, settings: BaremetalPlatform, run_key: KeyPair, host_key: KeyPair
-) -> tuple[Place, ...]:
-    """Where each host's sshd answers, in the order of the cluster file.
+def lifetime_s(settings: BaremetalPlatform, cluster: Cluster) -> float:
+    """Seconds after which a host ends the run by itself; nodes that may be kept have that time on top."""
+    return settings.deadline_s + (0 if cluster.keep == "never" else cluster.keep_s)
 
-    A host that does not answer at all is a finding: connectivity names it. Raises LaunchError where a host refuses, is
-    taken by another run or lacks something, and where none answers.
-    """
+
+def start_nodes(hosts: Hosts, run: Run, settings: BaremetalPlatform, run_key: KeyPair, host_key: KeyPair) -> Started:
+    """Where each host's sshd answers, or why it does not. Raises MissingError where this machine has no ssh."""
+    folder = node_folder(settings, run.run_id)
     request = {
         "verb": "start",
         "run_id": run.run_id,
         "folder": run_folder(settings, run.run_id),
-        "program": node_script(run.run_id, run.cluster.ssh_port, run_key, host_key, node_folder(settings, run.run_id)),
-        "deadline_s": settings.deadline_s,
+        "program": node_script(run.run_id, run.cluster.ssh_port, run_key, host_key, folder),
+        "deadline_s": lifetime_s(settings, run.cluster),
         "timeout_s": settings.start_timeout_s,
     }
     log.info("logging in to %d hosts", len(settings.hosts))
-    started = on_hosts(settings.hosts, partial(_start, hosts, settings, run.cluster.ssh_port, request))
-    problems = [answer for answer in started.values() if isinstance(answer, SeatrialError)]
-    silent = {host for host, answer in started.items() if isinstance(answer, HostError) and answer.silent}
-    for error in problems:
-        if isinstance(error, MissingError):  # of this machine
-            raise error
-    if len(problems) > len(silent) or len(silent) == len(started):
-        blocking = [error.reason for error in problems if not (isinstance(error, HostError) and error.silent)]
-        raise LaunchError(_some(blocking or [error.reason for error in problems]))
-    for host in sorted(silent):
-        log.warning("%s", started[host])
+    started = on_hosts(settings.hosts, partial(_start, hosts, settings, request))
+    for answer in started.values():
+        if isinstance(answer, MissingError):
+            raise answer
+    return started
+
+
+def places_of(started: Started, hosts: Hosts, port: int) -> tuple[Place, ...]:
+    """Those of all hosts, in the order of the cluster file.
+
+    A host that does not answer is a finding: connectivity names it. Raises LaunchError where a host refuses, is taken
+    by another run or lacks something, and where none answers.
+    """
+    problems = {host: answer.reason for host, answer in started.items() if isinstance(answer, SeatrialError)}
+    refusals = [reason for reason in problems.values() if not is_silent(reason)]
+    if refusals or len(problems) == len(started):
+        raise LaunchError(_some(refusals or list(problems.values())))
+    for reason in problems.values():
+        log.warning("%s", reason)
     return tuple(
-        _silent_place(hosts, host, run.cluster.ssh_port) if isinstance(answer, SeatrialError) else answer
+        _silent_place(hosts, host, port) if isinstance(answer, SeatrialError) else answer
         for host, answer in started.items()
     )
 
 
-def _start(hosts: Hosts, settings: BaremetalPlatform, port: int, request: Mapping[str, object], host: str) -> Place:
+def _start(hosts: Hosts, settings: BaremetalPlatform, request: Mapping[str, object], host: str) -> Place:
     proxied = hosts.is_proxied(host)
     answer = hosts.ask(host, request, settings.start_timeout_s + 15, proxied=proxied)
     if answer.held is not None:
         raise HostError(Reason.of("baremetal-host-busy", host=host, holder=answer.held))
     if answer.port is None or answer.user is None:
         raise HostError(Reason.of("baremetal-host-failed", host=host, problem="its answer has no port"))
-    if answer.port != port:
-        log.debug("%s: port %d", host, answer.port)
     address = answer.address or hosts.options(host).get("hostname", host)
     return Place(name=host, address=address, port=answer.port, user=answer.user, proxied=proxied)
 

@@ -11,9 +11,10 @@ from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.platforms import state as states
 from seatrial.platforms.baremetal.answers import Answer
-from seatrial.platforms.baremetal.bringup import run_folder
+from seatrial.platforms.baremetal.bringup import Started, run_folder
 from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import Hosts, on_hosts
+from seatrial.platforms.baremetal.ssh_failures import was_never_in
 from seatrial.text.words import some_of
 
 _STOP_TIMEOUT_S = 25.0
@@ -30,12 +31,30 @@ def deadline_of(folder: Path) -> float:
     return float(deadline) if isinstance(deadline, int | float) and 0 <= deadline < _NEVER else 0.0
 
 
+def remember_untouched(folder: Path, started: Started) -> None:
+    """The hosts that no login succeeded on have nothing to clear."""
+    untouched = [
+        host for host, answer in started.items() if isinstance(answer, SeatrialError) and was_never_in(answer.reason)
+    ]
+    states.write_private(folder / "untouched.json", json.dumps(untouched))
+
+
+def _touched(folder: Path, hosts: tuple[str, ...]) -> list[str]:
+    """All that may hold something of the run: of a run that was cut off while it started, every one."""
+    try:
+        untouched = json.loads(states.read_file(folder, "untouched.json"))
+    except (InputError, ValueError):
+        return list(hosts)
+    return [host for host in hosts if host not in untouched]
+
+
 def stop_run(run_id: str, folder: Path, settings: BaremetalPlatform) -> None:
     """Raises SeatrialError where hosts could not be cleared and their deadline is yet to come; `reap` tries again."""
     settings = _remembered(folder, settings)
     request = {"verb": "stop", "run_id": run_id, "folder": run_folder(settings, run_id)}
     hosts = Hosts(settings, folder / "ssh_config")
-    answers = on_hosts(settings.hosts, partial(_stop, hosts, request)) if (folder / "ssh_config").exists() else {}
+    touched = _touched(folder, settings.hosts) if (folder / "ssh_config").exists() else []
+    answers = on_hosts(touched, partial(_stop, hosts, request))
     remaining = [problem for answer in answers.values() if (problem := _problem(answer))]
     deadline = deadline_of(folder)
     if not remaining or time.time() > deadline:
@@ -45,7 +64,13 @@ def stop_run(run_id: str, folder: Path, settings: BaremetalPlatform) -> None:
         (folder / name).unlink(missing_ok=True)
     until = f"{datetime.fromtimestamp(deadline, UTC):%Y-%m-%d %H:%M} UTC"
     raise SeatrialError(
-        Reason.of("baremetal-hosts-remain", count=len(remaining), problems=some_of(remaining), until=until)
+        Reason.of(
+            "baremetal-hosts-remain",
+            count=len(remaining),
+            hosts=len(settings.hosts),
+            problems=some_of(remaining),
+            until=until,
+        )
     )
 
 

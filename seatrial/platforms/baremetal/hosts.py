@@ -35,11 +35,7 @@ Item = TypeVar("Item")
 
 
 class HostError(LaunchError):
-    """A host did not do what was asked; `silent` says whether it did not answer at all."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.silent = is_silent(reason)
+    """A host did not do what was asked."""
 
 
 class Hosts:
@@ -166,7 +162,7 @@ def _run(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> tupl
             raise MissingError(Reason.of("ssh-missing")) from None
         except subprocess.TimeoutExpired:
             problem = f"it did not answer within {timeout_s:g} s"
-            raise HostError(Reason.of("baremetal-unreachable", host=host, problem=problem)) from None
+            raise HostError(Reason.of("baremetal-connection-lost", host=host, problem=problem)) from None
         output.seek(0)
         return status, output.read(_ANSWER_BYTES).decode(errors="replace"), _tail(errors)
 

@@ -17,9 +17,9 @@ from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.baremetal.answers import Place, Up
 from seatrial.platforms.baremetal.blameless import blameless_reason
-from seatrial.platforms.baremetal.bringup import node_folder, run_folder, start_nodes
+from seatrial.platforms.baremetal.bringup import lifetime_s, node_folder, places_of, run_folder, start_nodes
 from seatrial.platforms.baremetal.config import BaremetalPlatform
-from seatrial.platforms.baremetal.ending import stop_run
+from seatrial.platforms.baremetal.ending import remember_untouched, stop_run
 from seatrial.platforms.baremetal.hosts import Hosts, on_hosts
 from seatrial.platforms.baremetal.ssh_config import ssh_config
 from seatrial.platforms.sshd.ports import tell_ports
@@ -62,11 +62,15 @@ class Baremetal:
             "id_ed25519": run_key.private,
             "host_key.pub": host_key.public,
             "ssh_config": ssh_config(self._settings),
-            "deadline.json": json.dumps(time.time() + self._settings.deadline_s + self._settings.start_timeout_s),
+            "deadline.json": json.dumps(
+                time.time() + lifetime_s(self._settings, run.cluster) + self._settings.start_timeout_s
+            ),
         }.items():
             states.write_private(folder / name, text)
-        places = start_nodes(self._hosts(folder), run, self._settings, run_key, host_key)
-        up = Up(places=places)
+        hosts = self._hosts(folder)
+        started = start_nodes(hosts, run, self._settings, run_key, host_key)
+        remember_untouched(folder, started)
+        up = Up(places=places_of(started, hosts, run.cluster.ssh_port))
         states.write_private(folder / "nodes.json", up.model_dump_json())
         testbed = self._testbed(run.run_id, up, host_key.public)
         states.write_private(folder / "known_hosts", known_hosts(testbed.nodes))  # for `seatrial ssh`

@@ -1,0 +1,97 @@
+"""The program that hosts are handed: it is complete, older Pythons read it, and its lock holds."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seatrial.platforms.baremetal import on_host
+from seatrial.platforms.baremetal.on_host.files import ProblemError
+from seatrial.platforms.baremetal.on_host.lock import LOCK, Lock, lock_state
+from seatrial.platforms.baremetal.program import _MODULES, program
+
+MODULES = sorted(Path(on_host.__file__).parent.glob("*.py"))
+
+
+def ran(request: dict[str, object]) -> dict[str, object]:
+    """The answer of a Python that has neither seatrial nor its packages."""
+    command = [sys.executable, "-I", "-S", "-"]
+    done = subprocess.run(command, input=program(request), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, object] = json.loads(done.stdout.removeprefix("seatrial-host: "))
+    return answer
+
+
+def test_every_module_is_handed_over() -> None:
+    assert {path.stem for path in MODULES} == {"__init__", *_MODULES}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_python_3_6_reads_it(path: Path) -> None:
+    ast.parse(path.read_text(), feature_version=(3, 6))
+
+
+def test_a_host_is_looked_at_without_changing_anything(tmp_path: Path) -> None:
+    answer = ran({"verb": "check", "parent": str(tmp_path), "mpirun": "/opt/none/mpirun"})
+    assert "/opt/none/mpirun" in json.dumps(answer["missing"])
+    assert (answer["writable"], answer["held"]) == (True, None)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_never_was_is_ended_without_complaint(tmp_path: Path) -> None:
+    request = {"verb": "stop", "parent": str(tmp_path), "run_id": "r", "folder": str(tmp_path / "seatrial-r")}
+    assert ran(request) == {"remaining": [], "folder_left": False}
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_in_place_of_ours_is_left_alone(tmp_path: Path) -> None:
+    """A link that somebody put where the folder of the run would be."""
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").touch()
+    folder = tmp_path / "seatrial-r"
+    folder.symlink_to(precious)
+    request = {"parent": str(tmp_path), "run_id": "r", "folder": str(folder), "bytes": 100}
+    for verb in ("stop", "log"):
+        assert ran({"verb": verb, **request}) == {"problem": f"{folder} is not a folder of this user"}
+    assert (precious / "file").exists()
+
+
+def test_one_lock_at_a_time_and_its_file_goes_with_it(tmp_path: Path) -> None:
+    first, second = Lock(str(tmp_path)), Lock(str(tmp_path))
+    assert first.take("one") is None
+    held = second.take("two")
+    assert held
+    assert (held["run"], lock_state(Lock(str(tmp_path)))) == ("one", held)
+    first.release()
+    assert not (tmp_path / LOCK).exists()
+    assert lock_state(Lock(str(tmp_path))) is None
+    third = Lock(str(tmp_path))
+    assert third.take("three") is None
+    third.release()
+
+
+def test_a_lock_that_a_killed_run_left_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / LOCK).write_text('{"run": "killed", "user": "x", "since": 1}')
+    lock = Lock(str(tmp_path))
+    assert lock.take("next") is None
+    assert json.loads((tmp_path / LOCK).read_text())["run"] == "next"
+    lock.release()
+
+
+def test_a_link_is_no_lock(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("precious")
+    (tmp_path / LOCK).symlink_to(target)
+    with pytest.raises(OSError, match="symbolic links"):
+        Lock(str(tmp_path)).take("r")
+    assert target.read_text() == "precious"
+
+
+def test_a_folder_is_no_lock(tmp_path: Path) -> None:
+    (tmp_path / LOCK).mkdir()
+    with pytest.raises((OSError, ProblemError)):
+        Lock(str(tmp_path)).take("r")
