@@ -147,8 +147,8 @@ class Hosts:
         _private(self.folder / "authority", authority.private)
         key = self.folder / f"{name}.key.pub"
         key.write_text(f"{self.keys[name]}\n")
-        command = ["ssh-keygen", "-q", "-s", self.folder / "authority", "-I", name, "-h", "-n", self.address(name), key]
-        subprocess.run(command, check=True)
+        sign = ["ssh-keygen", "-q", "-s", str(self.folder / "authority"), "-I", name, "-h", "-n", self.address(name)]
+        subprocess.run([*sign, str(key)], check=True)
         self.kill_host(name)
         with (self.folder / f"{name}.sshd_config").open("a") as file:
             file.write(f"HostCertificate {self.folder}/{name}.key-cert.pub\n")

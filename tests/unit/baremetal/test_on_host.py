@@ -4,6 +4,7 @@ import ast
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from seatrial.platforms.baremetal.program import _MODULES, program
 MODULES = sorted(Path(on_host.__file__).parent.glob("*.py"))
 
 
-def ran(request: dict[str, object]) -> dict[str, object]:
+def ran(request: Mapping[str, object]) -> dict[str, object]:
     """The answer of a Python that has neither seatrial nor its packages."""
     command = [sys.executable, "-I", "-S", "-"]
     done = subprocess.run(command, input=program(request), capture_output=True, text=True, timeout=60, check=False)
