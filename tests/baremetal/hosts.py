@@ -17,6 +17,7 @@ from seatrial.remote.keys import new_key_pair
 SSHD = "/usr/sbin/sshd"
 USER = "sailor"  # an account that only the hosts have
 _SECONDS = 30.0
+_FEW = 16  # hosts whose neighbours the kernel finds by itself
 _TIED = ["setpriv", "--pdeathsig", "KILL"]  # whoever ends the tests by force ends the hosts
 
 _SCRIPT = """\
@@ -124,10 +125,11 @@ class Hosts:
 
     def hide(self, name: str) -> None:
         """From this machine: only the other hosts reach it."""
-        _ip(f"-n {self._namespace(name)} route add unreachable {self._network}.1/32")
+        _ip(f"-n {self._namespace(name)} route add unreachable {self._network}.0.1/32")
 
     def address(self, name: str) -> str:
-        return f"{self._network}.{self.names.index(name) + 2}"
+        number = self.names.index(name) + 2
+        return f"{self._network}.{number >> 8}.{number & 255}"
 
     def left(self) -> set[str]:
         """What runs have left on the hosts that are up: processes beside the host's own sshd, and files."""
@@ -168,23 +170,40 @@ class Hosts:
 
     def _make_network(self) -> None:
         for number in range(150, 200):
-            if _ip(f"link add metaltest{number} type bridge", check=False):
-                self._bridge, self._network = f"metaltest{number}", f"10.{number}.0"
+            if _ip(f"link add metal{number} type bridge", check=False):
+                self._bridge, self._network = f"metal{number}", f"10.{number}"
                 break
         else:
             raise RuntimeError("no free name for a bridge")
-        _ip(f"addr add {self._network}.1/24 dev {self._bridge}")
+        _ip(f"addr add {self._network}.0.1/16 dev {self._bridge}")
         _ip(f"link set {self._bridge} up")
         for index, name in enumerate(self.names):
             space = self._namespace(name)
             _ip(f"netns add {space}")
             _ip(f"link add {self._bridge}{index} type veth peer name eth0 netns {space}")
+            _ip(f"-n {space} link set eth0 address {_mac(index)}")
             _ip(f"link set {self._bridge}{index} master {self._bridge} up")
-            for command in ("link set lo up", f"addr add {self.address(name)}/24 dev eth0", "link set eth0 up"):
+            for command in ("link set lo up", f"addr add {self.address(name)}/16 dev eth0", "link set eth0 up"):
                 _ip(f"-n {space} {command}")
 
+        if len(self.names) > _FEW:
+            self._tell_neighbours()
+
+    def _tell_neighbours(self) -> None:
+        """The kernel's one table of neighbours would be full; permanent entries do not count."""
+        batch = self.folder / "neighbours"
+        entries = [
+            f"neigh replace {self.address(name)} lladdr {_mac(i)} nud permanent dev "
+            for i, name in enumerate(self.names)
+        ]
+        batch.write_text("".join(f"{entry}eth0\n" for entry in entries))
+        for name in self.names:
+            _ip(f"-n {self._namespace(name)} -batch {batch}")
+        batch.write_text("".join(f"{entry}{self._bridge}\n" for entry in entries))
+        _ip(f"-batch {batch}")
+
     def _namespace(self, name: str) -> str:
-        return f"{self._bridge or 'metaltest-none'}-{name}"
+        return f"{self._bridge or 'metal-none'}-{name}"
 
     def _write_files(self) -> None:
         self.folder.chmod(0o755)
@@ -226,6 +245,11 @@ def lacking() -> str:
     """The Debian packages that are not installed, in one line; empty when all are."""
     programs = {SSHD: "openssh-server", "ssh": "openssh-client", "ip": "iproute2", "mpirun": "openmpi-bin"}
     return " ".join(package for program, package in programs.items() if not shutil.which(program))
+
+
+def _mac(index: int) -> str:
+    """A locally administered address, different for each host."""
+    return f"02:00:00:01:{index >> 8:02x}:{index & 255:02x}"
 
 
 def _private(path: Path, text: str) -> None:

@@ -50,7 +50,7 @@ class Hosts:
         argv = [*self._ssh(), host, self._settings.python, "-I", "-"]
         stdin = program({"parent": self._settings.folder, **request}).encode()
         with self._turn(proxied):
-            status, output, errors = _run(argv, stdin, self._settings.login_timeout_s + timeout_s, host)
+            status, output, errors = run_bounded(argv, stdin, self._settings.login_timeout_s + timeout_s, host)
         answer = _answer(host, output)
         if answer is None:
             raise HostError(self._failure(host, status, errors))
@@ -79,7 +79,7 @@ class Hosts:
 
     def options(self, host: str) -> dict[str, str]:
         """The configuration of ssh for a host, by option in small letters; the first of each."""
-        _, output, _ = _run([*self._ssh(), "-G", host], b"", 20, host)
+        _, output, _ = run_bounded([*self._ssh(), "-G", host], b"", 20, host)
         options: dict[str, str] = {}
         for line in output.splitlines():
             name, _, value = line.partition(" ")
@@ -98,7 +98,9 @@ class Hosts:
 
     def why_silent(self, jump: str) -> str | None:
         """ssh's words where that jump host does not answer; None where it does, whatever it lets people do."""
-        status, _, errors = _run([*self._ssh(), f"ssh://{jump}", "true"], b"", self._settings.login_timeout_s + 5, jump)
+        status, _, errors = run_bounded(
+            [*self._ssh(), f"ssh://{jump}", "true"], b"", self._settings.login_timeout_s + 5, jump
+        )
         reason = reason_of(jump, errors, dict) if status == _SSH_FAILED else None
         return str(reason.values["problem"]) if reason and is_silent(reason) else None
 
@@ -151,7 +153,7 @@ def on_hosts(hosts: Sequence[str], function: Callable[[str], Item]) -> dict[str,
         return dict(zip(hosts, pool.map(guarded, hosts), strict=True))
 
 
-def _run(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> tuple[int, str, str]:
+def run_bounded(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> tuple[int, str, str]:
     """Status, output and errors; both bounded. Raises MissingError without ssh, HostError where it does not end."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         try:
