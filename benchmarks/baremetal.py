@@ -1,4 +1,4 @@
-"""Many hosts that are up: `python benchmarks/baremetal.py 256 [PYTHON_WITH_ASYNCSSH]`.
+"""Many hosts that are up: `python benchmarks/baremetal.py 256 run`, and `... 256 fan-out [PYTHON_WITH_ASYNCSSH]`.
 
 Namespaces with sshd of their own are the hosts, so all of them share this machine's cores. Measured are the plain
 fan-out of `true` by seatrial, pdsh, clush and asyncssh, whichever are installed, and then launch, connectivity and
@@ -129,8 +129,10 @@ def main() -> None:
         try:
             measured(f"start {count} hosts", hosts.start)
             print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-            fan_out(hosts, sys.argv[2] if len(sys.argv) > 2 else None)
-            whole_run(hosts)
+            if "fan-out" in sys.argv:
+                fan_out(hosts, sys.argv[3] if len(sys.argv) > 3 else None)
+            else:
+                whole_run(hosts)
         finally:
             hosts.stop()
 

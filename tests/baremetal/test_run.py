@@ -36,7 +36,6 @@ def launched_and_ended(run: Run) -> str:
     return caught.value.reason
 
 
-@pytest.mark.gate
 def test_healthy_hosts_go_through_the_whole_chain(console: Console, hosts: Hosts, settings: dict[str, Any]) -> None:
     finished = console.check(console.cluster(4, platform=settings), console.suite(**CHAIN))
     assert finished.status == 0, finished.said
@@ -49,12 +48,13 @@ def test_healthy_hosts_go_through_the_whole_chain(console: Console, hosts: Hosts
     assert {node["port"] for node in finished.document["nodes"]} == {222}
 
 
+@pytest.mark.gate
 def test_a_plain_user_behind_a_jump_host(console: Console, hosts: Hosts, settings: dict[str, Any]) -> None:
     """gpu-3 is reached through gpu-0 alone, and there as root; the run's sshd has ports that a plain user may take."""
     hosts.hide("gpu-3")
     own = {"gpu-3": {"user": "root", "jump": "gpu-0"}}
     platform = {**settings, "user": USER, "host_settings": own}
-    finished = console.check(console.cluster(4, platform=platform), console.suite(**CHAIN))
+    finished = console.check(console.cluster(4, platform=platform), console.suite(connectivity={"timeout_s": 60}))
     assert finished.status == 0, finished.said
     ports = {node["name"]: node["port"] for node in finished.document["nodes"]}
     assert ports["gpu-3"] == 222

@@ -34,6 +34,8 @@ class Answer(BaseModel):
     port: int | None = Field(None, ge=1, le=65535)
     user: str | None = Field(None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\$?$")
     address: str = Field("", pattern=r"^[0-9a-fA-F.:]{0,45}(%[A-Za-z0-9]{1,16})?$")
+    kernel: str = Field("", pattern=r"^[0-9a-f-]{0,40}$")
+    cores: int = Field(1, ge=1, le=100_000)
     remaining: list[int] = Field([], max_length=10_000)
     folder_left: bool = False
     log: str = Field("", max_length=_LOG_CHARACTERS)
@@ -44,7 +46,10 @@ class Answer(BaseModel):
 
 
 class Place(BaseModel):
-    """A node of a run: where its peers reach it, who logs in, and whether this machine needs a tunnel to it."""
+    """A node of a run: where its peers reach it, who logs in, and whether this machine needs a tunnel to it.
+
+    `kernel` is the id of the kernel that runs there: hosts with the same one share the `cores` of one machine.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -53,6 +58,8 @@ class Place(BaseModel):
     port: int = Field(ge=1, le=65535)
     user: str = Field(min_length=1, max_length=64)
     proxied: bool
+    kernel: str = Field("", max_length=40)
+    cores: int = Field(1, ge=1, le=100_000)
 
 
 class Up(BaseModel):
@@ -61,3 +68,9 @@ class Up(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     places: tuple[Place, ...] = Field(min_length=1, max_length=10_000)
+
+    @property
+    def shared_cores(self) -> int | None:
+        """Of the one machine that plays all hosts, as containers or namespaces; None where that is not so."""
+        kernels = {place.kernel for place in self.places}
+        return self.places[0].cores if len(self.places) > 1 and len(kernels) == 1 and all(kernels) else None

@@ -82,7 +82,15 @@ def _start(hosts: Hosts, settings: BaremetalPlatform, request: Mapping[str, obje
     if answer.port is None or answer.user is None:
         raise HostError(Reason.of("baremetal-host-failed", host=host, problem="its answer has no port"))
     address = answer.address or hosts.options(host).get("hostname", host)
-    return Place(name=host, address=address, port=answer.port, user=answer.user, proxied=proxied)
+    return Place(
+        name=host,
+        address=address,
+        port=answer.port,
+        user=answer.user,
+        proxied=proxied,
+        kernel=answer.kernel,
+        cores=answer.cores,
+    )
 
 
 def _silent_place(hosts: Hosts, host: str, port: int) -> Place:

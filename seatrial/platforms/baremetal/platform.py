@@ -94,7 +94,7 @@ class Baremetal:
             place = places[node.name]
             return hosts.dial(place.name, place.port, timeout_s) if place.proxied else dial_tcp(node, timeout_s)
 
-        return testbed_of(
+        testbed = testbed_of(
             self._cluster,
             run_id,
             [self._node(place, host_key) for place in up.places],
@@ -106,6 +106,7 @@ class Baremetal:
             network=None,
             blameless_reason=lambda node: blameless_reason(hosts, folder, self._settings, places[node.name]),
         )
+        return replace(testbed, shared_cores=up.shared_cores)
 
     def _node(self, place: Place, host_key: str) -> Node:
         return replace(node_of(self._cluster, place.name, place.address, host_key, place.port), user=place.user)

@@ -58,7 +58,13 @@ def start(request: Dict[str, Any]) -> Dict[str, Any]:
     except ProblemError:
         end(supervisor, folder)
         raise
-    return {"port": port, "user": pwd.getpwuid(os.getuid()).pw_name, "address": own_address()}
+    return {
+        "port": port,
+        "user": pwd.getpwuid(os.getuid()).pw_name,
+        "address": own_address(),
+        "kernel": read_tail("/proc/sys/kernel/random/boot_id", 64).strip(),
+        "cores": len(os.sched_getaffinity(0)),
+    }
 
 
 def own_address() -> str:
