@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +68,17 @@ def readings(result: RunResult, ids: Mapping[Key, int]) -> tuple[list[Record], l
 
 
 def node_hardware(result: RunResult) -> list[Record]:
-    """Nodes that are alike in one row."""
-    names: dict[NodeHardware, list[str]] = defaultdict(list)
+    """Nodes that are alike but for their serials in one row."""
+    alike: dict[NodeHardware, dict[str, list[str]]] = defaultdict(dict)
     for name, hardware in hardware_by_node(result.nodes).items():
-        names[hardware].append(name)
-    return [{"run_id": result.run_id, **asdict(hardware), "nodes": nodes} for hardware, nodes in names.items()]
+        alike[replace(hardware, ids=frozenset())][name] = sorted(hardware.ids)
+    return [_hardware_row(result.run_id, hardware, ids) for hardware, ids in alike.items()]
+
+
+def _hardware_row(run_id: str, hardware: NodeHardware, ids_by_node: Mapping[str, list[str]]) -> Record:
+    facts = {key: value for key, value in asdict(hardware).items() if key != "ids"}
+    ids = {name: ids for name, ids in ids_by_node.items() if ids}
+    return {"run_id": run_id, **facts, "nodes": list(ids_by_node), "ids": ids or None}
 
 
 def suspects(result: RunResult) -> list[Record]:

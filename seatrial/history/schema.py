@@ -21,7 +21,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-HEAD = "0008"
+HEAD = "0009"
 # Not alembic's own name: the store may share a database with Prefect's server, which keeps its version under that name.
 VERSION_TABLE = "seatrial_version"
 
@@ -143,7 +143,7 @@ readings = Table(
 )
 samples = Table("samples", metadata, *_place(), Column("samples", JSON, nullable=False), sqlite_with_rowid=False)
 
-# What the nodes were made of: one row for those that are alike, with their names.
+# What the nodes were made of: one row for those that are alike, with their names; `ids` are digests of serials by name.
 node_hardware = Table(
     "node_hardware",
     metadata,
@@ -154,6 +154,7 @@ node_hardware = Table(
     Column("cpu_model", CleanText, nullable=False),
     Column("driver", CleanText, nullable=False),
     Column("nodes", CleanJson, nullable=False),
+    Column("ids", CleanJson),
 )
 
 suspects = Table(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, outerjoin, select
@@ -47,7 +47,10 @@ def hardware_of(connection: Connection, run_ids: Sequence[str]) -> dict[str, dic
     by_run: dict[str, dict[str, NodeHardware]] = {}
     for row in connection.execute(query):
         hardware = NodeHardware(row.gpu_model, row.gpu_clock_mhz, row.cpu_model, row.driver)
-        by_run.setdefault(row.run_id, {}).update(dict.fromkeys(row.nodes, hardware))
+        ids: dict[str, list[str]] = row.ids or {}
+        nodes = by_run.setdefault(row.run_id, {})
+        nodes.update(dict.fromkeys(row.nodes, hardware))
+        nodes.update({name: replace(hardware, ids=frozenset(own)) for name, own in ids.items()})
     return by_run
 
 
@@ -74,8 +77,9 @@ def stored_result(connection: Connection, run_id: str) -> RunResult | None:
     )
 
 
-def _told(hardware: NodeHardware) -> dict[str, str | int]:
-    return {name: value for name, value in asdict(hardware).items() if value}
+def _told(hardware: NodeHardware) -> dict[str, Any]:
+    facts = {name: value for name, value in asdict(hardware).items() if value and name != "ids"}
+    return {**facts, "hardware_ids": sorted(hardware.ids)} if hardware.ids else facts
 
 
 def _checks(connection: Connection, run: RunRow) -> list[Check]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial.catalog.links import with_links
 from seatrial.catalog.nearest import missing_reference
-from seatrial.judge.baselines.nights import OtherHardware, nights_before
+from seatrial.judge.baselines.nights import nights_before
+from seatrial.judge.baselines.same_machine import Machines
 from seatrial.judge.baselines.selection import Knowledge
 from seatrial.judge.efficiency import with_shares
 from seatrial.judge.node_groups import group_nodes
@@ -41,16 +42,15 @@ def knowledge_of(checks: Sequence[Check], setup: Setup, store: "Store | None", c
     known = Knowledge(setup, nodes=list(hardware), groups=group_nodes(hardware))
     if store is None:
         return known
-    compared = [m for check in checks for m in check.measurements if m.better]
-    nodes_by_series = {m.series(): m.subject.nodes for m in compared}
+    measured = {m.series(): m for check in checks for m in check.measurements if m.better}
     nights = nights_before(
         store,
         context.cluster,
         context.suite,
         context.fingerprint,
-        sorted(nodes_by_series),
+        sorted(measured),
         context.started,
-        OtherHardware(hardware, nodes_by_series),
+        Machines(hardware, measured),
     )
     return replace(known, pinned=store.pinned(context.cluster), history=nights.values(), nights=nights)
 

@@ -25,6 +25,7 @@ def printable(text: str) -> str:
 
 
 Text = Annotated[str, StringConstraints(max_length=MAX_TEXT), AfterValidator(printable)]
+HardwareId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 
 
 class NodeAnswer(BaseModel):
@@ -36,8 +37,8 @@ class NodeAnswer(BaseModel):
 class Facts(NodeAnswer):
     """What seatrial/remote/probes/facts.py prints.
 
-    `gpu_clock_mhz` is the highest SM clock of the slowest GPU. A version is "" where it is not installed, None where
-    nobody could tell.
+    `gpu_clock_mhz` is the highest SM clock of the slowest GPU, `hardware_ids` are digests of serials. A version is ""
+    where it is not installed, None where nobody could tell.
     """
 
     hostname: Annotated[Text, Field(min_length=1)]
@@ -46,6 +47,7 @@ class Facts(NodeAnswer):
     gpus: int | None = Field(ge=0, le=1024)
     gpu_model: Text
     gpu_clock_mhz: int | None = Field(ge=0, le=1_000_000)
+    hardware_ids: list[HardwareId] = Field(max_length=64)
     cpu_model: Text
     architecture: Text
     mpirun: Text

@@ -22,7 +22,8 @@ from seatrial.text.redact_result import without_secrets
 
 log = logging.getLogger("seatrial")
 
-_SHOWN_FACTS = ("hostname", "cpus", "cpu_model", "memory_gb", "gpu_model", "gpu_clock_mhz")  # of each node, in run.json
+# Of each node, in run.json.
+_SHOWN_FACTS = ("hostname", "cpus", "cpu_model", "memory_gb", "gpu_model", "gpu_clock_mhz", "hardware_ids")
 
 
 @dataclass(slots=True)

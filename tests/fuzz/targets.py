@@ -40,6 +40,7 @@ FACTS = {
     "gpus": 8,
     "gpu_model": "H100",
     "gpu_clock_mhz": 1980,
+    "hardware_ids": ["0123456789abcdef"],
     "cpu_model": "AMD EPYC",
     "architecture": "x86_64",
     "mpirun": "/usr/bin/mpirun",

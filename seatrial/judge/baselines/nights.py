@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seatrial.history.rows import Readings, RunRow
+from seatrial.judge.baselines.same_machine import Machines
 from seatrial.judge.fleet.grouped import Bools
 from seatrial.judge.fleet.odds import Floats
 from seatrial.judge.fleet.past import choose
@@ -22,34 +23,6 @@ if TYPE_CHECKING:
 OLDEST = timedelta(days=90)  # what is older neither teaches nor bears witness
 _CHANGES_TOLD = 3
 Reread = Callable[[Sequence[str]], tuple[Sequence[RunRow], Readings]]
-
-
-@dataclass(frozen=True, slots=True)
-class OtherHardware:
-    """Leaves out what was measured on nodes that were of another model then: those begin anew.
-
-    `tonight` is the hardware by node; `nodes_by_series` are the nodes that each series is of. A run that does not tell
-    what its nodes were made of is taken to have had the same.
-    """
-
-    tonight: Mapping[str, NodeHardware] = field(default_factory=dict)
-    nodes_by_series: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-    def left_out(
-        self, readings: Readings, names: Sequence[str], hardware: Sequence[Mapping[str, NodeHardware]]
-    ) -> Readings:
-        """The readings of the others; `hardware` is that of each run that they are of."""
-        replaced = [self._replaced(then) for then in hardware]
-        if not any(replaced):
-            return readings
-        same = np.ones(len(readings.run), dtype=bool)
-        for run, nodes in enumerate(replaced):
-            gone = [i for i, name in enumerate(names) if not nodes.isdisjoint(self.nodes_by_series.get(name, ()))]
-            same &= (readings.run != run) | ~np.isin(readings.series, gone)
-        return Readings(*(getattr(readings, column.name)[same] for column in fields(readings)))
-
-    def _replaced(self, then: Mapping[str, NodeHardware]) -> set[str]:
-        return {node for node, now in self.tonight.items() if node in then and now.replaces(then[node])}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +79,7 @@ def nights_before(
     fingerprint: Mapping[str, str],
     names: Sequence[str],
     now: datetime,
-    other_hardware: OtherHardware = OtherHardware(),
+    machines: Machines | None = None,
 ) -> Nights:
     """What the store holds for a run of `suite` with that software. Raises SeatrialError when it cannot be read."""
     runs = store.runs_since(cluster, suite, now - OLDEST, now)
@@ -118,7 +91,9 @@ def nights_before(
 
     def read(some: Sequence[RunRow], series: Sequence[str]) -> Readings:
         run_ids = [run.run_id for run in some]
-        return other_hardware.left_out(store.readings(run_ids, series), series, _by_place(store, run_ids))
+        if machines is None:
+            return store.readings(run_ids, series)
+        return machines.readings(series, _by_place(store, run_ids), lambda asked: store.readings(run_ids, asked))
 
     def reread(some: Sequence[str]) -> tuple[Sequence[RunRow], Readings]:
         return runs, read(runs, some)

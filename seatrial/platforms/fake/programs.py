@@ -19,6 +19,7 @@ def facts(request: Request) -> str:
         "gpus": 0,
         "gpu_model": "",
         "gpu_clock_mhz": None,
+        "hardware_ids": [],
         "cpu_model": "AMD EPYC",
         "architecture": "x86_64",
         "mpirun": f"/usr/bin/{request.words[-1]}",

@@ -5,6 +5,7 @@ slow is not the same as different.
 """
 
 import glob
+import hashlib
 import json
 import os
 import re
@@ -23,6 +24,10 @@ MAX_LINE = 300  # characters: a search for a version takes the square of it
 AMD_VENDOR = "0x1002"
 PACKAGE = re.compile(r"(.+?)-(\d[^-]*)(?:-[^/]*)?\.(?:dist|egg)-info")  # torch-2.9.0.dist-info
 OPENSSH = r"OpenSSH_(\S+?),?\s"
+GPU_UUID = re.compile(r"GPU-[0-9a-fA-F-]{8,64}")
+DMI = "/sys/class/dmi/id/"
+FEWEST_CHARACTERS = 6  # of a serial; boards without one say "None", "0" or "To Be Filled"
+MAX_IDS = 64
 
 
 def main():
@@ -36,8 +41,9 @@ def facts(mpirun):
         "cpus": len(os.sched_getaffinity(0)),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
         "gpus": None if gpus is None else len(gpus),
-        "gpu_model": ", ".join(sorted({model for model, _ in gpus or []})),
-        "gpu_clock_mhz": min((clock for _, clock in gpus or [] if clock), default=None),
+        "gpu_model": ", ".join(sorted({model for model, _, _ in gpus or []})),
+        "gpu_clock_mhz": min((clock for _, clock, _ in gpus or [] if clock), default=None),
+        "hardware_ids": hardware_ids([uuid for _, _, uuid in gpus or []]),
         "cpu_model": cpu_model(),
         "architecture": os.uname().machine,
         "mpirun": shutil.which(mpirun) or "",
@@ -53,26 +59,46 @@ def sshd():
     return program or (None if "SSH_CONNECTION" in os.environ else "")
 
 
-def gpu_models() -> "list[tuple[str, int | None]] | None":
-    """Model and highest SM clock (MHz) of each GPU; None when the driver's tool is there and does not answer."""
+def gpu_models() -> "list[tuple[str, int | None, str]] | None":
+    """Model, highest SM clock (MHz) and UUID of each GPU; None when the driver's tool is there and does not answer."""
     deadline = time.monotonic() + NVIDIA_SMI_TIMEOUT_S
-    nvidia = nvidia_smi("name,clocks.max.sm", NVIDIA_SMI_TIMEOUT_S)
+    nvidia = nvidia_smi("uuid,name,clocks.max.sm", NVIDIA_SMI_TIMEOUT_S)
     if nvidia is None:  # a driver that does not know the clock, or one that does not answer at all
-        nvidia = nvidia_smi("name", max(1, deadline - time.monotonic()))
-    amd = [path for path in glob.glob("/sys/class/drm/renderD*/device/vendor") if first_line(path) == AMD_VENDOR]
-    return [gpu_in(line) for line in nvidia] + [("AMD", None)] * len(amd) if nvidia is not None else None
+        nvidia = nvidia_smi("uuid,name", max(1, deadline - time.monotonic()))
+    drm = [os.path.dirname(path) for path in glob.glob("/sys/class/drm/renderD*/device/vendor")]
+    amd = [folder for folder in drm if first_line(folder + "/vendor") == AMD_VENDOR]
+    others: "list[tuple[str, int | None, str]]" = [("AMD", None, first_line(folder + "/unique_id")) for folder in amd]
+    return [gpu_in(line) for line in nvidia] + others if nvidia is not None else None
 
 
 def nvidia_smi(fields, timeout_s):
     return lines_of(["nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits"], timeout_s)
 
 
-def gpu_in(line: str) -> "tuple[str, int | None]":
-    """`NVIDIA H100 80GB HBM3, 1980`; the clock is None where it is `[N/A]` or was not asked for."""
-    model, comma, clock = (part.strip() for part in line.rpartition(","))
+def gpu_in(line: str) -> "tuple[str, int | None, str]":
+    """`GPU-1b2c..., NVIDIA H100 80GB HBM3, 1980`; the clock is None where it is `[N/A]` or was not asked for, the UUID
+    is "" where there is none."""
+    first, _, rest = (part.strip() for part in line.partition(","))
+    uuid = first if GPU_UUID.fullmatch(first) else ""
+    named = rest or first
+    model, comma, clock = (part.strip() for part in named.rpartition(","))
     if not comma:
-        return line.strip(), None
-    return model, int(clock) if re.fullmatch(r"[0-9]{1,6}", clock) else None
+        return named, None, uuid
+    return model, int(clock) if re.fullmatch(r"[0-9]{1,6}", clock) else None, uuid
+
+
+def hardware_ids(gpu_uuids: "list[str]") -> "list[str]":
+    """A digest of each serial that tells this machine from others: of its GPUs, of its board, and where neither can be
+    read, of its installation. Serials themselves stay here. Containers may all have the ids of one host or image."""
+    board = [first_line(DMI + name) for name in ("product_uuid", "board_serial")]
+    serials = [*gpu_uuids, *board]
+    known = [serial for serial in serials if is_serial(serial)] or [first_line("/etc/machine-id")]
+    digests = {hashlib.sha256(serial.lower().encode()).hexdigest()[:16] for serial in known if is_serial(serial)}
+    return sorted(digests)[:MAX_IDS]
+
+
+def is_serial(text):
+    return sum(c.isalnum() for c in text) >= FEWEST_CHARACTERS
 
 
 def cpu_model():
