@@ -14,13 +14,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+# The pod's /tmp hides this machine's, where the project itself may lie: its Python has to stay.
 SHELL = """
 hostname {pod}
 mount --bind {hosts} /etc/hosts
-{private_tmp}
+exec 3<{project}
+mount -t tmpfs tmpfs /tmp
+case {project} in /tmp/*) mkdir -p {project} && mount -c --bind /proc/self/fd/3 {project} ;; esac
+exec 3<&-
 mkdir -p /run/sshd
 exec sleep {seconds}
 """
+PROJECT = Path(__file__).parents[2]
 
 
 def ip(arguments: str) -> bool:
@@ -54,9 +59,7 @@ class Workload:
         ip(f"link set {bridge}v{i} master {bridge} up")
         for command in ("link set lo up", f"addr add {address}/24 dev eth0", "link set eth0 up"):
             ip(f"-n {space} {command}")
-        script = SHELL.format(
-            pod=pod, hosts=self.folder / "hosts", private_tmp="mount -t tmpfs tmpfs /tmp", seconds=seconds
-        )
+        script = SHELL.format(pod=pod, hosts=self.folder / "hosts", project=PROJECT, seconds=seconds)
         isolated = [
             "unshare",
             "--uts",
