@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from seatrial.judge.fleet.grouped import Grouped, Ints
-from seatrial.judge.fleet.night_noise import louder_than_peers, noise_by_nights
-from seatrial.judge.fleet.odds import SCALE_PER_MAD, VARIANCE_OF_MIDMEAN, VARIANCE_OF_PAIRS, Floats
+from seatrial.judge.fleet.night_noise import coarse, louder_than_peers, noise_by_nights
+from seatrial.judge.fleet.odds import SCALE_PER_MAD, SCALE_PER_STEP, VARIANCE_OF_MIDMEAN, VARIANCE_OF_PAIRS, Floats
 from seatrial.judge.fleet.rules import Rules
 from seatrial.judge.fleet.slow_noise import slow_variance
 
@@ -66,7 +66,9 @@ def levels(past: SeriesHistory, tonight: Floats, rules: Rules) -> Levels:
     several = Grouped(past.group[some], at.groups)
     noise, steps = noise_by_nights(past.nights[:, some], several)
     enough = at.largest(nights) >= rules.nights_to_learn
-    chance = np.where(enough, noise * _inflation(steps), _by_peers(at, tonight - start, peers, rules))
+    shown = np.fmax(noise, _by_repeats(past, again, at))
+    by_peers = np.maximum(_by_peers(at, tonight - start, peers, rules), np.nan_to_num(shown))
+    chance = np.where(enough, noise * inflation(steps), by_peers)
     unknown = (nights == 0) & (peers < rules.least_peers)[past.group]  # nothing says what such a series should read
     scale = np.where(unknown, np.nan, np.maximum(chance, rules.least_scale)[past.group])
     scale = scale * louder_than_peers(past.good, None if again is None else again[: len(past.good)], noise, at)
@@ -107,8 +109,16 @@ def _recent_means(past: SeriesHistory, again: Floats | None) -> Floats:
 def _by_peers(at: Grouped, rest: Floats, peers: Ints, rules: Rules) -> Floats:
     """Per group the noise that tonight's peers show; NaN where they are too few."""
     centred = np.abs(rest - at.median(rest)[at.group])
-    scale = SCALE_PER_MAD * at.median(centred) * _inflation(peers)
+    scale = np.maximum(SCALE_PER_MAD * at.median(centred), coarse(at, centred, centred)) * inflation(peers)
     return np.where(peers >= rules.peers_to_learn, scale, np.nan)
+
+
+def _by_repeats(past: SeriesHistory, again: Floats | None, at: Grouped) -> Floats:
+    """Per group the noise that two measurements of one night show; NaN where nothing was measured twice."""
+    if again is None:
+        return np.full(at.groups, np.nan)
+    typical, _ = at.median_of_rows(np.abs(past.nights - again))
+    return np.asarray(SCALE_PER_STEP * typical)
 
 
 def _shared(past: SeriesHistory, again: Floats | None, at: Grouped, noise: Floats, rules: Rules) -> Floats:
@@ -140,16 +150,19 @@ def measured_again(past: SeriesHistory) -> Floats:
     return repeated
 
 
-def _inflation(count: Floats | Ints) -> Floats:
-    """A spread learned from few values may be far too small; this is almost two standard deviations of its error."""
-    return 1 + 2 / np.sqrt(np.maximum(count, 1))
+def inflation(count: Floats | Ints, deviations: float = 2.0) -> Floats:
+    """A spread learned from few values may be far too small: by how much, at so many standard deviations of its error.
+
+    Of a median; a spread that uses its values better has a smaller error.
+    """
+    return np.asarray(1 + deviations / np.sqrt(np.maximum(count, 1)))
 
 
 def _spread(at: Grouped, own: Floats, error: Floats, nights: Ints, peers: Ints, scale: Floats, rules: Rules) -> Floats:
     """The standard deviation of the levels of peers: what was seen, but at least half the noise's scale."""
     known = np.where(nights > 0, own, np.nan)
     middle = at.median(known)[at.group]
-    observed = 1.4826 * (at.median(np.abs(known - middle)) * _inflation(peers))[at.group]
+    observed = 1.4826 * (at.median(np.abs(known - middle)) * inflation(peers))[at.group]
     chance = at.median(np.where(nights > 0, error, np.nan))[at.group]
     alike = np.sqrt(np.maximum(np.nan_to_num(observed**2 - chance**2), (scale / 2) ** 2))
     return np.where(peers[at.group] >= rules.least_peers, alike, np.inf)

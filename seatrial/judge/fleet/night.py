@@ -6,12 +6,14 @@ alarm with probability p, must exceed m/p. That bound needs no further correctio
 repeating what looks suspicious.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seatrial.judge.fleet.first_nights import has_few_nights, levels_of_tonight
 from seatrial.judge.fleet.grouped import Bools, Grouped, Ints
 from seatrial.judge.fleet.levels import Levels, SeriesHistory, levels
 from seatrial.judge.fleet.odds import VARIANCE_OF_MEDIAN, Floats, Odds, Slowdowns
@@ -56,9 +58,54 @@ def judge_night(
     past: SeriesHistory, tonight: Floats, repeat: Repeat | None = None, rules: Rules = RULES, series: int | None = None
 ) -> Night:
     """Judge `tonight` (M), repeating what is suspicious where `repeat` can. `series` is how many the whole run has."""
-    known = levels(past, tonight, rules)
+    known, at = levels(past, tonight, rules), Grouped.of(past.group)
     needed = float(np.log((series or tonight.size) / rules.false_alarms))
-    at = Grouped.of(past.group)
+    early = has_few_nights(at, known, rules)
+    if repeat is None or not early.any():
+        return _judged(past, at, known, tonight, repeat, needed, rules)[0]
+    needed += float(np.log(2))  # judged in two ways, each of which may blame
+    by_history, rounds = _judged(past, at, known, tonight, repeat, needed, rules)
+    if len(rounds) < 2:
+        return by_history
+    alone = replace(past, good=past.good[:0], recent=past.recent[:0], more=None, renewed=False)
+    tonights = levels_of_tonight(at, known, rounds[0], rounds[1], rules)
+    by_peers, _ = _judged(alone, at, tonights, tonight, _after(rounds[1:], repeat), needed, rules)
+    better = (known.nights < rules.nights_to_tell) | (by_peers.evidence > by_history.evidence)
+    return _chosen(early & np.isfinite(tonights.scale) & better, by_peers, by_history)
+
+
+def _after(rounds: Sequence[Floats], repeat: Repeat) -> Repeat:
+    """Answers with what was measured again already; only then measures once more."""
+    taken = [[float(row[i]) for row in rounds if np.isfinite(row[i])][::-1] for i in range(rounds[0].size)]
+
+    def again(which: Ints) -> Floats:
+        values = np.array([taken[i].pop() if taken[i] else np.nan for i in which])
+        lacking = np.isnan(values)
+        if lacking.any():
+            values[lacking] = repeat(which[lacking])
+        return values
+
+    return again
+
+
+def _chosen(where: Bools, one: Any, other: Any) -> Any:
+    """Series by series what stands in `one` or in `other`, two of the same class."""
+    if is_dataclass(one):
+        parts = {f.name: _chosen(where, getattr(one, f.name), getattr(other, f.name)) for f in fields(one)}
+        return replace(other, **parts)  # type: ignore[type-var]
+    return np.where(where, one, other) if isinstance(one, np.ndarray) else other
+
+
+def _judged(
+    past: SeriesHistory,
+    at: Grouped,
+    known: Levels,
+    tonight: Floats,
+    repeat: Repeat | None,
+    needed: float,
+    rules: Rules,
+) -> tuple[Night, list[Floats]]:
+    """The judgement by what is `known`, and the measurements that it rests on."""
     shift = _shift(at, tonight, known, past.renewed, rules)
     expected = known.centre + shift
     sizes = Slowdowns.of(_sizes(at.median(known.scale), rules)).at(past.group)
@@ -67,12 +114,12 @@ def judge_night(
     carried, since = _carried(past, at, known, allowance, sizes, needed, rules)
     read, once = odds_of(tonight, bar, sizes, allowance), np.isfinite(tonight).astype(np.int64)
     suspicion = Suspicion(sizes, allowance, carried, since, read, once, known.shared)
-    suspicion, value = _repeated(suspicion, tonight, bar, needed, known.peers, repeat, rules)
+    suspicion, rounds = _repeated(suspicion, tonight, bar, needed, known.peers, repeat, rules)
     best = np.argmax(suspicion.total, axis=0)
     columns = np.arange(tonight.size)
-    return Night(
+    night = Night(
         known,
-        value,
+        _median_of_rounds(rounds),
         suspicion.repeats,
         expected,
         suspicion.total[best, columns],
@@ -84,6 +131,7 @@ def judge_night(
         _doubtful(suspicion, known.peers, known.scale, needed, rules),
         suspicion,
     )
+    return night, rounds
 
 
 def _sizes(scale: Floats, rules: Rules) -> Floats:
@@ -155,8 +203,8 @@ def _repeated(
     peers: Ints,
     repeat: Repeat | None,
     rules: Rules,
-) -> tuple[Suspicion, Floats]:
-    """Measure again whatever is neither proven nor cleared, and the median of what came of it."""
+) -> tuple[Suspicion, list[Floats]]:
+    """Measure again whatever is neither proven nor cleared; all that was measured, the first time first."""
     rounds = [tonight]
     while repeat is not None and len(rounds) < rules.most_repeats:
         doubtful = np.flatnonzero(
@@ -168,7 +216,7 @@ def _repeated(
         again[doubtful] = repeat(doubtful)
         rounds.append(again)
         suspicion = with_more(suspicion, doubtful, again[doubtful], bar)
-    return suspicion, _median_of_rounds(rounds)
+    return suspicion, rounds
 
 
 def _doubtful(suspicion: Suspicion, peers: Ints, scale: Floats, needed: float, rules: Rules) -> Bools:

@@ -36,6 +36,16 @@ def _tick(steps: Floats, at: Grouped) -> Floats:
     return np.where(ties, np.nan_to_num(at.lower_quartile_of_rows(apart)), 0.0)
 
 
+def coarse(at: Grouped, distance: Floats, change: Floats) -> Floats:
+    """Per group the least scale that rounding leaves: more than 0 where half of the changes are none.
+
+    `distance` (M) is how far each reading is from those of its peers; the unit is told by those that are not equal.
+    """
+    ties = at.total(change == 0) > at.total(np.isfinite(change)) / 2
+    unit = at.lower_quartile_of_rows(np.where(distance == 0, np.nan, np.abs(distance))[None])
+    return np.where(ties, _TICKS * np.nan_to_num(unit), 0.0)
+
+
 def louder_than_peers(good: Floats, again: Floats | None, noise: Floats, at: Grouped) -> Floats:
     """By series how much larger its own noise is than that of its group, 1 at least.
 

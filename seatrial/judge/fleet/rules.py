@@ -14,8 +14,10 @@ class Rules:
     A further repeat that is worth less than `least_worth` independent measurements costs real nodes more than it tells.
     `shared_at_first` is the part of the variance that repeats in one night are taken to share until history tells, by
     `pairs_to_learn` pairs for a group of its own. `nights_to_learn` passing nights, or `peers_to_learn` peers, must be
-    known before noise is learned at all; of fewer than `least_peers` nobody can tell who is odd. `least_scale` is the
-    least noise assumed, and of what lasts for nights `least_wander`, or `wander` of the scale where that is more.
+    known before noise is learned at all; of fewer than `least_peers` nobody can tell who is odd. Fewer than
+    `nights_to_tell` nights do not tell what a node of many should read: its peers do. `least_scale` is the least noise
+    assumed, and of what lasts for nights `least_wander`, or `wander` of the scale where that is more. On the first
+    nights peers are taken to differ by `least_unlike` of the noise's scale at least.
     """
 
     false_alarms: float = 0.0003
@@ -28,12 +30,14 @@ class Rules:
     least_worth: float = 0.05
     shared_at_first: float = 0.25
     pairs_to_learn: int = 1000
+    nights_to_tell: int = 3
     nights_to_learn: int = 8
     peers_to_learn: int = 8
     least_peers: int = 4
     least_scale: float = 0.003
     wander: float = 0.05
     least_wander: float = 0.002
+    least_unlike: float = 0.33
 
 
 RULES = Rules()

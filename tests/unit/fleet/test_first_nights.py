@@ -1,0 +1,86 @@
+"""The first nights: no history tells noise from nodes, so tonight's repeats and peers do."""
+
+import numpy as np
+import pytest
+
+from seatrial.judge.fleet.first_nights import levels_of_tonight
+from seatrial.judge.fleet.grouped import Grouped
+from seatrial.judge.fleet.levels import SeriesHistory, levels
+from seatrial.judge.fleet.rules import RULES
+from seatrial.simulate.nights import Memory, one_night
+from seatrial.simulate.noise import Draws, Noise
+
+METRICS = 4
+
+
+def a_new_fleet(nodes: int, noise: Noise, seed: int) -> tuple[Draws, Memory]:
+    group = np.repeat(np.arange(METRICS), nodes)
+    return Draws(nodes * METRICS, noise, np.random.default_rng(seed), group), Memory(group)
+
+
+def caught(nodes: int, loss: float, noise: Noise = Noise(), fleets: int = 10) -> int:
+    """In how many new fleets a series that is so much slower is named the first night, and nothing else is."""
+    count = 0
+    for seed in range(fleets):
+        draws, memory = a_new_fleet(nodes, noise, seed)
+        losses = np.zeros(draws.series)
+        losses[7] = -np.log(1 - loss)
+        night, _ = one_night(memory, draws, losses)
+        assert set(np.flatnonzero(night.each.guilty)) <= {7}
+        count += bool(night.each.guilty[7])
+    return count
+
+
+@pytest.mark.parametrize(
+    ("noise", "least"),
+    [(Noise(), 10), (Noise(freedom=3.0), 10), (Noise(shared=0.25), 8), (Noise(spread=0.02), 8), (Noise(tick=0.05), 9)],
+    ids=["usual", "heavy tails", "of the night", "unlike nodes", "rounded"],
+)
+def test_a_node_that_is_20_percent_slower_is_named_the_first_night(noise: Noise, least: int) -> None:
+    """Before the repeats of the night were used: 0 to 5 of 10 with unlike nodes, noise of the night and heavy tails."""
+    assert caught(64, 0.2, noise) >= least
+
+
+def test_10_percent_is_named_on_about_half_of_the_first_nights() -> None:
+    """Before: on none."""
+    assert caught(64, 0.1, fleets=20) >= 9
+
+
+def test_of_eight_nodes_one_that_is_30_percent_slower_is_named_the_first_night() -> None:
+    assert caught(8, 0.3) >= 9
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [Noise(), Noise(freedom=3.0), Noise(shared=0.25), Noise(spread=0.02), Noise(tick=0.05), Noise(skew=0.5)],
+    ids=["usual", "heavy tails", "of the night", "unlike nodes", "rounded", "one-sided"],
+)
+@pytest.mark.parametrize("nodes", [8, 64])
+def test_healthy_first_nights_raise_no_alarm(nodes: int, noise: Noise) -> None:
+    alarms = 0
+    for seed in range(6):
+        draws, memory = a_new_fleet(nodes, noise, seed)
+        alarms += sum(one_night(memory, draws)[0].alarm for _ in range(5))
+    assert alarms == 0
+
+
+def test_noise_and_what_nodes_differ_by_are_told_apart() -> None:
+    """4,000 nodes that differ by 2 %, measured with 3 % normal noise: t's scale of such noise is 0.84 of it."""
+    rng = np.random.default_rng(4)
+    level = 0.02 * rng.standard_normal(4000)
+    first, second = (level + 0.03 * rng.standard_normal(4000) for _ in range(2))
+    group, none = np.zeros(4000, dtype=np.int64), np.empty((0, 4000))
+    known = levels(SeriesHistory(group, none, none), first, RULES)
+    tonight = levels_of_tonight(Grouped.of(group), known, first, second, RULES)
+    assert tonight.scale[0] == pytest.approx(0.84 * 0.03, rel=0.08)
+    assert tonight.unsure[0] == pytest.approx(0.02, rel=0.1)
+    assert not tonight.shared.any()
+
+
+def test_nothing_is_learned_from_repeats_of_slow_looking_nodes_alone() -> None:
+    rng = np.random.default_rng(4)
+    first = 0.03 * rng.standard_normal(64)
+    second = np.where(first < -0.03, first + 0.001, np.nan)
+    group, none = np.zeros(64, dtype=np.int64), np.empty((0, 64))
+    known = levels(SeriesHistory(group, none, none), first, RULES)
+    assert np.isnan(levels_of_tonight(Grouped.of(group), known, first, second, RULES).scale).all()
