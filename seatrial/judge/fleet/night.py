@@ -8,7 +8,7 @@ repeating what looks suspicious.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,10 @@ from seatrial.judge.fleet.odds import VARIANCE_OF_MEDIAN, Floats, Odds, Slowdown
 from seatrial.judge.fleet.rules import RULES, Rules
 from seatrial.judge.fleet.suspicion import Bar, Suspicion, guilty, odds_of, wants_repeat, weighed, with_more
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_Part = TypeVar("_Part", bound="DataclassInstance")
 # Which series to measure once more; answers with their new values, NaN where that failed.
 Repeat = Callable[[Ints], Floats]
 
@@ -88,12 +92,16 @@ def _after(rounds: Sequence[Floats], repeat: Repeat) -> Repeat:
     return again
 
 
-def _chosen(where: Bools, one: Any, other: Any) -> Any:
-    """Series by series what stands in `one` or in `other`, two of the same class."""
-    if is_dataclass(one):
-        parts = {f.name: _chosen(where, getattr(one, f.name), getattr(other, f.name)) for f in fields(one)}
-        return replace(other, **parts)  # type: ignore[type-var]
-    return np.where(where, one, other) if isinstance(one, np.ndarray) else other
+def _chosen(where: Bools, one: _Part, other: _Part) -> _Part:
+    """Series by series what stands in `one` or in `other`."""
+    parts: dict[str, Any] = {}
+    for field in fields(one):
+        mine, others = getattr(one, field.name), getattr(other, field.name)
+        if is_dataclass(mine):
+            parts[field.name] = _chosen(where, mine, others)
+        elif isinstance(mine, np.ndarray):
+            parts[field.name] = np.where(where, mine, others)
+    return replace(other, **parts)
 
 
 def _judged(
