@@ -1,4 +1,4 @@
-"""How often the judge is wrong: writes docs/error-rates.md.
+"""How often the judge is wrong once it has a history: writes most tables of docs/error-rates.md.
 
     python benchmarks/judge_error_rates.py [--scale 1] [--nodes 8 64 232 1024] [--tables RATES COSTS NOISES GENERATIONS]
                                            [--write]
@@ -10,13 +10,13 @@ Every number comes from `seatrial.judge.fleet`, the code that judges real runs, 
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
+from benchmarks.error_tables import Count, markdown, write
 from benchmarks.rivals import RULES as RIVALS
 from seatrial.judge.fleet.grouped import Bools, Ints
 from seatrial.judge.fleet.modes import find_modes, stays
@@ -30,7 +30,6 @@ NIGHTS_BEFORE = 30
 NIGHTS_PER_FLEET = 5
 DECAY_PER_NIGHT = 0.01 / 7
 TABLES = ("RATES", "COSTS", "NOISES", "GENERATIONS")
-TARGET = Path(__file__).parents[1] / "docs" / "error-rates.md"
 NOISES = {
     "as above": Noise(),
     "normal noise": Noise(freedom=1000.0),
@@ -52,31 +51,6 @@ NOISES = {
     "readings rounded to 5 %": Noise(tick=0.05),
     "1 % noise, readings rounded to 5 %": Noise(sd=0.01, spread=0.005, tick=0.05),
 }
-
-
-@dataclass(slots=True)
-class Count:
-    """Hits among trials."""
-
-    hits: int = 0
-    of: int = 0
-
-    def add(self, found: Bools | bool) -> None:
-        self.hits += int(np.sum(found))
-        self.of += int(np.size(found))
-
-    def __str__(self) -> str:
-        """The share and its 95 % interval (Wilson)."""
-        if not self.of:
-            return "–"
-        p, n, z = self.hits / self.of, self.of, 1.96
-        middle, half = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-        low, high = (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)
-        return f"{_percent(p)} ({_percent(max(low, 0))}–{_percent(min(high, 1))})"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2f}".rstrip("0").rstrip(".") + " %"
 
 
 def _counts() -> dict[str, Count]:
@@ -235,7 +209,7 @@ def table(by_nodes: dict[int, Rates]) -> str:
         for nodes, r in by_nodes.items()
         for name in r.alarms
     ]
-    return _markdown(HEADINGS, rows)
+    return markdown(HEADINGS, rows)
 
 
 def costs(by_nodes: dict[int, Rates]) -> str:
@@ -249,7 +223,7 @@ def costs(by_nodes: dict[int, Rates]) -> str:
         )
         for n, r in by_nodes.items()
     ]
-    return _markdown(
+    return markdown(
         (
             "nodes",
             "measurements per series and night",
@@ -266,7 +240,7 @@ def sensitivity(scale: float, seed: int) -> str:
     for name, noise in NOISES.items():
         r = measure(64, FleetKind(noise), scale / 3, seed + 1)
         rows.append((name, *(str(counts[OURS]) for counts in (r.alarms, r.ten, r.five, r.decay))))
-    return _markdown(("noise, 64 nodes", *HEADINGS[2:]), rows)
+    return markdown(("noise, 64 nodes", *HEADINGS[2:]), rows)
 
 
 def generations(scale: float, seed: int) -> str:
@@ -274,12 +248,7 @@ def generations(scale: float, seed: int) -> str:
     for name, kind in KINDS.items():
         r = measure(64, kind, scale / 3, seed + 2)
         rows.append((name, *(str(counts[OURS]) for counts in (r.alarms, r.ten, r.five, r.decay))))
-    return _markdown(("64 nodes", *HEADINGS[2:]), rows)
-
-
-def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return markdown(("64 nodes", *HEADINGS[2:]), rows)
 
 
 def main() -> None:
@@ -300,18 +269,7 @@ def main() -> None:
         parts["GENERATIONS"] = generations(options.scale, options.seed)
     print("\n\n".join(parts.values()))
     if options.write:
-        _write(parts, options.scale)
-
-
-def _write(parts: dict[str, str], scale: float) -> None:
-    """Replace what stands between the markers."""
-    text = TARGET.read_text()
-    for name, part in parts.items():
-        head, rest = text.split(f"<!-- {name} -->\n", 1)
-        _, tail = rest.split(f"<!-- /{name} -->", 1)
-        text = f"{head}<!-- {name} -->\n{part}\n<!-- /{name} -->{tail}"
-    TARGET.write_text(text)
-    print(f"{TARGET} written, scale {scale:g}", file=sys.stderr)
+        write(parts, options.scale)
 
 
 if __name__ == "__main__":

@@ -27,9 +27,8 @@ from seatrial.model.reason import join, rewritten
 from seatrial.model.result import Check, Judgement, Suspect
 from seatrial.model.verdict import Verdict, worst
 
-# A gross outlier among peers is likely the node; a failing one more so. Localisation knows better where it ran.
+# Of suspects among a few peers, at least. In simulated runs all were right, but of few: docs/error-rates.md.
 _CONFIDENCE = {Verdict.DEGRADED: 0.6, Verdict.FAIL: 0.8}
-_PROVEN = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ def _assessed(
         verdict=worst(verdicts),
         reason=join((reason, *missing) if counted else (*missing, reason)),
         judgements=(*check.judgements, *new),
-        suspects=(*check.suspects, *_suspects(new), *_proven(new, learned), *slower_together(splits)),
+        suspects=(*check.suspects, *_suspects(new, learned), *slower_together(splits)),
         before_judging=check.by_itself,
     )
 
@@ -204,16 +203,17 @@ def _order(judgement: Judgement) -> tuple[int, bool, float]:
     return judgement.verdict.severity, _is_vote(judgement), -distance
 
 
-def _suspects(judgements: Sequence[Judgement]) -> list[Suspect]:
-    """The nodes and GPUs that stand out among their peers, or move nothing while those do."""
-    outliers = [j for j in judgements if j.source == "peers"]
-    return [_suspect(j, _CONFIDENCE[j.verdict]) for j in (*outliers, *without_rate(judgements)) if _blames(j)]
-
-
-def _proven(judgements: Iterable[Judgement], learned: Learned) -> list[Suspect]:
-    """The nodes, GPUs and links that the odds are against."""
-    by_history = (j for j in judgements if j.source == "history" and j.measurement.series() in learned.remarks)
-    return [_suspect(j, _PROVEN) for j in by_history if _blames(j)]
+def _suspects(judgements: Sequence[Judgement], learned: Learned) -> list[Suspect]:
+    """The nodes, GPUs and links that stand out among their peers, that the odds are against, or that move nothing."""
+    likely = learned.confidence
+    blamed = (
+        j for j in judgements if j.source == "peers" or (j.source == "history" and j.measurement.series() in likely)
+    )
+    return [
+        _suspect(j, likely.get(j.measurement.series(), _CONFIDENCE[j.verdict]))
+        for j in (*blamed, *without_rate(judgements))
+        if _blames(j)
+    ]
 
 
 def _blames(judgement: Judgement) -> bool:

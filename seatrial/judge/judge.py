@@ -121,9 +121,9 @@ def _beyond(m: Measurement, limit: float | None) -> bool:
 
 
 def _judgement(m: Measurement, verdict: Verdict, reason: str, baseline: Baseline) -> Judgement:
-    return Judgement(
-        m, verdict, reason, baseline.source, Expected(baseline.low, baseline.high), _deviation(m, baseline)
-    )
+    expected = Expected(baseline.low, baseline.high)
+    deviation = _deviation(m, baseline)
+    return Judgement(m, verdict, reason, baseline.source, expected, deviation, detectable=baseline.detectable)
 
 
 def _deviation(m: Measurement, baseline: Baseline) -> float | None:

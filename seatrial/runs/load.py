@@ -85,6 +85,7 @@ class _Judgement(_VerdictWithReason):
     deviation: float | None = None
     drift: Drift | None = None
     share: float | None = None
+    detectable: Annotated[float, Field(ge=0, le=1)] | None = None
 
     def to_judgement(self) -> Judgement:
         subject = Subject(self.subject.kind, self.subject.name)
@@ -98,6 +99,7 @@ class _Judgement(_VerdictWithReason):
             tuple(_number(value) for value in self.repeats),
             self.drift,
             self.share,
+            self.detectable,
         )
 
 

@@ -46,7 +46,7 @@ def test_ten_percent_are_seen_and_the_node_is_named() -> None:
     rng, nights = a_past(30)
     check = one(devices(rng, {5: 0.10}), nights)
     assert check.verdict is Verdict.DEGRADED
-    assert {(s.kind, s.name, s.confidence) for s in check.suspects} == {("node", "node-5", 0.95)}
+    assert {(s.kind, s.name, s.confidence) for s in check.suspects} == {("node", "node-5", 0.99)}
     bad = next(j for j in check.judgements if j.verdict is Verdict.DEGRADED and j.measurement.metric == "matmul")
     assert bad.source == "history"
     assert bad.expected.low is not None

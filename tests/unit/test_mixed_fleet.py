@@ -96,7 +96,7 @@ def test_models_with_a_past_are_each_held_against_their_own() -> None:
     assert fleet.judged(known).verdict is Verdict.PASS
     fleet.loss = {60: 0.15}
     check = fleet.judged(known)
-    assert suspects(check) == {"node-60": 0.95}
+    assert suspects(check) == {"node-60": 0.99}
     assert "20 passing runs and 5 other nodes (A100)" in check.reason
 
 
@@ -180,7 +180,7 @@ def test_a_fleet_that_learned_with_both_kinds_finds_a_slow_node_in_each() -> Non
     known = knowing([fleet.night() for _ in range(20)])
     assert fleet.judged(known).verdict is Verdict.PASS
     fleet.loss = {3: 0.15, 60: 0.15}
-    assert suspects(fleet.judged(known)) == {"node-3": 0.95, "node-60": 0.95}
+    assert suspects(fleet.judged(known)) == {"node-3": 0.99, "node-60": 0.99}
 
 
 @pytest.mark.parametrize("nights_slow", [0, 4, 10])

@@ -15,11 +15,12 @@ from seatrial.judge.baselines.grouping import PeerGroups, SeriesOfRun, Split, gr
 from seatrial.judge.baselines.interval import around
 from seatrial.judge.baselines.nights import Nights
 from seatrial.judge.baselines.tolerance import log_reach, tolerance_of
+from seatrial.judge.fleet.detectable import DEVIATIONS, detectable
 from seatrial.judge.fleet.drift import find_change
 from seatrial.judge.fleet.grouped import Ints
 from seatrial.judge.fleet.levels import SeriesHistory
 from seatrial.judge.fleet.night import Night, Repeat, lowest
-from seatrial.judge.fleet.odds import Floats
+from seatrial.judge.fleet.odds import Floats, posterior
 from seatrial.judge.fleet.peer_groups import Verdicts, judge_fleet
 from seatrial.judge.fleet.rules import RULES
 from seatrial.judge.fleet.suspicion import worth_taking
@@ -35,7 +36,8 @@ _JUST = 1e-9  # on logs: on the right side of a bound that the value itself woul
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """By series: the baseline, `remarks` that say what a bad verdict rests on, and `drifts`, since when it is bad.
+    """By series: the baseline; of the blamed ones `remarks`, what that rests on, `drifts`, since when they are bad, and
+    `confidence`, the probability that they have a fault.
 
     `doubtful` are neither proven nor cleared, with how many measurements of them are worth their time. `together` are
     groups of peers that are slower all alike, one measurement and its baseline for each. `splits` are peers that their
@@ -45,6 +47,7 @@ class Learned:
     baselines: dict[str, Baseline] = field(default_factory=dict)
     remarks: dict[str, str] = field(default_factory=dict)
     drifts: dict[str, Drift] = field(default_factory=dict)
+    confidence: dict[str, float] = field(default_factory=dict)
     doubtful: dict[str, int] = field(default_factory=dict)
     together: list[tuple[Measurement, Baseline]] = field(default_factory=list)
     splits: list[Split] = field(default_factory=list)
@@ -140,15 +143,17 @@ def _replay(panel: _Panel, repeats: Sequence[Sequence[Measurement]]) -> Repeat:
 def _learned(
     panel: _Panel, past: SeriesHistory, repeats: Sequence[Sequence[Measurement]], verdicts: Verdicts, peers: PeerGroups
 ) -> Learned:
-    each, low = verdicts.each, lowest(verdicts.each)
+    each, low, loss = verdicts.each, lowest(verdicts.each), detectable(verdicts.each, past.group)
     learned = Learned(drifts=panel.drifts(each), splits=peers.splits)
     for i in (int(column) for column in np.flatnonzero(each.judged)):
         m, value = panel.first[i], float(panel.signs[i]) * math.log(median(r.value for r in repeats[i]))
         proven = max(float(low[i]), value + _JUST) if each.guilty[i] else min(float(low[i]), value - _JUST)
         reach = log_reach(tolerance_of(m), float(each.levels.scale[i]), int(max(each.levels.nights[i], 1)))
         width = float(each.expected[i]) - max(proven, float(each.expected[i]) - reach)
-        learned.baselines[panel.names[i]] = _baseline(panel, each, i, width, peers.names[past.group[i]])
+        bounds = width, float(np.fmin(loss[i], (1 + DEVIATIONS / 3) * reach))
+        learned.baselines[panel.names[i]] = _baseline(panel, each, i, bounds, peers.names[past.group[i]])
         if each.guilty[i]:
+            learned.confidence[panel.names[i]] = posterior(float(each.evidence[i]))
             drift = learned.drifts.get(panel.names[i])
             learned.remarks[panel.names[i]] = "; ".join((*_remarks(each, i), *((drift.words,) if drift else ())))
     learned.together.extend(_together(panel, past, verdicts, peers))
@@ -158,17 +163,18 @@ def _learned(
     return learned
 
 
-def _baseline(panel: _Panel, each: Night, i: int, width: float, group: str) -> Baseline:
+def _baseline(panel: _Panel, each: Night, i: int, bounds: tuple[float, float], group: str) -> Baseline:
+    """`bounds` are the width of the interval and the loss that is found, both on logs."""
     m, nights, peers = panel.first[i], int(each.levels.nights[i]), int(each.levels.peers[i])
     centre, kind = float(np.exp(panel.signs[i] * each.expected[i])), f"{m.subject.kind}s{_in_brackets(group)}"
     if not nights:
         words = f"the median {short(centre)} {m.unit} of {peers} {kind} in this run"
-        return around(m, "peers", centre, width, peers, words)
+        return around(m, "peers", centre, bounds[0], peers, words, bounds[1])
     company = f" and {peers - 1} other {kind}" if peers >= RULES.least_peers else ""
     words = f"the {short(centre)} {m.unit} to be expected from {nights} passing runs{company}"
     if each.shift[i]:
         words += f", which {_moved(float(each.shift[i]))} in this run"
-    return around(m, "history", centre, width, nights, words)
+    return around(m, "history", centre, bounds[0], nights, words, bounds[1])
 
 
 def _in_brackets(group: str) -> str:

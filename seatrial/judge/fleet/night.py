@@ -117,7 +117,8 @@ def _judged(
     shift = _shift(at, tonight, known, past.renewed, rules)
     expected = known.centre + shift
     sizes = Slowdowns.of(_sizes(at.median(known.scale), rules)).at(past.group)
-    allowance = _allowance(known, sizes.delta, needed)
+    unsure = np.where(np.isfinite(known.unsure), known.unsure, 0.0) / known.scale
+    allowance = allowed(unsure**2, sizes, needed)
     bar = (expected, known.scale)
     carried, since = _carried(past, at, known, allowance, sizes, needed, rules)
     read, once = odds_of(tonight, bar, sizes, allowance), np.isfinite(tonight).astype(np.int64)
@@ -156,14 +157,13 @@ def _shift(at: Grouped, tonight: Floats, known: Levels, renewed: bool, rules: Ru
     return np.asarray(np.where((beyond > 0) & (peers >= rules.least_peers), moved, 0.0)[at.group])
 
 
-def _allowance(known: Levels, sizes: Odds, needed: float) -> Odds:
+def allowed(variance: Floats, sizes: Slowdowns, needed: float) -> Odds:
     """How much slower than expected still counts as healthy, (K, M), because the expectation itself may be off.
 
-    An expectation that is off by e adds e * size to the log odds of every measurement. Averaged over normal e, that
-    is made up for by needed * unsure^2 / size.
+    An expectation that is off by e adds e * size to the log odds of every measurement. Averaged over normal e of that
+    `variance`, in units of the noise's scale squared, that is made up for by needed * variance / size.
     """
-    unsure = np.where(np.isfinite(known.unsure), known.unsure, 0.0) / known.scale
-    return np.asarray(needed * unsure**2 / sizes, dtype=np.float32)
+    return np.asarray(needed * variance / sizes.delta, dtype=np.float32)
 
 
 def _carried(
