@@ -67,7 +67,8 @@ def judge_night(
     early = has_few_nights(at, known, rules)
     if repeat is None or not early.any():
         return _judged(past, at, known, tonight, repeat, needed, rules)[0]
-    needed += float(np.log(2))  # judged in two ways, each of which may blame
+    if np.any(early & (known.nights >= rules.nights_to_tell)):
+        needed += float(np.log(2))  # judged in two ways, each of which may blame
     by_history, rounds = _judged(past, at, known, tonight, repeat, needed, rules)
     if len(rounds) < 2:
         return by_history
