@@ -1,7 +1,7 @@
 """The headline numbers: each with what is expected of it by whom, what the last good run had, and its history. Pure."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -74,7 +74,14 @@ def _headline(m: Measurement, result: RunResult, past: EarlierRuns) -> Headline:
     judgements = tuple(sorted(own_judgements, key=worst_first))
     now = HeadlinePoint(result.run_id, result.started, m.value, judgements[0].verdict if judgements else None)
     trend = (*_trend(series, past), now)
-    return Headline(m, judgements, past.last_value(series), trend, tuple(find_steps([then.value for then in trend])))
+    steps = find_steps([then.value for then in trend], _last_step(judgements, trend))
+    return Headline(m, judgements, past.last_value(series), trend, tuple(steps))
+
+
+def _last_step(judgements: Sequence[Judgement], trend: Sequence[HeadlinePoint]) -> int | None:
+    """The run since which the number is bad, as the judge says."""
+    since = next((j.drift.since for j in judgements if j.drift and j.drift.kind == "step"), None)
+    return next((i for i, then in enumerate(trend) if i and since and f"{then.started:%Y-%m-%d}" >= since), None)
 
 
 def _trend(series: str, past: EarlierRuns) -> Iterator[HeadlinePoint]:

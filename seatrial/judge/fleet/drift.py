@@ -12,12 +12,9 @@ import numpy as np
 
 from seatrial.judge.fleet.odds import FREEDOM, SCALE_PER_STEP, Floats
 
-_LEAST_GAIN = 8.0  # nats; below it, no change explains the nights better than none
+_PRICE = 10.0  # nats of each level: quiet series of 20 to 60 numbers show two in less than one case of 200
 _LEAST_NIGHTS = 6
-
-# Of levels, where any number of changes is looked for.
-_PRICE = 10.0  # nats of each change: quiet series of 20 to 60 numbers show one in less than one case of 200
-_FEWEST = 4  # runs on either side: what three runs show is told by their verdicts
+_FEWEST = 4  # runs of a level: what three runs show is told by their verdicts
 _LEAST_SCALE = 0.005  # rates repeat no better than half a percent
 _LEAST_STEP = 0.02  # a smaller one is not worth a mark
 
@@ -44,26 +41,28 @@ class LevelShift:
 
 
 def find_change(days: Floats, values: Floats, scale: float) -> ChangePoint | None:
-    """The one change that explains `values` (natural logs, n nights, `days` apart) best; None where none is needed.
+    """The last change of `values` (natural logs, n nights, `days` apart), which are bad tonight; None without one.
 
-    A step is two levels; a decay one level and then a straight line. Both have a night and a size to choose, so the one
-    that leaves less is taken. `scale` is that of the noise.
+    A step is the last of the levels that fit best, even if it began tonight; a decay is one level and then a straight
+    line. The one that leaves less is taken. `scale` is that of the noise.
     """
     known = np.isfinite(values)
     if known.sum() < _LEAST_NIGHTS:
         return None
     at = np.flatnonzero(known)
     day, value = days[known], values[known]
-    still = _left(value - np.median(value), scale)
-    fits = list(_fits(day, value, scale))
-    best = min(fits, key=lambda fit: fit[0])
-    if still - best[0] < _LEAST_GAIN:
+    cost, ends = _levels(value, scale, newest=1)
+    decay = min(_decays(day, value, scale))
+    if decay[0] < cost:
+        return ChangePoint("decay", int(at[decay[1]]), decay[2])
+    if len(ends) < 2:
         return None
-    return ChangePoint(best[1], int(at[best[2]]), best[3])
+    before, since = [0, *ends][-3], ends[-2]
+    return ChangePoint("step", int(at[since]), _middle(value[since:]) - _middle(value[before:since]))
 
 
-def find_steps(values: Sequence[float]) -> list[LevelShift]:
-    """The lasting changes of level, in order; none where a value is not positive.
+def find_steps(values: Sequence[float], last: int | None = None) -> list[LevelShift]:
+    """The changes of level, in order; none where a value is not positive. `last` is where the judge saw the last one.
 
     The scale of the noise is estimated from neighbours, so that a step does not count as noise.
     """
@@ -71,7 +70,10 @@ def find_steps(values: Sequence[float]) -> list[LevelShift]:
     if len(row) < 2 * _FEWEST or not (np.isfinite(row) & (row > 0)).all():
         return []
     logs = np.log(row)
-    ends = _cut(logs, max(_LEAST_SCALE, SCALE_PER_STEP * float(np.median(np.abs(np.diff(logs))))))
+    scale = max(_LEAST_SCALE, SCALE_PER_STEP * float(np.median(np.abs(np.diff(logs)))))
+    _, ends = _levels(logs[:last], scale, newest=_FEWEST if last is None else 1)
+    if last is not None:
+        ends = [*ends, len(logs)]
     around = zip([0, *ends], ends, ends[1:], strict=False)
     edges = [
         0,
@@ -81,16 +83,20 @@ def find_steps(values: Sequence[float]) -> list[LevelShift]:
     return [LevelShift(at, before, after) for at, (before, after) in zip(edges[1:], pairwise(levels), strict=True)]
 
 
-def _cut(logs: Floats, scale: float) -> list[int]:
-    """Where each level ends that fits best, each change paid for: exact, by dynamic programming."""
+def _levels(logs: Floats, scale: float, newest: int) -> tuple[float, list[int]]:
+    """What the levels that fit best leave, each paid for, and where each ends: exact, by dynamic programming.
+
+    All have _FEWEST runs, the last `newest` at least.
+    """
     best: dict[int, tuple[float, list[int]]] = {0: (0.0, [])}
-    for end in range(_FEWEST, len(logs) + 1):
+    for end in range(min(_FEWEST, len(logs)), len(logs) + 1):
+        fewest = newest if end == len(logs) else _FEWEST
         best[end] = min(
             (cost + _left(logs[start:end] - _middle(logs[start:end]), scale) + _PRICE, [*ends, end])
             for start, (cost, ends) in best.items()
-            if end - start >= _FEWEST
+            if end - start >= fewest
         )
-    return best[len(logs)][1]
+    return best[len(logs)]
 
 
 def _middle(value: Floats) -> float:
@@ -99,18 +105,14 @@ def _middle(value: Floats) -> float:
     return (ordered[len(ordered) // 2] + ordered[(len(ordered) - 1) // 2]) / 2
 
 
-def _fits(day: Floats, value: Floats, scale: float) -> Iterator[tuple[float, Literal["step", "decay"], int, float]]:
-    """What each possible change leaves, its kind, its first night, its size."""
-    for first in range(2, len(value)):
-        before = float(np.median(value[:first]))
-        after = value[first:] - before
-        step = float(np.median(after))
-        rest = _left(value[:first] - before, scale)
-        yield rest + _left(after - step, scale), "step", first, step
-        if len(after) > 2:
-            since = day[first:] - day[first - 1]
-            slope = _slope(since, after, scale)
-            yield rest + _left(after - slope * since, scale), "decay", first, slope
+def _decays(day: Floats, value: Floats, scale: float) -> Iterator[tuple[float, int, float]]:
+    """What each possible decay leaves, its price paid, its first night, its size per day."""
+    for first in range(2, len(value) - 2):
+        before = _middle(value[:first])
+        after, since = value[first:] - before, day[first:] - day[first - 1]
+        slope = _slope(since, after, scale)
+        left = _left(value[:first] - before, scale) + _left(after - slope * since, scale)
+        yield left + 2 * _PRICE, first, slope
 
 
 def _slope(since: Floats, after: Floats, scale: float) -> float:
