@@ -51,7 +51,7 @@ def leftovers() -> set[str]:
     )
     folders = {
         str(entry)
-        for kind in ("local", "kubernetes", "slurm", "docker", "runai", "baremetal")
+        for kind in ("local", "kubernetes", "slurm", "docker", "runai", "baremetal", "this-machine")
         for entry in Path("/run", f"seatrial-{kind}").glob("*")
     }
     listing = subprocess.run(["ps", "-ww", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self, Union
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from seatrial.catalog import known_hardware
+from seatrial.config import this_machine
 from seatrial.config.destination import Address
 from seatrial.config.faults import Fault
 from seatrial.config.image import ImageField, Recipe
@@ -169,5 +170,10 @@ class Cluster(Strict):
 
 
 def load_cluster(path: Path) -> Cluster:
-    """Read a cluster file. Raises InputError with one line that names file, field and what is legal."""
+    """Read a cluster file; `this-machine`, where no file is called so, needs none.
+
+    Raises InputError with one line that names file, field and what is legal.
+    """
+    if str(path) == this_machine.NAME and not path.exists():
+        return Cluster.model_validate(this_machine.this_machine())
     return load_yaml(path, Cluster, {"name": path.stem.lower().replace("_", "-")})

@@ -21,6 +21,7 @@ PLATFORMS: Mapping[str, str] = {
     "runai": "seatrial.platforms.runai.config:RunaiPlatform",
     "docker": "seatrial.platforms.docker.config:DockerPlatform",
     "baremetal": "seatrial.platforms.baremetal.config:BaremetalPlatform",
+    "this-machine": "seatrial.platforms.thismachine.config:ThisMachinePlatform",
 }
 
 

@@ -21,7 +21,7 @@ LOCAL = "platform: {kind: local}\n"
 
 def test_every_platform_has_an_example() -> None:
     kinds = {load_cluster(path).platform.kind for path in CLUSTERS}
-    assert kinds == {"local", "kubernetes", "slurm", "runai", "baremetal", "docker"}
+    assert kinds == {"local", "kubernetes", "slurm", "runai", "baremetal", "docker", "this-machine"}
 
 
 @pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)

@@ -6,6 +6,7 @@ from seatrial.judge.fleet.grouped import Grouped, Ints
 from seatrial.judge.fleet.odds import SCALE_PER_STEP, Floats
 
 _MANY_TIES = 0.1  # of all steps: fewer are chance
+_COARSEST = 0.1  # no unit is larger: one slow node among equals is no rounding
 _TICKS = 0.5  # the least scale: readings that hop between two ticks say nothing
 _STRAY = 8.0  # scales: what is farther off counts no more than that
 _BELIEF = 10.0  # steps: so much counts the assumption that a series is as loud as its peers
@@ -43,7 +44,7 @@ def coarse(at: Grouped, distance: Floats, change: Floats) -> Floats:
     """
     ties = at.total(change == 0) > at.total(np.isfinite(change)) / 2
     unit = at.lower_quartile_of_rows(np.where(distance == 0, np.nan, np.abs(distance))[None])
-    return np.where(ties, _TICKS * np.nan_to_num(unit), 0.0)
+    return np.where(ties & (unit <= _COARSEST), _TICKS * unit, 0.0)
 
 
 def louder_than_peers(good: Floats, again: Floats | None, noise: Floats, at: Grouped) -> Floats:

@@ -44,7 +44,7 @@ def start_nodes(hosts: Hosts, run: Run, settings: BaremetalPlatform, run_key: Ke
         "verb": "start",
         "run_id": run.run_id,
         "folder": run_folder(settings, run.run_id),
-        "program": node_script(run.run_id, run.cluster.ssh_port, run_key, host_key, folder),
+        "program": node_script(run.run_id, run.cluster.ssh_port, run_key, host_key, folder, hosts.listen),
         "deadline_s": lifetime_s(settings, run.cluster),
         "timeout_s": settings.start_timeout_s,
     }

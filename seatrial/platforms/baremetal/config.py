@@ -28,7 +28,8 @@ def _legal_path(value: str) -> str:
     return value
 
 
-def _legal_folder(value: str) -> str:
+def legal_folder(value: str) -> str:
+    """A full path that no shell reads otherwise. Raises ValueError."""
     if not re.fullmatch(r"/[A-Za-z0-9_./+-]*", value) or ".." in value.split("/"):
         raise ValueError(f"must be a full path of letters, digits and _ . / + -, without .., is {value!r}")
     return value.rstrip("/") or "/"
@@ -77,7 +78,7 @@ class BaremetalPlatform(PlatformSettings):
     ssh_config: Path | None = Field(
         None, description="file with the configuration of ssh, in place of ~/.ssh/config and /etc/ssh/ssh_config"
     )
-    folder: Annotated[str, AfterValidator(_legal_folder)] = Field(
+    folder: Annotated[str, AfterValidator(legal_folder)] = Field(
         "/tmp", description="on the hosts: where a run makes its private folder; programs must be allowed to run there"
     )
     python: Annotated[str, AfterValidator(_legal_path)] = Field(

@@ -21,12 +21,12 @@ _TIMEOUT_S = 30.0
 _FREE_BYTES = 100 * 1024**2
 
 
-def problems(cluster: "Cluster", settings: BaremetalPlatform) -> list[str]:
+def problems(cluster: "Cluster", settings: BaremetalPlatform, hosts_type: type[Hosts] = Hosts) -> list[str]:
     """Everything that would keep a run from starting, of every host; nothing is changed on them."""
     with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
         config = Path(folder) / "ssh_config"
         config.write_text(ssh_config(settings))
-        hosts = Hosts(settings, config)
+        hosts = hosts_type(settings, config)
 
         request = {"verb": "check", "mpirun": cluster.mpi.mpirun}
 

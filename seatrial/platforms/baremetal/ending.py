@@ -48,11 +48,11 @@ def _touched(folder: Path, hosts: tuple[str, ...]) -> list[str]:
     return [host for host in hosts if host not in untouched]
 
 
-def stop_run(run_id: str, folder: Path, settings: BaremetalPlatform) -> None:
+def stop_run(run_id: str, folder: Path, settings: BaremetalPlatform, hosts_type: type[Hosts]) -> None:
     """Raises SeatrialError where hosts could not be cleared and their deadline is yet to come; `reap` tries again."""
     settings = _remembered(folder, settings)
     request = {"verb": "stop", "run_id": run_id, "folder": run_folder(settings, run_id)}
-    hosts = Hosts(settings, folder / "ssh_config")
+    hosts = hosts_type(settings, folder / "ssh_config")
     touched = _touched(folder, settings.hosts) if (folder / "ssh_config").exists() else []
     answers = on_hosts(touched, partial(_stop, hosts, request))
     remaining = [problem for answer in answers.values() if (problem := _problem(answer))]

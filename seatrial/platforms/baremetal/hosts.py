@@ -39,7 +39,12 @@ class HostError(LaunchError):
 
 
 class Hosts:
-    """The hosts of a cluster file. `config` is the file that `ssh_config` made, for as long as it is there."""
+    """The hosts of a cluster file. `config` is the file that `ssh_config` made, for as long as it is there.
+
+    `listen` is the address that their sshd for the run listens on; every one when None.
+    """
+
+    listen: str | None = None
 
     def __init__(self, settings: BaremetalPlatform, config: Path) -> None:
         self._settings, self._config = settings, config
@@ -47,7 +52,7 @@ class Hosts:
 
     def ask(self, host: str, request: Mapping[str, object], timeout_s: float, *, proxied: bool = False) -> Answer:
         """The host's answer to one request. Raises HostError, or MissingError where this machine has no ssh."""
-        argv = [*self._ssh(), host, self._settings.python, "-I", "-"]
+        argv = [*self._login(host), self._settings.python, "-I", "-"]
         stdin = program({"parent": self._settings.folder, **request}).encode()
         with self._turn(proxied):
             status, output, errors = run_bounded(argv, stdin, self._settings.login_timeout_s + timeout_s, host)
@@ -57,6 +62,10 @@ class Hosts:
         if answer.problem is not None:
             raise HostError(Reason.of("baremetal-host-failed", host=host, problem=printable(answer.problem)[:500]))
         return answer
+
+    def _login(self, host: str) -> list[str]:
+        """What stands before a command for the host."""
+        return [*self._ssh(), host]
 
     def _ssh(self) -> list[str]:
         return ["ssh", "-F", str(self._config)]
@@ -160,8 +169,10 @@ def run_bounded(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) 
             status = subprocess.run(
                 argv, input=stdin, stdout=output, stderr=errors, env=_environment(), timeout=timeout_s, check=False
             ).returncode
-        except FileNotFoundError:
-            raise MissingError(Reason.of("ssh-missing")) from None
+        except (FileNotFoundError, PermissionError):
+            if argv[0] == "ssh":
+                raise MissingError(Reason.of("ssh-missing")) from None
+            raise HostError(Reason.of("baremetal-python-missing", host=host, python=argv[0])) from None
         except subprocess.TimeoutExpired:
             problem = f"it did not answer within {timeout_s:g} s"
             raise HostError(Reason.of("baremetal-connection-lost", host=host, problem=problem)) from None

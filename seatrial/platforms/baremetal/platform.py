@@ -33,12 +33,14 @@ from seatrial.text.redact import Secrets
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
-KIND = "baremetal"
 _LOG_BYTES = 1024**2  # of each host
 
 
 class Baremetal:
     """Nodes as hosts that run one more sshd for the time of the run."""
+
+    kind = "baremetal"
+    hosts_type = Hosts
 
     def __init__(self, cluster: "Cluster", settings: BaremetalPlatform) -> None:
         self._cluster, self._settings = cluster, settings
@@ -56,7 +58,7 @@ class Baremetal:
 
     def launch(self, run: Run) -> Testbed:
         run_key, host_key = new_key_pair(), new_key_pair()
-        folder = states.make_folder(run.run_id, KIND)
+        folder = states.make_folder(run.run_id, self.kind)
         states.remember(folder, run.cluster)
         for name, text in {
             "id_ed25519": run_key.private,
@@ -78,16 +80,16 @@ class Baremetal:
         return testbed
 
     def _hosts(self, folder: Path) -> Hosts:
-        return Hosts(self._settings, folder / "ssh_config")
+        return self.hosts_type(self._settings, folder / "ssh_config")
 
     def attach(self, run_id: str) -> Testbed:
-        folder = states.run_folder(run_id, KIND)
+        folder = states.run_folder(run_id, self.kind)
         if not folder.exists():
             raise InputError(f"run {run_id}: is over")
         return self._testbed(run_id, _up(folder), states.read_file(folder, "host_key.pub"))
 
     def _testbed(self, run_id: str, up: Up, host_key: str) -> Testbed:
-        folder = states.run_folder(run_id, KIND)
+        folder = states.run_folder(run_id, self.kind)
         hosts, places = self._hosts(folder), {place.name: place for place in up.places}
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
@@ -112,7 +114,7 @@ class Baremetal:
         return replace(node_of(self._cluster, place.name, place.address, host_key, place.port), user=place.user)
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
-        state = states.run_folder(run_id, KIND)
+        state = states.run_folder(run_id, self.kind)
         if not state.exists():
             return  # nothing was started
         for host, text in self._logs(state, run_id, timeout_s).items():
@@ -131,28 +133,28 @@ class Baremetal:
         }
 
     def keep(self, run_id: str, seconds: float) -> bool:
-        folder = states.run_folder(run_id, KIND)
+        folder = states.run_folder(run_id, self.kind)
         if not (folder / "nodes.json").exists():
             return False
         states.keep(folder, seconds)
         return True
 
     def teardown(self, run_id: str) -> None:
-        folder = states.run_folder(run_id, KIND)
+        folder = states.run_folder(run_id, self.kind)
         if folder.exists():
-            stop_run(run_id, folder, self._settings)
+            stop_run(run_id, folder, self._settings, self.hosts_type)
 
     def leftovers(self) -> list[Leftover]:
         return [
             Leftover(folder.name, states.age_s(folder), "sshd on the hosts and the keys of a run whose process is gone")
-            for folder in states.folders(KIND)
+            for folder in states.folders(self.kind)
             if states.is_abandoned(folder)
         ]
 
     def missing(self) -> list[str]:
         from seatrial.platforms.baremetal.doctor import problems
 
-        return problems(self._cluster, self._settings)
+        return problems(self._cluster, self._settings, self.hosts_type)
 
 
 def _up(folder: Path) -> Up:

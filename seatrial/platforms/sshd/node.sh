@@ -1,13 +1,15 @@
 # One node of a run: run sshd with the run's keys until this script is ended, and leave nothing behind.
 #
 # `sh -s` reads it from standard input, so that no key is in a command line, an environment or a job's script. In front
-# stand the assignments of FOLDER, PORT, USER_KEY (public), RUN_KEY and HOST_KEY (private), HOST_KEY_PUBLIC.
+# stand the assignments of FOLDER, PORT, USER_KEY (public), RUN_KEY and HOST_KEY (private), HOST_KEY_PUBLIC, and LISTEN,
+# the address that sshd listens on, where that is not every one.
 # Prints `seatrial-node: ready PORT` once sshd answers with the run's host key. Where PORT is taken, or needs root, it is
 # a free one above 1024.
 set -eu
 umask 077
 work=$FOLDER
 sshd_pid=
+LISTEN=${LISTEN-}
 
 say() { printf 'seatrial-node: %s\n' "$*"; }
 fail() { say "failed: $*"; exit 1; }
@@ -92,7 +94,7 @@ start_sshd() { # on port $1; succeeds once it answers with the run's host key
     # -r: a connection is a fork, not a new program, which takes six times as long; OpenSSH 9.8 and later ignore it.
     # The key exchange that OpenSSH prefers takes ten times as long as this one, which the run's ssh_config asks for too.
     "$sshd" -D -e -r -f /dev/null -o KexAlgorithms=curve25519-sha256,curve25519-sha256@libssh.org \
-        -o Port="$1" -o HostKey="$work/ssh_host_ed25519_key" -o AuthorizedKeysFile="$work/authorized_keys" \
+        ${LISTEN:+-o ListenAddress="$LISTEN"} -o Port="$1" -o HostKey="$work/ssh_host_ed25519_key" -o AuthorizedKeysFile="$work/authorized_keys" \
         -o ForceCommand="/bin/sh $work/session" -o PidFile=none -o StrictModes=no -o UsePAM=no \
         -o AllowUsers="$(id -un)" -o PermitRootLogin=prohibit-password -o AuthenticationMethods=publickey \
         -o PasswordAuthentication=no -o KbdInteractiveAuthentication=no -o MaxStartups=5000 -o MaxSessions=5000 \

@@ -14,8 +14,13 @@ def default_folder(run_id: str) -> str:
     return f"/tmp/seatrial-{run_id}"
 
 
-def node_script(run_id: str, port: int, run_key: KeyPair, host_key: KeyPair, folder: str | None = None) -> str:
-    """For the standard input of `sh -s` on each node. `folder` is made there, in a folder that is; a full path."""
+def node_script(
+    run_id: str, port: int, run_key: KeyPair, host_key: KeyPair, folder: str | None = None, listen: str | None = None
+) -> str:
+    """For the standard input of `sh -s` on each node. `folder` is made there, in a folder that is; a full path.
+
+    `listen` is the address that sshd listens on; every one when None.
+    """
     values = {
         "FOLDER": folder or default_folder(run_id),
         "PORT": str(port),
@@ -23,6 +28,7 @@ def node_script(run_id: str, port: int, run_key: KeyPair, host_key: KeyPair, fol
         "RUN_KEY": run_key.private.strip(),
         "HOST_KEY": host_key.private.strip(),
         "HOST_KEY_PUBLIC": host_key.public,
+        **({"LISTEN": listen} if listen else {}),
     }
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items()) + _node_program()
 

@@ -1,0 +1,148 @@
+"""The platform this-machine: the promises of every platform, and what is its own."""
+
+import os
+import secrets
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seatrial.checks.suites import load_suite
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.model.errors import LaunchError
+from seatrial.model.testbed import Testbed
+from seatrial.platforms import Platform, platform_for
+from seatrial.remote.command import run_command
+from seatrial.remote.ssh import connected
+from tests.conftest import RUN_PREFIX
+from tests.contract.test_platforms import (
+    test_a_kept_run_is_a_leftover_when_its_time_is_over,
+    test_a_launched_testbed_answers,
+    test_a_living_run_is_no_leftover,
+    test_a_run_that_is_over_is_not_found,
+    test_a_run_that_never_came_up_has_nothing_to_keep_or_collect,
+    test_a_stranger_finds_the_same_testbed,
+    test_rendering_changes_nothing_and_says_the_same_twice,
+    test_teardown_needs_nothing_in_memory_and_may_come_twice,
+    test_teardown_of_a_run_that_never_was,
+    test_the_log_of_every_nodes_sshd_is_collected,
+)
+
+__all__ = [
+    "test_a_kept_run_is_a_leftover_when_its_time_is_over",
+    "test_a_launched_testbed_answers",
+    "test_a_living_run_is_no_leftover",
+    "test_a_run_that_is_over_is_not_found",
+    "test_a_run_that_never_came_up_has_nothing_to_keep_or_collect",
+    "test_a_stranger_finds_the_same_testbed",
+    "test_rendering_changes_nothing_and_says_the_same_twice",
+    "test_teardown_needs_nothing_in_memory_and_may_come_twice",
+    "test_teardown_of_a_run_that_never_was",
+    "test_the_log_of_every_nodes_sshd_is_collected",
+]
+
+
+ROOT = Path(__file__).parents[2]
+UID = 12345
+READS_THIS_PYTHON = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")  # wherever it lies
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """With a folder and a port of its own, as another run may have this machine."""
+    fields = {"name": "test", "nodes": 1, "ssh_port": free_port(), "slots_per_node": 2}
+    cluster = Cluster.model_validate({**fields, "platform": {"kind": "this-machine", "folder": str(tmp_path)}})
+    return Run(f"{RUN_PREFIX}{secrets.token_hex(4)}", cluster, load_suite("quick"), tmp_path)
+
+
+@pytest.fixture
+def platform(run: Run) -> Platform:
+    return platform_for(run.cluster)
+
+
+@pytest.fixture
+def stranger(run: Run) -> Platform:
+    return platform_for(run.cluster)
+
+
+@pytest.fixture
+def testbed(platform: Platform, run: Run, nothing_left: None) -> Iterator[Testbed]:
+    try:
+        yield platform.launch(run)
+    finally:
+        platform.teardown(run.run_id)
+
+
+def test_it_is_this_machine_and_nobody_else_reaches_it(testbed: Testbed) -> None:
+    (node,) = testbed.nodes
+    with connected(testbed, node, 10) as transport:
+        shown = run_command(transport, "hostname; id -un; echo $SEATRIAL_SLACK_TOKEN", timeout_s=20).output.split()
+    assert shown == [socket.gethostname(), testbed.user]
+    listening = subprocess.run(["ss", "-Htln", f"sport = :{node.port}"], capture_output=True, text=True, check=True)
+    assert {line.split()[3] for line in listening.stdout.splitlines()} == {f"127.0.0.1:{node.port}"}
+
+
+def test_mpi_starts_its_ranks_here(testbed: Testbed, tmp_path: Path) -> None:
+    command = "mpirun --allow-run-as-root --oversubscribe -np 2 hostname"
+    with connected(testbed, testbed.head, 10) as transport:
+        shown = run_command(transport, command, timeout_s=60)
+    assert shown.output.split() == [socket.gethostname()] * 2
+
+
+def test_a_second_run_at_the_same_time_is_refused(testbed: Testbed, platform: Platform, run: Run) -> None:
+    second = Run(f"{run.run_id}-b", run.cluster, run.suite, run.out)
+    try:
+        with pytest.raises(LaunchError, match=run.run_id):
+            platform.launch(second)
+    finally:
+        platform.teardown(second.run_id)
+
+
+def test_a_plain_user_needs_no_root(tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can become somebody else")
+    folder = Path("/tmp") / f"seatrial-plain-{secrets.token_hex(4)}"
+    folder.mkdir()
+    os.chown(folder, UID, UID)
+    accounts = tmp_path / "passwd"
+    accounts.write_text(f"{Path('/etc/passwd').read_text()}plain:x:{UID}:{UID}::{folder}:/bin/sh\n")
+    program = "import sys; from tests.integration.test_this_machine import plain; plain(sys.argv[1])"
+    become = shlex.join(["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", *READS_THIS_PYTHON])
+    script = (
+        f"mount --bind {accounts} /etc/passwd; exec {become} {shlex.join([sys.executable, '-c', program, str(folder)])}"
+    )
+    home = {"HOME": str(folder), "XDG_STATE_HOME": str(folder / "state"), "PATH": os.environ["PATH"]}
+    argv = ["unshare", "--mount", "sh", "-c", script]
+    try:
+        done = subprocess.run(argv, cwd=ROOT, env=home, capture_output=True, text=True, timeout=120, check=False)
+        left = [path.name for path in folder.iterdir() if path.name.startswith("seatrial-")]
+    finally:
+        shutil.rmtree(folder)
+    assert done.stdout.split() == ["plain", "gone"], done.stderr
+    assert left == []
+
+
+def plain(folder: str) -> None:
+    """What the plain user runs: up, one command, down."""
+    fields = {"name": "test", "nodes": 1, "platform": {"kind": "this-machine", "folder": folder}}
+    run = Run("plain", Cluster.model_validate(fields), load_suite("quick"), Path(folder))
+    platform = platform_for(run.cluster)
+    try:
+        testbed = platform.launch(run)
+        with connected(testbed, testbed.head, 10) as transport:
+            print(run_command(transport, "id -un", timeout_s=20).output.strip())
+    finally:
+        platform.teardown(run.run_id)
+    print("left" if platform.leftovers() else "gone")
