@@ -18,6 +18,7 @@ from seatrial.cli.history import history
 from seatrial.cli.judge import judge
 from seatrial.cli.parse import parse
 from seatrial.cli.pinned import diff, expire, promote, show
+from seatrial.cli.probe import probe
 from seatrial.cli.prune import prune
 from seatrial.cli.reap import reap
 from seatrial.cli.rejudge import rejudge
@@ -32,7 +33,7 @@ from seatrial.system.state_home import ensure_home
 
 COMMANDS = (
     run, render, parse, judge, rejudge, explain, baseline, history, compare, report, bundle, verify,
-    simulate, prune, reap, doctor, ssh, dial, serve,
+    simulate, probe, prune, reap, doctor, ssh, dial, serve,
 )  # fmt: skip
 
 

@@ -69,7 +69,10 @@ def short(text):
 def lock_file():
     with open("/proc/sys/kernel/random/boot_id") as file:
         machine = file.read().strip()
-    return os.path.join(os.path.dirname(os.path.abspath(__file__)), f"devices-{machine}.lock")
+    folder = os.path.dirname(os.path.abspath(__file__))
+    if not os.path.isdir(folder):  # an archive, `seatrial probe`: beside it
+        folder = os.path.dirname(folder)
+    return os.path.join(folder, f"devices-{machine}.lock")
 
 
 def acquired(lock, mode, ends):
