@@ -23,6 +23,7 @@ _SECONDS = 30.0  # a daemon comes up in tenths of a second
 _PYTHON = Path(sys.prefix)
 _TIED = ["setpriv", "--pdeathsig", "KILL"]  # whoever ends the tests by force ends the cluster
 
+# A job that is requeued starts again when its credentials have expired.
 _SLURM_CONF = """\
 ClusterName=seatrial
 SlurmctldHost={host}({head})
@@ -31,7 +32,7 @@ SlurmdPort=6818
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=20
 CredType=cred/munge
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n

@@ -26,8 +26,15 @@ def test_a_healthy_cluster_goes_through_the_whole_chain(slurm_console: Console, 
     assert {node["name"] for node in finished.document["nodes"]} <= {"n0", "n1", "n2", "n3"}
 
 
-def test_a_run_whose_job_is_cancelled_is_inconclusive_and_blames_no_node(
-    slurm: SlurmCluster, slurm_console: Console, settings: dict[str, Any]
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["scancel", "--user=root"], "was cancelled"),
+        (["scontrol", "update", "timelimit=0", "jobid={job}"], "reached its time limit"),
+    ],
+)
+def test_a_run_whose_job_ends_is_inconclusive_and_blames_no_node(
+    slurm: SlurmCluster, slurm_console: Console, settings: dict[str, Any], command: list[str], words: str
 ) -> None:
     sweep: dict[str, Any] = {
         "operations": ["all_reduce"],
@@ -38,11 +45,12 @@ def test_a_run_whose_job_is_cancelled_is_inconclusive_and_blames_no_node(
     process = slurm_console.start("run", slurm_console.cluster(2, platform=settings), "--suite", suite, "--out", "out")
     log = slurm_console.folder / "out" / "logs" / "all_reduce.log"
     until(lambda: log.exists() or process.poll() is not None, timeout_s=400)
-    slurm.command("scancel", "--user=root")
+    job = slurm.command("squeue", "--noheader", "--format=%i").strip()
+    slurm.command(*(word.format(job=job) for word in command))
     out, err = process.communicate(timeout=240)
     assert process.returncode == 3, f"{out}\n{err}"
     assert out.splitlines()[-1].startswith("inconclusive: collectives:"), out
-    assert "was cancelled" in out.splitlines()[-1]
+    assert words in out.splitlines()[-1]
 
 
 def test_people_log_in_to_a_kept_run(slurm: SlurmCluster, slurm_console: Console, settings: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
-from seatrial.model.errors import LaunchError
+from seatrial.model.errors import LaunchError, MissingError
 from seatrial.model.reason import code_of
 from seatrial.model.testbed import Testbed
 from seatrial.platforms import platform_for
@@ -42,6 +43,16 @@ def job_id(slurm: SlurmCluster, run: Run) -> str:
     return slurm.command(
         "squeue", "--noheader", "--states=all", "--format=%i", f"--name={job_name(run.run_id)}"
     ).strip()
+
+
+def state(slurm: SlurmCluster, job: str) -> str:
+    return slurm.command("squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job}").strip()
+
+
+def requeue(slurm: SlurmCluster, job: str, how: str) -> None:
+    """As an operator does it, although the job says --no-requeue."""
+    slurm.command("scontrol", "update", f"jobid={job}", "requeue=1")
+    slurm.command("scontrol", how, job)
 
 
 def refused(run: Run) -> str:
@@ -82,6 +93,8 @@ def test_a_job_that_waits_too_long_says_what_for(slurm: SlurmCluster, settings: 
     [
         (lambda slurm, job: slurm.command("scancel", job), "slurm-job-cancelled"),
         (lambda slurm, job: slurm.command("scontrol", "update", f"jobid={job}", "timelimit=0"), "slurm-job-timed-out"),
+        (lambda slurm, job: requeue(slurm, job, "requeue"), "slurm-job-requeued"),
+        (lambda slurm, job: requeue(slurm, job, "requeuehold"), "slurm-job-held"),
     ],
 )
 def test_a_job_that_ends_blames_no_node(
@@ -97,6 +110,40 @@ def test_a_job_that_ends_blames_no_node(
         end(slurm, job_id(slurm, run))
         until(lambda: testbed.blameless_reason(testbed.head) is not None)
         assert {code_of(testbed.blameless_reason(node) or "") for node in testbed.nodes} == {code}
+
+
+def test_a_job_that_was_requeued_and_is_up_again_is_told_from_one_that_stayed_up(
+    slurm: SlurmCluster, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    run = run_of(settings, tmp_path)
+    with up(run) as testbed:
+        job = job_id(slurm, run)
+        requeue(slurm, job, "requeue")
+        until(lambda: "PENDING" in state(slurm, job))
+        until(lambda: "RUNNING" in state(slurm, job))
+        assert code_of(testbed.blameless_reason(testbed.head) or "") == "slurm-job-requeued"
+
+
+def test_a_node_that_an_operator_takes_down_does_not_blame_the_others(
+    slurm: SlurmCluster, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    with up(run_of(settings, tmp_path)) as testbed:
+        other, down = testbed.nodes
+        slurm.command("scontrol", "update", f"nodename={down.name}", "state=down", "reason=test")
+        until(lambda: testbed.blameless_reason(other) is not None)  # slurmd soon brings the node back
+        assert code_of(testbed.blameless_reason(other) or "") == "slurm-node-failed"
+
+
+def test_a_suite_that_is_longer_than_the_job_may_be_is_refused_and_nothing_is_submitted(
+    slurm: SlurmCluster, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    run = replace(run_of(settings, tmp_path, time_limit="00:30:00"), suite=load_suite("acceptance"))
+    with pytest.raises(MissingError) as error:
+        platform_for(run.cluster).launch(run)
+    assert code_of(error.value.reason) == "slurm-time-limit-short"
+    assert "0:30:00" in error.value.reason
+    assert "1:00:00" in error.value.reason
+    assert slurm.left() == set()
 
 
 def test_a_preempted_job_blames_no_node(slurm: SlurmCluster, settings: dict[str, Any], tmp_path: Path) -> None:

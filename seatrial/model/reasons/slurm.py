@@ -53,6 +53,11 @@ REASONS = {
         "Slurm ended the nodes because `platform.time_limit` was over. No node is to blame.",
         "Raise `platform.time_limit`, or choose a shorter suite.",
     ),
+    "slurm-time-limit-short": Explanation(
+        "time_limit is {limit}, and {check} of suite {suite} alone may take {longest}",
+        "Slurm would end the nodes before the suite's own timeout, which tells what is wrong. Nothing was submitted.",
+        "Raise `platform.time_limit` above the sum of the suite's timeouts, or choose a shorter suite.",
+    ),
     "slurm-node-failed": Explanation(
         "job {job} lost a node{detail}",
         "Slurm considers a node of the job down.",

@@ -1,6 +1,7 @@
 """The Slurm platform: launch, teardown and leftovers of testbeds that are one job."""
 
 import getpass
+import logging
 import re
 import shlex
 from collections.abc import Mapping
@@ -20,7 +21,16 @@ from seatrial.platforms.slurm.config import SlurmPlatform
 from seatrial.platforms.slurm.jobs import Job
 from seatrial.platforms.slurm.login import Login
 from seatrial.platforms.slurm.measure import MEASURE_SCRIPT, measure_script
-from seatrial.platforms.slurm.queue import blameless_reason, end_jobs, jobs_of, node_addresses, node_names, submit
+from seatrial.platforms.slurm.queue import (
+    blameless_reason,
+    end_jobs,
+    jobs_of,
+    node_addresses,
+    node_names,
+    restarts,
+    submit,
+)
+from seatrial.platforms.slurm.time_limit import check_time_limit
 from seatrial.platforms.sshd.ports import tell_ports
 from seatrial.platforms.sshd.program import MADE_LATER, default_folder, node_script
 from seatrial.platforms.testbed import node_of, testbed_of
@@ -31,6 +41,8 @@ from seatrial.text.redact import Secrets
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
+
+log = logging.getLogger("seatrial.launch")
 
 _KIND = "slurm"
 _LOG_BYTES = 64 * 1024**2
@@ -53,6 +65,7 @@ class _Up(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     job_id: str = Field(pattern=r"^\d{1,10}$")
+    restarts: int = Field(0, ge=0)
     nodes: tuple[_Place, ...] = Field(min_length=1, max_length=10_000)
 
 
@@ -75,6 +88,8 @@ class Slurm:
         }
 
     def launch(self, run: Run) -> Testbed:
+        if warning := check_time_limit(run, self._settings):
+            log.warning("%s", warning)
         run_key, host_key = new_key_pair(), new_key_pair()
         folder = states.make_folder(run.run_id, _KIND)
         states.remember(folder, run.cluster)
@@ -86,7 +101,7 @@ class Slurm:
             self._login.write(f"{there}/{name}", text)
         job_id = submit(self._login, f"{there}/{script.JOB_SCRIPT}")
         job, ports = BringUp(self._login, self._settings, run.run_id, job_id, run.cluster.nodes).wait()
-        up = _Up(job_id=job_id, nodes=self._places(job, ports))
+        up = _Up(job_id=job_id, restarts=restarts(self._login, job_id), nodes=self._places(job, ports))
         states.write_private(folder / "nodes.json", up.model_dump_json())
         testbed = self._testbed(run.run_id, up, host_key.public)
         states.write_private(folder / "known_hosts", known_hosts(testbed.nodes))  # for `seatrial ssh`
@@ -123,7 +138,7 @@ class Slurm:
             workdir=f"{default_folder(run_id)}/work",
             python=self._settings.python,
             network=None,
-            blameless_reason=lambda node: blameless_reason(self._login, run_id, up.job_id, node.name),
+            blameless_reason=lambda node: blameless_reason(self._login, run_id, up.job_id, up.restarts, node.name),
         )
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:

@@ -49,17 +49,28 @@ def _accounted(login: Login, job_id: str) -> Job | None:
     return next(iter(parse_jobs("\n".join(lines))), None)
 
 
-def blameless_reason(login: Login, run_id: str, job_id: str, node: str) -> str | None:
+def restarts(login: Login, job_id: str) -> int:
+    """How often Slurm has taken the job's nodes and put it back into the queue; it keeps its id then."""
+    printed = login.run(
+        ["squeue", "--me", "--noheader", "--states=all", f"--jobs={job_id}", "--Format=RestartCnt:10"]
+    ).strip()
+    return int(printed) if re.fullmatch(r"\d{1,9}", printed) else 0
+
+
+def blameless_reason(login: Login, run_id: str, job_id: str, restarts_at_launch: int, node: str) -> str | None:
     """Why a node went silent although it is well: its job has ended or was requeued. None: blame the node."""
     try:
         job = _settled(login, run_id, job_id)
         if job is None:
             return Reason.of("slurm-job-gone", job=job_id)
-        if job.is_up or _is_down(login, node):
+        requeued = not job.is_over and restarts(login, job_id) > restarts_at_launch  # perhaps it is up again
+        if _is_down(login, node) or (job.is_up and not requeued):
             return None
         if job.is_held:
             return Reason.of("slurm-job-held", job=job_id, pending=job.pending)
-        return Reason.of("slurm-job-requeued", job=job_id, detail="") if job.state in WAITING else ending(job)
+        return (
+            Reason.of("slurm-job-requeued", job=job_id, detail="") if requeued or job.state in WAITING else ending(job)
+        )
     except SeatrialError:
         return None  # nobody can say
 

@@ -1,0 +1,44 @@
+"""A job's time limit against the time that a suite may take."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.checks.suites import load_suite
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.model.errors import MissingError
+from seatrial.model.reason import code_of
+from seatrial.platforms.slurm.config import SlurmPlatform
+from seatrial.platforms.slurm.time_limit import check_time_limit
+
+
+def warning(suite: str, time_limit: str, **fields: Any) -> str | None:
+    settings = SlurmPlatform(kind="slurm", time_limit=time_limit)
+    cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": settings, **fields})
+    return check_time_limit(Run("20260102-0304-abcde", cluster, load_suite(suite), Path("out")), settings)
+
+
+def test_a_job_that_is_long_enough_is_silent() -> None:
+    assert warning("quick", "00:30:00") is None
+
+
+def test_both_numbers_are_in_the_warning() -> None:
+    words = warning("nightly", "00:45:00") or ""
+    assert "suite nightly" in words
+    assert "time_limit is 0:45:00" in words
+    assert "add up to 1:" in words  # five sweeps, the training and more
+
+
+def test_nodes_that_are_kept_need_their_time_too() -> None:
+    assert warning("quick", "00:30:00", keep="on_failure", keep_s=600) is None
+    assert "keep_s (2:00:00)" in (warning("quick", "00:30:00", keep="on_failure") or "")
+
+
+@pytest.mark.parametrize(("suite", "limit"), [("acceptance", "00:59:00"), ("nightly", "00:09:00")])
+def test_a_step_that_may_outlive_the_job_is_refused(suite: str, limit: str) -> None:
+    with pytest.raises(MissingError) as error:
+        warning(suite, limit)
+    assert code_of(error.value.reason) == "slurm-time-limit-short"
+    assert f"time_limit is 0:{limit[3:]}" in error.value.reason
