@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.platforms import state as states
+
 RUN_PREFIX = f"test-{os.getpid()}-"
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background
@@ -44,6 +46,7 @@ def nothing_left() -> Iterator[None]:
 def leftovers() -> set[str]:
     """Every namespace, state folder and process of local runs on this machine, other people's too.
 
+    A folder of another process that lives is none: somebody else runs tests, or a run, at the same time.
     Runs that this session makes without the flow have ids that begin with RUN_PREFIX.
     """
     namespaces = (
@@ -53,9 +56,15 @@ def leftovers() -> set[str]:
         str(entry)
         for kind in ("local", "kubernetes", "slurm", "docker", "runai", "baremetal", "this-machine")
         for entry in Path("/run", f"seatrial-{kind}").glob("*")
+        if not _is_in_use(entry)
     }
     listing = subprocess.run(["ps", "-ww", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
     processes = {
         line.strip() for line in listing.splitlines() if "/run/seatrial-local/" in line and "ps -ww" not in line
     }
     return namespaces | folders | processes
+
+
+def _is_in_use(folder: Path) -> bool:
+    owner = states.read_owner(folder, "owner")
+    return bool(owner and owner.alive and owner.pid != os.getpid())
