@@ -112,7 +112,7 @@ def _divide(peers: PeerGroups, members: Ints, run: SeriesOfRun) -> None:
 def _modes(example: Measurement, tonight: Floats, past: Floats, references: int) -> tuple[Modes | None, bool]:
     """The two groups, and whether the past shows them. Where the past has taught what is healthy and shows none, there
     are none: nodes that became slow are at fault."""
-    levels = np.where(np.isfinite(past).sum(axis=0) >= _LEAST_NIGHTS, _medians(past.T), np.nan)
+    levels = np.where(np.isfinite(past).sum(axis=0) >= _LEAST_NIGHTS, medians(past.T), np.nan)
     if 2 * np.isfinite(levels).sum() >= np.isfinite(tonight).sum():
         modes = find_modes(levels)
         if modes and stays(modes, past):
@@ -133,10 +133,10 @@ def _columns(members: list[list[int]]) -> Ints:
 
 def _of_nodes(rows: Floats, columns: Ints) -> Floats:
     """(T, N) from (T, M): the median of each node's series."""
-    return _medians(np.where(columns >= 0, rows[:, columns], np.nan))
+    return medians(np.where(columns >= 0, rows[:, columns], np.nan))
 
 
-def _medians(values: Floats) -> Floats:
+def medians(values: Floats) -> Floats:
     """Along the last axis, without NaN; NaN where there is nothing else."""
     if not values.shape[-1]:
         return np.full(values.shape[:-1], np.nan)

@@ -17,8 +17,9 @@ class Grouped:
 
     def __init__(self, group: Ints, groups: int) -> None:
         self.group, self.groups = group, groups
+        self.sizes = np.bincount(group, minlength=groups)
         order = np.argsort(group, kind="stable")
-        cuts = np.cumsum(np.bincount(group, minlength=groups))[:-1]
+        cuts = np.cumsum(self.sizes)[:-1]
         self._members: list[Any] = np.split(order, cuts) if groups > 1 else [slice(None)] * groups
 
     @classmethod
@@ -50,6 +51,9 @@ class Grouped:
     def total(self, values: Floats | Ints | Bools) -> Floats:
         return np.bincount(self.group, values, minlength=self.groups).astype(np.float64)
 
+    def count(self, flags: Bools) -> Ints:
+        return np.bincount(self.group[flags], minlength=self.groups) if not flags.all() else self.sizes
+
     def any(self, flags: Bools) -> Bools:
         return np.bincount(self.group[flags], minlength=self.groups) > 0
 
@@ -61,15 +65,20 @@ class Grouped:
 
 def _median(values: Floats) -> float:
     """Of every nth value where there are more than enough."""
-    some = values[:: 1 + values.size // _ENOUGH]
-    finite = some[np.isfinite(some)]
+    finite = _finite(values[:: 1 + values.size // _ENOUGH])
     if not finite.size:
         return np.nan
     half = finite.size // 2
-    middle = [half] if finite.size % 2 else [half - 1, half]
-    return float(np.mean(np.partition(finite, middle)[middle]))
+    ordered = np.partition(finite, half)  # by one place: numpy takes five times as long for two
+    middle = float(ordered[half])
+    return middle if finite.size % 2 else (float(ordered[:half].max()) + middle) / 2
 
 
 def _lower_quartile(values: Floats) -> float:
-    finite = values[np.isfinite(values)]
+    finite = _finite(values)
     return float(np.partition(finite, finite.size // 4)[finite.size // 4]) if finite.size else np.nan
+
+
+def _finite(values: Floats) -> Floats:
+    known = np.isfinite(values)
+    return values if known.all() else values[known]

@@ -64,7 +64,7 @@ def levels(past: SeriesHistory, tonight: Floats, rules: Rules) -> Levels:
     start = np.where(nights > 0, own, middle[past.group])
     some = at.sample(_ENOUGH_SERIES)
     several = Grouped(past.group[some], at.groups)
-    noise, steps = noise_by_nights(past.nights[:, some], several)
+    noise, steps = noise_by_nights(np.vstack([past.good[:, some], past.recent[:, some]]), several)
     enough = at.largest(nights) >= rules.nights_to_learn
     shown = np.fmax(noise, _by_repeats(past, again, at))
     by_peers = np.maximum(_by_peers(at, tonight - start, peers, rules), np.nan_to_num(shown))
@@ -173,7 +173,8 @@ def _midmeans(nights: Floats) -> tuple[Floats, Ints]:
     count = np.isfinite(nights).sum(axis=0)
     ordered = np.sort(nights, axis=0)  # NaN last
     cut = np.where(count > 2, np.maximum(count // 4, 1), 0)
-    rank = np.arange(len(nights))[:, None]
+    first, last = int(cut.min(initial=0)), int((count - cut).max(initial=0))
+    rank = np.arange(first, last)[:, None]
     inside = (rank >= cut) & (rank < count - cut)
-    total = np.where(inside, ordered, 0.0).sum(axis=0)
+    total = np.where(inside, ordered[first:last], 0.0).sum(axis=0)
     return total / np.maximum(inside.sum(axis=0), 1), count

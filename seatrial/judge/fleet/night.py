@@ -115,13 +115,14 @@ def _judged(
     rules: Rules,
 ) -> tuple[Night, list[Floats]]:
     """The judgement by what is `known`, and the measurements that it rests on."""
-    shift = _shift(at, tonight, known, past.renewed, rules)
+    least = _least_shift(at, known, rules)
+    shift = _shift(at, tonight, known, least, past.renewed)
     expected = known.centre + shift
     sizes = Slowdowns.of(_sizes(at.median(known.scale), rules)).at(past.group)
     unsure = np.where(np.isfinite(known.unsure), known.unsure, 0.0) / known.scale
     allowance = allowed(unsure**2, sizes, needed)
     bar = (expected, known.scale)
-    carried, since = _carried(past, at, known, allowance, sizes, needed, rules)
+    carried, since = _carried(past, at, known, least, allowance, sizes, needed)
     read, once = odds_of(tonight, bar, sizes, allowance), np.isfinite(tonight).astype(np.int64)
     suspicion = Suspicion(sizes, allowance, carried, since, read, once, known.shared)
     suspicion, rounds = _repeated(suspicion, tonight, bar, needed, known.peers, repeat, rules)
@@ -150,12 +151,17 @@ def _sizes(scale: Floats, rules: Rules) -> Floats:
     return np.array(rules.sizes)[:, None] / rules.sizes[0] * smallest
 
 
-def _shift(at: Grouped, tonight: Floats, known: Levels, renewed: bool, rules: Rules) -> Floats:
-    """By how much peers moved together, per series: new software may move them, else only slower and beyond chance."""
-    moved, peers = at.median(tonight - known.centre), at.largest(known.peers)
+def _shift(at: Grouped, tonight: Floats, known: Levels, least: Floats, renewed: bool) -> Floats:
+    """By how much peers moved together, per series: new software may move them, else only slower; 0 below `least`."""
+    moved = at.median(tonight - known.centre)
+    return np.asarray(np.where((np.abs(moved) if renewed else -moved) > least, moved, 0.0)[at.group])
+
+
+def _least_shift(at: Grouped, known: Levels, rules: Rules) -> Floats:
+    """Per group how far chance moves the median of its peers; those that are too few never move."""
+    peers = at.largest(known.peers)
     error = at.median(known.scale) * np.sqrt(VARIANCE_OF_MEDIAN / np.maximum(peers, 1))
-    beyond = (np.abs(moved) if renewed else -moved) - 2 * error
-    return np.asarray(np.where((beyond > 0) & (peers >= rules.least_peers), moved, 0.0)[at.group])
+    return np.where(peers >= rules.least_peers, 2 * error, np.inf)
 
 
 def allowed(variance: Floats, sizes: Slowdowns, needed: float) -> Odds:
@@ -168,40 +174,39 @@ def allowed(variance: Floats, sizes: Slowdowns, needed: float) -> Odds:
 
 
 def _carried(
-    past: SeriesHistory, at: Grouped, known: Levels, allowance: Odds, sizes: Slowdowns, needed: float, rules: Rules
+    past: SeriesHistory, at: Grouped, known: Levels, least: Floats, allowance: Odds, sizes: Slowdowns, needed: float
 ) -> tuple[Odds, NDArray[np.int32]]:
     """The evidence of the recent nights: it never falls below none, nor rises beyond what blames."""
     carried, since = np.zeros_like(sizes.delta), np.zeros(sizes.delta.shape, dtype=np.int32)
-    for night, values in enumerate(past.recent):
-        shift = _shift(at, values, known, past.renewed, rules)
-        bar = (known.centre + shift, known.scale)
-        read, times = odds_of(values, bar, sizes, allowance), np.isfinite(values).astype(np.int64)
-        _add_repeats(read, times, past, len(past.good) + night, bar, sizes, allowance)
-        carried += weighed(read, times, known.shared)
-        np.minimum(np.maximum(carried, 0.0, out=carried), needed + np.log(len(carried)), out=carried)
-        since += 1
-        since *= carried > 0
+    most = needed + np.log(len(carried))
+    accused = np.max(-sizes.delta / 2 - allowance, axis=0)  # a z above it is evidence of no size of slowdown
+    for night, values in enumerate(past.recent, start=len(past.good)):
+        bar = (known.centre + _shift(at, values, known, least, past.renewed), known.scale)
+        repeated, repeats = _repeats_of(past, night)
+        suspect = ((values - bar[0]) / bar[1] < accused) | (carried.max(axis=0) > 0)
+        suspect[repeated] = True
+        some = np.flatnonzero(suspect)  # all others have no evidence, and get none this night
+
+        def odds(values: Floats, of: Ints, bar: Bar = bar) -> Odds:
+            return odds_of(values, (bar[0][of], bar[1][of]), sizes.at(of), allowance.take(of, axis=1))
+
+        read, times = odds(values[some], some), np.isfinite(values[some]).astype(np.int64)
+        place = np.searchsorted(some, repeated)
+        np.add.at(times, place, 1)
+        np.add.at(read.T, place, odds(repeats, repeated).T)
+        evidence = carried.take(some, axis=1) + weighed(read, times, known.shared[some])
+        carried[:, some] = np.clip(evidence, 0.0, most)
+        since[:, some] = (since.take(some, axis=1) + 1) * (evidence > 0)
     return carried, since
 
 
-def _add_repeats(
-    read: Odds,
-    times: Ints,
-    past: SeriesHistory,
-    night: int,
-    bar: Bar,
-    sizes: Slowdowns,
-    allowance: Odds,
-) -> None:
+def _repeats_of(past: SeriesHistory, night: int) -> tuple[Ints, Floats]:
+    """The series that were measured again in a night of the past, and what they read."""
     if past.more is None:
-        return
+        return np.empty(0, dtype=np.int64), np.empty(0)
     nights, series, values = past.more
     now = nights == night
-    at = series[now]
-    odds = odds_of(values[now], (bar[0][at], bar[1][at]), sizes.at(at), allowance[:, at])
-    np.add.at(times, at, 1)
-    for k in range(len(read)):
-        np.add.at(read[k], at, odds[k])
+    return series[now], values[now]
 
 
 def _repeated(

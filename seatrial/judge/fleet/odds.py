@@ -48,7 +48,7 @@ class Slowdowns:
 
     def at(self, columns: NDArray[np.int64]) -> "Slowdowns":
         """Those of some series only; the last axis is series."""
-        return Slowdowns(*(part[..., columns] for part in (self.delta, self.low, self.high, self.debt)))
+        return Slowdowns(*(part.take(columns, axis=-1) for part in (self.delta, self.low, self.high, self.debt)))
 
     def log_odds(self, z: Floats | Odds) -> Odds:
         """The log likelihood ratio of a shift by -delta against none; NaN, not measured, says nothing."""

@@ -66,7 +66,7 @@ class _Fleets:
     def moved(self, values: Floats) -> Floats:
         """The median distance of the members from their levels; NaN where less than half of them were measured."""
         shifts = self.at.median(values - self._centre)
-        return np.where(self.at.total(np.isfinite(values)) >= self._least, shifts, np.nan)
+        return np.where(self.at.count(np.isfinite(values)) >= self._least, shifts, np.nan)
 
     def members(self, groups: Ints) -> Ints:
         """The series of some groups."""

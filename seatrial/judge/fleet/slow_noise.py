@@ -78,10 +78,10 @@ def _drawn(seen: _Seen, everywhere: _Seen, assumed: Floats) -> Floats:
 
 def _without_common(nights: Floats, at: Grouped) -> Floats:
     """What peers do together is not the wandering of one of them."""
-    several = np.bincount(at.group, minlength=at.groups) > 3
+    several = at.sizes > 3
     if not several.any() or not len(nights):
         return nights
-    common = np.array([np.where(several, np.nan_to_num(at.median(night)), 0.0) for night in nights])
+    common = np.where(several, np.nan_to_num([at.median(night) for night in nights]), 0.0)
     return np.asarray(nights - common[:, at.group])
 
 
