@@ -61,6 +61,16 @@ def devices() -> tuple[DeviceFigure, ...]:
         return tuple(DeviceFigure(**_converted(row, DeviceFigure)) for row in csv.DictReader(rows))
 
 
+def device_figure(hardware: str, metric: str) -> float | None:
+    """The first figure of that metric, in the unit of its row."""
+    return next((d.value for d in devices() if (d.hardware, d.metric) == (hardware, metric)), None)
+
+
+def peak_tflops(hardware: str, precision: str) -> float | None:
+    """What the data sheet of that hardware says of dense bf16 and fp16 multiplication, which are alike; TFLOP/s."""
+    return device_figure(hardware, "peak_bf16") if precision in ("bf16", "fp16") else None
+
+
 def _converted(row: dict[str, str], record: type[Reference] | type[DeviceFigure]) -> dict[str, Any]:
     """The row's cells as the fields of `record` have them."""
     return {field.name: field.type(row[field.name]) for field in fields(record) if callable(field.type)}

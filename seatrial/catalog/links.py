@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from seatrial.catalog import devices
+from seatrial.catalog import device_figure
 from seatrial.model.setup import Setup
 
 _RATE = re.compile(r"-(?:(\d+)x)?(\d+)G$")  # IB-8x400G, EFA-3200G: Gb/s per node, as sold
@@ -26,12 +26,12 @@ def with_links(setup: Setup) -> Setup:
 
 def gpu_link_gb_s(hardware: str) -> float | None:
     """GB/s (1e9 bytes), one direction, that one GPU's links to its neighbours carry."""
-    return _of_device(hardware, "gpu_link")
+    return device_figure(hardware, "gpu_link")
 
 
 def usual_gpus(hardware: str) -> int | None:
     """How many GPUs a node of that hardware has unless somebody says otherwise."""
-    count = _of_device(hardware, "gpus_per_node")
+    count = device_figure(hardware, "gpus_per_node")
     return None if count is None else round(count)
 
 
@@ -47,10 +47,6 @@ def nics_of(fabric: str | None) -> int | None:
     """How many NICs a node has, as a name says that ends in number and rate: 8 of IB-8x400G."""
     rate = _RATE.search(fabric or "")
     return int(rate[1]) if rate and rate[1] else None
-
-
-def _of_device(hardware: str, metric: str) -> float | None:
-    return next((d.value for d in devices() if (d.hardware, d.metric) == (hardware, metric)), None)
 
 
 @cache

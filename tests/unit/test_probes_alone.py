@@ -1,4 +1,4 @@
-"""Probes run on the nodes: they import the standard library, torch and each other, and numpy if they can do without."""
+"""Probes run on the nodes: they import the standard library, torch and each other; more only if they can do without."""
 
 import ast
 import sys
@@ -8,7 +8,8 @@ import pytest
 
 from seatrial.remote.probes import PROBES
 
-WITH_NUMPY = {"devices"}  # torch measures processors where numpy is missing
+# torch measures processors where numpy is missing; only folders of images need Pillow, which a probe asks for by name.
+OPTIONAL = {"devices": {"numpy"}, "datasets": {"PIL"}}
 ALLOWED = sys.stdlib_module_names | {"torch"} | {path.stem for path in PROBES}
 
 
@@ -24,4 +25,4 @@ def imported(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", PROBES, ids=lambda path: path.stem)
 def test_a_probe_imports_nothing_that_a_node_lacks(path: Path) -> None:
-    assert imported(path) <= ALLOWED | ({"numpy"} if path.stem in WITH_NUMPY else set())
+    assert imported(path) <= ALLOWED | OPTIONAL.get(path.stem, set())

@@ -3,25 +3,29 @@
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from seatrial.checks.connectivity.roll_call import RollCall
 from seatrial.checks.contract import CheckContext
 from seatrial.checks.requirements import try_check
 from seatrial.checks.suites import load_suite
 from seatrial.checks.training import check as step
-from seatrial.checks.training.result import node_of, read_event
-from seatrial.config.cluster import Cluster
+from seatrial.checks.training.result import measured, node_of, read_event, read_training_result
+from seatrial.checks.training.section import Training, Workload
+from seatrial.config.cluster import Cluster, Hardware
 from seatrial.config.run import Run
 from seatrial.model.errors import RemoteError
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Node, Testbed, dial_tcp
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import MpiResult
+
+LAB = Cluster.model_validate({"name": "lab", "nodes": 4, "platform": {"kind": "local"}})
 
 
 def make_testbed(nodes: int = 4, slots: int = 1) -> Testbed:
@@ -92,8 +96,7 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Chec
 
 
 def make_run(tmp_path: Path) -> Run:
-    cluster = Cluster.model_validate({"name": "lab", "nodes": 4, "platform": {"kind": "local"}})
-    return Run("run-1", cluster, load_suite("quick"), tmp_path)
+    return Run("run-1", LAB, load_suite("quick"), tmp_path)
 
 
 def test_a_run_that_learns_passes_and_is_measured(check: Callable[..., Check]) -> None:
@@ -202,8 +205,8 @@ def test_a_node_that_died_is_named(check: Callable[..., Check], roll: Roll) -> N
     assert done.reason.endswith("timed out; node-2: no route to host")
 
 
-def test_one_node_left_is_not_run(check: Callable[..., Check]) -> None:
-    assert check(result(printed()), make_testbed(1)).verdict is Verdict.NOT_RUN
+def test_one_rank_trains_alone(check: Callable[..., Check]) -> None:
+    assert check(result(printed(world_size=1, ranks=[rank(0)])), make_testbed(1)).verdict is Verdict.PASS
 
 
 def test_ranks_without_a_known_host_name_are_placed_by_slots() -> None:
@@ -251,3 +254,64 @@ def test_what_is_no_whole_event_is_none(event: str) -> None:
 def test_numbers_that_are_not_finite_are_none() -> None:
     event = read_event('{"event": "step", "step": 3, "loss": NaN, "step_time_ms": Infinity}')
     assert event == {"event": "step", "step": 3, "loss": None, "step_time_ms": None}
+
+
+@pytest.mark.parametrize(
+    ("section", "arguments", "conditions"),
+    [
+        ({}, ["--model", "tiny"], {}),
+        ({"model": "transformer"}, ["--model", "transformer"], {"model": "transformer"}),
+        (
+            {"model": "resnet50", "image_size": 64, "precision": "bf16", "compile": True, "inference_steps": 5},
+            ["--model", "resnet50", "--image-size", "64", "--precision", "bf16", "--compile", "--inference-steps", "5"],
+            {"model": "resnet50", "image_size": 64, "precision": "bf16", "compile": True},
+        ),
+        (
+            {"model": "resnet18", "data": "cifar10", "data_dir": "/data", "workers": 2},
+            ["--model", "resnet18", "--data", "cifar10", "--data-dir", "/data", "--workers", "2"],
+            {"model": "resnet18", "image_size": 32, "data": "cifar10"},
+        ),
+    ],
+)
+def test_what_is_trained_is_told_the_probe_and_is_a_condition(
+    section: dict[str, Any], arguments: list[str], conditions: dict[str, Any]
+) -> None:
+    settings = Training(**section)
+    assert settings.arguments() == ["--steps", "30", "--batch", "8", "--warmup", "2", *arguments]
+    trained = read_training_result(printed(), make_testbed())
+    assert trained is not None
+    for measurement in measured(trained, make_testbed(), LAB, settings):
+        others = {"ranks", "batch_per_rank", "steps"}
+        assert {k: v for k, v in measurement.conditions.items() if k not in others} == conditions
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"data": "cifar10"}, "data cifar10 is for resnet18 and resnet50; tiny learns synthetic data alone"),
+        ({"steps": 50, "warmup_steps": 50}, "warmup_steps is 50, which leaves none of 50 steps to time"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(section: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Training(**section)
+
+
+def test_nodes_with_gpus_train_what_the_suite_has_for_them() -> None:
+    section = Training(gpu=Workload(model="resnet50", batch_per_rank=64))
+    assert [section.workload(gpus=gpus).model for gpus in (False, True)] == ["tiny", "resnet50"]
+    assert Training().workload(gpus=True).model == "tiny"
+
+
+def test_figures_that_tell_where_the_time_goes_are_recorded() -> None:
+    testbed = replace(make_testbed(), nodes=tuple(replace(n, gpus=1) for n in make_testbed().nodes))
+    lines = printed(flops_per_sample=24.5e9, communication_share=0.1, inference_samples_s=9000.0)
+    trained = read_training_result(lines, testbed)
+    assert trained is not None
+    h100 = LAB.model_copy(update={"hardware": Hardware(name="H100-SXM")})
+    by_metric = {m.metric: m for m in measured(trained, testbed, h100, Workload(model="resnet50", precision="bf16"))}
+    assert by_metric["model_flops"].value == pytest.approx(800 / 4 * 24.5e9 / 1e12)
+    assert by_metric["mfu"].value == pytest.approx(800 / 4 * 24.5e9 / 989.4e12)
+    assert (by_metric["communication_share"].value, by_metric["step_time_p99"].value) == (0.1, 30.0)
+    assert {by_metric[name].better for name in ("model_flops", "mfu", "communication_share", "step_time_p99")} == {None}
+    assert (by_metric["inference"].value, by_metric["inference"].better) == (9000.0, "higher")

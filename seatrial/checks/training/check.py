@@ -1,4 +1,4 @@
-"""Step `training`: train a small transformer over every rank; does it learn, and do all ranks end alike?"""
+"""Step `training`: train a model over every rank; does it learn, and do all ranks end alike?"""
 
 import logging
 import statistics
@@ -47,12 +47,13 @@ def _train(run: Run, testbed: Testbed, settings: Training, label: str) -> Check:
     """One training, whose log has that label."""
     started = time.monotonic()
     argv = training_argv(run, testbed, settings, label)
+    steps = settings.workload(gpus=testbed.has_gpus).steps
     try:
         result = mpirun(
             testbed,
             argv,
             timeout_s=settings.timeout_s,
-            on_line=lambda line: _say(line, settings.steps),
+            on_line=lambda line: _say(line, steps),
             is_done=lambda line: gave_up(line) or (read_event(line) or {}).get("event") == "summary",
             log_file=run.logs / f"{label}.log",
             secrets=secrets_of(run.cluster),
@@ -79,8 +80,8 @@ def _with_missing(run: Run, testbed: Testbed, check: Check) -> Check:
 def training_argv(run: Run, testbed: Testbed, settings: Training, label: str = _NAME) -> list[str]:
     """The command line of the training probe, whose ranks meet under that label."""
     probe = [testbed.python, f"{testbed.workdir}/training.py", "--device", "cuda" if testbed.has_gpus else "cpu"]
-    size = ["--steps", str(settings.steps), "--batch", str(settings.batch_per_rank)]
-    return [*probe, *size, *rendezvous_argv(run, testbed, label, settings.timeout_s)]
+    workload = settings.workload(gpus=testbed.has_gpus).arguments()
+    return [*probe, *workload, *rendezvous_argv(run, testbed, label, settings.timeout_s)]
 
 
 def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) -> Check:
@@ -102,7 +103,7 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
         verdict,
         reason,
         result.seconds,
-        tuple(measured(trained, testbed, run.cluster.name, settings)),
+        tuple(measured(trained, testbed, run.cluster, settings.workload(gpus=testbed.has_gpus))),
         suspects=tuple(suspects(trained)) if verdict is Verdict.CORRUPT else (),
     )
 
@@ -151,10 +152,17 @@ TRAINING = CheckType(
         "loss_drop": Metric("", "the fraction of the first loss that training took off"),
         "throughput": Metric("samples/s", "over all ranks"),
         "step_time": Metric("ms", "one step, of the cluster and of each node"),
+        "step_time_p99": Metric("ms", "the step that 99 of 100 are no slower than; recorded, not judged"),
+        "model_flops": Metric("TFLOP/s", "of each rank, by counted operations; recorded, not judged"),
+        "mfu": Metric("", "model_flops as a fraction of the GPU's data sheet; recorded, not judged"),
+        "communication_share": Metric(
+            "", "the fraction of a forward and backward pass that is gone without communication; recorded, not judged"
+        ),
+        "inference": Metric("samples/s", "over all ranks, where the suite has inference_steps"),
         "compute_time": Metric("ms", "one step of a node before it waits for others; judged on GPUs alone"),
     },
     needs=lambda gpus: (TORCH,),
-    least_ranks=2,
+    least_ranks=1,
     repeat=repeat_training,
     units=lambda section: len(range(0, section.steps, _every(section.steps))),
 )

@@ -1,10 +1,11 @@
 """What a training smoke came to: a verdict, measurements, and the rank that is odd. Pure.
 
-Measurements, conditions ranks and batch_per_rank: loss (nats, the last one, smoothed; recorded only, with every step's
-loss as samples) and loss_drop (fraction of the first loss), both also by steps, because more steps learn more;
-throughput (samples/s over all ranks) and step_time (ms); all of the cluster; and step_time and compute_time (ms) of
-each node, its slowest rank. Ranks wait for each other in every step, so only compute_time, which ends before they do,
-tells a slow node. On CPUs that compete it is recorded only.
+Measurements, conditions ranks, batch_per_rank and those of the suite's Workload. Of the cluster: loss (nats, the last
+one, smoothed; recorded only, with every step's loss as samples) and loss_drop (fraction of the first loss), both also
+by steps, because more steps learn more; throughput and inference (samples/s over all ranks) and step_time (ms);
+recorded only, step_time_p99, model_flops, mfu and communication_share. Of each node, its slowest rank: step_time and
+compute_time (ms). Ranks wait for each other in every step, so only compute_time, which ends before they do, tells a
+slow node. On CPUs that compete it is recorded only.
 """
 
 import math
@@ -16,7 +17,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, FiniteFloat
 
-from seatrial.checks.training.section import Training
+from seatrial.catalog import peak_tflops
+from seatrial.checks.training.section import Workload
+from seatrial.config.cluster import Cluster
 from seatrial.model.measurement import ConditionValue, Measurement, Subject, finite
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
@@ -47,6 +50,9 @@ class TrainingResult:
     throughput_samples_s: float | None
     step_time_ms: tuple[float, ...]
     ranks: tuple[Rank, ...]
+    flops_per_sample: float | None = None
+    communication_share: float | None = None
+    inference_samples_s: float | None = None
 
     @property
     def loss_drop(self) -> float | None:
@@ -82,6 +88,9 @@ class _SummaryEvent(NodeAnswer):
     first_loss: Finite
     last_loss: Finite
     throughput_samples_s: Finite
+    flops_per_sample: Finite = None
+    communication_share: Finite = None
+    inference_samples_s: Finite = None
     step_time_ms: list[FiniteFloat]
     ranks: list[_RankEnd] = Field(max_length=100_000)
 
@@ -114,6 +123,9 @@ def read_training_result(lines: Iterable[str], testbed: Testbed) -> TrainingResu
         throughput_samples_s=summary["throughput_samples_s"],
         step_time_ms=tuple(summary["step_time_ms"]),
         ranks=tuple(_rank(rank, testbed) for rank in summary["ranks"]),
+        flops_per_sample=summary["flops_per_sample"],
+        communication_share=summary["communication_share"],
+        inference_samples_s=summary["inference_samples_s"],
     )
 
 
@@ -183,11 +195,12 @@ def _odd(ranks: Sequence[Rank]) -> list[Rank]:
     return [rank for rank in ranks if rank.checksum != common] if 2 * count > len(ranks) else []
 
 
-def measured(result: TrainingResult, testbed: Testbed, cluster: str, settings: Training) -> Iterator[Measurement]:
+def measured(result: TrainingResult, testbed: Testbed, cluster: Cluster, workload: Workload) -> Iterator[Measurement]:
     """The measurements of a result; numbers that are not there or not finite are left out."""
-    where: dict[str, ConditionValue] = {"ranks": testbed.world_size, "batch_per_rank": settings.batch_per_rank}
-    learning: dict[str, ConditionValue] = {**where, "steps": settings.steps}
-    subject = Subject("cluster", cluster)
+    where: dict[str, ConditionValue] = {"ranks": testbed.world_size, "batch_per_rank": workload.batch_per_rank}
+    where |= workload.conditions()
+    learning: dict[str, ConditionValue] = {**where, "steps": workload.steps}
+    subject = Subject("cluster", cluster.name)
     losses = tuple(loss for loss in result.losses if loss is not None)
     if result.last_loss is not None:
         yield Measurement("loss", result.last_loss, "nats", subject, learning, losses, better=None)
@@ -195,11 +208,32 @@ def measured(result: TrainingResult, testbed: Testbed, cluster: str, settings: T
         yield Measurement("loss_drop", result.loss_drop, "", subject, learning)
     if result.throughput_samples_s:
         yield Measurement("throughput", result.throughput_samples_s, "samples/s", subject, where)
+    if result.inference_samples_s:
+        yield Measurement("inference", result.inference_samples_s, "samples/s", subject, where)
     if result.step_time_ms:
         middle = median(result.step_time_ms)
         yield Measurement("step_time", middle, "ms", subject, where, result.step_time_ms, better="lower")
+    for metric, value, unit in _recorded(result, testbed, cluster.hardware.name, workload):
+        yield Measurement(metric, value, unit, subject, where, better=None)
     for node in testbed.nodes:
         yield from _of_node(node.name, result, where, judged=testbed.has_gpus)
+
+
+def _recorded(
+    result: TrainingResult, testbed: Testbed, hardware: str, workload: Workload
+) -> Iterator[tuple[str, float, str]]:
+    """Metric, value and unit of figures that follow from judged ones, or tell where the time goes."""
+    if result.step_time_ms:
+        slowest_first = sorted(result.step_time_ms, reverse=True)
+        yield "step_time_p99", slowest_first[len(slowest_first) // 100], "ms"
+    if result.communication_share is not None:
+        yield "communication_share", result.communication_share, ""
+    if result.throughput_samples_s and result.flops_per_sample:
+        tflops = result.throughput_samples_s / testbed.world_size * result.flops_per_sample / 1e12
+        yield "model_flops", tflops, "TFLOP/s"
+        peak = peak_tflops(hardware, workload.precision) if testbed.has_gpus else None
+        if peak:
+            yield "mfu", tflops / peak, ""
 
 
 def _of_node(

@@ -1,14 +1,99 @@
 """The section `training` of a suite file."""
 
-from pydantic import Field
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
 
 from seatrial.config.yamlfile import Strict
+from seatrial.model.measurement import ConditionValue
+
+_SMALL_IMAGES = 32  # pixels of a side of Fashion-MNIST's and CIFAR's images, as they are trained
+_LARGE_IMAGES = 224
 
 
-class Training(Strict):
-    """A small transformer on synthetic data, data parallel over every rank."""
+class Workload(Strict):
+    """What is trained on every rank, and for how long."""
 
+    model: Literal["tiny", "transformer", "resnet18", "resnet50"] = Field(
+        "tiny", description="`tiny` is a transformer for processors; the others are for GPUs"
+    )
+    data: Literal["synthetic", "fashion_mnist", "cifar10", "cifar100", "imagenet"] = Field(
+        "synthetic", description="all but `synthetic` are images for a ResNet, read from `data_dir`"
+    )
+    data_dir: str = Field("./data", description="where the data is, on every node")
+    download: bool = Field(False, description="fetch `fashion_mnist` or CIFAR where it is not there")
+    image_size: int | None = Field(
+        None, ge=32, le=512, description="pixels of an image's side, for a ResNet; unset: 224, or 32 for small images"
+    )
+    precision: Literal["fp32", "bf16", "fp16"] = Field(
+        "fp32", description="of multiplications; `fp16` scales the loss and needs GPUs"
+    )
+    compile: bool = Field(False, description="by torch.compile; the image needs a C compiler")
+    workers: int = Field(0, ge=0, le=64, description="processes of each rank that read images")
+    learning_rate: float | None = Field(None, gt=0, description="unset: the model's own, 0.01 for a ResNet")
     steps: int = Field(30, ge=4, le=100_000, description="optimizer steps")
-    batch_per_rank: int = Field(8, ge=1, le=4096, description="sequences per rank and step")
+    warmup_steps: int = Field(2, ge=0, le=10_000, description="the first steps, whose time does not count")
+    batch_per_rank: int = Field(8, ge=1, le=4096, description="sequences or images per rank and step")
+    inference_steps: int = Field(0, ge=0, le=10_000, description="batches to infer after training, timed")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.data != "synthetic" and not self.model.startswith("resnet"):
+            raise ValueError(f"data {self.data} is for resnet18 and resnet50; {self.model} learns synthetic data alone")
+        if self.warmup_steps >= self.steps:
+            raise ValueError(f"warmup_steps is {self.warmup_steps}, which leaves none of {self.steps} steps to time")
+        return self
+
+    def conditions(self) -> dict[str, ConditionValue]:
+        """What its speed depends on, beside the batch; nothing for `tiny` with what was always so of it."""
+        small = self.data in ("fashion_mnist", "cifar10", "cifar100")
+        size = self.image_size or (_SMALL_IMAGES if small else _LARGE_IMAGES)
+        values: dict[str, tuple[ConditionValue, ConditionValue]] = {
+            "model": (self.model, "tiny"),
+            "image_size": (size if self.model.startswith("resnet") else 0, 0),
+            "data": (self.data, "synthetic"),
+            "precision": (self.precision, "fp32"),
+            "compile": (self.compile, False),
+        }
+        return {name: value for name, (value, usual) in values.items() if value != usual}
+
+    def arguments(self) -> list[str]:
+        """The probe's arguments that say what is trained, and how long."""
+        fields = type(self).model_fields
+        shown = [name for name in _OPTIONS if name in _ALWAYS or getattr(self, name) != fields[name].default]
+        return [word for name in shown for word in self._argument(name)]
+
+    def _argument(self, name: str) -> list[str]:
+        value = getattr(self, name)
+        return [f"--{_OPTIONS[name]}"] if value is True else [f"--{_OPTIONS[name]}", str(value)]
+
+
+# The probe's options, by field; those of _ALWAYS have other defaults there.
+_OPTIONS = {
+    "steps": "steps",
+    "batch_per_rank": "batch",
+    "warmup_steps": "warmup",
+    "model": "model",
+    "image_size": "image-size",
+    "data": "data",
+    "data_dir": "data-dir",
+    "download": "download",
+    "precision": "precision",
+    "compile": "compile",
+    "workers": "workers",
+    "learning_rate": "lr",
+    "inference_steps": "inference-steps",
+}
+_ALWAYS = ("steps", "batch_per_rank", "warmup_steps", "model")
+
+
+class Training(Workload):
+    """A model on synthetic data or on images, data parallel over every rank."""
+
+    gpu: Workload | None = Field(None, description="what nodes with GPUs train in place of the rest")
     min_loss_drop: float = Field(0.2, gt=0, lt=1, description="fraction of the first loss that training must take off")
     timeout_s: float = Field(300, gt=0, description="seconds for the whole training")
+
+    def workload(self, *, gpus: bool) -> Workload:
+        """What is trained on nodes with GPUs, or without."""
+        return self.gpu if gpus and self.gpu else self

@@ -122,6 +122,7 @@ def _probes(run: Run, settings: SlurmPlatform) -> Iterator[str]:
             )
     if training:
         yield (
-            f"measure training probe training --device {'cuda' if cluster.gpus else 'cpu'} --steps {training.steps}"
-            f" --batch {training.batch_per_rank} --timeout-s {training.timeout_s / 2:g}"
+            f"measure training probe training --device {'cuda' if cluster.gpus else 'cpu'}"
+            f" {shlex.join(training.workload(gpus=bool(cluster.gpus)).arguments())}"
+            f" --timeout-s {training.timeout_s / 2:g}"
         )

@@ -108,6 +108,9 @@ def _source_address(master: str) -> str:
 
 def join(here: RankPlacement, options: argparse.Namespace, backend: str = "gloo") -> None:
     """Make the process group of all ranks. Raises CannotStart, or RuntimeError naming where the ranks did not meet."""
+    if here.world_size == 1:  # nobody to meet, and no port that another such process may have
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+        return
     os.environ["GLOO_SOCKET_IFNAME"] = interface(options.network, options.master_addr, addresses())
     meeting = f"{options.master_addr}:{options.master_port}"
     try:

@@ -9,16 +9,24 @@ from pathlib import Path
 import pytest
 
 from seatrial.remote.probes import probe
-from tests.integration.probes.launched import PROBE_FOLDER, finish, meeting, one_rank, start, sweep_argv
+from tests.integration.probes.launched import PROBE_FOLDER, finish, meeting, start, sweep_argv
 
 
 def test_a_port_in_use_is_said_in_one_line() -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
-        done = one_rank("collective", [*sweep_argv("all_reduce"), *meeting(port)])
+        argv = [sys.executable, str(probe("collective")), *sweep_argv("all_reduce"), *meeting(port)]
+        done = finish(start(argv, RANK="0", WORLD_SIZE="2", LOCAL_RANK="0"), time.monotonic())
     assert done.status == 3
     (line,) = done.lines
     assert line.endswith(f"rank 0: cannot start: port {port} on 127.0.0.1 is already in use")
+
+
+def test_one_rank_needs_no_port() -> None:
+    with socket.create_server(("", 0)) as taken:
+        argv = [sys.executable, str(probe("training")), "--steps", "4", *meeting(taken.getsockname()[1])]
+        done = finish(start(argv, RANK="0", WORLD_SIZE="1", LOCAL_RANK="0"), time.monotonic())
+    assert done.status == 0, done.lines
 
 
 def test_a_node_without_torch_says_so() -> None:

@@ -1,10 +1,14 @@
 """The training of real ranks: it learns, and says which rank is off."""
 
+import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from seatrial.checks.training.result import read_event
+from seatrial.remote.probes import probe
 from tests.integration.probes.launched import launch_many, needs_mpirun
 
 
@@ -39,3 +43,25 @@ def test_a_nan_is_seen_on_the_rank_where_it_arose(lessons: list[dict[str, Any]])
 def test_a_rank_that_silently_differs_is_seen(lessons: list[dict[str, Any]]) -> None:
     sums = [rank["checksum"] for rank in lessons[2]["ranks"]]
     assert sums[0] == sums[1] == sums[3] != sums[2]
+
+
+# torchvision's own models of these names have as many parameters.
+@pytest.mark.parametrize(("model", "parameters"), [("resnet18", 11_689_512), ("resnet50", 25_557_032)])
+def test_one_process_trains_a_resnet_that_learns(model: str, parameters: int) -> None:
+    size = ["--model", model, "--image-size", "32", "--steps", "6", "--batch", "4"]
+    done = subprocess.run(
+        [sys.executable, str(probe("training")), *size], capture_output=True, text=True, timeout=300, check=True
+    )
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (summary["model"], summary["parameters"], summary["world_size"]) == (model, parameters, 1)
+    assert summary["last_loss"] < 0.8 * summary["first_loss"]
+
+
+def test_two_processes_by_torchrun_end_with_the_same_resnet() -> None:
+    size = ["--model", "resnet18", "--image-size", "32", "--steps", "4", "--batch", "2"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*torchrun, str(probe("training")), *size], capture_output=True, text=True, timeout=300, check=True
+    )
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (summary["world_size"], len({rank["checksum"] for rank in summary["ranks"]})) == (2, 1)

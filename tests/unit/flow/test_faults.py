@@ -83,7 +83,7 @@ def test_where_only_one_node_is_left_what_needs_two_is_not_run(chain: Chain) -> 
     result = chain.run()
     assert result.verdict is Verdict.FAIL
     codes = {made.name: code_of(made.reason) for made in result.checks if made.verdict is Verdict.NOT_RUN}
-    assert codes == {"collectives": "too-few-nodes", "training": "too-few-nodes"}
+    assert codes == {"collectives": "too-few-nodes"}
 
 
 def test_where_no_node_has_mpirun_nothing_is_run(chain: Chain) -> None:

@@ -1,0 +1,284 @@
+"""Data sets in the formats that they are published in, made here and read by the probe's own readers."""
+
+import gzip
+import hashlib
+import http.server
+import importlib
+import io
+import json
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from seatrial.remote.probes import probe
+from tests.integration.probes.launched import PROBE_FOLDER
+
+IMAGES = 24
+
+
+@pytest.fixture
+def datasets(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(PROBE_FOLDER)
+    return importlib.import_module("datasets")
+
+
+@pytest.fixture
+def training(datasets: ModuleType) -> ModuleType:
+    return importlib.import_module("training")
+
+
+def idx(values: "np.ndarray[Any, Any]") -> bytes:
+    return bytes((0, 0, 8, values.ndim)) + struct.pack(f">{values.ndim}I", *values.shape) + values.tobytes()
+
+
+def noise(*shape: int) -> "np.ndarray[Any, Any]":
+    return np.random.default_rng(1).integers(0, 256, shape, dtype=np.uint8)
+
+
+def labels(classes: int, count: int = IMAGES) -> list[int]:
+    return [i % classes for i in range(count)]
+
+
+def write_fashion_mnist(folder: Path) -> None:
+    raw = folder / "FashionMNIST/raw"
+    raw.mkdir(parents=True)
+    (raw / "train-images-idx3-ubyte").write_bytes(idx(noise(IMAGES, 28, 28)))
+    (raw / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(np.array(labels(10), dtype=np.uint8))))
+
+
+def write_cifar10(folder: Path) -> None:
+    inside = folder / "cifar-10-batches-py"
+    inside.mkdir(parents=True)
+    for part in range(1, 6):
+        content = {b"batch_label": b"training", b"data": noise(IMAGES, 3072), b"labels": labels(10)}
+        (inside / f"data_batch_{part}").write_bytes(pickle.dumps(content, protocol=2))
+
+
+def write_cifar100(folder: Path) -> None:
+    inside = folder / "cifar-100-python"
+    inside.mkdir(parents=True)
+    content = {b"data": noise(IMAGES, 3072), b"fine_labels": labels(100), b"coarse_labels": labels(20)}
+    (inside / "train").write_bytes(pickle.dumps(content, protocol=2))
+
+
+def write_imagenet(folder: Path) -> None:
+    for name in ("n01440764", "n01443537"):
+        (folder / "train" / name).mkdir(parents=True)
+        for image in range(IMAGES // 2):
+            kind = "JPEG" if image % 2 else "PNG"
+            picture = Image.fromarray(noise(80, 120, 3))
+            picture.save(folder / "train" / name / f"{name}_{image}.{kind}", format=kind)
+
+
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "fashion_mnist": write_fashion_mnist,
+    "cifar10": write_cifar10,
+    "cifar100": write_cifar100,
+    "imagenet": write_imagenet,
+}
+
+
+def test_the_readers_return_what_was_written(tmp_path: Path, datasets: ModuleType) -> None:
+    write_fashion_mnist(tmp_path)
+    write_cifar10(tmp_path)
+    write_cifar100(tmp_path)
+    read = {name: datasets.open_dataset(name, str(tmp_path), 32) for name in ("fashion_mnist", "cifar10", "cifar100")}
+    assert read["fashion_mnist"].images.tolist() == noise(IMAGES, 28, 28)[:, None].tolist()
+    assert read["fashion_mnist"].labels.tolist() == labels(10)
+    assert read["cifar10"].images[:IMAGES].tolist() == noise(IMAGES, 3072).reshape(-1, 3, 32, 32).tolist()
+    assert read["cifar10"].labels.tolist() == 5 * labels(10)
+    assert read["cifar100"].labels.tolist() == labels(100)
+    inputs = datasets.as_inputs(read["fashion_mnist"].images, 32)
+    assert inputs.shape == (IMAGES, 3, 32, 32)
+    assert -1 <= float(inputs.min()) < float(inputs.max()) <= 1
+
+
+def test_the_middle_of_an_image_is_read(tmp_path: Path, datasets: ModuleType) -> None:
+    write_imagenet(tmp_path)
+    read = datasets.open_dataset("imagenet", str(tmp_path), 80)
+    image, label = read[0]  # of 80 x 120 pixels, a PNG: nothing is lost
+    assert (len(read), label, read[IMAGES - 1][1]) == (IMAGES, 0, 1)
+    assert image.permute(1, 2, 0).tolist() == noise(80, 120, 3)[:, 20:100].tolist()
+    assert read[1][0].shape == (3, 80, 80)  # a JPEG
+
+
+class Evil:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, ("echo owned",)
+
+
+def damaged(name: str, folder: Path) -> None:
+    """Write the data set and damage it in one way."""
+    kind, _, damage = name.partition(" ")
+    WRITERS[kind](folder)
+    images = folder / "FashionMNIST/raw/train-images-idx3-ubyte"
+    compressed = folder / "FashionMNIST/raw/train-labels-idx1-ubyte.gz"
+    batch, train = folder / "cifar-10-batches-py/data_batch_3", folder / "train"
+    if damage == "truncated":
+        images.write_bytes(images.read_bytes()[:-100])
+    elif damage == "truncated gzip":
+        compressed.write_bytes(compressed.read_bytes()[:-9])
+    elif damage == "text":
+        images.write_text("<html>not found</html>")
+    elif damage == "huge":
+        images.write_bytes(bytes((0, 0, 8, 3)) + struct.pack(">3I", *[2**31] * 3))
+    elif damage == "missing":
+        images.unlink()
+    elif damage == "unequal":
+        images.write_bytes(idx(noise(IMAGES - 1, 28, 28)))
+    elif damage == "cut":
+        batch.write_bytes(batch.read_bytes()[:-100])
+    elif damage == "gone":
+        batch.unlink()
+    elif damage == "evil":
+        batch.write_bytes(pickle.dumps(Evil(), protocol=2))
+    elif damage == "labels":
+        batch.write_bytes(pickle.dumps({b"data": noise(2, 3072), b"labels": [1, 10]}, protocol=2))
+    elif damage == "flat":
+        for image in sorted(train.glob("*/*")):
+            image.rename(train / image.name)
+        for each in ("n01440764", "n01443537"):
+            (train / each).rmdir()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "fashion_mnist truncated",
+            "FashionMNIST/raw/train-images-idx3-ubyte is truncated or broken: 18716 of 18816 bytes",
+        ),
+        ("fashion_mnist truncated gzip", "train-labels-idx1-ubyte.gz is truncated or broken: "),
+        ("fashion_mnist text", "train-images-idx3-ubyte is no IDX file of unsigned bytes"),
+        ("fashion_mnist huge", "train-images-idx3-ubyte is broken: its header promises an array of (2147483648, "),
+        ("fashion_mnist missing", "fashion_mnist: "),
+        ("fashion_mnist unequal", "(23, 28, 28) images and (24,) labels do not fit together"),
+        ("cifar10 cut", "cifar-10-batches-py/data_batch_3 is truncated, or no file of CIFAR: "),
+        ("cifar10 gone", "cifar-10-batches-py/data_batch_3 is missing"),
+        ("cifar10 evil", "no file of CIFAR: it asks for posix.system"),
+        ("cifar10 labels", "data_batch_3: its labels are not those of 10 classes"),
+        (
+            "imagenet flat",
+            "train holds 24 images and no folder per class, as ImageNet's validation images are published",
+        ),
+    ],
+)
+def test_a_broken_file_is_one_line_that_names_it(
+    tmp_path: Path, datasets: ModuleType, capfd: pytest.CaptureFixture[str], name: str, message: str
+) -> None:
+    damaged(name, tmp_path)
+    with pytest.raises(datasets.CannotStart) as caught:
+        datasets.open_dataset(name.split(maxsplit=1)[0], str(tmp_path), 32)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
+def train(*arguments: str, ranks: int = 1) -> "subprocess.CompletedProcess[str]":
+    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
+    argv = [sys.executable, *torchrun, str(probe("training")), "--model=resnet18", "--image-size=32", *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_resnet_trains_on_it(tmp_path: Path, name: str) -> None:
+    WRITERS[name](tmp_path)
+    workers = ["--workers=1"] if name == "imagenet" else []
+    results = tmp_path / "results.json"
+    done = train(f"--data={name}", f"--data-dir={tmp_path}", "--batch=4", "--steps=4", f"--results={results}", *workers)
+    assert done.returncode == 0, done.stderr
+    written = json.loads(results.read_text())
+    assert (written["data"], written["world_size"], written["total_samples"]) == (name, 1, 8)  # after two to warm up
+    assert written["total_time_seconds"] == pytest.approx(2 * written["average_step_time_seconds"])
+    assert written["throughput_samples_per_second"] == pytest.approx(8 / written["total_time_seconds"])
+
+
+def test_two_ranks_share_the_images_of_a_pass(tmp_path: Path) -> None:
+    write_fashion_mnist(tmp_path)
+    done = train("--data=fashion_mnist", f"--data-dir={tmp_path}", "--batch=4", "--epochs=2", ranks=2)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (summary["steps"], len({rank["checksum"] for rank in summary["ranks"]})) == (2 * IMAGES // 2 // 4, 1)
+    assert 0 <= summary["communication_share"] <= 1
+
+
+def test_an_image_that_breaks_off_ends_the_training_in_one_line(tmp_path: Path) -> None:
+    write_imagenet(tmp_path)
+    broken = tmp_path / "train/n01440764/n01440764_3.JPEG"
+    broken.write_bytes(broken.read_bytes()[:1000])
+    done = train("--data=imagenet", f"--data-dir={tmp_path}", "--batch=2", "--epochs=1", "--workers=1")
+    assert done.returncode == 3
+    assert f"cannot start: {broken} cannot be decoded: " in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_fewer_images_than_a_batch_are_said(tmp_path: Path, training: ModuleType) -> None:
+    write_fashion_mnist(tmp_path)
+    size = ["--model=resnet18", "--batch=64", "--data=fashion_mnist", f"--data-dir={tmp_path}", "--device=cpu"]
+    with pytest.raises(training.CannotStart, match=f"24 images in {tmp_path} are no batch of 64 for every rank"):
+        training.main(size)
+    torch.distributed.destroy_process_group()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """The address of a web server, and the folder that it serves."""
+    folder = tmp_path / "published"
+    folder.mkdir()
+    handler = partial(_Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as serving:
+        thread = threading.Thread(target=serving.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{serving.server_port}", folder
+        serving.shutdown()
+        thread.join()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+def test_an_archive_is_downloaded_checked_and_unpacked(
+    tmp_path: Path, datasets: ModuleType, server: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, folder = server
+    write_cifar100(tmp_path / "source")
+    archive = folder / "cifar-100-python.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(tmp_path / "source/cifar-100-python", "cifar-100-python")
+        escape = tarfile.TarInfo("../escaped")
+        escape.size = 4
+        tar.addfile(escape, io.BytesIO(b"evil"))
+    md5 = hashlib.md5(archive.read_bytes(), usedforsecurity=False).hexdigest()
+
+    def published(md5: str) -> None:
+        one = datasets.Archive(f"{url}/{archive.name}", md5, archive.name)
+        monkeypatch.setitem(datasets.SOURCES, "cifar100", datasets.Source(100, 32, "cifar-100-python", (one,)))
+
+    data = tmp_path / "data"
+    published("0" * 32)
+    with pytest.raises(datasets.CannotStart, match=f"has the MD5 {md5}, not the published 0000"):
+        datasets.download("cifar100", str(data))
+    assert list(data.iterdir()) == []
+    published(md5)
+    datasets.download("cifar100", str(data))
+    archive.unlink()
+    datasets.download("cifar100", str(data))  # nothing to do
+    assert datasets.open_dataset("cifar100", str(data), 32).labels.tolist() == labels(100)
+    assert sorted(path.name for path in data.iterdir()) == ["cifar-100-python", "cifar-100-python.tar.gz"]
+    assert not (tmp_path / "escaped").exists()
