@@ -23,7 +23,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -98,10 +98,7 @@ class Trainer:
 
     def autocast(self) -> AbstractContextManager[None]:
         precision = _PRECISIONS[self.options.precision]
-        context: AbstractContextManager[None] = torch.autocast(
-            self.device.type, precision, enabled=precision is not torch.float32
-        )
-        return context
+        return nullcontext() if precision is torch.float32 else torch.autocast(self.device.type, precision)
 
     def loss(self, batch: Batch) -> torch.Tensor:
         inputs, labels = batch
