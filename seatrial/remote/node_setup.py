@@ -28,6 +28,7 @@ _ATTEMPTS = 3  # sshd drops connections when many arrive at once; only the set-u
 _PAUSE_S = 0.3
 FACTS_TIMEOUT_S = 60  # a driver that wakes its GPUs, a cold network home: slow is not broken
 STREAM_BYTES = 64 * 1024**2  # per direction, or STREAM_S where that takes longer
+SHARED_STREAM_BYTES = 16 * 1024**2  # of streams that wait for each other on the cores of one machine
 STREAM_S = 0.5
 _SECONDS = re.compile(r"\d{1,12}\.\d{1,9}")  # since the epoch, as date prints them
 _STREAM_SPARE_S = 20  # what stream.py may take besides the connection: its waits for first bytes, a loaded machine
@@ -161,9 +162,11 @@ def try_streams(
     """
     by_name = {node.name: node for node in testbed.nodes}
     peer_of = dict(pairs)
+    crowded = testbed.shared_cores is not None and len(pairs) > testbed.shared_cores
+    max_bytes = SHARED_STREAM_BYTES if crowded else STREAM_BYTES
     answers = on_each(
         [by_name[name] for name in peer_of],
-        lambda node: _try_stream(testbed, contacts[node.name], by_name[peer_of[node.name]], timeout_s),
+        lambda node: _try_stream(testbed, contacts[node.name], by_name[peer_of[node.name]], max_bytes, timeout_s),
         at_once=fan_out(testbed),
     )
     floods = {name: answer.reason for name, answer in answers.items() if isinstance(answer, FloodError)}
@@ -179,13 +182,15 @@ def try_streams(
     return streams
 
 
-def _try_stream(testbed: Testbed, contact: NodeConnection, peer: Node, timeout_s: float) -> tuple[float, float]:
+def _try_stream(
+    testbed: Testbed, contact: NodeConnection, peer: Node, max_bytes: int, timeout_s: float
+) -> tuple[float, float]:
     """MB/s to `peer` and from it. Raises RemoteError."""
     program = [testbed.python, f"{testbed.workdir}/stream.py"]
     request = {
         "peer": {"address": peer.address, "port": peer.port},
-        "serve": shlex.join([*program, "serve", str(STREAM_BYTES), str(STREAM_S)]),
-        "max_bytes": STREAM_BYTES,
+        "serve": shlex.join([*program, "serve", str(max_bytes), str(STREAM_S)]),
+        "max_bytes": max_bytes,
         "max_seconds": STREAM_S,
         "timeout_s": timeout_s,
     }

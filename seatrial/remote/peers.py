@@ -13,7 +13,7 @@ from seatrial.remote.command import run_command
 from seatrial.remote.node_setup import NodeConnection
 
 CONNECTIONS_AT_ONCE = 128  # TCP connections that one node has open to its peers
-LOGINS_AT_ONCE = 8  # ssh processes on one node
+LOGINS_AT_ONCE = 32  # ssh processes on one node
 _SPARE_S = 10  # besides the waiting: a loaded machine that starts Python
 _REASONS: Mapping[Unreached, tuple[str, dict[str, str]]] = {
     "refused": ("ssh-refused", {}),
