@@ -22,6 +22,7 @@ _WRITTEN = {*RESULT, PICTURE, RESERVE, "report.pdf", "logs"}  # all that a run's
 class Run:
     """What one run was asked to do.
 
+    `day` counts days; what is too much for every run is measured in turn by it. None: no such turns.
     `image` is what its nodes run, once the step `image` has built or found it: with its digest where they pull it.
     """
 
@@ -30,6 +31,7 @@ class Run:
     suite: Suite
     out: Path
     image: str | None = None
+    day: int | None = None
 
     @property
     def logs(self) -> Path:

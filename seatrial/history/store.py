@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from sqlalchemy import ColumnElement, Engine, Row, and_, delete, insert, select
+from sqlalchemy import ColumnElement, Engine, Row, and_, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from seatrial.history import incident_rows as incidents
@@ -14,7 +14,7 @@ from seatrial.history.engine import explained
 from seatrial.history.incident import Incident, Receipt, RunOutcome
 from seatrial.history.records import series_key
 from seatrial.history.rows import Pin, Readings, RunRow
-from seatrial.history.schema import baselines, checks, node_hardware, readings, runs, samples, suspects
+from seatrial.history.schema import baselines, checks, node_hardware, readings, runs, samples, series, suspects
 from seatrial.history.series import KEYS_PER_QUERY, known_series, numbers_of
 from seatrial.history.stored import hardware_of, run_row, stored_measurements, stored_result
 from seatrial.model.measurement import Measurement
@@ -132,6 +132,18 @@ class Store:
         """What the nodes of those runs were made of, by run and node; a run that did not tell is left out."""
         with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
             return hardware_of(connection, run_ids)
+
+    def links_measured(self, cluster: str) -> dict[str, datetime]:
+        """When the cluster's newest run that measured it started, of each link that any of its runs has measured."""
+        query = (
+            select(series.c.subject_name, func.max(runs.c.started))
+            .join_from(runs, readings, readings.c.run_id == runs.c.run_id)
+            .join(series, series.c.id == readings.c.series_id)
+            .where(runs.c.cluster == cluster, series.c.subject_kind == "link", readings.c.value.is_not(None))
+            .group_by(series.c.subject_name)
+        )
+        with explained(self._engine.url, "links cannot be read"), self._engine.begin() as connection:
+            return dict(connection.execute(query).tuples().all())
 
     def measurements(self, run_id: str) -> list[Measurement]:
         """Every number of the run that is one, without the samples behind it."""

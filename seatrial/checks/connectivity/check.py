@@ -18,8 +18,8 @@ from seatrial.checks.connectivity.nodefacts import (
 from seatrial.checks.connectivity.rates import divided, measurements, slow_suspects, summary
 from seatrial.checks.connectivity.repeat import repeat_streams
 from seatrial.checks.connectivity.section import Connectivity
-from seatrial.checks.connectivity.stages import contact_nodes, settings_of, try_pairs
-from seatrial.checks.connectivity.throughput import explore, not_measured
+from seatrial.checks.connectivity.stages import contact_nodes, plan_of, settings_of, try_pairs
+from seatrial.checks.connectivity.throughput import explore
 from seatrial.checks.connectivity.versions import odd_ones, unknown
 from seatrial.checks.contract import CheckContext, CheckType, Facts, Metric, StepResult
 from seatrial.config.run import Run
@@ -54,7 +54,7 @@ def connectivity(context: CheckContext) -> StepResult:
         _judge_facts(findings, contacts, run)
         if len(findings.testbed.nodes) > 1:
             try_pairs(findings, contacts, settings_of(run).timeout_s)
-            _try_links(findings, contacts, settings_of(run).timeout_s)
+            _try_links(findings, contacts, run)
         _try_mpi(findings, contacts, run)
     except (MissingError, RemoteError) as error:
         if isinstance(error, MissingError) and not findings.problems:
@@ -95,22 +95,23 @@ def _judge_facts(findings: Findings, contacts: Mapping[str, NodeConnection], run
     findings.blame(suspects, {suspect.name for suspect in suspects if suspect.confidence >= _CLEAR_MAJORITY})
 
 
-def _try_links(findings: Findings, contacts: Mapping[str, NodeConnection], timeout_s: float) -> None:
+def _try_links(findings: Findings, contacts: Mapping[str, NodeConnection], run: Run) -> None:
     """What TCP carries from and to every node; the comparison with its peers names the slow ones."""
-    testbed = findings.testbed
-    names, one_machine = [node.name for node in testbed.nodes], testbed.shared_cores is not None
+    testbed, timeout_s = findings.testbed, settings_of(run).timeout_s
+    plan = plan_of(run, testbed)
     try:
-        streams = explore(names, lambda pairs: try_streams(testbed, contacts, pairs, timeout_s), one_machine)
+        streams = explore(plan, lambda pairs: try_streams(testbed, contacts, pairs, timeout_s))
     except NodesError as floods:
         findings.blame_nodes(floods.evidence)
-        _try_links(findings, contacts, timeout_s)
+        _try_links(findings, contacts, run)
         return
     findings.measurements += measurements(streams)
-    log.info("links: %s", summary(streams))
-    findings.slow += slow_suspects(streams)
-    if nobody_knows := divided(streams):
+    models = models_of(contacts)
+    log.info("links: %s", summary(streams, models))
+    findings.slow += slow_suspects(streams, models)
+    if nobody_knows := divided(streams, models):
         findings.doubts.append(nobody_knows)
-    if missing := not_measured(names, streams, one_machine):
+    if missing := plan.not_measured(streams):
         findings.doubts.append(Reason.of("tcp-not-measured", missing=len(missing), links=some_of(missing)))
 
 
@@ -173,7 +174,7 @@ CONNECTIVITY = CheckType(
     metrics={
         "tcp_egress": Metric("MB/s", "the best TCP stream from the node to another one (1e6 bytes)", TCP),
         "tcp_ingress": Metric("MB/s", "the best TCP stream to the node from another one (1e6 bytes)", TCP),
-        "tcp_stream": Metric("MB/s", "the TCP stream over one slow link; recorded, not judged"),
+        "tcp_stream": Metric("MB/s", "one TCP stream over a link; recorded, not judged"),
         "ssh_connect": Metric("ms", "the time until an SSH connection is up; recorded, not judged"),
         "clock_skew": Metric("s", "the node's clock minus the median node's; recorded, not judged"),
     },

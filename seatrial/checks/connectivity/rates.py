@@ -9,16 +9,19 @@ from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 from typing import TypeVar
 
-from seatrial.checks.connectivity.reachability import Pair, link_name
+from seatrial.checks.connectivity.reachability import Pair, connected, link_name, natural
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
+from seatrial.text.hostlist import host_list
 from seatrial.text.numbers import short
 from seatrial.text.words import some_of
 
 DOUBTFUL_FACTOR = 3.0  # below the faster half: measured again
 _SLOW_FACTOR = 4.0  # below the faster half, at the best of all tries: slow
 
+_LEAST_LINKS = 2  # slow ones between the same sides that are one finding
+_LEAST_STREAMS = 4  # of a mode: two links, both ways
 _LEAST_NODES = 3  # of two, a slow stream may be the fault of either end
 _ENOUGH, _SIGMAS, _MOST_NOISE = 8, 4.5, 3.0  # values that tell their noise; how far chance goes; on natural logs
 _MAD_TO_SIGMA = 1.4826  # of normal noise
@@ -45,11 +48,10 @@ def _by_end(streams: Streams, end: int) -> dict[str, tuple[float, ...]]:
     return by_end
 
 
-def slow_nodes(streams: Streams, factor: float = _SLOW_FACTOR) -> dict[str, str]:
-    """What is slow about the nodes that fall `factor` behind the others, by name."""
+def slow_nodes(streams: Streams, factor: float = _SLOW_FACTOR) -> list[str]:
+    """The nodes that fall `factor` behind the others."""
     sends, receives = _slow_ends(streams, factor)
-    words = {name: f"receives {short(mb_s)} MB/s" for name, mb_s in receives.items()}
-    return words | {name: f"sends {short(mb_s)} MB/s" for name, mb_s in sends.items()}
+    return [*dict.fromkeys((*receives, *sends))]
 
 
 def slow_links(streams: Streams, factor: float = _SLOW_FACTOR) -> dict[Pair, float]:
@@ -76,6 +78,24 @@ def _far_below(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
     return {key: value for key, value in values.items() if value < limit}
 
 
+def _lower_mode(values: Mapping[Key, float], factor: float) -> dict[Key, float]:
+    """The slower ones where rates are of two kinds that lie `factor` apart and further than chance goes.
+
+    Half of all streams may be slow, as between two halves of a cluster; that is no noise around one median.
+    """
+    ordered = sorted((math.log(value), key) for key, value in values.items() if value > 0)
+    logs = [rate for rate, _ in ordered]
+    splits = range(_LEAST_STREAMS, len(logs) - _LEAST_STREAMS + 1)
+    split = max(splits, key=lambda i: logs[i] - logs[i - 1], default=0)
+    modes = [mode for mode in (logs[:split], logs[split:]) if mode]
+    if len(modes) < 2:
+        return {}
+    spread = _MAD_TO_SIGMA * median(abs(rate - median(mode)) for mode in modes for rate in mode)
+    if modes[1][0] - modes[0][-1] < max(math.log(factor), _SIGMAS * spread):
+        return {}
+    return {key: values[key] for _, key in ordered[:split]}
+
+
 def _faster_half(rates: Collection[float]) -> float:
     """The median of the faster half of one rate and more: up to three in four may be slow without moving it."""
     return median(sorted(rates)[len(rates) // 2 :])
@@ -91,37 +111,122 @@ def _beyond_chance(values: Sequence[float]) -> float:
     return math.exp(centre - min(_SIGMAS * spread, _MOST_NOISE))
 
 
-def slow_suspects(streams: Streams) -> list[Suspect]:
+def levelled(streams: Streams, model_by_node: Mapping[str, str]) -> Streams:
+    """The streams as if every node carried what the fastest model does, so that a slower model is not taken for slow.
+
+    What a model carries is the median of the faster half of its nodes; a stream is held against the slower of its ends.
+    """
+    if len(set(model_by_node.values())) < 2:
+        return streams
+    usual = _usual_by_node(streams, model_by_node)
+    most = max(usual.values(), default=0.0)
+    return {(a, b): mb_s * most / (min(usual[a], usual[b]) or 1.0) for (a, b), mb_s in streams.items()}
+
+
+def _usual_by_node(streams: Streams, model_by_node: Mapping[str, str]) -> dict[str, float]:
+    """MB/s that nodes of the same model carry."""
+    sends, receives = egress(streams), ingress(streams)
+    best_by_model: dict[str, list[float]] = {}
+    for name in dict.fromkeys((*sends, *receives)):
+        best = max(sends.get(name, 0.0), receives.get(name, 0.0))
+        best_by_model.setdefault(model_by_node.get(name, ""), []).append(best)
+    usual = {model: _faster_half(rates) for model, rates in best_by_model.items()}
+    return {name: usual[model_by_node.get(name, "")] for name in dict.fromkeys((*sends, *receives))}
+
+
+def slow_suspects(streams: Streams, model_by_node: Mapping[str, str] | None = None) -> list[Suspect]:
     """The nodes and links that fall far behind the others, each with its rate and what the faster half reaches.
 
     What peers and history make of the nodes' rates comes on top. Of many nodes that are slow together nobody knows
     which side is healthy: `divided` says so of few nodes, and the judge where the groups are large enough.
     """
-    nodes = slow_nodes(streams)
-    if not streams or _are_many(nodes, streams):
+    models = model_by_node or {}
+    level = levelled(streams, models)
+    nodes = slow_nodes(level)
+    if not streams or _are_many(nodes, level):
         return []
-    usual = short(_faster_half(egress(streams).values()))
+    usual, rates = _usual_by_node(streams, models), _rates_of(streams, level)
     suspects = [
-        Suspect("node", name, 0.6, Reason.of("tcp-node-slow", what=what, usual=usual)) for name, what in nodes.items()
+        Suspect("node", name, 0.6, Reason.of("tcp-node-slow", what=rates[name], usual=short(usual[name])))
+        for name in nodes
     ]
-    slowest: dict[str, float] = {}
-    for (a, b), mb_s in slow_links(streams).items():
-        name = link_name(a, b)
-        slowest[name] = min(mb_s, slowest.get(name, mb_s))
-    links = [
-        Suspect("link", name, 0.8, Reason.of("tcp-link-slow", rate=short(mb_s), usual=usual))
-        for name, mb_s in slowest.items()
+    sides, across = _cut(level)
+    if across:
+        suspects.append(_slow_cut(sides, [streams[pair] for pair in across], min(usual.values())))
+    return suspects + _slow_link_suspects(streams, slow_links(level).keys() - across, usual)
+
+
+def _slow_link_suspects(streams: Streams, slow: Collection[Pair], usual: Mapping[str, float]) -> list[Suspect]:
+    slowest: dict[str, Pair] = {}
+    for pair in sorted(slow, key=lambda pair: -streams[pair]):
+        slowest[link_name(*pair)] = pair
+    return [
+        Suspect("link", name, 0.8, Reason.of("tcp-link-slow", rate=short(streams[a, b]), usual=_lower(usual, a, b)))
+        for name, (a, b) in slowest.items()
     ]
-    return suspects + links
+
+
+def _lower(usual: Mapping[str, float], a: str, b: str) -> str:
+    return short(min(usual[a], usual[b]))
+
+
+def _cut(streams: Streams) -> tuple[list[frozenset[str]], set[Pair]]:
+    """The sides of a slow cut, and the slow streams across it, at least those of two links; empty where there is none.
+
+    Where streams are of two modes the slower ones are across, or nodes are slow and no cut.
+    """
+    slower = _lower_mode(streams, _SLOW_FACTOR)
+    sides = _sides(streams, slower)
+    across = {pair for pair in slower if _crosses(pair, sides)}
+    if len(across) < len(slower) or not across:
+        sides = _sides(streams, _far_below(streams, _SLOW_FACTOR))
+        across = {pair for pair in slow_links(streams) if _crosses(pair, sides)}
+    return (sides, across) if len({frozenset(pair) for pair in across}) >= _LEAST_LINKS else ([], set())
+
+
+def _sides(streams: Streams, slow: Collection[Pair]) -> list[frozenset[str]]:
+    """The groups of two and more nodes that streams which are not slow connect."""
+    neighbours: dict[str, set[str]] = {name: set() for pair in streams for name in pair}
+    for a, b in streams:
+        if (a, b) not in slow and (b, a) not in slow:
+            neighbours[a].add(b)
+            neighbours[b].add(a)
+    return connected(neighbours)
+
+
+def _crosses(pair: Pair, sides: Sequence[frozenset[str]]) -> bool:
+    first, second = (next((i for i, side in enumerate(sides) if name in side), None) for name in pair)
+    return first is not None and second is not None and first != second
+
+
+def _slow_cut(sides: Sequence[frozenset[str]], rates: Sequence[float], usual: float) -> Suspect:
+    parties = [host_list(sorted(side, key=natural)) for side in sides]
+    evidence = Reason.of(
+        "tcp-cut-slow",
+        parties=f"{', '.join(parties[:-1])} and {parties[-1]}",
+        streams=len(rates),
+        rate=short(max(rates)),
+        usual=short(usual),
+    )
+    return Suspect("link", "--".join(parties), 0.8, evidence)
+
+
+def _rates_of(streams: Streams, level: Streams) -> dict[str, str]:
+    """What is slow about each slow node."""
+    sends, receives = _slow_ends(level, _SLOW_FACTOR)
+    out, into = egress(streams), ingress(streams)
+    words = {name: f"receives {short(into[name])} MB/s" for name in receives}
+    return words | {name: f"sends {short(out[name])} MB/s" for name in sends}
 
 
 def _are_many(slow: Collection[str], streams: Streams) -> bool:
     return len(slow) * _CLEAR_MINORITY > len(egress(streams).keys() | ingress(streams).keys())
 
 
-def divided(streams: Streams) -> str:
+def divided(streams: Streams, model_by_node: Mapping[str, str] | None = None) -> str:
     """Why too many nodes are slow to blame them, where one side is too small for the judge to see a group; else ""."""
-    slow, nodes = slow_nodes(streams), egress(streams).keys() | ingress(streams).keys()
+    level = levelled(streams, model_by_node or {})
+    slow, nodes = slow_nodes(level), egress(streams).keys() | ingress(streams).keys()
     judge_sees = len(nodes) >= _ENOUGH and min(len(slow), len(nodes) - len(slow)) >= _LEAST_NODES
     if judge_sees or not _are_many(slow, streams):
         return ""
@@ -130,7 +235,7 @@ def divided(streams: Streams) -> str:
 
 
 def measurements(streams: Streams) -> list[Measurement]:
-    """Egress and ingress per node, to be judged among peers; a slow link, which blames nobody, is only recorded."""
+    """Egress and ingress per node, to be judged among peers; the streams themselves blame nobody and are recorded."""
     nodes = [
         Measurement(metric, max(values), "MB/s", Subject("node", name), samples=values)
         for metric, end in (("tcp_egress", 0), ("tcp_ingress", 1))
@@ -138,17 +243,18 @@ def measurements(streams: Streams) -> list[Measurement]:
     ]
     links = [
         Measurement("tcp_stream", mb_s, "MB/s", Subject("link", link_name(a, b)), {"from": a}, better=None)
-        for (a, b), mb_s in slow_links(streams).items()
+        for (a, b), mb_s in streams.items()
     ]
     return [*nodes, *links]
 
 
-def summary(streams: Streams) -> str:
+def summary(streams: Streams, model_by_node: Mapping[str, str] | None = None) -> str:
     """One line for people: the range, or who falls behind it."""
     if not streams:
         return "not measured"
-    slow = [f"{name} {what}" for name, what in slow_nodes(streams).items()]
-    slow += [f"{a} to {b} alone is slow, {short(mb_s)} MB/s" for (a, b), mb_s in slow_links(streams).items()]
+    level = levelled(streams, model_by_node or {})
+    slow = [f"{name} {what}" for name, what in _rates_of(streams, level).items()]
+    slow += [f"{a} to {b} alone is slow, {short(streams[a, b])} MB/s" for a, b in slow_links(level)]
     if not slow:
         return f"{min(streams.values()):.0f} to {max(streams.values()):.0f} MB/s"
     more = f" (and {len(slow) - 3} more)" if len(slow) > 3 else ""

@@ -65,11 +65,11 @@ def blame(tried: TriedPairs) -> Blame:
     if not failed:
         return Blame()
     peers = tried.both_ways()
-    names = sorted(peers, key=_natural)
+    names = sorted(peers, key=natural)
     if len(names) > 2 and 2 * len(failed) == sum(map(len, peers.values())):
         error = next(iter(failed.values()))
         return Blame((), tuple(names[1:]), Reason.of("no-pair-works", pairs=len(failed), problem=error))
-    sides = _sides(names, _working(peers, failed))
+    sides = connected(_working(peers, failed))
     if len(sides) < 2:
         return _greedy(failed, peers)
     across = {pair: error for pair, error in failed.items() if not any(pair <= side for side in sides)}
@@ -91,10 +91,10 @@ def _working(peers: Mapping[str, set[str]], failed: Iterable[frozenset[str]]) ->
     return working
 
 
-def _sides(names: Sequence[str], neighbours: Mapping[str, set[str]]) -> list[frozenset[str]]:
-    """The groups of two and more nodes that reach each other, directly or by way of others, and no other group."""
+def connected(neighbours: Mapping[str, set[str]]) -> list[frozenset[str]]:
+    """The groups of two and more nodes that are neighbours, directly or by way of others, and of no other group."""
     sides: list[frozenset[str]] = []
-    left = set(names)
+    left = set(neighbours)
     while left:
         side, edge = set[str](), {left.pop()}
         while edge:
@@ -103,11 +103,11 @@ def _sides(names: Sequence[str], neighbours: Mapping[str, set[str]]) -> list[fro
             edge |= neighbours[name] - side
         left -= side
         sides.append(frozenset(side))
-    return sorted((side for side in sides if len(side) > 1), key=lambda side: _natural(min(side, key=_natural)))
+    return sorted((side for side in sides if len(side) > 1), key=lambda side: natural(min(side, key=natural)))
 
 
 def _cut(sides: Sequence[frozenset[str]], across: Mapping[frozenset[str], str]) -> Suspect:
-    lists = [host_list(sorted(side, key=_natural)) for side in sides]
+    lists = [host_list(sorted(side, key=natural)) for side in sides]
     parties = f"{', '.join(lists[:-1])} and {lists[-1]}"
     error = next(iter(across.values()), "not tried")
     evidence = Reason.of("fabric-cut", parties=parties, pairs=len(across), problem=error)
@@ -120,7 +120,7 @@ def _greedy(failed: dict[frozenset[str], str], peers: Mapping[str, set[str]]) ->
     while failed:
         degree = Counter(name for pair in failed for name in pair)
         # Of two that are equal the later one goes: the first node is the head, which everything else runs on.
-        name = max(degree, key=lambda node: (degree[node], _natural(node)))
+        name = max(degree, key=lambda node: (degree[node], natural(node)))
         own = {pair: error for pair, error in failed.items() if name in pair}
         suspects += _suspects_of(name, own, peers)
         set_aside.append(name)
@@ -136,7 +136,7 @@ def _suspects_of(name: str, failed: Mapping[frozenset[str], str], peers: Mapping
         evidence = Reason.of("node-ssh-failed", failed=len(failed), others=others, problem=error)
         return [Suspect("node", name, round(len(failed) / others, 2), evidence)]
     if len(failed) > MAX_LINKS:
-        far = host_list(sorted({other for pair in failed for other in pair - {name}}, key=_natural))
+        far = host_list(sorted({other for pair in failed for other in pair - {name}}, key=natural))
         evidence = Reason.of("links-ssh-failed", failed=len(failed), others=others, problem=error)
         return [Suspect("link", f"{name}--{far}", 0.9, evidence)]
     return [
@@ -147,10 +147,10 @@ def _suspects_of(name: str, failed: Mapping[frozenset[str], str], peers: Mapping
 
 def link_name(a: str, b: str) -> str:
     """One name for a link, whichever end it is seen from."""
-    return "--".join(sorted((a, b), key=_natural))
+    return "--".join(sorted((a, b), key=natural))
 
 
-def _natural(name: str) -> tuple[str, int]:
+def natural(name: str) -> tuple[str, int]:
     """node-10 after node-9."""
     stem = name.rstrip("0123456789")
     return stem, int(name[len(stem) :] or -1)

@@ -6,7 +6,7 @@ from functools import partial
 from seatrial.checks.connectivity.rates import Streams, measurements
 from seatrial.checks.connectivity.reachability import Pair
 from seatrial.checks.connectivity.roll_call import conclude_repeat
-from seatrial.checks.connectivity.stages import settings_of
+from seatrial.checks.connectivity.stages import plan_of, settings_of
 from seatrial.checks.connectivity.throughput import explore_again, once_more
 from seatrial.checks.contract import CheckContext
 from seatrial.checks.repeated import Doubt, Repeated, TimeLeft, log_repeat
@@ -27,8 +27,8 @@ def repeat_streams(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
         return
     log_repeat(f"TCP of {some_of(doubtful, 3)}", doubts)
     timeout_s, nth = settings_of(run).timeout_s, max(d.taken for d in doubts)
-    one_machine = testbed.shared_cores is not None
-    planned = [pair for batch in once_more(names, doubtful, nth, one_machine) for pair in batch]
+    plan = plan_of(run, testbed)
+    planned = [pair for batch in once_more(plan, doubtful, nth) for pair in batch]
     needed = {name for pair in planned for name in pair}
     greeted = on_each(
         [node for node in testbed.nodes if node.name in needed], partial(set_up_node, testbed, timeout_s=timeout_s)
@@ -40,7 +40,7 @@ def repeat_streams(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
         return {} if left.over else try_streams(testbed, contacts, there, timeout_s)
 
     try:
-        streams = explore_again(names, doubtful, nth, measure, one_machine)
+        streams = explore_again(plan, doubtful, nth, measure)
     except NodesError as floods:
         repeated.suspects += [Suspect("node", name, 1.0, why) for name, why in floods.evidence.items()]
         repeated.broke(Verdict.FAIL, str(floods))

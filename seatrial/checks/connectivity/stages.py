@@ -7,6 +7,7 @@ from seatrial.checks.connectivity.findings import Findings
 from seatrial.checks.connectivity.pairs import Peers, peers_to_log_in_to, peers_to_reach, second_logins
 from seatrial.checks.connectivity.reachability import TriedPairs, blame, merged
 from seatrial.checks.connectivity.section import Connectivity
+from seatrial.checks.connectivity.throughput import Plan
 from seatrial.config.run import Run
 from seatrial.model.errors import FloodError, RemoteError
 from seatrial.model.measurement import Measurement, Subject
@@ -22,6 +23,11 @@ log = logging.getLogger("seatrial.connectivity")
 def settings_of(run: Run) -> Connectivity:
     """The suite's section; it is part of every suite."""
     return run.suite.section(Connectivity) or Connectivity()
+
+
+def plan_of(run: Run, testbed: Testbed) -> Plan:
+    """Which nodes exchange TCP streams on the day of the run."""
+    return Plan([node.name for node in testbed.nodes], testbed.shared_cores is not None, run.day)
 
 
 def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnection]:

@@ -1,6 +1,7 @@
 """Which streams to measure between nodes. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from seatrial.checks.connectivity.rates import DOUBTFUL_FACTOR, Streams, egress, ingress, slow_links, slow_nodes
 from seatrial.checks.connectivity.reachability import Pair, link_name
@@ -8,24 +9,68 @@ from seatrial.checks.connectivity.reachability import Pair, link_name
 ONE_BY_ONE_UP_TO = 8  # nodes; these may share one machine's cores
 AT_ONCE = 32  # streams above that
 SECOND_TRIES = 2
+_WEEK = 7  # days: runs once a week must not meet the same partner for ever
 _TURNS = 16  # of a healthy node in one try, so that it ends
 
 Measure = Callable[[Sequence[Pair]], Streams]
 
 
-def explore(names: Sequence[str], measure: Measure, one_machine: bool = False) -> Streams:
-    """The streams between ring neighbours, and between nodes that look slow and healthy ones.
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which of the nodes `names` meet: each its neighbours in a ring, and one partner that is another one each day.
+
+    After a day for each node, every link was measured. `day`: any count of days; None: no partner in turn. Many nodes
+    of `one_machine` have one neighbour each: all links are the same bridge, and the time is its cores'.
+    """
+
+    names: Sequence[str]
+    one_machine: bool = False
+    day: int | None = None
+
+    def meetings(self) -> list[list[Pair]]:
+        """Lists of disjoint pairs."""
+        ring = _ring(self.names, every_other=self.one_machine and len(self.names) > ONE_BY_ONE_UP_TO)
+        if self.day is None or self.one_machine:
+            return ring
+        met = {frozenset(pair) for disjoint in ring for pair in disjoint}
+        return [*ring, [pair for pair in partners(self.names, self.day) if frozenset(pair) not in met]]
+
+    def rounds(self) -> list[list[Pair]]:
+        """The same in batches that may be measured at once."""
+        return [batch for disjoint in self.meetings() for batch in _batches(disjoint, len(self.names))]
+
+    def not_measured(self, streams: Streams) -> list[str]:
+        """The planned links whose streams are missing in one direction or in both."""
+        planned = [pair for batch in self.rounds() for pair in batch]
+        return [link_name(a, b) for a, b in planned if (a, b) not in streams or (b, a) not in streams]
+
+
+def partners(names: Sequence[str], day: int) -> list[Pair]:
+    """A partner for each of the nodes, disjoint pairs; of an odd number one stays alone.
+
+    The rounds of a tournament (the circle method): the last node stays in its place while the others go round it.
+    """
+    seats = [*names, *([""] if len(names) % 2 else [])]
+    if len(seats) < 2:
+        return []
+    circle = len(seats) - 1
+    turn = day % (circle if circle % _WEEK else circle + 1)
+    pairs = [(seats[turn % circle], seats[-1])]
+    pairs += [(seats[(turn + i) % circle], seats[(turn - i) % circle]) for i in range(1, len(seats) // 2)]
+    return [pair for pair in pairs if all(pair)]
+
+
+def explore(plan: Plan, measure: Measure) -> Streams:
+    """The planned streams, and those between nodes that look slow and healthy ones.
 
     `measure` takes disjoint pairs, which may run at once, and returns the streams of both directions of each.
     """
-    return _with_second_tries(rounds(names, one_machine), len(names), measure)
+    return _with_second_tries(plan.rounds(), len(plan.names), measure)
 
 
-def explore_again(
-    names: Sequence[str], doubtful: Sequence[str], nth: int, measure: Measure, one_machine: bool = False
-) -> Streams:
+def explore_again(plan: Plan, doubtful: Sequence[str], nth: int, measure: Measure) -> Streams:
     """What `explore` measures of the doubtful nodes once more, so that one is as good as the other."""
-    return _with_second_tries(once_more(names, doubtful, nth, one_machine), len(names), measure)
+    return _with_second_tries(once_more(plan, doubtful, nth), len(plan.names), measure)
 
 
 def _with_second_tries(batches: Sequence[Sequence[Pair]], nodes: int, measure: Measure) -> Streams:
@@ -55,16 +100,8 @@ def _disjoint(pairs: Iterable[Pair]) -> list[list[Pair]]:
     return lists[:_TURNS]
 
 
-def rounds(names: Sequence[str], one_machine: bool = False) -> list[list[Pair]]:
-    """Every node with its neighbours in a ring, in batches of disjoint pairs.
-
-    Many nodes of `one_machine` have one neighbour each: all links are the same bridge, and the time is its cores'.
-    """
-    return [batch for disjoint in _ring(names, one_machine) for batch in _batches(disjoint, len(names))]
-
-
-def _ring(names: Sequence[str], one_machine: bool) -> list[list[Pair]]:
-    """The edges of the ring, as up to three lists of disjoint ones."""
+def _ring(names: Sequence[str], every_other: bool) -> list[list[Pair]]:
+    """The edges of the ring, all or every other one, as up to three lists of disjoint ones."""
     if len(names) < 2:
         return []
     following = [*names[1:], names[0]] if len(names) > 2 else names[1:]
@@ -72,7 +109,6 @@ def _ring(names: Sequence[str], one_machine: bool) -> list[list[Pair]]:
     even, odd, last = edges[0::2], edges[1::2], []
     if len(edges) > 1 and len(edges) % 2:  # in an odd ring the last edge meets the first
         last = [even.pop()]
-    every_other = one_machine and len(names) > ONE_BY_ONE_UP_TO
     return [even, last] if every_other else [even, odd, last]
 
 
@@ -107,23 +143,17 @@ def _partnered(doubtful: Sequence[str], free: Sequence[str], streams: Streams) -
     return pairs
 
 
-def once_more(names: Sequence[str], doubtful: Sequence[str], nth: int, one_machine: bool = False) -> list[list[Pair]]:
-    """Each of the doubtful nodes with its neighbours in the ring, in batches of disjoint pairs.
+def once_more(plan: Plan, doubtful: Sequence[str], nth: int) -> list[list[Pair]]:
+    """Each of the doubtful nodes with those that it met by the plan, in batches of disjoint pairs.
 
     Those whose neighbours are in doubt as well meet one that is not on top, another for each `nth` time.
     """
-    requested = set(doubtful)
-    ring = [[pair for pair in disjoint if requested.intersection(pair)] for disjoint in _ring(names, one_machine)]
-    trusted = {name for disjoint in ring for pair in disjoint if not requested.issuperset(pair) for name in pair}
+    requested, names = set(doubtful), plan.names
+    met = [[pair for pair in disjoint if requested.intersection(pair)] for disjoint in plan.meetings()]
+    trusted = {name for disjoint in met for pair in disjoint if not requested.issuperset(pair) for name in pair}
     lonely = [name for name in doubtful if name not in trusted]
     free = [name for name in names if name not in requested]
     turned = [free[(i + nth) % len(free)] for i in range(len(free))]
     starts = range(0, len(lonely), len(free)) if free else ()
     on_top = [list(zip(lonely[start:], turned, strict=False)) for start in starts]
-    return [batch for disjoint in (*ring, *on_top) for batch in _batches(disjoint, len(names))]
-
-
-def not_measured(names: Sequence[str], streams: Streams, one_machine: bool = False) -> list[str]:
-    """The planned links whose streams are missing in one direction or in both."""
-    planned = [pair for batch in rounds(names, one_machine) for pair in batch]
-    return [link_name(a, b) for a, b in planned if (a, b) not in streams or (b, a) not in streams]
+    return [batch for disjoint in (*met, *on_top) for batch in _batches(disjoint, len(names))]

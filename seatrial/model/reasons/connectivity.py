@@ -114,6 +114,12 @@ REASONS = {
         "One link is much slower than all others, after three tries (`degraded`).",
         "Check what only these two nodes share: an uplink between their switches, a route, a tunnel.",
     ),
+    "tcp-cut-slow": Explanation(
+        "TCP is slow between {parties}: {rate} MB/s at best on {streams} streams across, {usual} MB/s within each side",
+        "The nodes fall into groups. Within a group streams are fast; all streams between groups that were measured are"
+        " slow (`degraded`).",
+        "Check the uplinks, routes and tunnels between the groups.",
+    ),
     "tcp-nodes-divided": Explanation(
         "{slow} of {nodes} nodes ({names}) send or receive far less than the {usual} MB/s that the faster half reaches:"
         " too many to tell which nodes are healthy",

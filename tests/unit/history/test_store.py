@@ -176,3 +176,18 @@ def test_runs_are_removed_with_their_numbers_while_pins_stay(store: Store) -> No
     assert store.pinned("lab")
     store.save(a_run(0), Path())
     assert store.measurements("run-000") == store.measurements("run-002")
+
+
+def test_a_link_is_as_old_as_the_newest_run_of_its_cluster_that_measured_it(store: Store) -> None:
+    def night(number: int, *links: str, **fields: object) -> None:
+        streams = [Measurement("tcp_stream", 900.0, "MB/s", Subject("link", name), better=None) for name in links]
+        node = Measurement("tcp_egress", 900.0, "MB/s", Subject("node", "a"))
+        checks = [Check("connectivity", Verdict.PASS, "", 1.0, (*streams, node))]
+        store.save(a_run(number, checks=checks, **fields), Path())  # type: ignore[arg-type]
+
+    night(1, "a--b", "a--c")
+    night(2, "a--b", "b--d", verdict=Verdict.DEGRADED)
+    night(3, "c--d", cluster="other")
+    at = {day: START + timedelta(days=day) for day in (1, 2)}
+    assert store.links_measured("lab") == {"a--b": at[2], "a--c": at[1], "b--d": at[2]}
+    assert store.links_measured("nobody") == {}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from seatrial.checks.connectivity import repeat as step
 from seatrial.checks.connectivity.rates import egress, ingress, measurements
 from seatrial.checks.connectivity.reachability import Pair
-from seatrial.checks.connectivity.throughput import explore, explore_again, once_more
+from seatrial.checks.connectivity.throughput import Plan, explore, explore_again, once_more
 from seatrial.checks.contract import CheckContext
 from seatrial.checks.repeats import measure_again
 from seatrial.judge.assess import assess
@@ -40,12 +40,12 @@ from tests.unit.repeats.doubts import FakeTransport
 def test_doubtful_nodes_meet_their_neighbours_again(
     names: str, doubtful: str, batches: list[list[tuple[str, str]]]
 ) -> None:
-    assert once_more(list(names), list(doubtful), 1) == batches
+    assert once_more(Plan(list(names)), list(doubtful), 1) == batches
 
 
 def test_many_doubtful_nodes_are_tried_at_once_and_nobody_twice_at_a_time() -> None:
     names = [f"node-{i}" for i in range(20)]
-    batches = once_more(names, names[:13], 3)
+    batches = once_more(Plan(names), names[:13], 3)
     for batch in batches:
         ends = [name for pair in batch for name in pair]
         assert len(ends) == len(set(ends))
@@ -54,8 +54,8 @@ def test_many_doubtful_nodes_are_tried_at_once_and_nobody_twice_at_a_time() -> N
 
 
 @settings(deadline=None)
-@given(st.integers(2, 30), st.data())
-def test_a_repeat_measures_what_the_first_time_did(nodes: int, data: st.DataObject) -> None:
+@given(st.integers(2, 30), st.none() | st.integers(0, 99), st.data())
+def test_a_repeat_measures_what_the_first_time_did(nodes: int, day: int | None, data: st.DataObject) -> None:
     """Racks of three, slower between each other: a node at a rack's end has one good neighbour, and needs it again."""
     names = [f"node-{i}" for i in range(nodes)]
     doubtful = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
@@ -63,7 +63,8 @@ def test_a_repeat_measures_what_the_first_time_did(nodes: int, data: st.DataObje
     def measure(pairs: Sequence[Pair]) -> dict[Pair, float]:
         return {way: rack_rate(*way) for a, b in pairs for way in ((a, b), (b, a))}
 
-    first, again = explore(names, measure), explore_again(names, doubtful, 1, measure)
+    plan = Plan(names, day=day)
+    first, again = explore(plan, measure), explore_again(plan, doubtful, 1, measure)
     assert {name: egress(again)[name] for name in doubtful} == {name: egress(first)[name] for name in doubtful}
     assert {name: ingress(again)[name] for name in doubtful} == {name: ingress(first)[name] for name in doubtful}
 
@@ -84,7 +85,9 @@ def test_racks_blame_no_healthy_node_when_streams_are_repeated(monkeypatch: pyte
         }
 
     def first_try() -> Check:
-        found = explore([node.name for node in testbed.nodes], lambda pairs: streams(testbed, {}, pairs, 1))
+        found = explore(
+            Plan([node.name for node in testbed.nodes], day=20), lambda pairs: streams(testbed, {}, pairs, 1)
+        )
         return Check("connectivity", Verdict.PASS, "12 nodes", 1.0, tuple(measurements(found)))
 
     testbed = make_testbed(12)
