@@ -4,17 +4,17 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from seatrial.checks.collectives.section import Collectives
+from seatrial.checks.collectives.section import ARM_OPERATION, LATENCY_SIZES, Collectives
 from seatrial.checks.collectives.sweep import nccl_argv
 from seatrial.checks.training.section import Training
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
+from seatrial.model.arms import ENVIRONMENT, INTRA, NETWORK
 from seatrial.platforms.slurm.config import SlurmPlatform
 from seatrial.platforms.slurm.script import directives, load_modules
 
 MEASURE_SCRIPT = "measure.sbatch"
 _PROBES = Path(__file__).parents[2] / "remote" / "probes"
-_LATENCY = "all_reduce_perf -b 8 -e 64K -f 2 -g 1 -w 20 -n 200"
 
 _HEAD = """\
 #
@@ -74,11 +74,11 @@ def _judge_command(cluster: Cluster) -> str:
 
 
 def _nccl_tests(run: Run, cluster: Cluster) -> Iterator[str]:
-    """Four tests: as training uses it, inside each node, over the network alone, and small messages."""
+    """As training uses NCCL, and then the arms: inside each node, over the network alone, and small messages."""
     section = run.suite.section(Collectives)
     if section is None:
         return
-    sweep = shlex.join(nccl_argv(section, "all_reduce", None))
+    sweep = shlex.join(nccl_argv(section, ARM_OPERATION, None))
     yield "# nccl-tests as training uses NCCL: one rank for each GPU, over whatever NCCL chooses."
     for operation in section.operations:
         yield f"measure {operation} ranks {shlex.join(nccl_argv(section, operation, None))}"
@@ -86,18 +86,22 @@ def _nccl_tests(run: Run, cluster: Cluster) -> Iterator[str]:
     if cluster.gpus > 1:
         yield "# NVLink only: each node by itself. Judge these logs with --nodes 1."
         yield 'for node in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do'
-        yield "    NCCL_P2P_LEVEL=NVL NCCL_SHM_DISABLE=1 \\"
-        yield f'        measure "nvlink-$node" ranks --nodes=1 --ntasks={cluster.gpus} --nodelist="$node" {sweep}'
+        yield f"    {_environment(INTRA)} \\"
+        yield f'        measure "intra-$node" ranks --nodes=1 --ntasks={cluster.gpus} --nodelist="$node" {sweep}'
         yield "done"
         yield ""
     if cluster.nodes > 1:
         yield "# The network alone: GPUs of one node use it too, and Ring loads every link alike."
-        yield "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_ALGO=Ring \\"
+        yield f"{_environment(NETWORK)} \\"
         yield f"    measure network ranks {sweep}"
         yield ""
     yield "# Latency: small messages, many times."
-    yield f"measure latency ranks {_LATENCY}"
+    yield f"measure latency ranks {shlex.join(nccl_argv(section, ARM_OPERATION, None, LATENCY_SIZES[True]))}"
     yield ""
+
+
+def _environment(arm: str) -> str:
+    return " ".join(f"{name}={value}" for name, value in ENVIRONMENT[arm].items())
 
 
 def _probes(run: Run, settings: SlurmPlatform) -> Iterator[str]:

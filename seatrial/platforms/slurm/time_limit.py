@@ -40,7 +40,9 @@ def _needed_s(run: Run) -> Iterator[tuple[str, float]]:
         section = run.suite.section(kind.section)
         timeout_s = float(getattr(section, "timeout_s", 0))
         if isinstance(section, Collectives):
-            yield from ((operation, timeout_s) for operation in section.operations)
+            cluster = run.cluster
+            planned = section.sweeps(nodes=cluster.nodes, slots=cluster.slots, gpus=bool(cluster.gpus))
+            yield from ((sweep.label, timeout_s) for sweep in planned)
         elif section is not None:
             yield kind.name, timeout_s
 
