@@ -19,12 +19,14 @@ from dataclasses import replace
 
 from seatrial.checks.collectives.intra import sweep_each_node
 from seatrial.checks.collectives.outcome import SweepOutcome
+from seatrial.checks.collectives.plan import plan_sweeps
 from seatrial.checks.collectives.repeat import repeat_sweeps
 from seatrial.checks.collectives.section import Collectives, PlannedSweep
 from seatrial.checks.collectives.sweep import can_write_json, planned_sweeps, sweep_once
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.roll_call import RollCall, roll_call
 from seatrial.checks.contract import TORCH, UNIT, CheckContext, CheckType, Metric, Need, StepResult
+from seatrial.checks.planned import PlannedNodes
 from seatrial.checks.requirements import too_small
 from seatrial.config.run import Run
 from seatrial.model.arms import INTRA
@@ -124,9 +126,9 @@ def _check(outcomes: Sequence[SweepOutcome], ranks: int, seconds: float) -> Chec
     return Check(_NAME, verdict, "; ".join(reasons) or right, seconds, measurements)
 
 
-def _units(section: Collectives) -> int:
-    """A row of every sweep, where all arms make sense; one of a sweep inside each node."""
-    planned = section.sweeps(nodes=2, slots=2, gpus=True)
+def _units(section: Collectives, nodes: PlannedNodes) -> int:
+    """A row of every sweep; one of a sweep inside each node."""
+    planned = section.sweeps(nodes=nodes.count, slots=nodes.slots, gpus=nodes.gpus)
     return sum(1 if sweep.arm == INTRA else len(sweep.sizes.sizes()) for sweep in planned)
 
 
@@ -152,4 +154,5 @@ COLLECTIVES = CheckType(
     least_ranks=2,
     repeat=repeat_sweeps,
     units=_units,
+    plan=plan_sweeps,
 )
