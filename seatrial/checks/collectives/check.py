@@ -21,7 +21,7 @@ from seatrial.checks.collectives.intra import sweep_each_node
 from seatrial.checks.collectives.outcome import SweepOutcome
 from seatrial.checks.collectives.plan import plan_sweeps
 from seatrial.checks.collectives.repeat import repeat_sweeps
-from seatrial.checks.collectives.section import Collectives, PlannedSweep
+from seatrial.checks.collectives.section import ARM_OPERATION, Collectives, PlannedSweep
 from seatrial.checks.collectives.sweep import can_write_json, planned_sweeps, sweep_once
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.roll_call import RollCall, roll_call
@@ -29,7 +29,7 @@ from seatrial.checks.contract import TORCH, UNIT, CheckContext, CheckType, Metri
 from seatrial.checks.planned import PlannedNodes
 from seatrial.checks.requirements import too_small
 from seatrial.config.run import Run
-from seatrial.model.arms import INTRA
+from seatrial.model.arms import INTRA, NETWORK
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
@@ -63,6 +63,8 @@ def _all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[SweepO
         outcome, present = _who_is_left(run, present, outcome)
         if planned.arm == INTRA:  # nodes that are gone are named, and tell nothing of what joins the others
             outcome = replace(outcome, fabric_gone=False)
+        if planned.arm == NETWORK and not present.suspects:
+            outcome = _without_blame(outcome, outcomes)
         outcomes.append(outcome)
         log.log(_level(outcome), "%s", outcome.reason, extra=UNIT if planned.arm == INTRA else None)
     return outcomes, present
@@ -77,6 +79,15 @@ def _sweep(
     return sweep_each_node(
         run, testbed, settings, planned, label_of=lambda node: f"{label}-{node}", writes_json=writes_json
     )
+
+
+def _without_blame(network: SweepOutcome, before: Sequence[SweepOutcome]) -> SweepOutcome:
+    """The arm `network` where it did not run and the same without it did: not every fabric joins GPUs of one node."""
+    works = any(outcome.operation == ARM_OPERATION and outcome.verdict is Verdict.PASS for outcome in before)
+    if not works or network.verdict is not Verdict.FAIL or network.measurements:
+        return network
+    reason = Reason.of("network-arm-broke", reason=network.reason)
+    return replace(network, verdict=Verdict.INCONCLUSIVE, reason=reason, fabric_gone=False)
 
 
 def _who_is_left(run: Run, present: RollCall, outcome: SweepOutcome) -> tuple[SweepOutcome, RollCall]:
