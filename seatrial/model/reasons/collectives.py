@@ -125,7 +125,7 @@ REASONS = {
     ),
     "network-arm-broke": Explanation(
         "{reason}; the same works with NVLink and shared memory, so no node is blamed",
-        "NCCL could not run without NVLink and shared memory (`inconclusive`). Some networks cannot join GPUs of a node.",
+        "NCCL could not run without NVLink and shared memory (`inconclusive`). Not every network joins GPUs of a node.",
         "Look at the reason in the line. If the network cannot do it, leave the arm out: `arms: [intra, latency]`.",
     ),
     "sweeps-interleaved": Explanation(
