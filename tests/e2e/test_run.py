@@ -159,6 +159,21 @@ def test_dead_and_false_nodes_are_suspects_and_the_rest_goes_on(console: Console
     assert run.check("collectives")["reason"].startswith("all_reduce over 3 ranks")
 
 
+def test_arms_measure_each_node_by_itself_and_small_messages(console: Console) -> None:
+    sweep = {"min_bytes": "1M", "max_bytes": "4M", "step_factor": 4, "warmup_iterations": 1, "iterations": 3}
+    collectives = {"arms": ["intra", "network", "latency"], "gpu": sweep, "cpu": sweep, "timeout_s": 120}
+    run = console.check(console.cluster(2, slots_per_node=2), console.suite(collectives=collectives))
+    assert run.status == 0, run.said
+    measured = [(j["metric"], j["subject"]["name"], j["conditions"]) for j in run.check("collectives")["judgements"]]
+    inside = [(name, c["ranks"]) for metric, name, c in measured if metric == "busbw_plateau" and "arm" in c]
+    assert inside == [("node-0", 2), ("node-1", 2)], "the network alone needs GPUs"
+    sizes = [c["message_bytes"] for metric, _, c in measured if metric == "latency" and c.get("arm") == "latency"]
+    assert sizes == [8 << 2 * step for step in range(7)]
+    logs = {path.name for path in (console.folder / "out" / "logs").glob("all_reduce*.log")}
+    each = {f"all_reduce-intra-node-{node}.log" for node in range(2)}
+    assert logs == {"all_reduce.log", "all_reduce-latency.log", *each}
+
+
 def test_doctor_names_what_a_path_lacks(console: Console) -> None:
     tools = console.folder / "bin"
     tools.mkdir()
