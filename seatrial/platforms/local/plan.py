@@ -14,6 +14,7 @@ PREFIX = "seatrial-"  # of every network namespace that a run makes
 NETWORK = IPv4Network("10.77.0.0/16")  # every run has its own copy: its bridge lives in a namespace, not on the host
 BRIDGE = "br0"
 NEIGHBOURS = "neighbours.batch"
+INTERFACES = "interfaces.batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +97,12 @@ def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Acc
     stopped = any(isinstance(fault, NodeFault) and fault.sshd for fault in faults)
     lines = [
         "set -eu",
-        "ip link set lo up",
         "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6 || :",  # its discovery goes from every node to all others
-        f"ip link set eth0 address {_mac(node)}",
-        f"ip addr add {node.address}/{NETWORK.prefixlen} dev eth0",
-        "ip link set eth0 up",
+        f"ip -batch {_quote(node.folder / INTERFACES)}",
         f"ip -batch {_quote(plan.state / NEIGHBOURS)}",
         f": > {_quote(node.folder / 'up')}",
         f"hostname {node.name}",
-        f"mount --bind {_quote(plan.state / 'hosts')} /etc/hosts",
-        f"mount --bind {_quote(node.folder / 'passwd')} /etc/passwd",
+        *_own_etc(plan, node),
         "mount -t proc proc /proc",
         "mount -t tmpfs tmpfs /dev/shm",  # Open MPI names its segments by host name and pid: two runs have the same
         *_privileges(account),
@@ -113,6 +110,32 @@ def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Acc
         "exec sleep infinity" if stopped else _start_sshd(node, account),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _own_etc(plan: LocalPlan, node: LocalNode) -> list[str]:
+    """/etc as the machine has it, but for the run's own hosts and passwd.
+
+    Not by binding the two files: the kernel undoes that on all nodes when the machine's own file is replaced, as each
+    package does that adds a user.
+    """
+    machine = _quote(node.folder / "etc")
+    return [
+        f"mkdir {machine}",
+        f"mount --bind /etc {machine}",
+        "mount -t tmpfs tmpfs /etc",
+        f"ln -s {machine}/* /etc",
+        f"ln -sf {_quote(plan.state / 'hosts')} {_quote(node.folder / 'passwd')} /etc",
+    ]
+
+
+def interface_batch(node: LocalNode) -> str:
+    """The node's own end of the network, for `ip -batch` on the node."""
+    return f"""\
+link set lo up
+link set eth0 address {_mac(node)}
+addr add {node.address}/{NETWORK.prefixlen} dev eth0
+link set eth0 up
+"""
 
 
 def neighbour_batch(plan: LocalPlan) -> str:
