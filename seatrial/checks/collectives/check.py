@@ -25,7 +25,7 @@ from seatrial.checks.connectivity.roll_call import RollCall, roll_call
 from seatrial.checks.contract import TORCH, CheckContext, CheckType, Metric, Need, StepResult
 from seatrial.checks.requirements import too_small
 from seatrial.config.run import Run
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.tolerance import SINGLE_SIZE
@@ -103,7 +103,7 @@ def _check(outcomes: Sequence[SweepOutcome], ranks: int, seconds: float) -> Chec
     right = f"{', '.join(outcome.operation for outcome in outcomes)} over {ranks} ranks: every result is right"
     right += next((f", {outcome.way}" for outcome in outcomes if outcome.way), "")
     measurements = tuple(m for outcome in outcomes for m in outcome.measurements)
-    return Check(_NAME, verdict, "; ".join(reasons) or right, seconds, measurements)
+    return Check(_NAME, verdict, join(reasons) or right, seconds, measurements)
 
 
 NCCL_TESTS = Need("nccl-tests", "put all_reduce_perf on PATH (images/common/build-nccl-tests)")

@@ -20,7 +20,7 @@ from seatrial.checks.collectives.ranks import fewer_nodes, has_unknown_ranks, ot
 from seatrial.checks.collectives.rows import Problem, falls_off, interleaved, slow_in_place, without_plateau
 from seatrial.checks.collectives.setting import Setting
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.reason import Reason, join
+from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
@@ -81,7 +81,7 @@ def conclude(
         return SweepOutcome(setting.operation, Verdict.PASS, reason, measurements, way=way)
     verdict, reason = problem
     gone = fabric_gone(result, began=_began(sweep))
-    return SweepOutcome(setting.operation, verdict, f"{setting.operation}: {reason}", measurements, gone, way)
+    return SweepOutcome(setting.operation, verdict, placed(setting.operation, reason), measurements, gone, way)
 
 
 def _span(rows: Sequence[Row]) -> str:

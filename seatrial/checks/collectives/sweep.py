@@ -18,6 +18,7 @@ from seatrial.checks.collectives.setting import Setting, network_of
 from seatrial.checks.contract import UNIT
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import InputError, LaunchError, RemoteError
+from seatrial.model.reason import placed, rewritten
 from seatrial.model.result import Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.testbed import Testbed
@@ -69,9 +70,9 @@ def sweep_once(
             secrets=secrets_of(run.cluster),
         )
     except RemoteError as error:
-        return SweepOutcome(operation, Verdict.FAIL, f"{operation}: {error}", fabric_gone=True)
+        return SweepOutcome(operation, Verdict.FAIL, placed(operation, error.reason), fabric_gone=True)
     except LaunchError as error:  # the way to the head, not the head
-        return SweepOutcome(operation, Verdict.INCONCLUSIVE, f"{operation}: {error}", fabric_gone=True)
+        return SweepOutcome(operation, Verdict.INCONCLUSIVE, placed(operation, error.reason), fabric_gone=True)
     finally:
         exact = _take_json(run, testbed, json_file, f"{name}.json") if json_file else None
     sizes = tuple(sizes_of(testbed, settings).sizes())
@@ -94,7 +95,9 @@ def _flooded(operation: str, result: MpiResult, suspects: tuple[Suspect, ...]) -
     """Whatever numbers are in a flood may be anything, so they are not looked at."""
     verdict, reason = broken(result, began=False)
     names = ", ".join(suspect.name for suspect in suspects) or "which node it is, the output does not tell"
-    return SweepOutcome(operation, verdict, f"{operation}: {reason} ({names})", suspects=suspects)
+    return SweepOutcome(
+        operation, verdict, rewritten(placed(operation, reason), lambda text: f"{text} ({names})"), suspects=suspects
+    )
 
 
 def sizes_of(testbed: Testbed, settings: Collectives) -> SweepSizes:
