@@ -181,6 +181,7 @@ def _began(sweep: Sweep | None) -> bool:
 
 def _measured(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Iterator[Measurement]:
     shared: dict[str, ConditionValue] = {"operation": setting.operation, "dtype": setting.dtype, "ranks": setting.ranks}
+    shared |= {"arm": setting.arm} if setting.arm else {}
     cluster = Subject("cluster", setting.cluster)
     for row in rows:
         for placement, timing in _sides(row):

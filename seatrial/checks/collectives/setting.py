@@ -14,7 +14,7 @@ class Setting:
     `sizes` are bytes, smallest first; `fabric` is what the data must go over, None where sockets will do; `nodes` how
     many the ranks must be spread over, None where nobody said. `algorithms` are NCCL's by message size, 0 for the
     largest, where its log is to say under which conditions a number holds. `is_whole_on_gpus`: a sweep of GPUs that is
-    no repeat of some sizes, so that a plateau must come of it.
+    no repeat of some sizes, so that a plateau must come of it. `arm`: which of seatrial/model/arms.py, empty for none.
     """
 
     operation: str
@@ -26,6 +26,7 @@ class Setting:
     nodes: int | None = None
     algorithms: Mapping[int, str] = field(default_factory=dict)
     is_whole_on_gpus: bool = False
+    arm: str = ""
 
 
 def network_of(fabric: str | None) -> str | None:
