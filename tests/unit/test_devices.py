@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from seatrial.checks.contract import CheckContext
-from seatrial.checks.devices import DEVICES, Devices
+from seatrial.checks.devices.check import DEVICES
+from seatrial.checks.devices.section import Devices
 from seatrial.checks.repeated import Doubt
 from seatrial.checks.repeats import measure_again
 from seatrial.checks.requirements import try_check
@@ -116,7 +117,8 @@ def test_the_probe_is_told_how_many_gpus_the_node_should_have(make_lab: Callable
     lab = make_lab(gpus=2)
     lab.says(answer(*gpus(2)))
     lab.check()
-    assert any(command[-2:] == ("--gpus", "2") for command in lab.platform.nodes["node-3"].commands)
+    (command,) = [command for command in lab.platform.nodes["node-3"].commands if "--gpus" in command]
+    assert command[command.index("--gpus") + 1] == "2"
 
 
 def test_a_gpu_that_computes_wrongly_is_named(make_lab: Callable[..., Lab]) -> None:
@@ -129,6 +131,60 @@ def test_a_gpu_that_computes_wrongly_is_named(make_lab: Callable[..., Lab]) -> N
     assert left == ["node-0", "node-1", "node-3"]
 
 
+def digested(digest: str, **changes: Any) -> dict[str, Any]:
+    """A device without rounding errors of its own, and what its results depend on."""
+    return device(**{"software": "torch 2.9", "digests": {"float32": digest * 16}, **changes})
+
+
+def test_the_minority_computes_wrongly(lab: Lab) -> None:
+    lab.says(answer(digested("a")))
+    lab.says(answer(digested("b")), "node-2")
+    check, left = lab.check()
+    assert (check.verdict, code_of(check.reason)) == (Verdict.CORRUPT, "digest-differs")
+    assert [(suspect.kind, suspect.name) for suspect in check.suspects] == [("node", "node-2")]
+    assert left == ["node-0", "node-1", "node-3"]
+
+
+def test_a_gpu_is_held_against_those_of_other_nodes(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab(gpus=2)
+    like = {"software": "torch 2.9", "digests": {"bfloat16": "a" * 16}}
+    lab.says(answer(device("cuda:0", **like), device("cuda:1", **like)))
+    lab.says(
+        answer(device("cuda:0", **like), device("cuda:1", **{**like, "digests": {"bfloat16": "b" * 16}})), "node-1"
+    )
+    check, _ = lab.check()
+    assert [(suspect.kind, suspect.name) for suspect in check.suspects] == [("gpu", "node-1/gpu-1")]
+    assert "of 7 like devices" in check.reason
+
+
+def test_without_a_majority_nobody_is_blamed(lab: Lab) -> None:
+    lab.says(answer(digested("a")), "node-0", "node-1")
+    lab.says(answer(digested("b")), "node-2", "node-3")
+    check, left = lab.check()
+    assert (check.verdict, code_of(check.reason)) == (Verdict.INCONCLUSIVE, "digests-divided")
+    assert all(name in check.reason for name in ALL)
+    assert (check.suspects, left) == ((), ALL)
+
+
+@pytest.mark.parametrize(
+    "other", [{"model": "H200"}, {"library": "numpy"}, {"software": "torch 2.8"}], ids=["model", "library", "software"]
+)
+def test_only_like_devices_must_compute_alike(lab: Lab, other: dict[str, Any]) -> None:
+    lab.says(answer(digested("a")))
+    lab.says(answer(digested("b", **other)), "node-2")
+    check, left = lab.check()
+    assert (check.verdict, check.suspects, left) == (Verdict.PASS, (), ALL)
+
+
+def test_a_device_that_is_known_to_be_wrong_has_no_say(lab: Lab) -> None:
+    lab.says(answer(digested("a")), "node-0", "node-1")
+    lab.says(answer(digested("b")), "node-2")
+    lab.says(answer(digested("b", wrong="a copy differs from its source")), "node-3")
+    check, _ = lab.check()
+    evidence = {suspect.name: code_of(suspect.evidence) for suspect in check.suspects}
+    assert evidence == {"node-2": "digest-differs", "node-3": "wrong-result"}
+
+
 @pytest.mark.parametrize(
     ("output", "code"),
     [
@@ -136,6 +192,7 @@ def test_a_gpu_that_computes_wrongly_is_named(make_lab: Callable[..., Lab]) -> N
         (answer(device(copy_gb_s=[])), "probe-failed"),
         (json.dumps({"error": "torch cannot be imported"}), "probe-failed"),
         (ProgramOutput("Segmentation fault", 139), "probe-unreadable"),
+        (ProgramOutput("", 137), "probe-killed"),
         (ProgramOutput("", 1), "probe-unreadable"),
         (answer(device("tpu:0")), "probe-unreadable"),
         (answer(device(matmul_tflops=[-1.0])), "probe-unreadable"),

@@ -2,7 +2,8 @@
 
 import os
 import shlex
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -15,6 +16,8 @@ NETWORK = IPv4Network("10.77.0.0/16")  # every run has its own copy: its bridge 
 BRIDGE = "br0"
 NEIGHBOURS = "neighbours.batch"
 INTERFACES = "interfaces.batch"
+COMPUTE_FAULT = "SEATRIAL_COMPUTE_FAULT"  # seatrial/remote/probes/devices.py reads it
+_SLOW_CPU = Path(__file__).with_name("slow_cpu.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +169,17 @@ def _start_sshd(node: LocalNode, account: Account) -> str:
     return f"{as_user}$(command -v sshd || echo /usr/sbin/sshd) -D -e -r -f {config} & wait $!"
 
 
-def _fault_commands(plan: LocalPlan, node: LocalNode, fault: NodeFault | LinkFault) -> list[str]:
+def _fault_commands(plan: LocalPlan, node: LocalNode, fault: NodeFault | LinkFault) -> Iterator[str]:
     if isinstance(fault, LinkFault):
         other = next(n for n in plan.nodes if n.name in fault.link and n.name != node.name)
-        return [f"ip route add unreachable {other.address}/32"]
-    return [f"tc qdisc add dev eth0 root tbf rate {fault.rate} burst 32kbit latency 400ms"] if fault.rate else []
+        yield f"ip route add unreachable {other.address}/32"
+        return
+    if fault.rate:
+        yield f"tc qdisc add dev eth0 root tbf rate {fault.rate} burst 32kbit latency 400ms"
+    if fault.cpu_share:
+        yield shlex.join([sys.executable, "-I", str(_SLOW_CPU), f"{fault.cpu_share:g}"]) + " &"
+    if fault.memory:
+        yield f"ulimit -v {fault.memory // 1024}"
 
 
 def hosts_file(nodes: Sequence[LocalNode]) -> str:
@@ -228,10 +237,13 @@ Host *
 """
 
 
-def node_environment(node: LocalNode) -> dict[str, str]:
-    """What sessions on the node start with: the caller's PATH, and a folder for temporary files of its own."""
+def node_environment(node: LocalNode, cluster: Cluster) -> dict[str, str]:
+    """What sessions on the node start with: the caller's PATH, a folder for temporary files of its own, its faults."""
     path = os.environ.get("PATH", os.defpath)
-    return {"PATH": f"{path}:/usr/sbin:/sbin", "TMPDIR": str(node.folder / "tmp")}
+    faults = [fault for fault in cluster.faults if isinstance(fault, NodeFault) and node.name in fault.nodes]
+    wrong = [f"{f.computes}:{(f.device or '').replace('gpu-', 'cuda:')}" for f in faults if f.computes]
+    computing = {COMPUTE_FAULT: wrong[-1]} if wrong else {}
+    return {"PATH": f"{path}:/usr/sbin:/sbin", "TMPDIR": str(node.folder / "tmp"), **computing}
 
 
 def _quote(path: Path) -> str:

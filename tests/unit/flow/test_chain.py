@@ -9,7 +9,7 @@ import pytest
 
 from flows import check
 from seatrial.checks.contract import CheckContext, CheckType, StepResult
-from seatrial.checks.devices import Devices
+from seatrial.checks.devices.section import Devices
 from seatrial.checks.requirements import try_check
 from seatrial.checks.table import CHECKS as TABLE
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
