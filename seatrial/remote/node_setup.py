@@ -135,6 +135,11 @@ def _install_and_ask(
         ) from None
 
 
+def standard_library_program(testbed: Testbed, name: str) -> list[str]:
+    """The command of a probe that imports the standard library alone: what else Python knows is not looked for."""
+    return [testbed.python, "-S", f"{testbed.workdir}/{name}"]
+
+
 @cache
 def _probe_sources() -> dict[str, str]:
     return {path.name: path.read_text() for path in PROBES}
@@ -186,7 +191,7 @@ def _try_stream(
     testbed: Testbed, contact: NodeConnection, peer: Node, max_bytes: int, timeout_s: float
 ) -> tuple[float, float]:
     """MB/s to `peer` and from it. Raises RemoteError."""
-    program = [testbed.python, f"{testbed.workdir}/stream.py"]
+    program = standard_library_program(testbed, "stream.py")
     request = {
         "peer": {"address": peer.address, "port": peer.port},
         "serve": shlex.join([*program, "serve", str(max_bytes), str(STREAM_S)]),
