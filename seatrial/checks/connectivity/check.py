@@ -18,7 +18,14 @@ from seatrial.checks.connectivity.nodefacts import (
 from seatrial.checks.connectivity.rates import divided, measurements, slow_suspects, summary
 from seatrial.checks.connectivity.repeat import repeat_streams
 from seatrial.checks.connectivity.section import Connectivity
-from seatrial.checks.connectivity.stages import contact_nodes, plan_of, settings_of, try_pairs
+from seatrial.checks.connectivity.stages import (
+    contact_nodes,
+    is_crowded,
+    plan_of,
+    settings_of,
+    try_logins,
+    try_reach,
+)
 from seatrial.checks.connectivity.throughput import explore
 from seatrial.checks.connectivity.versions import odd_ones, unknown
 from seatrial.checks.contract import CheckContext, CheckType, Facts, Metric, StepResult
@@ -53,7 +60,9 @@ def connectivity(context: CheckContext) -> StepResult:
     try:
         _judge_facts(findings, contacts, run)
         if len(findings.testbed.nodes) > 1:
-            try_pairs(findings, contacts, settings_of(run).timeout_s)
+            try_reach(findings, contacts, settings_of(run).timeout_s)
+            if not is_crowded(findings.testbed):  # else MPI, which makes the same logins, tries them
+                try_logins(findings, contacts, settings_of(run).timeout_s)
             _try_links(findings, contacts, run)
         _try_mpi(findings, contacts, run)
     except (MissingError, RemoteError) as error:
@@ -126,12 +135,18 @@ def _try_mpi(findings: Findings, contacts: Mapping[str, NodeConnection], run: Ru
         timeout_s = settings_of(run).timeout_s + len(testbed.nodes) * 0.5
         return show_hosts(testbed, hostnames, timeout_s, log_file)
 
+    untried_logins = is_crowded(findings.testbed)
     while findings.testbed.nodes:
         shown = show(findings.testbed)
         if not shown.missing:
             ranks, seconds = findings.testbed.world_size, shown.result.seconds
             log.info("mpirun: %d ranks on %d nodes (%.1f s)", ranks, len(findings.testbed.nodes), seconds)
             return
+        if untried_logins:
+            untried_logins, tried = False, len(findings.testbed.nodes)
+            try_logins(findings, contacts, settings_of(run).timeout_s)
+            if len(findings.testbed.nodes) < tried:
+                continue
         guilty = guilty_nodes(findings.testbed, lambda testbed: show(testbed).why)
         if not guilty:
             findings.problems.append(Reason.of("mpi-hosts-missing", missing=host_list(shown.missing), cause=shown.why))
