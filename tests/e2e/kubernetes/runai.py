@@ -66,6 +66,7 @@ def job(framework: str, name: str, options: Options, command: list[str]) -> dict
     """The workload as Kubeflow's object: a PyTorch master is a node like the others, an MPI launcher has no GPUs."""
     workers, gpus = int(options["workers"][0]), options.get("gpu-devices-request", [""])[0]
     node = _template("pytorch" if framework == "pytorch" else "mpi", options, command, gpus)
+    spec: dict[str, Any]
     if framework == "pytorch":
         replicas = {"Master": _replicas(1, node), **({"Worker": _replicas(workers, node)} if workers else {})}
         kind, version, spec = "PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": replicas}

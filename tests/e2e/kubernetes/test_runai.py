@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from seatrial.config.cluster import load_cluster
 from seatrial.config.run import Run
 from seatrial.model.testbed import Testbed
 from seatrial.platforms import Platform, platform_for
+from seatrial.platforms.runai.client import Client
 from seatrial.platforms.runai.config import RunaiPlatform
 from seatrial.platforms.runai.workload import pod_names, submit_argv, workload_name
-from seatrial.remote.node_setup import set_up_node
+from seatrial.remote.node_setup import NodeConnection, set_up_node
 from seatrial.remote.ssh import on_each
 from tests.conftest import RUN_PREFIX
 from tests.contract.promises import Promises
@@ -115,6 +117,7 @@ def test_torchrun_of_the_nodes_trains_by_what_the_operator_tells_them(
     """PET_* of a real PyTorchJob is in every session, and is all that torchrun and the training probe are told."""
     contacts = on_each(testbed.nodes, lambda node: set_up_node(testbed, node, 30))
     for contact in contacts.values():
+        assert isinstance(contact, NodeConnection)
         contact.transport.close()
     program = (
         f". {Path(testbed.workdir).parent}/environment; env | grep ^PET_ >&2; exec python3 -m torch.distributed.run"
@@ -136,17 +139,15 @@ def test_torchrun_of_the_nodes_trains_by_what_the_operator_tells_them(
     assert len(result["ranks"]) % run.cluster.nodes == 0  # as many on each node as it has cores
 
 
-def test_the_example_becomes_three_nodes_of_four_gpus(
-    calls: Path, cluster: Cluster, namespace: str, platform: Platform
-) -> None:
+def test_the_example_becomes_three_nodes_of_four_gpus(calls: Path, cluster: Cluster, namespace: str) -> None:
     """Nothing runs: these nodes have no such pool. Of an MPI workload the launcher is one more pod, without GPUs."""
     example = load_cluster(ROOT / "deployments" / "clusters" / "gh200-runai.yaml")
     assert isinstance(example.platform, RunaiPlatform)
     run = Run("example", example, load_suite("quick"), Path())
-    for framework, kind in (("pytorch", "pytorchjob"), ("mpi", "mpijob")):
+    for framework, kind, count in (("pytorch", "pytorchjob", 3), ("mpi", "mpijob", 4)):
         settings = example.platform.model_copy(update={"framework": framework})
-        platform_for(example.model_copy(update={"platform": settings}))._client.run(submit_argv(run, settings))
-        until(lambda expected=4 if framework == "mpi" else 3: _pod_count(cluster, namespace) == expected)
+        Client(settings).run(submit_argv(run, settings))
+        until(partial(_has_pods, cluster, namespace, count))
         pods = {pod["metadata"]["name"]: pod["spec"] for pod in cluster.get("pods", "-n", namespace)["items"]}
         for name in pod_names(settings, run.run_id, 3):
             (container,) = pods.pop(name)["containers"]
@@ -156,9 +157,9 @@ def test_the_example_becomes_three_nodes_of_four_gpus(
         assert all("limits" not in spec["containers"][0]["resources"] for spec in pods.values())  # MPI's launcher
         spec = cluster.get(kind, workload_name("example"), "-n", namespace)["spec"]
         assert spec.get("nprocPerNode", spec.get("slotsPerWorker")) in ("4", 4)
-        platform_for(example.model_copy(update={"platform": settings})).teardown("example")
-        until(lambda: _pod_count(cluster, namespace) == 0)
+        Client(settings).delete("example")
+        until(partial(_has_pods, cluster, namespace, 0))
 
 
-def _pod_count(cluster: Cluster, namespace: str) -> int:
-    return len(cluster.get("pods", "-n", namespace)["items"])
+def _has_pods(cluster: Cluster, namespace: str, count: int) -> bool:
+    return len(cluster.get("pods", "-n", namespace)["items"]) == count
