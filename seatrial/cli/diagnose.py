@@ -42,7 +42,7 @@ def diagnose(cluster_file: Path | None) -> int:
 def _next_step(finding: Finding) -> str | None:
     """That of the catalog; a problem that is not from there holds its own."""
     code = code_of(finding[1] or "")
-    return CATALOG[code].next_step if code in CATALOG else None
+    return CATALOG[code].next_step if code and code in CATALOG else None
 
 
 def _findings(cluster: Cluster, file: Path | None) -> Iterator[Finding]:
