@@ -10,7 +10,7 @@ from seatrial.catalog import known_hardware
 from seatrial.config import this_machine
 from seatrial.config.destination import Address
 from seatrial.config.faults import Fault
-from seatrial.config.image import ImageField, Recipe
+from seatrial.config.image import ImageField, ImageFile, Recipe
 from seatrial.config.names import Name, ShownName
 from seatrial.config.notify import Notify
 from seatrial.config.platform import PlatformSettings, settings_models
@@ -120,7 +120,8 @@ class Cluster(Strict):
     )
     platform: PlatformConfig = Field(description="where it runs")
     image: ImageField = Field(
-        None, description="a reference, or what to build (docs/images.md); local and bare metal run without one"
+        None,
+        description="a reference, a .sqsh or .sif file (Slurm), or what to build (docs/images.md)",
     )
     ssh_port: Port = Field(DEFAULT_PORT, description="of every node's sshd")
     mpi: Mpi = Field(Mpi.model_construct(), description="how mpirun is called")
@@ -157,6 +158,11 @@ class Cluster(Strict):
     def builds_without_repository(self) -> bool:
         """Whether its image is built, and nothing says which registry takes it."""
         return isinstance(self.image, Recipe) and not self.image.repository
+
+    @property
+    def image_is_a_file(self) -> bool:
+        """Whether its image is a file on the nodes, which only some container runtimes can start."""
+        return isinstance(self.image, ImageFile)
 
     @property
     def gpus(self) -> int:

@@ -94,7 +94,7 @@ BOTH = ["linux/amd64", "linux/arm64"]
         (5, r"image: must be a reference or what to build, .*, is 5"),
         ("Foo Bar", r"image: must be an image reference, .* is 'Foo Bar'"),
         ({"build": "cpu"}, r"image: needs a field builder, such as \{builder: docker, build: cpu\}"),
-        ({"build": "cpu", "builder": "kaniko"}, r"image: .*'kaniko'.*'prebuilt', 'cloud-build', 'docker', 'buildah'"),
+        ({"build": "cpu", "builder": "kaniko"}, r"image: .*'kaniko'.*'prebuilt', 'file', .*, 'docker', 'buildah'"),
         ({"builder": "docker"}, r"image\.docker\.build: is required"),
         (DOCKER | {"build": "nope"}, r"build: .*nope has no Dockerfile; legal: acceptance, cpu, pytorch-mpi, "),
         (DOCKER | {"foo": 1}, r"image\.docker\.foo: unknown field; legal: args, build, builder, platforms, "),
