@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from seatrial.checks.devices.metrics import METRICS
+from seatrial.checks.devices.section import NumberFormat
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.verdict import Verdict
@@ -15,8 +17,43 @@ PROBE = "devices"
 
 Rate = Annotated[float, Field(gt=0, lt=1e9)]
 Samples = Annotated[tuple[Rate, ...], Field(max_length=1000)]
+ThoroughMetric = Literal[
+    "matmul_best",
+    "matmul_stress",
+    "host_to_device",
+    "device_to_host",
+    "peer_copy",
+    "memory_tested",
+    "gpu_clock",
+    "gpu_power",
+    "gpu_temperature",
+]
 Dtype = Literal["float32", "bfloat16", "float16"]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+
+
+class RateConditions(NodeAnswer):
+    """What a rate depends on, beside the device's model."""
+
+    dtype: NumberFormat | None = None
+    at_once: int | None = Field(None, ge=1, le=1024)
+    peer: Annotated[str, Field(pattern=r"^gpu-[0-9]{1,4}$")] | None = None
+    during: NumberFormat | Literal["stress"] | None = None
+
+
+class DeviceRate(NodeAnswer):
+    """One more measurement of a device, as seatrial/remote/probes/thorough.py asked for it."""
+
+    metric: ThoroughMetric
+    conditions: RateConditions
+    samples: Annotated[tuple[Rate, ...], Field(min_length=1, max_length=1000)]
+
+    def measurement(self, subject: Subject, model: str) -> Measurement:
+        """Its median, by the device's model; what is only recorded is neither good nor bad."""
+        conditions = {"device": model, **self.conditions.model_dump(exclude_none=True)}
+        better: Literal["higher"] | None = None if METRICS[self.metric].tolerance is None else "higher"
+        unit = METRICS[self.metric].unit
+        return Measurement(self.metric, median(self.samples), unit, subject, conditions, self.samples, better)
 
 
 class DeviceMeasurement(NodeAnswer):
@@ -34,6 +71,7 @@ class DeviceMeasurement(NodeAnswer):
     matmul_tflops: Samples
     copy_gb_s: Samples
     digests: dict[Dtype, Digest] = Field(default_factory=dict)
+    rates: Annotated[tuple[DeviceRate, ...], Field(max_length=4096)] = ()
     wrong: Text
     error: Text
 
@@ -54,7 +92,7 @@ class DeviceMeasurement(NodeAnswer):
         return None
 
     def measurements(self, node: str) -> Iterator[Measurement]:
-        """matmul in TFLOP/s and memory_copy in GB/s (1e9 bytes)."""
+        """matmul in TFLOP/s and memory_copy in GB/s (1e9 bytes), then the rates that were asked for."""
         subject, model = Subject(self.kind, self.name(node)), {"device": self.model}
         if self.library != "torch":  # another library, another series; torch's keep their name and history
             model["library"] = self.library
@@ -65,6 +103,7 @@ class DeviceMeasurement(NodeAnswer):
         ):
             if samples:
                 yield Measurement(metric, median(samples), unit, subject, conditions, samples)
+        yield from (rate.measurement(subject, self.model) for rate in self.rates)
 
 
 class DevicesAnswer(NodeAnswer):

@@ -33,6 +33,11 @@ REASONS = {
         "The same work gave different results, which is silent data corruption.",
         "Take the device out of use, and have its memory and its ECC counters checked.",
     ),
+    "disk-wrong": Explanation(
+        "its disk returns other data: {problem}",
+        "What was written to a file and read back at once is not the same.",
+        "Take the node out of use, and check its disk, controller and memory.",
+    ),
     "digest-differs": Explanation(
         "computes wrongly: its {dtype} results of fixed data differ from those of {count} like devices, which agree",
         "Devices of one model with the same software give the same result bit for bit; this one gives another.",

@@ -64,6 +64,11 @@ def devices(request: Request) -> str:
     return json.dumps({"devices": [{"device": name, **healthy, **rates} for name in names]})
 
 
+def disk(request: Request) -> str:
+    """As seatrial/remote/probes/disk.py."""
+    return json.dumps({"tool": "fio", "filesystem": "ext4", "write_mb_s": 900.0, "read_mb_s": 1500.0, "wrong": ""})
+
+
 def link_mb_s(nodes: tuple[FakeNode, ...]) -> float:
     """What the slowest of the nodes carries."""
     return min(node.link_mb_s for node in nodes)
@@ -103,6 +108,7 @@ HEALTHY: Mapping[str, Program] = {
     "pairs.py": pairs,
     "stream.py": stream,
     "devices.py": devices,
+    "disk.py": disk,
     "date": date,
     "hostname": hostname,
     "cat": cat,

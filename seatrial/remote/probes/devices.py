@@ -1,16 +1,17 @@
 """Measure matrix multiplication and memory copy on every GPU of this node, or on its processors without GPUs.
 
-    devices.py [--seconds S] [--timeout-s T] [--gpus N] [--rounds N]     start it by hand or over SSH
+    devices.py [--seconds S] [--help]     start it by hand or over SSH
 
 Needs torch for GPUs, and numpy or torch for processors. Processors are measured with numpy where it is installed: torch
 takes seconds of processor time to import.
 
 Prints one JSON line: {"devices": [{"device": "cuda:0" or "cpu", "model", "library": "numpy" or "torch", "software",
-"dtype", "size", "matmul_tflops": [...], "copy_gb_s": [...], "digests": {dtype: text}, "wrong": text, "error": text},
-...]}, or {"error": text}. The lists are the samples. `size` is n of the (n, n) matrices; TFLOP/s count 2 n^3
-operations, GB/s (1e9 bytes) what is read and what is written. `digests` are of results that all devices of one `model`,
-`library` and `software` share (corruption.py). `wrong` is empty unless results are wrong, `error` unless the device
-could not be measured. No devices: others had the machine for all of the time.
+"dtype", "size", "matmul_tflops": [...], "copy_gb_s": [...], "digests": {dtype: text}, "rates": [{"metric",
+"conditions", "samples"}, ...], "wrong": text, "error": text}, ...]}, or {"error": text}. The lists are the samples.
+`size` is n of the (n, n) matrices; TFLOP/s count 2 n^3 operations, GB/s (1e9 bytes) what is read and what is written.
+`digests` are of results that all devices of one `model`, `library` and `software` share (corruption.py). `rates` are
+what options ask for (thorough.py). `wrong` is empty unless results are wrong, `error` unless the device could not be
+measured. No devices: others had the machine for all of the time.
 
 Nodes that share a machine and a folder measure one after another: each imports its library under a shared lock and
 measures under an exclusive one.
@@ -24,15 +25,16 @@ import os
 import time
 
 import corruption  # type: ignore[import-not-found]
+import thorough  # type: ignore[import-not-found]
 from machine_lock import MachineLock  # type: ignore[import-not-found]
 from processors import MAX_TEXT, NumpyProcessors, processors  # type: ignore[import-not-found]
+from sampling import sampled  # type: ignore[import-not-found]
 from torch_device import TorchDevice  # type: ignore[import-not-found]
 
 os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as nvidia-smi counts them
 
-LEAST_SAMPLES = 5
-WARMUP = 3  # repeats that are not timed: kernels are chosen, clocks rise, pages are touched
 GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/nvhost-gpu", "/dev/dxg", "/dev/kfd")  # NVIDIA: server, Jetson, WSL; AMD
+DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8")
 FAULT = "SEATRIAL_COMPUTE_FAULT"  # of a cluster file, for tests: "wrong:cuda:1" or "unstable:", of every device
 
 
@@ -53,7 +55,10 @@ def answer(options):
     lock.release()
     if not lock.acquire(fcntl.LOCK_EX, ends):
         return {"devices": []}
-    return {"devices": [measured(device, options) for device in measured_devices]}
+    results = [measured(device, options) for device in measured_devices]
+    for result, more in zip(results, thorough.measure(measured_devices, options)):
+        result |= {key: result.get(key) or value for key, value in more.items()}
+    return {"devices": results}
 
 
 def arguments():
@@ -62,6 +67,11 @@ def arguments():
     parser.add_argument("--timeout-s", type=float, default=120.0, help="half of it is the longest wait for other nodes")
     parser.add_argument("--gpus", type=int, default=0, help="how many GPUs the node should have; they need torch")
     parser.add_argument("--rounds", type=int, default=1, help="of the search for silent corruption")
+    parser.add_argument("--dtypes", nargs="*", choices=DTYPES, default=(), help="find the fastest product of each")
+    parser.add_argument("--memory-share", type=float, default=0.0, help="of free GPU memory that is tested, as 0.9")
+    parser.add_argument("--host-link", action="store_true", help="copy between the host and every GPU")
+    parser.add_argument("--peers", action="store_true", help="copy from each GPU to every other one")
+    parser.add_argument("--stress-s", type=float, default=0.0, help="seconds that all GPUs multiply at once")
     return parser.parse_args()
 
 
@@ -116,24 +126,6 @@ def searched(device, rounds):
     """What the search for silent corruption came to, with the fault that a test asks for."""
     fault, _, where = os.environ.get(FAULT, "").partition(":")
     return corruption.search(device, rounds, fault if where in ("", device.name) else "")
-
-
-def sampled(work, seconds):
-    """Seconds per call of `work`, one sample per batch, for about `seconds` and at least LEAST_SAMPLES batches."""
-    work(WARMUP)
-    once = timed(work, 1)
-    batch = max(1, int(0.02 / once))  # 20 ms: what a clock and a launch take is nothing beside it
-    samples: list[float] = []
-    ends = time.monotonic() + seconds
-    while len(samples) < LEAST_SAMPLES or time.monotonic() < ends:
-        samples.append(timed(work, batch) / batch)
-    return samples[:: max(1, len(samples) // 100)]
-
-
-def timed(work, times):
-    began = time.perf_counter()
-    work(times)
-    return time.perf_counter() - began
 
 
 if __name__ == "__main__":

@@ -68,6 +68,13 @@ class NumpyProcessors:
     def same(self, one, other):
         return self.numpy.array_equal(one, other)
 
+    def empty_words(self, count):
+        """64 bit integers of any value."""
+        return self.numpy.empty(count, dtype="int64")
+
+    def address(self, array):
+        return array.ctypes.data
+
 
 def processors():
     return len(os.sched_getaffinity(0))

@@ -2,6 +2,7 @@
 
 import os
 
+from gpu_sensors import reader  # type: ignore[import-not-found]
 from processors import CPU_BYTES, CPU_SIZE, instruction_set, processor, processors  # type: ignore[import-not-found]
 
 GPU_SIZE = 8192  # n of the matrices
@@ -81,3 +82,61 @@ class TorchDevice:
 
     def same(self, one, other):
         return self.torch.equal(one, other)
+
+    def empty_words(self, count):
+        """As NumpyProcessors.empty_words; None where the memory for them is not free."""
+        try:
+            return self.torch.empty(count, dtype=self.torch.int64, device=self.device)
+        except self.torch.cuda.OutOfMemoryError:
+            return None
+
+    def address(self, array):
+        return array.data_ptr()
+
+    def random(self, shape, dtype):
+        """Normally distributed numbers."""
+        return self.torch.empty(shape, dtype=getattr(self.torch, dtype), device=self.device).normal_()
+
+    def buffer(self, size):
+        """So many bytes on the device."""
+        return self.torch.empty(size, dtype=self.torch.uint8, device=self.device)
+
+    def host_buffer(self, size):
+        """So many bytes on the host, pinned where there is a GPU, each page touched."""
+        return self.torch.empty(size, dtype=self.torch.uint8, pin_memory=self.gpu).fill_(1)
+
+    def free(self):
+        """Give back what the library keeps for later."""
+        if self.gpu:
+            self.torch.cuda.empty_cache()
+
+    def free_bytes(self):
+        """Of a GPU's memory, what nobody uses."""
+        self.free()
+        return self.torch.cuda.mem_get_info(self.device)[0]
+
+    def capability(self):
+        """The compute capability of NVIDIA's GPUs, (9, 0); None of other devices."""
+        if not self.gpu or self.torch.version.hip:
+            return None
+        return self.torch.cuda.get_device_capability(self.device)
+
+    def older_fp8(self):
+        """Whether fp8 has AMD's format before MI350."""
+        known = self.torch.cuda.get_device_properties(self.device) if self.gpu else None
+        return "gfx94" in getattr(known, "gcnArchName", "")
+
+    def pci_address(self):
+        """0000:1b:00.0; "" where torch does not tell (before 2.9)."""
+        if not self.gpu:
+            return ""
+        known = self.torch.cuda.get_device_properties(self.device)
+        if not hasattr(known, "pci_bus_id"):
+            return ""
+        return f"{known.pci_domain_id:04x}:{known.pci_bus_id:02x}:{known.pci_device_id:02x}.0"
+
+    def sensors(self):
+        """A function that reads clock, power and temperature, None where nobody can tell (gpu_sensors.reader)."""
+        known = self.torch.cuda.get_device_properties(self.device) if self.gpu else None
+        uuid = str(getattr(known, "uuid", ""))
+        return reader(uuid if uuid.startswith("GPU-") or not uuid else f"GPU-{uuid}")
