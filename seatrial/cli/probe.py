@@ -15,8 +15,9 @@ from seatrial.remote.single_file import BY_HAND, single_file
 def probe(name: str, out: Path | None) -> None:
     """Write a measurement as one file that runs where Python and torch are, without seatrial.
 
-    devices measures matrix multiplication and memory copy, collective sweeps one collective, training trains a small
-    model, facts tells what the machine is made of. Run it alone, or under torchrun, mpirun or srun.
+    check is a quick check of one machine, as an image runs it without keys. devices measures matrix multiplication and
+    memory copy, collective sweeps one collective, training trains a model, facts tells what the machine is made of. Run
+    it alone, or under torchrun, mpirun or srun.
     """
     file = out or Path(f"{name}.pyz")
     try:

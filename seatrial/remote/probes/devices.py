@@ -21,6 +21,7 @@ import fcntl
 import glob
 import json
 import os
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -72,6 +73,8 @@ def lock_file():
     folder = os.path.dirname(os.path.abspath(__file__))
     if not os.path.isdir(folder):  # an archive, `seatrial probe`: beside it
         folder = os.path.dirname(folder)
+    if not os.access(folder, os.W_OK):  # of an image, for a user who is not root
+        folder = tempfile.gettempdir()
     return os.path.join(folder, f"devices-{machine}.lock")
 
 
