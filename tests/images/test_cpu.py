@@ -282,7 +282,7 @@ def test_a_plain_user_runs_the_probes_of_the_image_by_hand(image: str, launcher:
     """As Docker confines it: no root, a read-only file system, no network."""
     confined = ("--user", "seatrial", "--read-only", "--network", "none", *lane.RIGHTS)
     training = (*launcher, "python3", "/usr/local/lib/seatrial/probes/training.py", "--steps", "4")
-    done = lane.run_once(image, *training, options=confined)
+    done = lane.run_once(image, *training, options=confined, timeout_s=600)
     assert done.returncode == 0, done.stdout
     summary = json.loads(done.stdout.splitlines()[-1])
     assert (summary["event"], summary["world_size"]) == ("summary", 2 if launcher else 1)
