@@ -7,6 +7,7 @@ process that was stopped, the others go on with another lock.
 
 import fcntl
 import os
+import tempfile
 import threading
 import time
 
@@ -72,4 +73,6 @@ def lock_file(number=0):
     folder = os.path.dirname(os.path.abspath(__file__))
     if not os.path.isdir(folder):  # an archive, `seatrial probe`: beside it
         folder = os.path.dirname(folder)
+    if not os.access(folder, os.W_OK):  # of an image, for a user who is not root
+        folder = tempfile.gettempdir()
     return os.path.join(folder, f"devices-{machine}{f'-{number}' if number else ''}.lock")
