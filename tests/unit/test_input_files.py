@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from seatrial.checks.collectives.section import Collectives
-from seatrial.checks.devices import Devices
+from seatrial.checks.devices.section import Devices
 from seatrial.checks.suites import SHIPPED, load_suite
 from seatrial.checks.table import CHECKS
 from seatrial.checks.training.section import Training

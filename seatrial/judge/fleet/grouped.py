@@ -84,7 +84,7 @@ def _near_middle(values: Floats, half: int) -> tuple[int, Floats]:
     reach = int(_REACH * np.sqrt(some.size))
     low, high = some[some.size // 2 - reach], some[some.size // 2 + reach]
     near = values[(values >= low) & (values <= high)]
-    place = half - np.count_nonzero(values < low)
+    place = half - int(np.count_nonzero(values < low))
     return (place, near) if 0 < place < near.size else (half, values)
 
 
