@@ -46,7 +46,9 @@ measure() { # NAME COMMAND...: its output goes to $out/NAME.log
 def measure_script(run: Run, settings: SlurmPlatform) -> str:
     """The script, with the sizes of the run's suite."""
     cluster = run.cluster
-    container = container_of(run, settings, {**cluster.env, **_NVLINK, **_NETWORK}, ['"$probes"'])
+    container = container_of(
+        cluster, run.nodes_image, {**cluster.env, **_NVLINK, **_NETWORK}, ['"$probes":"$probes":ro']
+    )
     lines = [
         "#!/bin/bash",
         *directives(cluster, settings, f"seatrial-{cluster.name}", cluster.slots),

@@ -117,6 +117,11 @@ def master_port(environ: Mapping[str, str]) -> int:
     return DEFAULT_PORT
 
 
+def gpu_index(environ: Mapping[str, str], here: RankPlacement) -> int:
+    """Which of the GPUs that it sees is this process's: its own alone where Slurm gave each task one."""
+    return 0 if environ.get("SLURM_GPUS_PER_TASK") == "1" and launcher_of(environ) is not None else here.local_rank
+
+
 def device(environ: Mapping[str, str]) -> str:
     """The kind of device that BACKEND (gloo when unset) serves: `cpu` or `cuda`. Raises ContradictoryEnvironment."""
     backend = environ.get("BACKEND") or "gloo"
