@@ -118,8 +118,10 @@ def master_port(environ: Mapping[str, str]) -> int:
 
 
 def gpu_index(environ: Mapping[str, str], here: RankPlacement) -> int:
-    """Which of the GPUs that it sees is this process's: its own alone where Slurm gave each task one."""
-    return 0 if environ.get("SLURM_GPUS_PER_TASK") == "1" and launcher_of(environ) is not None else here.local_rank
+    """Which of the GPUs that it sees is this process's: the only one where srun gave each task one."""
+    launcher = launcher_of(environ)
+    by_srun = launcher is not None and launcher.rank in ("PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+    return 0 if by_srun and environ.get("SLURM_GPUS_PER_TASK") == "1" else here.local_rank
 
 
 def device(environ: Mapping[str, str]) -> str:
