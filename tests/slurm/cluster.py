@@ -171,6 +171,13 @@ class SlurmCluster:
             assert time.monotonic() < deadline, self.command("squeue", "--states=all")
             time.sleep(0.1)
 
+    def wait_until_clean(self) -> None:
+        """Until nothing is left: slurmstepd leaves a second after the step that it ran. Raises AssertionError."""
+        deadline = time.monotonic() + _SECONDS
+        while left := self.left():
+            assert time.monotonic() < deadline, left
+            time.sleep(0.1)
+
     def leftovers(self) -> set[str]:
         """What of this cluster is there after `stop`."""
         namespaces = {path.name for path in Path("/run/netns").glob(f"{self._bridge}-*")}

@@ -47,15 +47,20 @@ def test_the_whole_chain_runs_in_containers(slurm_console: Console, container: A
     assert slurm_console.run("reap", "--run", finished.document["run_id"]).status == 0
 
 
-def test_ranks_of_mpirun_are_in_the_containers(container: Any, tmp_path: Path) -> None:
-    cluster = Cluster.model_validate({"name": "test", "nodes": 2, **container})
+@pytest.mark.parametrize("launch", ["sshd", "srun"])
+def test_ranks_are_in_the_containers(container: Any, tmp_path: Path, launch: str) -> None:
+    platform = {**container["platform"], "launch": launch}
+    fields = {"name": "test", "nodes": 2, "image": container["image"], "platform": platform}
+    cluster = Cluster.model_validate({**fields, "env": {"NCCL_ALGO": "NVLS"}})
     run = Run(f"{RUN_PREFIX}ranks", cluster, load_suite("quick"), tmp_path)
     try:
         testbed = platform_for(cluster).launch(run)
         for node in testbed.nodes:
             set_up_node(testbed, node, 30).transport.close()
-        result = mpirun(testbed, ["cat", f"/{MARK}"], timeout_s=60)
-        assert set(result.lines) == {f"{Path(container['image']).name}.root"}
+        command = f"echo $NCCL_ALGO $(ls {testbed.workdir}/training.py) $(cat /{MARK})"
+        result = mpirun(testbed, ["sh", "-c", command], timeout_s=60)
+        rank = f"NVLS {testbed.workdir}/training.py {Path(container['image']).name}.root"
+        assert [line for line in result.lines if not line.startswith("srun: ")] == [rank, rank]
     finally:
         platform_for(cluster).teardown(run.run_id)
 

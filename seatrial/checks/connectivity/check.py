@@ -88,13 +88,14 @@ def _fingerprint(testbed: Testbed, facts: Facts) -> dict[str, str]:
 
 def _judge_facts(findings: Findings, contacts: Mapping[str, NodeConnection], run: Run) -> None:
     """Clocks together, the same software everywhere, every GPU there, mpirun installed."""
-    if contacts and not any(contact.facts["mpirun"] for contact in contacts.values()):
+    needs_mpirun = findings.testbed.launcher is None
+    if needs_mpirun and contacts and not any(contact.facts["mpirun"] for contact in contacts.values()):
         where = f"in image {run.image}" if run.image else "on every node"
         raise MissingError(Reason.of("mpirun-missing", mpirun=findings.testbed.mpirun, where=where))
     findings.measurements += clock_skews(contacts)
     versions = {name: contact.versions for name, contact in contacts.items()}
     suspects = [
-        *without_mpirun(contacts),
+        *(without_mpirun(contacts) if needs_mpirun else ()),
         *same_hostname(contacts),
         *skewed(contacts, settings_of(run).max_clock_skew_s),
         *short_of_gpus(findings.testbed, contacts),

@@ -85,13 +85,16 @@ class SlurmPlatform(PlatformSettings):
     args: tuple[Annotated[str, AfterValidator(_legal_option)], ...] = Field(
         (), description="further options of sbatch, each as one word, such as --mem=0"
     )
+    launch: Literal["sshd", "srun"] = Field(
+        "sshd", description="what starts ranks: mpirun over the nodes' sshd, or srun, which needs no Open MPI on them"
+    )
     runtime: Literal["none", "pyxis", "apptainer", "singularity"] = Field(
         "none", description="what starts `image` on the nodes: a .sqsh file or a reference with pyxis, else .sif"
     )
     mounts: tuple[Mount, ...] = Field((), description="files and folders of the nodes that the containers see")
     modules: tuple[Name, ...] = Field((), description="environment modules that every node loads, such as openmpi/4.1")
     mpi_plugin: Literal["pmix", "pmi2", "none"] = Field(
-        "pmix", description="srun --mpi, for the script that is submitted by hand: what nccl-tests was built with"
+        "pmix", description="srun --mpi, for ranks that srun starts: what nccl-tests was built with"
     )
     folder: Annotated[str, AfterValidator(_legal_folder)] = Field(
         ".seatrial", description="for the files of runs, on a file system that all nodes share; from the user's home"

@@ -45,7 +45,10 @@ def measure_script(run: Run, settings: SlurmPlatform) -> str:
     """The script, with the sizes of the run's suite."""
     cluster = run.cluster
     container = container_of(
-        run, settings, {**cluster.env, **ENVIRONMENT[INTRA], **ENVIRONMENT[NETWORK]}, ['"$probes"']
+        cluster,
+        run.nodes_image,
+        {**cluster.env, **ENVIRONMENT[INTRA], **ENVIRONMENT[NETWORK]},
+        ['"$probes":"$probes":ro'],
     )
     lines = [
         "#!/bin/bash",

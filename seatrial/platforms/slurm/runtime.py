@@ -5,8 +5,8 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from seatrial.config.cluster import Cluster
 from seatrial.config.mount import Mount
-from seatrial.config.run import Run
 from seatrial.platforms.slurm.config import SlurmPlatform
 
 _REFERENCE = re.compile(
@@ -23,17 +23,19 @@ class Container:
     command: tuple[str, ...] = ()
 
 
-def container_of(run: Run, settings: SlurmPlatform, names: Iterable[str] = (), mounts: Sequence[str] = ()) -> Container:
+def container_of(cluster: Cluster, image: str, names: Iterable[str] = (), mounts: Sequence[str] = ()) -> Container:
     """The container that the cluster file names; no words where nodes run their own software.
 
-    `names` are variables that win over those of the image, `mounts` further folders, as a shell's words.
+    `names` are variables that win over those of the image; `mounts` further binds, as a shell's words.
     """
-    binds = [*(shlex.quote(_bind(mount)) for mount in settings.mounts), *(f"{folder}:{folder}:ro" for folder in mounts)]
+    settings = cluster.platform
+    assert isinstance(settings, SlurmPlatform)
+    binds = [*(shlex.quote(_bind(mount)) for mount in settings.mounts), *mounts]
     if settings.runtime == "none":
         return Container()
     if settings.runtime == "pyxis":
-        return Container(options=tuple(_pyxis(run.nodes_image, binds, sorted(names))))
-    return Container(command=tuple(_apptainer(run, settings.runtime, binds)))
+        return Container(options=tuple(_pyxis(image, binds, sorted(names))))
+    return Container(command=tuple(_apptainer(cluster, image, settings.runtime, binds)))
 
 
 def container_env(settings: SlurmPlatform, env: Mapping[str, str]) -> dict[str, str]:
@@ -67,9 +69,8 @@ def pyxis_image(image: str) -> str:
     return f"{registry}{match['path']}{tag}"
 
 
-def _apptainer(run: Run, program: str, binds: list[str]) -> list[str]:
-    image = run.nodes_image
-    gpus = ["--rocm" if run.cluster.hardware.name.startswith("MI") else "--nv"] if run.cluster.gpus else []
+def _apptainer(cluster: Cluster, image: str, program: str, binds: list[str]) -> list[str]:
+    gpus = ["--rocm" if cluster.hardware.name.startswith("MI") else "--nv"] if cluster.gpus else []
     options = [*gpus, *(f"--bind={bind}" for bind in binds)]
     return [
         program,

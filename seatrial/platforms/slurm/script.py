@@ -23,7 +23,10 @@ def run_folder(settings: SlurmPlatform, run_id: str) -> str:
 def job_script(run: Run, settings: SlurmPlatform) -> str:
     """Holds the nodes and runs sshd on each, until somebody cancels it or its time is over."""
     folder = run_folder(settings, run.run_id)
-    container = container_of(run, settings)
+    there = folder if folder.startswith("/") else f'"$HOME"/{folder}'
+    container = container_of(
+        run.cluster, run.nodes_image, mounts=[f"{there}:{there}"] if settings.launch == "srun" else []
+    )
     return "\n".join(
         [
             "#!/bin/sh",

@@ -93,11 +93,12 @@ def choose_device(requested: str, here: RankPlacement) -> str:
     """The torch device of this rank. Raises CannotStart when there is no GPU for it."""
     if requested == "cpu":
         return "cpu"
-    if not torch.cuda.is_available() or here.local_rank >= torch.cuda.device_count():
+    index = int(placement.gpu_index(os.environ, here))
+    if not torch.cuda.is_available() or index >= torch.cuda.device_count():
         gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
         raise CannotStart(f"torch {torch.__version__} sees {gpus} GPUs, local rank {here.local_rank} needs one")
-    torch.cuda.set_device(here.local_rank)
-    return f"cuda:{here.local_rank}"
+    torch.cuda.set_device(index)
+    return f"cuda:{index}"
 
 
 def default_device() -> str:

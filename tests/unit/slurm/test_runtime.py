@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 
 from seatrial.builders import ensure_image, render_image
-from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster, load_cluster
-from seatrial.config.run import Run
 from seatrial.model.errors import InputError
 from seatrial.platforms.slurm.runtime import container_of, pyxis_image
 
@@ -50,8 +48,8 @@ def cluster(image: str | None, **platform: Any) -> Cluster:
 )
 def test_the_command_of_apptainer(image: str, hardware: str, expected: str) -> None:
     described = cluster(image, runtime="apptainer", hardware=hardware)
-    run = Run("20260102-0304-abcde", described, load_suite("quick"), Path("out"))
-    assert " ".join(container_of(run, described.platform).command) == expected  # type: ignore[arg-type]
+    assert described.image is not None
+    assert " ".join(container_of(described, described.image.planned).command) == expected
 
 
 MOUNTS = "mounts: [{source: /a, target: /b}]"
