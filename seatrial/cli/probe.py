@@ -16,7 +16,8 @@ def probe(name: str, out: Path | None) -> None:
     """Write a measurement as one file that runs where Python and torch are, without seatrial.
 
     devices measures every GPU or the processors, disk a folder, collective sweeps one collective, training trains a
-    small model, facts tells what the machine is made of. Run it alone, or under torchrun, mpirun or srun.
+    small model, facts tells what the machine is made of, inventory in which
+    state that is. Run it alone, or under torchrun, mpirun or srun.
     """
     file = out or Path(f"{name}.pyz")
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from seatrial.remote.probes import PROBES, probe
 
-BY_HAND = ("devices", "collective", "training", "facts", "disk")
+BY_HAND = ("devices", "collective", "training", "facts", "inventory", "disk")
 _FIRST_LINE = b"#!/usr/bin/env python3\n"
 _START = """\
 import runpy

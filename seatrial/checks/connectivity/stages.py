@@ -11,11 +11,13 @@ from seatrial.checks.connectivity.throughput import Plan
 from seatrial.config.run import Run
 from seatrial.model.errors import FloodError, RemoteError
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import unplaced
+from seatrial.model.reason import Reason, unplaced
 from seatrial.model.testbed import Node, Testbed
+from seatrial.remote.inventory import Inventory, ask_inventory
 from seatrial.remote.node_setup import NodeConnection, set_up_node
 from seatrial.remote.peers import log_in_to_peers, reach_peers
 from seatrial.remote.ssh import fan_out, on_each
+from seatrial.text.words import some_of
 
 log = logging.getLogger("seatrial.connectivity")
 
@@ -43,6 +45,17 @@ def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnect
         for name, contact in contacts.items()
     ]
     return contacts
+
+
+def ask_inventories(findings: Findings, contacts: Mapping[str, NodeConnection]) -> dict[str, Inventory]:
+    """What the nodes that are left tell of their hardware; a remark names those that tell nothing."""
+    testbed = findings.testbed
+    answers = on_each(
+        testbed.nodes, lambda node: ask_inventory(testbed, contacts[node.name].transport), fan_out(testbed)
+    )
+    if silent := [name for name, answer in answers.items() if isinstance(answer, RemoteError)]:
+        findings.notes.append(Reason.of("inventory-unknown", nodes=some_of(silent)))
+    return {name: answer for name, answer in answers.items() if isinstance(answer, Inventory)}
 
 
 def try_pairs(findings: Findings, contacts: Mapping[str, NodeConnection], timeout_s: float) -> None:

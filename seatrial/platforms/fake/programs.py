@@ -30,6 +30,11 @@ def facts(request: Request) -> str:
     return json.dumps({**healthy, **request.node.facts})
 
 
+def inventory(request: Request) -> str:
+    """As seatrial/remote/probes/inventory.py, of a node without GPUs."""
+    return "{}"
+
+
 def reach(request: Request) -> str:
     """As seatrial/remote/probes/reach.py: the banner of every peer that something listens on."""
     peers: list[list[Any]] = json.loads(request.stdin)["peers"]
@@ -104,6 +109,7 @@ def nothing(request: Request) -> str:
 
 HEALTHY: Mapping[str, Program] = {
     "facts.py": facts,
+    "inventory.py": inventory,
     "reach.py": reach,
     "pairs.py": pairs,
     "stream.py": stream,
@@ -122,6 +128,6 @@ def program_name(words: tuple[str, ...]) -> str:
 
     What `python -c` installs first, and then becomes, is the script that is named after it.
     """
-    place = 3 if words[1:2] == ("-c",) else 1
+    place = {("-c",): 3, ("-S",): 2}.get(words[1:2], 1)
     script = words[place : place + 1]
     return (script[0] if script and script[0].endswith(".py") else words[0]).rpartition("/")[2]
