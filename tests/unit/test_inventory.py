@@ -14,6 +14,7 @@ from seatrial.config.run import Run
 from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.fake import FakePlatform
+from seatrial.platforms.fake.node import Program
 from seatrial.remote.answers import read_answer
 from seatrial.remote.inventory import Inventory
 
@@ -159,11 +160,15 @@ def test_a_driver_that_is_older_than_cuda_needs(driver: str, cuda: str, old: boo
     assert not old or f"driver {driver} on node-0 is older than CUDA {cuda} needs" in noted[0]
 
 
+def prints(text: str) -> Program:
+    return lambda request: text
+
+
 def checked(folder: Path, answers: dict[str, str]) -> StepResult:
     """Connectivity of three nodes; those of `answers` print that as their inventory."""
     platform = FakePlatform(nodes=3)
     for name, text in answers.items():
-        platform.nodes[name].programs["inventory.py"] = lambda request, text=text: text
+        platform.nodes[name].programs["inventory.py"] = prints(text)
     run = Run("run-1", platform.cluster(), load_suite("quick"), folder)
     try:
         return connectivity(CheckContext(run, platform.launch(run)))

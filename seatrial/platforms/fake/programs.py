@@ -128,6 +128,6 @@ def program_name(words: tuple[str, ...]) -> str:
 
     What `python -c` installs first, and then becomes, is the script that is named after it.
     """
-    place = {("-c",): 3, ("-S",): 2}.get(words[1:2], 1)
+    place = {"-c": 3, "-S": 2}.get("".join(words[1:2]), 1)
     script = words[place : place + 1]
     return (script[0] if script and script[0].endswith(".py") else words[0]).rpartition("/")[2]
