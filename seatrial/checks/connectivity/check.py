@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import count
 
 from seatrial.checks.connectivity.findings import Findings
+from seatrial.checks.connectivity.inventory import broken_gpus, impaired_gpus, old_drivers, remarks
 from seatrial.checks.connectivity.mpireach import HostnameResult, guilty_nodes, show_hosts
 from seatrial.checks.connectivity.nodefacts import (
     clock_skews,
@@ -19,6 +20,7 @@ from seatrial.checks.connectivity.rates import divided, measurements, slow_suspe
 from seatrial.checks.connectivity.repeat import repeat_streams
 from seatrial.checks.connectivity.section import Connectivity
 from seatrial.checks.connectivity.stages import (
+    ask_inventories,
     contact_nodes,
     is_crowded,
     plan_of,
@@ -59,6 +61,7 @@ def connectivity(context: CheckContext) -> StepResult:
     contacts = contact_nodes(findings, settings_of(run).timeout_s)
     try:
         _judge_facts(findings, contacts, run)
+        _judge_inventory(findings, contacts)
         if len(findings.testbed.nodes) > 1:
             try_reach(findings, contacts, settings_of(run).timeout_s)
             if not is_crowded(findings.testbed):  # else MPI, which makes the same logins, tries them
@@ -73,7 +76,7 @@ def connectivity(context: CheckContext) -> StepResult:
         for contact in contacts.values():
             contact.transport.close()
     check = _check(findings, len(testbed.nodes), time.monotonic() - started)
-    notes = unknown({name: contact.versions for name, contact in contacts.items()})
+    notes = [*unknown({name: contact.versions for name, contact in contacts.items()}), *findings.notes]
     facts = {name: contact.facts for name, contact in contacts.items()}
     return StepResult(check, findings.testbed, facts, _fingerprint(findings.testbed, facts), tuple(notes))
 
@@ -103,6 +106,18 @@ def _judge_facts(findings: Findings, contacts: Mapping[str, NodeConnection], run
     ]
     # A cluster in the middle of an upgrade has no healthy side: all are named, and only a few odd ones taken out.
     findings.blame(suspects, {suspect.name for suspect in suspects if suspect.confidence >= _CLEAR_MAJORITY})
+
+
+def _judge_inventory(findings: Findings, contacts: Mapping[str, NodeConnection]) -> None:
+    """The state of every GPU, and what nodes that should be alike have otherwise."""
+    inventories = ask_inventories(findings, contacts)
+    broken = broken_gpus(inventories)
+    findings.slow += impaired_gpus(inventories)
+    findings.notes += [
+        *remarks(inventories, models_of(contacts)),
+        *old_drivers({name: contact.versions for name, contact in contacts.items()}),
+    ]
+    findings.blame(broken, {suspect.name for suspect in broken})
 
 
 def _try_links(findings: Findings, contacts: Mapping[str, NodeConnection], run: Run) -> None:

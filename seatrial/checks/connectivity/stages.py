@@ -11,11 +11,13 @@ from seatrial.checks.connectivity.throughput import ONE_BY_ONE_UP_TO, Plan
 from seatrial.config.run import Run
 from seatrial.model.errors import FloodError, RemoteError
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import unplaced
+from seatrial.model.reason import Reason, unplaced
 from seatrial.model.testbed import Node, Testbed
+from seatrial.remote.inventory import Inventory, ask_inventory
 from seatrial.remote.node_setup import NodeConnection, set_up_node
 from seatrial.remote.peers import log_in_to_peers, reach_peers
 from seatrial.remote.ssh import fan_out, on_each
+from seatrial.text.words import some_of
 
 log = logging.getLogger("seatrial.connectivity")
 
@@ -48,6 +50,16 @@ def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnect
 def is_crowded(testbed: Testbed) -> bool:
     """Whether many nodes share the cores of one machine, so that nothing is tried twice there."""
     return testbed.shared_cores is not None and len(testbed.nodes) > ONE_BY_ONE_UP_TO
+
+
+def ask_inventories(findings: Findings, contacts: Mapping[str, NodeConnection]) -> dict[str, Inventory]:
+    """What the nodes that are left tell of their hardware; a remark names those that tell nothing."""
+    testbed = findings.testbed
+    nodes = testbed.nodes[:1] if is_crowded(testbed) else testbed.nodes  # the others are the same machine
+    answers = on_each(nodes, lambda node: ask_inventory(testbed, contacts[node.name].transport), fan_out(testbed))
+    if silent := [name for name, answer in answers.items() if isinstance(answer, RemoteError)]:
+        findings.notes.append(Reason.of("inventory-unknown", nodes=some_of(silent)))
+    return {name: answer for name, answer in answers.items() if isinstance(answer, Inventory)}
 
 
 def try_pairs(findings: Findings, contacts: Mapping[str, NodeConnection], timeout_s: float) -> None:

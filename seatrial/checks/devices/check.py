@@ -14,7 +14,7 @@ from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.contract import TORCH, CheckContext, CheckType, StepResult
 from seatrial.checks.devices.agreement import disagreements
 from seatrial.checks.devices.answers import PROBE, DeviceMeasurement, DevicesAnswer, summary
-from seatrial.checks.devices.disk import DiskAnswers, disk_measurements, disk_problems, measure_disk
+from seatrial.checks.devices.disk import DiskAnswers, disk_measurements, disk_problems, log_disks, measure_disk
 from seatrial.checks.devices.metrics import METRICS
 from seatrial.checks.devices.problem import Problem
 from seatrial.checks.devices.section import Devices
@@ -42,6 +42,7 @@ def devices(context: CheckContext) -> StepResult:
     for name, measured in by_node.items():
         log.info("%s: %s", name, summary(measured))
     disks = _disks(context.testbed, section)
+    log_disks(disks)
     problems = [*_broken(answers), *disagreements(by_node), *_busy(by_node), *disk_problems(disks)]
     suspects, bad = _blamed(problems, context.testbed)
     check = Check(

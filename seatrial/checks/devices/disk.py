@@ -51,10 +51,13 @@ def measure_disk(testbed: Testbed, node: Node, section: Disk, timeout_s: float) 
     """The node's disk. Raises RemoteError."""
     options = ["--bytes", str(section.bytes), "--seconds", f"{section.seconds:g}", "--timeout-s", f"{timeout_s:g}"]
     options += ["--folder", section.folder] if section.folder else []
-    answer = run_probe(testbed, node, _PROBE, options, DiskAnswer, timeout_s)[-1]
-    if answer.tool:
-        log.info("%s: disk %.0f MB/s written, %.0f MB/s read", node.name, answer.write_mb_s or 0, answer.read_mb_s or 0)
-    return answer
+    return run_probe(testbed, node, _PROBE, options, DiskAnswer, timeout_s)[-1]
+
+
+def log_disks(answers: DiskAnswers) -> None:
+    for name, answer in answers.items():
+        if isinstance(answer, DiskAnswer) and answer.tool:
+            log.info("%s: disk %.0f MB/s written, %.0f MB/s read", name, answer.write_mb_s or 0, answer.read_mb_s or 0)
 
 
 def disk_problems(answers: DiskAnswers) -> Iterator[Problem]:

@@ -30,6 +30,11 @@ def facts(request: Request) -> str:
     return json.dumps({**healthy, **request.node.facts})
 
 
+def inventory(request: Request) -> str:
+    """As seatrial/remote/probes/inventory.py, of a node without GPUs."""
+    return "{}"
+
+
 def reach(request: Request) -> str:
     """As seatrial/remote/probes/reach.py: the banner of every peer that something listens on."""
     peers: list[list[Any]] = json.loads(request.stdin)["peers"]
@@ -104,6 +109,7 @@ def nothing(request: Request) -> str:
 
 HEALTHY: Mapping[str, Program] = {
     "facts.py": facts,
+    "inventory.py": inventory,
     "reach.py": reach,
     "pairs.py": pairs,
     "stream.py": stream,
