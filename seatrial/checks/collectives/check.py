@@ -19,15 +19,17 @@ from dataclasses import replace
 
 from seatrial.checks.collectives.intra import sweep_each_node
 from seatrial.checks.collectives.outcome import SweepOutcome
+from seatrial.checks.collectives.plan import plan_sweeps
 from seatrial.checks.collectives.repeat import repeat_sweeps
-from seatrial.checks.collectives.section import Collectives, PlannedSweep
+from seatrial.checks.collectives.section import ARM_OPERATION, Collectives, PlannedSweep
 from seatrial.checks.collectives.sweep import can_write_json, planned_sweeps, sweep_once
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.roll_call import RollCall, roll_call
 from seatrial.checks.contract import TORCH, UNIT, CheckContext, CheckType, Metric, Need, StepResult
+from seatrial.checks.planned import PlannedNodes
 from seatrial.checks.requirements import too_small
 from seatrial.config.run import Run
-from seatrial.model.arms import INTRA
+from seatrial.model.arms import INTRA, NETWORK
 from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
@@ -61,6 +63,8 @@ def _all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[SweepO
         outcome, present = _who_is_left(run, present, outcome)
         if planned.arm == INTRA:  # nodes that are gone are named, and tell nothing of what joins the others
             outcome = replace(outcome, fabric_gone=False)
+        if planned.arm == NETWORK and not present.suspects:
+            outcome = _without_blame(outcome, outcomes)
         outcomes.append(outcome)
         log.log(_level(outcome), "%s", outcome.reason, extra=UNIT if planned.arm == INTRA else None)
     return outcomes, present
@@ -75,6 +79,15 @@ def _sweep(
     return sweep_each_node(
         run, testbed, settings, planned, label_of=lambda node: f"{label}-{node}", writes_json=writes_json
     )
+
+
+def _without_blame(network: SweepOutcome, before: Sequence[SweepOutcome]) -> SweepOutcome:
+    """The arm `network` where it did not run and the same without it did: not every fabric joins GPUs of one node."""
+    works = any(outcome.operation == ARM_OPERATION and outcome.verdict is Verdict.PASS for outcome in before)
+    if not works or network.verdict is not Verdict.FAIL or network.measurements:
+        return network
+    reason = Reason.of("network-arm-broke", reason=network.reason)
+    return replace(network, verdict=Verdict.INCONCLUSIVE, reason=reason, fabric_gone=False)
 
 
 def _who_is_left(run: Run, present: RollCall, outcome: SweepOutcome) -> tuple[SweepOutcome, RollCall]:
@@ -124,9 +137,9 @@ def _check(outcomes: Sequence[SweepOutcome], ranks: int, seconds: float) -> Chec
     return Check(_NAME, verdict, join(reasons) or right, seconds, measurements)
 
 
-def _units(section: Collectives) -> int:
-    """A row of every sweep, where all arms make sense; one of a sweep inside each node."""
-    planned = section.sweeps(nodes=2, slots=2, gpus=True)
+def _units(section: Collectives, nodes: PlannedNodes) -> int:
+    """A row of every sweep; one of a sweep inside each node."""
+    planned = section.sweeps(nodes=nodes.count, slots=nodes.slots, gpus=nodes.gpus)
     return sum(1 if sweep.arm == INTRA else len(sweep.sizes.sizes()) for sweep in planned)
 
 
@@ -152,4 +165,5 @@ COLLECTIVES = CheckType(
     least_ranks=2,
     repeat=repeat_sweeps,
     units=_units,
+    plan=plan_sweeps,
 )

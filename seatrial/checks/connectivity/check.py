@@ -31,6 +31,7 @@ from seatrial.checks.connectivity.stages import (
 from seatrial.checks.connectivity.throughput import explore
 from seatrial.checks.connectivity.versions import odd_ones, unknown
 from seatrial.checks.contract import CheckContext, CheckType, Facts, Metric, StepResult
+from seatrial.checks.planned import PlannedNodes, PlannedPart
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError, NodesError, RemoteError
 from seatrial.model.reason import Reason, join, placed, rewritten
@@ -191,6 +192,13 @@ def _check(findings: Findings, node_count: int, seconds: float) -> Check:
     )
 
 
+def _plan(section: Connectivity, nodes: PlannedNodes) -> list[PlannedPart]:
+    """Four rounds of questions, each as long as `timeout_s` at most: nodes, pairs, streams and MPI."""
+    what = "every node answers, reaches the others and runs MPI; clocks, software, TCP streams"
+    each_node_s = 0.5  # of mpirun
+    return [PlannedPart(what, 10 + 0.1 * nodes.count, 4 * section.timeout_s + each_node_s * nodes.count)]
+
+
 # Half a second of TCP on a busy machine gets what its processors leave; a link that is throttled or fell back to a
 # lower speed loses a factor of ten and more.
 TCP = Tolerance(sigma=0.5, cap=8.0, coarse=True)
@@ -210,5 +218,6 @@ CONNECTIVITY = CheckType(
         "clock_skew": Metric("s", "the node's clock minus the median node's; recorded, not judged"),
     },
     repeat=repeat_streams,
+    plan=_plan,
     logs=("mpirun-hostname",),
 )

@@ -11,7 +11,9 @@ from seatrial.checks.collectives.sweep import rendezvous_argv
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.roll_call import roll_call
 from seatrial.checks.contract import TORCH, UNIT, CheckContext, CheckType, Metric, StepResult
+from seatrial.checks.planned import PlannedNodes
 from seatrial.checks.repeated import Doubt, Repeated, TimeLeft, log_repeat, unused_label, was_cut
+from seatrial.checks.training.plan import plan_training
 from seatrial.checks.training.result import (
     TrainingResult,
     measured,
@@ -190,6 +192,12 @@ def _every(steps: int) -> int:
     return max(1, steps // _SAID_STEPS)
 
 
+def _units(section: Training, nodes: PlannedNodes) -> int:
+    """The steps that are logged."""
+    steps = section.workload(gpus=nodes.gpus).steps
+    return len(range(0, steps, _every(steps)))
+
+
 TRAINING = CheckType(
     name=_NAME,
     section=Training,
@@ -214,5 +222,6 @@ TRAINING = CheckType(
     least_ranks=1,
     repeat=repeat_training,
     logs=(_SUMS,),
-    units=lambda section: len(range(0, section.steps, _every(section.steps))),
+    units=_units,
+    plan=plan_training,
 )

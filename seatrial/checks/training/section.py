@@ -57,6 +57,11 @@ class Workload(Strict):
         }
         return {name: value for name, (value, usual) in values.items() if value != usual}
 
+    def learning_conditions(self) -> dict[str, ConditionValue]:
+        """What its loss depends on beside: how many steps, and their size where it is not the model's own."""
+        own = {} if self.learning_rate is None else {"learning_rate": self.learning_rate}
+        return {"steps": self.steps, **own}
+
     def arguments(self) -> list[str]:
         """The probe's arguments that say what is trained, and how long."""
         fields = type(self).model_fields

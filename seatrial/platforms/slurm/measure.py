@@ -83,7 +83,9 @@ def _judge_command(cluster: Cluster) -> str:
 def _ranks(cluster: Cluster, settings: SlurmPlatform, container: Container) -> Iterator[str]:
     """The function that starts one rank for each GPU, or slot, in the container where there is one."""
     yield "options=() # of srun, for some of the measurements"
+    yield "# What NCCL is told begins each log: `seatrial judge` knows an arm by it."
     yield "ranks() { # COMMAND..."
+    yield "    env | grep -o 'NCCL_[A-Z0-9_]*=.*' | sort -u"
     yield f"    srun --cpu-bind=none --mem=0 --mpi={settings.mpi_plugin} --ntasks-per-node={cluster.slots} \\"
     yield from (f"        {words} \\" for words in (*container.options, '${options[@]+"${options[@]}"}'))
     yield "        " + " ".join((*container.command, '"$@"'))

@@ -187,6 +187,22 @@ def test_a_node_that_cannot_be_reached_is_left_to_the_roll_call(
     assert "all_reduce-latency.log" in {log for *_, log in fake.calls}
 
 
+@pytest.mark.parametrize("whole_works", [True, False])
+def test_a_network_that_joins_no_gpus_of_one_node_is_not_blamed(
+    swept: Callable[..., tuple[Check, Mpirun]], whole_works: bool
+) -> None:
+    def played(testbed: Testbed, argv: Sequence[str]) -> MpiResult:
+        breaks = len(calls) in (3, *(() if whole_works else (0,)))  # all_reduce, two nodes inside, network, latency
+        calls.append(argv)
+        return result(["node-0: NCCL WARN ncclInternalError"], 1) if breaks else in_full(testbed, argv)
+
+    calls: list[Sequence[str]] = []
+    check, _ = swept(nodes_of(2, 4, gpus=4), played, sizes=GPU_SIZES)
+    assert len(calls) == 5, "latency follows"
+    assert (check.verdict, check.suspects) == (Verdict.INCONCLUSIVE if whole_works else Verdict.FAIL, ())
+    assert ("so no node is blamed" in check.reason) == whole_works
+
+
 def test_a_slow_node_is_named_by_its_peers() -> None:
     def plateau(node: int, gb_s: float) -> Measurement:
         conditions: dict[str, ConditionValue] = {
