@@ -104,7 +104,7 @@ def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
             if held.lost:
                 trial.doubt(held.lost)
         except MissingError as taken:
-            trial.add(Check("turn", Verdict.NOT_RUN, str(taken)))
+            trial.add(Check("turn", Verdict.NOT_RUN, taken.reason))
         except Exception as error:  # of the lock or the progress: what was measured is told all the same
             trial.broke("run", error)
         except BaseException as cut:

@@ -84,8 +84,10 @@ def ensure_image(config: "Image", architecture: str | None, log_file: Path, *, r
     """
     from seatrial.builders.last_seen import with_last_seen
     from seatrial.builders.plan import make_plan
-    from seatrial.config.image import Prebuilt
+    from seatrial.config.image import ImageFile, Prebuilt
 
+    if isinstance(config, ImageFile):
+        return BuiltImage(config.path)  # on the nodes, which tell whether it is there
     builder = builder_for(config)
     if isinstance(config, Prebuilt):
         return _found(builder, config.reference) or BuiltImage(config.reference)
@@ -114,9 +116,9 @@ def check_recipe(config: "Image | None") -> None:
 def render_image(config: "Image", architecture: str | None) -> dict[str, str]:
     """What would be built, by file name. Pure: the hash, which needs the bases' digests, is left open."""
     from seatrial.builders.plan import BuildPlan, bases_of, tag_for
-    from seatrial.config.image import Prebuilt
+    from seatrial.config.image import ImageFile, Prebuilt
 
-    if isinstance(config, Prebuilt):
+    if isinstance(config, Prebuilt | ImageFile):
         return {}
     builder = builder_for(config)
     tag = tag_for(bases_of(config), "HASH")

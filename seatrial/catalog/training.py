@@ -35,9 +35,9 @@ def beside(measurement: Measurement, setup: Setup) -> str | None:
     if not of_model:
         return None
     row = min(of_model, key=lambda row: len(list(_differences(row, measurement, setup))))
-    differing = " and ".join(_differences(row, measurement, setup)) or "range, which it has not"
-    figure = f"{short(row.samples_s)} samples/s expected of {row.place} ({row.source})"
-    return f"not judged by the {figure}: differs in {differing}"
+    differences = " and ".join(_differences(row, measurement, setup))
+    cause = f"differs in {differences}" if differences else "its source gives no range"
+    return f"not judged by the {short(row.samples_s)} samples/s expected of {row.place} ({row.source}): {cause}"
 
 
 def _is_throughput(measurement: Measurement) -> bool:

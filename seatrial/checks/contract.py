@@ -65,12 +65,13 @@ class Need:
 class Metric:
     """A metric that a check measures: its unit and meaning, and how much a healthy value varies.
 
-    Without a `tolerance` it varies as seatrial/judge/baselines/tolerance.py assumes.
+    Without a `tolerance` it varies as seatrial/judge/baselines/tolerance.py assumes; `of_gpu` is that of a single GPU.
     """
 
     unit: str
     meaning: str
     tolerance: Tolerance | None = None
+    of_gpu: Tolerance | None = None
 
 
 TORCH = Need("torch", "install PyTorch where the nodes' Python finds it")

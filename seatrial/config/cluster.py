@@ -10,8 +10,8 @@ from seatrial.catalog import known_hardware
 from seatrial.config import this_machine
 from seatrial.config.destination import Address
 from seatrial.config.faults import Fault
-from seatrial.config.image import ImageField, Recipe
-from seatrial.config.names import Name
+from seatrial.config.image import ImageField, ImageFile, Recipe
+from seatrial.config.names import Name, ShownName
 from seatrial.config.notify import Notify
 from seatrial.config.platform import PlatformSettings, settings_models
 from seatrial.config.yamlfile import Strict, load_yaml
@@ -68,7 +68,7 @@ class Hardware(Strict):
     between nodes.
     """
 
-    name: str = Field(min_length=1, max_length=63, description="as in `seatrial baseline list`, or a name of its own")
+    name: ShownName = Field(description="as in `seatrial baseline list`, or a name of its own")
     gpus_per_node: int | None = Field(None, ge=0, le=1024, description="GPUs that a node has")
     gpu_link_gb_s: float | None = Field(
         None, gt=0, description="GB/s (1e9 bytes) in one direction that a GPU's links inside the node carry"
@@ -115,12 +115,13 @@ class Cluster(Strict):
     hardware: Annotated[Hardware, BeforeValidator(_read_hardware, json_schema_input_type=str | Hardware)] = Field(
         Hardware.model_construct(name="cpu"), description="a name that `seatrial baseline list` knows, or what it is"
     )
-    fabric: str | None = Field(
+    fabric: ShownName | None = Field(
         None, description="what joins the nodes, as in the catalog: NVLink, IB-8x400G, EFA-3200G, GPUDirect-TCPXO, ..."
     )
     platform: PlatformConfig = Field(description="where it runs")
     image: ImageField = Field(
-        None, description="a reference, or what to build (docs/images.md); local and bare metal run without one"
+        None,
+        description="a reference, a .sqsh or .sif file (Slurm), or what to build (docs/images.md)",
     )
     ssh_port: Port = Field(DEFAULT_PORT, description="of every node's sshd")
     mpi: Mpi = Field(Mpi.model_construct(), description="how mpirun is called")
@@ -157,6 +158,11 @@ class Cluster(Strict):
     def builds_without_repository(self) -> bool:
         """Whether its image is built, and nothing says which registry takes it."""
         return isinstance(self.image, Recipe) and not self.image.repository
+
+    @property
+    def image_is_a_file(self) -> bool:
+        """Whether its image is a file on the nodes, which only some container runtimes can start."""
+        return isinstance(self.image, ImageFile)
 
     @property
     def gpus(self) -> int:

@@ -7,10 +7,13 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from seatrial.config.dockerfile import arguments
+from seatrial.config.mount import legal_path
 from seatrial.config.yamlfile import Strict
 from seatrial.text.secret_values import looks_secret
 
-IMAGES = Path(__file__).parents[2] / "images"
+_REPOSITORY = Path(__file__).parents[2]
+IMAGES = _REPOSITORY / "images"
+FILES = (".sqsh", ".sif")  # of Enroot, and of Apptainer and Singularity
 TIMEOUT_S = 7200  # where neither the cluster file nor a recipe says how long a build may take
 Platform = Literal["linux/amd64", "linux/arm64"]
 Machine = Literal["E2_MEDIUM", "E2_HIGHCPU_8", "E2_HIGHCPU_32", "N1_HIGHCPU_8", "N1_HIGHCPU_32"]
@@ -30,6 +33,13 @@ def _legal_reference(value: str) -> str:
         raise ValueError(
             f"must be an image reference, such as registry/path:tag or registry/path@sha256:..., is {value!r}"
         )
+    return value
+
+
+def _legal_file(value: str) -> str:
+    legal_path(value)
+    if not value.endswith(FILES):
+        raise ValueError(f"must end with {' or '.join(FILES)}, is {value!r}")
     return value
 
 
@@ -93,6 +103,25 @@ class Prebuilt(Strict):
         description="registry/path:tag or registry/path@sha256:..."
     )
 
+    @property
+    def planned(self) -> str:
+        """What nodes run, before it is looked for."""
+        return self.reference
+
+
+class ImageFile(Strict):
+    """An image that is a file on the nodes, for a container runtime of Slurm."""
+
+    builder: Literal["file"] = Field(description="nothing is built; a path alone means the same")
+    path: Annotated[str, AfterValidator(_legal_file)] = Field(
+        description=f"full path that ends with {' or '.join(FILES)}, on a file system that all nodes share"
+    )
+
+    @property
+    def planned(self) -> str:
+        """What nodes run."""
+        return self.path
+
 
 class Recipe(Strict):
     """An image to build, unless one of the same inputs is there. `builds_only`: what the builder can build for."""
@@ -115,14 +144,19 @@ class Recipe(Strict):
         return self
 
     @property
+    def planned(self) -> str:
+        """What nodes run, before it is built."""
+        return f"<{self.name}, once built>"
+
+    @property
     def folder(self) -> Path:
         """Where the Dockerfile lies."""
         return _folder(self.build).absolute()
 
     @property
     def context(self) -> Path:
-        """The build context; the project's own images share images/common, so theirs is images/."""
-        return IMAGES if self.folder.parent == IMAGES else self.folder
+        """The build context: the repository for the project's own images, which share images/common and the probes."""
+        return _REPOSITORY if self.folder.parent == IMAGES else self.folder
 
     @property
     def name(self) -> str:
@@ -198,6 +232,8 @@ class CloudBuild(Recipe):
 
 
 def _read_image(value: object) -> object:
+    if isinstance(value, str) and value.endswith(FILES):
+        return {"builder": "file", "path": value}
     if isinstance(value, str):
         return {"builder": "prebuilt", "reference": _legal_reference(value)}
     if value is None or isinstance(value, dict | Strict):
@@ -205,7 +241,7 @@ def _read_image(value: object) -> object:
     raise ValueError(f"must be a reference or what to build, such as {{build: cpu, builder: docker}}, is {value!r}")
 
 
-Image = Prebuilt | CloudBuild | Docker | Buildah
+Image = Prebuilt | ImageFile | CloudBuild | Docker | Buildah
 ImageField = Annotated[
     Annotated[Image, Field(discriminator="builder")] | None,
     BeforeValidator(_read_image, json_schema_input_type=str | Image),

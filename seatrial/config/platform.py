@@ -31,6 +31,7 @@ class PlatformSettings(Strict):
     kind: str
     pulls_images: ClassVar[bool] = False  # nodes take their image from a registry, so what is built needs a repository
     uses_host_software: ClassVar[bool] = False  # nodes run the software of this machine, not that of an image
+    takes_image_files: ClassVar[bool] = False  # nodes may start an image that is a file
     injects_faults: ClassVar[bool] = False
 
     def architecture(self, hardware: str, here: str) -> str | None:
@@ -48,6 +49,8 @@ class PlatformSettings(Strict):
         """What does not fit together with the rest of the cluster file. Each begins with the field to change."""
         if self.pulls_images and cluster.builds_without_repository:
             yield f"image: needs a repository, from which the nodes of platform {self.kind} pull it"
+        if cluster.image_is_a_file and not self.takes_image_files:
+            yield f"image: a file is only for platform slurm; {self.kind} takes a reference such as repo/name:tag"
         if cluster.faults and not self.injects_faults:
             yield "faults: are only for platform local; nobody's real cluster is broken on purpose"
 

@@ -34,6 +34,11 @@ class Run:
     day: int | None = None
 
     @property
+    def nodes_image(self) -> str:
+        """What its nodes run; before it is built or found, what the cluster file says of it; empty without an image."""
+        return self.image or (self.cluster.image.planned if self.cluster.image else "")
+
+    @property
     def logs(self) -> Path:
         """Where the raw output of every remote command is kept."""
         return self.out / "logs"

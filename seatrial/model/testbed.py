@@ -1,10 +1,11 @@
 """The nodes one run got. Every platform ends in a testbed: N nodes that answer on an sshd, one of them the head."""
 
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 Dial = Callable[["Node", float], socket.socket]
 
@@ -30,6 +31,43 @@ class Node:
         return {"name": self.name, "address": self.address, "port": self.port, "slots": self.slots, "gpus": self.gpus}
 
 
+class RankProcess(Protocol):
+    """A command that starts ranks, as it runs: its standard input stays open until `close_stdin`, which ends it."""
+
+    received_bytes: int
+
+    def send(self, data: bytes) -> None:
+        """Raises OSError when the command does not take it."""
+
+    def close_stdin(self) -> None: ...
+
+    def read(self, timeout_s: float) -> bytes | None:
+        """Some of the output, empty when nothing arrives within `timeout_s`, None at its end."""
+
+    def read_lines(self, timeout_s: float) -> list[str] | None:
+        """The whole lines that arrive within `timeout_s`; an empty list when none do, None at the end of output."""
+
+    def exit_status(self) -> int | None:
+        """None when nobody knows it."""
+
+
+class RankLauncher(Protocol):
+    """What starts ranks in place of mpirun on the head node."""
+
+    @property
+    def python(self) -> str:
+        """What runs the supervisor, where the command runs that starts the ranks."""
+
+    def argv(self, testbed: "Testbed", argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
+        """The command line that runs `argv` on one rank per slot, consecutive ranks on one node."""
+
+    def environment(self, env: Mapping[str, str]) -> dict[str, str]:
+        """The variables of that command, from which every rank gets `env`."""
+
+    def started(self, testbed: "Testbed", command: str) -> AbstractContextManager[RankProcess]:
+        """`command`, a line for the shell, as it runs; nothing of it runs after the block. Raises RemoteError."""
+
+
 BlamelessReason = Callable[[Node], str | None]
 
 
@@ -47,6 +85,8 @@ class Testbed:
     `shared_cores`: how many cores do the work of all nodes, where one machine plays all of them; None where each is a
     machine. It sizes what is tried at once.
 
+    `launcher` starts the ranks; mpirun on the head node when None. `tag_output`: each line says which rank printed it.
+
     `blameless_reason(node)` says why a node that went silent is not to blame (its scheduler took it away), or None.
     """
 
@@ -63,6 +103,8 @@ class Testbed:
     env: tuple[tuple[str, str], ...] = ()
     blameless_reason: BlamelessReason = _blamed
     shared_cores: int | None = None
+    launcher: RankLauncher | None = None
+    tag_output: bool = False
 
     @property
     def head(self) -> Node:

@@ -35,14 +35,39 @@ class CommandResult:
     timed_out: bool = False
 
 
-class RemoteProcess:
+class LineReader:
+    """A process whose output is read in lines."""
+
+    def __init__(self) -> None:
+        self.received_bytes = 0
+        self._rest = b""
+
+    def read(self, timeout_s: float) -> bytes | None:
+        """At most 64 KiB that arrive within `timeout_s`; empty when nothing does, None at the end of output."""
+        raise NotImplementedError
+
+    def read_lines(self, timeout_s: float) -> list[str] | None:
+        """The whole lines that arrive within `timeout_s`; an empty list when none do, None at the end of output.
+
+        A line longer than 2 MiB comes in pieces.
+        """
+        data = self.read(timeout_s)
+        if data is None:
+            rest, self._rest = self._rest, b""
+            return [_text(rest)] if rest else None
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _MAX_LINE_BYTES:
+            whole, self._rest = [*whole, self._rest], b""
+        return [_text(line) for line in whole]
+
+
+class RemoteProcess(LineReader):
     """A command that runs on a node; its standard input stays open until `close_stdin`, which asks it to end."""
 
     def __init__(self, transport: "paramiko.Transport", command: str) -> None:
-        self.received_bytes = 0
+        super().__init__()
         self._channel = transport.open_session(timeout=_EXEC_TIMEOUT_S)
         self._channel.set_combine_stderr(True)
-        self._rest = b""
         given_up = threading.Timer(_EXEC_TIMEOUT_S, transport.close)
         given_up.start()
         try:
@@ -75,20 +100,6 @@ class RemoteProcess:
         if len(self._channel.in_buffer) > _WINDOW_BYTES:
             self._channel.close()
             raise FloodError(Reason.of("output-flood-of-server"))
-
-    def read_lines(self, timeout_s: float) -> list[str] | None:
-        """The whole lines that arrive within `timeout_s`; an empty list when none do, None at the end of output.
-
-        A line longer than 2 MiB comes in pieces.
-        """
-        data = self.read(timeout_s)
-        if data is None:
-            rest, self._rest = self._rest, b""
-            return [_text(rest)] if rest else None
-        *whole, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > _MAX_LINE_BYTES:
-            whole, self._rest = [*whole, self._rest], b""
-        return [_text(line) for line in whole]
 
     def exit_status(self, timeout_s: float = _EXIT_STATUS_S) -> int | None:
         """The exit status, None when the connection ended without one."""

@@ -14,7 +14,8 @@ from seatrial.remote.mpi import mpirun
 _TIMEOUT_S = 20.0
 _BYTES = 4 * 1024**2  # some lines, also where a line takes 2 MiB to be one
 _BYTES_PER_RANK = 64 * 1024  # what a rank that does not flood prints at most until the others have flooded
-_TAG = re.compile(r"\[[^\[\],]{1,64},(\d{1,9})\]<std(?:out|err)>:")  # [1,3]<stdout>: in Open MPI 4 and 5
+# [1,3]<stdout>: in Open MPI 4 and 5; srun begins each line with 3:
+_TAG = re.compile(r"(?:\[[^\[\],]{1,64},(\d{1,9})\]<std(?:out|err)>|^ *(\d{1,9})):")
 
 
 def flooding_nodes(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> tuple[Suspect, ...]:
@@ -23,10 +24,10 @@ def flooding_nodes(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]
 
     def count(line: str) -> None:
         _, *pieces = _TAG.split(line)
-        for rank, text in zip(pieces[::2], pieces[1::2], strict=True):
-            printed[int(rank)] += len(text)
+        for by_mpirun, by_srun, text in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True):
+            printed[int(by_mpirun or by_srun)] += len(text)
 
-    tagged = replace(testbed, mpirun_args=(*testbed.mpirun_args, "--tag-output"))
+    tagged = replace(testbed, tag_output=True)
     most = _BYTES + _BYTES_PER_RANK * testbed.world_size
     try:
         mpirun(tagged, argv, timeout_s=_TIMEOUT_S, env=env, on_line=count, max_bytes=most)

@@ -1,17 +1,17 @@
-"""mpirun over a hostfile, started on the head node; works with Open MPI 4 and 5."""
+"""Ranks, started by mpirun over a hostfile on the head node (Open MPI 4 and 5) or as the testbed says, and followed."""
 
 import json
 import logging
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.model.testbed import Node, Testbed
-from seatrial.remote.command import RemoteProcess, is_piece, run_command, start_process
+from seatrial.model.testbed import Node, RankProcess, Testbed
+from seatrial.remote.command import is_piece, run_command, start_process
 from seatrial.remote.ssh import connected
 from seatrial.system.rawlog import RawLog
 from seatrial.text.kept_lines import KeptLines
@@ -94,6 +94,7 @@ def mpirun_argv(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -
         *("--mca", "orte_keep_fqdn_hostnames", "1"),
         *(part for part in (network if testbed.network else ()) if part),
         *testbed.mpirun_args,
+        *(("--tag-output",) if testbed.tag_output else ()),
         *exports,
         *argv,
     ]
@@ -123,29 +124,37 @@ def mpirun(
 ) -> MpiResult:
     """Run `argv` on every slot of the testbed and follow its output, at most `max_bytes` of it.
 
-    `is_done(line)` says that nothing of interest follows that line: mpirun then gets a few seconds to leave and is
-    ended if it does not. The head's supervisor ends everything when this connection goes away. Raises RemoteError when
-    the head cannot be reached.
+    `is_done(line)` says that nothing of interest follows that line: mpirun, or what the testbed has in its place, then
+    gets a few seconds to leave and is ended if it does not. A supervisor ends everything when this connection goes
+    away. Raises RemoteError when the head cannot be reached.
 
     Nothing of the output goes anywhere before `secrets` are taken out of it; without, those of this process'
     environment and of the testbed's.
     """
-    supervisor = [testbed.python, f"{testbed.workdir}/supervise.py", str(timeout_s)]
-    command = shlex.join([*supervisor, *mpirun_argv(testbed, argv, env or {})])
+    launcher, ranks_env = testbed.launcher, variables(testbed, env or {})
+    supervisor = [launcher.python if launcher else testbed.python, f"{testbed.workdir}/supervise.py", str(timeout_s)]
+    ranks = launcher.argv(testbed, argv, ranks_env) if launcher else mpirun_argv(testbed, argv, env or {})
+    command = shlex.join([*supervisor, *ranks])
+    with (launcher.started if launcher else _started_on_head)(testbed, command) as process:
+        with suppress(OSError, EOFError):  # it ended at once; its output says why
+            environment = launcher.environment(ranks_env) if launcher else ranks_env
+            process.send(json.dumps(environment).encode() + b"\n")
+        known = secrets or Secrets.of({**os.environ, **dict(testbed.env)})
+        with RawLog(log_file, known, max_characters=_MAX_LOG) as file:
+            file.write(f"$ {command}\n")
+            settle_s = SETTLE_S + SETTLE_S_PER_RANK * testbed.world_size
+            most = max_bytes or OUTPUT_BYTES + OUTPUT_BYTES_PER_RANK * testbed.world_size
+            return _Follower(process, timeout_s, settle_s, _keeper(file), on_line, is_done, most).follow()
+
+
+@contextmanager
+def _started_on_head(testbed: Testbed, command: str) -> Iterator[RankProcess]:
     with connected(testbed, testbed.head, 30) as head:
-        run_command(
-            head, f"cat > {shlex.quote(hostfile_path(testbed))}", stdin=hostfile(testbed.nodes).encode(), timeout_s=30
-        )
+        path = shlex.quote(hostfile_path(testbed))
+        run_command(head, f"cat > {path}", stdin=hostfile(testbed.nodes).encode(), timeout_s=30)
         process = start_process(head, command)
         try:
-            with suppress(OSError, EOFError):  # it ended at once; its output says why
-                process.send(json.dumps(variables(testbed, env or {})).encode() + b"\n")
-            known = secrets or Secrets.of({**os.environ, **dict(testbed.env)})
-            with RawLog(log_file, known, max_characters=_MAX_LOG) as file:
-                file.write(f"$ {command}\n")
-                settle_s = SETTLE_S + SETTLE_S_PER_RANK * testbed.world_size
-                most = max_bytes or OUTPUT_BYTES + OUTPUT_BYTES_PER_RANK * testbed.world_size
-                return _Follower(process, timeout_s, settle_s, _keeper(file), on_line, is_done, most).follow()
+            yield process
         finally:
             process.close()
 
@@ -155,7 +164,7 @@ class _Follower:
 
     def __init__(
         self,
-        process: RemoteProcess,
+        process: RankProcess,
         timeout_s: float,
         settle_s: float,
         keep: Callable[[str], str],

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.slurm.containers import Containers
+
 PACKAGES = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
 _SECONDS = 30.0  # a daemon comes up in tenths of a second
 _PYTHON = Path(sys.prefix)
@@ -52,6 +54,7 @@ GresTypes=gpu
 SlurmdParameters=config_overrides
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
+PlugStackConfig={folder}/plugstack.conf
 {nodes}
 PartitionName=batch Nodes=ALL Default=YES MaxTime=02:00:00 State=UP PriorityTier=1
 PartitionName=urgent Nodes=ALL MaxTime=02:00:00 State=UP PriorityTier=10
@@ -73,6 +76,7 @@ class SlurmCluster:
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-test-", dir="/var/tmp"))
         self.shared = self.folder / "shared"  # what a shared home is on a real cluster
         self.names = [f"n{i}" for i in range(nodes)]
+        self.containers = Containers(self.folder / "images")
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._bridge = ""
 
@@ -167,6 +171,13 @@ class SlurmCluster:
             assert time.monotonic() < deadline, self.command("squeue", "--states=all")
             time.sleep(0.1)
 
+    def wait_until_clean(self) -> None:
+        """Until nothing is left: slurmstepd leaves a second after the step that it ran. Raises AssertionError."""
+        deadline = time.monotonic() + _SECONDS
+        while left := self.left():
+            assert time.monotonic() < deadline, left
+            time.sleep(0.1)
+
     def leftovers(self) -> set[str]:
         """What of this cluster is there after `stop`."""
         namespaces = {path.name for path in Path("/run/netns").glob(f"{self._bridge}-*")}
@@ -220,6 +231,8 @@ class SlurmCluster:
         for number in range(2):  # Slurm wants a file for each GPU that it hands out
             os.mknod(self.folder / f"gpu{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
         (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu[0-1]\n")
+        self.containers.prepare()
+        (self.folder / "plugstack.conf").write_text(self.containers.plugstack)
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         for name in self.names:
             (self.folder / f"spool-{name}").mkdir()

@@ -49,7 +49,7 @@ def _talks_to_it(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterat
     before = leftovers()
     yield
     slurm.wait_until_idle()
-    assert slurm.left() == set()
+    slurm.wait_until_clean()
     assert {left for left in leftovers() - before if "slurm" in left} == set()
 
 

@@ -8,6 +8,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.model.reason import code_of
 from seatrial.platforms import platform_for
 from tests.slurm.cluster import SlurmCluster
+from tests.slurm.containers import REFERENCE, lacking
 
 
 def missing(settings: dict[str, Any], **fields: Any) -> list[str]:
@@ -32,6 +33,23 @@ def test_what_sbatch_would_refuse_is_named(
 ) -> None:
     (problem,) = missing({**settings, **settings_more}, **fields)
     assert code_of(problem) == "slurm-submit-refused"
+
+
+def test_an_image_and_its_runtime_are_looked_for(slurm: SlurmCluster, settings: dict[str, Any]) -> None:
+    pyxis = {**settings, "runtime": "pyxis"}
+    without = missing({**settings, "runtime": "apptainer"}, image="/no/such.sif")
+    assert [code_of(problem) for problem in without] == ["slurm-image-unreadable"]
+    assert [code_of(problem) for problem in missing(pyxis, image=str(slurm.containers.sqsh))] == (
+        ["slurm-pyxis-missing"] if lacking() else []
+    )
+    plugstack = slurm.folder / "plugstack.conf"
+    plugins = plugstack.read_text()
+    plugstack.write_text("")
+    try:
+        problems = missing(pyxis, image=REFERENCE)
+    finally:
+        plugstack.write_text(plugins)
+    assert [code_of(problem) for problem in problems] == ["slurm-pyxis-missing"]
 
 
 def test_a_controller_that_does_not_answer_is_named(slurm: SlurmCluster, settings: dict[str, Any]) -> None:

@@ -26,6 +26,21 @@ def test_a_healthy_cluster_goes_through_the_whole_chain(slurm_console: Console, 
     assert {node["name"] for node in finished.document["nodes"]} <= {"n0", "n1", "n2", "n3"}
 
 
+def test_ranks_that_srun_starts_go_through_the_whole_chain(slurm_console: Console, settings: dict[str, Any]) -> None:
+    platform = {**settings, "launch": "srun", "mpi_plugin": "none"}
+    cluster = slurm_console.cluster(2, platform=platform, mpi={"mpirun": "/nowhere/mpirun"}, slots_per_node=2)
+    finished = slurm_console.check(cluster, slurm_console.suite(**PATIENT, training=TRAINING))
+    assert finished.status == 0, finished.said
+    assert {check["name"]: check["verdict"] for check in finished.document["checks"]} == {
+        "connectivity": "pass",
+        "collectives": "pass",
+        "training": "pass",
+    }
+    log = (slurm_console.folder / "out" / "logs" / "all_reduce.log").read_text()
+    assert " srun --jobid=" in log.splitlines()[0]
+    assert "mpirun" not in log
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from seatrial.checks.collectives.section import Collectives
-from seatrial.checks.devices import Devices
+from seatrial.checks.devices.section import Devices
 from seatrial.checks.suites import SHIPPED, load_suite
 from seatrial.checks.table import CHECKS
 from seatrial.checks.training.section import Training
@@ -83,7 +83,7 @@ def test_hardware_that_the_catalog_does_not_know_can_be_described(tmp_path: Path
         ("nodes: 2\nname: Not Legal\n" + LOCAL, r"name: .*a-z, 0-9"),
         ("nodes: 2\nfaults: [{node: node-7, rate: 1gbit}]\n" + LOCAL, r"faults: unknown node 'node-7'"),
         ("nodes: 2\nfaults: [{node: node-1, rate: fast}]\n" + LOCAL, r"rate: .*200mbit.*'fast'"),
-        ("nodes: 2\nfaults: [{node: node-1}]\n" + LOCAL, r"one of rate, sshd, host_key"),
+        ("nodes: 2\nfaults: [{node: node-1}]\n" + LOCAL, r"one of rate, sshd, host_key, cpu_share, memory, computes"),
         (
             "nodes: 2\nfaults: [{link: [node-0, node-0], state: down}]\n" + LOCAL,
             r"faults\.0\.link: a link needs two different nodes",
@@ -102,7 +102,7 @@ def test_hardware_that_the_catalog_does_not_know_can_be_described(tmp_path: Path
         ("nodes: 2\nfaults: [{node: node-1, rate: 0mbit}]\n" + LOCAL, r"faults\.0\.node\.rate: .*from 8kbit"),
         (
             "nodes: 2\nfaults: [{node: node-1, spead: 1}]\n" + LOCAL,
-            r"faults\.0\.node\.spead: unknown field; legal: host_key",
+            r"faults\.0\.node\.spead: unknown field; legal: computes, cpu_share, device, host_key",
         ),
     ],
 )

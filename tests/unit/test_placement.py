@@ -148,3 +148,25 @@ def test_the_port_and_the_device(placement: ModuleType) -> None:
     ]
     with pytest.raises(placement.ContradictoryEnvironment, match="BACKEND is 'mpi'; gloo and nccl are known"):
         placement.device({"BACKEND": "mpi"})
+
+
+@pytest.mark.parametrize(
+    ("environ", "index"),
+    [
+        ({"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "3"}, 3),
+        ({"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "3", "SLURM_GPUS_PER_TASK": "1"}, 0),
+        ({"PMIX_RANK": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "3", "SLURM_GPUS_PER_TASK": "1"}, 0),
+        ({"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "3", "SLURM_GPUS_PER_TASK": "2"}, 3),
+        (  # mpirun in a job that was asked for with --gpus-per-task: its ranks see all GPUs of the node
+            {
+                "OMPI_COMM_WORLD_RANK": "3",
+                "OMPI_COMM_WORLD_SIZE": "4",
+                "OMPI_COMM_WORLD_LOCAL_RANK": "3",
+                "SLURM_GPUS_PER_TASK": "1",
+            },
+            3,
+        ),
+    ],
+)
+def test_the_gpu_of_a_rank(placement: ModuleType, environ: dict[str, str], index: int) -> None:
+    assert placement.gpu_index(environ, placement.place(environ)) == index

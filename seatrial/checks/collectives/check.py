@@ -30,7 +30,7 @@ from seatrial.checks.planned import PlannedNodes
 from seatrial.checks.requirements import too_small
 from seatrial.config.run import Run
 from seatrial.model.arms import INTRA, NETWORK
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.tolerance import SINGLE_SIZE
@@ -134,7 +134,7 @@ def _check(outcomes: Sequence[SweepOutcome], ranks: int, seconds: float) -> Chec
     right = f"{', '.join(outcome.operation for outcome in outcomes)} over {ranks} ranks: every result is right"
     right += next((f", {outcome.way}" for outcome in outcomes if outcome.way), "")
     measurements = tuple(m for outcome in outcomes for m in outcome.measurements)
-    return Check(_NAME, verdict, "; ".join(reasons) or right, seconds, measurements)
+    return Check(_NAME, verdict, join(reasons) or right, seconds, measurements)
 
 
 def _units(section: Collectives, nodes: PlannedNodes) -> int:

@@ -24,7 +24,7 @@ from seatrial.checks.collectives.rows import Problem, falls_off, interleaved, sl
 from seatrial.checks.collectives.setting import Setting
 from seatrial.model.arms import INTRA, LATENCY
 from seatrial.model.measurement import ConditionValue, Measurement
-from seatrial.model.reason import Reason, join
+from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
@@ -85,7 +85,7 @@ def conclude(
         return SweepOutcome(setting.name, Verdict.PASS, reason, measurements, way=way)
     verdict, reason = problem
     gone = fabric_gone(result, began=_began(sweep))
-    return SweepOutcome(setting.name, verdict, f"{setting.name}: {reason}", measurements, gone, way)
+    return SweepOutcome(setting.name, verdict, placed(setting.name, reason), measurements, gone, way)
 
 
 def _span(rows: Sequence[Row]) -> str:

@@ -19,6 +19,7 @@ from seatrial.checks.contract import UNIT
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.arms import ENVIRONMENT, INTRA, LATENCY
 from seatrial.model.errors import InputError, LaunchError, RemoteError
+from seatrial.model.reason import placed, rewritten
 from seatrial.model.result import Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.testbed import Testbed
@@ -67,9 +68,9 @@ def sweep_once(
             secrets=secrets_of(run.cluster),
         )
     except RemoteError as error:
-        return SweepOutcome(setting.name, Verdict.FAIL, f"{setting.name}: {error}", fabric_gone=True)
+        return SweepOutcome(setting.name, Verdict.FAIL, placed(setting.name, error.reason), fabric_gone=True)
     except LaunchError as error:  # the way to the head, not the head
-        return SweepOutcome(setting.name, Verdict.INCONCLUSIVE, f"{setting.name}: {error}", fabric_gone=True)
+        return SweepOutcome(setting.name, Verdict.INCONCLUSIVE, placed(setting.name, error.reason), fabric_gone=True)
     finally:
         exact = _take_json(run, testbed, json_file, f"{label}.json") if json_file else None
     if result.flooded:
@@ -104,7 +105,8 @@ def _flooded(operation: str, result: MpiResult, suspects: tuple[Suspect, ...]) -
     """Whatever numbers are in a flood may be anything, so they are not looked at."""
     verdict, reason = broken(result, began=False)
     names = ", ".join(suspect.name for suspect in suspects) or "which node it is, the output does not tell"
-    return SweepOutcome(operation, verdict, f"{operation}: {reason} ({names})", suspects=suspects)
+    named = rewritten(placed(operation, reason), lambda text: f"{text} ({names})")
+    return SweepOutcome(operation, verdict, named, suspects=suspects)
 
 
 def planned_sweeps(testbed: Testbed, settings: Collectives) -> list[PlannedSweep]:

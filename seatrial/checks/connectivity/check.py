@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import count
 
 from seatrial.checks.connectivity.findings import Findings
+from seatrial.checks.connectivity.inventory import broken_gpus, impaired_gpus, old_drivers, remarks
 from seatrial.checks.connectivity.mpireach import HostnameResult, guilty_nodes, show_hosts
 from seatrial.checks.connectivity.nodefacts import (
     clock_skews,
@@ -18,7 +19,15 @@ from seatrial.checks.connectivity.nodefacts import (
 from seatrial.checks.connectivity.rates import divided, measurements, slow_suspects, summary
 from seatrial.checks.connectivity.repeat import repeat_streams
 from seatrial.checks.connectivity.section import Connectivity
-from seatrial.checks.connectivity.stages import contact_nodes, plan_of, settings_of, try_pairs
+from seatrial.checks.connectivity.stages import (
+    ask_inventories,
+    contact_nodes,
+    is_crowded,
+    plan_of,
+    settings_of,
+    try_logins,
+    try_reach,
+)
 from seatrial.checks.connectivity.throughput import explore
 from seatrial.checks.connectivity.versions import odd_ones, unknown
 from seatrial.checks.contract import CheckContext, CheckType, Facts, Metric, StepResult
@@ -53,8 +62,11 @@ def connectivity(context: CheckContext) -> StepResult:
     contacts = contact_nodes(findings, settings_of(run).timeout_s)
     try:
         _judge_facts(findings, contacts, run)
+        _judge_inventory(findings, contacts)
         if len(findings.testbed.nodes) > 1:
-            try_pairs(findings, contacts, settings_of(run).timeout_s)
+            try_reach(findings, contacts, settings_of(run).timeout_s)
+            if not is_crowded(findings.testbed):  # else MPI, which makes the same logins, tries them
+                try_logins(findings, contacts, settings_of(run).timeout_s)
             _try_links(findings, contacts, run)
         _try_mpi(findings, contacts, run)
     except (MissingError, RemoteError) as error:
@@ -65,7 +77,7 @@ def connectivity(context: CheckContext) -> StepResult:
         for contact in contacts.values():
             contact.transport.close()
     check = _check(findings, len(testbed.nodes), time.monotonic() - started)
-    notes = unknown({name: contact.versions for name, contact in contacts.items()})
+    notes = [*unknown({name: contact.versions for name, contact in contacts.items()}), *findings.notes]
     facts = {name: contact.facts for name, contact in contacts.items()}
     return StepResult(check, findings.testbed, facts, _fingerprint(findings.testbed, facts), tuple(notes))
 
@@ -80,13 +92,14 @@ def _fingerprint(testbed: Testbed, facts: Facts) -> dict[str, str]:
 
 def _judge_facts(findings: Findings, contacts: Mapping[str, NodeConnection], run: Run) -> None:
     """Clocks together, the same software everywhere, every GPU there, mpirun installed."""
-    if contacts and not any(contact.facts["mpirun"] for contact in contacts.values()):
+    needs_mpirun = findings.testbed.launcher is None
+    if needs_mpirun and contacts and not any(contact.facts["mpirun"] for contact in contacts.values()):
         where = f"in image {run.image}" if run.image else "on every node"
         raise MissingError(Reason.of("mpirun-missing", mpirun=findings.testbed.mpirun, where=where))
     findings.measurements += clock_skews(contacts)
     versions = {name: contact.versions for name, contact in contacts.items()}
     suspects = [
-        *without_mpirun(contacts),
+        *(without_mpirun(contacts) if needs_mpirun else ()),
         *same_hostname(contacts),
         *skewed(contacts, settings_of(run).max_clock_skew_s),
         *short_of_gpus(findings.testbed, contacts),
@@ -94,6 +107,18 @@ def _judge_facts(findings: Findings, contacts: Mapping[str, NodeConnection], run
     ]
     # A cluster in the middle of an upgrade has no healthy side: all are named, and only a few odd ones taken out.
     findings.blame(suspects, {suspect.name for suspect in suspects if suspect.confidence >= _CLEAR_MAJORITY})
+
+
+def _judge_inventory(findings: Findings, contacts: Mapping[str, NodeConnection]) -> None:
+    """The state of every GPU, and what nodes that should be alike have otherwise."""
+    inventories = ask_inventories(findings, contacts)
+    broken = broken_gpus(inventories)
+    findings.slow += impaired_gpus(inventories)
+    findings.notes += [
+        *remarks(inventories, models_of(contacts)),
+        *old_drivers({name: contact.versions for name, contact in contacts.items()}),
+    ]
+    findings.blame(broken, {suspect.name for suspect in broken})
 
 
 def _try_links(findings: Findings, contacts: Mapping[str, NodeConnection], run: Run) -> None:
@@ -127,12 +152,18 @@ def _try_mpi(findings: Findings, contacts: Mapping[str, NodeConnection], run: Ru
         timeout_s = settings_of(run).timeout_s + len(testbed.nodes) * 0.5
         return show_hosts(testbed, hostnames, timeout_s, log_file)
 
+    untried_logins = is_crowded(findings.testbed)
     while findings.testbed.nodes:
         shown = show(findings.testbed)
         if not shown.missing:
             ranks, seconds = findings.testbed.world_size, shown.result.seconds
             log.info("mpirun: %d ranks on %d nodes (%.1f s)", ranks, len(findings.testbed.nodes), seconds)
             return
+        if untried_logins:
+            untried_logins, tried = False, len(findings.testbed.nodes)
+            try_logins(findings, contacts, settings_of(run).timeout_s)
+            if len(findings.testbed.nodes) < tried:
+                continue
         guilty = guilty_nodes(findings.testbed, lambda testbed: show(testbed).why)
         if not guilty:
             findings.problems.append(Reason.of("mpi-hosts-missing", missing=host_list(shown.missing), cause=shown.why))

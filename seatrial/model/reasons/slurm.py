@@ -23,6 +23,16 @@ REASONS = {
         "The job asks for what the cluster lacks, or what the user may not use. The line ends with Slurm's words.",
         "Compare `platform` of the cluster file with `sinfo` and `sacctmgr show associations user=$USER`.",
     ),
+    "slurm-pyxis-missing": Explanation(
+        "srun on {place} has no option --container-image",
+        "The plugin Pyxis, which `platform.runtime: pyxis` needs, is not in Slurm's configuration there.",
+        "Ask whoever runs the cluster for Pyxis, or set `platform.runtime` to apptainer, singularity or none.",
+    ),
+    "slurm-image-unreadable": Explanation(
+        "image {image} cannot be read on {place}",
+        "The file is not there, or its permissions or those of a folder above it keep the user out.",
+        "Put the image on a file system that the login node and all nodes share, and name its full path.",
+    ),
     "slurm-never-starts": Explanation(
         "job {job} will never start ({pending}): {meaning}",
         "The job is pending for a reason that waiting does not change.",

@@ -1,14 +1,13 @@
 """What a cluster file says about one Docker host."""
 
-import posixpath
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from seatrial.config import mount
+from seatrial.config.mount import FullPath
 from seatrial.config.platform import PlatformSettings
-from seatrial.config.yamlfile import Strict
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
@@ -17,14 +16,7 @@ MAX_NODES = 64  # one host's containers; a bridge network of Docker has 254 addr
 _OWN_FOLDERS = ("/etc/seatrial", "/run/seatrial", "/root/.ssh")
 
 
-def _legal_path(value: str) -> str:
-    if not re.fullmatch(r"/[A-Za-z0-9_./+@-]*", value) or posixpath.normpath(value) != value or value.startswith("//"):
-        raise ValueError(f"must be a full path without '..', such as /data, is {value!r}")
-    return value
-
-
 def _legal_target(value: str) -> str:
-    _legal_path(value)
     for own in _OWN_FOLDERS:
         if value == "/" or f"{own}/".startswith(f"{value}/") or value.startswith(f"{own}/"):
             raise ValueError(f"{value!r} hides {own}, which a node needs; choose another folder")
@@ -42,8 +34,7 @@ def _no_boolean(value: object) -> object:
     return value
 
 
-Path = Annotated[str, Field(max_length=1000), AfterValidator(_legal_path)]
-Target = Annotated[str, Field(max_length=1000), AfterValidator(_legal_target)]
+Target = Annotated[FullPath, AfterValidator(_legal_target)]
 Gpu = Annotated[str, Field(pattern=r"^(\d{1,4}|(GPU|MIG)-[A-Za-z0-9-]{1,100})$"), BeforeValidator(_as_text)]
 Limit = Annotated[int, Field(ge=-1, le=2**62), BeforeValidator(_no_boolean)]
 LimitName = Literal[
@@ -54,12 +45,11 @@ Capability = Annotated[str, Field(pattern=r"^[A-Z][A-Z_]{1,40}$")]
 Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 
 
-class Mount(Strict):
+class Mount(mount.Mount):
     """A file or folder of the Docker host that every container sees."""
 
-    source: Path = Field(description="full path on the Docker host; it must exist")
+    source: FullPath = Field(description="full path on the Docker host; it must exist")
     target: Target = Field(description="full path in the containers")
-    read_only: bool = Field(True, description="whether the containers may only read it")
 
 
 class DockerPlatform(PlatformSettings):
@@ -89,7 +79,7 @@ class DockerPlatform(PlatformSettings):
         default_factory=dict, description="by name, -1 is unlimited; with GPUs memlock is -1 unless set"
     )
     mounts: tuple[Mount, ...] = Field((), description="files and folders of the Docker host")
-    devices: tuple[Path, ...] = Field((), description="devices of the host beside GPUs, such as /dev/infiniband")
+    devices: tuple[FullPath, ...] = Field((), description="devices of the host beside GPUs, such as /dev/infiniband")
     capabilities: tuple[Capability, ...] = Field((), description="beside those that a node needs, such as SYS_PTRACE")
     start_timeout_s: Seconds = Field(120, description="seconds until every container answers, after the image is there")
     deadline_s: Annotated[float, Field(ge=60, le=7 * 86400)] = Field(

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.config.image import Prebuilt
 from seatrial.config.run import Run
 from seatrial.platforms.container import CAPABILITIES, KEYS
 from seatrial.platforms.docker.config import DockerPlatform
@@ -44,10 +43,7 @@ class DockerPlan:
     @property
     def image(self) -> str:
         """What the containers run; before it is built or found, what the cluster file says of it."""
-        image = self.run.cluster.image
-        if self.run.image or image is None:
-            return self.run.image or "<none>"
-        return image.reference if isinstance(image, Prebuilt) else f"<{image.name}, once built>"
+        return self.run.nodes_image or "<none>"
 
     @property
     def lives_s(self) -> int:

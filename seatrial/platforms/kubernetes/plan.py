@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from seatrial.config.image import Prebuilt
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
@@ -40,10 +39,7 @@ class KubernetesPlan:
     @property
     def image(self) -> str:
         """What the nodes run; before it is built or found, what the cluster file says of it."""
-        image = self.run.cluster.image
-        if self.run.image or image is None:
-            return self.run.image or "<none>"
-        return image.reference if isinstance(image, Prebuilt) else f"<{image.name}, once built>"
+        return self.run.nodes_image or "<none>"
 
     @property
     def nodes(self) -> int:

@@ -16,21 +16,29 @@ from seatrial.platforms.slurm.login import Login
 from seatrial.platforms.slurm.queue import job_of
 from seatrial.platforms.slurm.script import NODES_LOG, run_folder
 from seatrial.text.printable import printable
+from seatrial.text.words import some_of
 
 log = logging.getLogger("seatrial.launch")
 
 _PAUSE_S = (0.2, 5.0)  # between two looks: at first, and at most
+_SHOWN = 4  # different problems of steps in one line
 _LOG_BYTES = 8 * 1024**2  # of the nodes' log that are looked at: a line or two of each, and what sshd says
 _READY = re.compile(r"\s*(\d{1,5}): seatrial-node: ready (\d{1,5})")
 _FAILED = re.compile(r"\s*(\d{1,5}): seatrial-node: failed: (.{1,500})")
+_LABEL = re.compile(r"\s*(\d{1,5}): (.{1,500})")
+_TELLING = re.compile(r"\[ERROR\]|FATAL|pyxis: (?!child |printing |could)")  # why a container did not start
 _STEP_ERROR = re.compile(r"(?:srun|slurmstepd)[^:]*: error: (.{1,500})")
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the steps have printed so far: the port of each node that is ready, and what went wrong, by task."""
+    """What the steps have printed so far: the port of each node that is ready, and what went wrong, by task.
+
+    `words` is the line of each other task that tells most of why its container did not start.
+    """
 
     ports: Mapping[int, int] = field(default_factory=dict)
+    words: Mapping[int, str] = field(default_factory=dict)
     problems: Mapping[int, str] = field(default_factory=dict)
     step_error: str | None = None
 
@@ -39,6 +47,7 @@ def read_nodes_log(text: str) -> Told:
     """Each task counts once: what it prints after its first port changes nothing."""
     ports: dict[int, int] = {}
     problems: dict[int, str] = {}
+    words: dict[int, str] = {}
     step_error = None
     for line in text.splitlines():
         if (match := _READY.fullmatch(line)) and 0 < int(match[2]) < 65536:
@@ -47,7 +56,13 @@ def read_nodes_log(text: str) -> Told:
             problems.setdefault(int(match[1]), printable(match[2]))
         elif (match := _STEP_ERROR.match(line)) and step_error is None:
             step_error = printable(match[1])
-    return Told(ports, problems, step_error)
+        elif match := _LABEL.fullmatch(line):
+            words[int(match[1])] = _more_telling(words.get(int(match[1]), ""), printable(match[2]))
+    return Told(ports, {task: line for task, line in words.items() if task not in ports}, problems, step_error)
+
+
+def _more_telling(first: str, second: str) -> str:
+    return first if _TELLING.search(first) and not _TELLING.search(second) else second
 
 
 class BringUp:
@@ -89,13 +104,10 @@ class BringUp:
     def _why_it_ended(self, job: Job) -> str:
         """The steps' own words, where there are some, weigh more than a job that failed."""
         told = self._told()
-        problems = [self._step_problem(task, words) for task, words in sorted(told.problems.items())]
+        problems = _step_problems({**told.words, **told.problems})
         if told.step_error and not problems:
             problems = [Reason.of("slurm-step-failed", node="srun", problem=told.step_error)]
         return join([*problems, jobs.ending(job)] if job.state == "FAILED" else [jobs.ending(job)])
-
-    def _step_problem(self, task: int, words: str) -> str:
-        return Reason.of("slurm-step-failed", node=f"task {task}", problem=words)
 
     def _told(self) -> Told:
         path = shlex.quote(f"{run_folder(self._settings, self._run_id)}/{NODES_LOG}")
@@ -136,3 +148,14 @@ class BringUp:
         if story != self._story:
             self._story = story
             log.info("%s", printable(story))
+
+
+def _step_problems(words_by_task: Mapping[int, str]) -> list[str]:
+    """One for each thing that went wrong, however many tasks say it."""
+    tasks: dict[str, list[int]] = {}
+    for task, words in sorted(words_by_task.items()):
+        tasks.setdefault(words, []).append(task)
+    return [
+        Reason.of("slurm-step-failed", node=some_of([f"task {task}" for task in group], 2), problem=words)
+        for words, group in list(tasks.items())[:_SHOWN]
+    ]

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
+from seatrial.config.mount import Mount
 from seatrial.config.platform import PlatformSettings
 
 if TYPE_CHECKING:
@@ -84,9 +85,16 @@ class SlurmPlatform(PlatformSettings):
     args: tuple[Annotated[str, AfterValidator(_legal_option)], ...] = Field(
         (), description="further options of sbatch, each as one word, such as --mem=0"
     )
+    launch: Literal["sshd", "srun"] = Field(
+        "sshd", description="what starts ranks: mpirun over the nodes' sshd, or srun, which needs no Open MPI on them"
+    )
+    runtime: Literal["none", "pyxis", "apptainer", "singularity"] = Field(
+        "none", description="what starts `image` on the nodes: a .sqsh file or a reference with pyxis, else .sif"
+    )
+    mounts: tuple[Mount, ...] = Field((), description="files and folders of the nodes that the containers see")
     modules: tuple[Name, ...] = Field((), description="environment modules that every node loads, such as openmpi/4.1")
     mpi_plugin: Literal["pmix", "pmi2", "none"] = Field(
-        "pmix", description="srun --mpi, for the script that is submitted by hand: what nccl-tests was built with"
+        "pmix", description="srun --mpi, for ranks that srun starts: what nccl-tests was built with"
     )
     folder: Annotated[str, AfterValidator(_legal_folder)] = Field(
         ".seatrial", description="for the files of runs, on a file system that all nodes share; from the user's home"
@@ -97,6 +105,9 @@ class SlurmPlatform(PlatformSettings):
     queue_timeout_s: Seconds = Field(3600, description="seconds from submission until the job starts")
     start_timeout_s: Seconds = Field(300, description="seconds from then until every node answers")
 
+    pulls_images: ClassVar[bool] = True
+    takes_image_files: ClassVar[bool] = True
+
     @property
     def time_limit_s(self) -> int:
         """Seconds after which Slurm ends the nodes."""
@@ -105,4 +116,19 @@ class SlurmPlatform(PlatformSettings):
     def problems(self, cluster: "Cluster") -> Iterator[str]:
         if self.gres and not cluster.gpus_per_node and cluster.hardware.name == "cpu":
             yield "platform.gres: needs hardware that has GPUs"
+        yield from self._image_problems(cluster)
         yield from super().problems(cluster)
+
+    def _image_problems(self, cluster: "Cluster") -> Iterator[str]:
+        image = cluster.image.planned if cluster.image else None
+        if self.runtime == "none":
+            if image:
+                yield "platform.runtime: must say what starts the image: pyxis, apptainer or singularity"
+            if self.mounts:
+                yield "platform.mounts: are for containers; platform.runtime: none starts none"
+            return
+        ending = ".sqsh" if self.runtime == "pyxis" else ".sif"
+        if image is None:
+            yield f"image: is required with platform.runtime {self.runtime}"
+        elif cluster.image_is_a_file and not image.endswith(ending):
+            yield f"image: {self.runtime} starts a {ending} file or a reference, is {image!r}"

@@ -1,9 +1,12 @@
 """What stands between a cluster file and a run on its Slurm cluster, each with the next step."""
 
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seatrial.checks.suites import load_suite
+from seatrial.config.image import ImageFile
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError, SeatrialError
 from seatrial.model.reason import Reason
@@ -24,10 +27,19 @@ def problems(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> list[
         return absent
     try:
         login.run(["scontrol", "ping"], timeout_s=20)
+        return [*_refused(login, cluster, settings), *_runtime(login, cluster, settings)]
     except SeatrialError as error:
         return [error.reason]
-    refused = _refused(login, cluster, settings)
-    return [refused] if refused else []
+
+
+def _runtime(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[str]:
+    """What the containers of the nodes lack, as far as the login node can tell."""
+    if settings.runtime == "pyxis" and "--container-image" not in login.run(["srun", "--help"], timeout_s=20):
+        yield Reason.of("slurm-pyxis-missing", place=login.place)
+    if isinstance(cluster.image, ImageFile):
+        path = cluster.image.path
+        if not login.shell(f"[ ! -r {shlex.quote(path)} ] || echo readable", timeout_s=20).strip():
+            yield Reason.of("slurm-image-unreadable", image=path, place=login.place)
 
 
 def _absent(login: Login, command: str) -> str | None:
@@ -40,13 +52,10 @@ def _absent(login: Login, command: str) -> str | None:
     return None
 
 
-def _refused(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> str | None:
+def _refused(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[str]:
     """What sbatch says to the job that a run would submit: partition, account, constraint, nodes, GPUs, time."""
     script = job_script(Run("doctor", cluster, load_suite("quick"), Path("doctor")), settings)
     try:
         login.run(["sbatch", "--test-only"], stdin=script.encode(), timeout_s=30)
     except CommandError as error:
-        return Reason.of("slurm-submit-refused", problem=error.words.removeprefix("allocation failure: "))
-    except SeatrialError as error:
-        return error.reason
-    return None
+        yield Reason.of("slurm-submit-refused", problem=error.words.removeprefix("allocation failure: "))

@@ -5,10 +5,12 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import BinaryIO
 
-from seatrial.model.errors import LaunchError, MissingError
+from seatrial.model.errors import LaunchError, MissingError, RemoteError
 from seatrial.model.reason import Reason
+from seatrial.remote.local_process import LocalProcess
 from seatrial.text.printable import printable
 from seatrial.text.secret_values import looks_secret
 
@@ -72,6 +74,13 @@ class Login:
 
     def _command(self, argv: Sequence[str]) -> list[str]:
         return list(argv)
+
+    def start(self, script: str) -> LocalProcess:
+        """A script for the shell, from the user's home; its input stays open. Raises RemoteError."""
+        try:
+            return LocalProcess(self._command(["sh", "-c", script]), _environment(), Path.home())
+        except OSError as error:
+            raise RemoteError(self._failed(["sh"], error.strerror or str(error)).reason) from error
 
     def shell(self, script: str, *, stdin: bytes = b"", timeout_s: float = 60) -> str:
         """As `run`, of a line for the shell."""

@@ -1,7 +1,7 @@
 """A batch script that a person submits by hand: the whole measurement by srun, as logs for `seatrial judge`. Pure."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from seatrial.checks.collectives.section import ARM_OPERATION, LATENCY_SIZES, Collectives
@@ -11,6 +11,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.arms import ENVIRONMENT, INTRA, NETWORK
 from seatrial.platforms.slurm.config import SlurmPlatform
+from seatrial.platforms.slurm.runtime import Container, container_env, container_of
 from seatrial.platforms.slurm.script import directives, load_modules
 
 MEASURE_SCRIPT = "measure.sbatch"
@@ -43,24 +44,29 @@ measure() { # NAME COMMAND...: its output goes to $out/NAME.log
 def measure_script(run: Run, settings: SlurmPlatform) -> str:
     """The script, with the sizes of the run's suite."""
     cluster = run.cluster
-    srun = f"srun --cpu-bind=none --mem=0 --mpi={settings.mpi_plugin}"
+    container = container_of(
+        cluster,
+        run.nodes_image,
+        {**cluster.env, **ENVIRONMENT[INTRA], **ENVIRONMENT[NETWORK]},
+        ['"$probes":"$probes":ro'],
+    )
     lines = [
         "#!/bin/bash",
         *directives(cluster, settings, f"seatrial-{cluster.name}", cluster.slots),
         "#SBATCH --output=seatrial-%j.out",
         _HEAD.format(judge=_judge_command(cluster)),
         *load_modules(settings),
-        *(f"export {name}={shlex.quote(value)}" for name, value in cluster.env.items()),
+        *(f"export {words}" for words in _assignments(settings, cluster.env)),
         _FUNCTIONS,
-        "# What NCCL is told begins each log: `seatrial judge` knows an arm by it.",
-        f'ranks() {{ env | grep ^NCCL_ | sort; {srun} --ntasks-per-node={cluster.slots} "$@"; }}',
+        f"probes=${{SEATRIAL_PROBES:-{shlex.quote(str(_PROBES))}}} # programs of seatrial's own",
+        *_ranks(cluster, settings, container),
         "",
         "# Connectivity: a task starts on every node of the job.",
         f"measure hostnames srun --mpi=none --ntasks={cluster.nodes} --ntasks-per-node=1 hostname",
         f'[ "$(sort -u "$out/hostnames.log" | wc -l)" = {cluster.nodes} ] ||',
         f'    {{ echo "hostnames: {cluster.nodes} different ones are expected"; failed=1; }}',
         "",
-        *(_nccl_tests(run, cluster) if cluster.gpus else ()),
+        *(_nccl_tests(run, settings) if cluster.gpus else ()),
         *_probes(run, settings),
         'exit "$failed"',
         "",
@@ -74,9 +80,25 @@ def _judge_command(cluster: Cluster) -> str:
     return shlex.join([*words, "--fabric", cluster.fabric] if cluster.fabric else words)
 
 
-def _nccl_tests(run: Run, cluster: Cluster) -> Iterator[str]:
+def _ranks(cluster: Cluster, settings: SlurmPlatform, container: Container) -> Iterator[str]:
+    """The function that starts one rank for each GPU, or slot, in the container where there is one."""
+    yield "options=() # of srun, for some of the measurements"
+    yield "# What NCCL is told begins each log: `seatrial judge` knows an arm by it."
+    yield "ranks() { # COMMAND..."
+    yield "    env | grep -o 'NCCL_[A-Z0-9_]*=.*' | sort -u"
+    yield f"    srun --cpu-bind=none --mem=0 --mpi={settings.mpi_plugin} --ntasks-per-node={cluster.slots} \\"
+    yield from (f"        {words} \\" for words in (*container.options, '${options[@]+"${options[@]}"}'))
+    yield "        " + " ".join((*container.command, '"$@"'))
+    yield "}"
+
+
+def _assignments(settings: SlurmPlatform, env: Mapping[str, str]) -> list[str]:
+    return [f"{name}={shlex.quote(value)}" for name, value in container_env(settings, env).items()]
+
+
+def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
     """As training uses NCCL, and then the arms: inside each node, over the network alone, and small messages."""
-    section = run.suite.section(Collectives)
+    cluster, section = run.cluster, run.suite.section(Collectives)
     if section is None:
         return
     sweep = shlex.join(nccl_argv(section, ARM_OPERATION, None))
@@ -87,13 +109,15 @@ def _nccl_tests(run: Run, cluster: Cluster) -> Iterator[str]:
     if cluster.gpus > 1:
         yield "# NVLink only: each node by itself. Judge these logs with --nodes 1."
         yield 'for node in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do'
-        yield f"    {_environment(INTRA)} \\"
-        yield f'        measure "intra-$node" ranks --nodes=1 --ntasks={cluster.gpus} --nodelist="$node" {sweep}'
+        yield f'    options=(--nodes=1 --ntasks={cluster.gpus} --nodelist="$node")'
+        yield f"    {' '.join(_assignments(settings, ENVIRONMENT[INTRA]))} \\"
+        yield f'        measure "intra-$node" ranks {sweep}'
         yield "done"
+        yield "options=()"
         yield ""
     if cluster.nodes > 1:
         yield "# The network alone: GPUs of one node use it too, and Ring loads every link alike."
-        yield f"{_environment(NETWORK)} \\"
+        yield f"{' '.join(_assignments(settings, ENVIRONMENT[NETWORK]))} \\"
         yield f"    measure network ranks {sweep}"
         yield ""
     yield "# Latency: small messages, many times."
@@ -101,15 +125,10 @@ def _nccl_tests(run: Run, cluster: Cluster) -> Iterator[str]:
     yield ""
 
 
-def _environment(arm: str) -> str:
-    return " ".join(f"{name}={value}" for name, value in ENVIRONMENT[arm].items())
-
-
 def _probes(run: Run, settings: SlurmPlatform) -> Iterator[str]:
     """Programs of seatrial's own: collectives where there are no GPUs, and the training smoke."""
     cluster, collectives, training = run.cluster, run.suite.section(Collectives), run.suite.section(Training)
     yield "# Probes: they need a seatrial that all nodes can read, and torch."
-    yield f"probes=${{SEATRIAL_PROBES:-{shlex.quote(str(_PROBES))}}}"
     yield "probe() { # NAME OPTION...: by every rank, which meet at the first node of the job"
     yield "    local name=$1"
     yield "    shift"

@@ -5,6 +5,7 @@ import logging
 import re
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from seatrial.platforms.slurm.queue import (
     restarts,
     submit,
 )
+from seatrial.platforms.slurm.ranks import SrunLauncher
 from seatrial.platforms.slurm.time_limit import check_time_limit
 from seatrial.platforms.sshd.ports import tell_ports
 from seatrial.platforms.sshd.program import MADE_LATER, default_folder, node_script
@@ -66,6 +68,8 @@ class _Up(BaseModel):
 
     job_id: str = Field(pattern=r"^\d{1,10}$")
     restarts: int = Field(0, ge=0)
+    image: str = Field("", max_length=4096)
+    workdir: str = Field(max_length=4096)
     nodes: tuple[_Place, ...] = Field(min_length=1, max_length=10_000)
 
 
@@ -101,12 +105,25 @@ class Slurm:
             self._login.write(f"{there}/{name}", text)
         job_id = submit(self._login, f"{there}/{script.JOB_SCRIPT}")
         job, ports = BringUp(self._login, self._settings, run.run_id, job_id, run.cluster.nodes).wait()
-        up = _Up(job_id=job_id, restarts=restarts(self._login, job_id), nodes=self._places(job, ports))
+        up = _Up(
+            job_id=job_id,
+            restarts=restarts(self._login, job_id),
+            image=run.nodes_image,
+            workdir=self._workdir(run.run_id),
+            nodes=self._places(job, ports),
+        )
         states.write_private(folder / "nodes.json", up.model_dump_json())
         testbed = self._testbed(run.run_id, up, host_key.public)
         states.write_private(folder / "known_hosts", known_hosts(testbed.nodes))  # for `seatrial ssh`
-        tell_ports(testbed, run.cluster.ssh_port)
+        tell_ports(testbed, run.cluster.ssh_port, default_folder(run.run_id))
         return testbed
+
+    def _workdir(self, run_id: str) -> str:
+        """Of the probes; on the file system that all share where the ranks are not started by a node."""
+        if self._settings.launch == "sshd":
+            return f"{default_folder(run_id)}/work"
+        there = script.run_folder(self._settings, run_id)
+        return there if there.startswith("/") else f"{self._login.shell('pwd').strip()}/{there}"
 
     def _places(self, job: Job, ports: Mapping[int, int]) -> tuple[_Place, ...]:
         """In the order of the tasks, which is Slurm's order of the nodes."""
@@ -128,18 +145,23 @@ class Slurm:
 
     def _testbed(self, run_id: str, up: _Up, host_key: str) -> Testbed:
         nodes = [node_of(self._cluster, place.name, place.address, host_key, place.port) for place in up.nodes]
-        return testbed_of(
+        testbed = testbed_of(
             self._cluster,
             run_id,
             nodes,
             user=getpass.getuser(),
             key_file=states.run_folder(run_id, _KIND) / "id_ed25519",
             dial=dial_tcp,
-            workdir=f"{default_folder(run_id)}/work",
+            workdir=up.workdir,
             python=self._settings.python,
             network=None,
             blameless_reason=lambda node: blameless_reason(self._login, run_id, up.job_id, up.restarts, node.name),
         )
+        if self._settings.launch == "sshd":
+            return testbed
+        folders = up.workdir, default_folder(run_id)
+        launcher = SrunLauncher(self._login, self._cluster, self._settings, up.job_id, up.image, *folders)
+        return replace(testbed, launcher=launcher)
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
         if not states.run_folder(run_id, _KIND).exists():

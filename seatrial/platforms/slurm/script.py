@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.platforms.slurm.config import SlurmPlatform
+from seatrial.platforms.slurm.runtime import container_of
 
 NODE_SCRIPT, JOB_SCRIPT, NODES_LOG, JOB_LOG = "node.sh", "job.sbatch", "nodes.log", "job.log"
 
@@ -22,6 +23,10 @@ def run_folder(settings: SlurmPlatform, run_id: str) -> str:
 def job_script(run: Run, settings: SlurmPlatform) -> str:
     """Holds the nodes and runs sshd on each, until somebody cancels it or its time is over."""
     folder = run_folder(settings, run.run_id)
+    there = folder if folder.startswith("/") else f'"$HOME"/{folder}'
+    container = container_of(
+        run.cluster, run.nodes_image, mounts=[f"{there}:{there}"] if settings.launch == "srun" else []
+    )
     return "\n".join(
         [
             "#!/bin/sh",
@@ -32,6 +37,7 @@ def job_script(run: Run, settings: SlurmPlatform) -> str:
             *load_modules(settings),
             "# One sshd per node. The keys come by standard input.",
             "exec srun --label --ntasks-per-node=1 --cpu-bind=none --mem=0 --mpi=none --kill-on-bad-exit=0 \\",
+            *(f"    {words} \\" for words in (*container.options, " ".join(container.command)) if words),
             f"    sh -s <{folder}/{NODE_SCRIPT} >{folder}/{NODES_LOG} 2>&1",
             "",
         ]

@@ -14,13 +14,17 @@ log = logging.getLogger("seatrial.launch")
 _TIMEOUT_S = 30.0
 
 
-def tell_ports(testbed: Testbed, usual: int) -> None:
-    """Write the part of ssh's configuration that names them. A node that cannot be told is found by connectivity."""
+def tell_ports(testbed: Testbed, usual: int, folder: str | None = None) -> None:
+    """Write the part of ssh's configuration that names them. A node that cannot be told is found by connectivity.
+
+    `folder` is that of the run's sshd on the nodes; the one above `workdir` when None.
+    """
     text = ports_config(testbed, usual).encode()
     if not text:
         return
     log.info("nodes have ports other than %d, or users of their own: each is told those of the others", usual)
-    command = f"umask 077 && cat > {shlex.quote(str(PurePosixPath(testbed.workdir).with_name('ports')))}"
+    file = PurePosixPath(folder or PurePosixPath(testbed.workdir).parent, "ports")
+    command = f"umask 077 && cat > {shlex.quote(str(file))}"
 
     def tell(node: Node) -> None:
         with connected(testbed, node, _TIMEOUT_S) as transport:

@@ -117,6 +117,13 @@ def master_port(environ: Mapping[str, str]) -> int:
     return DEFAULT_PORT
 
 
+def gpu_index(environ: Mapping[str, str], here: RankPlacement) -> int:
+    """Which of the GPUs that it sees is this process's: the only one where srun gave each task one."""
+    launcher = launcher_of(environ)
+    by_srun = launcher is not None and launcher.rank in ("PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+    return 0 if by_srun and environ.get("SLURM_GPUS_PER_TASK") == "1" else here.local_rank
+
+
 def device(environ: Mapping[str, str]) -> str:
     """The kind of device that BACKEND (gloo when unset) serves: `cpu` or `cuda`. Raises ContradictoryEnvironment."""
     backend = environ.get("BACKEND") or "gloo"

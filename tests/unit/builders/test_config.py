@@ -8,7 +8,7 @@ import yaml
 
 from seatrial.builders import builder_for, platforms_of
 from seatrial.config.cluster import Cluster, load_cluster
-from seatrial.config.image import Buildah, CloudBuild, Docker, Prebuilt
+from seatrial.config.image import IMAGES, Buildah, CloudBuild, Docker, Prebuilt
 from seatrial.model.errors import InputError
 
 PKG_DEV = "us-central1-docker.pkg.dev/my-project/repo"
@@ -50,7 +50,7 @@ def test_every_builder_is_found(tmp_path: Path, kind: str) -> None:
 
 def test_the_projects_own_images_share_a_context(tmp_path: Path) -> None:
     image = recipe(tmp_path, build="cpu", builder="docker")
-    assert (image.context.name, image.dockerfile, image.name) == ("images", "cpu/Dockerfile", "cpu")
+    assert (image.context, image.dockerfile, image.name) == (IMAGES.parent, "images/cpu/Dockerfile", "cpu")
 
 
 def test_a_folder_of_ones_own_is_its_own_context(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ BOTH = ["linux/amd64", "linux/arm64"]
         (5, r"image: must be a reference or what to build, .*, is 5"),
         ("Foo Bar", r"image: must be an image reference, .* is 'Foo Bar'"),
         ({"build": "cpu"}, r"image: needs a field builder, such as \{builder: docker, build: cpu\}"),
-        ({"build": "cpu", "builder": "kaniko"}, r"image: .*'kaniko'.*'prebuilt', 'cloud-build', 'docker', 'buildah'"),
+        ({"build": "cpu", "builder": "kaniko"}, r"image: .*'kaniko'.*'prebuilt', 'file', .*, 'docker', 'buildah'"),
         ({"builder": "docker"}, r"image\.docker\.build: is required"),
         (DOCKER | {"build": "nope"}, r"build: .*nope has no Dockerfile; legal: acceptance, cpu, pytorch-mpi, "),
         (DOCKER | {"foo": 1}, r"image\.docker\.foo: unknown field; legal: args, build, builder, platforms, "),

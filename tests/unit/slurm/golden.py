@@ -32,7 +32,17 @@ FULL: dict[str, Any] = {
 def clusters() -> dict[str, tuple[Cluster, str]]:
     """Cluster and suite by the name of the golden files."""
     described = {"name": "full", "nodes": 2, "hardware": "H100-SXM", "gpus_per_node": 8, "env": {"NCCL_DEBUG": "WARN"}}
+    image = "nvcr.io/nvidia/pytorch:25.08-py3@sha256:" + "0" * 64
+    mounts = [{"source": "/data", "target": "/data"}, {"source": "/scratch", "target": "/tmp/x", "read_only": False}]
+    pyxis = {"kind": "slurm", "runtime": "pyxis", "mounts": mounts}
+    apptainer = {"kind": "slurm", "runtime": "apptainer", "mounts": mounts, "modules": ["apptainer"]}
     return {
+        "pyxis": (Cluster.model_validate({**described, "image": image, "platform": pyxis}), "quick"),
+        "apptainer": (
+            Cluster.model_validate({**described, "image": "/shared/trials.sif", "platform": apptainer}),
+            "quick",
+        ),
+        "h100-pyxis": (load_cluster(ROOT / "deployments" / "clusters" / "h100-slurm-pyxis.yaml"), "nightly"),
         "h100": (load_cluster(ROOT / "deployments" / "clusters" / "h100-slurm.yaml"), "nightly"),
         "cpu": (Cluster.model_validate({"name": "cpu", "nodes": 4, "platform": {"kind": "slurm"}}), "quick"),
         "full": (Cluster.model_validate({**described, "platform": {"kind": "slurm", **FULL}}), "quick"),

@@ -1,0 +1,80 @@
+"""`launch: srun` on a real Slurm: what ranks get, which nodes take part, and that nothing of a step outlives it."""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.checks.suites import load_suite
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.model.testbed import Testbed
+from seatrial.platforms import platform_for
+from seatrial.remote.flood import flooding_nodes
+from seatrial.remote.mpi import MpiResult, mpirun
+from seatrial.remote.node_setup import set_up_node
+from tests.conftest import RUN_PREFIX
+from tests.slurm.cluster import SlurmCluster
+
+
+@pytest.fixture
+def testbed(settings: dict[str, Any], tmp_path: Path) -> Iterator[Testbed]:
+    platform = {**settings, "launch": "srun", "mpi_plugin": "none"}
+    gpus = {"hardware": "H100-SXM", "gpus_per_node": 2, "env": {"NCCL_DEBUG": "WARN"}}
+    cluster = Cluster.model_validate({"name": "test", "nodes": 3, **gpus, "platform": platform})
+    run = Run(f"{RUN_PREFIX}ranks", cluster, load_suite("quick"), tmp_path)
+    try:
+        launched = platform_for(cluster).launch(run)
+        set_up_node(launched, launched.head, 30).transport.close()
+        yield launched
+    finally:
+        platform_for(cluster).teardown(run.run_id)
+
+
+def lines(result: MpiResult) -> list[str]:
+    """Without those of srun itself."""
+    return [line for line in result.lines if not line.startswith("srun: ")]
+
+
+def test_a_rank_has_a_gpu_of_its_own_and_the_runs_environment(testbed: Testbed) -> None:
+    names = ("SLURM_PROCID", "SLURMD_NODENAME", "NCCL_DEBUG", "NCCL_TESTS_DEVICE", "NCCL_NET", "SLURM_GPUS_PER_TASK")
+    command = "echo " + " ".join(f"${name}" for name in (*names, "CUDA_VISIBLE_DEVICES"))
+    result = mpirun(testbed, ["sh", "-c", command], timeout_s=60, env={"NCCL_NET": "Socket"})
+    assert result.ok, result.lines
+    told = [line.rsplit(" ", 1) for line in sorted(lines(result))]
+    assert [first for first, _ in told] == [
+        f"{rank} {node.name} WARN 0 Socket 1"
+        for rank, node in enumerate(node for node in testbed.nodes for _ in range(2))
+    ]
+    assert all("," not in gpu for _, gpu in told)
+
+
+def test_nodes_that_were_taken_out_get_no_rank(testbed: Testbed) -> None:
+    head, out, last = testbed.nodes
+    result = mpirun(testbed.without([out.name]), ["hostname"], timeout_s=60)
+    assert Counter(lines(result)) == {head.name: 2, last.name: 2}
+
+
+def test_nothing_of_a_step_outlives_it(testbed: Testbed, slurm: SlurmCluster) -> None:
+    stubborn = "trap '' TERM; echo up; while :; do sleep 1; done"
+    result = mpirun(testbed, ["sh", "-c", stubborn], timeout_s=5)
+    assert result.timed_out, result
+    assert lines(result).count("up") == 6
+    assert "seatrial-ranks" not in slurm.command("squeue", "--steps", "--noheader", "--format=%j")
+    for node in testbed.nodes:
+        assert stubborn not in slurm.in_node(node.name, "ps", "-eo", "args=")
+
+
+def test_a_rank_that_fails_ends_the_others(testbed: Testbed) -> None:
+    result = mpirun(testbed, ["sh", "-c", '[ "$SLURM_PROCID" != 1 ] || exit 7; sleep 600'], timeout_s=60)
+    assert (result.ok, result.timed_out) == (False, False)
+
+
+def test_the_node_whose_ranks_flood_is_found(testbed: Testbed) -> None:
+    last = testbed.nodes[-1].name
+    flood = f'[ "$SLURMD_NODENAME" != {shlex.quote(last)} ] || yes {"x" * 1000}; sleep 60'
+    (suspect,) = flooding_nodes(testbed, ["sh", "-c", flood], {})
+    assert suspect.name == last
