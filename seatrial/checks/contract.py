@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from seatrial.checks.planned import PlannedNodes, PlannedPart, of_durations
+from seatrial.checks.planned import PlannedNodes, PlannedPart, one_part
 from seatrial.checks.repeated import Doubt, Repeated, TimeLeft
 from seatrial.config.run import Run
 from seatrial.config.yamlfile import Strict
@@ -106,5 +106,5 @@ class CheckType:
     least_ranks: int = 1
     repeat: Repeat | None = None
     units: Callable[[Any, PlannedNodes], int] = lambda section, nodes: 1
-    plan: Callable[[Any, PlannedNodes], Sequence[PlannedPart]] = of_durations
+    plan: Callable[[Any, PlannedNodes], Sequence[PlannedPart]] = one_part
     logs: tuple[str, ...] = ()

@@ -4,9 +4,7 @@ Work comes from the suite: sizes, iterations, steps. How fast nodes do it is ass
 from two shared cores, because a suite is planned before anything is measured.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from seatrial.config.yamlfile import Strict
 
@@ -39,21 +37,10 @@ class PlannedPart:
 
 
 START_S = {True: 15.0, False: 5.0}  # mpirun, torch and NCCL, by whether there are GPUs
-_DURATIONS = ("seconds", "stress_s")  # fields of a section that say how long something is measured
-_MEASURED_TWICE = 2.0  # devices are measured and then compared with each other
 
 
-def of_durations(section: Strict, nodes: PlannedNodes) -> list[PlannedPart]:
-    """One part, of a section that says itself how long it measures."""
-    seconds = START_S[nodes.gpus] + sum(_durations(section)) * _MEASURED_TWICE
+def one_part(section: Strict, nodes: PlannedNodes) -> list[PlannedPart]:
+    """All of a check in one part, for one that says nothing else: it takes a start, and its timeout at most."""
+    seconds = START_S[nodes.gpus]
     description = " ".join((type(section).__doc__ or "").partition("\n\n")[0].split()).rstrip(".")
     return [PlannedPart(description, seconds, float(getattr(section, "timeout_s", seconds)))]
-
-
-def _durations(section: Strict) -> Iterator[float]:
-    values: Sequence[tuple[str, Any]] = list(vars(section).items())
-    for name, value in values:
-        if isinstance(value, Strict):
-            yield from _durations(value)
-        elif name in _DURATIONS:
-            yield float(value)

@@ -16,6 +16,7 @@ from seatrial.checks.devices.agreement import disagreements
 from seatrial.checks.devices.answers import PROBE, DeviceMeasurement, DevicesAnswer, summary
 from seatrial.checks.devices.disk import DiskAnswers, disk_measurements, disk_problems, log_disks, measure_disk
 from seatrial.checks.devices.metrics import METRICS
+from seatrial.checks.devices.plan import plan_devices
 from seatrial.checks.devices.problem import Problem
 from seatrial.checks.devices.section import Devices
 from seatrial.checks.repeated import Doubt, Repeated, TimeLeft, log_repeat
@@ -149,4 +150,5 @@ DEVICES = CheckType(
     default=Devices(),
     needs=lambda gpus: (TORCH,),
     repeat=repeat_devices,
+    plan=plan_devices,
 )
