@@ -11,6 +11,7 @@ from seatrial.checks.connectivity.inventory import attributes, broken_gpus, impa
 from seatrial.checks.contract import CheckContext, StepResult
 from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
+from seatrial.model.errors import MissingError
 from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.fake import FakePlatform
@@ -181,6 +182,19 @@ def test_a_node_with_a_broken_gpu_is_set_aside(tmp_path: Path) -> None:
     assert (result.check.verdict, code_of(result.check.reason)) == (Verdict.FAIL, "gpu-rows-failed")
     assert [suspect.name for suspect in result.check.suspects] == ["node-1"]
     assert [node.name for node in result.testbed.nodes] == ["node-0", "node-2"]
+
+
+def test_where_gpus_are_promised_and_none_is_there_nothing_is_run(tmp_path: Path) -> None:
+    platform = FakePlatform(nodes=2)
+    cluster = platform.cluster(hardware="H100-SXM", gpus_per_node=8)
+    for fake in platform.nodes.values():
+        fake.facts["gpus"] = 0
+    run = Run("run-1", cluster, load_suite("quick"), tmp_path)
+    try:
+        with pytest.raises(MissingError, match="none of 2 nodes has a GPU"):
+            connectivity(CheckContext(run, platform.launch(run)))
+    finally:
+        platform.teardown("run-1")
 
 
 def test_an_impaired_gpu_is_a_suspect_and_stays(tmp_path: Path) -> None:
