@@ -8,8 +8,8 @@ from seatrial.checks.connectivity.nodefacts import (
     clock_skews,
     same_hostname,
     short_of_gpus,
-    without_gpus,
     skewed,
+    without_gpus,
     without_mpirun,
 )
 from seatrial.remote.node_setup import NodeConnection
