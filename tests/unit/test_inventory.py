@@ -113,6 +113,14 @@ def test_limits_and_ports_are_compared(fields: dict[str, Any], words: str | None
     assert [remark.startswith(words) for remark in remarks(nodes, {}) if words] == ([True] if words else [])
 
 
+def test_many_values_are_one_remark() -> None:
+    nodes = {f"node-{i}": inventory(gpus=1, vbios=f"96.{i}" if i > 5 else "96") for i in range(15)}
+    (remark,) = remarks(nodes, {})
+    assert remark.startswith(
+        "VBIOS of node-6, node-7, node-8, node-9 and 5 more is one of 9 other values, 96 on 6 of 15"
+    )
+
+
 def test_nodes_of_another_model_may_be_otherwise() -> None:
     nodes = {"node-0": inventory(), "node-1": inventory(vbios="other")}
     assert remarks(nodes, {"node-0": "H100", "node-1": "A100"}) == []
