@@ -11,7 +11,7 @@ from typing import Any
 
 from seatrial.checks.contract import CheckContext
 from seatrial.checks.devices.check import devices
-from seatrial.checks.devices.section import Devices
+from seatrial.checks.devices.section import Devices, Disk
 from seatrial.config.run import Run
 from seatrial.config.setup import setup_of
 from seatrial.model.reason import code_of
@@ -30,6 +30,18 @@ def check_devices(run: Run, testbed: Testbed, **section: Any) -> tuple[Check, li
     suite = run.suite.model_copy(update={"devices": Devices(**{"seconds": 0.05, **section})})
     result = devices(CheckContext(Run(run.run_id, run.cluster, suite, run.out), testbed))
     return result.check, [node.name for node in result.testbed.nodes]
+
+
+def test_a_disk_is_written_and_leaves_nothing(local_testbed: LocalTestbed) -> None:
+    with local_testbed(nodes=2) as (run, testbed):
+        check, _ = check_devices(run, testbed, memory_share=0.9, disk=Disk(bytes=8 << 20, seconds=1))
+        folders = [Path(testbed.workdir).parent / "nodes" / node.name / "tmp" for node in testbed.nodes]
+        assert [list(folder.iterdir()) for folder in folders] == [[], []]
+    assert check.verdict is Verdict.PASS
+    metrics = {(m.subject.name, m.metric) for m in check.measurements}
+    assert metrics >= {
+        (f"node-{i}", metric) for i in range(2) for metric in ("disk_write", "disk_read", "memory_tested")
+    }
 
 
 def named(check: Check) -> dict[str, str | None]:

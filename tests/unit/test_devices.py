@@ -16,6 +16,7 @@ from seatrial.checks.repeats import measure_again
 from seatrial.checks.requirements import try_check
 from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
+from seatrial.config.setup import setup_of
 from seatrial.judge.baselines.tolerance import tolerance_of
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import code_of
@@ -23,6 +24,7 @@ from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.fake import FakePlatform, ProgramOutput
+from tasks.compare import compare
 
 
 def device(name: str = "cpu", **changes: Any) -> dict[str, Any]:
@@ -266,6 +268,23 @@ def test_a_gpu_varies_less_than_processors() -> None:
     conditions = {"device": "x"}
     gpu, node = (Measurement("matmul", 1.0, "TFLOP/s", Subject(kind, "node-0"), conditions) for kind in ("gpu", "node"))
     assert tolerance_of(gpu).cap < 2 < tolerance_of(node).cap
+
+
+def test_a_gpu_that_is_slower_than_its_peers_is_named_on_the_first_night(make_lab: Callable[..., Lab]) -> None:
+    """Three quarters of what the others reach: no processor would be suspected for it."""
+    lab = make_lab(gpus=2)
+
+    def gpu_pair(slow: float) -> str:
+        rates = [rate("matmul_best", *(700.0 * slow * (1 + i / 1000) for i in range(5)), dtype="bf16")]
+        like = {"matmul_tflops": [700.0, 702.0, 701.0], "copy_gb_s": [2900.0, 2910.0]}
+        return answer(device("cuda:0", **like), device("cuda:1", rates=rates, **like))
+
+    lab.says(gpu_pair(1.0))
+    lab.says(gpu_pair(0.7), "node-2")
+    check, _ = lab.check()
+    (judged,) = compare([check], setup_of(lab.run.cluster))
+    assert judged.verdict in (Verdict.DEGRADED, Verdict.FAIL)
+    assert [suspect.name for suspect in judged.suspects] == ["node-2/gpu-1"]
 
 
 def test_the_minority_computes_wrongly(lab: Lab) -> None:

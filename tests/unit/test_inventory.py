@@ -11,6 +11,7 @@ from seatrial.checks.connectivity.inventory import attributes, broken_gpus, impa
 from seatrial.checks.contract import CheckContext, StepResult
 from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
+from seatrial.model.errors import MissingError
 from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.fake import FakePlatform
@@ -112,6 +113,14 @@ def test_limits_and_ports_are_compared(fields: dict[str, Any], words: str | None
     assert [remark.startswith(words) for remark in remarks(nodes, {}) if words] == ([True] if words else [])
 
 
+def test_many_values_are_one_remark() -> None:
+    nodes = {f"node-{i}": inventory(gpus=1, vbios=f"96.{i}" if i > 5 else "96") for i in range(15)}
+    (remark,) = remarks(nodes, {})
+    assert remark.startswith(
+        "VBIOS of node-6, node-7, node-8, node-9 and 5 more is one of 9 other values, 96 on 6 of 15"
+    )
+
+
 def test_nodes_of_another_model_may_be_otherwise() -> None:
     nodes = {"node-0": inventory(), "node-1": inventory(vbios="other")}
     assert remarks(nodes, {"node-0": "H100", "node-1": "A100"}) == []
@@ -181,6 +190,19 @@ def test_a_node_with_a_broken_gpu_is_set_aside(tmp_path: Path) -> None:
     assert (result.check.verdict, code_of(result.check.reason)) == (Verdict.FAIL, "gpu-rows-failed")
     assert [suspect.name for suspect in result.check.suspects] == ["node-1"]
     assert [node.name for node in result.testbed.nodes] == ["node-0", "node-2"]
+
+
+def test_where_gpus_are_promised_and_none_is_there_nothing_is_run(tmp_path: Path) -> None:
+    platform = FakePlatform(nodes=2)
+    cluster = platform.cluster(hardware="H100-SXM", gpus_per_node=8)
+    for fake in platform.nodes.values():
+        fake.facts["gpus"] = 0
+    run = Run("run-1", cluster, load_suite("quick"), tmp_path)
+    try:
+        with pytest.raises(MissingError, match="none of 2 nodes has a GPU"):
+            connectivity(CheckContext(run, platform.launch(run)))
+    finally:
+        platform.teardown("run-1")
 
 
 def test_an_impaired_gpu_is_a_suspect_and_stays(tmp_path: Path) -> None:

@@ -4,7 +4,14 @@ from typing import Any, cast
 
 import pytest
 
-from seatrial.checks.connectivity.nodefacts import clock_skews, same_hostname, short_of_gpus, skewed, without_mpirun
+from seatrial.checks.connectivity.nodefacts import (
+    clock_skews,
+    same_hostname,
+    short_of_gpus,
+    skewed,
+    without_gpus,
+    without_mpirun,
+)
 from seatrial.remote.node_setup import NodeConnection
 from tests.unit.collectives.fake_mpirun import make_testbed
 
@@ -46,3 +53,14 @@ def test_gpus_that_are_not_there_are_counted(found: int | None, evidence: list[s
     testbed = make_testbed(gpus=8)
     contacts = {testbed.head.name: contact(gpus=found)}
     assert [suspect.evidence for suspect in short_of_gpus(testbed, contacts)] == evidence
+
+
+@pytest.mark.parametrize(
+    ("expected", "counted", "none"),
+    [(8, [0, 0], True), (8, [0, 8], False), (8, [0, None], False), (0, [0, 0], False)],
+)
+def test_gpus_that_no_node_has_are_nobodys_fault(expected: int, counted: list[int | None], none: bool) -> None:
+    contacts = {f"node-{i}": contact(gpus=gpus) for i, gpus in enumerate(counted)}
+    reason = without_gpus(make_testbed(gpus=expected), contacts)
+    assert bool(reason) is none
+    assert not none or reason == "none of 2 nodes has a GPU, and the cluster file promises 8 for each"

@@ -14,6 +14,7 @@ from seatrial.checks.connectivity.nodefacts import (
     same_hostname,
     short_of_gpus,
     skewed,
+    without_gpus,
     without_mpirun,
 )
 from seatrial.checks.connectivity.rates import divided, measurements, slow_suspects, summary
@@ -96,6 +97,8 @@ def _judge_facts(findings: Findings, contacts: Mapping[str, NodeConnection], run
     if needs_mpirun and contacts and not any(contact.facts["mpirun"] for contact in contacts.values()):
         where = f"in image {run.image}" if run.image else "on every node"
         raise MissingError(Reason.of("mpirun-missing", mpirun=findings.testbed.mpirun, where=where))
+    if reason := without_gpus(findings.testbed, contacts):
+        raise MissingError(reason)
     findings.measurements += clock_skews(contacts)
     versions = {name: contact.versions for name, contact in contacts.items()}
     suspects = [

@@ -16,6 +16,7 @@ Inventories = Mapping[str, Inventory]  # by node
 
 _ECC_CONFIDENCE = 0.9  # an uncorrectable error since the driver was loaded: the next reset may hide or show more
 _SLOWED_CONFIDENCE = 0.8  # a moment's sample
+_MOST_VALUES = 3  # of one attribute that are told one by one
 _LEAST_FREE_GB, _LEAST_SHM_GB = 2.0, 1.0  # for temporary files and NCCL's segments
 
 # The least driver of each major version of CUDA, by NVIDIA's table of minor version compatibility
@@ -108,11 +109,20 @@ def unequal(inventories: Inventories, models: Mapping[str, str]) -> Iterator[str
             by_attribute[models.get(node, ""), attribute][node] = value
     for (_, attribute), value_by_node in by_attribute.items():
         common, count = Counter(value_by_node.values()).most_common(1)[0]
-        others = sorted({value for value in value_by_node.values() if value != common})
-        for other in others:
-            nodes = some_of([node for node, value in value_by_node.items() if value == other])
+        for other, nodes in _unlike(value_by_node, common).items():
             values = {"attribute": attribute, "other": other, "common": common, "count": count}
-            yield Reason.of("nodes-unequal", nodes=nodes, all=len(value_by_node), **values)
+            yield Reason.of("nodes-unequal", nodes=some_of(nodes), all=len(value_by_node), **values)
+
+
+def _unlike(value_by_node: Mapping[str, str], common: str) -> dict[str, list[str]]:
+    """The nodes by their value, where it is another one; many values are one entry."""
+    nodes: dict[str, list[str]] = defaultdict(list)
+    for node, value in value_by_node.items():
+        if value != common:
+            nodes[value].append(node)
+    if len(nodes) <= _MOST_VALUES:
+        return nodes
+    return {f"one of {len(nodes)} other values": [node for those in nodes.values() for node in those]}
 
 
 def attributes(inventory: Inventory) -> dict[str, str]:

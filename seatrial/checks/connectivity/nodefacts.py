@@ -71,6 +71,14 @@ def short_of_gpus(testbed: Testbed, contacts: Contacts) -> list[Suspect]:
     ]
 
 
+def without_gpus(testbed: Testbed, contacts: Contacts) -> str | None:
+    """Why nothing can be measured on GPUs that were promised: no node has one. None where any has, or cannot tell."""
+    expected = {node.gpus for node in testbed.nodes}
+    if not contacts or 0 in expected or any(contact.facts["gpus"] != 0 for contact in contacts.values()):
+        return None
+    return Reason.of("gpus-none", nodes=len(contacts), expected=min(expected))
+
+
 def _gpus_found(contact: NodeConnection, expected: int) -> str:
     if contact.facts["gpus"] is None:
         return Reason.of("gpus-uncountable")

@@ -58,6 +58,11 @@ REASONS = {
         "`nvidia-smi` fails or hangs on the node.",
         "Look for Xid errors in `dmesg`, then reset or replace the GPU.",
     ),
+    "gpus-none": Explanation(
+        "none of {nodes} nodes has a GPU, and the cluster file promises {expected} for each",
+        "What hands GPUs to containers does not, or the cluster file is wrong (`not_run`).",
+        "Check the device plugin, the container runtime and the driver, or set `hardware: cpu`.",
+    ),
     "gpus-missing": Explanation(
         "{gpus} of {expected} GPUs are there",
         "The node has fewer GPUs than the cluster file says.",

@@ -2,8 +2,9 @@
 
 import argparse
 import importlib
+import sys
 from collections.abc import Callable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Load:
 
 
 @pytest.fixture
-def torch_cpu(load: Load) -> Any:
+def torch_cpu(load: Load, one_thread: None) -> Any:
     torch = importlib.import_module("torch")
     return load("torch_device").TorchDevice(torch, torch.device("cpu"))
 
@@ -162,6 +163,48 @@ def test_sensors_are_read_while_work_goes_on(load: Load, monkeypatch: pytest.Mon
     described = {rate["metric"]: rate["samples"] for rate in watch.rates("bf16")}
     assert described == {"gpu_clock": [1900.0], "gpu_power": [700.0], "gpu_temperature": [62.0]}
     assert watch.rates("bf16")[0]["conditions"] == {"during": "bf16"}
+
+
+def test_the_properties_of_a_gpu_are_read(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torch gives them for an H100; older versions have neither address nor UUID."""
+    torch = importlib.import_module("torch")
+    known = SimpleNamespace(
+        pci_domain_id=0, pci_bus_id=0x1B, pci_device_id=0, uuid="1b2c3d4e-0000-0000-0000-000000000001",
+        multi_processor_count=132,
+    )  # fmt: skip
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: known)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    asked: list[str] = []
+    monkeypatch.setattr(load("torch_device"), "reader", asked.append)
+    gpu = load("torch_device").TorchDevice(torch, torch.device("cuda", 0))
+    assert (gpu.pci_address(), gpu.capability(), gpu.older_fp8()) == ("0000:1b:00.0", (9, 0), False)
+    assert "132 multiprocessors, tf32 False" in gpu.software()
+    gpu.sensors()
+    known.uuid, known.gcnArchName = "GPU-1b2c3d4e", "gfx942:sramecc+:xnack-"
+    gpu.sensors()
+    assert asked == ["GPU-1b2c3d4e-0000-0000-0000-000000000001", "GPU-1b2c3d4e"]
+    assert gpu.older_fp8()
+    del known.pci_bus_id, known.uuid
+    gpu.sensors()
+    assert (gpu.pci_address(), asked[-1]) == ("", "")
+
+
+def test_sensors_are_read_by_nvml_where_it_is(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml = SimpleNamespace(
+        NVML_CLOCK_SM=1,
+        NVML_TEMPERATURE_GPU=0,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
+        nvmlDeviceGetClockInfo=lambda handle, kind: 1980,
+        nvmlDeviceGetPowerUsage=lambda handle: 687_310,
+        nvmlDeviceGetTemperature=lambda handle, kind: 64,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    assert load("gpu_sensors").reader("GPU-1b2c")() == (1980, 687.31, 64)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setattr(load("gpu_sensors"), "smi_line", lambda uuid: "1500, 300.00, 50")
+    assert load("gpu_sensors").reader("GPU-1b2c")() == [1500.0, 300.0, 50.0]
+    assert load("gpu_sensors").reader("")() is None
 
 
 @pytest.mark.parametrize(
