@@ -6,6 +6,7 @@ import pytest
 from seatrial.judge.fleet.first_nights import levels_of_tonight
 from seatrial.judge.fleet.grouped import Grouped
 from seatrial.judge.fleet.levels import SeriesHistory, levels
+from seatrial.judge.fleet.peer_groups import judge_fleet
 from seatrial.judge.fleet.rules import RULES
 from seatrial.simulate.nights import Memory, one_night
 from seatrial.simulate.noise import Draws, Noise
@@ -102,3 +103,16 @@ def test_nothing_is_learned_from_repeats_of_slow_looking_nodes_alone() -> None:
     group, none = np.zeros(64, dtype=np.int64), np.empty((0, 64))
     known = levels(SeriesHistory(group, none, none), first, RULES)
     assert np.isnan(levels_of_tonight(Grouped.of(group), known, first, second, RULES).scale).all()
+
+
+def test_the_example_of_the_documentation() -> None:
+    """docs/verdicts.md, the first nights: eight nodes, of which one reads 630 twice."""
+    one, other = [700, 690, 706, 711, 700, 690, 706, 630], [702, 694, 704, 705, 702, 694, 704, 630]
+    first, second = np.log([one, other])
+    nobody = np.empty((0, 8))
+    past = SeriesHistory(np.zeros(8, dtype=np.int64), nobody, nobody)
+    night = judge_fleet(past, first, lambda which: second[which]).each
+    assert np.flatnonzero(night.guilty).tolist() == [7]
+    assert np.exp(night.expected[7]) == pytest.approx(701, rel=1e-4)
+    assert np.exp(night.evidence[7]) == pytest.approx(150_000, rel=0.05)
+    assert np.exp(night.needed) == pytest.approx(2 * 8 / 0.0003)
