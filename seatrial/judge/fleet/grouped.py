@@ -84,7 +84,7 @@ def _near_middle(values: Floats, half: int) -> tuple[int, Floats]:
     reach = int(_REACH * np.sqrt(some.size))
     low, high = some[some.size // 2 - reach], some[some.size // 2 + reach]
     near = values >= low
-    place = half - (values.size - np.count_nonzero(near))
+    place = half - (values.size - int(np.count_nonzero(near)))
     near &= values <= high
     few = values[near]
     return (place, few) if 0 < place < few.size else (half, values)
