@@ -71,13 +71,17 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class FleetKind:
-    """A fleet of one model, or one of which a share of nodes is `older` and 30 % slower in everything.
+    """A fleet of one model, or one of which a share of nodes is `older` (30 % slower in everything) or `oldest` (50 %).
 
-    `told` is how the judge learns which nodes those are.
+    `told` is how the judge learns which nodes those are. `racks` share what nodes have in common, each on its own; 0:
+    all do. A share `missing` of all earlier nights of a series was not measured.
     """
 
     noise: Noise = field(default_factory=Noise)
     older: float = 0.0
+    oldest: float = 0.0
+    racks: int = 0
+    missing: float = 0.0
     told: Literal["facts", "numbers", "not"] = "not"
 
 
@@ -86,24 +90,36 @@ KINDS = {
     "two models, which the nodes tell": FleetKind(older=0.1, told="facts"),
     "two models, by their numbers": FleetKind(older=0.1, told="numbers"),
     "two models, compared as one": FleetKind(older=0.1),
+    "three models, which the nodes tell": FleetKind(older=0.1, oldest=0.1, told="facts"),
+    "a fifth of the earlier nights is missing": FleetKind(missing=0.2),
+    "each of eight racks drifts by 0.5 %, for nights": FleetKind(Noise(common=0.005), racks=8),
 }
 
 
 def a_fleet(nodes: int, kind: FleetKind, rng: np.random.Generator) -> tuple[Draws, Memory]:
     """A fleet with a past: nights that passed, everything measured twice."""
     metric = np.repeat(np.arange(METRICS), nodes)
-    draws, memory = Draws(nodes * METRICS, kind.noise, rng, metric), Memory(metric)
-    everything = np.arange(draws.series)
-    older = everything % nodes < kind.older * nodes
-    draws.level[older] += np.log(0.7)
+    everything = np.arange(nodes * METRICS)
+    node = everything % nodes
+    together = metric * kind.racks + node * kind.racks // nodes if kind.racks else metric
+    draws, memory = Draws(nodes * METRICS, kind.noise, rng, together), Memory(metric)
+    oldest = node >= (1 - kind.oldest) * nodes
+    older = (node < kind.older * nodes) & ~oldest
+    draws.level += np.log(0.7) * older + np.log(0.5) * oldest
     for _ in range(NIGHTS_BEFORE):
-        night = draws.night()
-        memory.keep(draws.measure(night), (everything, draws.measure(night)), passed=True)
+        _remember(draws, memory, kind.missing)
     if kind.told == "facts":
-        memory.group = memory.group + METRICS * older
+        memory.group = memory.group + METRICS * older + 2 * METRICS * oldest
     elif kind.told == "numbers":
         memory.group = memory.group + METRICS * _slower(np.array(memory.first), memory.group)
     return draws, memory
+
+
+def _remember(draws: Draws, memory: Memory, missing: float) -> None:
+    night = draws.night()
+    first, second = draws.measure(night), draws.measure(night)
+    lost = draws.rng.random(draws.series) < missing if missing else np.zeros(draws.series, dtype=np.bool_)
+    memory.keep(np.where(lost, np.nan, first), (np.flatnonzero(~lost), second[~lost]), passed=True)
 
 
 def _slower(past: Floats, group: Ints) -> Ints:

@@ -13,6 +13,7 @@ from seatrial.judge.fleet.odds import Floats
 from seatrial.judge.fleet.rules import Rules
 
 _SPREAD_LIMIT = 3.7  # median distances: what is farther off counts no more than that
+_MANY = 48  # peers that tell without the one that is judged
 _UNSURE = 1.0  # standard deviations of its error by which a spread may be larger than it looks
 
 
@@ -34,16 +35,22 @@ def levels_of_tonight(at: Grouped, known: Levels, first: Floats, second: Floats,
     enough = pairs >= np.maximum(rules.peers_to_learn, at.largest(known.peers) / 2)
     scale = np.where(enough, np.maximum(noise * inflation(pairs), rules.least_scale), np.nan)
     limit = _SPREAD_LIMIT * at.median(np.abs(mean - middle[at.group]))
-    total = _variance(at, mean - middle[at.group], limit) * inflation(pairs, _UNSURE) ** 2
-    chance = _variance(at, (first - second) / 2, limit)  # what means of two differ by, their halves differ by as well
-    nodes = np.maximum(np.sqrt(np.maximum(total - chance, 0.0)), rules.least_unlike * scale)
     group = at.group
+    alone = (at.largest(known.peers) >= _MANY)[group] & (known.nights < rules.nights_to_tell)
+    total = _variance(at, mean - middle[group], limit, alone) * inflation(pairs, _UNSURE)[group] ** 2
+    chance = _variance(at, (first - second) / 2, limit, alone)  # means of two differ by as much as their halves do
+    nodes = np.maximum(np.sqrt(np.maximum(total - chance, 0.0)), rules.least_unlike * scale[group])
     none = np.zeros_like(known.nights)
-    return Levels(middle[group], nodes[group], scale[group], np.zeros(group.size), none, known.peers)
+    return Levels(middle[group], nodes, scale[group], np.zeros(group.size), none, known.peers)
 
 
-def _variance(at: Grouped, distance: Floats, limit: Floats) -> Floats:
-    """Per group, about 0."""
+def _variance(at: Grouped, distance: Floats, limit: Floats, without_itself: Bools) -> Floats:
+    """Per series the variance, about 0, in its group; or of its peers alone, so that a fault makes no room for itself.
+
+    Of few peers, or where its past speaks too, its own value counts as well: that costs power and saves alarms.
+    """
     known = np.isfinite(distance)
     square = np.where(known, np.minimum(np.abs(distance), limit[at.group]) ** 2, 0.0)
-    return at.total(square) / np.maximum(at.total(known), 1)
+    own = known & without_itself
+    total, count = at.total(square)[at.group], at.total(known)[at.group]
+    return np.asarray((total - np.where(own, square, 0.0)) / np.maximum(count - own, 1))

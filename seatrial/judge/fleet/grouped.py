@@ -10,9 +10,9 @@ from seatrial.judge.fleet.odds import Floats
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 _ENOUGH = 8_000  # values: half as many still tell the median to 2 % of their noise
-_MANY = 2_000  # values: of fewer the median is had faster at once
+_MANY = 1_500  # values: of fewer the median is had faster at once
 _SAMPLED = 8  # every nth value narrows down where the median is
-_REACH = 1.5  # three standard deviations of a rank, in roots of the sample
+_REACH = 1.2  # 2.4 standard deviations of a rank, in roots of the sample
 
 
 class Grouped:
@@ -68,7 +68,7 @@ class Grouped:
 
 def _median(values: Floats) -> float:
     """Of every nth value where there are more than enough."""
-    finite = _finite(values[:: 1 + values.size // _ENOUGH])
+    finite = _finite(np.ascontiguousarray(values[:: 1 + values.size // _ENOUGH]))
     if not finite.size:
         return np.nan
     half = finite.size // 2
@@ -83,9 +83,11 @@ def _near_middle(values: Floats, half: int) -> tuple[int, Floats]:
     some = np.sort(values[::_SAMPLED])
     reach = int(_REACH * np.sqrt(some.size))
     low, high = some[some.size // 2 - reach], some[some.size // 2 + reach]
-    near = values[(values >= low) & (values <= high)]
-    place = half - int(np.count_nonzero(values < low))
-    return (place, near) if 0 < place < near.size else (half, values)
+    near = values >= low
+    place = half - (values.size - int(np.count_nonzero(near)))
+    near &= values <= high
+    few = values[near]
+    return (place, few) if 0 < place < few.size else (half, values)
 
 
 def _lower_quartile(values: Floats) -> float:

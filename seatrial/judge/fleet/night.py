@@ -187,6 +187,8 @@ def _carried(
         suspect = ((values - bar[0]) / bar[1] < accused) | is_held
         suspect[repeated] = True
         some = np.flatnonzero(suspect)  # all others have no evidence, and get none this night
+        if not some.size:
+            continue
 
         def odds(values: Floats, of: Ints, bar: Bar = bar) -> Odds:
             return odds_of(values, (bar[0][of], bar[1][of]), sizes.at(of), allowance.take(of, axis=1))

@@ -43,6 +43,8 @@ def coarse(at: Grouped, distance: Floats, change: Floats) -> Floats:
     `distance` (M) is how far each reading is from those of its peers; the unit is told by those that are not equal.
     """
     ties = at.total(change == 0) > at.total(np.isfinite(change)) / 2
+    if not ties.any():
+        return np.zeros(at.groups)
     unit = at.lower_quartile_of_rows(np.where(distance == 0, np.nan, np.abs(distance))[None])
     return np.where(ties & (unit <= _COARSEST), _TICKS * unit, 0.0)
 
