@@ -11,6 +11,8 @@ from seatrial.remote.mpi import MpiResult
 # What a probe says of itself (seatrial/remote/probes/rendezvous.py).
 _COMPLAINT = re.compile(r"probe: (?P<host>\S+) rank (?P<rank>\d+): (?P<cause>.+)")
 _LOST_A_PEER = re.compile(r"connection (?:was )?(?:closed|reset)|broken pipe|socket closed", re.IGNORECASE)
+_NO_WORD = "no word from "  # rank R on HOST: it is stopped or hangs, and the others waited for it
+_KILLED = "process killed by a signal"  # the classifier's name
 _WAITED_IN_VAIN = re.compile(r"timed out|did not meet", re.IGNORECASE)
 _CANNOT_START = re.compile(r"(?<![\w.-])(?P<host>[\w.-]{1,253}+)(?: rank \d+)?: cannot start: (?P<cause>.+)")
 _GPU_GONE = re.compile(r"torch \S+ sees \d+ GPUs?")  # it was asked for because the node has GPUs
@@ -58,7 +60,8 @@ def gave_up(line: str) -> bool:
 
 def fabric_gone(result: MpiResult, *, began: bool) -> bool:
     """Whether nothing that follows can be measured: nothing ends in time, or the nodes are not reached at all."""
-    waited = any(_WAITED_IN_VAIN.search(complaint["cause"]) for complaint in _complaints(result.lines))
+    complaints = _complaints(result.lines)
+    waited = any(_WAITED_IN_VAIN.search(complaint["cause"]) for complaint in complaints) and not _silent(complaints)
     return result.timed_out or waited or (result.exit_status == _DAEMONS_FAILED and not began)
 
 
@@ -102,8 +105,12 @@ def _fault(result: MpiResult, findings: Sequence[Finding], message: str | None, 
 def _cause(findings: Sequence[Finding], complaints: Sequence[re.Match[str]]) -> str | None:
     """What a rank said first, unless it only lost a peer; then the earliest primary cause; else what followed from it.
 
-    What mpirun prints while it is being torn down (crashes of its own among it) comes after the ranks' words.
+    That ranks say nothing weighs more than what those said that waited for them. What mpirun prints while it is being
+    torn down (crashes of its own among it) comes after the ranks' words.
     """
+    if silent := _silent(complaints):
+        killed = next((finding for finding in findings if finding.cause.startswith(_KILLED)), None)
+        return _named(killed) if killed else _said(silent[:1])
     own = [complaint for complaint in complaints if not _LOST_A_PEER.search(complaint["cause"])]
     if own:
         return _said(own)
@@ -119,6 +126,10 @@ def _said(complaints: Sequence[re.Match[str]]) -> str:
     others = sorted({int(c["rank"]) for c in complaints[1:]} - {int(first["rank"])})
     also = f" (so did rank {', '.join(map(str, others[:8]))})" if others else ""
     return Reason.of("rank-gave-up", rank=first["rank"], host=first["host"], cause=first["cause"], others=also)
+
+
+def _silent(complaints: Sequence[re.Match[str]]) -> list[re.Match[str]]:
+    return [complaint for complaint in complaints if complaint["cause"].startswith(_NO_WORD)]
 
 
 def _complaints(lines: Sequence[str]) -> list[re.Match[str]]:

@@ -14,10 +14,11 @@ from seatrial.model.errors import InputError
 from seatrial.nccl.parse import parse_text
 from seatrial.remote.single_file import BY_HAND, single_file
 
+ALONE = (sys.executable, "-I")
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
-def run(folder: Path, name: str, *arguments: str, start: tuple[str, ...] = (sys.executable, "-I")) -> str:
+def run(folder: Path, name: str, *arguments: str, start: tuple[str, ...] = ALONE) -> str:
     """What it prints, in a folder of its own, without this project's path and with one thread."""
     (folder / f"{name}.pyz").write_bytes(single_file(name))
     clean = {"PATH": os.environ["PATH"], "HOME": str(folder), "OMP_NUM_THREADS": "1"}
@@ -29,14 +30,23 @@ def run(folder: Path, name: str, *arguments: str, start: tuple[str, ...] = (sys.
     return done.stdout
 
 
-def test_devices_and_facts_are_one_line_of_json(tmp_path: Path) -> None:
-    (device,) = json.loads(run(tmp_path, "devices", "--seconds", "0.05"))["devices"]
-    assert (device["wrong"], device["error"]) == ("", "")
-    assert min(device["matmul_tflops"]) > 0
-    assert json.loads(run(tmp_path, "facts"))["cpus"] >= 1
+by_hand = pytest.mark.parametrize(("start", "ranks"), [(ALONE, 1), (TORCHRUN, 2)], ids=["alone", "torchrun"])
 
 
-@pytest.mark.parametrize(("start", "ranks"), [((sys.executable, "-I"), 1), (TORCHRUN, 2)], ids=["alone", "torchrun"])
+@by_hand
+def test_devices_and_facts_are_one_line_of_json_from_each_process(
+    tmp_path: Path, start: tuple[str, ...], ranks: int
+) -> None:
+    answers = [json.loads(line) for line in run(tmp_path, "devices", "--seconds", "0.05", start=start).splitlines()]
+    assert len(answers) == ranks
+    for (device,) in (answer["devices"] for answer in answers):
+        assert (device["wrong"], device["error"]) == ("", "")
+        assert min(device["matmul_tflops"]) > 0
+    facts = [json.loads(line) for line in run(tmp_path, "facts", start=start).splitlines()]
+    assert [fact["cpus"] >= 1 for fact in facts] == [True] * ranks
+
+
+@by_hand
 def test_training_alone_and_under_torchrun(tmp_path: Path, start: tuple[str, ...], ranks: int) -> None:
     *_, last = run(tmp_path, "training", "--steps", "4", start=start).splitlines()
     summary = json.loads(last)
@@ -44,7 +54,7 @@ def test_training_alone_and_under_torchrun(tmp_path: Path, start: tuple[str, ...
     assert summary["last_loss"] < summary["first_loss"]
 
 
-@pytest.mark.parametrize("start", [(sys.executable, "-I"), TORCHRUN], ids=["alone", "torchrun"])
+@pytest.mark.parametrize("start", [ALONE, TORCHRUN], ids=["alone", "torchrun"])
 def test_the_quick_check_alone_and_under_torchrun(tmp_path: Path, start: tuple[str, ...]) -> None:
     lines = run(tmp_path, "check", "--allow-no-gpu", start=start).splitlines()
     names = ["[ENV]", "[ENV]", "[COMPUTE]", "[COLLECTIVE]", "[TRAIN]", "[RESULT]"]
@@ -54,10 +64,12 @@ def test_the_quick_check_alone_and_under_torchrun(tmp_path: Path, start: tuple[s
     assert (results["train"]["world_size"], results["train"]["improved"]) == (2, True)
 
 
-def test_a_sweep_under_torchrun_reads_as_one_of_nccl_tests(tmp_path: Path) -> None:
+@by_hand
+def test_a_sweep_reads_as_one_of_nccl_tests(tmp_path: Path, start: tuple[str, ...], ranks: int) -> None:
     options = ("--operation", "all_reduce", "--min-bytes", "1024", "--max-bytes", "4096")
-    (sweep,) = parse_text(run(tmp_path, "collective", *options, start=TORCHRUN))
+    (sweep,) = parse_text(run(tmp_path, "collective", *options, start=start))
     assert [row.size for row in sweep.rows] == [1024, 2048, 4096]
+    assert sweep.ranks == ranks
 
 
 @pytest.mark.parametrize("name", BY_HAND)

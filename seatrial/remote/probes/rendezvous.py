@@ -32,6 +32,7 @@ except ImportError as missing:
 gc.enable()  # and no gc.freeze(): it would hide what a program that imports this module holds from gc.get_referrers
 
 try:
+    import last_words  # type: ignore[import-not-found]
     import placement  # type: ignore[import-not-found]
     from placement import ContradictoryEnvironment, RankPlacement
 except ModuleNotFoundError as missing:
@@ -126,6 +127,7 @@ def join(here: RankPlacement, options: argparse.Namespace, backend: str = "gloo"
         if "address already in use" in text.lower() or "EADDRINUSE" in text:
             raise CannotStart(f"port {options.master_port} on {options.master_addr} is already in use") from error
         raise RuntimeError(f"the ranks did not meet at {meeting} within {options.timeout_s:g} s: {text}") from error
+    last_words.announce(here.rank, here.host)
 
 
 def share(text: str, device: str = "cpu") -> list[str]:
@@ -160,6 +162,8 @@ def run(probe: str, main: Callable[[Sequence[str]], int]) -> None:
         status = complain(probe, f"cannot start: {error}", CANNOT_START)
     except BaseException as error:
         status = complain(probe, f"{type(error).__name__}: {one_line(error)}", BROKEN)
+        if silent := last_words.silent_ranks(error):
+            complain(probe, silent, BROKEN)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

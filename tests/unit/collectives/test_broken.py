@@ -28,6 +28,7 @@ rank 0; it may have occurred for other processes as well.
 --------------------------------------------------------------------------""".splitlines()
 LOST = "collective probe: node-1 rank 1: RuntimeError: Connection closed by peer [10.0.0.3]:4711"
 WAITED = "collective probe: node-{0} rank {0}: RuntimeError: Timed out waiting 30000ms for recv operation to complete"
+SILENT = "collective probe: node-0 rank 0: no word from rank 1 on node-1"
 CRASHED = "[node-0:00063] Signal: Segmentation fault (11)"  # mpirun, while it is ended
 NO_LIBRARY = "all_reduce_perf: error while loading shared libraries: libnccl.so.2: cannot open shared object file"
 NO_EXECUTABLE = (
@@ -46,6 +47,12 @@ NO_TORCH = "node-3: cannot start: torch is missing for /usr/bin/python3: No modu
             "killed by a signal (9 (Killed)) on node-2 (rank 2)",
         ),
         (result([*table(footer=False), LOST], 1), Verdict.FAIL, "rank 1 on node-1 gave up: RuntimeError"),
+        (
+            result([*table(footer=False), WAITED.format(2), WAITED.format(0), SILENT], 1),
+            Verdict.FAIL,
+            "rank 0 on node-0 gave up: no word from rank 1 on node-1",
+        ),
+        (result([*table(footer=False), LOST, SILENT, *DIED], 137), Verdict.FAIL, "(9 (Killed)) on node-2 (rank 2)"),
         (result(table(footer=False), None, timed_out=True), Verdict.FAIL, "no end within 1 s (after 3 sizes)"),
         (result([*table(footer=False), LOST], None, timed_out=True), Verdict.FAIL, "no end within 1 s (after 3 sizes)"),
         (result([], None, timed_out=True), Verdict.INCONCLUSIVE, "the ranks never met"),
