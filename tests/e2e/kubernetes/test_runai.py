@@ -120,11 +120,12 @@ def test_the_nodes_train_by_what_the_operator_tells_them(
         assert isinstance(contact, NodeConnection)
         contact.transport.close()
     environment, others = f"{Path(testbed.workdir).parent}/environment", "RANK WORLD_SIZE MASTER_ADDR MASTER_PORT"
-    program = f". {environment}; unset {others}; env | grep ^PET_; exec timeout 200 python3"
+    program = f". {environment}; unset {others}; env | grep ^PET_; timeout 120 python3"
     options = "--device cpu --steps 4 --warmup 1 --batch 2 --timeout-s 120"
 
     def train(pod: str) -> str:
-        shell = f"{program} {testbed.workdir}/training.py {options} 2>&1"
+        # Debian's torch 1.13 sometimes hangs in destroy_process_group, after the summary; mpirun would end it.
+        shell = f"{program} {testbed.workdir}/training.py {options} 2>&1 || [ $? = 124 ]"
         return cluster.kubectl("exec", pod, "-n", namespace, "--", "sh", "-c", shell, timeout_s=300)
 
     with ThreadPoolExecutor() as pool:
