@@ -118,7 +118,7 @@ class Hosts:
         outer = self._running[name].pid
         init = Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0]
         command = ["nsenter", "--target", init, "--all", *argv]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+        return subprocess.run(command, capture_output=True, errors="replace", check=True, timeout=30).stdout
 
     def set_link(self, name: str, state: str) -> None:
         _ip(f"link set {self._bridge}{self.names.index(name)} {state}")

@@ -33,6 +33,11 @@ REASONS = {
         "Somebody deleted the workload. No node is to blame.",
         "Run again.",
     ),
+    "runai-workload-remains": Explanation(
+        "workload {workload} is still there {limit_s} s after it was deleted",
+        "RunAI was told to delete the workload, and its pods have not ended. They may hold GPUs.",
+        "Look at the workload in the RunAI user interface. `seatrial reap FILE` tries again.",
+    ),
     "runai-node-failed": Explanation(
         "{pod}: {problem}",
         "The pod runs, and sshd could not be started in it.",

@@ -5,15 +5,17 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 
 from seatrial.model.errors import LaunchError, MissingError
 from seatrial.model.reason import Reason
 from seatrial.platforms.runai.config import RunaiPlatform
-from seatrial.platforms.runai.workload import Workload, command_argv, exec_argv, read_workload
+from seatrial.platforms.runai.workload import Workload, command_argv, exec_argv, read_workload, workload_name
 from seatrial.text.printable import printable
 from seatrial.text.secret_values import looks_secret
 
+_GONE_S, _PAUSE_S = 180.0, 0.5
 _MAX_BYTES = 32 * 1024**2
 _ABSENT = ("not found", "notfound", "does not exist")
 
@@ -87,12 +89,19 @@ class Client:
             raise
 
     def delete(self, run_id: str) -> None:
-        """Delete the workload, if there is one."""
+        """Delete the workload, if there is one, and wait until its pods are gone. Raises LaunchError if they stay."""
         try:
             self.run(command_argv(self._settings, "delete", run_id), timeout_s=120)
         except CommandError as error:
             if not is_absent(error):
                 raise
+        deadline = time.monotonic() + _GONE_S
+        while self.describe(run_id) is not None:  # its phase is Deleting
+            if time.monotonic() > deadline:
+                raise LaunchError(
+                    Reason.of("runai-workload-remains", workload=workload_name(run_id), limit_s=f"{_GONE_S:g}")
+                )
+            time.sleep(_PAUSE_S)
 
     def in_pod(self, run_id: str, pod: str, script: str, *, stdin: bytes = b"", timeout_s: float) -> str:
         """What a line for the shell prints in a pod."""

@@ -70,7 +70,7 @@ def job(framework: str, name: str, options: Options, command: list[str]) -> dict
     if framework == "pytorch":
         replicas = {"Master": _replicas(1, node), **({"Worker": _replicas(workers, node)} if workers else {})}
         kind, version, spec = "PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": replicas}
-        spec["nprocPerNode"] = gpus or "auto"
+        spec["nprocPerNode"] = gpus or "1"
     else:
         launcher = _template("mpi", {"image": options["image"], **_pull_policy(options)}, command, "")
         replicas = {"Launcher": _replicas(1, launcher), "Worker": _replicas(workers, node)}
@@ -136,7 +136,7 @@ def main(kubectl: Kubectl, arguments: list[str]) -> None:
         selector = f"--field-selector=involvedObject.name={name}"
         print(json.dumps(described(document, json.loads(kubectl.run("get", "events", selector, "-o=json"))["items"])))
     elif verb == "delete":
-        kubectl.run("delete", resource, name, "--wait=false")
+        kubectl.run("delete", resource, name, "--wait=false", "--cascade=foreground")  # it is there as long as its pods
     else:
         _in_pod(kubectl, verb, options, command)
 

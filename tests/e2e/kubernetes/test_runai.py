@@ -111,21 +111,21 @@ def test_a_whole_run_passes(
     assert "PRIVATE KEY" not in calls.read_text()
 
 
-def test_torchrun_of_the_nodes_trains_by_what_the_operator_tells_them(
+def test_the_nodes_train_by_what_the_operator_tells_them(
     testbed: Testbed, run: Run, cluster: Cluster, namespace: str
 ) -> None:
-    """PET_* of a real PyTorchJob is in every session, and is all that torchrun and the training probe are told."""
+    """PET_* of a real PyTorchJob is in every session, and all that one process on each node needs to train."""
     contacts = on_each(testbed.nodes, lambda node: set_up_node(testbed, node, 30))
     for contact in contacts.values():
         assert isinstance(contact, NodeConnection)
         contact.transport.close()
-    program = (
-        f". {Path(testbed.workdir).parent}/environment; env | grep ^PET_ >&2; exec python3 -m torch.distributed.run"
-    )
+    environment, others = f"{Path(testbed.workdir).parent}/environment", "RANK WORLD_SIZE MASTER_ADDR MASTER_PORT"
+    program = f". {environment}; unset {others}; env | grep ^PET_; timeout 120 python3"
     options = "--device cpu --steps 4 --warmup 1 --batch 2 --timeout-s 120"
 
     def train(pod: str) -> str:
-        shell = f"{program} {testbed.workdir}/training.py {options} 2>&1"
+        # Debian's torch 1.13 sometimes hangs in destroy_process_group, after the summary; mpirun would end it.
+        shell = f"{program} {testbed.workdir}/training.py {options} 2>&1 || [ $? = 124 ]"
         return cluster.kubectl("exec", pod, "-n", namespace, "--", "sh", "-c", shell, timeout_s=300)
 
     with ThreadPoolExecutor() as pool:
@@ -135,8 +135,7 @@ def test_torchrun_of_the_nodes_trains_by_what_the_operator_tells_them(
         assert (told["PET_NNODES"], told["PET_NODE_RANK"]) == (str(run.cluster.nodes), str(rank))
         assert told["PET_MASTER_ADDR"] == f"{workload_name(run.run_id)}-master-0"
     result = next(json.loads(line) for line in printed[0].splitlines() if '"summary"' in line)
-    assert len(result["ranks"]) >= run.cluster.nodes
-    assert len(result["ranks"]) % run.cluster.nodes == 0  # as many on each node as it has cores
+    assert len(result["ranks"]) == run.cluster.nodes
 
 
 def test_the_example_becomes_three_nodes_of_four_gpus(calls: Path, cluster: Cluster, namespace: str) -> None:

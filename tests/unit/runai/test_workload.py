@@ -1,10 +1,12 @@
 """What is submitted to RunAI, word by word, and what is made of its answers."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster, load_cluster
@@ -14,6 +16,7 @@ from seatrial.platforms import platform_for
 from seatrial.platforms.runai.config import RunaiPlatform
 from seatrial.platforms.runai.workload import pod_names, read_workload, submit_argv
 
+GOLDEN = Path(__file__).parents[2] / "golden" / "runai"
 EXAMPLE = Path(__file__).parents[3] / "deployments" / "clusters" / "gh200-runai.yaml"
 
 
@@ -29,28 +32,51 @@ def submitted(cluster: Cluster, **fields: Any) -> tuple[list[str], list[str]]:
     return submit_argv(run_of(cluster), settings), pod_names(settings, "20260102-0304-abcde", cluster.nodes)
 
 
-def test_three_nodes_of_pytorch_are_a_master_and_two_workers() -> None:
-    argv, pods = submitted(load_cluster(EXAMPLE))
-    assert argv == [
-        "runai", "training", "pytorch", "submit", "seatrial-20260102-0304-abcde",
-        "--project=infra", "--image=registry.example.com/seatrial/acceptance-arm64:1",
-        "--workers=2", "--gpu-devices-request=4", "--node-pools=gh200", "--large-shm", "--capability=IPC_LOCK",
-        "--extended-resource=rdma/rdma_shared_device_a=4",
-        "--command", "--", "sleep", "14400",
-    ]  # fmt: skip
-    assert pods == [f"seatrial-20260102-0304-abcde-{role}" for role in ("master-0", "worker-0", "worker-1")]
+SUBMITS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # fields of the cluster, and of the platform
+    "gh200-pytorch": ({}, {}),
+    "gh200-mpi": ({}, {"framework": "mpi"}),
+    "gb200-pytorch": ({"hardware": "GB200-NVL72"}, {"node_pool": "gb200"}),
+    "one-node": ({"nodes": 1}, {}),
+    "cpu": (
+        {"nodes": 2, "gpus_per_node": None, "hardware": "cpu", "fabric": None, "slots_per_node": 2},
+        {"node_pool": None, "extended_resources": {}, "capabilities": (), "large_shm": False},
+    ),
+    "full": (
+        {"slots_per_node": 2},
+        {
+            "framework": "mpi",
+            "capabilities": ("IPC_LOCK", "SYS_PTRACE"),
+            "extended_resources": {"rdma/rdma_shared_device_b": 2, "rdma/rdma_shared_device_a": 4},
+            "args": (
+                "--node-type=gh200",
+                "--image-pull-policy=IfNotPresent",
+                "--existing-pvc=claimname=data,path=/data",
+            ),
+            "deadline_s": 600,
+        },
+    ),
+}
 
 
-def test_three_nodes_of_mpi_are_three_workers_beside_a_launcher() -> None:
-    argv, pods = submitted(load_cluster(EXAMPLE), framework="mpi", args=("--node-type=gh200",), large_shm=False)
-    assert argv == [
-        "runai", "training", "mpi", "submit", "seatrial-20260102-0304-abcde",
-        "--project=infra", "--image=registry.example.com/seatrial/acceptance-arm64:1",
-        "--workers=3", "--gpu-devices-request=4", "--slots-per-worker=4", "--node-pools=gh200",
-        "--capability=IPC_LOCK", "--extended-resource=rdma/rdma_shared_device_a=4", "--node-type=gh200",
-        "--command", "--", "sleep", "14400",
-    ]  # fmt: skip
-    assert pods == [f"seatrial-20260102-0304-abcde-worker-{i}" for i in range(3)]
+def rendered(name: str) -> str:
+    """Each as a line for the shell, one word on a line, the pods that are nodes below it."""
+    document = yaml.safe_load(EXAMPLE.read_text())
+    fields, platform = SUBMITS[name]
+    document |= fields | {"platform": document["platform"] | platform, "name": "gh200"}
+    cluster = Cluster.model_validate({key: value for key, value in document.items() if value is not None})
+    argv, pods = submitted(cluster)
+    words = " \\\n    ".join(map(shlex.quote, argv))
+    return f"{words}\n" + "".join(f"# node: {pod}\n" for pod in pods)
+
+
+@pytest.mark.parametrize("name", SUBMITS)
+def test_submits_are_as_they_were(name: str) -> None:
+    """`python -m tests.unit.runai.test_workload` writes them anew; read what changed."""
+    assert rendered(name) == (GOLDEN / f"{name}.sh").read_text()
+
+
+def test_no_other_submit_is_kept() -> None:
+    assert {path.stem for path in GOLDEN.iterdir()} == set(SUBMITS)
 
 
 def test_render_prints_the_command() -> None:
@@ -114,3 +140,9 @@ def test_an_image_is_needed(tmp_path: Path) -> None:
 def test_what_is_no_resource_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="must be a resource of Kubernetes"):
         RunaiPlatform.model_validate({"kind": "runai", "project": "infra", "extended_resources": {name: 1}})
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(exist_ok=True)
+    for each in SUBMITS:
+        (GOLDEN / f"{each}.sh").write_text(rendered(each))
