@@ -50,10 +50,13 @@ def clusters() -> dict[str, tuple[Cluster, str]]:
 
 
 def rendered(name: str) -> dict[str, str]:
-    """The files of that cluster, with a place for the probes that is the same on every machine."""
+    """The files of that cluster, with places for the probes and the home that are the same on every machine."""
     cluster, suite = clusters()[name]
     files = platform_for(cluster).render(Run("20260102-0304-abcde", cluster, load_suite(suite), Path("out"))).files
-    return {file: text.replace(str(measure._PROBES), "/seatrial/probes") for file, text in files.items()}
+    places = {str(measure._PROBES): "/seatrial/probes", str(Path.home()): "/home/user"}
+    for place, shown in places.items():
+        files = {file: text.replace(place, shown) for file, text in files.items()}
+    return dict(files)
 
 
 def write() -> None:
