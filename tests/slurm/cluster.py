@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.slurm.accounting import Accounting
 from tests.slurm.containers import Containers
 
 PACKAGES = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
@@ -72,11 +73,13 @@ def lacking() -> str:
 class SlurmCluster:
     """`nodes` virtual nodes n0, n1, ...; up when `start` returns, gone when `stop` does."""
 
-    def __init__(self, nodes: int = 4) -> None:
+    def __init__(self, nodes: int = 4, *, port: int = 6817, accounting: bool = False) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-test-", dir="/var/tmp"))
         self.shared = self.folder / "shared"  # what a shared home is on a real cluster
         self.names = [f"n{i}" for i in range(nodes)]
         self.containers = Containers(self.folder / "images")
+        self._port = port
+        self._accounting = Accounting(self.folder) if accounting else None
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._bridge = ""
 
@@ -92,6 +95,7 @@ class SlurmCluster:
             self._configure()
             self._start("munged", ["/usr/sbin/munged", *self._munge_options()])
             self._wait("munged", (self.folder / "munge.socket").exists)
+            self._start_accounting()
             self._start("slurmctld", ["slurmctld", "-D", "-f", str(self.folder / "slurm.conf")])
             for name in self.names:
                 self.start_node(name)
@@ -99,6 +103,21 @@ class SlurmCluster:
         except BaseException:
             self.stop()
             raise
+
+    def _start_accounting(self) -> None:
+        if self._accounting is None:
+            return
+        self._accounting.prepare()
+        self._start("mariadbd", self._accounting.database_argv())
+        self._wait("mariadbd", self._accounting.is_up)
+        self._start("slurmdbd", ["/usr/sbin/slurmdbd", "-D"])
+        self._wait("slurmdbd", lambda: self._answers("sacctmgr", "-in", "add", "cluster", "seatrial"))
+
+    def _answers(self, *argv: str) -> bool:
+        with suppress(subprocess.SubprocessError):
+            self.command(*argv)
+            return True
+        return False
 
     def stop(self) -> None:
         """End every daemon and job, and remove the network. May be called twice."""
@@ -129,6 +148,10 @@ class SlurmCluster:
     def kill_node(self, name: str) -> None:
         """As if somebody pulled its power cord."""
         self._end(name)
+
+    def end(self, daemon: str) -> None:
+        """Kill a daemon of the cluster itself."""
+        self._end(daemon)
 
     def in_node(self, name: str, *argv: str) -> str:
         """What a command prints that runs beside the node's slurmd."""
@@ -226,8 +249,10 @@ class SlurmCluster:
             for i, name in enumerate(self.names)
         )
         host = socket.gethostname().partition(".")[0]
-        text = _SLURM_CONF.format(host=host, head=f"{self._network}.1", port=6817, folder=self.folder, nodes=nodes)
-        (self.folder / "slurm.conf").write_text(text)
+        text = _SLURM_CONF.format(
+            host=host, head=f"{self._network}.1", port=self._port, folder=self.folder, nodes=nodes
+        )
+        (self.folder / "slurm.conf").write_text(text + (self._accounting.slurm_conf if self._accounting else ""))
         for number in range(2):  # Slurm wants a file for each GPU that it hands out
             os.mknod(self.folder / f"gpu{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
         (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu[0-1]\n")
