@@ -110,6 +110,9 @@ class SlurmPlatform(PlatformSettings):
     mpi_plugin: Literal["pmix", "pmi2", "none"] = Field(
         "pmix", description="srun --mpi, for ranks that srun starts: what nccl-tests was built with"
     )
+    output: Annotated[str, AfterValidator(_legal_folder)] | None = Field(
+        None, description="folder for what the script by hand writes, which must be there; where sbatch is called"
+    )
     folder: Annotated[str, AfterValidator(_legal_folder)] = Field(
         ".seatrial", description="for the files of runs, on a file system that all nodes share; from the user's home"
     )

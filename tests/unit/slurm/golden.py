@@ -26,6 +26,7 @@ FULL: dict[str, Any] = {
     "gres": "gpu:h100:8",
     "args": ["--mem=0", "--comment=trial"],
     "modules": ["openmpi/4.1", "cuda"],
+    "output": "/shared/measured",
 }
 
 
