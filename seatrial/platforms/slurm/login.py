@@ -42,6 +42,11 @@ class Login:
         """Who submits jobs, and so whom the nodes let in."""
         return getpass.getuser()
 
+    @property
+    def lost_status(self) -> int | None:
+        """The exit status of a command whose machine was lost; None where that cannot be."""
+        return None
+
     def dial(self, node: Node, timeout_s: float) -> socket.socket:
         """A stream to the sshd of a node of the job. Raises OSError."""
         return dial_tcp(node, timeout_s)
@@ -105,7 +110,7 @@ class Login:
     def start(self, script: str) -> LocalProcess:
         """A script for the shell, from the user's home; its input stays open. Raises RemoteError."""
         try:
-            return LocalProcess(self._command(["sh", "-c", script]), self._environment(), Path.home())
+            return LocalProcess(self._command(["sh", "-c", script]), self._environment(), Path.home(), self.lost_status)
         except OSError as error:
             raise RemoteError(self._failed(["sh"], error.strerror or str(error)).reason) from error
 

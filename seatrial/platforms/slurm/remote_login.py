@@ -52,6 +52,10 @@ class RemoteLogin(Login):
         options = list(login_options(login))
         return client_config({(self._host,): options} if options else {}, settings.login_timeout_s, settings.ssh_config)
 
+    @property
+    def lost_status(self) -> int:
+        return SSH_FAILED
+
     def dial(self, node: Node, timeout_s: float) -> socket.socket:
         with self._turn:
             return tunnel(self._ssh, self._host, f"[{node.address}]:{node.port}", timeout_s)
