@@ -36,7 +36,7 @@ def clusters() -> dict[str, tuple[Cluster, str]]:
     image = "nvcr.io/nvidia/pytorch:25.08-py3@sha256:" + "0" * 64
     mounts = [{"source": "/data", "target": "/data"}, {"source": "/scratch", "target": "/tmp/x", "read_only": False}]
     pyxis = {"kind": "slurm", "runtime": "pyxis", "mounts": mounts}
-    apptainer = {"kind": "slurm", "runtime": "apptainer", "mounts": mounts, "modules": ["apptainer"]}
+    apptainer = {"kind": "slurm", "runtime": "apptainer", "launch": "srun", "mounts": mounts, "modules": ["apptainer"]}
     return {
         "pyxis": (Cluster.model_validate({**described, "image": image, "platform": pyxis}), "quick"),
         "apptainer": (
