@@ -81,7 +81,7 @@ def test_a_run_whose_job_was_cancelled_and_forgotten_blames_no_node(slurm: Slurm
         slurm.command("scancel", f"--name={job_name(run.run_id)}")
         until(lambda: not jobs_of(Login(), run.run_id), timeout_s=240)
         assert code_of(testbed.blameless_reason(testbed.head) or "") == "slurm-job-cancelled"
-        slurm.end("slurmdbd")  # sacct hangs or fails from now on
+        slurm.kill("slurmdbd")  # sacct hangs or fails from now on
         assert code_of(testbed.blameless_reason(testbed.head) or "") == "slurm-job-gone"
     finally:
         platform_for(cluster).teardown(run.run_id)
