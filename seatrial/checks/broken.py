@@ -25,6 +25,8 @@ _SETUP = {  # causes that lie with the set-up, by the classifier's names, and wh
     "mpirun refuses to run as root": Verdict.INCONCLUSIVE,
     "more processes than cpus to bind to": Verdict.INCONCLUSIVE,
     "hostfile missing or unreadable": Verdict.INCONCLUSIVE,
+    "MPI plugin of srun missing": Verdict.NOT_RUN,
+    "srun could not start the job": Verdict.INCONCLUSIVE,
 }
 _NOT_FOUND = 127  # a shell's, or the dynamic linker's, exit status; a rank may leave with it too
 _DAEMONS_FAILED = 255  # mpirun's exit status when it cannot start itself on a node

@@ -15,10 +15,14 @@ _EXIT_S = 10.0
 
 
 class LocalProcess(LineReader):
-    """Its standard input stays open until `close_stdin`, which asks it to end. Raises OSError where it is not there."""
+    """Its standard input stays open until `close_stdin`, which asks it to end. Raises OSError where it is not there.
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> None:
+    `lost_status` is the exit status by which it says that it lost the machine that does the work.
+    """
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, lost_status: int | None = None) -> None:
         super().__init__()
+        self._lost_status = lost_status
         self._process = subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,
@@ -50,9 +54,10 @@ class LocalProcess(LineReader):
         return data or None
 
     def exit_status(self) -> int | None:
-        """None when it goes on after the end of its output."""
+        """None when it goes on after the end of its output, or has lost the machine that does the work."""
         with suppress(subprocess.TimeoutExpired):
-            return self._process.wait(_EXIT_S)
+            status = self._process.wait(_EXIT_S)
+            return None if status == self._lost_status else status
         return None
 
     def close(self, grace_s: float) -> None:

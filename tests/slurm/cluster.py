@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.slurm.accounting import Accounting
 from tests.slurm.containers import Containers
+from tests.slurm.network import Network
 
 PACKAGES = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
 _SECONDS = 30.0  # a daemon comes up in tenths of a second
@@ -72,13 +74,15 @@ def lacking() -> str:
 class SlurmCluster:
     """`nodes` virtual nodes n0, n1, ...; up when `start` returns, gone when `stop` does."""
 
-    def __init__(self, nodes: int = 4) -> None:
+    def __init__(self, nodes: int = 4, *, port: int = 6817, accounting: bool = False) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-test-", dir="/var/tmp"))
         self.shared = self.folder / "shared"  # what a shared home is on a real cluster
         self.names = [f"n{i}" for i in range(nodes)]
         self.containers = Containers(self.folder / "images")
+        self._port = port
+        self._accounting = Accounting(self.folder) if accounting else None
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
-        self._bridge = ""
+        self._network = Network(self.names)
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -88,10 +92,11 @@ class SlurmCluster:
     def start(self) -> None:
         """Raises RuntimeError with the log of what did not come up."""
         try:
-            self._make_network()
+            self._network.make()
             self._configure()
             self._start("munged", ["/usr/sbin/munged", *self._munge_options()])
             self._wait("munged", (self.folder / "munge.socket").exists)
+            self._start_accounting()
             self._start("slurmctld", ["slurmctld", "-D", "-f", str(self.folder / "slurm.conf")])
             for name in self.names:
                 self.start_node(name)
@@ -100,16 +105,28 @@ class SlurmCluster:
             self.stop()
             raise
 
+    def _start_accounting(self) -> None:
+        if self._accounting is None:
+            return
+        self._accounting.prepare()
+        self._start("mariadbd", self._accounting.database_argv())
+        self._wait("mariadbd", self._accounting.is_up)
+        self._start("slurmdbd", ["/usr/sbin/slurmdbd", "-D"])
+        self._wait("slurmdbd", lambda: self._answers("sacctmgr", "-in", "add", "cluster", "seatrial"))
+
+    def _answers(self, *argv: str) -> bool:
+        with suppress(subprocess.SubprocessError):
+            self.command(*argv)
+            return True
+        return False
+
     def stop(self) -> None:
         """End every daemon and job, and remove the network. May be called twice."""
         with suppress(OSError, subprocess.SubprocessError):
             self.command("scancel", "--user", str(os.getuid()))
         for name in list(self._daemons):
             self._end(name)
-        for name in self.names:
-            _ip(f"netns del {self._namespace(name)}", check=False)
-        if self._bridge:
-            _ip(f"link del {self._bridge}", check=False)
+        self._network.remove()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def command(self, *argv: str, timeout_s: float = 60) -> str:
@@ -124,10 +141,12 @@ class SlurmCluster:
     def start_node(self, name: str) -> None:
         script = self.folder / f"{name}.sh"
         isolated = ["unshare", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        self._start(name, ["nsenter", f"--net=/run/netns/{self._namespace(name)}", *isolated, "sh", str(script)])
+        self._start(
+            name, ["nsenter", f"--net=/run/netns/{self._network.namespace(name)}", *isolated, "sh", str(script)]
+        )
 
-    def kill_node(self, name: str) -> None:
-        """As if somebody pulled its power cord."""
+    def kill(self, name: str) -> None:
+        """A node, as if somebody pulled its power cord, or a daemon of the cluster itself."""
         self._end(name)
 
     def in_node(self, name: str, *argv: str) -> str:
@@ -180,8 +199,10 @@ class SlurmCluster:
 
     def leftovers(self) -> set[str]:
         """What of this cluster is there after `stop`."""
-        namespaces = {path.name for path in Path("/run/netns").glob(f"{self._bridge}-*")}
-        return namespaces | {str(path) for path in (self.folder, Path("/sys/class/net", self._bridge)) if path.exists()}
+        namespaces = {path.name for path in Path("/run/netns").glob(f"{self._network.bridge}-*")}
+        return namespaces | {
+            str(path) for path in (self.folder, Path("/sys/class/net", self._network.bridge)) if path.exists()
+        }
 
     def node_state(self, name: str) -> str:
         return self.command("sinfo", "-h", "-N", "-n", name, "-o", "%T").splitlines()[0].strip()
@@ -190,28 +211,6 @@ class SlurmCluster:
         outer = self._daemons[name].pid
         return int(Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0])
 
-    def _make_network(self) -> None:
-        for number in range(100, 200):
-            if _ip(f"link add slurmtest{number} type bridge", check=False):
-                self._bridge, self._network = f"slurmtest{number}", f"10.{number}.0"
-                break
-        else:
-            raise RuntimeError("no free name for a bridge")
-        _ip(f"addr add {self._network}.1/24 dev {self._bridge}")
-        _ip(f"link set {self._bridge} up")
-        for i, name in enumerate(self.names):
-            _ip(f"netns add {self._namespace(name)}")
-            _ip(f"link add {self._bridge}{name} type veth peer name eth0 netns {self._namespace(name)}")
-            _ip(f"link set {self._bridge}{name} master {self._bridge} up")
-            for command in ("link set lo up", f"addr add {self.address(i)}/24 dev eth0", "link set eth0 up"):
-                _ip(f"-n {self._namespace(name)} {command}")
-
-    def address(self, index: int) -> str:
-        return f"{self._network}.{index + 2}"
-
-    def _namespace(self, name: str) -> str:
-        return f"{self._bridge or 'slurmtest-none'}-{name}"
-
     def _configure(self) -> None:
         (self.folder / "state").mkdir()
         self.shared.mkdir()
@@ -219,15 +218,17 @@ class SlurmCluster:
         self.shared.chmod(0o1777)
         (self.folder / "munge.key").write_bytes(os.urandom(128))
         (self.folder / "munge.key").chmod(0o400)
-        hosts = "127.0.0.1 localhost\n" + "".join(f"{self.address(i)} {name}\n" for i, name in enumerate(self.names))
+        hosts = "127.0.0.1 localhost\n" + "".join(
+            f"{self._network.address(i)} {name}\n" for i, name in enumerate(self.names)
+        )
         (self.folder / "hosts").write_text(hosts)
         nodes = "\n".join(
-            f"NodeName={name} NodeAddr={self.address(i)} CPUs=8 Gres=gpu:2 State=UNKNOWN"
+            f"NodeName={name} NodeAddr={self._network.address(i)} CPUs=8 Gres=gpu:2 State=UNKNOWN"
             for i, name in enumerate(self.names)
         )
         host = socket.gethostname().partition(".")[0]
-        text = _SLURM_CONF.format(host=host, head=f"{self._network}.1", port=6817, folder=self.folder, nodes=nodes)
-        (self.folder / "slurm.conf").write_text(text)
+        text = _SLURM_CONF.format(host=host, head=self._network.head, port=self._port, folder=self.folder, nodes=nodes)
+        (self.folder / "slurm.conf").write_text(text + (self._accounting.slurm_conf if self._accounting else ""))
         for number in range(2):  # Slurm wants a file for each GPU that it hands out
             os.mknod(self.folder / f"gpu{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
         (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu[0-1]\n")
@@ -298,10 +299,3 @@ wait $!
                 logs = "\n".join(f"{log.name}: {log.read_text()[-2000:]}" for log in self.folder.glob("*.log"))
                 raise RuntimeError(f"{daemon} does not come up\n{logs}")
             time.sleep(0.05)
-
-
-def _ip(arguments: str, *, check: bool = True) -> bool:
-    done = subprocess.run(["ip", *arguments.split()], capture_output=True, text=True, check=False)
-    if check and done.returncode:
-        raise RuntimeError(f"ip {arguments}: {done.stderr.strip()}")
-    return done.returncode == 0

@@ -1,5 +1,7 @@
 """`seatrial doctor`, as the platform answers it, on a real Slurm; nothing is submitted."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +52,22 @@ def test_an_image_and_its_runtime_are_looked_for(slurm: SlurmCluster, settings: 
     finally:
         plugstack.write_text(plugins)
     assert [code_of(problem) for problem in problems] == ["slurm-pyxis-missing"]
+
+
+def test_the_mpi_plugin_of_srun_is_looked_for(
+    slurm: SlurmCluster, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    srun = {**settings, "launch": "srun"}
+    assert [missing({**srun, "mpi_plugin": plugin}) for plugin in ("none", "pmi2")] == [[], []]
+    installed = Path(re.findall(r"PluginDir += (\S+)", slurm.command("scontrol", "show", "config"))[0])
+    for plugin in installed.iterdir():
+        if not plugin.name.startswith("mpi_pmi2"):
+            (tmp_path / plugin.name).symlink_to(plugin)
+    conf = slurm.folder / "without-pmi2.conf"
+    conf.write_text((slurm.folder / "slurm.conf").read_text() + f"PluginDir={tmp_path}\n")
+    monkeypatch.setenv("SLURM_CONF", str(conf))
+    (problem,) = missing({**srun, "mpi_plugin": "pmi2"})
+    assert code_of(problem) == "slurm-mpi-plugin-missing"
 
 
 def test_a_controller_that_does_not_answer_is_named(slurm: SlurmCluster, settings: dict[str, Any]) -> None:

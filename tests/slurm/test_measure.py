@@ -32,7 +32,8 @@ def submitted(slurm: SlurmCluster, folder: Path, **fields: Any) -> tuple[str, Pa
     job = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False).stdout.strip()
     for node in slurm.names:  # torch's own cache, of whoever submits it
         slurm.in_node(node, "rm", "-rf", "/tmp/torchinductor_root")
-    return (folder / f"seatrial-{job}.out").read_text(), folder / f"seatrial-{job}"
+    there = Path(fields["platform"].get("output", folder))
+    return (there / f"seatrial-{job}.out").read_text(), there / f"seatrial-{job}"
 
 
 @pytest.fixture
@@ -57,7 +58,9 @@ def judged(log: Path, *words: str) -> dict[str, Any]:
 def test_nodes_without_gpus_are_measured_by_the_probes(
     slurm: SlurmCluster, folder: Path, settings: dict[str, Any]
 ) -> None:
-    printed, logs = submitted(slurm, folder, platform={**settings, "mpi_plugin": "none"})
+    elsewhere = folder / "output"
+    elsewhere.mkdir()
+    printed, logs = submitted(slurm, folder, platform={**settings, "mpi_plugin": "none", "output": str(elsewhere)})
     assert {path.name for path in logs.iterdir()} == {"hostnames.log", "all_reduce.log", "training.log"}
     assert "exit status" not in printed
     assert judged(logs / "all_reduce.log", "--hardware", "cpu", "--nodes", "2")["verdict"] == "pass"

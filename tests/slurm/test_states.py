@@ -165,7 +165,7 @@ def test_a_node_that_dies_is_blamed_and_the_others_are_not(
     try:
         with up(run) as testbed:
             dead, other = testbed.nodes[1], testbed.nodes[0]
-            slurm.kill_node(dead.name)
+            slurm.kill(dead.name)
             until(lambda: testbed.blameless_reason(other) is not None)
             assert code_of(testbed.blameless_reason(other) or "") == "slurm-node-failed"
             assert testbed.blameless_reason(dead) is None

@@ -49,3 +49,10 @@ def test_what_does_not_leave_is_killed() -> None:
 def test_a_program_that_is_not_there() -> None:
     with pytest.raises(FileNotFoundError):
         LocalProcess(["/no/such/program"], {}, Path("/"))
+
+
+def test_a_lost_machine_has_no_exit_status() -> None:
+    process = LocalProcess(["sh", "-c", "exit 255"], dict(os.environ), Path("/"), lost_status=255)
+    assert all_lines(process) == []
+    assert process.exit_status() is None
+    process.close(1)

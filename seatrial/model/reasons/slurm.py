@@ -28,6 +28,11 @@ REASONS = {
         "The plugin Pyxis, which `platform.runtime: pyxis` needs, is not in Slurm's configuration there.",
         "Ask whoever runs the cluster for Pyxis, or set `platform.runtime` to apptainer, singularity or none.",
     ),
+    "slurm-mpi-plugin-missing": Explanation(
+        "srun on {place} has no MPI plugin {plugin}; it has: {known}",
+        "`platform.launch: srun` starts ranks with the plugin that `platform.mpi_plugin` names.",
+        "Set `platform.mpi_plugin` to one that the line names, and build nccl-tests with an MPI that uses it.",
+    ),
     "slurm-image-unreadable": Explanation(
         "image {image} cannot be read on {place}",
         "The file is not there, or its permissions or those of a folder above it keep the user out.",

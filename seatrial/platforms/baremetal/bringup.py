@@ -11,7 +11,7 @@ from seatrial.model.reason import Reason, join
 from seatrial.platforms.baremetal.answers import Place
 from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import HostError, Hosts, on_hosts
-from seatrial.platforms.baremetal.ssh_failures import is_silent
+from seatrial.platforms.openssh.failures import is_silent
 from seatrial.platforms.sshd.program import node_script
 from seatrial.remote.keys import KeyPair
 

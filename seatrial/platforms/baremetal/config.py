@@ -7,25 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from seatrial.config.platform import PlatformSettings
-from seatrial.config.yamlfile import Strict
+from seatrial.platforms.openssh.settings import Jump, LoginSettings, Path, Port, User, legal_path
 from seatrial.text.hostranges import expand
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
-
-_JUMP = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9._-]*(:\d{1,5})?")
-
-
-def _legal_jump(value: str) -> str:
-    if not all(_JUMP.fullmatch(part) for part in value.split(",")):
-        raise ValueError(f"must be [USER@]HOST[:PORT], several with commas, first hop first, is {value!r}")
-    return value
-
-
-def _legal_path(value: str) -> str:
-    if not re.fullmatch(r"[~/A-Za-z0-9_.][A-Za-z0-9_./+@ -]*", value):
-        raise ValueError(f"must be a path of letters, digits, spaces and _ . / + @ -, is {value!r}")
-    return value
 
 
 def legal_folder(value: str) -> str:
@@ -40,14 +26,10 @@ def _one_setting_each(value: "dict[str, HostSettings]") -> "dict[str, HostSettin
     return value
 
 
-Jump = Annotated[str, AfterValidator(_legal_jump)]
-Path = Annotated[str, AfterValidator(_legal_path)]
-Port = Annotated[int, Field(ge=1, le=65535)]
-User = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\$?$", max_length=64)]
 Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 
 
-class HostSettings(Strict):
+class HostSettings(LoginSettings):
     """How to log in to some of the hosts, where that differs."""
 
     user: User | None = Field(None, description="who logs in to these hosts")
@@ -81,7 +63,7 @@ class BaremetalPlatform(PlatformSettings):
     folder: Annotated[str, AfterValidator(legal_folder)] = Field(
         "/tmp", description="on the hosts: where a run makes its private folder; programs must be allowed to run there"
     )
-    python: Annotated[str, AfterValidator(_legal_path)] = Field(
+    python: Annotated[str, AfterValidator(legal_path)] = Field(
         "python3", description="on the hosts, with torch: a name on PATH or a full path"
     )
     login_timeout_s: Seconds = Field(15, description="seconds until a host answers a login")

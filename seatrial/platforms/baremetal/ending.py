@@ -14,7 +14,7 @@ from seatrial.platforms.baremetal.answers import Answer
 from seatrial.platforms.baremetal.bringup import Started, run_folder
 from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import Hosts, on_hosts
-from seatrial.platforms.baremetal.ssh_failures import was_never_in
+from seatrial.platforms.openssh.failures import was_never_in
 from seatrial.text.words import some_of
 
 _STOP_TIMEOUT_S = 25.0

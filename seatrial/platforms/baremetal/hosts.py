@@ -1,8 +1,6 @@
 """Talk to the hosts by the system's own ssh: its configuration, agents, jump hosts and known_hosts count as ever."""
 
 import json
-import os
-import select
 import socket
 import subprocess
 import tempfile
@@ -11,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -20,15 +18,13 @@ from seatrial.model.reason import Reason
 from seatrial.platforms.baremetal.answers import MARK, Answer
 from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.program import program
-from seatrial.platforms.baremetal.ssh_failures import is_silent, reason_of
+from seatrial.platforms.openssh.client import SSH_FAILED, environment, tail, tunnel
+from seatrial.platforms.openssh.failures import is_silent, reason_of
 from seatrial.text.printable import printable
-from seatrial.text.secret_values import looks_secret
 
 AT_ONCE = 32
 _THROUGH_A_JUMP = 8  # logins at once: sshd drops some of more than ten (MaxStartups)
-_ERROR_BYTES = 64 * 1024
 _ANSWER_BYTES = 32 * 1024**2
-_SSH_FAILED = 255
 _PROGRAM_MISSING = (126, 127)
 
 Item = TypeVar("Item")
@@ -79,7 +75,7 @@ class Hosts:
             yield
 
     def _failure(self, host: str, status: int, errors: str) -> str:
-        if status == _SSH_FAILED:
+        if status == SSH_FAILED:
             return reason_of(host, errors, lambda: self.options(host))
         if status in _PROGRAM_MISSING:
             return Reason.of("baremetal-python-missing", host=host, python=self._settings.python)
@@ -110,43 +106,13 @@ class Hosts:
         status, _, errors = run_bounded(
             [*self._ssh(), f"ssh://{jump}", "true"], b"", self._settings.login_timeout_s + 5, jump
         )
-        reason = reason_of(jump, errors, dict) if status == _SSH_FAILED else None
+        reason = reason_of(jump, errors, dict) if status == SSH_FAILED else None
         return str(reason.values["problem"]) if reason and is_silent(reason) else None
 
     def dial(self, host: str, port: int, timeout_s: float) -> socket.socket:
         """A stream to a port of a host that is behind others, by ssh. Raises OSError."""
-        ours, theirs = socket.socketpair()
-        with theirs, tempfile.TemporaryFile() as errors, self._turn(proxied=True):
-            try:
-                tunnel = subprocess.Popen(
-                    [*self._ssh(), "-W", f"127.0.0.1:{port}", host],
-                    stdin=theirs.fileno(),
-                    stdout=theirs.fileno(),
-                    stderr=errors,
-                    env=_environment(),
-                )
-            except OSError:
-                ours.close()
-                raise
-            theirs.close()
-            threading.Thread(target=tunnel.wait, name=f"tunnel to {host}", daemon=True).start()
-            try:
-                _wait_for_greeting(ours, timeout_s, lambda: _tail(errors))
-            except OSError:
-                ours.close()
-                tunnel.kill()
-                raise
-        ours.settimeout(timeout_s)
-        return ours
-
-
-def _wait_for_greeting(stream: socket.socket, timeout_s: float, errors: Callable[[], str]) -> None:
-    """sshd speaks first. Raises OSError where it does not, or the tunnel ends."""
-    readable, _, _ = select.select([stream], [], [], timeout_s)
-    if not readable:
-        raise TimeoutError
-    if not stream.recv(1, socket.MSG_PEEK):
-        raise ConnectionError(printable(" ".join(errors().split()))[-300:] or "the tunnel ended")
+        with self._turn(proxied=True):
+            return tunnel(self._ssh(), host, f"127.0.0.1:{port}", timeout_s)
 
 
 def on_hosts(hosts: Sequence[str], function: Callable[[str], Item]) -> dict[str, Item | SeatrialError]:
@@ -167,7 +133,7 @@ def run_bounded(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) 
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         try:
             status = subprocess.run(
-                argv, input=stdin, stdout=output, stderr=errors, env=_environment(), timeout=timeout_s, check=False
+                argv, input=stdin, stdout=output, stderr=errors, env=environment(), timeout=timeout_s, check=False
             ).returncode
         except (FileNotFoundError, PermissionError):
             if argv[0] == "ssh":
@@ -177,12 +143,7 @@ def run_bounded(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) 
             problem = f"it did not answer within {timeout_s:g} s"
             raise HostError(Reason.of("baremetal-connection-lost", host=host, problem=problem)) from None
         output.seek(0)
-        return status, output.read(_ANSWER_BYTES).decode(errors="replace"), _tail(errors)
-
-
-def _tail(file: BinaryIO) -> str:
-    file.seek(max(0, file.seek(0, os.SEEK_END) - _ERROR_BYTES))
-    return file.read(_ERROR_BYTES).decode(errors="replace")
+        return status, output.read(_ANSWER_BYTES).decode(errors="replace"), tail(errors)
 
 
 def _answer(host: str, output: str) -> Answer | None:
@@ -195,12 +156,3 @@ def _answer(host: str, output: str) -> Answer | None:
     except (ValueError, RecursionError, ValidationError) as error:
         problem = "its answer is not what the program prints"
         raise HostError(Reason.of("baremetal-host-failed", host=host, problem=problem)) from error
-
-
-def _environment() -> Mapping[str, str]:
-    """Without secrets of ours; the way to the user's agent stays."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith("SSH_") or not (looks_secret(name) or name.startswith(("SEATRIAL_", "PREFECT_")))
-    } | {"LC_ALL": "C"}

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field
 
 from seatrial.config.mount import Mount
 from seatrial.config.platform import PlatformSettings
+from seatrial.platforms.openssh.settings import Host, Jump, Path, Port, User
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
@@ -63,9 +64,22 @@ Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 
 
 class SlurmPlatform(PlatformSettings):
-    """A Slurm cluster, whose commands run on this machine: its login node, or one that is set up like it."""
+    """A Slurm cluster. Its commands run on this machine, or on a login node that is reached by ssh."""
 
     kind: Literal["slurm"] = Field(description="a Slurm cluster")
+    host: Host | None = Field(None, description="login node, as ssh knows it; this machine when unset")
+    user: User | None = Field(None, description="who logs in there; as ssh's configuration says when unset")
+    port: Port | None = Field(None, description="where its sshd listens; as ssh's configuration says when unset")
+    jump: Jump | None = Field(
+        None, description="[USER@]HOST[:PORT] to go through to it, several with commas; as ssh's configuration says"
+    )
+    key_file: Path | None = Field(
+        None, description="private key of that user on this machine; those that ssh finds, or its agent's, when unset"
+    )
+    ssh_config: Path | None = Field(
+        None, description="file with the configuration of ssh, in place of ~/.ssh/config and /etc/ssh/ssh_config"
+    )
+    login_timeout_s: Seconds = Field(15, description="seconds until the login node answers")
     partition: Name | None = Field(None, description="--partition; Slurm's default when unset")
     account: Name | None = Field(None, description="--account")
     qos: Name | None = Field(None, description="--qos")
@@ -96,6 +110,9 @@ class SlurmPlatform(PlatformSettings):
     mpi_plugin: Literal["pmix", "pmi2", "none"] = Field(
         "pmix", description="srun --mpi, for ranks that srun starts: what nccl-tests was built with"
     )
+    output: Annotated[str, AfterValidator(_legal_folder)] | None = Field(
+        None, description="folder for what the script by hand writes, which must be there; where sbatch is called"
+    )
     folder: Annotated[str, AfterValidator(_legal_folder)] = Field(
         ".seatrial", description="for the files of runs, on a file system that all nodes share; from the user's home"
     )
@@ -116,6 +133,9 @@ class SlurmPlatform(PlatformSettings):
     def problems(self, cluster: "Cluster") -> Iterator[str]:
         if self.gres and not cluster.gpus_per_node and cluster.hardware.name == "cpu":
             yield "platform.gres: needs hardware that has GPUs"
+        for name in ("user", "port", "jump", "key_file", "ssh_config"):
+            if getattr(self, name) is not None and self.host is None:
+                yield f"platform.{name}: is for the login on platform.host; name that host, or leave it out"
         yield from self._image_problems(cluster)
         yield from super().problems(cluster)
 

@@ -13,23 +13,39 @@ from seatrial.model.reason import Reason
 from seatrial.platforms.slurm.config import SlurmPlatform
 from seatrial.platforms.slurm.login import CommandError, Login
 from seatrial.platforms.slurm.script import job_script
+from seatrial.text.printable import printable
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
+_MPI_PLUGINS = ("none", "pmi2", "pmix")
 _COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "scontrol")
 
 
 def problems(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> list[str]:
     """Everything that would keep a run from starting, without submitting anything; empty when nothing would."""
-    absent = [reason for command in _COMMANDS if (reason := _absent(login, command))]
-    if absent:
-        return absent
     try:
+        absent = [reason for command in _commands(settings) if (reason := _absent(login, command))]
+        if absent:
+            return list(dict.fromkeys(absent))
         login.run(["scontrol", "ping"], timeout_s=20)
-        return [*_refused(login, cluster, settings), *_runtime(login, cluster, settings)]
+        return [*_refused(login, cluster, settings), *_runtime(login, cluster, settings), *_mpi(login, settings)]
     except SeatrialError as error:
         return [error.reason]
+
+
+def _commands(settings: SlurmPlatform) -> tuple[str, ...]:
+    return (*_COMMANDS, "srun") if settings.launch == "srun" else _COMMANDS
+
+
+def _absent(login: Login, command: str) -> str | None:
+    try:
+        login.run([command, "--version"], timeout_s=20)
+    except MissingError as error:
+        return error.reason
+    except CommandError:  # it is there; `ping` says more
+        return None
+    return None
 
 
 def _runtime(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[str]:
@@ -42,14 +58,13 @@ def _runtime(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Itera
             yield Reason.of("slurm-image-unreadable", image=path, place=login.place)
 
 
-def _absent(login: Login, command: str) -> str | None:
-    try:
-        login.run([command, "--version"], timeout_s=20)
-    except MissingError as error:
-        return error.reason
-    except SeatrialError:  # it is there; `ping` says more
-        return None
-    return None
+def _mpi(login: Login, settings: SlurmPlatform) -> Iterator[str]:
+    """Whether srun can start the ranks of an MPI program as the cluster file says."""
+    if settings.launch == "srun":
+        plugins = login.shell("srun --mpi=list 2>&1", timeout_s=20).split()
+        if settings.mpi_plugin not in plugins:
+            known = printable(" ".join(name for name in plugins if name in _MPI_PLUGINS)) or "none"
+            yield Reason.of("slurm-mpi-plugin-missing", plugin=settings.mpi_plugin, place=login.place, known=known)
 
 
 def _refused(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[str]:

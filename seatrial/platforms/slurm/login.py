@@ -1,7 +1,9 @@
 """Slurm's commands, on the machine that they run on. Their time and what they print are bounded."""
 
+import getpass
 import os
 import shlex
+import socket
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -10,6 +12,7 @@ from typing import BinaryIO
 
 from seatrial.model.errors import LaunchError, MissingError, RemoteError
 from seatrial.model.reason import Reason
+from seatrial.model.testbed import Node, dial_tcp
 from seatrial.remote.local_process import LocalProcess
 from seatrial.text.printable import printable
 from seatrial.text.secret_values import looks_secret
@@ -29,7 +32,24 @@ class CommandError(LaunchError):
 class Login:
     """This machine as the one that jobs are submitted from."""
 
-    place = "this machine"
+    @property
+    def place(self) -> str:
+        """For messages."""
+        return "this machine"
+
+    @property
+    def user(self) -> str:
+        """Who submits jobs, and so whom the nodes let in."""
+        return getpass.getuser()
+
+    @property
+    def lost_status(self) -> int | None:
+        """The exit status of a command whose machine was lost; None where that cannot be."""
+        return None
+
+    def dial(self, node: Node, timeout_s: float) -> socket.socket:
+        """A stream to the sshd of a node of the job. Raises OSError."""
+        return dial_tcp(node, timeout_s)
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 60) -> str:
         """What the command prints, from the user's home.
@@ -54,18 +74,22 @@ class Login:
                 input=stdin,
                 stdout=output,
                 stderr=errors,
-                env=_environment(),
+                env=self._environment(),
                 cwd=os.path.expanduser("~"),
                 timeout=timeout_s,
                 check=False,
             ).returncode
         except FileNotFoundError:
-            return _NOT_FOUND
+            return self._missing(argv)
         except OSError as error:
             raise self._failed(argv, error.strerror or str(error)) from error
         except subprocess.TimeoutExpired:
             reason = Reason.of("slurm-command-timeout", command=argv[0], place=self.place, timeout_s=f"{timeout_s:g}")
             raise LaunchError(reason) from None
+
+    def _missing(self, argv: Sequence[str]) -> int:
+        """The status of a command that is not there."""
+        return _NOT_FOUND
 
     def _failed(self, argv: Sequence[str], words: str) -> CommandError:
         shown = printable(words)[:1000]
@@ -75,10 +99,18 @@ class Login:
     def _command(self, argv: Sequence[str]) -> list[str]:
         return list(argv)
 
+    def _environment(self) -> dict[str, str]:
+        """Without secrets: sbatch hands its environment to the job."""
+        return {
+            name: value
+            for name, value in os.environ.items()
+            if not (looks_secret(name) or name.startswith(("SEATRIAL_", "PREFECT_", "SLURM_JOB", "SBATCH_")))
+        }
+
     def start(self, script: str) -> LocalProcess:
         """A script for the shell, from the user's home; its input stays open. Raises RemoteError."""
         try:
-            return LocalProcess(self._command(["sh", "-c", script]), _environment(), Path.home())
+            return LocalProcess(self._command(["sh", "-c", script]), self._environment(), Path.home(), self.lost_status)
         except OSError as error:
             raise RemoteError(self._failed(["sh"], error.strerror or str(error)).reason) from error
 
@@ -100,12 +132,3 @@ def _words(program: str, errors: str) -> str:
 def _text(file: BinaryIO) -> str:
     file.seek(0)
     return file.read(MAX_BYTES).decode(errors="replace")
-
-
-def _environment() -> dict[str, str]:
-    """Without secrets: sbatch hands its environment to the job."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not (looks_secret(name) or name.startswith(("SEATRIAL_", "PREFECT_", "SLURM_JOB", "SBATCH_")))
-    }

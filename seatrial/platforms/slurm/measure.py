@@ -21,14 +21,13 @@ _HEAD = """\
 #
 # Measures the nodes of this job, and judges nothing:
 #     sbatch measure.sbatch
-# Then, where seatrial is installed, for each log in seatrial-JOBID/:
+# Then, where seatrial is installed, for each log in {logs}/:
 #     {judge}
 #
 # Every measurement is one srun. If one fails, the others still run, and the job ends with status 1.
 set -u"""
 
 _FUNCTIONS = """\
-out=seatrial-$SLURM_JOB_ID
 mkdir -p "$out" || exit 1
 failed=0
 
@@ -53,10 +52,11 @@ def measure_script(run: Run, settings: SlurmPlatform) -> str:
     lines = [
         "#!/bin/bash",
         *directives(cluster, settings, f"seatrial-{cluster.name}", cluster.slots),
-        "#SBATCH --output=seatrial-%j.out",
-        _HEAD.format(judge=_judge_command(cluster)),
+        f"#SBATCH --output={_in_folder(settings, 'seatrial-%j.out')}",
+        _HEAD.format(judge=_judge_command(cluster), logs=_in_folder(settings, "seatrial-JOBID")),
         *load_modules(settings),
         *(f"export {words}" for words in _assignments(settings, cluster.env)),
+        f"out={_in_folder(settings, 'seatrial-$SLURM_JOB_ID')}",
         _FUNCTIONS,
         f"probes=${{SEATRIAL_PROBES:-{shlex.quote(str(_PROBES))}}} # programs of seatrial's own",
         *_ranks(cluster, settings, container),
@@ -72,6 +72,10 @@ def measure_script(run: Run, settings: SlurmPlatform) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _in_folder(settings: SlurmPlatform, name: str) -> str:
+    return f"{settings.output}/{name}" if settings.output else name
 
 
 def _judge_command(cluster: Cluster) -> str:

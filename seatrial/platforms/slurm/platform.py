@@ -1,6 +1,5 @@
 """The Slurm platform: launch, teardown and leftovers of testbeds that are one job."""
 
-import getpass
 import logging
 import re
 import shlex
@@ -13,14 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError
-from seatrial.model.testbed import Testbed, dial_tcp
+from seatrial.model.testbed import Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.slurm import script
 from seatrial.platforms.slurm.bringup import BringUp
 from seatrial.platforms.slurm.config import SlurmPlatform
 from seatrial.platforms.slurm.jobs import Job
-from seatrial.platforms.slurm.login import Login
 from seatrial.platforms.slurm.measure import MEASURE_SCRIPT, measure_script
 from seatrial.platforms.slurm.queue import (
     blameless_reason,
@@ -32,6 +30,7 @@ from seatrial.platforms.slurm.queue import (
     submit,
 )
 from seatrial.platforms.slurm.ranks import SrunLauncher
+from seatrial.platforms.slurm.remote_login import RemoteLogin, login_of
 from seatrial.platforms.slurm.time_limit import check_time_limit
 from seatrial.platforms.sshd.ports import tell_ports
 from seatrial.platforms.sshd.program import MADE_LATER, default_folder, node_script
@@ -68,6 +67,7 @@ class _Up(BaseModel):
 
     job_id: str = Field(pattern=r"^\d{1,10}$")
     restarts: int = Field(0, ge=0)
+    user: str = Field(max_length=255)
     image: str = Field("", max_length=4096)
     workdir: str = Field(max_length=4096)
     nodes: tuple[_Place, ...] = Field(min_length=1, max_length=10_000)
@@ -79,11 +79,12 @@ class Slurm:
     def __init__(self, cluster: "Cluster", settings: SlurmPlatform) -> None:
         self._cluster = cluster
         self._settings = settings
-        self._login = Login()
+        self._login = login_of(settings)
 
     def render(self, run: Run) -> Rendered:
         by_hand = {MEASURE_SCRIPT: measure_script(run, self._settings)}
-        return Rendered(by_hand | self._files(run, MADE_LATER, MADE_LATER))
+        login = {"ssh_config": self._login.config()} if isinstance(self._login, RemoteLogin) else {}
+        return Rendered(by_hand | login | self._files(run, MADE_LATER, MADE_LATER))
 
     def _files(self, run: Run, run_key: KeyPair, host_key: KeyPair) -> dict[str, str]:
         return {
@@ -108,6 +109,7 @@ class Slurm:
         up = _Up(
             job_id=job_id,
             restarts=restarts(self._login, job_id),
+            user=self._login.user,
             image=run.nodes_image,
             workdir=self._workdir(run.run_id),
             nodes=self._places(job, ports),
@@ -149,9 +151,9 @@ class Slurm:
             self._cluster,
             run_id,
             nodes,
-            user=getpass.getuser(),
+            user=up.user,
             key_file=states.run_folder(run_id, _KIND) / "id_ed25519",
-            dial=dial_tcp,
+            dial=self._login.dial,
             workdir=up.workdir,
             python=self._settings.python,
             network=None,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from seatrial.config.platform import PlatformSettings
-from seatrial.platforms.baremetal.config import Path, legal_folder
+from seatrial.platforms.baremetal.config import legal_folder
+from seatrial.platforms.openssh.settings import Path
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster

@@ -12,7 +12,7 @@ from seatrial.model.reason import code_of
 from seatrial.platforms.baremetal.answers import Place, Up
 from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import Hosts
-from seatrial.platforms.baremetal.ssh_failures import is_silent, reason_of, was_never_in
+from seatrial.platforms.openssh.failures import is_silent, reason_of, was_never_in
 
 CHANGED = """\
 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@

@@ -26,6 +26,7 @@ FULL: dict[str, Any] = {
     "gres": "gpu:h100:8",
     "args": ["--mem=0", "--comment=trial"],
     "modules": ["openmpi/4.1", "cuda"],
+    "output": "/shared/measured",
 }
 
 
@@ -35,7 +36,7 @@ def clusters() -> dict[str, tuple[Cluster, str]]:
     image = "nvcr.io/nvidia/pytorch:25.08-py3@sha256:" + "0" * 64
     mounts = [{"source": "/data", "target": "/data"}, {"source": "/scratch", "target": "/tmp/x", "read_only": False}]
     pyxis = {"kind": "slurm", "runtime": "pyxis", "mounts": mounts}
-    apptainer = {"kind": "slurm", "runtime": "apptainer", "mounts": mounts, "modules": ["apptainer"]}
+    apptainer = {"kind": "slurm", "runtime": "apptainer", "launch": "srun", "mounts": mounts, "modules": ["apptainer"]}
     return {
         "pyxis": (Cluster.model_validate({**described, "image": image, "platform": pyxis}), "quick"),
         "apptainer": (
@@ -50,10 +51,13 @@ def clusters() -> dict[str, tuple[Cluster, str]]:
 
 
 def rendered(name: str) -> dict[str, str]:
-    """The files of that cluster, with a place for the probes that is the same on every machine."""
+    """The files of that cluster, with places for the probes and the home that are the same on every machine."""
     cluster, suite = clusters()[name]
     files = platform_for(cluster).render(Run("20260102-0304-abcde", cluster, load_suite(suite), Path("out"))).files
-    return {file: text.replace(str(measure._PROBES), "/seatrial/probes") for file, text in files.items()}
+    places = {str(measure._PROBES): "/seatrial/probes", str(Path.home()): "/home/user"}
+    for place, shown in places.items():
+        files = {file: text.replace(place, shown) for file, text in files.items()}
+    return dict(files)
 
 
 def write() -> None:

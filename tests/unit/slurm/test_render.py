@@ -20,6 +20,8 @@ def test_scripts_are_as_they_were(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_shell_and_shellcheck_accept_them(name: str, tmp_path: Path) -> None:
     for file, text in rendered(name).items():
+        if file == "ssh_config":
+            continue
         (tmp_path / file).write_text(text)
         shell = "bash" if file == "measure.sbatch" else "sh"
         subprocess.run([shell, "-n", str(tmp_path / file)], check=True)

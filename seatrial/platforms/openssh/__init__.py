@@ -1,0 +1,1 @@
+"""The system's own ssh, for platforms that log in to machines: its settings, its configuration, its errors."""

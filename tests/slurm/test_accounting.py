@@ -1,0 +1,87 @@
+"""Jobs that slurmctld has forgotten: slurmdbd with MariaDB still knows how they ended, and without it nobody does."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.checks.suites import load_suite
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.model.reason import code_of
+from seatrial.platforms import platform_for
+from seatrial.platforms.slurm.jobs import Job, ending
+from seatrial.platforms.slurm.login import Login
+from seatrial.platforms.slurm.queue import job_of, jobs_of, submit
+from seatrial.platforms.slurm.script import job_name
+from tests.conftest import RUN_PREFIX
+from tests.e2e.conftest import until
+from tests.slurm import accounting
+from tests.slurm.cluster import SlurmCluster, lacking
+from tests.slurm.settings import settings_of
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[SlurmCluster]:
+    """One of this module's own, with accounting; slurmctld forgets a job two seconds after its end."""
+    if os.geteuid():
+        pytest.skip("only root can start slurmd")
+    if packages := f"{lacking()} {accounting.lacking()}".strip():
+        pytest.skip(f"missing: scripts/slurm-packages installs {packages}")
+    cluster = SlurmCluster(2, port=6816, accounting=True)
+    cluster.start()
+    yield cluster
+    cluster.stop()
+    assert cluster.leftovers() == set()
+
+
+def submitted(slurm: SlurmCluster, run_id: str, command: str, *options: str) -> str:
+    """The id of a job of that run."""
+    script = slurm.shared / f"{run_id}.sbatch"
+    lines = [f"#SBATCH {option}" for option in (f"--job-name={job_name(run_id)}", "--output=/dev/null", *options)]
+    script.write_text("\n".join(["#!/bin/sh", *lines, command, ""]))
+    return submit(Login(), str(script))
+
+
+def state(run_id: str, job_id: str) -> str:
+    job = job_of(Login(), run_id, job_id)
+    return job.state if job else "unknown"
+
+
+def test_how_a_forgotten_job_ended(slurm: SlurmCluster) -> None:
+    run_id = f"{RUN_PREFIX}{secrets.token_hex(4)}"
+    jobs = {
+        "slurm-job-ended": submitted(slurm, run_id, "exit 0"),
+        "slurm-job-failed": submitted(slurm, run_id, "exit 3"),
+        "slurm-job-cancelled": submitted(slurm, run_id, "exec sleep 600"),
+        "slurm-job-timed-out": submitted(slurm, run_id, "exec sleep 600"),
+    }
+    until(lambda: state(run_id, jobs["slurm-job-cancelled"]) == "RUNNING")
+    slurm.command("scancel", jobs["slurm-job-cancelled"])
+    until(lambda: state(run_id, jobs["slurm-job-timed-out"]) == "RUNNING")
+    slurm.command("scontrol", "update", f"jobid={jobs['slurm-job-timed-out']}", "timelimit=0")
+    until(lambda: not jobs_of(Login(), run_id), timeout_s=240)  # slurmctld forgets once a minute
+    for code, job_id in jobs.items():
+        job = job_of(Login(), run_id, job_id)
+        assert isinstance(job, Job)
+        assert job.is_over
+        assert code_of(ending(job)) == code
+    assert job_of(Login(), run_id, "999999") is None
+
+
+def test_a_run_whose_job_was_cancelled_and_forgotten_blames_no_node(slurm: SlurmCluster, tmp_path: Path) -> None:
+    settings: dict[str, Any] = settings_of(slurm)
+    cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": settings})
+    run = Run(f"{RUN_PREFIX}{secrets.token_hex(4)}", cluster, load_suite("quick"), tmp_path)
+    try:
+        testbed = platform_for(cluster).launch(run)
+        slurm.command("scancel", f"--name={job_name(run.run_id)}")
+        until(lambda: not jobs_of(Login(), run.run_id), timeout_s=240)
+        assert code_of(testbed.blameless_reason(testbed.head) or "") == "slurm-job-cancelled"
+        slurm.kill("slurmdbd")  # sacct hangs or fails from now on
+        assert code_of(testbed.blameless_reason(testbed.head) or "") == "slurm-job-gone"
+    finally:
+        platform_for(cluster).teardown(run.run_id)

@@ -1,0 +1,99 @@
+"""A login node that is another machine: Slurm's commands, sshd of the nodes and srun through its sshd."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.checks.suites import load_suite
+from seatrial.config.cluster import Cluster
+from seatrial.config.run import Run
+from seatrial.model.reason import code_of
+from seatrial.platforms import platform_for
+from seatrial.remote.mpi import mpirun
+from seatrial.remote.node_setup import set_up_node
+from seatrial.text.redact import Secrets
+from tests.conftest import RUN_PREFIX
+from tests.e2e.conftest import Console
+from tests.slurm.cluster import SlurmCluster
+from tests.slurm.login_node import LoginNode, login_node
+from tests.slurm.test_run import PATIENT
+
+
+@pytest.fixture
+def login(slurm: SlurmCluster, tmp_path: Path) -> Iterator[LoginNode]:
+    with login_node(slurm, tmp_path) as node:
+        yield node
+
+
+@pytest.fixture
+def elsewhere(login: LoginNode, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The section `platform` of a cluster file on a machine that has no Slurm of its own."""
+    monkeypatch.setenv("SLURM_CONF", "/nowhere/slurm.conf")
+    return {**settings, **login.fields()}
+
+
+@pytest.mark.parametrize("launch", ["sshd", "srun"])
+def test_everything_goes_through_the_login_node(elsewhere: dict[str, Any], tmp_path: Path, launch: str) -> None:
+    platform = {**elsewhere, "launch": launch, "mpi_plugin": "none"}
+    cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": platform})
+    run = Run(f"{RUN_PREFIX}login", cluster, load_suite("quick"), tmp_path)
+    try:
+        testbed = platform_for(cluster).launch(run)
+        with testbed.dial(testbed.head, 20) as stream:
+            assert stream.family == socket.AF_UNIX  # to an ssh, not to the node
+        for node in testbed.nodes:
+            set_up_node(testbed, node, 30).transport.close()
+        result = mpirun(testbed, ["hostname"], timeout_s=60)
+        assert {line for line in result.lines if not line.startswith("srun: ")} == {node.name for node in testbed.nodes}
+        platform_for(cluster).collect(run.run_id, tmp_path / "logs", 30, Secrets.of({}))
+        assert (tmp_path / "logs" / "nodes" / f"{testbed.head.name}.log").exists()
+    finally:
+        platform_for(cluster).teardown(run.run_id)
+
+
+def test_a_whole_run_and_a_login_to_a_kept_node(
+    slurm_console: Console, elsewhere: dict[str, Any], slurm: SlurmCluster
+) -> None:
+    del slurm_console.environment["SLURM_CONF"]
+    cluster = slurm_console.cluster(2, platform=elsewhere, keep="always")
+    finished = slurm_console.check(cluster, slurm_console.suite(**PATIENT))
+    assert finished.status == 0, finished.said
+    node = finished.document["nodes"][1]["name"]
+    logged_in = slurm_console.run("ssh", "out", node, "--", "hostname")
+    assert (logged_in.status, logged_in.out.strip()) == (0, node), logged_in.said
+    assert slurm_console.run("reap", "--run", finished.document["run_id"]).status == 0
+
+
+def test_the_script_by_hand_and_the_configuration_of_ssh_are_rendered(elsewhere: dict[str, Any]) -> None:
+    cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": elsewhere})
+    files = platform_for(cluster).render(Run("run", cluster, load_suite("quick"), Path("out"))).files
+    assert list(files) == ["measure.sbatch", "ssh_config", "node.sh", "job.sbatch"]
+    assert "StrictHostKeyChecking yes" in files["ssh_config"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        ("nothing", None),
+        ("known_hosts", "baremetal-host-key-unknown"),
+        ("authorized_keys", "baremetal-login-refused"),
+        ("port", "baremetal-unreachable"),
+        ("ssh", "ssh-missing"),
+    ],
+)
+def test_doctor_names_what_keeps_the_login_out(
+    elsewhere: dict[str, Any], login: LoginNode, monkeypatch: pytest.MonkeyPatch, fault: str, code: str | None
+) -> None:
+    if fault in ("known_hosts", "authorized_keys"):
+        (login.folder / fault).write_text("")
+    if fault == "port":
+        elsewhere["port"] = 1
+    cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": elsewhere})
+    with monkeypatch.context() as patch:
+        if fault == "ssh":
+            patch.setenv("PATH", "/nowhere")
+        problems = platform_for(cluster).missing()
+    assert [code_of(problem) for problem in problems] == ([code] if code else [])
