@@ -2,7 +2,7 @@
 
     python benchmarks/judge_speed.py [--nodes 10000] [--metrics 100] [--stored 10000000]
 
-The bounds: a run under 1 s against its peers alone, under 3 s with 30 nights; the last 30 runs of 10,000 measurements
+The bounds: a run under 1 s against its peers alone, under 2 s with 30 nights; the last 30 runs of 10,000 measurements
 load in under 0.7 s, and a night judged by them takes at most twice as long as in a store that holds nothing else.
 """
 
