@@ -72,7 +72,7 @@ def check(
 
     Args:
         cluster: Path of the cluster file, as the machine that runs the check sees it.
-        suite: quick (about a minute), nightly (minutes), acceptance (an hour), or the path of a suite file.
+        suite: quick, nightly, acceptance, a4-sweep, or the path of a suite file; `seatrial suites` lists them.
         out: Folder for run.json, measurements.csv, report.html and logs; runs/RUN_ID when empty. A form has it in runs.
         notify: Whether people are told, where alerts are configured.
         rebuild: Whether the image is built also when nothing that it is made of has changed.
@@ -104,7 +104,7 @@ def _checked(run: Run, notify: bool, rebuild: bool, wait_s: float) -> RunResult:
             if held.lost:
                 trial.doubt(held.lost)
         except MissingError as taken:
-            trial.add(Check("turn", Verdict.NOT_RUN, str(taken)))
+            trial.add(Check("turn", Verdict.NOT_RUN, taken.reason))
         except Exception as error:  # of the lock or the progress: what was measured is told all the same
             trial.broke("run", error)
         except BaseException as cut:

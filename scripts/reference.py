@@ -12,7 +12,9 @@ import yaml
 from pydantic import BaseModel
 
 from seatrial.builders.failures import CAUSES
+from seatrial.checks.planned import PlannedNodes
 from seatrial.checks.suites import SuiteFile
+from seatrial.checks.suites.outline import outlines
 from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster
 from seatrial.model.reasons import AREAS
@@ -20,6 +22,7 @@ from seatrial.nccl.causes_launch import HOST, MPIRUN, SSH
 from seatrial.nccl.causes_nccl import NCCL, TESTS
 from seatrial.nccl.findings import Cause
 from seatrial.nccl.xid import MEANING
+from seatrial.report.suites import rounded
 
 DOCS = Path(__file__).parents[1] / "docs"
 MARK = "<!-- From here on `make docs` writes this page, from the code. -->\n"
@@ -59,12 +62,23 @@ def pages() -> dict[Path, str]:
     """Each made page, as it should be."""
     made = {
         "cluster-file.md": "\n".join(_reference(Cluster)),
-        "suite-file.md": "\n".join(_reference(SuiteFile)),
+        "suite-file.md": "\n".join([*_reference(SuiteFile), *_suites()]),
         "checks.md": "\n".join(_checks()),
         "log-causes.md": "\n".join(_causes()),
         "runbook.md": "\n".join(_codes()),
     }
     return {DOCS / name: (DOCS / name).read_text().partition(MARK)[0] + MARK + text for name, text in made.items()}
+
+
+def _suites() -> Iterator[str]:
+    """How long the shipped suites take, by nodes."""
+    yield from ("## How long the suites take", "")
+    yield "About, and by their timeouts at most, without bringing nodes up and without repeats of doubtful numbers."
+    yield from ("", "| suite | nodes | about | at most |", "|---|---|---|---|")
+    for gpus in (8, 0):
+        for planned in outlines(PlannedNodes(4, max(1, gpus), bool(gpus))):
+            yield _row(f"`{planned.suite}`", planned.nodes.words, rounded(planned.about_s), rounded(planned.most_s))
+    yield ""
 
 
 def _checks() -> Iterator[str]:

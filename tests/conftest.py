@@ -11,6 +11,8 @@ import pytest
 
 from seatrial.platforms import state as states
 
+pytest.register_assert_rewrite("tests.contract.promises")  # no module of tests itself
+
 RUN_PREFIX = f"test-{os.getpid()}-"
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background

@@ -20,6 +20,8 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
+from seatrial.checks.planned import PlannedNodes
+from seatrial.checks.suites.outline import nodes_of
 from seatrial.checks.table import CHECKS
 from seatrial.config.run import PICTURE, Run, secrets_of
 from seatrial.config.suite import Suite
@@ -36,23 +38,24 @@ _EVERY_S = 2.0
 _STEPS = ("image", "launch", *(kind.name for kind in CHECKS), "compare", "collect", "teardown", "record")
 
 
-def share(suite: Suite, step: str, units: int) -> float:
-    """How much of a run is done, in percent: whole steps count alike, a check by its `units` that are done."""
+def share(suite: Suite, step: str, units: int, nodes: PlannedNodes) -> float:
+    """How much of a run on `nodes` is done, in percent: whole steps count alike, a check by its `units` that are
+    done."""
     if step not in _STEPS:
         return 0.0
     kind = next((kind for kind in CHECKS if kind.name == step), None)
     section = suite.section(kind.section) if kind else None
-    within = units / kind.units(section) if kind and section else 0.0
+    within = units / kind.units(section, nodes) if kind and section else 0.0
     return 100 * (_STEPS.index(step) + min(within, 1.0)) / len(_STEPS)
 
 
 class _Watcher(logging.Handler):
     """Follows what a run says; keeps how far it is and its newest line, which Prefect shows as Markdown."""
 
-    def __init__(self, suite: Suite, secrets: Secrets) -> None:
+    def __init__(self, suite: Suite, nodes: PlannedNodes, secrets: Secrets) -> None:
         super().__init__(logging.INFO)
         self._secrets = secrets
-        self._suite = suite
+        self._suite, self._nodes = suite, nodes
         self._step, self._units = "", 0
         self.now: tuple[float, str] = (0.0, "")
 
@@ -62,7 +65,7 @@ class _Watcher(logging.Handler):
             self._step, self._units = step, 0
         self._units += getattr(record, "units", 0)
         message = self._secrets.out_of_line(record.getMessage())
-        self.now = share(self._suite, self._step, self._units), escape(f"{self._step}: {message}"[:300])
+        self.now = share(self._suite, self._step, self._units, self._nodes), escape(f"{self._step}: {message}"[:300])
 
 
 @contextmanager
@@ -75,7 +78,8 @@ def progress(run: Run) -> Iterator[None]:
         yield
         return
     assert isinstance(shown, UUID)
-    watcher, over = _Watcher(run.suite, secrets_of(run.cluster)), threading.Event()
+    watcher = _Watcher(run.suite, nodes_of(run.cluster), secrets_of(run.cluster))
+    over = threading.Event()
     logger = logging.getLogger("seatrial")
     logger.addHandler(watcher)
     sender = threading.Thread(

@@ -167,7 +167,7 @@ class _Lease:
             if error.response.status_code not in _GONE:
                 raise
             if self.take(client) is None and self._another_has_it(client):
-                self._held.lost = "the Prefect server was away for too long, and another run has this cluster now"
+                self._held.lost = Reason.of("lease-lost")
                 log.error("%s", self._held.lost)
                 self._over.set()
 

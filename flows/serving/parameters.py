@@ -6,7 +6,7 @@ from pydantic import Field
 
 ClusterFile = Annotated[str, Field(min_length=1, examples=["deployments/clusters/a4-gke.yaml"])]
 SuiteName = Annotated[
-    Annotated[Literal["quick", "nightly", "acceptance"], Field(title="shipped")]
+    Annotated[Literal["quick", "nightly", "acceptance", "a4-sweep"], Field(title="shipped")]
     | Annotated[str, Field(title="file", min_length=1)],
     Field(),
 ]

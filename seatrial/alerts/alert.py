@@ -82,7 +82,7 @@ def worst_judgements(result: RunResult) -> list[Judgement]:
 
 def _about(judgement: Judgement) -> tuple[str, str, object]:
     m = judgement.measurement
-    return m.metric, m.subject.name, m.conditions.get("operation")
+    return m.metric, m.subject.name, m.operation
 
 
 def software(since: Difference) -> list[str]:

@@ -13,8 +13,10 @@ _FOLDER = Path(__file__).parent
 class Reference:
     """One published busbw figure, in GB/s (1e9 bytes), for one message size in bytes.
 
-    `kind` is `measured` (somebody saw it) or `floor` (below it the publisher calls the machine broken); an empty
-    `algorithm` means that the source does not say.
+    `kind` is `measured` (somebody saw it), `floor` (below it the publisher calls the machine broken) or `expected` (a
+    claim without a measurement: up to `busbw_gb_s`, and as expected from `low_gb_s` on). An empty `algorithm` means
+    that the source does not say. `arm` is how the sweep was run, empty as NCCL does by itself
+    (seatrial/model/arms.py).
     """
 
     hardware: str
@@ -23,8 +25,10 @@ class Reference:
     fabric: str
     collective: str
     algorithm: str
+    arm: str
     message_bytes: int
     busbw_gb_s: float
+    low_gb_s: float | None
     kind: str
     source: str
 
@@ -54,6 +58,36 @@ class DeviceFigure:
     source: str
 
 
+@dataclass(frozen=True, slots=True)
+class TrainingFigure:
+    """Samples/s that a source expects over `gpus` GPUs, and from which number on that is as expected.
+
+    `model` is a name of a suite's section `training`, or describes a model that no suite trains.
+    """
+
+    hardware: str
+    gpus: int
+    model: str
+    precision: str
+    batch_per_rank: int
+    samples_s: float
+    low_samples_s: float | None
+    kind: str
+    source: str
+
+    @property
+    def place(self) -> str:
+        """What it is expected of, for people: "8 H100-SXM that train resnet50 in fp32, batch 64"."""
+        return f"{self.gpus} {self.hardware} that train {self.model} in {self.precision}, batch {self.batch_per_rank}"
+
+
+@cache
+def trainings() -> tuple[TrainingFigure, ...]:
+    """Every training figure that ships with the package."""
+    with (_FOLDER / "training.csv").open(encoding="utf-8") as rows:
+        return tuple(TrainingFigure(**_converted(row, TrainingFigure)) for row in csv.DictReader(rows))
+
+
 @cache
 def devices() -> tuple[DeviceFigure, ...]:
     """Every figure per device or node that ships with the package."""
@@ -71,9 +105,15 @@ def peak_tflops(hardware: str, precision: str) -> float | None:
     return device_figure(hardware, "peak_bf16") if precision in ("bf16", "fp16") else None
 
 
-def _converted(row: dict[str, str], record: type[Reference] | type[DeviceFigure]) -> dict[str, Any]:
-    """The row's cells as the fields of `record` have them."""
-    return {field.name: field.type(row[field.name]) for field in fields(record) if callable(field.type)}
+def _converted(row: dict[str, str], record: type[Reference | DeviceFigure | TrainingFigure]) -> dict[str, Any]:
+    """The row's cells as the fields of `record` have them; an empty number is None."""
+    return {field.name: _value(row[field.name], field.type) for field in fields(record)}
+
+
+def _value(cell: str, kind: Any) -> Any:
+    if kind == float | None:
+        return float(cell) if cell else None
+    return kind(cell)
 
 
 @cache

@@ -1,6 +1,7 @@
 """Which shipped reference speaks of a measurement; where none does, that is the answer."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seatrial.catalog import Reference, references
@@ -13,12 +14,24 @@ from seatrial.text.numbers import short
 # the same parts differ by 10 %.
 TOLERANCE = 0.15
 # Latency still shows below this size, and with it the host's processor and NCCL's choice of protocol.
-_LARGE_BYTES = 128 << 20
+LARGE_BYTES = 128 << 20
 SMALL_TOLERANCE = 0.4
 # Trees reach far more than rings on two nodes (487 against about 350 GB/s on 8 H100 or H200 and EFA), and a log does
 # not say which it was: https://github.com/NVIDIA/nccl-tests/issues/196
 TWO_NODE_TOLERANCE = 0.4
 _FAIL_BELOW = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a source expects without having measured it, and the least of that at the size in question, in GB/s."""
+
+    row: Reference
+    low_gb_s: float
+
+    @property
+    def words(self) -> str:
+        return f"{self.row.source} expects at least {short(self.low_gb_s)} GB/s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,33 +49,36 @@ def from_catalog(
     message_bytes: int,
     plateau: bool = False,
     algorithm: object = None,
+    arm: str = "",
 ) -> Baseline | None:
     """The catalog's baseline for busbw of `operation` at `message_bytes`; None is "no comparable reference".
 
-    Hardware, GPUs per node, nodes and fabric must match exactly; the fabric may be unnamed on one node, where the
+    Hardware, GPUs per node, nodes, fabric and arm must match exactly; the fabric may be unnamed on one node, where the
     hardware implies it. A `plateau`, whose sweep went up to `message_bytes`, may lie beyond the largest published
     size, because busbw no longer grows there. Where the `algorithm` that ran is known, rows of that one count, else
-    those that do not say.
+    those that do not say. Where sources disagree, what any of them has for healthy does not fail.
     """
-    fitting = _of_algorithm(_fitting(setup, operation), algorithm)
+    fitting = _of_algorithm(_fitting(setup, operation, arm), algorithm)
     measured = [row for row in fitting if row.kind == "measured"]
     floors = [row for row in fitting if row.kind == "floor"]
-    tied = [row for row in floors if _is_tied(row, measured)]
+    claims = [row for row in fitting if row.kind == "expected" and row.low_gb_s]
+    tied = [row for row in floors if _is_tied(row, measured) or any(_disputes(claim, row) for claim in claims)]
     floor = _floor([row for row in floors if row not in tied], message_bytes, plateau)
     figure = _figure([*measured, *tied], message_bytes, plateau)
+    claim = _claim(claims, measured, message_bytes, plateau)
     if figure is None:
-        return _floor_only(floor) if floor else None
-    return _baseline(setup, operation, message_bytes, figure, floor)
+        return _floor_only(floor) if floor else _claim_only(claim) if claim else None
+    return _baseline(setup, operation, message_bytes, figure, floor, claim)
 
 
-def _fitting(setup: Setup, operation: str) -> list[Reference]:
+def _fitting(setup: Setup, operation: str, arm: str) -> list[Reference]:
     """Rows of the same configuration; on one node without a named fabric, only if all rows agree on it."""
     candidates = [
         row
         for row in references()
         if (row.hardware, row.gpus_per_node, row.nodes) == (setup.hardware, setup.gpus_per_node, setup.nodes)
-        and row.collective == operation
-        and (row.fabric == setup.fabric or (setup.fabric is None and setup.nodes == 1))
+        and (row.collective, row.arm) == (operation, arm)
+        and (row.fabric == setup.fabric or (setup.fabric is None and setup.nodes == 1 and not arm))
     ]
     return candidates if len({row.fabric for row in candidates}) == 1 else []
 
@@ -74,7 +90,7 @@ def _of_algorithm(rows: list[Reference], algorithm: object) -> list[Reference]:
     return [row for row in rows if row.algorithm == algorithm] or [row for row in rows if not row.algorithm]
 
 
-def _figure(rows: list[Reference], message_bytes: int, plateau: bool) -> Figure | None:
+def _figure(rows: Sequence[Reference], message_bytes: int, plateau: bool) -> Figure | None:
     """The best published row of that size, or a line between its neighbours on log-log axes."""
     best: dict[int, Reference] = {}
     for row in sorted(rows, key=lambda row: row.busbw_gb_s):
@@ -109,13 +125,24 @@ def _floor(rows: list[Reference], message_bytes: int, plateau: bool) -> Referenc
     return max(holding, key=lambda row: row.busbw_gb_s, default=None)
 
 
-def _baseline(setup: Setup, operation: str, message_bytes: int, figure: Figure, floor: Reference | None) -> Baseline:
-    low = figure.busbw_gb_s * (1 - _tolerance(setup, operation, message_bytes))
-    fail = figure.busbw_gb_s * _FAIL_BELOW
+def _baseline(
+    setup: Setup,
+    operation: str,
+    message_bytes: int,
+    figure: Figure,
+    floor: Reference | None,
+    claim: Claim | None,
+) -> Baseline:
+    """Degraded is what the strictest source calls so, unless a claim allows it; a fail is one by every source."""
+    low, fail = figure.busbw_gb_s * (1 - _tolerance(setup, operation, message_bytes)), figure.busbw_gb_s * _FAIL_BELOW
     words = f"the {figure.words}"
     if floor:
-        low, fail = max(low, floor.busbw_gb_s), max(fail, floor.busbw_gb_s)
+        fail = min(low, floor.busbw_gb_s)
+        low = max(low, floor.busbw_gb_s)
         words += f", whose floor is {short(floor.busbw_gb_s)} GB/s at {_size(floor)} ({floor.source})"
+    if claim and claim.low_gb_s < low:
+        low, fail = claim.low_gb_s, min(fail, claim.low_gb_s)
+        words += f"; {claim.words}"
     return Baseline("catalog", figure.busbw_gb_s, low, None, fail, figure.samples, words)
 
 
@@ -126,6 +153,38 @@ def _is_tied(floor: Reference, measured: list[Reference]) -> bool:
     return any(row.busbw_gb_s < floor.busbw_gb_s and row.message_bytes * 4 >= floor.message_bytes for row in others)
 
 
+def _claim(
+    claims: Sequence[Reference], measured: Sequence[Reference], message_bytes: int, plateau: bool
+) -> Claim | None:
+    """The most lenient claim for that size; a plateau is the rate of about half of its largest size."""
+    typical = message_bytes // 2 if plateau else message_bytes
+    fitting = [Claim(row, low) for row in claims if (low := _least(row, measured, message_bytes, typical))]
+    return min(fitting, key=lambda claim: claim.low_gb_s, default=None)
+
+
+def _least(claim: Reference, measured: Sequence[Reference], largest: int, typical: int) -> float | None:
+    """What a claim expects at least at its own size and beyond; below, the same part of what was measured there.
+
+    None below LARGE_BYTES, where measured rows allow more than any claim.
+    """
+    there, here = (_figure(measured, size, plateau=False) for size in (claim.message_bytes, typical))
+    if claim.low_gb_s and there and here and LARGE_BYTES <= typical < claim.message_bytes:
+        return claim.low_gb_s * here.busbw_gb_s / there.busbw_gb_s
+    return claim.low_gb_s if largest >= claim.message_bytes else None
+
+
+def _disputes(claim: Reference, floor: Reference) -> bool:
+    """Whether another source expects less than the floor where size no longer matters."""
+    low = claim.low_gb_s or floor.busbw_gb_s
+    return claim.source != floor.source and low < floor.busbw_gb_s and claim.message_bytes * 4 >= floor.message_bytes
+
+
+def _claim_only(claim: Claim) -> Baseline:
+    row = claim.row
+    words = f"the {short(row.busbw_gb_s)} GB/s of {row.place} at {_size(row)}; {claim.words}"
+    return Baseline("catalog", row.busbw_gb_s, claim.low_gb_s, None, row.busbw_gb_s * _FAIL_BELOW, 0, words)
+
+
 def _floor_only(floor: Reference) -> Baseline:
     words = f"the floor of {short(floor.busbw_gb_s)} GB/s for {floor.place} at {_size(floor)} ({floor.source})"
     return Baseline("catalog", floor.busbw_gb_s, floor.busbw_gb_s, None, floor.busbw_gb_s, 1, words)
@@ -134,7 +193,7 @@ def _floor_only(floor: Reference) -> Baseline:
 def _tolerance(setup: Setup, operation: str, message_bytes: int) -> float:
     if setup.nodes == 2 and operation == "all_reduce":
         return TWO_NODE_TOLERANCE
-    return TOLERANCE if message_bytes >= _LARGE_BYTES else SMALL_TOLERANCE
+    return TOLERANCE if message_bytes >= LARGE_BYTES else SMALL_TOLERANCE
 
 
 def _size(row: Reference) -> str:

@@ -3,22 +3,25 @@
 import math
 
 from seatrial.catalog import Reference, known_hardware, references
+from seatrial.model.arms import INTRA, arm_of
+from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check, Judgement
-from seatrial.model.setup import Setup, is_busbw
+from seatrial.model.setup import Setup, is_busbw, part_of
 from seatrial.model.sizes import format_size
+from seatrial.text.numbers import short
 
 
 def missing_reference(check: Check, setup: Setup) -> str | None:
     """Why nothing comparable is known of the first plateau that was judged without; None where something is."""
     for judgement in check.judgements:
         if judgement.measurement.metric == "busbw_plateau" and judgement.source in ("sanity", "physics"):
-            return no_reference(setup, str(judgement.measurement.conditions["operation"]))
+            return _none_for(judgement.measurement, setup)
     return None if any(_has_reference(j) for j in check.judgements) else _only_sizes(check, setup)
 
 
-def no_reference(setup: Setup, operation: str) -> str:
+def no_reference(setup: Setup, operation: str, arm: str = "") -> str:
     """ "no comparable reference", and what the catalog has instead: it never borrows."""
-    return f"no comparable reference: {_why(setup, operation)}"
+    return f"no comparable reference: {_why(setup, operation, arm)}"
 
 
 def _has_reference(judgement: Judgement) -> bool:
@@ -27,16 +30,25 @@ def _has_reference(judgement: Judgement) -> bool:
 
 def _only_sizes(check: Check, setup: Setup) -> str | None:
     swept = next((j.measurement for j in check.judgements if is_busbw(j.measurement)), None)
-    return None if swept is None else no_reference(setup, str(swept.conditions["operation"]))
+    return None if swept is None else _none_for(swept, setup)
 
 
-def _why(setup: Setup, operation: str) -> str:
+def _none_for(busbw: Measurement, setup: Setup) -> str:
+    arm = arm_of(busbw)
+    return no_reference(part_of(busbw, setup), str(busbw.conditions["operation"]), "" if arm == INTRA else arm)
+
+
+def _why(setup: Setup, operation: str, arm: str) -> str:
     if setup.hardware not in known_hardware():
         return f"hardware {setup.hardware} is not in the catalog"
-    rows = [row for row in references() if (row.hardware, row.collective) == (setup.hardware, operation)]
+    key = (setup.hardware, operation, arm)
+    rows = [row for row in references() if (row.hardware, row.collective, row.arm) == key]
     if not rows:
-        return f"nothing is published for {operation} on {setup.hardware}"
+        return f"nothing is published for {operation} on {setup.hardware}" + (f" in the arm {arm}" if arm else "")
     if same := [row for row in rows if _differs(row, setup) == []]:
+        if arm and (low := same[0].low_gb_s):
+            claimed = f"{short(low)} to {short(same[0].busbw_gb_s)} GB/s"
+            return f"{same[0].source} expects {claimed} of {same[0].place}, more than its links carry"
         sizes = sorted({row.message_bytes for row in same})
         return f"what is published for {same[0].place} is for {_span(sizes)}"
     nearest = min(rows, key=lambda row: _distance(row, setup))

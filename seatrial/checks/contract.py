@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from seatrial.checks.planned import PlannedNodes, PlannedPart, of_durations
 from seatrial.checks.repeated import Doubt, Repeated, TimeLeft
 from seatrial.config.run import Run
 from seatrial.config.yamlfile import Strict
@@ -64,12 +65,13 @@ class Need:
 class Metric:
     """A metric that a check measures: its unit and meaning, and how much a healthy value varies.
 
-    Without a `tolerance` it varies as seatrial/judge/baselines/tolerance.py assumes.
+    Without a `tolerance` it varies as seatrial/judge/baselines/tolerance.py assumes; `of_gpu` is that of a single GPU.
     """
 
     unit: str
     meaning: str
     tolerance: Tolerance | None = None
+    of_gpu: Tolerance | None = None
 
 
 TORCH = Need("torch", "install PyTorch where the nodes' Python finds it")
@@ -88,7 +90,8 @@ class CheckType:
     - `needs`: what nodes must have, by whether they have GPUs.
     - `least_ranks`: over how many ranks it must run to mean anything.
     - `repeat`: measures again what the judge doubts. Without it, one measurement decides.
-    - `units`: how many log records with `extra=UNIT` it writes, by its section.
+    - `units`: how many log records with `extra=UNIT` it writes, by its section and the nodes.
+    - `plan`: what it will do, and how long that takes, by its section and the nodes.
     - `logs`: names of its raw logs, besides its own name and those of the operations that it measures.
     """
 
@@ -102,5 +105,6 @@ class CheckType:
     needs: Callable[[bool], tuple[Need, ...]] = lambda gpus: ()
     least_ranks: int = 1
     repeat: Repeat | None = None
-    units: Callable[[Any], int] = lambda section: 1
+    units: Callable[[Any, PlannedNodes], int] = lambda section, nodes: 1
+    plan: Callable[[Any, PlannedNodes], Sequence[PlannedPart]] = of_durations
     logs: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from seatrial.checks.contract import CheckContext
 from seatrial.checks.repeated import Doubt, Repeated, TimeLeft
 from seatrial.checks.requirements import too_small
 from seatrial.checks.table import CHECKS
+from seatrial.model.arms import INTRA, arm_of
 from seatrial.model.errors import SeatrialError
 from seatrial.model.testbed import Testbed
 
@@ -44,4 +45,7 @@ def measure_again(
 
 def _compares(doubt: Doubt, testbed: Testbed) -> bool:
     """Whether these nodes can measure it: over fewer ranks, since nodes were taken out, it is another number."""
-    return doubt.measurement.conditions.get("ranks", testbed.world_size) == testbed.world_size
+    m = doubt.measurement
+    if arm_of(m) == INTRA:  # over the ranks of one node
+        return any(node.name == m.subject.name for node in testbed.nodes)
+    return m.conditions.get("ranks", testbed.world_size) == testbed.world_size

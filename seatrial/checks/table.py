@@ -3,7 +3,7 @@
 from seatrial.checks.collectives.check import COLLECTIVES
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.contract import CheckType
-from seatrial.checks.devices import DEVICES
+from seatrial.checks.devices.check import DEVICES
 from seatrial.checks.training.check import TRAINING
 
 CHECKS: tuple[CheckType, ...] = (CONNECTIVITY, DEVICES, COLLECTIVES, TRAINING)

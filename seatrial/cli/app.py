@@ -28,11 +28,12 @@ from seatrial.cli.run import run
 from seatrial.cli.serve import serve
 from seatrial.cli.simulate import simulate
 from seatrial.cli.ssh import dial, ssh
+from seatrial.cli.suites import suites
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.system.state_home import ensure_home
 
 COMMANDS = (
-    run, render, parse, judge, rejudge, explain, baseline, history, compare, report, bundle, verify,
+    run, suites, render, parse, judge, rejudge, explain, baseline, history, compare, report, bundle, verify,
     simulate, probe, prune, reap, doctor, ssh, dial, serve,
 )  # fmt: skip
 

@@ -4,12 +4,15 @@ import shutil
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import groupby
 from pathlib import Path
 
 from seatrial.alerts.settings import AlertSettings
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.destination import missing
 from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.reason import code_of
+from seatrial.model.reasons import CATALOG
 from seatrial.platforms import platform_for
 from seatrial.platforms.local.config import LocalPlatform
 from seatrial.report.metrics import target_of_environment
@@ -27,10 +30,19 @@ def diagnose(cluster_file: Path | None) -> int:
     """
     cluster = load_cluster(cluster_file) if cluster_file else _LOCAL
     problems = 0
-    for subject, problem in _findings(cluster, cluster_file):
-        problems += problem is not None
-        print(f"{'ok     ' if problem is None else 'missing'} {subject}{f': {problem}' if problem else ''}")
+    for next_step, findings in groupby(_findings(cluster, cluster_file), _next_step):
+        for subject, problem in findings:
+            problems += problem is not None
+            print(f"{'ok     ' if problem is None else 'missing'} {subject}{f': {problem}' if problem else ''}")
+        if next_step:
+            print(f"        next step: {next_step}")
     return 1 if problems else 0
+
+
+def _next_step(finding: Finding) -> str | None:
+    """That of the catalog; a problem that is not from there holds its own."""
+    code = code_of(finding[1] or "")
+    return CATALOG[code].next_step if code and code in CATALOG else None
 
 
 def _findings(cluster: Cluster, file: Path | None) -> Iterator[Finding]:
@@ -58,7 +70,7 @@ def _history() -> Finding:
     try:
         open_store().close()
     except SeatrialError as error:
-        return "history", str(error)
+        return "history", error.reason
     return "history", None
 
 
@@ -75,4 +87,4 @@ def _metrics() -> Iterator[Finding]:
         if target_of_environment():
             yield "metrics", None
     except InputError as error:
-        yield "metrics", str(error)
+        yield "metrics", error.reason

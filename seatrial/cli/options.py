@@ -11,7 +11,10 @@ FILE = click.Path(path_type=Path)
 
 cluster_argument = click.argument("cluster", type=FILE)
 suite_option = click.option(
-    "--suite", default="quick", show_default=True, help="quick, nightly, acceptance, or the path of a suite file."
+    "--suite",
+    default="quick",
+    show_default=True,
+    help="quick, nightly, acceptance, a4-sweep, or the path of a suite file.",
 )
 baseline_option = click.option(
     "--require-baseline",

@@ -15,8 +15,10 @@ from seatrial.remote.single_file import BY_HAND, single_file
 def probe(name: str, out: Path | None) -> None:
     """Write a measurement as one file that runs where Python and torch are, without seatrial.
 
-    devices measures matrix multiplication and memory copy, collective sweeps one collective, training trains a small
-    model, facts tells what the machine is made of. Run it alone, or under torchrun, mpirun or srun.
+    check is a quick check of one machine, as an image runs it without keys. devices measures every GPU or the
+    processors, disk a folder, collective sweeps one collective, all_reduce checks every element of 50 sums as training
+    makes them, training trains a model, facts tells what the machine is made of, inventory in which state that is. Run
+    it alone, or under torchrun, mpirun or srun.
     """
     file = out or Path(f"{name}.pyz")
     try:

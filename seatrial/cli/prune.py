@@ -12,6 +12,7 @@ from seatrial.model.errors import InputError, SeatrialError
 
 if TYPE_CHECKING:
     from seatrial.runs.retention import Outcome
+    from seatrial.runs.slurm_output import OutputOutcome
 
 _HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 _AGE = re.compile(r"([1-9]\d{0,4})([hdw])", re.ASCII)
@@ -22,22 +23,44 @@ _AGE = re.compile(r"([1-9]\d{0,4})([hdw])", re.ASCII)
 @click.option("--older-than", "age", metavar="AGE", help="Remove runs that started longer ago: 12h, 30d or 8w.")
 @click.option("--keep", type=click.IntRange(1, 1_000_000), metavar="N", help="Keep the newest N runs of each cluster.")
 @click.option("--runs", type=FILE, default="runs", show_default=True, help="Folder that holds the folders of runs.")
+@click.option(
+    "--slurm-output",
+    type=FILE,
+    metavar="PATH",
+    help="Instead of runs: output of the batch scripts of `seatrial render`, where they were submitted.",
+)
 @click.option("--yes", is_flag=True, help="Remove them; without this option, only list them.")
 @json_option
-def prune(cluster: str | None, age: str | None, keep: int | None, runs: Path, yes: bool, as_json: bool) -> None:
+def prune(
+    cluster: str | None,
+    age: str | None,
+    keep: int | None,
+    runs: Path,
+    slurm_output: Path | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
     """Remove old runs of CLUSTER (a name or a cluster file), or of all clusters: folders and rows of the history.
 
     Lists what it would remove; --yes removes it. With both --older-than and --keep, a run goes only if both let it go.
-    The last run that passed, runs that baselines are pinned from, and runs at work always stay.
+    The last run that passed, runs that baselines are pinned from, and runs at work always stay; of Slurm's output, that
+    of the newest job in which nothing failed.
     """
     from seatrial.model.reason import Reason
     from seatrial.runs.prune import Limits
     from seatrial.runs.retention import prune_runs
+    from seatrial.runs.slurm_output import prune_outputs
 
     if age is None and keep is None:
         raise InputError("prune: needs --older-than AGE (such as 30d), --keep N, or both")
     limits = Limits(_duration(age) if age is not None else None, keep)
-    outcome = prune_runs(runs, limits, cluster and name_of(cluster), delete=yes)
+    outcome: Outcome | OutputOutcome
+    if slurm_output is None:
+        outcome = prune_runs(runs, limits, cluster and name_of(cluster), delete=yes)
+    elif cluster is not None:
+        raise InputError("--slurm-output: takes no CLUSTER, as the output of a job does not tell it; leave CLUSTER out")
+    else:
+        outcome = prune_outputs(slurm_output, limits, delete=yes)
     if as_json:
         print_json(outcome.to_dict())
     else:
@@ -53,18 +76,37 @@ def _duration(age: str) -> timedelta:
     return timedelta(hours=int(match[1]) * _HOURS[match[2]])
 
 
-def _show(outcome: "Outcome") -> None:
+def _show(outcome: "Outcome | OutputOutcome") -> None:
+    from seatrial.runs.retention import Outcome
     from seatrial.text.words import plain
 
+    lines, summary = _of_runs(outcome) if isinstance(outcome, Outcome) else _of_jobs(outcome)
+    for line in lines:
+        print(plain(line))
+    for skipped in outcome.skipped:
+        print(f"left: {plain(skipped.name)}: {plain(skipped.problem)}")
+    print(f"removed: {summary}" if outcome.deleted else f"would remove: {summary}; --yes removes them")
+
+
+def _of_runs(outcome: "Outcome") -> tuple[list[str], str]:
+    """A line for each folder, and the sum."""
+    lines = []
     for folder in outcome.folders:
         started = f"{folder.header.started:%Y-%m-%d %H:%M}" if folder.header else "never ended"
         verdict = folder.header.verdict.value if folder.header else "-"
-        print(f"{plain(folder.name)}  {started}  {verdict}  {_size(folder.size_bytes)}")
-    for skipped in outcome.skipped:
-        print(f"left: {plain(skipped.name)}: {plain(skipped.problem)}")
-    folders = f"{len(outcome.folders)} folder{'' if len(outcome.folders) == 1 else 's'}"
-    total = f"{folders}, {_size(outcome.size_bytes)}; {outcome.rows} runs of the history"
-    print(f"removed: {total}" if outcome.deleted else f"would remove: {total}; --yes removes them")
+        lines.append(f"{folder.name}  {started}  {verdict}  {_size(folder.size_bytes)}")
+    folders = f"{len(lines)} folder{'' if len(lines) == 1 else 's'}"
+    return lines, f"{folders}, {_size(outcome.size_bytes)}; {outcome.rows} runs of the history"
+
+
+def _of_jobs(outcome: "OutputOutcome") -> tuple[list[str], str]:
+    """A line for each job, and the sum."""
+    lines = [
+        f"{' '.join(job.names)}  {job.changed:%Y-%m-%d %H:%M}  {'complete' if job.is_good else 'failed'}"
+        f"  {_size(job.size_bytes)}"
+        for job in outcome.jobs
+    ]
+    return lines, f"output of {len(lines)} job{'' if len(lines) == 1 else 's'}, {_size(outcome.size_bytes)}"
 
 
 def _size(size_bytes: int) -> str:

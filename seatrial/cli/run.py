@@ -6,20 +6,33 @@ from typing import NoReturn
 
 import click
 
-from seatrial.cli.options import FILE, baseline_option, cluster_argument, json_option, suite_option
+from seatrial.cli.options import FILE, baseline_option, json_option
+from seatrial.cli.suites import show_suites
+
+LIST = "list"
 
 
 @click.command()
-@cluster_argument
-@suite_option
+@click.argument("cluster", type=FILE, required=False)
+@click.option(
+    "--suite",
+    is_flag=False,
+    flag_value=LIST,
+    default="quick",
+    show_default=True,
+    help="quick, nightly, acceptance, a4-sweep, or the path of a suite file; list, or nothing, shows what each does and"
+    " how long it takes, as seatrial suites does.",
+)
 @click.option("--out", type=FILE, help="Output folder; default: runs/RUN_ID.")
 @click.option("--notify/--no-notify", default=True, show_default=True, help="Send alerts to the configured receivers.")
 @click.option("--rebuild", is_flag=True, help="Rebuild the image even if its inputs have not changed.")
 @baseline_option
 @json_option
 @click.option("-v", "--verbose", is_flag=True, help="Show debug messages.")
+@click.pass_context
 def run(
-    cluster: Path,
+    context: click.Context,
+    cluster: Path | None,
     suite: str,
     out: Path | None,
     notify: bool,
@@ -32,6 +45,11 @@ def run(
 
     Exit status: 0 pass, 1 degraded, fail or corrupt, 2 bad input, 3 inconclusive or not_run.
     """
+    if suite == LIST:
+        show_suites(cluster, as_json=as_json)
+        sys.exit(0)
+    if cluster is None:
+        raise click.MissingParameter(ctx=context, param_hint="'CLUSTER'", param_type="argument")
     from seatrial.cli.run_by_hand import run_by_hand
 
     status = run_by_hand(

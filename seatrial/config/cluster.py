@@ -11,7 +11,7 @@ from seatrial.config import this_machine
 from seatrial.config.destination import Address
 from seatrial.config.faults import Fault
 from seatrial.config.image import ImageField, ImageFile, Recipe
-from seatrial.config.names import Name
+from seatrial.config.names import Name, ShownName
 from seatrial.config.notify import Notify
 from seatrial.config.platform import PlatformSettings, settings_models
 from seatrial.config.yamlfile import Strict, load_yaml
@@ -68,7 +68,7 @@ class Hardware(Strict):
     between nodes.
     """
 
-    name: str = Field(min_length=1, max_length=63, description="as in `seatrial baseline list`, or a name of its own")
+    name: ShownName = Field(description="as in `seatrial baseline list`, or a name of its own")
     gpus_per_node: int | None = Field(None, ge=0, le=1024, description="GPUs that a node has")
     gpu_link_gb_s: float | None = Field(
         None, gt=0, description="GB/s (1e9 bytes) in one direction that a GPU's links inside the node carry"
@@ -115,7 +115,7 @@ class Cluster(Strict):
     hardware: Annotated[Hardware, BeforeValidator(_read_hardware, json_schema_input_type=str | Hardware)] = Field(
         Hardware.model_construct(name="cpu"), description="a name that `seatrial baseline list` knows, or what it is"
     )
-    fabric: str | None = Field(
+    fabric: ShownName | None = Field(
         None, description="what joins the nodes, as in the catalog: NVLink, IB-8x400G, EFA-3200G, GPUDirect-TCPXO, ..."
     )
     platform: PlatformConfig = Field(description="where it runs")

@@ -6,8 +6,10 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from seatrial.config.yamlfile import Strict
+from seatrial.model.sizes import ByteSize
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(bit|kbit|mbit|gbit)")
+_NODE_FAULTS = ("rate", "sshd", "host_key", "cpu_share", "memory", "computes")
 _BITS = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
 
@@ -19,7 +21,7 @@ def _legal_rate(value: str) -> str:
 
 
 class NodeFault(Strict):
-    """Break one node on purpose: its link's rate, its sshd, or the host key it answers with."""
+    """Break one node on purpose: its link, its sshd, its host key, its processors, its memory, or what it computes."""
 
     node: str = Field(description="node-0 to node-N")
     rate: Annotated[str, AfterValidator(_legal_rate)] | None = Field(
@@ -27,11 +29,25 @@ class NodeFault(Strict):
     )
     sshd: Literal["stopped"] | None = Field(None, description="its sshd does not answer")
     host_key: Literal["wrong"] | None = Field(None, description="it answers with another host key than the run's")
+    cpu_share: float | None = Field(
+        None, ge=0.01, lt=1, description="share of this machine's processors that its processes get, all together"
+    )
+    memory: ByteSize | None = Field(
+        None, description="address space in bytes that each of its processes gets at most: 256M"
+    )
+    computes: Literal["wrong", "unstable"] | None = Field(
+        None, description="what the probe `devices` computes is `wrong` the same way each time, or another each time"
+    )
+    device: str | None = Field(
+        None, pattern=r"^(cpu|gpu-[0-9]{1,4})$", description="cpu or gpu-N, which computes so; unset: all of the node"
+    )
 
     @model_validator(mode="after")
     def _does_something(self) -> Self:
-        if not (self.rate or self.sshd or self.host_key):
-            raise ValueError("a fault needs one of rate, sshd, host_key")
+        if not any(getattr(self, name) for name in _NODE_FAULTS):
+            raise ValueError(f"a fault needs one of {', '.join(_NODE_FAULTS)}")
+        if self.device and not self.computes:
+            raise ValueError("device is for computes: wrong and computes: unstable")
         return self
 
     @property

@@ -11,7 +11,8 @@ from seatrial.config.mount import legal_path
 from seatrial.config.yamlfile import Strict
 from seatrial.text.secret_values import looks_secret
 
-IMAGES = Path(__file__).parents[2] / "images"
+_REPOSITORY = Path(__file__).parents[2]
+IMAGES = _REPOSITORY / "images"
 FILES = (".sqsh", ".sif")  # of Enroot, and of Apptainer and Singularity
 TIMEOUT_S = 7200  # where neither the cluster file nor a recipe says how long a build may take
 Platform = Literal["linux/amd64", "linux/arm64"]
@@ -154,8 +155,8 @@ class Recipe(Strict):
 
     @property
     def context(self) -> Path:
-        """The build context; the project's own images share images/common, so theirs is images/."""
-        return IMAGES if self.folder.parent == IMAGES else self.folder
+        """The build context: the repository for the project's own images, which share images/common and the probes."""
+        return _REPOSITORY if self.folder.parent == IMAGES else self.folder
 
     @property
     def name(self) -> str:

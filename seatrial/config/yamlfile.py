@@ -7,6 +7,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Tag, ValidationError
 
 from seatrial.model.errors import InputError
+from seatrial.text.similar import nearest_of
 
 try:
     from yaml import CSafeLoader as Loader  # libyaml's is many times faster
@@ -88,8 +89,8 @@ def _kind(content: object) -> str:
 
 
 def _refuse(path: Path, error: ValidationError, model: type[Strict]) -> NoReturn:
-    """Name the first problem in full and count the rest, on one line."""
-    problems = error.errors(include_url=False)
+    """Name the first problem in full and count the rest, on one line. A misspelt field counts before its absence."""
+    problems = sorted(error.errors(include_url=False), key=lambda problem: problem["type"] != "extra_forbidden")
     first = problems[0]
     field = "".join(f"{part}." for part in first["loc"])[:-1]
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
@@ -100,7 +101,9 @@ def _refuse(path: Path, error: ValidationError, model: type[Strict]) -> NoReturn
 def _explain(problem: Any, model: type[Strict]) -> str:
     if problem["type"] == "extra_forbidden":
         legal = _fields_at(model, problem["loc"][:-1])
-        return f"unknown field; legal: {', '.join(legal)}" if legal else "unknown field"
+        nearest = nearest_of(str(problem["loc"][-1]), legal)
+        parts = ["unknown field", *([f"legal: {', '.join(legal)}"] if legal else []), *([nearest] if nearest else [])]
+        return "; ".join(parts)
     if problem["type"] == "missing":
         return "is required"
     if problem["type"] == "union_tag_not_found":

@@ -177,7 +177,7 @@ def _is_vote(judgement: Judgement) -> bool:
 def _sweep(judgement: Judgement) -> tuple[object, ...]:
     """What the sizes of one sweep have in common; its latency is the smallest size over again."""
     m = judgement.measurement
-    shared = tuple(m.conditions.get(key) for key in ("operation", "dtype", "ranks"))
+    shared = tuple(m.conditions.get(key) for key in ("operation", "arm", "dtype", "ranks"))
     return (m.subject, *shared)
 
 

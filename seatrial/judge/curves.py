@@ -137,7 +137,7 @@ def _is_plateau(reading: Reading) -> bool:
 
 
 def _operation(measurement: Measurement) -> str:
-    return str(measurement.conditions.get("operation", measurement.metric))
+    return measurement.operation or measurement.metric
 
 
 def _by_operation(readings: Iterable[Reading]) -> dict[str, list[Reading]]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from seatrial.judge.baselines.physics import wire
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check
-from seatrial.model.setup import Setup
+from seatrial.model.setup import Setup, part_of
 from seatrial.text.numbers import short
 
 METRIC = "busbw_share"
@@ -34,11 +34,11 @@ def plateau_words(check: Check, setup: Setup) -> list[str]:
 
 
 def _share(m: Measurement, setup: Setup) -> float | None:
-    limit = wire(m, setup) if m.metric == "busbw_plateau" and m.finite else None
+    limit = wire(m, part_of(m, setup)) if m.metric == "busbw_plateau" and m.finite else None
     return m.value / limit.gb_s if limit else None
 
 
 def _words(m: Measurement, setup: Setup) -> str:
-    limit = wire(m, setup)
+    limit = wire(m, part_of(m, setup))
     share = f", {m.value / limit.gb_s:.0%} of {limit.words}".replace("%", " %") if limit and m.finite else ""
     return f"plateau {short(m.value)} GB/s{share}"

@@ -148,10 +148,9 @@ def _expectation(m: Measurement, baseline: Baseline, verdict: Verdict) -> str:
 
 def _head(m: Measurement) -> str:
     """What was measured, as a sentence begins: all_reduce busbw 0.02 GB/s at 16M on node-3."""
-    operation = m.conditions.get("operation")
     size = m.conditions.get("message_bytes")
     parts = (
-        str(operation) if operation else "",
+        m.operation or "",
         f"{m.metric} {short(m.value)} {m.unit}".strip(),
         f"at {format_size(size)}" if isinstance(size, int) else "",
         "in place" if m.conditions.get("placement") == "in_place" else "",

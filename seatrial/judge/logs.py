@@ -9,7 +9,7 @@ from math import ceil
 
 from seatrial.catalog.links import usual_gpus, with_links
 from seatrial.catalog.nearest import missing_reference
-from seatrial.checks.collectives.control import Arm, no_control, switched_off, treatment_of
+from seatrial.checks.collectives.control import Arm, no_control, settings_of, switched_off, treatment_of
 from seatrial.checks.collectives.outcome import SweepOutcome, conclude, wrong_results
 from seatrial.checks.collectives.ranks import fewer_nodes
 from seatrial.checks.collectives.setting import Setting, network_of
@@ -19,6 +19,7 @@ from seatrial.judge.device_models import other_model
 from seatrial.judge.efficiency import plateau_words, with_shares
 from seatrial.judge.logsweep import algorithms_of, as_mpi_result, by_kind, dtype_of, is_of_cpus
 from seatrial.judge.split import group_of, not_all_ranks, with_own_nics
+from seatrial.model.arms import arm_of_settings
 from seatrial.model.coverage import Coverage, coverage
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, rewritten
@@ -117,8 +118,9 @@ def _outcome(arm: Arm, config: LogsConfig, is_control: bool) -> SweepOutcome:
     sizes = tuple(sorted({row.size for row in sweep.rows if row.size}))
     algorithms, on_gpus = algorithms_of(sweep), not is_of_cpus(sweep)
     setting = Setting(
-        operation, dtype_of(sweep), setup.ranks, config.hardware, sizes, fabric, config.nodes, algorithms, on_gpus
-    )
+        operation, dtype_of(sweep), setup.ranks, config.hardware, sizes, fabric, config.nodes, algorithms, on_gpus,
+        arm_of_settings(settings_of(sweep)),
+    )  # fmt: skip
     strange = other_model(config.hardware, sweep.devices)
     if strange is None and sweep.collective not in COLLECTIVES and sweep.rows:
         strange = Reason.of("log-without-collective")

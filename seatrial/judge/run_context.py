@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from seatrial.catalog.beside import figures_beside
 from seatrial.catalog.links import with_links
 from seatrial.catalog.nearest import missing_reference
 from seatrial.judge.baselines.nights import nights_before
@@ -64,4 +65,5 @@ def explained(checks: Sequence[Check], setup: Setup) -> list[Check]:
 
 def _with_nearest(check: Check, setup: Setup) -> Check:
     missing = missing_reference(check, setup)
-    return replace(check, reason=join((check.reason, missing))) if missing else check
+    notes = [*([missing] if missing else []), *figures_beside(check, setup)]
+    return replace(check, reason=join((check.reason, *notes))) if notes else check

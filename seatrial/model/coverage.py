@@ -75,8 +75,7 @@ def coverage(checks: Iterable["Check"]) -> Coverage:
 
 def _metric(judgement: "Judgement") -> str:
     """A sweep is one number in many sizes; all else goes by its metric."""
-    m = judgement.measurement
-    return str(m.conditions.get("operation", m.metric))
+    return judgement.measurement.operation or judgement.measurement.metric
 
 
 def standing_of(verdict: Verdict, is_compared: bool) -> str:

@@ -54,6 +54,12 @@ class Measurement:
         """Whether only values above 0 can be, as of times and rates."""
         return self.unit in TIMES or self.unit.endswith("/s")
 
+    @property
+    def operation(self) -> str | None:
+        """The collective, and the arm that it was swept in: "all_reduce", "all_reduce (network)"; None for others."""
+        operation, arm = self.conditions.get("operation"), self.conditions.get("arm")
+        return None if operation is None else f"{operation} ({arm})" if arm else str(operation)
+
     def series(self) -> str:
         """The key under which the same measurement of other runs is found: metric, subject, conditions and unit."""
         conditions = ",".join(f"{key}={self.conditions[key]}" for key in sorted(self.conditions))

@@ -1,7 +1,8 @@
 """The facts of a cluster that references are keyed by."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from seatrial.model.arms import INTRA, arm_of
 from seatrial.model.measurement import Measurement
 
 
@@ -24,6 +25,11 @@ class Setup:
     @property
     def ranks(self) -> int:
         return self.nodes * self.slots_per_node
+
+
+def part_of(measurement: Measurement, setup: Setup) -> Setup:
+    """The part of the cluster that the measurement is of: in the arm `intra` one node, without a network."""
+    return replace(setup, nodes=1, fabric=None) if arm_of(measurement) == INTRA else setup
 
 
 def ranks_of(measurement: Measurement, setup: Setup) -> int:

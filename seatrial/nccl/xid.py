@@ -31,6 +31,7 @@ MEANING = {
     140: ("unrecovered ECC error", _RESET),
     154: ("GPU recovery action changed", "do what the line names: GPU reset, node reboot or drain"),
 }
+OF_APPLICATIONS = frozenset({13, 31, 43, 45})
 _NOT_FATAL = frozenset({63, 92, 154})
 
 
@@ -39,15 +40,19 @@ def xid_finding(text: str) -> Finding | None:
     match = _XID.search(text) or _SXID.search(text)
     if match is None:
         return None
-    number = int(match["number"][:9])
-    if match.re is _SXID:
-        meaning, step = "NVSwitch error", "check the NVSwitch and fabric manager's log"
-    else:
-        meaning, step = MEANING.get(number, _unlisted(number))
-    cause = f"{'SXid' if match.re is _SXID else 'Xid'} {number} ({meaning}) on GPU {match['pci']}"
+    number, kind = int(match["number"][:9]), "SXid" if match.re is _SXID else "Xid"
+    meaning, step = meaning_of(kind, number)
+    cause = f"{kind} {number} ({meaning}) on GPU {match['pci']}"
     fatal = match.re is _XID and number not in _NOT_FATAL
     host = _LOGGED_BY.search(text, 0, match.start())
     return Finding("gpu", cause, text.strip()[:300], host[1] if host else None, None, False, step, fatal)
+
+
+def meaning_of(kind: str, number: int) -> tuple[str, str]:
+    """What an Xid or an SXid means, and what to do."""
+    if kind == "SXid":
+        return "NVSwitch error", "check the NVSwitch and fabric manager's log"
+    return MEANING.get(number, _unlisted(number))
 
 
 def _unlisted(number: int) -> tuple[str, str]:

@@ -106,8 +106,8 @@ def variables(testbed: Testbed, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def hostfile_path(testbed: Testbed) -> str:
-    """Where `mpirun` finds the hostfile on the head node."""
-    return f"{testbed.workdir}/hostfile"
+    """Where `mpirun` finds the hostfile on the head node; nodes that are heads at once may share the folder."""
+    return f"{testbed.workdir}/hostfile" + (f"-{testbed.head.name}" if len(testbed.nodes) == 1 else "")
 
 
 def mpirun(

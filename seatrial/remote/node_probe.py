@@ -11,6 +11,7 @@ from seatrial.remote.command import run_command
 from seatrial.remote.ssh import connected
 
 _CONNECT_S = 30
+_KILLED = 128 + 9  # as a shell tells it
 _MAX_BYTES = 1 << 20  # of what one probe prints
 
 
@@ -37,6 +38,8 @@ def run_probe(
         raise RemoteError(Reason.of("probe-timeout", probe=probe, seconds=timeout_s))
     if answers := _answers(model, lines):
         return answers
+    if done.exit_status == _KILLED:
+        raise RemoteError(Reason.of("probe-killed", probe=probe))
     last = next((line for line in reversed(lines) if line.strip()), "")
     raise RemoteError(Reason.of("probe-unreadable", probe=probe, last=printable(last) or "nothing was printed"))
 

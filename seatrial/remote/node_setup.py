@@ -28,7 +28,7 @@ _ATTEMPTS = 3  # sshd drops connections when many arrive at once; only the set-u
 _PAUSE_S = 0.3
 FACTS_TIMEOUT_S = 60  # a driver that wakes its GPUs, a cold network home: slow is not broken
 STREAM_BYTES = 64 * 1024**2  # per direction, or STREAM_S where that takes longer
-SHARED_STREAM_BYTES = 16 * 1024**2  # of streams that wait for each other on the cores of one machine
+SHARED_STREAM_BYTES = 8 * 1024**2  # of streams that wait for each other on the cores of one machine
 STREAM_S = 0.5
 _SECONDS = re.compile(r"\d{1,12}\.\d{1,9}")  # since the epoch, as date prints them
 _STREAM_SPARE_S = 20  # what stream.py may take besides the connection: its waits for first bytes, a loaded machine
@@ -135,6 +135,11 @@ def _install_and_ask(
         ) from None
 
 
+def standard_library_program(testbed: Testbed, name: str) -> list[str]:
+    """The command of a probe that imports the standard library alone: what else Python knows is not looked for."""
+    return [testbed.python, "-S", f"{testbed.workdir}/{name}"]
+
+
 @cache
 def _probe_sources() -> dict[str, str]:
     return {path.name: path.read_text() for path in PROBES}
@@ -186,7 +191,7 @@ def _try_stream(
     testbed: Testbed, contact: NodeConnection, peer: Node, max_bytes: int, timeout_s: float
 ) -> tuple[float, float]:
     """MB/s to `peer` and from it. Raises RemoteError."""
-    program = [testbed.python, f"{testbed.workdir}/stream.py"]
+    program = standard_library_program(testbed, "stream.py")
     request = {
         "peer": {"address": peer.address, "port": peer.port},
         "serve": shlex.join([*program, "serve", str(max_bytes), str(STREAM_S)]),

@@ -10,7 +10,7 @@ from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
 from seatrial.remote.answers import PeerAnswer, ReachAnswer, Unreached, printable, read_answer
 from seatrial.remote.command import run_command
-from seatrial.remote.node_setup import NodeConnection
+from seatrial.remote.node_setup import NodeConnection, standard_library_program
 
 CONNECTIONS_AT_ONCE = 128  # TCP connections that one node has open to its peers
 LOGINS_AT_ONCE = 32  # ssh processes on one node
@@ -39,7 +39,7 @@ def reach_peers(testbed: Testbed, contact: NodeConnection, peers: Sequence[Node]
     rounds = -(-len(peers) // CONNECTIONS_AT_ONCE)
     done = run_command(
         contact.transport,
-        shlex.join([testbed.python, f"{testbed.workdir}/reach.py"]),
+        shlex.join(standard_library_program(testbed, "reach.py")),
         stdin=json.dumps(request).encode(),
         timeout_s=timeout_s * rounds + _SPARE_S,
     )
@@ -69,7 +69,7 @@ def log_in_to_peers(
     rounds = -(-len(peers) // LOGINS_AT_ONCE)
     done = run_command(
         contact.transport,
-        shlex.join([testbed.python, f"{testbed.workdir}/pairs.py"]),
+        shlex.join(standard_library_program(testbed, "pairs.py")),
         stdin=json.dumps(request).encode(),
         timeout_s=timeout_s * rounds + _SPARE_S,
     )

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from seatrial.remote.probes import PROBES, probe
 
-BY_HAND = ("devices", "collective", "training", "facts")
+BY_HAND = ("check", "devices", "collective", "all_reduce", "training", "facts", "inventory", "disk")
+_STARTED_BY = {"check": ("devices", "collective", "training", "facts")}  # as processes of their own
 _FIRST_LINE = b"#!/usr/bin/env python3\n"
 _START = """\
 import runpy
@@ -17,12 +18,16 @@ runpy.run_module("{name}", run_name="__main__", alter_sys=True)
 
 
 def single_file(name: str) -> bytes:
-    """A zip archive of the probe and of those that it imports; the same bytes each time. Python runs it as a script."""
+    """A zip archive that Python runs as a script; the same bytes each time.
+
+    It holds the probe, those that it starts, and those that any of them imports.
+    """
     archive = io.BytesIO(_FIRST_LINE)
     archive.seek(0, io.SEEK_END)
     with zipfile.ZipFile(archive, "a", zipfile.ZIP_DEFLATED) as file:
         file.writestr(_entry("__main__.py"), _START.format(name=name))
-        for path in sorted(set(_with_imports(probe(name)))):
+        roots = (name, *_STARTED_BY.get(name, ()))
+        for path in sorted({path for root in roots for path in _with_imports(probe(root))}):
             file.writestr(_entry(path.name), path.read_text())
     return archive.getvalue()
 

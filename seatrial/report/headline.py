@@ -41,7 +41,7 @@ class Headline:
     @property
     def name(self) -> str:
         """As short as it stays clear: busbw plateau of all_reduce."""
-        operation = self.measurement.conditions.get("operation")
+        operation = self.measurement.operation
         return words.metric_name(self.measurement.metric) + (f" of {operation}" if operation else "")
 
     @property

@@ -119,7 +119,7 @@ def _node(subject: Subject) -> str:
 
 
 def _title(measurement: Measurement) -> str:
-    operation = measurement.conditions.get("operation")
+    operation = measurement.operation
     return words.metric_name(measurement.metric) + (f" of {operation}" if operation else "")
 
 

@@ -28,11 +28,10 @@ class LinkAges:
 
     @classmethod
     def of(cls, newest: RunRow, nodes: Iterable[str], measured: Mapping[str, datetime]) -> Self:
-        """`measured`: by the name of the link, both ends with -- between them."""
+        """`measured`: by the name of the link, as `link_name` makes it; a node's own name may have -- in it."""
         names = sorted(nodes)
-        by_ends = {frozenset(link.split("--")): started for link, started in measured.items()}
-        links = [frozenset(ends) for ends in combinations(names, 2)]
-        return cls(newest.cluster, len(names), newest.started, {link: by_ends.get(link) for link in links})
+        started = {frozenset(ends): measured.get(link_name(*ends)) for ends in combinations(names, 2)}
+        return cls(newest.cluster, len(names), newest.started, started)
 
     @property
     def never(self) -> int:

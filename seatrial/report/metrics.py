@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 VARIABLE = "SEATRIAL_METRICS"
 PUSH_TIMEOUT_S = 10
 _LABELS = ("cluster", "suite")
-_CONDITIONS = ("operation", "dtype")
+_CONDITIONS = ("operation", "arm", "dtype")
 
 # Each unit as Prometheus has it: the end of the metric's name, and what one of it is in that.
 _UNITS = {
@@ -45,6 +45,7 @@ class HeadlineMetric:
     name: str
     unit: str
     operation: str
+    arm: str
     dtype: str
     value: float
     low: float | None = None
@@ -53,14 +54,14 @@ class HeadlineMetric:
 
 def headlines(result: RunResult) -> list[HeadlineMetric]:
     """The numbers of the whole cluster that stand for a check: no single message size, no number that is not one."""
-    metrics: dict[tuple[str, str, str], HeadlineMetric] = {}
+    metrics: dict[tuple[str, str, str, str], HeadlineMetric] = {}
     for check in result.checks:
         judged = {j.measurement.series(): j for j in check.judgements}
         measured = {m.series(): m for m in (*(j.measurement for j in judged.values()), *check.measurements)}
         for series, m in measured.items():
             if m.subject.kind == "cluster" and "message_bytes" not in m.conditions and m.finite and m.unit in _UNITS:
                 one = _headline(m, judged.get(series))
-                metrics[one.name, one.operation, one.dtype] = one
+                metrics[one.name, one.operation, one.arm, one.dtype] = one
     return list(metrics.values())
 
 
@@ -76,7 +77,7 @@ def registry(result: RunResult, last_good: datetime | None) -> "CollectorRegistr
         Gauge(f"seatrial_{name}", description, _LABELS, registry=into).labels(**own).set(value)
     gauges: dict[str, Gauge] = {}
     for headline in headlines(result):
-        at = {**own, "operation": headline.operation, "dtype": headline.dtype}
+        at = {**own, "operation": headline.operation, "arm": headline.arm, "dtype": headline.dtype}
         for name, description, more, value in _told(headline):
             if name not in gauges:
                 gauges[name] = Gauge(name, description, (*_LABELS, *_CONDITIONS, *more), registry=into)
@@ -152,9 +153,9 @@ def _headline(m: Measurement, judgement: Judgement | None) -> HeadlineMetric:
     unit, factor = _UNITS[m.unit]
     bounds = (judgement.expected.low, judgement.expected.high) if judgement else (None, None)
     low, high = (b * factor if b is not None and math.isfinite(b) else None for b in bounds)
-    operation, dtype = (str(m.conditions.get(name, "")) for name in _CONDITIONS)
+    operation, arm, dtype = (str(m.conditions.get(name, "")) for name in _CONDITIONS)
     name = re.sub(r"[^a-z0-9]+", "_", m.metric.lower()).strip("_") or "number"
-    return HeadlineMetric(name, unit, operation, dtype, m.value * factor, low, high)
+    return HeadlineMetric(name, unit, operation, arm, dtype, m.value * factor, low, high)
 
 
 def _slug(text: str) -> str:

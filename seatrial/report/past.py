@@ -97,7 +97,7 @@ def _smallest_latencies(result: RunResult) -> list[Measurement]:
     for m in _of_the_cluster(result):
         if m.metric != "latency":
             continue
-        operation = m.conditions.get("operation")
+        operation = m.operation
         if operation not in by_operation or _small_first(m) < _small_first(by_operation[operation]):
             by_operation[operation] = m
     return list(by_operation.values())

@@ -1,7 +1,7 @@
 """One section of the report per check: its charts, its judgements, its logs. Pure."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from seatrial.checks.table import CHECKS
@@ -16,6 +16,8 @@ from seatrial.judge.curves import (
     readings,
     share,
 )
+from seatrial.model.arms import INTRA, arm_of
+from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from seatrial.report import charts
@@ -95,6 +97,12 @@ def _plateaus(check: Check) -> str:
 
 def _logs(check: Check, logs: Sequence[LogFile]) -> tuple[LogFile, ...]:
     """The logs that are named as the check or as an operation of it."""
-    names = {check.name, *(str(m.conditions.get("operation")) for m in check.measurements)}
+    names = {check.name, *(name for m in check.measurements for name in _log_names(m))}
     names.update(name for kind in CHECKS if kind.name == check.name for name in kind.logs)
     return tuple(file for file in logs if file.name.removesuffix(".log") in names)
+
+
+def _log_names(m: Measurement) -> Iterator[str]:
+    """Of a sweep: by its operation, its arm and the node, where each was measured by itself."""
+    operation, arm = m.conditions.get("operation"), arm_of(m)
+    yield "-".join(str(part) for part in (operation, arm, m.subject.name if arm == INTRA else "") if part)

@@ -71,7 +71,7 @@ def recorded(measurements: Iterable[Measurement]) -> tuple[Recorded, ...]:
 
 def _in_row(measurement: Measurement) -> tuple[str, ...]:
     """The conditions that tell rows of one group apart; the others are said once, in the title."""
-    return ("message_bytes", "placement") if "message_bytes" in measurement.conditions else ("operation",)
+    return ("message_bytes", "placement") if "message_bytes" in measurement.conditions else ("operation", "arm")
 
 
 def _title(measurement: Measurement) -> str:

@@ -189,6 +189,7 @@ def harmless(text: object) -> str:
 # The order in which conditions are read, and how each is put.
 _WORDS = {
     "operation": "{}",
+    "arm": "{} arm",
     "message_bytes": "{}",
     "max_bytes": "up to {}",
     "dtype": "{}",

@@ -1,4 +1,4 @@
-"""What every platform promises, tried against each one that this machine can offer."""
+"""What every platform promises, on each one that needs no settings."""
 
 import secrets
 from collections.abc import Iterator
@@ -9,14 +9,11 @@ import pytest
 
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
-from seatrial.config.run import Run, secrets_of
-from seatrial.model.errors import InputError
-from seatrial.model.testbed import Node, Testbed
+from seatrial.config.run import Run
+from seatrial.model.testbed import Testbed
 from seatrial.platforms import Platform, platforms
-from seatrial.platforms import state as states
-from seatrial.remote.command import run_command
-from seatrial.remote.ssh import answers, connected, on_each
 from tests.conftest import RUN_PREFIX
+from tests.contract.promises import Promises
 
 # What a cluster file of each platform needs beyond its name and nodes.
 SETTINGS: dict[str, dict[str, Any]] = {"local": {"platform": {"kind": "local"}}}
@@ -55,93 +52,9 @@ def testbed(platform: Platform, run: Run, nothing_left: None) -> Iterator[Testbe
         platform.teardown(run.run_id)
 
 
-def host_name(testbed: Testbed, node: Node) -> str:
-    with connected(testbed, node, 10) as transport:
-        return run_command(transport, "hostname", timeout_s=10).output.strip()
-
-
 def test_every_platform_has_settings_here() -> None:
     assert set(SETTINGS) == set(platforms())
 
 
-def test_rendering_changes_nothing_and_says_the_same_twice(platform: Platform, run: Run) -> None:
-    before = platform.leftovers()
-    first, second = platform.render(run), platform.render(run)
-    assert first == second
-    assert first.files
-    assert all(text.strip() for text in first.files.values())
-    assert not any("PRIVATE KEY" in text for text in first.files.values())
-    assert platform.leftovers() == before
-
-
-def test_a_launched_testbed_answers(run: Run, testbed: Testbed) -> None:
-    assert len(testbed.nodes) == run.cluster.nodes
-    assert all(node.host_key.startswith("ssh-ed25519 ") for node in testbed.nodes)
-    assert {node.port for node in testbed.nodes} == {run.cluster.ssh_port}
-    names = on_each(testbed.nodes, lambda node: host_name(testbed, node))
-    assert len(set(names.values())) == run.cluster.nodes
-
-
-def test_nodes_reach_each_other_by_address(testbed: Testbed) -> None:
-    head, *others = testbed.nodes
-    with connected(testbed, head, 10) as transport:
-        for other in others:
-            done = run_command(transport, f"ssh -p {other.port} {other.address} hostname", timeout_s=20)
-            assert (done.exit_status, done.output.strip()) == (0, host_name(testbed, other))
-
-
-def test_teardown_needs_nothing_in_memory_and_may_come_twice(stranger: Platform, run: Run, testbed: Testbed) -> None:
-    stranger.teardown(run.run_id)
-    stranger.teardown(run.run_id)
-    assert not answers(testbed, testbed.head, 2)
-
-
-def test_teardown_of_a_run_that_never_was(platform: Platform) -> None:
-    before = platform.leftovers()
-    platform.teardown("test-never-was")
-    assert [leftover.run_id for leftover in platform.leftovers()] == [leftover.run_id for leftover in before]
-
-
-def test_a_living_run_is_no_leftover(platform: Platform, run: Run, testbed: Testbed) -> None:
-    assert testbed.nodes
-    assert run.run_id not in {leftover.run_id for leftover in platform.leftovers()}
-
-
-def test_a_stranger_finds_the_same_testbed(stranger: Platform, run: Run, testbed: Testbed) -> None:
-    found = stranger.attach(run.run_id)
-    assert (found.nodes, found.user, found.key_file) == (testbed.nodes, testbed.user, testbed.key_file)
-    assert on_each(found.nodes, lambda node: host_name(found, node)) == on_each(
-        testbed.nodes, lambda node: host_name(testbed, node)
-    )
-
-
-def test_a_run_that_is_over_is_not_found(stranger: Platform, platform: Platform, run: Run, testbed: Testbed) -> None:
-    platform.teardown(run.run_id)
-    with pytest.raises(InputError, match=run.run_id):
-        stranger.attach(run.run_id)
-
-
-def test_the_log_of_every_nodes_sshd_is_collected(platform: Platform, run: Run, testbed: Testbed) -> None:
-    assert on_each(testbed.nodes, lambda node: host_name(testbed, node))
-    platform.collect(run.run_id, run.logs, 30, secrets_of(run.cluster))
-    logs = [path.read_text() for path in run.logs.rglob("*.log")]
-    assert sum("Accepted publickey for" in log for log in logs) == run.cluster.nodes
-    assert not any("PRIVATE KEY" in log for log in logs)
-
-
-def test_a_kept_run_is_a_leftover_when_its_time_is_over(
-    platform: Platform, stranger: Platform, run: Run, testbed: Testbed
-) -> None:
-    assert platform.keep(run.run_id, 600)
-    assert run.run_id not in {leftover.run_id for leftover in stranger.leftovers()}
-    assert host_name(testbed, testbed.head)
-    folder = states.find(run.run_id)
-    assert folder
-    states.keep(folder, -1)
-    assert run.run_id in {leftover.run_id for leftover in stranger.leftovers()}
-
-
-def test_a_run_that_never_came_up_has_nothing_to_keep_or_collect(platform: Platform, run: Run) -> None:
-    assert not platform.keep(run.run_id, 600)
-    platform.collect(run.run_id, run.logs, 30, secrets_of(run.cluster))
-    assert not run.logs.exists()
+class TestPromises(Promises):
+    """On local nodes."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from seatrial.platforms.container import CAPABILITIES
+from seatrial.remote.probes import PROBES
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "images"
@@ -121,11 +122,13 @@ def _base_name() -> str:
 def build(image: str, *arguments: str, start_from: str | None = None) -> str:
     """Build images/IMAGE unless an image of the same inputs is there, and return its name."""
     start = start_from or base()
-    name = f"localhost/seatrial/{image}:{_hash(IMAGES / 'common', IMAGES / image, text=repr((start, arguments)))}"
+    inputs = _hash(IMAGES / "common", IMAGES / image, *PROBES, text=repr((start, arguments)))
+    name = f"localhost/seatrial/{image}:{inputs}"
     if not exists(name):
         dockerfile = IMAGES / image / "Dockerfile"
         options = ["--layers", "--isolation", "chroot", "--build-arg", f"BASE={start}", *arguments]
-        _run(["buildah", *STORE, "bud", *options, "--tag", name, "--file", str(dockerfile), str(IMAGES)])
+        files = [f"--ignorefile={dockerfile}.dockerignore", "--tag", name, "--file", str(dockerfile), str(ROOT)]
+        _run(["buildah", *STORE, "bud", *options, *files])
     return name
 
 
@@ -159,7 +162,9 @@ def podman(*arguments: str) -> str:
     return _run(["podman", *STORE, "--runtime", "runc", *arguments])
 
 
-def run_once(image: str, *command: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def run_once(
+    image: str, *command: str, options: tuple[str, ...] = (), timeout_s: float = 120
+) -> subprocess.CompletedProcess[str]:
     """A container that runs to its end; stdout and stderr together."""
     return subprocess.run(
         ["podman", *STORE, "--runtime", "runc", "run", "--rm", *LIMITS, *options, image, *command],
@@ -167,7 +172,7 @@ def run_once(image: str, *command: str, options: tuple[str, ...] = ()) -> subpro
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        timeout=120,
+        timeout=timeout_s,
     )
 
 

@@ -1,6 +1,7 @@
 """images/cpu, built and run for real."""
 
 import io
+import json
 import tarfile
 import time
 from collections.abc import Iterator
@@ -260,11 +261,33 @@ def test_a_port_that_is_none_is_refused(image: str, port: str) -> None:
     assert "SEATRIAL_SSH_PORT must be a port" in done.stdout
 
 
+@pytest.mark.gate
 def test_without_keys_and_arguments_it_checks_this_machine(image: str) -> None:
-    done = lane.run_once(image)
+    done = lane.run_once(image, timeout_s=600)  # seconds, where others leave it the processors
     assert done.returncode == 0, done.stdout
-    assert "GB/s busbw" in done.stdout
-    assert done.stdout.endswith("PASS\n")
+    lines = [line for line in done.stdout.splitlines() if line.startswith("[")]
+    names = ["[ENV]", "[ENV]", "[COMPUTE]", "[COLLECTIVE]", "[TRAIN]", "[RESULT]"]
+    assert [line.split()[0] for line in lines] == names
+    assert lines[-1].startswith("[RESULT] pass: ")
+
+
+def test_where_a_gpu_is_expected_the_check_of_this_machine_is_not_run(image: str) -> None:
+    done = lane.run_once(image, "seatrial-check", "--results", "/tmp/r", options=("--env", "SEATRIAL_ALLOW_NO_GPU="))
+    assert done.returncode == 3
+    assert done.stdout.splitlines()[-1].startswith("[RESULT] not_run: GPU: torch sees no GPU")
+
+
+@pytest.mark.parametrize("launcher", [(), ("mpirun", "--oversubscribe", "-np", "2")], ids=["alone", "mpirun"])
+def test_a_plain_user_runs_the_probes_of_the_image_by_hand(image: str, launcher: tuple[str, ...]) -> None:
+    """As Docker confines it: no root, a read-only file system, no network."""
+    confined = ("--user", "seatrial", "--read-only", "--network", "none", *lane.RIGHTS)
+    training = (*launcher, "python3", "/usr/local/lib/seatrial/probes/training.py", "--steps", "4")
+    done = lane.run_once(image, *training, options=confined, timeout_s=600)
+    assert done.returncode == 0, done.stdout
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (summary["event"], summary["world_size"]) == ("summary", 2 if launcher else 1)
+    devices = lane.run_once(image, "python3", "/usr/local/lib/seatrial/probes/devices.py", options=confined)
+    assert devices.returncode == 0, devices.stdout
 
 
 def test_a_sites_own_settings(image: str, keys: Keys) -> None:

@@ -80,6 +80,18 @@ def test_where_no_pair_works_no_node_is_blamed(local_testbed: LocalTestbed) -> N
     assert "none of 3 pairs of nodes reach each other" in result.check.reason
 
 
+def test_of_many_nodes_on_one_machine_one_that_cannot_log_in_is_named(local_testbed: LocalTestbed) -> None:
+    """MPI itself tries the logins there; where it fails, they are tried one by one."""
+    with local_testbed(nodes=10) as (run, testbed):
+        config = testbed.key_file.parent / "nodes" / "node-0" / "home" / ".ssh" / "config"
+        config.write_text(config.read_text().replace("UserKnownHostsFile", "UserKnownHostsFile /dev/null #"))
+        result = connectivity(CheckContext(run, testbed))
+    assert result.check.verdict is Verdict.FAIL
+    assert names(result.check.suspects) == {("node", "node-0")}
+    assert "Host key verification failed" in result.check.reason
+    assert len(result.testbed.nodes) == 9
+
+
 def test_no_mpirun_anywhere_is_a_missing_prerequisite(local_testbed: LocalTestbed) -> None:
     with (
         local_testbed(nodes=2, mpi={"mpirun": "/nowhere/mpirun"}) as (run, testbed),

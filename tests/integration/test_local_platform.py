@@ -1,6 +1,7 @@
 """The local platform against the real kernel: namespaces, sshd on port 222, faults, teardown."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -37,6 +38,25 @@ def test_every_node_is_a_host_of_its_own(local_testbed: LocalTestbed) -> None:
         assert say(testbed, testbed.nodes[0], "getent hosts node-2").split() == [testbed.nodes[2].address, "node-2"]
         assert len({say(testbed, node, "echo $TMPDIR") for node in testbed.nodes}) == 3
         assert say(testbed, testbed.head, "ps -e -o pid= | head -1").strip() == "1"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may replace files in /etc")
+def test_a_package_that_adds_a_user_does_not_disturb_the_nodes(local_testbed: LocalTestbed) -> None:
+    """It replaces /etc/passwd, and the kernel undoes whatever is mounted on the file that was there, on all nodes."""
+    with local_testbed(nodes=2) as (_, testbed):
+        for name in ("passwd", "hosts"):
+            replace_with_itself(Path("/etc") / name)
+        assert say(testbed, testbed.head, "ssh node-1 hostname") == "node-1"
+
+
+def replace_with_itself(file: Path) -> None:
+    copy = file.with_name(f".{file.name}.seatrial")
+    shutil.copy2(file, copy)
+    shutil.chown(copy, file.owner(), file.group())
+    try:
+        copy.replace(file)
+    except OSError:  # a container's own mount
+        copy.unlink()
 
 
 def test_namespaces_are_named_after_their_nodes(local_testbed: LocalTestbed) -> None:

@@ -21,32 +21,7 @@ from seatrial.platforms import Platform, platform_for
 from seatrial.remote.command import run_command
 from seatrial.remote.ssh import connected
 from tests.conftest import RUN_PREFIX
-from tests.contract.test_platforms import (
-    test_a_kept_run_is_a_leftover_when_its_time_is_over,
-    test_a_launched_testbed_answers,
-    test_a_living_run_is_no_leftover,
-    test_a_run_that_is_over_is_not_found,
-    test_a_run_that_never_came_up_has_nothing_to_keep_or_collect,
-    test_a_stranger_finds_the_same_testbed,
-    test_rendering_changes_nothing_and_says_the_same_twice,
-    test_teardown_needs_nothing_in_memory_and_may_come_twice,
-    test_teardown_of_a_run_that_never_was,
-    test_the_log_of_every_nodes_sshd_is_collected,
-)
-
-__all__ = [
-    "test_a_kept_run_is_a_leftover_when_its_time_is_over",
-    "test_a_launched_testbed_answers",
-    "test_a_living_run_is_no_leftover",
-    "test_a_run_that_is_over_is_not_found",
-    "test_a_run_that_never_came_up_has_nothing_to_keep_or_collect",
-    "test_a_stranger_finds_the_same_testbed",
-    "test_rendering_changes_nothing_and_says_the_same_twice",
-    "test_teardown_needs_nothing_in_memory_and_may_come_twice",
-    "test_teardown_of_a_run_that_never_was",
-    "test_the_log_of_every_nodes_sshd_is_collected",
-]
-
+from tests.contract.promises import Promises
 
 ROOT = Path(__file__).parents[2]
 UID = 12345
@@ -83,6 +58,12 @@ def testbed(platform: Platform, run: Run, nothing_left: None) -> Iterator[Testbe
         yield platform.launch(run)
     finally:
         platform.teardown(run.run_id)
+
+
+class TestPromises(Promises):
+    """What every platform promises, as far as one node can keep it."""
+
+    test_nodes_reach_each_other_by_address = None  # type: ignore[assignment]
 
 
 def test_it_is_this_machine_and_nobody_else_reaches_it(testbed: Testbed) -> None:

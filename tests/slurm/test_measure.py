@@ -88,6 +88,6 @@ def test_every_test_of_nccl_gets_its_ranks_and_its_environment(
         "all_reduce": "# test P2P= ALGO= ranks=4",
         "network": "# test P2P=1 ALGO=Ring ranks=4",
         "latency": "# test P2P= ALGO= ranks=4",
-        **{f"nvlink-{node}": "# test P2P=NVL ALGO= ranks=2" for node in nodes},
+        **{f"intra-{node}": "# test P2P=NVL ALGO= ranks=2" for node in nodes},
     }
     assert "training: exit status" in printed  # there is no CUDA, and the script says so

@@ -19,6 +19,7 @@ from seatrial.judge.baselines.physics import from_physics
 from seatrial.judge.baselines.pinned import from_pin
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
 from seatrial.judge.judge import judge
+from seatrial.model.arms import ARMS
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -45,7 +46,9 @@ def test_every_row_of_the_catalog_makes_sense() -> None:
     operations = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "alltoall"}
     for row in references():
         assert row.collective in operations, row
-        assert row.kind in {"measured", "floor"}, row
+        assert row.kind in {"measured", "floor", "expected"}, row
+        assert row.arm in {"", *ARMS}, row
+        assert row.low_gb_s is None or 0 < row.low_gb_s < row.busbw_gb_s, row
         assert 0 < row.busbw_gb_s < 2000, row
         assert row.message_bytes >= M, row
         assert row.message_bytes % M == 0, row
@@ -58,7 +61,7 @@ def test_every_row_of_the_catalog_makes_sense() -> None:
 
 def test_the_catalog_says_nothing_twice() -> None:
     keys = Counter(
-        (r.hardware, r.gpus_per_node, r.nodes, r.fabric, r.collective, r.algorithm, r.message_bytes, r.kind)
+        (r.hardware, r.gpus_per_node, r.nodes, r.fabric, r.collective, r.algorithm, r.arm, r.message_bytes, r.kind)
         for r in references()
     )
     assert [key for key, count in keys.items() if count > 1] == []
@@ -94,7 +97,8 @@ def test_a_published_figure_meets_its_own_reference(row: Reference) -> None:
 def test_an_exact_size_gives_the_published_figure_and_names_its_floor() -> None:
     baseline = from_catalog(H200, "all_reduce", 16 * G)
     assert baseline is not None
-    assert (baseline.centre, baseline.low, baseline.floor) == (482.26, 431.0, 431.0)
+    assert (baseline.centre, baseline.low) == (482.26, 431.0)
+    assert baseline.floor == pytest.approx(0.85 * 482.26), "what the other source has for healthy does not fail"
     assert "482.3 GB/s measured on 1 node of 8 H200-SXM over NVLink at 16G (stas00" in baseline.detail
     assert "floor is 431 GB/s at 16G (Azure" in baseline.detail
 

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from seatrial.checks.contract import CheckContext
-from seatrial.checks.devices import DEVICES, Devices
+from seatrial.checks.devices.check import DEVICES
+from seatrial.checks.devices.section import Devices, Disk
 from seatrial.checks.repeated import Doubt
 from seatrial.checks.repeats import measure_again
 from seatrial.checks.requirements import try_check
 from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
+from seatrial.judge.baselines.tolerance import tolerance_of
+from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
@@ -51,6 +54,15 @@ class Lab:
     def says(self, output: ProgramOutput | str, *nodes: str) -> None:
         for name in nodes or self.platform.nodes:
             self.platform.nodes[name].programs["devices.py"] = lambda request: output
+
+    def says_of_disk(self, answer: dict[str, Any], *nodes: str) -> None:
+        for name in nodes or self.platform.nodes:
+            self.platform.nodes[name].programs["disk.py"] = lambda request: json.dumps(answer)
+
+    def suite(self, **section: Any) -> None:
+        """What the suite asks of devices."""
+        devices = Devices(**{"timeout_s": 5, **section})
+        self.run = replace(self.run, suite=self.run.suite.model_copy(update={"devices": devices}))
 
     @property
     def context(self) -> CheckContext:
@@ -116,7 +128,8 @@ def test_the_probe_is_told_how_many_gpus_the_node_should_have(make_lab: Callable
     lab = make_lab(gpus=2)
     lab.says(answer(*gpus(2)))
     lab.check()
-    assert any(command[-2:] == ("--gpus", "2") for command in lab.platform.nodes["node-3"].commands)
+    (command,) = [command for command in lab.platform.nodes["node-3"].commands if "--gpus" in command]
+    assert command[command.index("--gpus") + 1] == "2"
 
 
 def test_a_gpu_that_computes_wrongly_is_named(make_lab: Callable[..., Lab]) -> None:
@@ -129,6 +142,181 @@ def test_a_gpu_that_computes_wrongly_is_named(make_lab: Callable[..., Lab]) -> N
     assert left == ["node-0", "node-1", "node-3"]
 
 
+def digested(digest: str, **changes: Any) -> dict[str, Any]:
+    """A device without rounding errors of its own, and what its results depend on."""
+    return device(**{"software": "torch 2.9", "digests": {"float32": digest * 16}, **changes})
+
+
+def rate(metric: str, *samples: float, **conditions: Any) -> dict[str, Any]:
+    return {"metric": metric, "conditions": conditions, "samples": samples}
+
+
+def test_what_a_suite_asks_for_is_measured(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab(gpus=1)
+    rates = [
+        rate("matmul_best", 700.0, 720.0, 710.0, dtype="bf16"),
+        rate("host_to_device", 55.0, at_once=1),
+        rate("peer_copy", 350.0, peer="gpu-1"),
+        rate("gpu_power", 687.0, during="stress"),
+    ]
+    lab.says(answer(device("cuda:0", rates=rates)))
+    lab.suite(dtypes=("bf16",), host_link=True, memory_share=0.9, stress_s=1, timeout_s=10)
+    check, _ = lab.check()
+    best, link, peer, power = [m for m in check.measurements if m.subject.name == "node-2/gpu-0"][2:]
+    assert (best.value, best.unit, best.conditions) == (710.0, "TFLOP/s", {"device": "H100", "dtype": "bf16"})
+    assert (link.value, link.conditions["at_once"], peer.conditions["peer"]) == (55.0, 1, "gpu-1")
+    assert (power.value, power.unit, power.better) == (687.0, "W", None)
+    (command,) = [command for command in lab.platform.nodes["node-3"].commands if "--gpus" in command]
+    line = " ".join(command)
+    assert "--memory-share 0.9 --stress-s 1 --dtypes bf16 --host-link" in line
+    assert "--peers" not in line
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        rate("matmul_best", dtype="bf16"),
+        rate("matmul_best", float("nan"), dtype="bf16"),
+        rate("matmul_best", 1.0, dtype="int1"),
+        rate("speed", 1.0),
+        rate("peer_copy", 1.0, peer="../etc"),
+        rate("host_to_device", 1.0, at_once=0),
+    ],
+)
+def test_a_rate_that_is_none_is_refused(lab: Lab, bad: dict[str, Any]) -> None:
+    lab.says(answer(device()))
+    lab.says(answer(device(rates=[bad])), "node-1")
+    check, left = lab.check()
+    assert (check.verdict, code_of(check.reason)) == (Verdict.FAIL, "probe-unreadable")
+    assert "node-1" not in left
+
+
+def test_every_node_writes_and_reads_its_disk(lab: Lab) -> None:
+    lab.says(answer(device()))
+    lab.says_of_disk({"tool": "fio", "filesystem": "xfs", "write_mb_s": 900.0, "read_mb_s": 2000.0, "wrong": ""})
+    lab.suite(disk=Disk(folder="/scratch", bytes=1 << 30))
+    check, _ = lab.check()
+    write, read = [m for m in check.measurements if m.subject.name == "node-1"][2:]
+    assert (write.metric, write.value, write.unit) == ("disk_write", 900.0, "MB/s")
+    assert read.conditions == {"tool": "fio", "filesystem": "xfs"}
+    (command,) = [command for command in lab.platform.nodes["node-3"].commands if "--folder" in command]
+    assert f"--bytes {1 << 30} --seconds 5 --timeout-s 5 --folder /scratch" in " ".join(command)
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict", "code"),
+    [
+        (
+            {"tool": "python", "write_mb_s": 9.0, "read_mb_s": 9.0, "wrong": "the block at byte 0"},
+            "corrupt",
+            "disk-wrong",
+        ),
+        ({"error": "[Errno 5] Input/output error"}, "fail", "probe-failed"),
+        ({"tool": "dd", "write_mb_s": 9.0, "read_mb_s": 9.0}, "fail", "probe-unreadable"),
+    ],
+)
+def test_a_node_with_a_bad_disk_is_named(lab: Lab, said: dict[str, Any], verdict: str, code: str) -> None:
+    lab.says(answer(device()))
+    lab.says_of_disk({"tool": "fio", "filesystem": "xfs", "write_mb_s": 900.0, "read_mb_s": 2000.0, "wrong": ""})
+    lab.says_of_disk(said, "node-1")
+    lab.suite(disk=Disk())
+    check, left = lab.check()
+    assert (check.verdict, code_of(check.reason)) == (verdict, code)
+    assert [suspect.name for suspect in check.suspects] == ["node-1"]
+    assert left == ["node-0", "node-2", "node-3"]
+
+
+def test_disks_whose_machine_was_busy_are_not_blamed(lab: Lab) -> None:
+    lab.says(answer(device()))
+    lab.says_of_disk({})
+    lab.suite(disk=Disk())
+    check, left = lab.check()
+    assert (check.verdict, code_of(check.reason), left) == (Verdict.INCONCLUSIVE, "probe-busy", ALL)
+
+
+def test_a_doubtful_disk_alone_is_measured_again(lab: Lab) -> None:
+    lab.says(answer(device()))
+    lab.says_of_disk({"tool": "fio", "filesystem": "xfs", "write_mb_s": 900.0, "read_mb_s": 2000.0, "wrong": ""})
+    lab.suite(disk=Disk())
+    check, _ = lab.check()
+    before = len(lab.platform.nodes["node-2"].commands)
+    slow = [m for m in check.measurements if m.subject.name == "node-2" and m.metric == "disk_write"]
+    repeated = measure_again(lab.context, {"devices": [Doubt(m, 1, 3) for m in slow]})["devices"]
+    assert [m.series() for m in repeated.measurements] == [m.series() for m in slow]
+    (command,) = lab.platform.nodes["node-2"].commands[before:]
+    assert any(word.endswith("/disk.py") for word in command)
+
+
+def test_only_what_is_in_doubt_is_measured_again() -> None:
+    section = Devices(dtypes=("bf16",), host_link=True, peers=True, memory_share=0.9, stress_s=60, timeout_s=600)
+    assert section.only({"matmul"}).arguments(1) == [
+        *("--seconds", "0.3", "--timeout-s", "600", "--gpus", "1"),
+        *("--rounds", "1", "--memory-share", "0", "--stress-s", "0"),
+    ]
+    again = section.only({"matmul_stress", "device_to_host", "peer_copy", "matmul_best"})
+    assert again == section.model_copy(update={"memory_share": 0.0})
+
+
+def test_stress_must_leave_time_for_the_rest() -> None:
+    with pytest.raises(ValueError, match=r"stress_s is 60, which needs a timeout_s above 120, is 100"):
+        Devices(stress_s=60, timeout_s=100)
+
+
+def test_a_gpu_varies_less_than_processors() -> None:
+    conditions = {"device": "x"}
+    gpu, node = (Measurement("matmul", 1.0, "TFLOP/s", Subject(kind, "node-0"), conditions) for kind in ("gpu", "node"))
+    assert tolerance_of(gpu).cap < 2 < tolerance_of(node).cap
+
+
+def test_the_minority_computes_wrongly(lab: Lab) -> None:
+    lab.says(answer(digested("a")))
+    lab.says(answer(digested("b")), "node-2")
+    check, left = lab.check()
+    assert (check.verdict, code_of(check.reason)) == (Verdict.CORRUPT, "digest-differs")
+    assert [(suspect.kind, suspect.name) for suspect in check.suspects] == [("node", "node-2")]
+    assert left == ["node-0", "node-1", "node-3"]
+
+
+def test_a_gpu_is_held_against_those_of_other_nodes(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab(gpus=2)
+    like = {"software": "torch 2.9", "digests": {"bfloat16": "a" * 16}}
+    lab.says(answer(device("cuda:0", **like), device("cuda:1", **like)))
+    lab.says(
+        answer(device("cuda:0", **like), device("cuda:1", **{**like, "digests": {"bfloat16": "b" * 16}})), "node-1"
+    )
+    check, _ = lab.check()
+    assert [(suspect.kind, suspect.name) for suspect in check.suspects] == [("gpu", "node-1/gpu-1")]
+    assert "of 7 like devices" in check.reason
+
+
+def test_without_a_majority_nobody_is_blamed(lab: Lab) -> None:
+    lab.says(answer(digested("a")), "node-0", "node-1")
+    lab.says(answer(digested("b")), "node-2", "node-3")
+    check, left = lab.check()
+    assert (check.verdict, code_of(check.reason)) == (Verdict.INCONCLUSIVE, "digests-divided")
+    assert all(name in check.reason for name in ALL)
+    assert (check.suspects, left) == ((), ALL)
+
+
+@pytest.mark.parametrize(
+    "other", [{"model": "H200"}, {"library": "numpy"}, {"software": "torch 2.8"}], ids=["model", "library", "software"]
+)
+def test_only_like_devices_must_compute_alike(lab: Lab, other: dict[str, Any]) -> None:
+    lab.says(answer(digested("a")))
+    lab.says(answer(digested("b", **other)), "node-2")
+    check, left = lab.check()
+    assert (check.verdict, check.suspects, left) == (Verdict.PASS, (), ALL)
+
+
+def test_a_device_that_is_known_to_be_wrong_has_no_say(lab: Lab) -> None:
+    lab.says(answer(digested("a")), "node-0", "node-1")
+    lab.says(answer(digested("b")), "node-2")
+    lab.says(answer(digested("b", wrong="a copy differs from its source")), "node-3")
+    check, _ = lab.check()
+    evidence = {suspect.name: code_of(suspect.evidence) for suspect in check.suspects}
+    assert evidence == {"node-2": "digest-differs", "node-3": "wrong-result"}
+
+
 @pytest.mark.parametrize(
     ("output", "code"),
     [
@@ -136,6 +324,7 @@ def test_a_gpu_that_computes_wrongly_is_named(make_lab: Callable[..., Lab]) -> N
         (answer(device(copy_gb_s=[])), "probe-failed"),
         (json.dumps({"error": "torch cannot be imported"}), "probe-failed"),
         (ProgramOutput("Segmentation fault", 139), "probe-unreadable"),
+        (ProgramOutput("", 137), "probe-killed"),
         (ProgramOutput("", 1), "probe-unreadable"),
         (answer(device("tpu:0")), "probe-unreadable"),
         (answer(device(matmul_tflops=[-1.0])), "probe-unreadable"),

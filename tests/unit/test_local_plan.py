@@ -101,4 +101,4 @@ def test_the_neighbours_of_many_nodes_do_not_fill_the_kernels_table() -> None:
     assert len(set(addresses)) == len(planned.nodes)
     assert all("nud permanent dev eth0" in line for line in lines)
     for index, address in enumerate(addresses):
-        assert f"ip link set eth0 address {address}\n" in script(node=index)
+        assert f"\nlink set eth0 address {address}\n" in plan.interface_batch(planned.nodes[index])

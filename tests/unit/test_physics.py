@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from seatrial.catalog import devices, references
+from seatrial.catalog import devices, references, trainings
 from seatrial.catalog.links import gpu_link_gb_s, node_link_gb_s, usual_gpus, with_links
 from seatrial.catalog.match import from_catalog
 from seatrial.catalog.nearest import no_reference
@@ -219,7 +219,7 @@ def command(*arguments: str) -> int:
 def test_the_catalog_is_listed_with_kinds_and_sources(capsys: pytest.CaptureFixture[str]) -> None:
     assert command() == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len([line for line in lines if line.strip()]) == len(references()) + len(devices()) + 2
+    assert len([line for line in lines if line.strip()]) == len(references()) + len(devices()) + len(trainings()) + 3
     assert command("--hardware", "H200-SXM", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert {row["hardware"] for part in document.values() for row in part} == {"H200-SXM"}

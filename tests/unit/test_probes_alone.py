@@ -8,8 +8,9 @@ import pytest
 
 from seatrial.remote.probes import PROBES
 
-# torch measures processors where numpy is missing; only folders of images need Pillow, which a probe asks for by name.
-OPTIONAL = {"devices": {"numpy"}, "datasets": {"PIL"}}
+# torch measures processors where numpy is missing, nvidia-smi reads sensors where nvidia-ml-py is; only folders of
+# images need Pillow, which a probe asks for by name.
+OPTIONAL = {"devices": {"numpy"}, "gpu_sensors": {"pynvml"}, "datasets": {"PIL"}}
 ALLOWED = sys.stdlib_module_names | {"torch"} | {path.stem for path in PROBES}
 
 

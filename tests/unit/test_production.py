@@ -20,14 +20,16 @@ from pydantic import SecretStr
 
 from flows.alarm import cluster_of, died, suite_of
 from flows.check import check
-from flows.serving.artifacts import _Watcher, share
+from flows.serving.artifacts import _STEPS, _Watcher, share
 from flows.serving.automations import SILENCE_S
 from flows.serving.outcome import crashed_state, has_verdict, state_of
 from flows.serving.server import provide_prefect_server
 from flows.serving.site import ServeConfig, deployments, local_timezone, validated, with_choices
 from seatrial.alerts.alert import Alert
 from seatrial.alerts.settings import AlertSettings
-from seatrial.checks.suites import load_suite
+from seatrial.checks.planned import PlannedNodes
+from seatrial.checks.suites import SHIPPED, load_suite
+from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import load_cluster
 from seatrial.history import open_store
 from seatrial.history.incident import Receipt
@@ -149,13 +151,28 @@ def test_a_death_is_told_also_without_a_history(cluster: str, tmp_path: Path, mo
 def test_how_far_a_run_is_grows_with_every_step_and_unit() -> None:
     suite = load_suite("quick")
     steps = [("image", 0), ("launch", 0), ("collectives", 0), ("collectives", 3), ("collectives", 5), ("training", 2)]
-    shares = [share(suite, *step) for step in [*steps, ("training", 10), ("record", 0)]]
+    shares = [share(suite, *step, PlannedNodes(4, 1, gpus=False)) for step in [*steps, ("training", 10), ("record", 0)]]
     assert shares == sorted(set(shares))
     assert 0 <= shares[0] < shares[-1] < 100
 
 
+def test_a_check_is_done_when_the_units_of_these_nodes_are() -> None:
+    """GPUs train other steps than processors, and sweep other sizes."""
+    suite = load_suite("acceptance")
+    for nodes in (PlannedNodes(4, 8, gpus=True), PlannedNodes(4, 1, gpus=False)):
+        for kind in CHECKS:
+            section = suite.section(kind.section)
+            units, done = kind.units(section, nodes), share(suite, kind.name, 0, nodes) + 100 / len(_STEPS)
+            assert share(suite, kind.name, units, nodes) == pytest.approx(done)
+            assert units == 1 or share(suite, kind.name, units - 1, nodes) < done
+    training = next(kind for kind in CHECKS if kind.name == "training")
+    section = suite.section(training.section)
+    logged = [training.units(section, PlannedNodes(4, 1, gpus=gpus)) for gpus in (True, False)]
+    assert logged == [10, 10], "a tenth of the steps, whichever they are"
+
+
 def test_the_newest_line_is_text_where_prefect_shows_markdown() -> None:
-    watcher = _Watcher(load_suite("quick"), Secrets())
+    watcher = _Watcher(load_suite("quick"), PlannedNodes(4, 1, gpus=False), Secrets())
     line = {"name": "seatrial.launch", "levelno": logging.INFO, "msg": "![p](http://x/p.png) @all", "step": "launch"}
     watcher.emit(logging.makeLogRecord(line))
     assert watcher.now[1] == "launch: \\!\\[p\\](http://x/p.png) @\u200ball"
@@ -166,7 +183,7 @@ def test_the_form_explains_itself() -> None:
     fields = parameter_schema(check).model_dump()["properties"]
     assert list(fields) == ["cluster", "suite", "out", "notify", "rebuild", "wait_s", "require_baseline"]
     assert all(field["description"] for field in fields.values())
-    assert fields["suite"]["anyOf"][0]["enum"] == ["quick", "nightly", "acceptance"]
+    assert fields["suite"]["anyOf"][0]["enum"] == [*SHIPPED]
     assert (fields["wait_s"]["minimum"], fields["wait_s"]["maximum"]) == (0, 86_400)
 
 
@@ -174,7 +191,7 @@ def test_the_form_of_a_site_offers_its_own_clusters_and_suites() -> None:
     site = ServeConfig(("/a.yaml", "/b.yaml"), "/own.yaml", "0 2 * * *", "UTC")
     fields = with_choices(parameter_schema(check).model_dump(), site)["properties"]
     assert fields["cluster"]["enum"] == ["/a.yaml", "/b.yaml"]
-    assert fields["suite"]["enum"] == ["quick", "nightly", "acceptance", "/own.yaml"]
+    assert fields["suite"]["enum"] == [*SHIPPED, "/own.yaml"]
     assert "anyOf" not in fields["suite"]
     assert fields["suite"]["description"] == "quick (about a minute), nightly (minutes), acceptance (an hour)."
     assert fields["wait_s"]["maximum"] == 86_400

@@ -44,6 +44,16 @@ def test_training_alone_and_under_torchrun(tmp_path: Path, start: tuple[str, ...
     assert summary["last_loss"] < summary["first_loss"]
 
 
+@pytest.mark.parametrize("start", [(sys.executable, "-I"), TORCHRUN], ids=["alone", "torchrun"])
+def test_the_quick_check_alone_and_under_torchrun(tmp_path: Path, start: tuple[str, ...]) -> None:
+    lines = run(tmp_path, "check", "--allow-no-gpu", start=start).splitlines()
+    names = ["[ENV]", "[ENV]", "[COMPUTE]", "[COLLECTIVE]", "[TRAIN]", "[RESULT]"]
+    assert [line.split()[0] for line in lines] == names
+    assert lines[-1].startswith("[RESULT] pass: ")
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert (results["train"]["world_size"], results["train"]["improved"]) == (2, True)
+
+
 def test_a_sweep_under_torchrun_reads_as_one_of_nccl_tests(tmp_path: Path) -> None:
     options = ("--operation", "all_reduce", "--min-bytes", "1024", "--max-bytes", "4096")
     (sweep,) = parse_text(run(tmp_path, "collective", *options, start=TORCHRUN))

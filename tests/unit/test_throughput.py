@@ -270,6 +270,16 @@ def test_nodes_of_a_slower_model_are_held_against_each_other() -> None:
     assert slow_suspects(healthy, models) == []
 
 
+@pytest.mark.parametrize("model", ["L4", ""])
+@pytest.mark.parametrize("of_it", [1, 2])
+def test_a_slow_node_does_not_pass_as_one_of_a_slower_model(of_it: int, model: str) -> None:
+    """One or two nodes of a model, or of an unknown one, tell nobody what that model carries."""
+    models = dict.fromkeys(names(16), "H100") | dict.fromkeys(names(of_it), model)
+    streams = explore(Plan(names(16), day=3), network(lambda a, b: SLOW if "node-0" in (a, b) else FAST))
+    (suspect,) = slow_suspects(streams, models)
+    assert (suspect.kind, suspect.name) == ("node", "node-0")
+
+
 @pytest.mark.parametrize(("nodes", "slow"), [(3, 2), (4, 2), (5, 2), (5, 3), (6, 3), (7, 5)])
 def test_many_slow_nodes_of_a_small_cluster_are_no_pass_and_blame_nobody(nodes: int, slow: int) -> None:
     senders = set(names(nodes)[-slow:])

@@ -99,6 +99,17 @@ def make_run(tmp_path: Path) -> Run:
     return Run("run-1", LAB, load_suite("quick"), tmp_path)
 
 
+def test_another_learning_rate_is_another_loss_and_no_other_speed() -> None:
+    trained = read_training_result(printed(), make_testbed())
+    assert trained
+    usual, faster = (
+        {m.metric: m.series() for m in measured(trained, make_testbed(), LAB, workload) if m.subject.kind == "cluster"}
+        for workload in (Workload(steps=20), Workload(steps=20, learning_rate=0.1))
+    )
+    assert {metric for metric in usual if usual[metric] != faster[metric]} == {"loss", "loss_drop"}
+    assert "learning_rate" not in usual["loss_drop"], "suites that set none keep their history"
+
+
 def test_a_run_that_learns_passes_and_is_measured(check: Callable[..., Check]) -> None:
     done = check(result(printed()))
     assert done.verdict is Verdict.PASS

@@ -4,7 +4,8 @@ With GPUs the sweeps are nccl-tests, one rank per GPU; without, the gloo probe, 
 operation is an mpirun of its own. After one that fails every node is asked whether it is still there: nodes that died
 are named and taken out, and the others go on. Where all are there and yet the fabric is gone (the head cannot be
 reached, mpirun cannot start its daemons, or nothing ends in time), the rest is not tried: each would cost its whole
-time limit and say nothing new. What is measured: seatrial/checks/collectives/outcome.py.
+time limit and say nothing new. What is measured: seatrial/checks/collectives/outcome.py. The arms come
+last: seatrial/model/arms.py.
 
 Where the cluster has a fabric between its nodes, NCCL must say which network it took, because it falls back to sockets
 in silence. So the first operation runs with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET, some hundred lines per rank
@@ -16,16 +17,20 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from seatrial.checks.collectives.intra import sweep_each_node
 from seatrial.checks.collectives.outcome import SweepOutcome
+from seatrial.checks.collectives.plan import plan_sweeps
 from seatrial.checks.collectives.repeat import repeat_sweeps
-from seatrial.checks.collectives.section import Collectives
-from seatrial.checks.collectives.sweep import can_write_json, sweep_once
+from seatrial.checks.collectives.section import ARM_OPERATION, Collectives, PlannedSweep
+from seatrial.checks.collectives.sweep import can_write_json, planned_sweeps, sweep_once
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.roll_call import RollCall, roll_call
-from seatrial.checks.contract import TORCH, CheckContext, CheckType, Metric, Need, StepResult
+from seatrial.checks.contract import TORCH, UNIT, CheckContext, CheckType, Metric, Need, StepResult
+from seatrial.checks.planned import PlannedNodes
 from seatrial.checks.requirements import too_small
 from seatrial.config.run import Run
-from seatrial.model.reason import Reason
+from seatrial.model.arms import INTRA, NETWORK
+from seatrial.model.reason import Reason, join
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.tolerance import SINGLE_SIZE
@@ -49,22 +54,48 @@ def _all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[SweepO
     writes_json = can_write_json(testbed, settings.operations[0])
     outcomes: list[SweepOutcome] = []
     present = RollCall(testbed)
-    for operation in settings.operations:
+    for planned in planned_sweeps(testbed, settings):
         if reason := _pointless(run, present.testbed, outcomes):
-            outcomes.append(
-                SweepOutcome(
-                    operation, Verdict.NOT_RUN, Reason.of("operation-not-tried", operation=operation, reason=reason)
-                )
-            )
+            not_tried = Reason.of("operation-not-tried", operation=planned.label, reason=reason)
+            outcomes.append(SweepOutcome(planned.label, Verdict.NOT_RUN, not_tried))
             continue
-        outcome = sweep_once(run, present.testbed, settings, operation, writes_json=writes_json, verbose=not outcomes)
-        if outcome.suspects:
-            present = _without(present, outcome.suspects)
-        elif outcome.fabric_gone or outcome.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
-            outcome, present = _missed(run, present, outcome)
+        outcome = _sweep(run, present.testbed, settings, planned, writes_json=writes_json, verbose=not outcomes)
+        outcome, present = _who_is_left(run, present, outcome)
+        if planned.arm == INTRA:  # nodes that are gone are named, and tell nothing of what joins the others
+            outcome = replace(outcome, fabric_gone=False)
+        if planned.arm == NETWORK and not present.suspects:
+            outcome = _without_blame(outcome, outcomes)
         outcomes.append(outcome)
-        log.log(_level(outcome), "%s", outcome.reason)
+        log.log(_level(outcome), "%s", outcome.reason, extra=UNIT if planned.arm == INTRA else None)
     return outcomes, present
+
+
+def _sweep(
+    run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, *, writes_json: bool, verbose: bool
+) -> SweepOutcome:
+    if planned.arm != INTRA:
+        return sweep_once(run, testbed, settings, planned, writes_json=writes_json, verbose=verbose)
+    label = planned.label
+    return sweep_each_node(
+        run, testbed, settings, planned, label_of=lambda node: f"{label}-{node}", writes_json=writes_json
+    )
+
+
+def _without_blame(network: SweepOutcome, before: Sequence[SweepOutcome]) -> SweepOutcome:
+    """The arm `network` where it did not run and the same without it did: not every fabric joins GPUs of one node."""
+    works = any(outcome.operation == ARM_OPERATION and outcome.verdict is Verdict.PASS for outcome in before)
+    if not works or network.verdict is not Verdict.FAIL or network.measurements:
+        return network
+    reason = Reason.of("network-arm-broke", reason=network.reason)
+    return replace(network, verdict=Verdict.INCONCLUSIVE, reason=reason, fabric_gone=False)
+
+
+def _who_is_left(run: Run, present: RollCall, outcome: SweepOutcome) -> tuple[SweepOutcome, RollCall]:
+    """The outcome, with the nodes that are gone if that is why, and the nodes that are left to go on with."""
+    if outcome.suspects:
+        present = _without(present, outcome.suspects)
+    ended_early = outcome.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE) and not outcome.suspects
+    return _missed(run, present, outcome) if outcome.fabric_gone or ended_early else (outcome, present)
 
 
 def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome]) -> str | None:
@@ -103,7 +134,13 @@ def _check(outcomes: Sequence[SweepOutcome], ranks: int, seconds: float) -> Chec
     right = f"{', '.join(outcome.operation for outcome in outcomes)} over {ranks} ranks: every result is right"
     right += next((f", {outcome.way}" for outcome in outcomes if outcome.way), "")
     measurements = tuple(m for outcome in outcomes for m in outcome.measurements)
-    return Check(_NAME, verdict, "; ".join(reasons) or right, seconds, measurements)
+    return Check(_NAME, verdict, join(reasons) or right, seconds, measurements)
+
+
+def _units(section: Collectives, nodes: PlannedNodes) -> int:
+    """A row of every sweep; one of a sweep inside each node."""
+    planned = section.sweeps(nodes=nodes.count, slots=nodes.slots, gpus=nodes.gpus)
+    return sum(1 if sweep.arm == INTRA else len(sweep.sizes.sizes()) for sweep in planned)
 
 
 NCCL_TESTS = Need("nccl-tests", "put all_reduce_perf on PATH (images/common/build-nccl-tests)")
@@ -115,13 +152,18 @@ COLLECTIVES = CheckType(
     run=collectives,
     after=CONNECTIVITY.name,
     metrics={
-        "busbw": Metric("GB/s", "bus bandwidth (1e9 bytes) by operation, message size and placement"),
-        "busbw_plateau": Metric("GB/s", "the median of busbw over the three largest sizes, by operation"),
+        "busbw": Metric("GB/s", "bus bandwidth (1e9 bytes) by operation, arm, message size and placement"),
+        "busbw_plateau": Metric(
+            "GB/s", "the median of busbw over the three largest sizes, by operation and arm; in `intra` of each node"
+        ),
         "busbw_share": Metric("", "the plateau as a fraction of what the links allow; recorded, not judged"),
-        "latency": Metric("us", "the time of the smallest message, by operation", SINGLE_SIZE),
+        "latency": Metric(
+            "us", "the time of the smallest message, by operation; in `latency` of every size", SINGLE_SIZE
+        ),
     },
     needs=lambda gpus: (NCCL_TESTS if gpus else TORCH,),
     least_ranks=2,
     repeat=repeat_sweeps,
-    units=lambda section: len(section.operations) * max(len(section.gpu.sizes()), len(section.cpu.sizes())),
+    units=_units,
+    plan=plan_sweeps,
 )

@@ -27,10 +27,16 @@ class Arm:
     plateau_gb_s: float | None = None
 
 
+def settings_of(sweep: Sweep) -> dict[str, str]:
+    """The variables of NCCL in a sweep's log, by their full names."""
+    settings = dict(sweep.transport.settings) if sweep.transport else {}
+    return {f"NCCL_{name}": value for name, value in settings.items()}
+
+
 def switched_off(sweep: Sweep) -> dict[str, str]:
     """The settings in a sweep's log that keep NCCL off a link, by name: {"NCCL_P2P_DISABLE": "1"}."""
-    settings = dict(sweep.transport.settings) if sweep.transport else {}
-    return {f"NCCL_{name}": value for name, value in settings.items() if _is_off(name, value)}
+    settings = settings_of(sweep)
+    return {name: value for name, value in settings.items() if _is_off(name.removeprefix("NCCL_"), value)}
 
 
 def treatment_of(control: Arm, arms: Sequence[Arm], nodes: int) -> Arm | None:

@@ -7,10 +7,13 @@ Measurements, subject the cluster, conditions operation, dtype and ranks:
   largest sizes (fewer where fewer were asked for, or are near the largest). A fixed choice, so that runs compare, and
   none where one of them is missing; a median, so that one spoilt size does not move it.
 - latency, us: the out-of-place time of the smallest size.
+
+In an arm (seatrial/model/arms.py), which is a condition: `intra` yields the plateau of each node, `latency` the time of
+every size, and `network` what a sweep without an arm yields.
 """
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,8 +22,9 @@ from seatrial.checks.collectives.plateau import plateau_sizes
 from seatrial.checks.collectives.ranks import fewer_nodes, has_unknown_ranks, other_ranks
 from seatrial.checks.collectives.rows import Problem, falls_off, interleaved, slow_in_place, without_plateau
 from seatrial.checks.collectives.setting import Setting
-from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.reason import Reason, join
+from seatrial.model.arms import INTRA, LATENCY
+from seatrial.model.measurement import ConditionValue, Measurement
+from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
@@ -77,11 +81,11 @@ def conclude(
     measurements = () if of_others or mixed or sweep is None else tuple(_measured(setting, sweep, rows))
     way = transport.words if transport else ""
     if problem is None:
-        reason = f"{setting.operation}: {_span(rows)}, every result right" + (f", {way}" if way else "")
-        return SweepOutcome(setting.operation, Verdict.PASS, reason, measurements, way=way)
+        reason = f"{setting.name}: {_span(rows)}, every result right" + (f", {way}" if way else "")
+        return SweepOutcome(setting.name, Verdict.PASS, reason, measurements, way=way)
     verdict, reason = problem
     gone = fabric_gone(result, began=_began(sweep))
-    return SweepOutcome(setting.operation, verdict, f"{setting.operation}: {reason}", measurements, gone, way)
+    return SweepOutcome(setting.name, verdict, placed(setting.name, reason), measurements, gone, way)
 
 
 def _span(rows: Sequence[Row]) -> str:
@@ -181,22 +185,33 @@ def _began(sweep: Sweep | None) -> bool:
 
 def _measured(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Iterator[Measurement]:
     shared: dict[str, ConditionValue] = {"operation": setting.operation, "dtype": setting.dtype, "ranks": setting.ranks}
-    cluster = Subject("cluster", setting.cluster)
+    shared |= {"arm": setting.arm} if setting.arm else {}
+    if setting.arm not in (INTRA, LATENCY):
+        yield from _busbw_by_size(setting, sweep, rows, shared)
+    if setting.arm != LATENCY and (top := _top(setting, sweep, rows)):
+        conditions = {**shared, "max_bytes": setting.sizes[-1], **_by(setting, 0)}
+        yield Measurement("busbw_plateau", statistics.median(top), "GB/s", setting.subject, conditions, top)
+    if setting.arm != INTRA and not sweep.launch_times:
+        yield from _latencies(setting, rows if setting.arm == LATENCY else rows[:1], shared)
+
+
+def _busbw_by_size(
+    setting: Setting, sweep: Sweep, rows: Sequence[Row], shared: Mapping[str, ConditionValue]
+) -> Iterator[Measurement]:
     for row in rows:
         for placement, timing in _sides(row):
             busbw = busbw_of(setting, sweep, row.size, timing)
             if busbw is None:
                 continue
             conditions = {**shared, "message_bytes": row.size, "placement": placement, **_by(setting, row.size)}
-            yield Measurement("busbw", busbw, "GB/s", cluster, conditions, (busbw,))
-    top = _top(setting, sweep, rows)
-    if top:
-        conditions = {**shared, "max_bytes": setting.sizes[-1], **_by(setting, 0)}
-        yield Measurement("busbw_plateau", statistics.median(top), "GB/s", cluster, conditions, top)
-    smallest = rows[0].out_of_place if rows else None
-    if smallest and smallest.time_us and not sweep.launch_times:
-        conditions = {**shared, "message_bytes": rows[0].size}
-        yield Measurement("latency", smallest.time_us, "us", cluster, conditions, (smallest.time_us,), better="lower")
+            yield Measurement("busbw", busbw, "GB/s", setting.subject, conditions, (busbw,))
+
+
+def _latencies(setting: Setting, rows: Sequence[Row], shared: Mapping[str, ConditionValue]) -> Iterator[Measurement]:
+    for row in rows:
+        if row.out_of_place and (time_us := row.out_of_place.time_us):
+            conditions = {**shared, "message_bytes": row.size}
+            yield Measurement("latency", time_us, "us", setting.subject, conditions, (time_us,), better="lower")
 
 
 def _by(setting: Setting, size: int) -> dict[str, ConditionValue]:

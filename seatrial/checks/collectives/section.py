@@ -1,17 +1,22 @@
 """The section `collectives` of a suite file."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
 from seatrial.config.yamlfile import Strict
+from seatrial.model.arms import ARMS, INTRA, LATENCY, NETWORK
 from seatrial.model.sizes import ByteSize, format_size
 from seatrial.nccl.collectives import SWEPT
 
 if TYPE_CHECKING:
     Operation = str
+    ArmName = str
 else:
     Operation = Literal[SWEPT]
+    ArmName = Literal[ARMS]
+ARM_OPERATION = "all_reduce"  # what is swept in arms: what training sends
 Dtype = Literal["float32", "bfloat16", "float16", "float64", "int32"]
 
 
@@ -41,12 +46,35 @@ class SweepSizes(Strict):
         return sizes
 
 
+LATENCY_SIZES = {  # by whether nodes have GPUs
+    True: SweepSizes(min_bytes=8, max_bytes=64 << 10, step_factor=2, warmup_iterations=20, iterations=200),
+    False: SweepSizes(min_bytes=8, max_bytes=32 << 10, step_factor=4, warmup_iterations=5, iterations=20),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSweep:
+    """One sweep of a suite: a collective, its messages, and the arm, empty for NCCL as it is by itself."""
+
+    operation: str
+    sizes: SweepSizes
+    arm: str = ""
+
+    @property
+    def label(self) -> str:
+        """As its log is called: all_reduce, all_reduce-network."""
+        return f"{self.operation}-{self.arm}" if self.arm else self.operation
+
+
 class Collectives(Strict):
     """One sweep per operation; `gpu` holds where nodes have GPUs (nccl-tests), `cpu` elsewhere (gloo)."""
 
     operations: tuple[Operation, ...] = Field(("all_reduce",), min_length=1, description="each is one sweep, in order")
     gpu: SweepSizes = Field(description="sizes where nodes have GPUs (nccl-tests)")
     cpu: SweepSizes = Field(description="sizes where they have none (gloo)")
+    arms: tuple[ArmName, ...] = Field(
+        (), description="further sweeps of all_reduce: inside each node, over the network alone, of small messages"
+    )
     dtype: Dtype = Field("float32", description="what the elements are (-d)")
     timeout_s: float = Field(300, gt=0, description="seconds for one whole sweep")
 
@@ -54,4 +82,16 @@ class Collectives(Strict):
     def _operations_once(self) -> Self:
         if len(set(self.operations)) < len(self.operations):
             raise ValueError("operations must not name the same operation twice")
+        if len(set(self.arms)) < len(self.arms):
+            raise ValueError("arms must not name the same arm twice")
         return self
+
+    def sweeps(self, *, nodes: int, slots: int, gpus: bool) -> list[PlannedSweep]:
+        """What is swept on so many nodes of so many ranks, in order: the arms that make sense there come last."""
+        possible = {INTRA: slots > 1, NETWORK: gpus and nodes > 1, LATENCY: nodes * slots > 1}
+        usual = self.gpu if gpus else self.cpu
+        arms = [arm for arm in self.arms if possible[arm]]
+        return [
+            *(PlannedSweep(operation, usual) for operation in self.operations),
+            *(PlannedSweep(ARM_OPERATION, LATENCY_SIZES[gpus] if arm == LATENCY else usual, arm) for arm in arms),
+        ]

@@ -13,11 +13,13 @@ from pydantic import TypeAdapter
 
 from seatrial.checks.broken import broken, gave_up
 from seatrial.checks.collectives.outcome import SweepOutcome, conclude
-from seatrial.checks.collectives.section import Collectives, SweepSizes
+from seatrial.checks.collectives.section import Collectives, PlannedSweep, SweepSizes
 from seatrial.checks.collectives.setting import Setting, network_of
 from seatrial.checks.contract import UNIT
 from seatrial.config.run import Run, secrets_of
+from seatrial.model.arms import ENVIRONMENT, INTRA, LATENCY
 from seatrial.model.errors import InputError, LaunchError, RemoteError
+from seatrial.model.reason import placed, rewritten
 from seatrial.model.result import Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.testbed import Testbed
@@ -40,23 +42,20 @@ def sweep_once(
     run: Run,
     testbed: Testbed,
     settings: Collectives,
-    operation: str,
+    planned: PlannedSweep,
     *,
     label: str = "",
+    is_repeat: bool = False,
     writes_json: bool = False,
     verbose: bool = False,
 ) -> SweepOutcome:
-    """Sweep one operation and say what it came to; `label` (the operation itself if empty) names a repeat's logs."""
-    name = label or operation
-    json_file = f"{testbed.workdir}/{name}-{run.run_id}.json" if writes_json else None
-    argv = (
-        nccl_argv(settings, operation, json_file)
-        if testbed.has_gpus
-        else gloo_argv(run, testbed, settings, operation, name)
-    )
-    fabric = _fabric(run, testbed)
-    env = _nccl_debug(testbed, verbose=verbose and fabric is not None)
-    reader = _OutputReader(operation)
+    """Sweep one operation and say what it came to; `label` (the sweep's own if empty) is what its logs are called."""
+    label = label or planned.label
+    setting = _setting(run, testbed, settings, planned, is_repeat=is_repeat)
+    json_file = f"{testbed.workdir}/{label}-{run.run_id}.json" if writes_json else None
+    argv = _argv(run, testbed, settings, planned, label, json_file)
+    env = {**_nccl_debug(testbed, verbose=verbose and setting.fabric is not None), **_environment(testbed, planned.arm)}
+    reader = _OutputReader(planned)
     try:
         result = mpirun(
             testbed,
@@ -65,41 +64,60 @@ def sweep_once(
             env=env,
             on_line=reader.line,
             is_done=lambda line: "# Avg bus bandwidth" in line or gave_up(line),
-            log_file=run.logs / f"{name}.log",
+            log_file=run.logs / f"{label}.log",
             secrets=secrets_of(run.cluster),
         )
     except RemoteError as error:
-        return SweepOutcome(operation, Verdict.FAIL, f"{operation}: {error}", fabric_gone=True)
+        return SweepOutcome(setting.name, Verdict.FAIL, placed(setting.name, error.reason), fabric_gone=True)
     except LaunchError as error:  # the way to the head, not the head
-        return SweepOutcome(operation, Verdict.INCONCLUSIVE, f"{operation}: {error}", fabric_gone=True)
+        return SweepOutcome(setting.name, Verdict.INCONCLUSIVE, placed(setting.name, error.reason), fabric_gone=True)
     finally:
-        exact = _take_json(run, testbed, json_file, f"{name}.json") if json_file else None
-    sizes = tuple(sizes_of(testbed, settings).sizes())
-    setting = Setting(
-        operation,
+        exact = _take_json(run, testbed, json_file, f"{label}.json") if json_file else None
+    if result.flooded:
+        return _flooded(setting.name, result, flooding_nodes(testbed, argv, env))
+    return conclude(setting, result, _with_json(reader.sweep(), exact), reader.transport.transport())
+
+
+def _setting(run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, *, is_repeat: bool) -> Setting:
+    return Setting(
+        planned.operation,
         settings.dtype,
         testbed.world_size,
         run.cluster.name,
-        sizes,
-        fabric,
+        tuple(planned.sizes.sizes()),
+        _fabric(run, testbed),
         len(testbed.nodes),
-        is_whole_on_gpus=testbed.has_gpus and not label,
+        is_whole_on_gpus=testbed.has_gpus and not is_repeat and planned.arm != LATENCY,
+        arm=planned.arm,
+        node=testbed.head.name if planned.arm == INTRA else "",
     )
-    if result.flooded:
-        return _flooded(operation, result, flooding_nodes(testbed, argv, env))
-    return conclude(setting, result, _with_json(reader.sweep(), exact), reader.transport.transport())
+
+
+def _argv(
+    run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, label: str, json_file: str | None
+) -> list[str]:
+    if testbed.has_gpus:
+        return nccl_argv(settings, planned.operation, json_file, planned.sizes)
+    return gloo_argv(run, testbed, settings, planned, label)
 
 
 def _flooded(operation: str, result: MpiResult, suspects: tuple[Suspect, ...]) -> SweepOutcome:
     """Whatever numbers are in a flood may be anything, so they are not looked at."""
     verdict, reason = broken(result, began=False)
     names = ", ".join(suspect.name for suspect in suspects) or "which node it is, the output does not tell"
-    return SweepOutcome(operation, verdict, f"{operation}: {reason} ({names})", suspects=suspects)
+    named = rewritten(placed(operation, reason), lambda text: f"{text} ({names})")
+    return SweepOutcome(operation, verdict, named, suspects=suspects)
 
 
-def sizes_of(testbed: Testbed, settings: Collectives) -> SweepSizes:
-    """The sweep that these nodes are asked for."""
-    return settings.gpu if testbed.has_gpus else settings.cpu
+def planned_sweeps(testbed: Testbed, settings: Collectives) -> list[PlannedSweep]:
+    """What these nodes are asked for, in order."""
+    slots = min(node.slots for node in testbed.nodes)
+    return settings.sweeps(nodes=len(testbed.nodes), slots=slots, gpus=testbed.has_gpus)
+
+
+def _environment(testbed: Testbed, arm: str) -> Mapping[str, str]:
+    """What makes NCCL take that arm's links; gloo has no such choice."""
+    return ENVIRONMENT[arm] if arm and testbed.has_gpus else {}
 
 
 def _fabric(run: Run, testbed: Testbed) -> str | None:
@@ -115,24 +133,26 @@ def _nccl_debug(testbed: Testbed, *, verbose: bool) -> Mapping[str, str]:
     return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"} if verbose else {"NCCL_DEBUG": "WARN"}
 
 
-def nccl_argv(settings: Collectives, operation: str, json_file: str | None) -> list[str]:
-    """The command line of nccl-tests, one GPU per rank."""
-    sizes = settings.gpu
+def nccl_argv(
+    settings: Collectives, operation: str, json_file: str | None, sizes: SweepSizes | None = None
+) -> list[str]:
+    """The command line of nccl-tests, one GPU per rank; over the suite's sizes unless others are given."""
+    sizes = sizes or settings.gpu
     flags = {"-b": sizes.min_bytes, "-e": sizes.max_bytes, "-f": sizes.step_factor, "-g": 1}
     flags |= {"-w": sizes.warmup_iterations, "-n": sizes.iterations}
     words = [word for flag, value in flags.items() for word in (flag, str(value))]
     return [f"{operation}_perf", *words, "-d", _NCCL_TYPES[settings.dtype], *(("-J", json_file) if json_file else ())]
 
 
-def gloo_argv(run: Run, testbed: Testbed, settings: Collectives, operation: str, name: str = "") -> list[str]:
-    """The command line of the gloo probe, whose ranks meet under that name."""
-    sizes = settings.cpu
+def gloo_argv(run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, label: str = "") -> list[str]:
+    """The command line of the gloo probe, whose ranks meet under that label, or the sweep's own."""
+    sizes = planned.sizes
     flags = {"--min-bytes": sizes.min_bytes, "--max-bytes": sizes.max_bytes, "--step-factor": sizes.step_factor}
     flags |= {"--warmup-iterations": sizes.warmup_iterations, "--iterations": sizes.iterations}
     words = [word for flag, value in flags.items() for word in (flag, str(value))]
-    meeting = rendezvous_argv(run, testbed, name or operation, settings.timeout_s)
-    probe = [testbed.python, f"{testbed.workdir}/collective.py", "--operation", operation, "--dtype", settings.dtype]
-    return [*probe, *words, *meeting]
+    meeting = rendezvous_argv(run, testbed, label or planned.label, settings.timeout_s)
+    probe = [testbed.python, f"{testbed.workdir}/collective.py", "--operation", planned.operation]
+    return [*probe, "--dtype", settings.dtype, *words, *meeting]
 
 
 def rendezvous_argv(run: Run, testbed: Testbed, what: str, timeout_s: float) -> list[str]:
@@ -146,11 +166,11 @@ def rendezvous_argv(run: Run, testbed: Testbed, what: str, timeout_s: float) -> 
 class _OutputReader:
     """Reads an operation's output as it arrives, however long it is, and says every row."""
 
-    def __init__(self, operation: str) -> None:
+    def __init__(self, planned: PlannedSweep) -> None:
         self.transport = TransportReader()
-        self._operation = operation
+        self._planned = planned
         self._said = 0
-        self._reader = SweepReader(operation)
+        self._reader = SweepReader(planned.operation)
 
     def line(self, line: str) -> None:
         self.transport.feed(line)
@@ -163,13 +183,13 @@ class _OutputReader:
 
     def _say(self, row: Row) -> None:
         self._said += 1
-        if self._said > _MOST_ROWS_SAID:
+        if self._said > _MOST_ROWS_SAID or self._planned.arm == INTRA:  # of many nodes at once
             return
         side = row.out_of_place or row.in_place
         if side and side.time_us is not None:
             rate = f"{side.time_us:10.1f} us  {side.busbw_gb_s or 0:8.2f} GB/s"
             wrong = f"  {side.wrong} wrong" if side.wrong else ""
-            log.info("%s", f"{self._operation} {format_size(row.size):>6}  {rate}{wrong}", extra=UNIT)
+            log.info("%s", f"{self._planned.label} {format_size(row.size):>6}  {rate}{wrong}", extra=UNIT)
 
 
 def can_write_json(testbed: Testbed, operation: str) -> bool:

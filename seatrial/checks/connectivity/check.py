@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import count
 
 from seatrial.checks.connectivity.findings import Findings
+from seatrial.checks.connectivity.inventory import broken_gpus, impaired_gpus, old_drivers, remarks
 from seatrial.checks.connectivity.mpireach import HostnameResult, guilty_nodes, show_hosts
 from seatrial.checks.connectivity.nodefacts import (
     clock_skews,
@@ -18,10 +19,19 @@ from seatrial.checks.connectivity.nodefacts import (
 from seatrial.checks.connectivity.rates import divided, measurements, slow_suspects, summary
 from seatrial.checks.connectivity.repeat import repeat_streams
 from seatrial.checks.connectivity.section import Connectivity
-from seatrial.checks.connectivity.stages import contact_nodes, plan_of, settings_of, try_pairs
+from seatrial.checks.connectivity.stages import (
+    ask_inventories,
+    contact_nodes,
+    is_crowded,
+    plan_of,
+    settings_of,
+    try_logins,
+    try_reach,
+)
 from seatrial.checks.connectivity.throughput import explore
 from seatrial.checks.connectivity.versions import odd_ones, unknown
 from seatrial.checks.contract import CheckContext, CheckType, Facts, Metric, StepResult
+from seatrial.checks.planned import PlannedNodes, PlannedPart
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError, NodesError, RemoteError
 from seatrial.model.reason import Reason, join, placed, rewritten
@@ -52,8 +62,11 @@ def connectivity(context: CheckContext) -> StepResult:
     contacts = contact_nodes(findings, settings_of(run).timeout_s)
     try:
         _judge_facts(findings, contacts, run)
+        _judge_inventory(findings, contacts)
         if len(findings.testbed.nodes) > 1:
-            try_pairs(findings, contacts, settings_of(run).timeout_s)
+            try_reach(findings, contacts, settings_of(run).timeout_s)
+            if not is_crowded(findings.testbed):  # else MPI, which makes the same logins, tries them
+                try_logins(findings, contacts, settings_of(run).timeout_s)
             _try_links(findings, contacts, run)
         _try_mpi(findings, contacts, run)
     except (MissingError, RemoteError) as error:
@@ -64,7 +77,7 @@ def connectivity(context: CheckContext) -> StepResult:
         for contact in contacts.values():
             contact.transport.close()
     check = _check(findings, len(testbed.nodes), time.monotonic() - started)
-    notes = unknown({name: contact.versions for name, contact in contacts.items()})
+    notes = [*unknown({name: contact.versions for name, contact in contacts.items()}), *findings.notes]
     facts = {name: contact.facts for name, contact in contacts.items()}
     return StepResult(check, findings.testbed, facts, _fingerprint(findings.testbed, facts), tuple(notes))
 
@@ -94,6 +107,18 @@ def _judge_facts(findings: Findings, contacts: Mapping[str, NodeConnection], run
     ]
     # A cluster in the middle of an upgrade has no healthy side: all are named, and only a few odd ones taken out.
     findings.blame(suspects, {suspect.name for suspect in suspects if suspect.confidence >= _CLEAR_MAJORITY})
+
+
+def _judge_inventory(findings: Findings, contacts: Mapping[str, NodeConnection]) -> None:
+    """The state of every GPU, and what nodes that should be alike have otherwise."""
+    inventories = ask_inventories(findings, contacts)
+    broken = broken_gpus(inventories)
+    findings.slow += impaired_gpus(inventories)
+    findings.notes += [
+        *remarks(inventories, models_of(contacts)),
+        *old_drivers({name: contact.versions for name, contact in contacts.items()}),
+    ]
+    findings.blame(broken, {suspect.name for suspect in broken})
 
 
 def _try_links(findings: Findings, contacts: Mapping[str, NodeConnection], run: Run) -> None:
@@ -127,12 +152,18 @@ def _try_mpi(findings: Findings, contacts: Mapping[str, NodeConnection], run: Ru
         timeout_s = settings_of(run).timeout_s + len(testbed.nodes) * 0.5
         return show_hosts(testbed, hostnames, timeout_s, log_file)
 
+    untried_logins = is_crowded(findings.testbed)
     while findings.testbed.nodes:
         shown = show(findings.testbed)
         if not shown.missing:
             ranks, seconds = findings.testbed.world_size, shown.result.seconds
             log.info("mpirun: %d ranks on %d nodes (%.1f s)", ranks, len(findings.testbed.nodes), seconds)
             return
+        if untried_logins:
+            untried_logins, tried = False, len(findings.testbed.nodes)
+            try_logins(findings, contacts, settings_of(run).timeout_s)
+            if len(findings.testbed.nodes) < tried:
+                continue
         guilty = guilty_nodes(findings.testbed, lambda testbed: show(testbed).why)
         if not guilty:
             findings.problems.append(Reason.of("mpi-hosts-missing", missing=host_list(shown.missing), cause=shown.why))
@@ -161,6 +192,13 @@ def _check(findings: Findings, node_count: int, seconds: float) -> Check:
     )
 
 
+def _plan(section: Connectivity, nodes: PlannedNodes) -> list[PlannedPart]:
+    """Four rounds of questions, each as long as `timeout_s` at most: nodes, pairs, streams and MPI."""
+    what = "every node answers, reaches the others and runs MPI; clocks, software, TCP streams"
+    each_node_s = 0.5  # of mpirun
+    return [PlannedPart(what, 10 + 0.1 * nodes.count, 4 * section.timeout_s + each_node_s * nodes.count)]
+
+
 # Half a second of TCP on a busy machine gets what its processors leave; a link that is throttled or fell back to a
 # lower speed loses a factor of ten and more.
 TCP = Tolerance(sigma=0.5, cap=8.0, coarse=True)
@@ -180,5 +218,6 @@ CONNECTIVITY = CheckType(
         "clock_skew": Metric("s", "the node's clock minus the median node's; recorded, not judged"),
     },
     repeat=repeat_streams,
+    plan=_plan,
     logs=("mpirun-hostname",),
 )

@@ -22,6 +22,7 @@ class Findings:
     problems: list[str] = field(default_factory=list)
     slow: list[Suspect] = field(default_factory=list)  # what works, and is far slower than the rest
     doubts: list[str] = field(default_factory=list)  # why something says nothing of the nodes
+    notes: list[str] = field(default_factory=list)  # remarks that blame nobody
     measurements: list[Measurement] = field(default_factory=list)
 
     def blame_nodes(self, evidence: Mapping[str, str]) -> None:

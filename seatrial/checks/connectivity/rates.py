@@ -114,7 +114,8 @@ def _beyond_chance(values: Sequence[float]) -> float:
 def levelled(streams: Streams, model_by_node: Mapping[str, str]) -> Streams:
     """The streams as if every node carried what the fastest model does, so that a slower model is not taken for slow.
 
-    What a model carries is the median of the faster half of its nodes; a stream is held against the slower of its ends.
+    What a model carries is the median of the faster half of its nodes, of three at least; one or two nodes are held
+    against all, so that a slow one does not pass as slow by its model. A stream is held against the slower of its ends.
     """
     if len(set(model_by_node.values())) < 2:
         return streams
@@ -124,14 +125,15 @@ def levelled(streams: Streams, model_by_node: Mapping[str, str]) -> Streams:
 
 
 def _usual_by_node(streams: Streams, model_by_node: Mapping[str, str]) -> dict[str, float]:
-    """MB/s that nodes of the same model carry."""
+    """MB/s that nodes of the same model carry; for models that are unknown or of too few nodes, what all carry."""
     sends, receives = egress(streams), ingress(streams)
+    best = {name: max(sends.get(name, 0.0), receives.get(name, 0.0)) for name in dict.fromkeys((*sends, *receives))}
     best_by_model: dict[str, list[float]] = {}
-    for name in dict.fromkeys((*sends, *receives)):
-        best = max(sends.get(name, 0.0), receives.get(name, 0.0))
-        best_by_model.setdefault(model_by_node.get(name, ""), []).append(best)
-    usual = {model: _faster_half(rates) for model, rates in best_by_model.items()}
-    return {name: usual[model_by_node.get(name, "")] for name in dict.fromkeys((*sends, *receives))}
+    for name, rate in best.items():
+        best_by_model.setdefault(model_by_node.get(name, ""), []).append(rate)
+    usual = {m: _faster_half(rates) for m, rates in best_by_model.items() if m and len(rates) >= _LEAST_NODES}
+    of_all = _faster_half(best.values()) if best else 0.0
+    return {name: usual.get(model_by_node.get(name, ""), of_all) for name in best}
 
 
 def slow_suspects(streams: Streams, model_by_node: Mapping[str, str] | None = None) -> list[Suspect]:

@@ -7,15 +7,17 @@ from seatrial.checks.connectivity.findings import Findings
 from seatrial.checks.connectivity.pairs import Peers, peers_to_log_in_to, peers_to_reach, second_logins
 from seatrial.checks.connectivity.reachability import TriedPairs, blame, merged
 from seatrial.checks.connectivity.section import Connectivity
-from seatrial.checks.connectivity.throughput import Plan
+from seatrial.checks.connectivity.throughput import ONE_BY_ONE_UP_TO, Plan
 from seatrial.config.run import Run
 from seatrial.model.errors import FloodError, RemoteError
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import unplaced
+from seatrial.model.reason import Reason, unplaced
 from seatrial.model.testbed import Node, Testbed
+from seatrial.remote.inventory import Inventory, ask_inventory
 from seatrial.remote.node_setup import NodeConnection, set_up_node
 from seatrial.remote.peers import log_in_to_peers, reach_peers
 from seatrial.remote.ssh import fan_out, on_each
+from seatrial.text.words import some_of
 
 log = logging.getLogger("seatrial.connectivity")
 
@@ -45,8 +47,29 @@ def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnect
     return contacts
 
 
+def is_crowded(testbed: Testbed) -> bool:
+    """Whether many nodes share the cores of one machine, so that nothing is tried twice there."""
+    return testbed.shared_cores is not None and len(testbed.nodes) > ONE_BY_ONE_UP_TO
+
+
+def ask_inventories(findings: Findings, contacts: Mapping[str, NodeConnection]) -> dict[str, Inventory]:
+    """What the nodes that are left tell of their hardware; a remark names those that tell nothing."""
+    testbed = findings.testbed
+    nodes = testbed.nodes[:1] if is_crowded(testbed) else testbed.nodes  # the others are the same machine
+    answers = on_each(nodes, lambda node: ask_inventory(testbed, contacts[node.name].transport), fan_out(testbed))
+    if silent := [name for name, answer in answers.items() if isinstance(answer, RemoteError)]:
+        findings.notes.append(Reason.of("inventory-unknown", nodes=some_of(silent)))
+    return {name: answer for name, answer in answers.items() if isinstance(answer, Inventory)}
+
+
 def try_pairs(findings: Findings, contacts: Mapping[str, NodeConnection], timeout_s: float) -> None:
     """Every node reaches its peers' sshd, tried from inside; then logins work where MPI logs in."""
+    try_reach(findings, contacts, timeout_s)
+    try_logins(findings, contacts, timeout_s)
+
+
+def try_reach(findings: Findings, contacts: Mapping[str, NodeConnection], timeout_s: float) -> None:
+    """Every node reaches its peers' sshd."""
     testbed = findings.testbed
     names = [node.name for node in testbed.nodes]
     reached = _ask_nodes(
@@ -54,7 +77,12 @@ def try_pairs(findings: Findings, contacts: Mapping[str, NodeConnection], timeou
     )
     log.info("%d of %d pairs reach each other", reached.count - len(reached.failed), reached.count)
     _judge(findings, reached)
-    names = [node.name for node in findings.testbed.nodes]
+
+
+def try_logins(findings: Findings, contacts: Mapping[str, NodeConnection], timeout_s: float) -> None:
+    """Logins work where MPI logs in."""
+    testbed = findings.testbed
+    names = [node.name for node in testbed.nodes]
     logins = _ask_nodes(findings, contacts, peers_to_log_in_to(names, testbed.shared_cores), _log_in(timeout_s))
     log.info("%d of %d logins between nodes work", logins.count - len(logins.failed), logins.count)
     if logins.failed:

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, join
 from seatrial.model.result import Suspect
 from seatrial.text.words import some_of
 
@@ -25,7 +25,7 @@ def odd_ones(by_node: Mapping[str, Versions], models: Mapping[str, str] | None =
             for node, difference in _differences(peers, package):
                 differences[node].append(difference)
     return [
-        Suspect("node", node, round(min(share for _, share in own), 2), "; ".join(text for text, _ in own))
+        Suspect("node", node, round(min(share for _, share in own), 2), join(text for text, _ in own))
         for node, own in differences.items()
         if own
     ]

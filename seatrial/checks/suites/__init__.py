@@ -11,7 +11,7 @@ from seatrial.config.suite import Suite
 from seatrial.config.yamlfile import load_yaml
 from seatrial.model.errors import InputError
 
-SHIPPED = ("quick", "nightly", "acceptance")
+SHIPPED = ("quick", "nightly", "acceptance", "a4-sweep")
 
 
 _NEEDED = {kind.after for kind in CHECKS}

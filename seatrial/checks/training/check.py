@@ -3,7 +3,7 @@
 import logging
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from seatrial.checks.broken import broken, gave_up
@@ -11,7 +11,9 @@ from seatrial.checks.collectives.sweep import rendezvous_argv
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.roll_call import roll_call
 from seatrial.checks.contract import TORCH, UNIT, CheckContext, CheckType, Metric, StepResult
+from seatrial.checks.planned import PlannedNodes
 from seatrial.checks.repeated import Doubt, Repeated, TimeLeft, log_repeat, unused_label, was_cut
+from seatrial.checks.training.plan import plan_training
 from seatrial.checks.training.result import (
     TrainingResult,
     measured,
@@ -21,9 +23,10 @@ from seatrial.checks.training.result import (
     suspects,
 )
 from seatrial.checks.training.section import Training
+from seatrial.checks.training.sums import conclude_sums, read_sums
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import RemoteError
-from seatrial.model.reason import rewritten
+from seatrial.model.reason import join, rewritten
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
@@ -33,34 +36,82 @@ from seatrial.remote.mpi import MpiResult, mpirun
 log = logging.getLogger("seatrial.training")
 
 _NAME = "training"
+_SUMS = "torch-all_reduce"  # the log's name
 
 _SAID_STEPS = 10  # how many of a run's steps are logged
 
 
 def training(context: CheckContext) -> StepResult:
-    """Train over every rank that is left."""
-    check = _train(context.run, context.testbed, context.section(Training), _NAME)
-    return StepResult(check, context.testbed)
+    """Train over every rank that is left, after sums that training can rely on, where the suite has them."""
+    run, testbed, section = context.run, context.testbed, context.section(Training)
+    sums = _sum(run, testbed, section) if section.all_reduce_rounds else None
+    if sums and sums.verdict is not Verdict.PASS:
+        return StepResult(sums, testbed)
+    check = _train(run, testbed, section, _NAME)
+    if sums and check.verdict is Verdict.PASS:
+        check = replace(check, reason=join((check.reason, sums.reason)), seconds=check.seconds + sums.seconds)
+    return StepResult(check, testbed)
+
+
+def _sum(run: Run, testbed: Testbed, settings: Training) -> Check:
+    """The sums of all ranks, each element checked."""
+    probe = [testbed.python, f"{testbed.workdir}/all_reduce.py", "--device", "cuda" if testbed.has_gpus else "cpu"]
+    rounds = ("--rounds", str(settings.all_reduce_rounds))
+    argv = [*probe, *rounds, *rendezvous_argv(run, testbed, _SUMS, settings.timeout_s)]
+    check = _on_ranks(
+        run,
+        testbed,
+        settings,
+        _SUMS,
+        argv,
+        is_done=lambda line: read_sums(line) is not None,
+        conclude=lambda result: conclude_sums(_NAME, testbed, result),
+    )
+    log.info("%s", check.reason)
+    return check
 
 
 def _train(run: Run, testbed: Testbed, settings: Training, label: str) -> Check:
     """One training, whose log has that label."""
-    started = time.monotonic()
-    argv = training_argv(run, testbed, settings, label)
     steps = settings.workload(gpus=testbed.has_gpus).steps
+    return _on_ranks(
+        run,
+        testbed,
+        settings,
+        label,
+        training_argv(run, testbed, settings, label),
+        on_line=lambda line: _say(line, steps),
+        is_done=lambda line: (read_event(line) or {}).get("event") == "summary",
+        conclude=lambda result: conclude(run, testbed, settings, result),
+    )
+
+
+def _on_ranks(
+    run: Run,
+    testbed: Testbed,
+    settings: Training,
+    label: str,
+    argv: Sequence[str],
+    *,
+    is_done: Callable[[str], bool],
+    conclude: Callable[[MpiResult], Check],
+    on_line: Callable[[str], None] | None = None,
+) -> Check:
+    """What a probe on every rank comes to, and which nodes are gone where it did not get through."""
+    started = time.monotonic()
     try:
         result = mpirun(
             testbed,
             argv,
             timeout_s=settings.timeout_s,
-            on_line=lambda line: _say(line, steps),
-            is_done=lambda line: gave_up(line) or (read_event(line) or {}).get("event") == "summary",
+            on_line=on_line,
+            is_done=lambda line: gave_up(line) or is_done(line),
             log_file=run.logs / f"{label}.log",
             secrets=secrets_of(run.cluster),
         )
     except RemoteError as error:
         return _with_missing(run, testbed, Check(_NAME, Verdict.FAIL, error.reason, time.monotonic() - started))
-    check = conclude(run, testbed, settings, result)
+    check = conclude(result)
     if result.flooded:
         suspects = flooding_nodes(testbed, argv, {})
         names = ", ".join(suspect.name for suspect in suspects) or "which node it is, the output does not tell"
@@ -141,6 +192,12 @@ def _every(steps: int) -> int:
     return max(1, steps // _SAID_STEPS)
 
 
+def _units(section: Training, nodes: PlannedNodes) -> int:
+    """The steps that are logged."""
+    steps = section.workload(gpus=nodes.gpus).steps
+    return len(range(0, steps, _every(steps)))
+
+
 TRAINING = CheckType(
     name=_NAME,
     section=Training,
@@ -164,5 +221,7 @@ TRAINING = CheckType(
     needs=lambda gpus: (TORCH,),
     least_ranks=1,
     repeat=repeat_training,
-    units=lambda section: len(range(0, section.steps, _every(section.steps))),
+    logs=(_SUMS,),
+    units=_units,
+    plan=plan_training,
 )

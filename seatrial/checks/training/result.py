@@ -2,10 +2,10 @@
 
 Measurements, conditions ranks, batch_per_rank and those of the suite's Workload. Of the cluster: loss (nats, the last
 one, smoothed; recorded only, with every step's loss as samples) and loss_drop (fraction of the first loss), both also
-by steps, because more steps learn more; throughput and inference (samples/s over all ranks) and step_time (ms);
-recorded only, step_time_p99, model_flops, mfu and communication_share. Of each node, its slowest rank: step_time and
-compute_time (ms). Ranks wait for each other in every step, so only compute_time, which ends before they do, tells a
-slow node. On CPUs that compete it is recorded only.
+by steps, because more steps learn more, and by a learning rate that the suite sets; throughput and inference (samples/s
+over all ranks) and step_time (ms); recorded only, step_time_p99, model_flops, mfu and communication_share. Of each
+node, its slowest rank: step_time and compute_time (ms). Ranks wait for each other in every step, so only compute_time,
+which ends before they do, tells a slow node. On CPUs that compete it is recorded only.
 """
 
 import math
@@ -199,7 +199,7 @@ def measured(result: TrainingResult, testbed: Testbed, cluster: Cluster, workloa
     """The measurements of a result; numbers that are not there or not finite are left out."""
     where: dict[str, ConditionValue] = {"ranks": testbed.world_size, "batch_per_rank": workload.batch_per_rank}
     where |= workload.conditions()
-    learning: dict[str, ConditionValue] = {**where, "steps": workload.steps}
+    learning: dict[str, ConditionValue] = {**where, **workload.learning_conditions()}
     subject = Subject("cluster", cluster.name)
     losses = tuple(loss for loss in result.losses if loss is not None)
     if result.last_loss is not None:

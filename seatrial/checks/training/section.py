@@ -57,6 +57,11 @@ class Workload(Strict):
         }
         return {name: value for name, (value, usual) in values.items() if value != usual}
 
+    def learning_conditions(self) -> dict[str, ConditionValue]:
+        """What its loss depends on beside: how many steps, and their size where it is not the model's own."""
+        own = {} if self.learning_rate is None else {"learning_rate": self.learning_rate}
+        return {"steps": self.steps, **own}
+
     def arguments(self) -> list[str]:
         """The probe's arguments that say what is trained, and how long."""
         fields = type(self).model_fields
@@ -91,6 +96,9 @@ class Training(Workload):
     """A model on synthetic data or on images, data parallel over every rank."""
 
     gpu: Workload | None = Field(None, description="what nodes with GPUs train in place of the rest")
+    all_reduce_rounds: int = Field(
+        0, ge=0, le=10_000, description="sums of 2,000,000 elements by torch before training, each element checked"
+    )
     min_loss_drop: float = Field(0.2, gt=0, lt=1, description="fraction of the first loss that training must take off")
     timeout_s: float = Field(300, gt=0, description="seconds for the whole training")
 

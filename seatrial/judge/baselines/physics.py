@@ -7,6 +7,7 @@ cross them is in the table of collectives.
 from dataclasses import dataclass, replace
 
 from seatrial.catalog.links import nics_of
+from seatrial.model.arms import NETWORK, arm_of
 from seatrial.model.baseline import Baseline
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
@@ -102,11 +103,14 @@ def wire(measurement: Measurement, setup: Setup) -> Limit | None:
     """What a ring that saturates the links reaches, or the algorithm that is known to have run; None where unknown.
 
     Other algorithms may exceed a ring: NVLS on one node, a tree on two. What has no ring reaches a part of its own.
+    With NVLink off every GPU sends all that it sends over its own part of the node's NICs.
     """
     operation, ranks = str(measurement.conditions.get("operation")), ranks_of(measurement, setup)
     collective = COLLECTIVES.get(operation)
     if not is_busbw(measurement) or ranks < 2 or collective is None or not (collective.ring or collective.reaches):
         return None
+    if arm_of(measurement) == NETWORK:
+        return _limit(1 / setup.slots_per_node, setup.node_link_gb_s, "node")
     if _one_domain(ranks, setup):
         in_network = operation == "all_reduce" and measurement.conditions.get("algorithm") == "NVLS"
         return _of_gpu_links(2 * (ranks - 1) / (ranks + 1) if in_network else 1.0, setup)  # (1 + 1/n) of the data
@@ -128,7 +132,8 @@ def _one_domain(ranks: int, setup: Setup) -> bool:
 
 
 def _is_ring(measurement: Measurement) -> bool:
-    return measurement.conditions.get("algorithm") == "Ring"
+    """Whether a ring's limit holds; with NVLink off nobody knows for sure how many NICs a GPU uses."""
+    return measurement.conditions.get("algorithm") == "Ring" and arm_of(measurement) != NETWORK
 
 
 def _ceiling(measurement: Measurement, setup: Setup) -> Limit | None:

@@ -17,6 +17,7 @@ from statistics import median
 from seatrial.catalog import Reference, references
 from seatrial.catalog.links import with_links
 from seatrial.judge.baselines.physics import wire
+from seatrial.model.arms import arm_of
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.setup import Setup, ranks_of
@@ -34,9 +35,12 @@ _RANKS = 128  # the delay was fitted up to so many ranks, and grows with their n
 def from_reach(plateau: Measurement, setup: Setup, sizes: Sequence[int]) -> Baseline | None:
     """What the plateau of a sweep over `sizes` (bytes) reaches on two and more nodes of known hardware and links.
 
-    None where the links are not known, or the three largest sizes, whose median the plateau is, are too small.
+    None in an arm, where the links are not known, and where the three largest sizes, whose median the plateau is, are
+    too small.
     """
-    if plateau.metric != "busbw_plateau" or setup.nodes < 2 or setup.part_of_node is None or len(sizes) < 3:
+    if plateau.metric != "busbw_plateau" or arm_of(plateau):
+        return None
+    if setup.nodes < 2 or setup.part_of_node is None or len(sizes) < 3:
         return None
     size = sorted(sizes)[-2]
     modelled = model(plateau, setup, size)
@@ -82,7 +86,7 @@ def _least_ring_share() -> float:
 
 def reached_share(row: Reference) -> float | None:
     """The row's busbw over the wire, without what is lost to its size; None where the model does not speak of it."""
-    if row.nodes < 2 or row.kind != "measured" or (row.nodes == 2 and row.collective == "all_reduce"):
+    if row.nodes < 2 or row.kind != "measured" or row.arm or (row.nodes == 2 and row.collective == "all_reduce"):
         return None
     setup = with_links(Setup(row.hardware, row.nodes, row.gpus_per_node, row.gpus_per_node, row.fabric))
     conditions: dict[str, ConditionValue] = {"operation": row.collective, "ranks": setup.ranks}

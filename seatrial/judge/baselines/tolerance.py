@@ -17,11 +17,17 @@ _MAD_TO_SIGMA = 1.4826
 
 
 _OF_METRIC = {name: m.tolerance for kind in CHECKS for name, m in kind.metrics.items() if m.tolerance}
+_OF_GPU = {name: m.of_gpu for kind in CHECKS for name, m in kind.metrics.items() if m.of_gpu}
 
 
 def tolerance_of(measurement: Measurement) -> Tolerance:
-    """The check's own for that metric. Else one message size is a few timed iterations, and all else averages many."""
+    """The check's own for that metric and kind of subject.
+
+    Else one message size is a few timed iterations, and all else averages many.
+    """
     usual = SINGLE_SIZE if "message_bytes" in measurement.conditions else STEADY
+    if measurement.subject.kind == "gpu" and measurement.metric in _OF_GPU:
+        return _OF_GPU[measurement.metric]
     return _OF_METRIC.get(measurement.metric, usual)
 
 

@@ -10,6 +10,9 @@ from seatrial.judge.fleet.odds import Floats
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 _ENOUGH = 8_000  # values: half as many still tell the median to 2 % of their noise
+_MANY = 2_000  # values: of fewer the median is had faster at once
+_SAMPLED = 8  # every nth value narrows down where the median is
+_REACH = 1.5  # three standard deviations of a rank, in roots of the sample
 
 
 class Grouped:
@@ -69,9 +72,20 @@ def _median(values: Floats) -> float:
     if not finite.size:
         return np.nan
     half = finite.size // 2
-    ordered = np.partition(finite, half)  # by one place: numpy takes five times as long for two
-    middle = float(ordered[half])
-    return middle if finite.size % 2 else (float(ordered[:half].max()) + middle) / 2
+    place, near = _near_middle(finite, half) if finite.size >= _MANY else (half, finite)
+    ordered = np.partition(near, place)  # by one place: numpy takes five times as long for two
+    middle = float(ordered[place])
+    return middle if finite.size % 2 else (float(ordered[:place].max()) + middle) / 2
+
+
+def _near_middle(values: Floats, half: int) -> tuple[int, Floats]:
+    """Few of many values, and the rank among them of the one that has rank `half` among all: every nth shows where."""
+    some = np.sort(values[::_SAMPLED])
+    reach = int(_REACH * np.sqrt(some.size))
+    low, high = some[some.size // 2 - reach], some[some.size // 2 + reach]
+    near = values[(values >= low) & (values <= high)]
+    place = half - int(np.count_nonzero(values < low))
+    return (place, near) if 0 < place < near.size else (half, values)
 
 
 def _lower_quartile(values: Floats) -> float:

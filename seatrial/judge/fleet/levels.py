@@ -170,11 +170,14 @@ def _spread(at: Grouped, own: Floats, error: Floats, nights: Ints, peers: Ints, 
 
 def _midmeans(nights: Floats) -> tuple[Floats, Ints]:
     """The mean of the middle half of each column (of three, the middle one) without its NaN, and how many it has."""
-    count = np.isfinite(nights).sum(axis=0)
+    known = np.isfinite(nights)
+    count = np.full(nights.shape[1], len(nights)) if known.all() else known.sum(axis=0)
     ordered = np.sort(nights, axis=0)  # NaN last
     cut = np.where(count > 2, np.maximum(count // 4, 1), 0)
-    first, last = int(cut.min(initial=0)), int((count - cut).max(initial=0))
+    first, last = int(cut.min(initial=len(nights))), int((count - cut).max(initial=0))
+    middle = ordered[first:last]
+    if known.all():
+        return middle.sum(axis=0) / max(len(middle), 1), count
     rank = np.arange(first, last)[:, None]
     inside = (rank >= cut) & (rank < count - cut)
-    total = np.where(inside, ordered[first:last], 0.0).sum(axis=0)
-    return total / np.maximum(inside.sum(axis=0), 1), count
+    return np.where(inside, middle, 0.0).sum(axis=0) / np.maximum(inside.sum(axis=0), 1), count

@@ -67,6 +67,9 @@ def louder_than_peers(good: Floats, again: Floats | None, noise: Floats, at: Gro
 def _distances(differences: Floats, noise: Floats, at: Grouped) -> tuple[Floats, Ints]:
     """By series the sum of all distances, and how many."""
     limit = _STRAY * np.nan_to_num(noise, nan=np.inf)[at.group]
-    distance = np.minimum(np.abs(differences), limit)
+    distance = np.abs(differences)
+    np.minimum(distance, limit, out=distance)
     known = np.isfinite(distance)
+    if known.all():
+        return distance.sum(axis=0), np.full(at.group.size, len(distance))
     return np.where(known, distance, 0.0).sum(axis=0), known.sum(axis=0)

@@ -123,6 +123,11 @@ REASONS = {
         "A collective over one rank measures nothing (`not_run`).",
         "Run on more GPUs or nodes, or leave the collectives out of the suite.",
     ),
+    "network-arm-broke": Explanation(
+        "{reason}; the same works with NVLink and shared memory, so no node is blamed",
+        "NCCL could not run without NVLink and shared memory (`inconclusive`). Not every network joins GPUs of a node.",
+        "Look at the reason in the line. If the network cannot do it, leave the arm out: `arms: [intra, latency]`.",
+    ),
     "sweeps-interleaved": Explanation(
         "the rows are of several programs that wrote at the same time",
         "Rows of several programs stand in each other's table, so nothing says which number is whose (`inconclusive`).",

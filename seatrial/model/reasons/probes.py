@@ -13,6 +13,11 @@ REASONS = {
         "The probe was ended. A device may hang, or the time limit is too short for this node.",
         "Run the probe by hand on that node, or raise `timeout_s` of that check in the suite file.",
     ),
+    "probe-killed": Explanation(
+        "{probe} was killed (signal 9) before it could answer; memory may have run out",
+        "Something on the node ended the probe: the kernel when memory ran out, a job limit, or a person.",
+        "Look for `Out of memory` in `dmesg` of that node, and for limits of its job or container.",
+    ),
     "probe-unreadable": Explanation(
         "{probe} gave no usable answer; its last line: {last}",
         "The probe ended without its result, or printed something else.",
@@ -27,5 +32,21 @@ REASONS = {
         "computes wrongly: {problem}",
         "The same work gave different results, which is silent data corruption.",
         "Take the device out of use, and have its memory and its ECC counters checked.",
+    ),
+    "disk-wrong": Explanation(
+        "its disk returns other data: {problem}",
+        "What was written to a file and read back at once is not the same.",
+        "Take the node out of use, and check its disk, controller and memory.",
+    ),
+    "digest-differs": Explanation(
+        "computes wrongly: its {dtype} results of fixed data differ from those of {count} like devices, which agree",
+        "Devices of one model with the same software give the same result bit for bit; this one gives another.",
+        "Take the device out of use, and have its memory and its ECC counters checked. If it computes well, look for a"
+        " setting of its own: `NVIDIA_TF32_OVERRIDE`, `CUBLAS_WORKSPACE_CONFIG`, `OPENBLAS_CORETYPE`.",
+    ),
+    "digests-divided": Explanation(
+        "{dtype} results of fixed data differ between like devices ({names}), and no majority tells which are right",
+        "Devices of one model with the same software give the same result bit for bit. These do not.",
+        "Run `python3 devices.py` on each, and compare the digests with those of a device that is known to be good.",
     ),
 }

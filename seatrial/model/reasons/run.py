@@ -28,6 +28,11 @@ REASONS = {
         "The check measures between ranks, and the cluster file asks for one rank only.",
         "Set `slots_per_node` in the cluster file to 2 or more, or ask for a second node.",
     ),
+    "lease-lost": Explanation(
+        "the Prefect server was away for too long, and another run has this cluster now",
+        "The run lost its lock on the cluster, so two runs may have measured at the same time. Nobody is blamed.",
+        "Repeat the run when no other run has the cluster. Find out why the Prefect server did not answer.",
+    ),
     "internal-error": Explanation(
         "seatrial itself failed ({error}: {message}); logs/run.log has the trace",
         "A bug in seatrial ended the step. Nothing is said about the cluster.",

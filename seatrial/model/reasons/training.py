@@ -13,6 +13,16 @@ REASONS = {
         "all_reduce gave the ranks different sums (`corrupt`).",
         "Check the node of the odd rank first, then the links.",
     ),
+    "sums-wrong": Explanation(
+        "all_reduce by torch: {wrong} wrong elements on {bad} of {ranks} ranks, first in round {first} of {rounds}",
+        "A GPU, a link or the network changed data (`corrupt`). Nothing was trained.",
+        "Check the nodes of those ranks first, then the links. `seatrial probe all_reduce` runs the same by hand.",
+    ),
+    "rank-sums-wrong": Explanation(
+        "rank {rank} received {wrong} wrong elements, first in round {first}, and most ranks received none",
+        "The sum of the ranks' numbers arrived changed on this rank (`corrupt`).",
+        "Check the node of that rank first, then its links.",
+    ),
     "learned-too-little": Explanation(
         "{fell}, {drop} off, expected at least {min_loss_drop}",
         "The training ran, and the loss fell too little.",

@@ -48,7 +48,7 @@ class Hosts:
 
     def ask(self, host: str, request: Mapping[str, object], timeout_s: float, *, proxied: bool = False) -> Answer:
         """The host's answer to one request. Raises HostError, or MissingError where this machine has no ssh."""
-        argv = [*self._login(host), self._settings.python, "-I", "-"]
+        argv = [*self._login(host), self._settings.python, "-I", "-S", "-"]
         stdin = program({"parent": self._settings.folder, **request}).encode()
         with self._turn(proxied):
             status, output, errors = run_bounded(argv, stdin, self._settings.login_timeout_s + timeout_s, host)

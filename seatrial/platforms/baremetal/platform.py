@@ -51,7 +51,7 @@ class Baremetal:
         return Rendered(
             {
                 "ssh_config": ssh_config(self._settings),
-                "commands": "".join(f"ssh -F ssh_config {host} {python} -I -\n" for host in self._settings.hosts),
+                "commands": "".join(f"ssh -F ssh_config {host} {python} -I -S -\n" for host in self._settings.hosts),
                 "node.sh": node_script(run.run_id, run.cluster.ssh_port, MADE_LATER, MADE_LATER, folder),
             }
         )

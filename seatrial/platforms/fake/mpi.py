@@ -120,6 +120,17 @@ def _row(sweep: _SweepRequest, size: int, ranks: tuple[FakeNode, ...]) -> tuple[
     return row, algbw * factor
 
 
+def all_reduce(request: Request) -> str:
+    """The event of seatrial/remote/probes/all_reduce.py: nothing is wrong."""
+    ranks = [
+        {"rank": rank, "host": node.hostname, "wrong": 0, "first_wrong": None}
+        for rank, node in enumerate(request.ranks)
+    ]
+    rounds = int(request.option("--rounds"))
+    event = {"event": "all_reduce", "rounds": rounds, "elements": 2_000_000, "backend": "gloo", "ranks": ranks}
+    return f"{json.dumps(event)}\n"
+
+
 def training(request: Request) -> str:
     """The events of seatrial/remote/probes/training.py: the loss falls evenly, and the slowest rank sets the pace."""
     steps, ranks = int(request.option("--steps")), request.ranks
@@ -154,6 +165,8 @@ def _end(rank: int, node: FakeNode, step_ms: float) -> dict[str, object]:
     }
 
 
-ON_RANKS: Mapping[str, Program] = {"collective.py": collective, "training.py": training} | {
-    f"{name}_perf": nccl_tests for name in COLLECTIVES
-}
+ON_RANKS: Mapping[str, Program] = {
+    "collective.py": collective,
+    "all_reduce.py": all_reduce,
+    "training.py": training,
+} | {f"{name}_perf": nccl_tests for name in COLLECTIVES}

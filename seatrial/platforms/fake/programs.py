@@ -30,6 +30,11 @@ def facts(request: Request) -> str:
     return json.dumps({**healthy, **request.node.facts})
 
 
+def inventory(request: Request) -> str:
+    """As seatrial/remote/probes/inventory.py, of a node without GPUs."""
+    return "{}"
+
+
 def reach(request: Request) -> str:
     """As seatrial/remote/probes/reach.py: the banner of every peer that something listens on."""
     peers: list[list[Any]] = json.loads(request.stdin)["peers"]
@@ -62,6 +67,11 @@ def devices(request: Request) -> str:
     rates = {"matmul_tflops": [1.0], "copy_gb_s": [20.0]}
     names = [f"cuda:{number}" for number in range(request.node.facts.get("gpus", 0))] or ["cpu"]
     return json.dumps({"devices": [{"device": name, **healthy, **rates} for name in names]})
+
+
+def disk(request: Request) -> str:
+    """As seatrial/remote/probes/disk.py."""
+    return json.dumps({"tool": "fio", "filesystem": "ext4", "write_mb_s": 900.0, "read_mb_s": 1500.0, "wrong": ""})
 
 
 def link_mb_s(nodes: tuple[FakeNode, ...]) -> float:
@@ -99,10 +109,12 @@ def nothing(request: Request) -> str:
 
 HEALTHY: Mapping[str, Program] = {
     "facts.py": facts,
+    "inventory.py": inventory,
     "reach.py": reach,
     "pairs.py": pairs,
     "stream.py": stream,
     "devices.py": devices,
+    "disk.py": disk,
     "date": date,
     "hostname": hostname,
     "cat": cat,
@@ -116,6 +128,6 @@ def program_name(words: tuple[str, ...]) -> str:
 
     What `python -c` installs first, and then becomes, is the script that is named after it.
     """
-    place = 3 if words[1:2] == ("-c",) else 1
+    place = {"-c": 3, "-S": 2}.get("".join(words[1:2]), 1)
     script = words[place : place + 1]
     return (script[0] if script and script[0].endswith(".py") else words[0]).rpartition("/")[2]

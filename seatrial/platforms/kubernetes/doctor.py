@@ -33,14 +33,14 @@ def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list
     try:
         api.version()
     except SeatrialError as error:
-        return [str(error)]
+        return [error.reason]
     problems_list = list(
         _forbidden(api, rights(launcher, bool(settings.queue), machine(settings.machine)), settings.namespace)
     )
     try:
         api.knows(launcher.kind)
     except SeatrialError as error:
-        problems_list.append(f"{error}, or choose another launcher")
+        problems_list.append(error.reason)
     if settings.queue:
         problems_list += _queue(api, settings)
     problems_list += prerequisites(api, cluster, settings)
@@ -78,7 +78,7 @@ def _refused(api: Api, cluster: "Cluster") -> list[str]:
         try:
             api.create(manifest, dry_run=True)
         except SeatrialError as error:
-            return [] if "does not support dry run" in str(error) else [str(error)]  # some webhooks cannot
+            return [] if "does not support dry run" in str(error) else [error.reason]  # some webhooks cannot
     return []
 
 
@@ -86,7 +86,7 @@ def _queue(api: Api, settings: KubernetesPlatform) -> list[str]:
     try:
         queues = {queue["metadata"]["name"]: queue for queue in api.list(LOCAL_QUEUE)}
     except SeatrialError as error:
-        return [str(error)]
+        return [error.reason]
     queue = queues.get(str(settings.queue))
     if queue is None:
         there = f"there are: {', '.join(sorted(queues))}" if queues else "there is none"

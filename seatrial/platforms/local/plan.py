@@ -2,7 +2,8 @@
 
 import os
 import shlex
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -14,6 +15,9 @@ PREFIX = "seatrial-"  # of every network namespace that a run makes
 NETWORK = IPv4Network("10.77.0.0/16")  # every run has its own copy: its bridge lives in a namespace, not on the host
 BRIDGE = "br0"
 NEIGHBOURS = "neighbours.batch"
+INTERFACES = "interfaces.batch"
+COMPUTE_FAULT = "SEATRIAL_COMPUTE_FAULT"  # seatrial/remote/probes/devices.py reads it
+_SLOW_CPU = Path(__file__).with_name("slow_cpu.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +100,12 @@ def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Acc
     stopped = any(isinstance(fault, NodeFault) and fault.sshd for fault in faults)
     lines = [
         "set -eu",
-        "ip link set lo up",
         "echo 1 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6 || :",  # its discovery goes from every node to all others
-        f"ip link set eth0 address {_mac(node)}",
-        f"ip addr add {node.address}/{NETWORK.prefixlen} dev eth0",
-        "ip link set eth0 up",
+        f"ip -batch {_quote(node.folder / INTERFACES)}",
         f"ip -batch {_quote(plan.state / NEIGHBOURS)}",
         f": > {_quote(node.folder / 'up')}",
         f"hostname {node.name}",
-        f"mount --bind {_quote(plan.state / 'hosts')} /etc/hosts",
-        f"mount --bind {_quote(node.folder / 'passwd')} /etc/passwd",
+        *_own_etc(plan, node),
         "mount -t proc proc /proc",
         "mount -t tmpfs tmpfs /dev/shm",  # Open MPI names its segments by host name and pid: two runs have the same
         *_privileges(account),
@@ -113,6 +113,32 @@ def node_script(plan: LocalPlan, node: LocalNode, cluster: Cluster, account: Acc
         "exec sleep infinity" if stopped else _start_sshd(node, account),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _own_etc(plan: LocalPlan, node: LocalNode) -> list[str]:
+    """/etc as the machine has it, but for the run's own hosts and passwd.
+
+    Not by binding the two files: the kernel undoes that on all nodes when the machine's own file is replaced, as each
+    package does that adds a user.
+    """
+    machine = _quote(node.folder / "etc")
+    return [
+        f"mkdir {machine}",
+        f"mount --bind /etc {machine}",
+        "mount -t tmpfs tmpfs /etc",
+        f"ln -s {machine}/* /etc",
+        f"ln -sf {_quote(plan.state / 'hosts')} {_quote(node.folder / 'passwd')} /etc",
+    ]
+
+
+def interface_batch(node: LocalNode) -> str:
+    """The node's own end of the network, for `ip -batch` on the node."""
+    return f"""\
+link set lo up
+link set eth0 address {_mac(node)}
+addr add {node.address}/{NETWORK.prefixlen} dev eth0
+link set eth0 up
+"""
 
 
 def neighbour_batch(plan: LocalPlan) -> str:
@@ -143,11 +169,17 @@ def _start_sshd(node: LocalNode, account: Account) -> str:
     return f"{as_user}$(command -v sshd || echo /usr/sbin/sshd) -D -e -r -f {config} & wait $!"
 
 
-def _fault_commands(plan: LocalPlan, node: LocalNode, fault: NodeFault | LinkFault) -> list[str]:
+def _fault_commands(plan: LocalPlan, node: LocalNode, fault: NodeFault | LinkFault) -> Iterator[str]:
     if isinstance(fault, LinkFault):
         other = next(n for n in plan.nodes if n.name in fault.link and n.name != node.name)
-        return [f"ip route add unreachable {other.address}/32"]
-    return [f"tc qdisc add dev eth0 root tbf rate {fault.rate} burst 32kbit latency 400ms"] if fault.rate else []
+        yield f"ip route add unreachable {other.address}/32"
+        return
+    if fault.rate:
+        yield f"tc qdisc add dev eth0 root tbf rate {fault.rate} burst 32kbit latency 400ms"
+    if fault.cpu_share:
+        yield shlex.join([sys.executable, "-I", str(_SLOW_CPU), f"{fault.cpu_share:g}"]) + " &"
+    if fault.memory:
+        yield f"ulimit -v {fault.memory // 1024}"
 
 
 def hosts_file(nodes: Sequence[LocalNode]) -> str:
@@ -205,10 +237,13 @@ Host *
 """
 
 
-def node_environment(node: LocalNode) -> dict[str, str]:
-    """What sessions on the node start with: the caller's PATH, and a folder for temporary files of its own."""
+def node_environment(node: LocalNode, cluster: Cluster) -> dict[str, str]:
+    """What sessions on the node start with: the caller's PATH, a folder for temporary files of its own, its faults."""
     path = os.environ.get("PATH", os.defpath)
-    return {"PATH": f"{path}:/usr/sbin:/sbin", "TMPDIR": str(node.folder / "tmp")}
+    faults = [fault for fault in cluster.faults if isinstance(fault, NodeFault) and node.name in fault.nodes]
+    wrong = [f"{f.computes}:{(f.device or '').replace('gpu-', 'cuda:')}" for f in faults if f.computes]
+    computing = {COMPUTE_FAULT: wrong[-1]} if wrong else {}
+    return {"PATH": f"{path}:/usr/sbin:/sbin", "TMPDIR": str(node.folder / "tmp"), **computing}
 
 
 def _quote(path: Path) -> str:

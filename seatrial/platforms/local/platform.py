@@ -166,9 +166,10 @@ def _files(plan: LocalPlan, cluster: Cluster, account: Account) -> dict[str, str
     }
     for node in plan.nodes:
         folder = f"nodes/{node.name}"
+        files[f"{folder}/{planning.INTERFACES}"] = planning.interface_batch(node)
         files[f"{folder}/node.sh"] = planning.node_script(plan, node, cluster, account)
         files[f"{folder}/passwd"] = planning.passwd_file(passwd, account, node.folder / "home")
-        files[f"{folder}/sshd_config"] = planning.sshd_config(plan, node, planning.node_environment(node))
+        files[f"{folder}/sshd_config"] = planning.sshd_config(plan, node, planning.node_environment(node, cluster))
         files[f"{folder}/home/.ssh/config"] = planning.ssh_config(plan, account)
     return files
 

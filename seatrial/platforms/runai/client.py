@@ -96,7 +96,8 @@ class Client:
 
     def in_pod(self, run_id: str, pod: str, script: str, *, stdin: bytes = b"", timeout_s: float) -> str:
         """What a line for the shell prints in a pod."""
-        argv = exec_argv(self._settings, run_id, pod, ["sh", "-c", script])
+        wait = f"--pod-running-timeout={int(timeout_s)}s"  # a workload runs when its first pod does
+        argv = exec_argv(self._settings, run_id, pod, ["sh", "-c", script], wait)
         return self.run(argv, stdin=stdin, timeout_s=timeout_s)
 
     def dial(self, run_id: str, pod: str, port: int, timeout_s: float) -> socket.socket:

@@ -84,9 +84,9 @@ def command_argv(settings: RunaiPlatform, verb: str, run_id: str, *options: str)
     return [*named, f"--project={settings.project}", *options]
 
 
-def exec_argv(settings: RunaiPlatform, run_id: str, pod: str, command: list[str]) -> list[str]:
+def exec_argv(settings: RunaiPlatform, run_id: str, pod: str, command: list[str], *options: str) -> list[str]:
     """A command in a pod, with this process's standard input and output."""
-    return command_argv(settings, "exec", run_id, f"--pod={pod}", "--stdin", "--", *command)
+    return command_argv(settings, "exec", run_id, f"--pod={pod}", "--stdin", *options, "--", *command)
 
 
 def read_workload(text: str) -> Workload:

@@ -4,20 +4,18 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from seatrial.checks.collectives.section import Collectives
+from seatrial.checks.collectives.section import ARM_OPERATION, LATENCY_SIZES, Collectives
 from seatrial.checks.collectives.sweep import nccl_argv
 from seatrial.checks.training.section import Training
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
+from seatrial.model.arms import ENVIRONMENT, INTRA, NETWORK
 from seatrial.platforms.slurm.config import SlurmPlatform
 from seatrial.platforms.slurm.runtime import Container, container_env, container_of
 from seatrial.platforms.slurm.script import directives, load_modules
 
 MEASURE_SCRIPT = "measure.sbatch"
 _PROBES = Path(__file__).parents[2] / "remote" / "probes"
-_NVLINK = {"NCCL_P2P_LEVEL": "NVL", "NCCL_SHM_DISABLE": "1"}
-_NETWORK = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_ALGO": "Ring"}
-_LATENCY = "all_reduce_perf -b 8 -e 64K -f 2 -g 1 -w 20 -n 200"
 
 _HEAD = """\
 #
@@ -46,7 +44,10 @@ def measure_script(run: Run, settings: SlurmPlatform) -> str:
     """The script, with the sizes of the run's suite."""
     cluster = run.cluster
     container = container_of(
-        cluster, run.nodes_image, {**cluster.env, **_NVLINK, **_NETWORK}, ['"$probes":"$probes":ro']
+        cluster,
+        run.nodes_image,
+        {**cluster.env, **ENVIRONMENT[INTRA], **ENVIRONMENT[NETWORK]},
+        ['"$probes":"$probes":ro'],
     )
     lines = [
         "#!/bin/bash",
@@ -86,7 +87,9 @@ def _judge_command(cluster: Cluster) -> str:
 def _ranks(cluster: Cluster, settings: SlurmPlatform, container: Container) -> Iterator[str]:
     """The function that starts one rank for each GPU, or slot, in the container where there is one."""
     yield "options=() # of srun, for some of the measurements"
+    yield "# What NCCL is told begins each log: `seatrial judge` knows an arm by it."
     yield "ranks() { # COMMAND..."
+    yield "    env | grep -o 'NCCL_[A-Z0-9_]*=.*' | sort -u"
     yield f"    srun --cpu-bind=none --mem=0 --mpi={settings.mpi_plugin} --ntasks-per-node={cluster.slots} \\"
     yield from (f"        {words} \\" for words in (*container.options, '${options[@]+"${options[@]}"}'))
     yield "        " + " ".join((*container.command, '"$@"'))
@@ -98,11 +101,11 @@ def _assignments(settings: SlurmPlatform, env: Mapping[str, str]) -> list[str]:
 
 
 def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
-    """Four tests: as training uses it, inside each node, over the network alone, and small messages."""
+    """As training uses NCCL, and then the arms: inside each node, over the network alone, and small messages."""
     cluster, section = run.cluster, run.suite.section(Collectives)
     if section is None:
         return
-    sweep = shlex.join(nccl_argv(section, "all_reduce", None))
+    sweep = shlex.join(nccl_argv(section, ARM_OPERATION, None))
     yield "# nccl-tests as training uses NCCL: one rank for each GPU, over whatever NCCL chooses."
     for operation in section.operations:
         yield f"measure {operation} ranks {shlex.join(nccl_argv(section, operation, None))}"
@@ -111,18 +114,18 @@ def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
         yield "# NVLink only: each node by itself. Judge these logs with --nodes 1."
         yield 'for node in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do'
         yield f'    options=(--nodes=1 --ntasks={cluster.gpus} --nodelist="$node")'
-        yield f"    {' '.join(_assignments(settings, _NVLINK))} \\"
-        yield f'        measure "nvlink-$node" ranks {sweep}'
+        yield f"    {' '.join(_assignments(settings, ENVIRONMENT[INTRA]))} \\"
+        yield f'        measure "intra-$node" ranks {sweep}'
         yield "done"
         yield "options=()"
         yield ""
     if cluster.nodes > 1:
         yield "# The network alone: GPUs of one node use it too, and Ring loads every link alike."
-        yield f"{' '.join(_assignments(settings, _NETWORK))} \\"
+        yield f"{' '.join(_assignments(settings, ENVIRONMENT[NETWORK]))} \\"
         yield f"    measure network ranks {sweep}"
         yield ""
     yield "# Latency: small messages, many times."
-    yield f"measure latency ranks {_LATENCY}"
+    yield f"measure latency ranks {shlex.join(nccl_argv(section, ARM_OPERATION, None, LATENCY_SIZES[True]))}"
     yield ""
 
 

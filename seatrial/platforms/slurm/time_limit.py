@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from seatrial.checks.collectives.section import Collectives
 from seatrial.checks.table import CHECKS
+from seatrial.checks.training.section import Training
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import Reason
@@ -40,9 +41,13 @@ def _needed_s(run: Run) -> Iterator[tuple[str, float]]:
         section = run.suite.section(kind.section)
         timeout_s = float(getattr(section, "timeout_s", 0))
         if isinstance(section, Collectives):
-            yield from ((operation, timeout_s) for operation in section.operations)
+            cluster = run.cluster
+            planned = section.sweeps(nodes=cluster.nodes, slots=cluster.slots, gpus=bool(cluster.gpus))
+            yield from ((sweep.label, timeout_s) for sweep in planned)
         elif section is not None:
             yield kind.name, timeout_s
+        if isinstance(section, Training) and section.all_reduce_rounds:
+            yield "all_reduce by torch", timeout_s
 
 
 def _clock(seconds: float) -> str:

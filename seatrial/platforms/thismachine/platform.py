@@ -44,7 +44,7 @@ class ThisMachine(Baremetal):
         folder = node_folder(self._settings, run.run_id)
         return Rendered(
             {
-                "commands": f"{shlex.quote(self._settings.python)} -I -\n",
+                "commands": f"{shlex.quote(self._settings.python)} -I -S -\n",
                 "node.sh": node_script(
                     run.run_id, run.cluster.ssh_port, MADE_LATER, MADE_LATER, folder, OwnMachine.listen
                 ),

@@ -1,90 +1,29 @@
 """Images to train with, read from a local directory in the formats that they are published in.
 
 `fashion_mnist`: two IDX files, gzipped or not. `cifar10`, `cifar100`: pickles of Python 2, of which nothing but bytes
-and lists is taken. `imagenet`: a folder per class, also below `train`. The three small ones can be downloaded. Copied
-to the nodes next to training.py; needs torch, and Pillow for folders of images.
+and lists is taken. `imagenet`: a folder per class, also below `train`. Copied to the nodes next to training.py; needs
+torch, and Pillow for folders of images.
 """
 
 from __future__ import annotations
 
 import gzip
-import hashlib
 import math
 import os
 import pickle
-import shutil
 import struct
-import tarfile
-import urllib.request
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
+from data_sources import MOST_BYTES, SOURCES  # type: ignore[import-not-found]
 from rendezvous import CannotStart  # type: ignore[import-not-found]
 from torch.nn.functional import interpolate
 from torch.utils.data import Dataset
 
-_MOST_BYTES = 1 << 30  # of one file of Fashion-MNIST or CIFAR: they have 47 and 154 MB
 _IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 _UNSIGNED_BYTES = 8  # IDX's code of them
-_READ_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class Archive:
-    """A published file: its address, its MD5 as the publisher gives it, and where it lies in the data directory."""
-
-    url: str
-    md5: str
-    path: str
-
-
-@dataclass(frozen=True)
-class Source:
-    """A set of images: its classes, the side of an image in pixels, the folder that it is in, and what to download."""
-
-    classes: int
-    pixels: int
-    folder: str
-    archives: tuple[Archive, ...] = ()
-
-
-_FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
-_TORONTO = "https://www.cs.toronto.edu/~kriz"
-SOURCES = {
-    "fashion_mnist": Source(
-        10,
-        32,
-        "FashionMNIST/raw",
-        tuple(
-            Archive(f"{_FASHION}/{name}-ubyte.gz", md5, f"FashionMNIST/raw/{name}-ubyte.gz")
-            for name, md5 in (
-                ("train-images-idx3", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
-                ("train-labels-idx1", "25c81989df183df01b3e8a0aad5dffbe"),
-            )
-        ),
-    ),
-    "cifar10": Source(
-        10,
-        32,
-        "cifar-10-batches-py",
-        (Archive(f"{_TORONTO}/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", "cifar-10-python.tar.gz"),),
-    ),
-    "cifar100": Source(
-        100,
-        32,
-        "cifar-100-python",
-        (
-            Archive(
-                f"{_TORONTO}/cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", "cifar-100-python.tar.gz"
-            ),
-        ),
-    ),
-    "imagenet": Source(1000, 224, "train"),
-}
 
 
 class ImagesInMemory(Dataset):  # type: ignore[misc]
@@ -116,9 +55,10 @@ class ImageFiles(Dataset):  # type: ignore[misc]
 
 def open_dataset(name: str, directory: str, pixels: int) -> Dataset:
     """The training images of that name below `directory`. Raises CannotStart for a file that is missing or broken."""
-    if not os.path.isdir(directory):
-        raise CannotStart(f"there is no directory {directory}")
     source = SOURCES[name]
+    hint = "; --download fetches it" if source.archives else ""
+    if not os.path.isdir(directory):
+        raise CannotStart(f"{name}: there is no directory {directory}{hint}")
     inside = os.path.join(directory, source.folder)
     folder = inside if os.path.isdir(inside) else directory
     try:
@@ -129,7 +69,7 @@ def open_dataset(name: str, directory: str, pixels: int) -> Dataset:
         files = [f"data_batch_{part}" for part in range(1, 6)] if name == "cifar10" else ["train"]
         return _cifar(folder, files, source.classes)
     except FileNotFoundError as missing:
-        raise CannotStart(f"{name}: {missing.filename} is missing") from missing
+        raise CannotStart(f"{name}: {missing.filename} is missing{hint}") from missing
     except OSError as error:
         raise CannotStart(f"{name}: {error}") from error
 
@@ -140,51 +80,6 @@ def as_inputs(images: torch.Tensor, pixels: int) -> torch.Tensor:
     if inputs.shape[-1] != pixels or inputs.shape[-2] != pixels:
         inputs = interpolate(inputs, size=(pixels, pixels), mode="bilinear")
     return inputs.expand(-1, 3, -1, -1)
-
-
-def download(name: str, directory: str) -> None:
-    """Fetch what is not there yet. Raises CannotStart when that fails, or for a file with another checksum."""
-    for archive in SOURCES[name].archives:
-        path = Path(directory, archive.path)
-        unpacked, is_tar = Path(directory, SOURCES[name].folder), archive.path.endswith(".tar.gz")
-        if path.exists() or (is_tar and unpacked.is_dir()):
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.{os.getpid()}")
-        try:
-            _fetch(archive, partial)
-            if is_tar:
-                _unpack(partial, unpacked)
-            partial.replace(path)
-        except (OSError, EOFError, tarfile.TarError) as error:
-            raise CannotStart(f"{archive.url} cannot be downloaded to {directory}: {error}") from error
-        finally:
-            partial.unlink(missing_ok=True)
-
-
-def _unpack(archive: Path, folder: Path) -> None:
-    """The plain files of that folder of the archive; nothing else of it."""
-    folder.mkdir(exist_ok=True)
-    with tarfile.open(archive) as tar:
-        for member in tar:
-            inside, _, name = member.name.partition("/")
-            content = tar.extractfile(member) if member.isfile() and inside == folder.name and "/" not in name else None
-            if content and member.size <= _MOST_BYTES:
-                with (folder / name).open("wb") as file:
-                    shutil.copyfileobj(content, file)
-
-
-def _fetch(archive: Archive, path: Path) -> None:
-    digest, size = hashlib.md5(usedforsecurity=False), 0
-    with urllib.request.urlopen(archive.url, timeout=60) as response, path.open("xb") as file:
-        while block := response.read(_READ_BYTES):
-            size += len(block)
-            if size > _MOST_BYTES:
-                raise CannotStart(f"{archive.url} has more than {_MOST_BYTES} bytes")
-            digest.update(block)
-            file.write(block)
-    if digest.hexdigest() != archive.md5:
-        raise CannotStart(f"{archive.url} has the MD5 {digest.hexdigest()}, not the published {archive.md5}")
 
 
 def _fashion_mnist(folder: str) -> ImagesInMemory:
@@ -215,7 +110,7 @@ def read_idx(path: str) -> torch.Tensor:
                 raise CannotStart(f"{path} is truncated: it ends in its header")
             shape = struct.unpack(f">{magic[3]}I", header)
             size = math.prod(shape)
-            if not 0 < size <= _MOST_BYTES:
+            if not 0 < size <= MOST_BYTES:
                 raise CannotStart(f"{path} is broken: its header promises an array of {shape}")
             content = file.read(size + 1)  # to the end: a gzipped file has its checksum there
         except (EOFError, zlib.error) as error:
@@ -246,7 +141,7 @@ def read_cifar(path: str) -> tuple[torch.Tensor, torch.Tensor]:
 
     The format: https://www.cs.toronto.edu/~kriz/cifar.html. The fine labels of CIFAR-100.
     """
-    if os.path.getsize(path) > _MOST_BYTES:
+    if os.path.getsize(path) > MOST_BYTES:
         raise CannotStart(f"{path} is too large for a file of CIFAR")
     with open(path, "rb") as file:
         try:

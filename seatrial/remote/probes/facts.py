@@ -168,8 +168,9 @@ def version_in(command: "list[str]", pattern: str = r"(\d+\.\d+[.\w]*)") -> "str
     return next((match.group(1) for match in matches if match), None)
 
 
-def lines_of(command, timeout_s=8):
-    """What a command prints, at most a few lines: none when it is not installed, None when it fails or hangs."""
+def lines_of(command, timeout_s=8, failed=False, most=64):
+    """What a command prints, at most a few lines: none when it is not installed, None when it hangs, or when it fails
+    unless `failed` asks for what it says then."""
     try:
         child = subprocess.Popen(
             command,
@@ -186,9 +187,9 @@ def lines_of(command, timeout_s=8):
         output = read_until_end(child, time.monotonic() + timeout_s)
     finally:
         end_group(child)  # also what a script has started, which holds the pipe open
-    if output is None or child.returncode:
+    if output is None or (child.returncode and not failed):
         return None
-    return [line[:MAX_LINE] for line in output.decode(errors="replace").splitlines()[:64]]
+    return [line[:MAX_LINE] for line in output.decode(errors="replace").splitlines()[:most]]
 
 
 def read_until_end(child, deadline):

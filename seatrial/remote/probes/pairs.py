@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+import threading
 
 ERROR_BLOCKS = 32768  # of 512 bytes: what ssh may write to a file; a known_hosts of 10,000 nodes has half of it
 MAX_ERROR = 4096  # bytes at the end of what ssh printed, in which its last line is looked for
@@ -18,9 +18,23 @@ LIMITED = ["sh", "-c", 'ulimit -f {} 2>/dev/null || :; exec "$@"'.format(ERROR_B
 
 def main():
     request = json.load(sys.stdin)
-    with ThreadPoolExecutor(request["parallel"]) as pool:
-        for answer in pool.map(lambda peer: reach(peer, request["timeout_s"]), request["peers"]):
-            print(json.dumps(answer), flush=True)
+    waiting, output = list(request["peers"])[::-1], threading.Lock()
+
+    def work():
+        while waiting:
+            try:
+                answer = reach(waiting.pop(), request["timeout_s"])
+            except IndexError:  # another thread has taken the last one
+                return
+            with output:
+                print(json.dumps(answer), flush=True)
+
+    # Without concurrent.futures, which takes as long to be imported as everything else together.
+    threads = [threading.Thread(target=work) for _ in range(min(request["parallel"], len(waiting)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def reach(peer, timeout_s):

@@ -65,11 +65,13 @@ def test_the_source_is_what_the_image_is_made_of(cloud: GoogleCloud, tmp_path: P
     source = cloud.submitted[0][1]["source"]["storageSource"]
     with tarfile.open(fileobj=io.BytesIO(cloud.objects[source["bucket"], source["object"]])) as archive:
         members = {member.name: member for member in archive}
-        dockerfile = archive.extractfile("testbed-a4/Dockerfile")
+        dockerfile = archive.extractfile("images/testbed-a4/Dockerfile")
         assert dockerfile is not None
         assert dockerfile.read() == (IMAGES / "testbed-a4/Dockerfile").read_bytes()
-    assert {name.split("/")[0] for name in members} == {"common", "testbed-a4"}
-    assert members["common/bin/seatrial-node"].mode == 0o755
+    assert {"/".join(name.split("/")[:2]) for name in members} == {
+        *("images/common", "images/testbed-a4", "seatrial/nccl", "seatrial/remote"),
+    }
+    assert members["images/common/bin/seatrial-node"].mode == 0o755
     assert {(member.uid, member.uname) for member in members.values()} == {(0, "")}
     assert cloud.buckets == {"my-project_cloudbuild": "my-project"}
 
@@ -88,7 +90,7 @@ def test_what_the_cluster_file_says_goes_in(cloud: GoogleCloud, tmp_path: Path) 
         "build",
         f"--build-arg=BASE={arguments['BASE']}",
         "--build-arg=EXTRA_DEB=vim $$HOME",
-        "--file=testbed-a4/Dockerfile",
+        "--file=images/testbed-a4/Dockerfile",
         "--tag=${_ARTIFACT_REGISTRY}/testbed:${_TAG}",
         ".",
     ]
@@ -103,7 +105,7 @@ def test_a_folder_without_cloudbuild_yaml_is_one_docker_build(cloud: GoogleCloud
     assert built.reference.startswith(f"{cloud.registry.host}/repo/cpu:nemo25.04-gib1.0.6-A4-")
     sent = cloud.submitted[0][1]
     assert sent["steps"][0]["args"][2:] == [
-        "--file=cpu/Dockerfile",
+        "--file=images/cpu/Dockerfile",
         "--tag=${_ARTIFACT_REGISTRY}/cpu:${_TAG}",
         ".",
     ]

@@ -28,12 +28,18 @@ from seatrial.remote.probes import probe
 from tests.integration.probes.launched import PROBE_FOLDER
 
 IMAGES = 24
+DEBIAN = "/usr/bin/python3"
 
 
 @pytest.fixture
 def datasets(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(PROBE_FOLDER)
     return importlib.import_module("datasets")
+
+
+@pytest.fixture
+def sources(datasets: ModuleType) -> ModuleType:
+    return importlib.import_module("data_sources")
 
 
 @pytest.fixture
@@ -168,7 +174,7 @@ def damaged(name: str, folder: Path) -> None:
         ("fashion_mnist missing", "fashion_mnist: "),
         ("fashion_mnist unequal", "(23, 28, 28) images and (24,) labels do not fit together"),
         ("cifar10 cut", "cifar-10-batches-py/data_batch_3 is truncated, or no file of CIFAR: "),
-        ("cifar10 gone", "cifar-10-batches-py/data_batch_3 is missing"),
+        ("cifar10 gone", "cifar-10-batches-py/data_batch_3 is missing; --download fetches it"),
         ("cifar10 evil", "no file of CIFAR: it asks for posix.system"),
         ("cifar10 labels", "data_batch_3: its labels are not those of 10 classes"),
         (
@@ -188,9 +194,17 @@ def test_a_broken_file_is_one_line_that_names_it(
     assert capfd.readouterr() == ("", "")
 
 
-def train(*arguments: str, ranks: int = 1) -> "subprocess.CompletedProcess[str]":
+def test_data_that_is_not_there_is_downloaded_when_that_is_asked_for(tmp_path: Path, datasets: ModuleType) -> None:
+    nowhere = str(tmp_path / "data")
+    for name, hint in (("cifar10", "; --download fetches it"), ("imagenet", "")):
+        with pytest.raises(datasets.CannotStart) as caught:
+            datasets.open_dataset(name, nowhere, 32)
+        assert str(caught.value) == f"{name}: there is no directory {nowhere}{hint}"
+
+
+def train(*arguments: str, ranks: int = 1, python: str = sys.executable) -> "subprocess.CompletedProcess[str]":
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
-    argv = [sys.executable, *torchrun, str(probe("training")), "--model=resnet18", "--image-size=32", *arguments]
+    argv = [python, *torchrun, str(probe("training")), "--model=resnet18", "--image-size=32", *arguments]
     return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
 
 
@@ -205,6 +219,18 @@ def test_a_resnet_trains_on_it(tmp_path: Path, name: str) -> None:
     assert (written["data"], written["world_size"], written["total_samples"]) == (name, 1, 8)  # after two to warm up
     assert written["total_time_seconds"] == pytest.approx(2 * written["average_step_time_seconds"])
     assert written["throughput_samples_per_second"] == pytest.approx(8 / written["total_time_seconds"])
+
+
+def test_the_torch_of_debian_12_reads_folders_of_images(tmp_path: Path) -> None:
+    """images/cpu has it: torch 1.13 and Pillow 9.4."""
+    versions = "import torch, PIL; print(torch.__version__)"
+    asked = subprocess.run([DEBIAN, "-c", versions], capture_output=True, text=True, check=False, timeout=120)
+    if not asked.stdout.startswith("1."):
+        pytest.skip(f"{DEBIAN} has no torch of Debian 12 with Pillow (apt-get install python3-torch python3-pil)")
+    write_imagenet(tmp_path)
+    done = train("--data=imagenet", f"--data-dir={tmp_path}", "--batch=4", "--epochs=1", "--workers=1", python=DEBIAN)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["steps"] == IMAGES // 4
 
 
 def test_two_ranks_share_the_images_of_a_pass(tmp_path: Path) -> None:
@@ -254,7 +280,11 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 def test_an_archive_is_downloaded_checked_and_unpacked(
-    tmp_path: Path, datasets: ModuleType, server: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    datasets: ModuleType,
+    sources: ModuleType,
+    server: tuple[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     url, folder = server
     write_cifar100(tmp_path / "source")
@@ -267,18 +297,18 @@ def test_an_archive_is_downloaded_checked_and_unpacked(
     md5 = hashlib.md5(archive.read_bytes(), usedforsecurity=False).hexdigest()
 
     def published(md5: str) -> None:
-        one = datasets.Archive(f"{url}/{archive.name}", md5, archive.name)
-        monkeypatch.setitem(datasets.SOURCES, "cifar100", datasets.Source(100, 32, "cifar-100-python", (one,)))
+        one = sources.Archive(f"{url}/{archive.name}", md5, archive.name)
+        monkeypatch.setitem(sources.SOURCES, "cifar100", sources.Source(100, 32, "cifar-100-python", (one,)))
 
     data = tmp_path / "data"
     published("0" * 32)
     with pytest.raises(datasets.CannotStart, match=f"has the MD5 {md5}, not the published 0000"):
-        datasets.download("cifar100", str(data))
+        sources.download("cifar100", str(data))
     assert list(data.iterdir()) == []
     published(md5)
-    datasets.download("cifar100", str(data))
+    sources.download("cifar100", str(data))
     archive.unlink()
-    datasets.download("cifar100", str(data))  # nothing to do
+    sources.download("cifar100", str(data))  # nothing to do
     assert datasets.open_dataset("cifar100", str(data), 32).labels.tolist() == labels(100)
     assert sorted(path.name for path in data.iterdir()) == ["cifar-100-python", "cifar-100-python.tar.gz"]
     assert not (tmp_path / "escaped").exists()

@@ -3,8 +3,9 @@
 import inspect
 import json
 import os
-import runpy
+import select
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,17 +13,19 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.devices import DeviceMeasurement, DevicesAnswer
+from seatrial.checks.devices.answers import DeviceMeasurement, DevicesAnswer
 from seatrial.remote.answers import read_answer
-from seatrial.remote.probes import probe
+from seatrial.remote.probes import PROBES
 
 GPU = any(Path("/dev").glob("nvidia[0-9]*"))
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """The probe alone in a folder, as one copies it to a machine by hand."""
-    return Path(shutil.copy(probe("devices"), tmp_path))
+    """The probe in a folder of its own, as on a node."""
+    for path in PROBES:
+        shutil.copy(path, tmp_path)
+    return tmp_path / "devices.py"
 
 
 def start(program: Path, *options: str, **env: str) -> "subprocess.Popen[str]":
@@ -55,19 +58,49 @@ def test_nodes_of_one_machine_wait_for_each_other(program: Path) -> None:
     """While one holds the machine, another says at the end of its patience that it did not get it."""
     holder = """if True:
         import fcntl, runpy, sys, time
-        probe = runpy.run_path(sys.argv[1])
-        lock = open(probe["lock_file"](), "a+")
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock = runpy.run_path(sys.argv[1])["MachineLock"]()
+        assert lock.acquire(fcntl.LOCK_EX, time.monotonic())
         print("held", flush=True)
         sys.stdin.read()
     """
-    argv = [sys.executable, "-c", holder, str(program)]
+    argv = [sys.executable, "-c", holder, str(program.with_name("machine_lock.py"))]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as held:
         assert held.stdout
         assert held.stdout.readline() == "held\n"
         waiting = start(program, "--timeout-s", "0.2", CUDA_VISIBLE_DEVICES="")
         assert answer_of(waiting) == {"devices": []}
         held.communicate(timeout=60)
+
+
+def test_nobody_waits_for_a_process_that_is_stopped(program: Path) -> None:
+    """Those that wait for it take another lock, one after another."""
+    holder = """if True:
+        import fcntl, runpy, sys, time
+        lock = runpy.run_path(sys.argv[1])["MachineLock"]()
+        lock.acquire.__globals__["SILENT_S"] = 1.5
+        print(lock.acquire(fcntl.LOCK_EX, time.monotonic() + 60), lock.number, flush=True)
+        sys.stdin.read()
+    """
+    argv = [sys.executable, "-c", holder, str(program.with_name("machine_lock.py"))]
+
+    def started() -> "subprocess.Popen[str]":
+        return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    with started() as stopped:
+        try:
+            assert stopped.stdout
+            assert stopped.stdout.readline() == "True 0\n"
+            stopped.send_signal(signal.SIGSTOP)
+            with started() as second, started() as third:
+                streams = {process.stdout: process for process in (second, third) if process.stdout}
+                (stream, *more), _, _ = select.select(streams, [], [], 60)
+                assert (stream.readline(), more) == ("True 1\n", [])
+                next_stream = next(other for other in streams if other is not stream)
+                streams[stream].communicate(timeout=60)
+                assert next_stream.readline() == "True 1\n"
+                streams[next_stream].communicate(timeout=60)
+        finally:
+            stopped.kill()
 
 
 def without(program: Path, *packages: str) -> None:
@@ -94,14 +127,8 @@ def test_a_node_that_should_have_gpus_is_measured_with_torch(program: Path) -> N
     assert answer_of(start(program, "--gpus", "1")) == {"error": "torch cannot be imported: no torch here"}
 
 
-@pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_wrong_results_are_seen(program: Path, library: str) -> None:
+def test_wrong_results_are_seen(device: Any) -> None:
     """The target of the copy, and the repeated product, changed behind the back of each library."""
-    probe = runpy.run_path(str(program))
-    module = __import__(library)
-    device = (
-        probe["NumpyProcessors"](module) if library == "numpy" else probe["TorchDevice"](module, module.device("cpu"))
-    )
     for name in ("product", "copy"):
         work, same = getattr(device, name)()
         work(2)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.platforms.baremetal import on_host
-from seatrial.platforms.baremetal.on_host.files import ProblemError
+from seatrial.platforms.baremetal.on_host.files import ProblemError, remove_tree
 from seatrial.platforms.baremetal.on_host.lock import LOCK, Lock, lock_state
 from seatrial.platforms.baremetal.program import _MODULES, program
 
@@ -96,3 +96,16 @@ def test_a_folder_is_no_lock(tmp_path: Path) -> None:
     (tmp_path / LOCK).mkdir()
     with pytest.raises((OSError, ProblemError)):
         Lock(str(tmp_path)).take("r")
+
+
+def test_a_tree_is_removed_without_following_its_links(tmp_path: Path) -> None:
+    outside, tree = tmp_path / "outside", tmp_path / "tree"
+    (outside / "kept").mkdir(parents=True)
+    (tree / "a" / "b").mkdir(parents=True)
+    (tree / "a" / "file").write_text("x")
+    (tree / "a" / "folder").symlink_to(outside)
+    (tree / "dangling").symlink_to(tmp_path / "none")
+    remove_tree(str(tree))
+    assert not tree.exists()
+    assert (outside / "kept").is_dir()
+    remove_tree(str(tree))

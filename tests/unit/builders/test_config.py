@@ -8,7 +8,7 @@ import yaml
 
 from seatrial.builders import builder_for, platforms_of
 from seatrial.config.cluster import Cluster, load_cluster
-from seatrial.config.image import Buildah, CloudBuild, Docker, Prebuilt
+from seatrial.config.image import IMAGES, Buildah, CloudBuild, Docker, Prebuilt
 from seatrial.model.errors import InputError
 
 PKG_DEV = "us-central1-docker.pkg.dev/my-project/repo"
@@ -50,7 +50,7 @@ def test_every_builder_is_found(tmp_path: Path, kind: str) -> None:
 
 def test_the_projects_own_images_share_a_context(tmp_path: Path) -> None:
     image = recipe(tmp_path, build="cpu", builder="docker")
-    assert (image.context.name, image.dockerfile, image.name) == ("images", "cpu/Dockerfile", "cpu")
+    assert (image.context, image.dockerfile, image.name) == (IMAGES.parent, "images/cpu/Dockerfile", "cpu")
 
 
 def test_a_folder_of_ones_own_is_its_own_context(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from seatrial.builders import buildah, docker, render_image
 from seatrial.builders.plan import BuildPlan, bases_of, context_files, make_plan, tag_for
 from seatrial.config.dockerfile import arguments, bases
 from seatrial.config.image import IMAGES, Buildah, Docker, Recipe
+from seatrial.remote.probes import PROBES
 
 BASE = {"debian:bookworm-slim": "sha256:" + 64 * "a"}
 
@@ -104,13 +105,15 @@ def test_what_does_not_go_in_does_not_change_the_tag(own: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["acceptance", "cpu", "pytorch-mpi", "testbed-a4"])
-def test_an_image_is_made_of_its_folder_and_the_common_one(name: str) -> None:
+def test_an_image_is_made_of_its_folder_the_common_one_and_the_probes(name: str) -> None:
     files = context_files(config(name))
-    assert {file.split("/")[0] for file in files} == {"common", name}
-    assert f"{name}/Dockerfile" in files
-    assert "common/bin/seatrial-node" in files
-    assert "cpu/base/make-base" not in files
-    assert all((IMAGES / file).is_file() for file in files)
+    probes = {path.resolve().relative_to(IMAGES.parent).as_posix() for path in PROBES}  # what links lead to
+    assert {file for file in files if not file.startswith("images/")} == probes
+    assert {file.split("/")[1] for file in files if file.startswith("images/")} == {"common", name}
+    assert f"images/{name}/Dockerfile" in files
+    assert "images/common/bin/seatrial-node" in files
+    assert "images/cpu/base/make-base" not in files
+    assert all((IMAGES.parent / file).is_file() for file in files)
 
 
 def test_the_bases_of_the_images() -> None:
@@ -150,7 +153,7 @@ def test_docker_pushes_where_there_is_a_repository() -> None:
         f"--file={IMAGES}/cpu/Dockerfile",
         "--tag=r.example.com/x/cpu:t",
         *("--build-arg=BASE=debian:12", "--build-arg=EXTRA_DEB=vim htop"),
-        *("--push", "--metadata-file=/m.json", str(IMAGES)),
+        *("--push", "--metadata-file=/m.json", str(IMAGES.parent)),
     ]
     kept = docker.argv(
         BuildPlan(config("cpu"), "t", "seatrial/cpu:t", ("linux/amd64",), (), anew=True), Path("/m.json")
@@ -168,7 +171,7 @@ def test_buildah_needs_no_daemon() -> None:
         f"--file={IMAGES}/cpu/Dockerfile",
         f"--ignorefile={IMAGES}/cpu/Dockerfile.dockerignore",
         "--tag=r.example.com/x/cpu:t",
-        str(IMAGES),
+        str(IMAGES.parent),
     ]
     assert "--no-cache" in buildah.argv(replace(made, anew=True))
     assert buildah.push_argv(made, Path("/d")) == [

@@ -10,7 +10,7 @@ import pytest
 
 from seatrial.checks.collectives import check as step
 from seatrial.checks.collectives import sweep
-from seatrial.checks.collectives.section import Collectives
+from seatrial.checks.collectives.section import Collectives, PlannedSweep
 from seatrial.checks.contract import CheckContext
 from seatrial.checks.requirements import try_check
 from seatrial.checks.suites import load_suite
@@ -78,7 +78,7 @@ def test_gpus_get_nccl_tests_and_cpus_the_probe(tmp_path: Path) -> None:
     assert wanted is not None
     nccl = sweep.nccl_argv(wanted, "all_gather", "/w/x.json")
     assert " ".join(nccl) == "all_gather_perf -b 1048576 -e 1073741824 -f 4 -g 1 -w 5 -n 20 -d float -J /w/x.json"
-    gloo = sweep.gloo_argv(run, make_testbed(), wanted, "all_gather")
+    gloo = sweep.gloo_argv(run, make_testbed(), wanted, PlannedSweep("all_gather", wanted.cpu))
     assert gloo[:4] == ["python3", "/w/collective.py", "--operation", "all_gather"]
     assert gloo[gloo.index("--master-addr") + 1] == "10.0.0.1"
     assert 20_000 <= int(gloo[gloo.index("--master-port") + 1]) < 30_000

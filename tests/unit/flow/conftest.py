@@ -18,7 +18,9 @@ from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
 from seatrial.config.suite import Suite
 from seatrial.history import open_store
+from seatrial.model.reason import code_of
 from seatrial.model.result import RunResult
+from seatrial.model.verdict import Verdict
 from seatrial.platforms.fake import FakePlatform
 from tasks import compare, image, launch, record, upload
 
@@ -45,7 +47,9 @@ class Chain:
     def run(self, **cluster: Any) -> RunResult:
         """What a run of `suite` comes to; `cluster` are fields of the cluster file."""
         run = Run(RUN_ID, self.platform.cluster(**cluster), self.suite, self.out)
-        return check._checked(run, notify=True, rebuild=False, wait_s=0)
+        result = check._checked(run, notify=True, rebuild=False, wait_s=0)
+        assert list(_without_code(result)) == []
+        return result
 
     def notify(self, result: RunResult, *_: object) -> SimpleNamespace:
         self.told.append(result)
@@ -58,6 +62,13 @@ class Chain:
     @contextmanager
     def progress(self, *_: object) -> Iterator[None]:
         yield
+
+
+def _without_code(result: RunResult) -> Iterator[str]:
+    """The reasons of bad verdicts, and the evidence against suspects, that the runbook cannot explain."""
+    reasons = [each.reason for each in result.checks if each.verdict is not Verdict.PASS]
+    evidence = [suspect.evidence for each in result.checks for suspect in each.suspects]
+    yield from (text for text in (*reasons, *evidence) if not code_of(text))
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,11 @@ import pytest
 
 from flows import check
 from seatrial.checks.contract import CheckContext, CheckType, StepResult
-from seatrial.checks.devices import Devices
+from seatrial.checks.devices.section import Devices
 from seatrial.checks.requirements import try_check
 from seatrial.checks.table import CHECKS as TABLE
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
-from seatrial.model.reason import code_of
+from seatrial.model.reason import Reason, code_of
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import Leftover
@@ -59,8 +59,8 @@ def test_times_of_a_run_are_the_nodes_own(chain: Chain) -> None:
 @pytest.mark.parametrize(
     ("error", "verdict"),
     [
-        (LaunchError("no quota"), Verdict.INCONCLUSIVE),
-        (MissingError("no GPU nodes"), Verdict.NOT_RUN),
+        (LaunchError(Reason.of("no-testbed")), Verdict.INCONCLUSIVE),
+        (MissingError(Reason.of("too-few-nodes", left=0)), Verdict.NOT_RUN),
         (ZeroDivisionError("oops"), Verdict.INCONCLUSIVE),
     ],
     ids=lambda value: value.__class__.__name__ if isinstance(value, Exception) else "",
@@ -105,7 +105,7 @@ def test_a_program_that_breaks_is_its_own_checks_alone(
 
 @pytest.mark.parametrize("method", ["collect", "teardown", "leftovers"])
 def test_what_the_platform_cannot_do_costs_no_measurement(chain: Chain, method: str) -> None:
-    chain.platform.errors[method] = SeatrialError("the API server does not answer")
+    chain.platform.errors[method] = SeatrialError(Reason.of("prerequisite-missing", step="launch"))
     result = chain.run()
     assert {name: verdicts(result)[name] for name in CHECKS} == dict.fromkeys(CHECKS, Verdict.PASS)
     assert chain.platform.calls == CALLS
@@ -167,7 +167,7 @@ def cut_off(chain: Chain) -> None:
 
 
 def test_a_lost_lease_blames_nobody(chain: Chain) -> None:
-    chain.lost = "the cluster's lease was lost"
+    chain.lost = Reason.of("lease-lost")
     chain.platform.nodes["node-1"].refuses = True
     result = chain.run()
     assert (result.verdict, result.suspects) == (Verdict.INCONCLUSIVE, ())

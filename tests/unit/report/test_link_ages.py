@@ -71,3 +71,10 @@ def test_a_run_of_one_node_has_no_links() -> None:
         store.save(a_run(1, nodes=NODES[:1]), Path())
         ages = LinkAges.of(store.runs()[0], ["node-0"], store.links_measured("lab"))
     assert (ages.never, ages.within(1), ages.oldest()) == (0, 0, [])
+
+
+def test_a_node_whose_name_has_the_separator_of_links_in_it() -> None:
+    with open_store("sqlite://") as store:
+        store.save(night(1, "pool--a--pool--b"), Path())
+        ages = LinkAges.of(store.runs()[0], ["pool--b", "pool--a"], store.links_measured("lab"))
+    assert (ages.never, ages.within(1)) == (0, 1)

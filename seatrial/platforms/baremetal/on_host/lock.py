@@ -7,9 +7,12 @@ import os
 import pwd
 import stat
 import time
-from typing import Any, Dict, Optional
 
 from seatrial.platforms.baremetal.on_host.files import ProblemError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Optional
 
 LOCK = "seatrial.lock"
 
@@ -21,7 +24,7 @@ class Lock:
         self.path = os.path.join(parent, LOCK)
         self.fd = -1
 
-    def take(self, run_id: str) -> Optional[Dict[str, Any]]:
+    def take(self, run_id: str) -> "Optional[Dict[str, Any]]":
         """What holds the host, if something does; else the lock is ours until this process and its children end."""
         while True:
             self._open()
@@ -65,7 +68,7 @@ class Lock:
         ours = os.fstat(self.fd)
         return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
 
-    def holder(self) -> Dict[str, Any]:
+    def holder(self) -> "Dict[str, Any]":
         try:
             content = json.loads(os.pread(self.fd, 4096, 0).decode())
             return {"run": str(content["run"]), "user": str(content["user"]), "since": int(content["since"])}
@@ -78,7 +81,7 @@ class Lock:
         os.close(self.fd)
 
 
-def lock_state(lock: Lock) -> Optional[Dict[str, Any]]:
+def lock_state(lock: Lock) -> "Optional[Dict[str, Any]]":
     """What holds the host; None where nothing does."""
     try:
         lock.fd = os.open(lock.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

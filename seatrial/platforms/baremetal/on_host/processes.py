@@ -4,7 +4,10 @@ import ctypes
 import os
 import signal
 import time
-from typing import Dict, List, Optional, Set
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional, Set
 
 VARIABLE = "SEATRIAL_HOST_FOLDER"  # in the environment of every process of a run
 STOP_S = 10.0
@@ -18,7 +21,7 @@ def prctl(option: int, value: int) -> None:
     ctypes.CDLL(None).prctl(option, int(value), 0, 0, 0)
 
 
-def reap() -> Set[int]:
+def reap() -> "Set[int]":
     ended = set()
     try:
         while True:
@@ -31,7 +34,7 @@ def reap() -> Set[int]:
     return ended
 
 
-def end_all(supervisor: Optional[int], folder: str) -> List[int]:
+def end_all(supervisor: "Optional[int]", folder: str) -> "List[int]":
     """Kill every process of the run until there is none; those that do not end within 10 s."""
     deadline = time.monotonic() + STOP_S
     while True:
@@ -44,9 +47,9 @@ def end_all(supervisor: Optional[int], folder: str) -> List[int]:
         time.sleep(0.02)
 
 
-def processes_of(supervisor: Optional[int], folder: str) -> Set[int]:
+def processes_of(supervisor: "Optional[int]", folder: str) -> "Set[int]":
     """What descends from the supervisor, or has the run's folder in its environment, or is its sshd."""
-    children: Dict[int, List[int]] = {}
+    children: "Dict[int, List[int]]" = {}
     roots = {supervisor} if supervisor else set()
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -78,7 +81,7 @@ def belongs(entry: str, folder: str) -> bool:
     return b"sshd" in title.split(b"\0")[0] and "HostKey={}/".format(folder).encode() in title
 
 
-def stat_of(pid: int) -> List[str]:
+def stat_of(pid: int) -> "List[str]":
     """From the state on; empty where there is no such process."""
     try:
         with open("/proc/{}/stat".format(pid)) as file:

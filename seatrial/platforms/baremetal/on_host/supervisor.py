@@ -6,20 +6,21 @@ the deadline. If somebody kills it, node.sh gets a signal and ends sshd itself.
 
 import json
 import os
-import shutil
 import signal
-import subprocess
 import time
-from typing import Any, Dict
 
-from seatrial.platforms.baremetal.on_host.files import write
+from seatrial.platforms.baremetal.on_host.files import remove_tree, write
 from seatrial.platforms.baremetal.on_host.lock import Lock
 from seatrial.platforms.baremetal.on_host.processes import VARIABLE, become_subreaper, end_all, prctl, reap, started
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict
 
 SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
 
 
-def supervise(request: Dict[str, Any], lock: Lock, log_file: int) -> None:
+def supervise(request: "Dict[str, Any]", lock: Lock, log_file: int) -> None:
     """Hold sshd until somebody ends this process, sshd ends, or the deadline is over."""
     deadline = time.monotonic() + request["deadline_s"]
     folder = request["folder"]
@@ -36,34 +37,38 @@ def supervise(request: Dict[str, Any], lock: Lock, log_file: int) -> None:
         wait_for_end(start_node(request), deadline)
     finally:
         end_all(os.getpid(), folder)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
         lock.release()
 
 
-def start_node(request: Dict[str, Any]) -> "subprocess.Popen[bytes]":
-    """node.sh, which starts sshd. Its keys come by a pipe."""
-    process = subprocess.Popen(
-        ["sh", "-s", "seatrial", request["run_id"]],
-        stdin=subprocess.PIPE,
-        env={**os.environ, VARIABLE: request["folder"]},
-        preexec_fn=follow,
-    )
-    assert process.stdin is not None
+def start_node(request: "Dict[str, Any]") -> int:
+    """The pid of node.sh, which starts sshd. Its keys come by a pipe."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.dup2(reader, 0)
+            follow()
+            os.execvpe("sh", ["sh", "-s", "seatrial", request["run_id"]], {**os.environ, VARIABLE: request["folder"]})
+        finally:
+            os._exit(127)
+    os.close(reader)
     try:
-        process.stdin.write(request["program"].encode())
-        process.stdin.close()
+        with os.fdopen(writer, "wb") as stdin:
+            stdin.write(request["program"].encode())
     except BrokenPipeError:
         pass  # it has said why in its log
-    return process
+    return pid
 
 
 def follow() -> None:
     """As the child: end in order when the supervisor dies."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores
     prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
-def wait_for_end(node: "subprocess.Popen[bytes]", deadline: float) -> None:
+def wait_for_end(node: int, deadline: float) -> None:
     while True:
         left_s = deadline - time.monotonic()
         if left_s <= 0:
@@ -71,5 +76,5 @@ def wait_for_end(node: "subprocess.Popen[bytes]", deadline: float) -> None:
         arrived = signal.sigtimedwait(SIGNALS, min(left_s, 3600))
         if arrived is not None and arrived.si_signo != signal.SIGCHLD:
             return
-        if node.pid in reap():
+        if node in reap():
             return

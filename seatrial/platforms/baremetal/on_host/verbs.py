@@ -3,16 +3,18 @@
 import json
 import os
 import pwd
-import shutil
 import signal
 import stat
 import time
-from typing import Any, Dict, List, Optional
 
-from seatrial.platforms.baremetal.on_host.files import ProblemError, read_tail
+from seatrial.platforms.baremetal.on_host.files import ProblemError, read_tail, remove_tree
 from seatrial.platforms.baremetal.on_host.lock import Lock, lock_state
 from seatrial.platforms.baremetal.on_host.processes import STOP_S, end_all, is_running, reap, send, started
 from seatrial.platforms.baremetal.on_host.supervisor import supervise
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional
 
 MARK = "seatrial-host: "
 NODE_MARK = "seatrial-node: "
@@ -20,7 +22,7 @@ MAX_LOG_BYTES = 8 * 1024**2
 PROGRAMS = ("sshd", "ssh", "ssh-keyscan", "awk", "timeout", "od")
 
 
-def main(request: Dict[str, Any]) -> None:
+def main(request: "Dict[str, Any]") -> None:
     os.umask(0o077)
     verbs = {"start": start, "stop": stop, "log": log, "check": check}
     try:
@@ -32,7 +34,7 @@ def main(request: Dict[str, Any]) -> None:
     print(MARK + json.dumps(answer), flush=True)
 
 
-def start(request: Dict[str, Any]) -> Dict[str, Any]:
+def start(request: "Dict[str, Any]") -> "Dict[str, Any]":
     """Take the lock, start sshd, and answer when it is ready."""
     lock = Lock(request["parent"])
     held_by = lock.take(request["run_id"])
@@ -89,14 +91,14 @@ def wait_until_ready(folder: str, supervisor: int, timeout_s: float) -> int:
         time.sleep(0.02)
 
 
-def last_lines(path: str) -> List[str]:
+def last_lines(path: str) -> "List[str]":
     try:
         return read_tail(path, 64 * 1024).splitlines()
     except OSError:
         return []
 
 
-def stop(request: Dict[str, Any]) -> Dict[str, Any]:
+def stop(request: "Dict[str, Any]") -> "Dict[str, Any]":
     """End the run on this host, whatever of it is there; may come twice."""
     folder = request["folder"]
     if os.path.lexists(folder) and not is_own_folder(folder):
@@ -105,7 +107,7 @@ def stop(request: Dict[str, Any]) -> Dict[str, Any]:
     if supervisor:
         end(supervisor, folder)
     remaining = end_all(None, folder)
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_tree(folder)
     drop_lock(request)
     return {"remaining": remaining, "folder_left": os.path.lexists(folder)}
 
@@ -115,7 +117,7 @@ def is_own_folder(folder: str) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
 
 
-def supervisor_of(folder: str) -> Optional[int]:
+def supervisor_of(folder: str) -> "Optional[int]":
     """Its pid; None where it has ended."""
     try:
         content = json.loads(read_tail(os.path.join(folder, "supervisor.json"), 4096))
@@ -124,7 +126,7 @@ def supervisor_of(folder: str) -> Optional[int]:
         return None
 
 
-def drop_lock(request: Dict[str, Any]) -> None:
+def drop_lock(request: "Dict[str, Any]") -> None:
     """Remove the lock file of a supervisor that was killed, unless another run has the host."""
     lock = Lock(request["parent"])
     try:
@@ -144,10 +146,10 @@ def end(supervisor: int, folder: str) -> None:
         time.sleep(0.02)
     send(supervisor, signal.SIGKILL)
     end_all(None, folder)
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_tree(folder)
 
 
-def log(request: Dict[str, Any]) -> Dict[str, Any]:
+def log(request: "Dict[str, Any]") -> "Dict[str, Any]":
     """The end of what node.sh and sshd have printed."""
     folder = request["folder"]
     if not os.path.lexists(folder):
@@ -157,14 +159,16 @@ def log(request: Dict[str, Any]) -> Dict[str, Any]:
     return {"log": read_tail(os.path.join(folder, "node.log"), min(request["bytes"], MAX_LOG_BYTES))}
 
 
-def check(request: Dict[str, Any]) -> Dict[str, Any]:
+def check(request: "Dict[str, Any]") -> "Dict[str, Any]":
     """What a run needs of this host, without changing anything."""
+    from shutil import which
+
     parent, path = request["parent"], os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin:/usr/local/sbin"
     programs = [*PROGRAMS, request["mpirun"]]
     status = os.statvfs(parent)
     lock = Lock(parent)
     return {
-        "missing": [program for program in programs if not shutil.which(program, path=path)],
+        "missing": [program for program in programs if not which(program, path=path)],
         "free_bytes": status.f_bavail * status.f_frsize,
         "writable": os.access(parent, os.W_OK | os.X_OK),
         "executable": not status.f_flag & os.ST_NOEXEC,

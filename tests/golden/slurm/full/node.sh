@@ -33,25 +33,23 @@ clean_up() {
     rm -rf "$work"
 }
 
-write() { # atomic: a reader sees the whole file
-    cat >"$work/$1.new"
-    mv -f "$work/$1.new" "$work/$1"
-}
+# Nobody reads the files before sshd runs. printf is the shell's own: programs are what takes the time here.
+write() { printf '%s\n' "$2" >"$work/$1"; }
 
 write_files() {
     mkdir "$work" 2>/dev/null || fail "$work cannot be made: it is there already, or the folder above is not writable"
     trap clean_up EXIT
     trap 'exit 143' TERM INT HUP
     mkdir "$work/bin" "$work/tmp"
-    printf '%s\n' "$USER_KEY" | write authorized_keys
-    printf '%s\n' "$RUN_KEY" | write id_ed25519
-    printf '%s\n' "$HOST_KEY" | write ssh_host_ed25519_key
-    printf '* %s\n' "$HOST_KEY_PUBLIC" | write known_hosts
-    write ssh_config <<END
-Include $work/ports
+    account=$(id -un)
+    write authorized_keys "$USER_KEY"
+    write id_ed25519 "$RUN_KEY"
+    write ssh_host_ed25519_key "$HOST_KEY"
+    write known_hosts "* $HOST_KEY_PUBLIC"
+    write ssh_config "Include $work/ports
 Host *
   Port $PORT
-  User $(id -un)
+  User $account
   IdentityFile $work/id_ed25519
   IdentitiesOnly yes
   UserKnownHostsFile $work/known_hosts
@@ -61,20 +59,18 @@ Host *
   ConnectTimeout 10
   ConnectionAttempts 3
   KexAlgorithms curve25519-sha256
-  LogLevel ERROR
-END
+  LogLevel ERROR"
     # MPI and the probes call `ssh`: this one reads the run's configuration, and the user's own stays as it is.
     ssh=$(command -v ssh) || fail "ssh is missing: install openssh-client on the nodes"
-    printf '#!/bin/sh\nexec %s -F %s "$@"\n' "$ssh" "$work/ssh_config" | write bin/ssh
+    write bin/ssh "#!/bin/sh
+exec $ssh -F $work/ssh_config "'"$@"'
     chmod 700 "$work/bin/ssh"
-    write session <<END
-umask 022
-. $work/environment
-[ -n "\${SSH_ORIGINAL_COMMAND:-}" ] || exec "\${SHELL:-/bin/sh}"
-command=\$SSH_ORIGINAL_COMMAND
+    write session "umask 022
+. $work/environment"'
+[ -n "${SSH_ORIGINAL_COMMAND:-}" ] || exec "${SHELL:-/bin/sh}"
+command=$SSH_ORIGINAL_COMMAND
 unset SSH_ORIGINAL_COMMAND
-exec /bin/sh -c "\$command"
-END
+exec /bin/sh -c "$command"'
 }
 
 # What the job was started with, modules and CUDA_VISIBLE_DEVICES too, for the sessions of sshd, which start with nothing.
@@ -93,7 +89,7 @@ save_environment() {
         done
         export PATH TMPDIR
         export -p
-    ) | write environment
+    ) >"$work/environment"
 }
 
 start_sshd() { # on port $1; succeeds once it answers with the run's host key
@@ -102,7 +98,7 @@ start_sshd() { # on port $1; succeeds once it answers with the run's host key
     "$sshd" -D -e -r -f /dev/null -o KexAlgorithms=curve25519-sha256,curve25519-sha256@libssh.org \
         ${LISTEN:+-o ListenAddress="$LISTEN"} -o Port="$1" -o HostKey="$work/ssh_host_ed25519_key" -o AuthorizedKeysFile="$work/authorized_keys" \
         -o ForceCommand="/bin/sh $work/session" -o PidFile=none -o StrictModes=no -o UsePAM=no \
-        -o AllowUsers="$(id -un)" -o PermitRootLogin=prohibit-password -o AuthenticationMethods=publickey \
+        -o AllowUsers="$account" -o PermitRootLogin=prohibit-password -o AuthenticationMethods=publickey \
         -o PasswordAuthentication=no -o KbdInteractiveAuthentication=no -o MaxStartups=5000 -o MaxSessions=5000 \
         -o UseDNS=no -o PrintMotd=no -o X11Forwarding=no -o AllowAgentForwarding=no \
         -o ClientAliveInterval=30 -o ClientAliveCountMax=4 &

@@ -1,0 +1,71 @@
+"""Which training figures speak of a measured throughput, and which come near without doing so."""
+
+from collections.abc import Iterator
+
+from seatrial.catalog import TrainingFigure, trainings
+from seatrial.model.baseline import Baseline
+from seatrial.model.measurement import Measurement
+from seatrial.model.setup import Setup, ranks_of
+from seatrial.text.numbers import short
+
+_FAIL_BELOW = 0.5
+_TRAINED: dict[str, object] = {
+    "image_size": 224,
+    "data": "synthetic",
+    "compile": False,
+}  # as every figure has it
+
+
+def from_training(measurement: Measurement, setup: Setup) -> Baseline | None:
+    """The published figure for that throughput; None where none is of the same GPUs, model, precision and batch."""
+    if not _is_throughput(measurement):
+        return None
+    row = next((row for row in trainings() if not list(_differences(row, measurement, setup))), None)
+    if row is None or row.low_samples_s is None:
+        return None
+    words = f"the {short(row.samples_s)} samples/s expected of {row.place} ({row.source})"
+    return Baseline("catalog", row.samples_s, row.low_samples_s, None, row.samples_s * _FAIL_BELOW, 0, words)
+
+
+def beside(measurement: Measurement, setup: Setup) -> str | None:
+    """The published figure that comes nearest to a throughput that none judges, and how it differs; None without."""
+    if not _is_throughput(measurement) or from_training(measurement, setup):
+        return None
+    of_model = [row for row in trainings() if row.hardware == setup.hardware and _model(row) == _trained(measurement)]
+    if not of_model:
+        return None
+    row = min(of_model, key=lambda row: len(list(_differences(row, measurement, setup))))
+    differences = " and ".join(_differences(row, measurement, setup))
+    cause = f"differs in {differences}" if differences else "its source gives no range"
+    return f"not judged by the {short(row.samples_s)} samples/s expected of {row.place} ({row.source}): {cause}"
+
+
+def _is_throughput(measurement: Measurement) -> bool:
+    return measurement.metric == "throughput" and measurement.unit == "samples/s"
+
+
+def _model(row: TrainingFigure) -> str:
+    """The name that a row's model begins with: of a transformer its size follows."""
+    return row.model.partition(" ")[0]
+
+
+def _trained(measurement: Measurement) -> str:
+    return str(measurement.conditions.get("model", "tiny"))
+
+
+def _differences(row: TrainingFigure, measurement: Measurement, setup: Setup) -> Iterator[str]:
+    """In what the training is not that of the row; `fp32` and what every figure has are no conditions."""
+    conditions = measurement.conditions
+    if row.hardware != setup.hardware:
+        yield "hardware"
+    if row.gpus != ranks_of(measurement, setup):
+        yield "number of GPUs"
+    if row.model != _trained(measurement):
+        yield "model"
+    if row.precision != conditions.get("precision", "fp32"):
+        yield "precision"
+    if row.batch_per_rank != conditions.get("batch_per_rank"):
+        yield "batch"
+    for name, value in _TRAINED.items():
+        if conditions.get(name, value) != value:
+            yield name.replace("_", " ")

@@ -1,0 +1,189 @@
+"""Which GPUs and nodes are broken or unlike the others, by their inventory. Pure.
+
+Blamed is only what a GPU itself reports as damage or as slowed down by hardware; all else is a remark.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+
+from seatrial.model.reason import Reason, placed
+from seatrial.model.result import Suspect
+from seatrial.nccl.xid import OF_APPLICATIONS, meaning_of
+from seatrial.remote.inventory import DriverError, GpuState, Inventory
+from seatrial.text.words import duration, some_of
+
+Inventories = Mapping[str, Inventory]  # by node
+
+_ECC_CONFIDENCE = 0.9  # an uncorrectable error since the driver was loaded: the next reset may hide or show more
+_SLOWED_CONFIDENCE = 0.8  # a moment's sample
+_LEAST_FREE_GB, _LEAST_SHM_GB = 2.0, 1.0  # for temporary files and NCCL's segments
+
+# The least driver of each major version of CUDA, by NVIDIA's table of minor version compatibility
+# (docs.nvidia.com/deploy/cuda-compatibility).
+_LEAST_DRIVER = {11: (450, 80), 12: (525, 60), 13: (580, 65)}
+
+
+def broken_gpus(inventories: Inventories) -> list[Suspect]:
+    """Nodes with a GPU whose memory can no longer be repaired."""
+    return [
+        Suspect("node", node, 1.0, placed(gpu.name, Reason.of("gpu-rows-failed")))
+        for node, gpu in _gpus(inventories)
+        if gpu.rows_failed
+    ]
+
+
+def impaired_gpus(inventories: Inventories) -> list[Suspect]:
+    """GPUs that work, and have had errors or are slowed down by hardware."""
+    suspects = []
+    for node, gpu in _gpus(inventories):
+        if gpu.ecc_uncorrected and not gpu.rows_failed:
+            reason = Reason.of("gpu-ecc-uncorrected", count=f"{gpu.ecc_uncorrected:.0f}")
+            suspects.append(Suspect("gpu", f"{node}/{gpu.name}", _ECC_CONFIDENCE, reason))
+        if gpu.slowdown:
+            reason = Reason.of("gpu-slowed-down", causes=", ".join(gpu.slowdown))
+            suspects.append(Suspect("gpu", f"{node}/{gpu.name}", _SLOWED_CONFIDENCE, reason))
+    return suspects
+
+
+def remarks(inventories: Inventories, models: Mapping[str, str]) -> list[str]:
+    """What a person should know; nobody is blamed for it."""
+    return [*_of_gpus(inventories), *_driver_errors(inventories), *_limits(inventories), *unequal(inventories, models)]
+
+
+def _of_gpus(inventories: Inventories) -> Iterator[str]:
+    """What GPUs have in common is one remark."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for node, gpu in _gpus(inventories):
+        for reason in _of_gpu(gpu):
+            names[reason].append(f"{node}/{gpu.name}")
+    return (placed(some_of(those), reason) for reason, those in names.items())
+
+
+def _of_gpu(gpu: GpuState) -> Iterator[Reason]:
+    if gpu.rows_pending:
+        yield Reason.of("gpu-rows-pending")
+    if gpu.processes:
+        yield Reason.of("gpu-in-use", processes=gpu.processes)
+    if gpu.pcie_width and gpu.pcie_width_max and gpu.pcie_width < gpu.pcie_width_max:
+        yield Reason.of("gpu-pcie-narrow", width=f"{gpu.pcie_width:.0f}", widest=f"{gpu.pcie_width_max:.0f}")
+    if down := gpu.nvlinks.count(0.0):
+        yield Reason.of("gpu-nvlinks-down", down=down, links=len(gpu.nvlinks))
+
+
+def _driver_errors(inventories: Inventories) -> Iterator[str]:
+    """One remark for each kind of error; those of applications say nothing of the hardware."""
+    seen: dict[tuple[str, int], list[tuple[str, DriverError]]] = defaultdict(list)
+    for node, inventory in inventories.items():
+        for error in inventory.xids or ():
+            if error.kind == "SXid" or error.number not in OF_APPLICATIONS:
+                seen[error.kind, error.number].append((node, error))
+    for (kind, number), errors in seen.items():
+        meaning, step = meaning_of(kind, number)
+        yield Reason.of(
+            "gpu-xid",
+            kind=kind,
+            number=number,
+            meaning=meaning,
+            count=sum(error.count for _, error in errors),
+            nodes=some_of(dict.fromkeys(node for node, _ in errors)),
+            age=duration(min(error.age_s for _, error in errors)),
+            step=step,
+        )
+
+
+def _limits(inventories: Inventories) -> Iterator[str]:
+    full = [name for name, node in inventories.items() if (node.disk_free_gb or _LEAST_FREE_GB) < _LEAST_FREE_GB]
+    small = [name for name, node in inventories.items() if node.gpus and (node.shm_gb or _LEAST_SHM_GB) < _LEAST_SHM_GB]
+    if full:
+        yield Reason.of("disk-nearly-full", nodes=some_of(full), least_gb=f"{_LEAST_FREE_GB:g}")
+    if small:
+        yield Reason.of("shm-small", nodes=some_of(small), least_gb=f"{_LEAST_SHM_GB:g}")
+
+
+def unequal(inventories: Inventories, models: Mapping[str, str]) -> Iterator[str]:
+    """One remark for each way in which nodes of a model differ from most of them."""
+    by_attribute: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    for node, inventory in inventories.items():
+        for attribute, value in attributes(inventory).items():
+            by_attribute[models.get(node, ""), attribute][node] = value
+    for (_, attribute), value_by_node in by_attribute.items():
+        common, count = Counter(value_by_node.values()).most_common(1)[0]
+        others = sorted({value for value in value_by_node.values() if value != common})
+        for other in others:
+            nodes = some_of([node for node, value in value_by_node.items() if value == other])
+            values = {"attribute": attribute, "other": other, "common": common, "count": count}
+            yield Reason.of("nodes-unequal", nodes=nodes, all=len(value_by_node), **values)
+
+
+def attributes(inventory: Inventory) -> dict[str, str]:
+    """What must be the same on all nodes of a model, in words; without what the node does not tell."""
+    gpus = inventory.gpus
+    links = Counter(f"{len(gpu.nvlinks) - gpu.nvlinks.count(0.0)}" for gpu in gpus if gpu.nvlinks)
+    ports = Counter(f"{port.kind} {'up' if port.up else 'down'} at {port.gbit_s:g} Gb/s" for port in inventory.ports)
+    known = {
+        "VBIOS": _each(gpu.vbios for gpu in gpus),
+        "ECC": _each(gpu.ecc for gpu in gpus),
+        "persistence mode": _each(gpu.persistence for gpu in gpus),
+        "power limit": _each(f"{gpu.power_limit_w:g} W" if gpu.power_limit_w else "" for gpu in gpus),
+        "highest GPU clock": _each(f"{gpu.clock_max_mhz:g} MHz" if gpu.clock_max_mhz else "" for gpu in gpus),
+        "PCIe width": _each(f"x{gpu.pcie_width:g}" if gpu.pcie_width else "" for gpu in gpus),
+        "highest PCIe generation": _each(f"{gpu.pcie_gen_max:g}" if gpu.pcie_gen_max else "" for gpu in gpus),
+        "NVLinks that are up": _counted(links),
+        "network ports": _counted(ports),
+        "GPUs and ports by NUMA node": _affinity(inventory),
+        "hugepages": "" if inventory.hugepages is None else str(inventory.hugepages),
+        "memlock": _memlock(inventory.memlock_kib),
+    }
+    return {attribute: value for attribute, value in known.items() if value}
+
+
+def _each(values: Iterator[str]) -> str:
+    """4 x a, 4 x b; the value alone where all have the same."""
+    counted = Counter(value for value in values if value)
+    return next(iter(counted)) if len(counted) == 1 else _counted(counted)
+
+
+def _counted(values: Counter[str]) -> str:
+    return ", ".join(f"{count} x {value}" for value, count in sorted(values.items()))
+
+
+def _affinity(inventory: Inventory) -> str:
+    """node 0: 4 GPUs, 4 ports; only where there are GPUs and several NUMA nodes."""
+    numbers = sorted({gpu.numa for gpu in inventory.gpus if gpu.numa is not None})
+    parts = (
+        f"node {number}: {sum(gpu.numa == number for gpu in inventory.gpus)} GPUs,"
+        f" {sum(port.numa == number for port in inventory.ports)} ports"
+        for number in numbers
+    )
+    return "; ".join(parts) if len(numbers) > 1 else ""
+
+
+def _memlock(kib: int | None) -> str:
+    if kib is None:
+        return ""
+    return "unlimited" if kib < 0 else f"{kib} KiB"
+
+
+def _gpus(inventories: Inventories) -> Iterator[tuple[str, GpuState]]:
+    return ((node, gpu) for node, inventory in inventories.items() for gpu in inventory.gpus)
+
+
+def old_drivers(versions: Mapping[str, Mapping[str, str | None]]) -> list[str]:
+    """One remark for the nodes whose driver is older than the CUDA of their software needs."""
+    old: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for node, known in versions.items():
+        driver, cuda = known.get("driver") or "", known.get("cuda") or ""
+        least = _LEAST_DRIVER.get(_numbers(cuda)[0]) if _numbers(cuda) else None
+        if least and _numbers(driver) and _numbers(driver)[:2] < least:
+            old[driver, cuda, ".".join(map(str, least))].append(node)
+    return [
+        Reason.of("driver-too-old", nodes=some_of(nodes), driver=driver, cuda=cuda, least=least)
+        for (driver, cuda, least), nodes in old.items()
+    ]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of 550.54.15."""
+    parts = version.split(".")
+    count = next((i for i, part in enumerate(parts) if not (part.isascii() and part.isdigit())), len(parts))
+    return tuple(int(part[:9]) for part in parts[:count])

@@ -1,0 +1,152 @@
+"""The check `devices`: does every GPU, or every node without GPUs, compute correctly, and how fast?
+
+Measurements of each GPU (`node-3/gpu-1`), or of each node without GPUs, with the device's model as a condition, and
+the library where it is not torch; metrics.py lists them. Each is the median of its samples. Devices of one kind must
+give the same digest of the same work, bit for bit.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from seatrial.checks.connectivity.check import CONNECTIVITY
+from seatrial.checks.contract import TORCH, CheckContext, CheckType, StepResult
+from seatrial.checks.devices.agreement import disagreements
+from seatrial.checks.devices.answers import PROBE, DeviceMeasurement, DevicesAnswer, summary
+from seatrial.checks.devices.disk import DiskAnswers, disk_measurements, disk_problems, log_disks, measure_disk
+from seatrial.checks.devices.metrics import METRICS
+from seatrial.checks.devices.problem import Problem
+from seatrial.checks.devices.section import Devices
+from seatrial.checks.repeated import Doubt, Repeated, TimeLeft, log_repeat
+from seatrial.model.errors import RemoteError
+from seatrial.model.measurement import Measurement
+from seatrial.model.reason import Reason, join
+from seatrial.model.result import Check, Suspect
+from seatrial.model.testbed import Node, Testbed
+from seatrial.model.verdict import Verdict, worst
+from seatrial.remote.node_probe import run_probe
+from seatrial.remote.ssh import on_each
+from seatrial.text.words import some_of
+
+log = logging.getLogger("seatrial.devices")
+
+Answers = Mapping[str, Sequence[DeviceMeasurement] | RemoteError]  # by node
+
+
+def devices(context: CheckContext) -> StepResult:
+    """Measure all nodes at once; nodes with a bad device are named and taken out, unless all nodes have one."""
+    started, section = time.monotonic(), context.section(Devices)
+    answers = on_each(context.testbed.nodes, lambda node: measure(context.testbed, node, section))
+    by_node = _measured(answers)
+    for name, measured in by_node.items():
+        log.info("%s: %s", name, summary(measured))
+    disks = _disks(context.testbed, section)
+    log_disks(disks)
+    problems = [*_broken(answers), *disagreements(by_node), *_busy(by_node), *disk_problems(disks)]
+    suspects, bad = _blamed(problems, context.testbed)
+    check = Check(
+        PROBE,
+        worst([problem.verdict for problem in problems]) if problems else Verdict.PASS,
+        join(problem.reason for problem in problems) or _all_well(by_node),
+        time.monotonic() - started,
+        (*_measurements(by_node), *disk_measurements(disks)),
+        suspects=suspects,
+    )
+    return StepResult(check, context.testbed.without(bad))
+
+
+def _measured(answers: Answers) -> dict[str, Sequence[DeviceMeasurement]]:
+    """The answers of the nodes that gave one."""
+    return {name: answer for name, answer in answers.items() if not isinstance(answer, RemoteError)}
+
+
+def _measurements(by_node: Mapping[str, Sequence[DeviceMeasurement]]) -> list[Measurement]:
+    return [m for name, measured in by_node.items() for device in measured for m in device.measurements(name)]
+
+
+def _disks(testbed: Testbed, section: Devices) -> DiskAnswers:
+    """The disk of every node, all at once; nothing where the suite does not ask for it."""
+    disk = section.disk
+    if disk is None:
+        return {}
+    return on_each(testbed.nodes, lambda node: measure_disk(testbed, node, disk, section.timeout_s))
+
+
+def _blamed(problems: Sequence[Problem], testbed: Testbed) -> tuple[tuple[Suspect, ...], set[str]]:
+    """The suspects, and the nodes to take out; none where every node has a fault, such as its image's."""
+    suspects = tuple(problem.suspect for problem in problems if problem.suspect)
+    bad = {suspect.name.partition("/")[0] for suspect in suspects}
+    return ((), set()) if len(bad) == len(testbed.nodes) > 1 else (suspects, bad)
+
+
+def _all_well(by_node: Mapping[str, Sequence[DeviceMeasurement]]) -> str:
+    return f"{sum(map(len, by_node.values()))} devices of {len(by_node)} nodes were measured"
+
+
+def _busy(by_node: Mapping[str, Sequence[DeviceMeasurement]]) -> Iterator[Problem]:
+    if busy := [name for name, measured in by_node.items() if not measured]:
+        yield Problem(Verdict.INCONCLUSIVE, Reason.of("probe-busy", nodes=some_of(busy)))
+
+
+def _broken(answers: Answers) -> Iterator[Problem]:
+    """The nodes that gave no answer, and the devices that broke or compute wrongly."""
+    for name, answer in answers.items():
+        if isinstance(answer, RemoteError):
+            yield Problem.of(Verdict.FAIL, Suspect("node", name, 1.0, answer.reason))
+            continue
+        for device in answer:
+            if problem := device.problem():
+                yield Problem.of(problem[0], Suspect(device.kind, device.name(name), 1.0, problem[1]))
+
+
+def measure(testbed: Testbed, node: Node, section: Devices) -> tuple[DeviceMeasurement, ...]:
+    """Every device of the node; none where others had its machine for all of the time. Raises RemoteError."""
+    measured = run_probe(testbed, node, PROBE, section.arguments(node.gpus), DevicesAnswer, section.timeout_s)[
+        -1
+    ].devices
+    visible = sum(device.kind == "gpu" for device in measured)
+    if measured and visible < node.gpus:
+        problem = f"torch sees {visible} of {node.gpus} GPUs"
+        raise RemoteError(Reason.of("probe-failed", probe=PROBE, problem=problem))
+    return measured
+
+
+def repeat_devices(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
+    """The devices of each doubtful node once more, one node after another: what shares its machine is idle."""
+    metrics: dict[str, set[str]] = {}
+    for doubt in doubts:
+        metrics.setdefault(doubt.measurement.subject.name.partition("/")[0], set()).add(doubt.measurement.metric)
+    nodes = [node for node in context.testbed.nodes if node.name in metrics]
+    if nodes:
+        log_repeat(f"devices of {some_of([node.name for node in nodes], 3)}", doubts)
+    for node in nodes:
+        if left.over:
+            return
+        _repeat_node(context, node, metrics[node.name], repeated)
+
+
+def _repeat_node(context: CheckContext, node: Node, metrics: set[str], repeated: Repeated) -> None:
+    """Measure again what was in doubt, devices or disk."""
+    section, of_disk = context.section(Devices).only(metrics), metrics & _DISK
+    answers = on_each([node], lambda node: measure(context.testbed, node, section)) if metrics - of_disk else {}
+    disks = _disks(replace(context.testbed, nodes=(node,)), section) if of_disk else {}
+    for problem in (*_broken(answers), *disk_problems(disks)):
+        repeated.suspects += [problem.suspect] if problem.suspect else []
+        repeated.broke(problem.verdict, problem.reason)
+    repeated.measurements += [*_measurements(_measured(answers)), *disk_measurements(disks)]
+
+
+_DISK = frozenset({"disk_write", "disk_read"})
+
+DEVICES = CheckType(
+    name=PROBE,
+    section=Devices,
+    description="what every GPU or node computes, and how fast; `null` leaves it out",
+    run=devices,
+    after=CONNECTIVITY.name,
+    metrics=METRICS,
+    default=Devices(),
+    needs=lambda gpus: (TORCH,),
+    repeat=repeat_devices,
+)

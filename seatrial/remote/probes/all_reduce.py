@@ -1,0 +1,108 @@
+"""Sum a tensor over every rank many times, as data parallel training does with its gradients; check every element.
+
+    all_reduce.py [--rounds 50] [--elements 2000000] [--device cpu|cuda]
+
+By NCCL between GPUs and by gloo between processors, through torch.distributed, alone or under torchrun, mpirun or srun.
+Every round has other numbers. They are whole and small enough that every sum is exact, in any order. Rank 0 prints
+{"event": "all_reduce", "rounds", "elements", "backend", "ranks": [{"rank", "host", "wrong", "first_wrong"}]}: how many
+elements were wrong over all rounds, and the first round that had one. Exit statuses: rendezvous.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+try:  # first: it says so where torch is missing
+    import rendezvous  # type: ignore[import-not-found]
+    from rendezvous import WRONG_RESULT, CannotStart, RankPlacement
+except ModuleNotFoundError as missing:
+    sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
+    sys.exit(3)
+import torch
+import torch.distributed as dist
+
+_EXACT = 1 << 24  # whole numbers up to which float32 has them all
+_WEIGHTS = 61  # ranks multiply the numbers of a round by 1 to 61, so a rank that is left out or counted twice shows
+_MOST = 4093
+
+
+def weight(rank: int) -> int:
+    return rank % _WEIGHTS + 1
+
+
+def highest(ranks: int) -> int:
+    """The largest number of a round whose sum over the ranks is exact. Raises CannotStart."""
+    top = min(_MOST, _EXACT // sum(map(weight, range(ranks))))
+    if top < 2:
+        raise CannotStart(f"sums over {ranks} ranks are not exact in float32, so they cannot be checked")
+    return top
+
+
+def numbers(round_number: int, top: int, elements: int, device: str) -> torch.Tensor:
+    """The numbers 1..top of a round, as float32; those of a rank are `weight(rank)` times as large."""
+    x = torch.arange(elements, dtype=torch.int64, device=device) * 40503 + round_number * 2654435761
+    x = (x & 0xFFFFFFFF) ^ ((x & 0xFFFFFFFF) >> 15)
+    return (x % top + 1).to(torch.float32)
+
+
+def wrong_by_round(options: argparse.Namespace, here: RankPlacement, device: str) -> list[int]:
+    """How many elements of this rank's result were wrong in each round."""
+    top, total = highest(here.world_size), sum(map(weight, range(here.world_size)))
+    wrong = []
+    for round_number in range(options.rounds):
+        base = numbers(round_number, top, options.elements, device)
+        mine = base * weight(here.rank)
+        dist.all_reduce(mine)
+        if options.corrupt == here.rank and round_number == options.rounds // 2:
+            mine[len(mine) // 2] += 1
+        wrong.append(int((mine != base * total).sum()))
+    return wrong
+
+
+def choose_device(requested: str | None, here: RankPlacement) -> str:
+    """The torch device of this rank: a GPU if there is one, unless `cpu` is asked for. Raises CannotStart."""
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if requested == "cpu" or (requested is None and not gpus):
+        return "cpu"
+    if here.local_rank >= gpus:
+        raise CannotStart(f"torch {torch.__version__} sees {gpus} GPUs, local rank {here.local_rank} needs one")
+    torch.cuda.set_device(here.local_rank)
+    return f"cuda:{here.local_rank}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parse(arguments)
+    torch.set_num_threads(1)
+    here = rendezvous.place(options)
+    device = choose_device(options.device, here)
+    rendezvous.join(here, options, "gloo" if device == "cpu" else "nccl")
+    wrong = wrong_by_round(options, here, device)
+    first = next((number for number, count in enumerate(wrong) if count), None)
+    mine = {"rank": here.rank, "host": here.host, "wrong": sum(wrong), "first_wrong": first}
+    ranks = [json.loads(text) for text in rendezvous.share(json.dumps(mine), device)]
+    if here.rank == 0:
+        what = {"rounds": options.rounds, "elements": options.elements, "backend": dist.get_backend()}
+        print(json.dumps({"event": "all_reduce", **what, "ranks": ranks}), flush=True)
+    dist.barrier()  # all have what they need before any leaves
+    dist.destroy_process_group()
+    return WRONG_RESULT if any(rank["wrong"] for rank in ranks) else 0
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="all_reduce.py", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=50, help="how many sums")
+    parser.add_argument("--elements", type=int, default=2_000_000, help="float32 numbers in each")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="a GPU if there is one, when unset")
+    parser.add_argument("--corrupt", type=int, metavar="RANK", help=argparse.SUPPRESS)  # for tests of the check itself
+    rendezvous.add_arguments(parser)
+    options = parser.parse_args(arguments)
+    if min(options.rounds, options.elements) < 1:
+        parser.error("needs --rounds and --elements of 1 or more")
+    return options
+
+
+if __name__ == "__main__":
+    rendezvous.run("all_reduce", main)

@@ -1,0 +1,181 @@
+"""Measure how fast a folder of this node is written and read: with fio where it is installed, else with Python.
+
+    disk.py [--folder F] [--bytes N] [--seconds S] [--timeout-s T]     start it by hand or over SSH
+
+Prints one JSON line: {"tool": "fio" or "python", "filesystem", "bytes", "write_mb_s", "read_mb_s", "wrong": text}, MB
+of 1e6 bytes; or {"error": text}; or {} where other nodes of the machine were measured for all of the time. Reads and
+writes go past the page cache where the file system can, and what is written is on the disk when its time ends.
+
+The file has no name (O_TMPFILE), so it is gone when this process is, however it ends. A file system without such files
+has a name for the moment between its making and its removal.
+"""
+
+import argparse
+import errno
+import fcntl
+import json
+import mmap
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+from machine_lock import MachineLock  # type: ignore[import-not-found]
+
+BLOCK = 1 << 20
+LEAST_BYTES = 8 * BLOCK
+FREE_SHARE = 4  # of what is free, at most one part in so many is written
+MAX_TEXT = 200
+
+
+def main():
+    try:
+        answer = measured(arguments())
+    except Exception as error:  # a disk may fail in any way
+        answer = {"error": short(error) or type(error).__name__}
+    print(json.dumps(answer), flush=True)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description="Measure how fast a folder is written and read.")
+    parser.add_argument("--folder", default="", help="a folder on the disk; the one for temporary files when left out")
+    parser.add_argument("--bytes", type=int, default=1 << 28, help="of the file, at most a quarter of what is free")
+    parser.add_argument("--seconds", type=float, default=5.0, help="for each of writing and reading, at most")
+    parser.add_argument("--timeout-s", type=float, default=120.0, help="half of it is the longest wait for other nodes")
+    options = parser.parse_args()
+    if options.bytes < LEAST_BYTES:
+        parser.error(f"needs --bytes of {LEAST_BYTES} or more")
+    return options
+
+
+def measured(options):
+    lock = MachineLock()  # until the process ends
+    if not lock.acquire(fcntl.LOCK_EX, time.monotonic() + options.timeout_s / 2):
+        return {}
+    folder = options.folder or tempfile.gettempdir()
+    size = file_size(folder, options.bytes)
+    file = nameless(folder)
+    try:
+        measure = measured_by_fio if shutil.which("fio") else measured_by_python
+        return {"filesystem": filesystem(folder), "bytes": size, **measure(file, size, options.seconds)}
+    finally:
+        os.close(file)
+
+
+def file_size(folder, most):
+    """Bytes to write, in whole blocks. Raises OSError where too few are free."""
+    disk = os.statvfs(folder)
+    size = min(most, disk.f_bavail * disk.f_frsize // FREE_SHARE) // BLOCK * BLOCK
+    if size < LEAST_BYTES:
+        raise OSError(errno.ENOSPC, f"too little is free in {folder}")
+    return size
+
+
+def nameless(folder):
+    """A new file without a name."""
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+            raise
+    file, path = tempfile.mkstemp(dir=folder)
+    os.unlink(path)
+    return file
+
+
+def filesystem(folder):
+    """The type of the file system, as the kernel has it mounted: ext4, xfs, overlay, nfs4, lustre."""
+    path, kinds = os.path.realpath(folder), {}
+    with open("/proc/self/mounts", errors="replace") as mounts:
+        for line in mounts:
+            _, where, kind = line.split()[:3]
+            kinds[where.replace("\\040", " ")] = kind
+    holding = [where for where in kinds if where in ("/", path) or path.startswith(where + "/")]
+    return kinds[max(holding, key=len)][:MAX_TEXT] if holding else ""
+
+
+def measured_by_fio(file, size, seconds):
+    os.posix_fallocate(file, 0, size)  # or fio would want to make the file itself
+    written, write_s = fio(file, "write", size, seconds)
+    read, read_s = fio(file, "read", max(written // BLOCK, 1) * BLOCK, seconds)
+    return {"tool": "fio", "write_mb_s": written / write_s / 1e6, "read_mb_s": read / read_s / 1e6, "wrong": ""}
+
+
+def fio(file, direction, size, seconds):
+    """Bytes and seconds of one sequential job over the open file. Raises OSError with fio's words."""
+    command = [
+        *("fio", "--name=seatrial", f"--filename=/proc/{os.getpid()}/fd/{file}", f"--rw={direction}", f"--size={size}"),
+        *("--bs=1M", "--iodepth=16", "--ioengine=libaio", f"--direct={int(takes_direct(file))}", "--end_fsync=1"),
+        *("--overwrite=1", "--fallocate=none", f"--runtime={max(1, round(seconds))}s", "--output-format=json"),
+    ]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        output, problem = child.communicate(timeout=2 * seconds + 60)
+    finally:
+        end_group(child)
+    if child.returncode:
+        raise OSError(f"fio: {problem.decode(errors='replace') or output.decode(errors='replace')}")
+    text = output.decode(errors="replace")
+    job = json.loads(text[text.index("{") :])["jobs"][0][direction]
+    return job["io_bytes"], job["runtime"] / 1000
+
+
+def end_group(child):
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except OSError:
+        pass
+    child.wait()
+
+
+def takes_direct(file):
+    """Whether the file may be read and written past the page cache; turns it on."""
+    try:
+        fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_DIRECT)
+    except OSError:
+        return False
+    return True
+
+
+def measured_by_python(file, size, seconds):
+    """One block after another; each has its number in it, and what is read is compared with what was written."""
+    takes_direct(file)
+    block = mmap.mmap(-1, BLOCK)  # of whole pages, as O_DIRECT needs it
+    content = os.urandom(BLOCK - 8)
+    began, written = time.perf_counter(), 0
+    while written < size and time.perf_counter() - began < seconds:
+        block[:] = written.to_bytes(8, "little") + content
+        written += os.pwrite(file, block, written)
+    os.fsync(file)
+    write_s = time.perf_counter() - began
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)  # where there is no O_DIRECT: not from memory
+    read, wrong, read_s = read_back(file, written, content, seconds)
+    return {
+        "tool": "python",
+        "write_mb_s": written / write_s / 1e6,
+        "read_mb_s": read / read_s / 1e6,
+        "wrong": wrong,
+    }
+
+
+def read_back(file, size, content, seconds):
+    """Bytes that were read, what was wrong with them, and the seconds that reading took."""
+    block, place, took, wrong = mmap.mmap(-1, BLOCK), 0, 0.0, ""
+    while place < size and took < seconds:
+        began = time.perf_counter()
+        count = os.preadv(file, [block], place)
+        took += time.perf_counter() - began
+        if count != BLOCK or block[:] != place.to_bytes(8, "little") + content:
+            wrong = wrong or f"the block at byte {place} of the file is not what was written"
+        place += BLOCK
+    return place, wrong, took
+
+
+def short(text):
+    return " ".join(str(text).split())[:MAX_TEXT]
+
+
+if __name__ == "__main__":
+    main()

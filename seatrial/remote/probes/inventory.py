@@ -1,0 +1,268 @@
+"""Print the state of this node's GPUs, network ports and limits as one JSON line. Standard library only.
+
+    inventory.py     start it by hand or over SSH
+
+Prints {"gpus": [...], "ports": [...], "xids": [...] or null, "hugepages", "memlock_kib", "shm_gb", "disk_free_gb",
+"seconds"}. What nobody could tell is null or left out. nvidia-smi is asked until DEADLINE_S; what it has not answered
+by then is not known.
+"""
+
+import errno
+import glob
+import json
+import os
+import re
+import resource
+import time
+
+from facts import first_line, lines_of  # type: ignore[import-not-found]
+
+DEADLINE_S = 30.0  # without persistence mode, each call of nvidia-smi wakes every GPU first
+FIELDS = {
+    "uuid": "uuid",
+    "pci": "pci.bus_id",
+    "vbios": "vbios_version",
+    "ecc": "ecc.mode.current",
+    "ecc_uncorrected": "ecc.errors.uncorrected.volatile.total",
+    "slowdown": "clocks_event_reasons.active",
+    "clock_mhz": "clocks.sm",
+    "clock_max_mhz": "clocks.max.sm",
+    "power_limit_w": "power.limit",
+    "temperature_c": "temperature.gpu",
+    "pcie_width": "pcie.link.width.current",
+    "pcie_width_max": "pcie.link.width.max",
+    "pcie_gen_max": "pcie.link.gen.max",
+    "persistence": "persistence_mode",
+}
+OLDER = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}  # its name before driver 535
+NUMBERS = {"ecc_uncorrected", "clock_mhz", "clock_max_mhz", "power_limit_w", "temperature_c"}
+NUMBERS |= {"pcie_width", "pcie_width_max", "pcie_gen_max"}
+# Bits of the clock event reasons that say that hardware slows the GPU down; others are idleness, settings, power cap.
+SLOWDOWNS = {0x8: "hardware slowdown", 0x40: "thermal slowdown", 0x80: "power brake", 0x20: "software thermal slowdown"}
+UNKNOWN_FIELD = re.compile(r'Field "([a-z0-9_.]{1,80})" is not a valid field to query')
+XID = re.compile(r"(?:NVRM: (Xid)|nvidia-nvswitch\d+: (SXid)) \((?:PCI:)?([0-9a-fA-F:.]{1,40})[^)]{0,80}\): (\d{1,5})")
+MAX_RECORDS, MAX_XIDS, KMSG_S = 200000, 64, 2.0
+RATE = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
+INFINITE_KIB = -1
+
+
+def main():
+    began = time.monotonic()
+    known = node()
+    print(json.dumps({**known, "seconds": round(time.monotonic() - began, 2)}), flush=True)
+
+
+def node():
+    gpus = gpu_list(time.monotonic() + DEADLINE_S)
+    return {
+        "gpus": gpus,
+        "ports": infiniband_ports() + network_ports(),
+        "xids": xids({short_address(gpu["pci"]) for gpu in gpus}) if gpus else None,
+        "hugepages": hugepages(),
+        "memlock_kib": memlock(),
+        "shm_gb": gigabytes("/dev/shm", "f_blocks"),
+        "disk_free_gb": gigabytes("/tmp", "f_bavail"),
+    }
+
+
+def gpu_list(deadline):
+    gpus = [gpu_of(values) for values in queried(dict(FIELDS), deadline)]
+    remapped = by_uuid("remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure", deadline)
+    users = [row[0] for row in rows("compute-apps=gpu_uuid,pid", deadline) or []]
+    links = nvlinks(lines_of(["nvidia-smi", "nvlink", "--status"], left(deadline), most=1024) if gpus else None)
+    for place, gpu in enumerate(gpus):
+        pending, failed = remapped.get(gpu["uuid"], ("", ""))[:2]
+        gpu.update(name=f"gpu-{place}", processes=users.count(gpu["uuid"]), nvlinks=links.get(gpu["uuid"], []))
+        gpu.update(rows_pending=yes_or_no(pending), rows_failed=yes_or_no(failed))
+        gpu["numa"] = numa_node("/sys/bus/pci/devices/" + short_address(gpu.get("pci", "")))
+        gpu.pop("uuid")
+    return gpus
+
+
+def queried(fields, deadline):
+    """A dict of texts for each GPU, by PCI address; without the fields that the driver does not know."""
+    for _ in range(len(FIELDS)):
+        command = ["nvidia-smi", "--query-gpu=" + ",".join(fields.values()), "--format=csv,noheader,nounits"]
+        lines = lines_of(command, left(deadline), failed=True)
+        unknown = next((match.group(1) for match in map(UNKNOWN_FIELD.search, lines or []) if match), None)
+        if unknown is None:
+            break
+        name = next((name for name, field in fields.items() if field == unknown), None)
+        if name is None:
+            return []
+        if unknown in OLDER:
+            fields[name] = OLDER[unknown]
+        else:
+            fields.pop(name)
+    split = [[part.strip() for part in line.split(",")] for line in lines or []]
+    gpus = [dict(zip(fields, parts)) for parts in split if len(parts) == len(fields) and parts[0].startswith("GPU-")]
+    return sorted(gpus, key=lambda gpu: gpu.get("pci", ""))
+
+
+def gpu_of(values):
+    """One GPU with numbers as numbers; without what the driver calls not available or not supported."""
+    gpu = {}
+    for name, text in values.items():
+        if name == "slowdown":
+            gpu[name] = slowdowns(text)
+        elif name in NUMBERS:
+            gpu[name] = float(text) if re.fullmatch(r"\d{1,12}(\.\d{1,6})?", text) else None
+        elif not text.startswith("["):
+            gpu[name] = text
+    return {"pci": "", **gpu}
+
+
+def slowdowns(text):
+    """The causes in 0x0000000000000044; None where the driver does not tell."""
+    if not re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text):
+        return None
+    bits = int(text, 16)
+    return [cause for bit, cause in SLOWDOWNS.items() if bits & bit]
+
+
+def rows(query, deadline):
+    """The rows of another query of nvidia-smi."""
+    lines = lines_of(["nvidia-smi", "--query-" + query, "--format=csv,noheader,nounits"], left(deadline))
+    return [[part.strip() for part in line.split(",")] for line in lines or []]
+
+
+def by_uuid(query, deadline):
+    return {row[0]: row[1:] for row in rows(query, deadline) if len(row) == 3}
+
+
+def nvlinks(lines):
+    """GB/s of each NVLink by GPU; 0 of one that is down.
+
+    GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1b2c...)
+             Link 0: 26.562 GB/s
+             Link 1: <inactive>
+    """
+    links: "dict[str, list[float]]" = {}
+    uuid = ""
+    for line in lines or []:
+        gpu = re.match(r"GPU \d+: .*\(UUID: (GPU-[0-9a-fA-F-]{8,64})\)", line)
+        link = re.match(r"\s*Link \d+: (?:(\d{1,4}(?:\.\d{1,4})?) GB/s|<inactive>)", line)
+        uuid = gpu.group(1) if gpu else uuid
+        if link and uuid:
+            links.setdefault(uuid, []).append(float(link.group(1) or 0))
+    return links
+
+
+def yes_or_no(text):
+    return {"Yes": True, "1": True, "No": False, "0": False}.get(text)
+
+
+def left(deadline):
+    return max(0.1, deadline - time.monotonic())
+
+
+def infiniband_ports():
+    """State and Gb/s of each port of RDMA devices, InfiniBand's and RoCE's."""
+    return [
+        {
+            "port": f"{path.split('/')[4]}/{os.path.basename(path)}",
+            "kind": first_line(path + "/link_layer") or "InfiniBand",
+            "up": "ACTIVE" in first_line(path + "/state"),
+            "gbit_s": float((RATE.search(first_line(path + "/rate")) or [0, 0])[1]),
+            "numa": numa_node(f"/sys/class/infiniband/{path.split('/')[4]}/device"),
+        }
+        for path in sorted(glob.glob("/sys/class/infiniband/*/ports/*"))
+    ]
+
+
+def network_ports():
+    """The same of network interfaces that are hardware."""
+    ports = []
+    for device in sorted(glob.glob("/sys/class/net/*/device")):
+        folder = os.path.dirname(device)
+        speed = first_line(folder + "/speed")  # -1, or no file to read, where it is down or virtual
+        ports.append({
+            "port": os.path.basename(folder),
+            "kind": "network",
+            "up": first_line(folder + "/operstate") == "up",
+            "gbit_s": int(speed) / 1000 if re.fullmatch(r"\d{1,7}", speed) else 0.0,
+            "numa": numa_node(device),
+        })  # fmt: skip
+    return ports
+
+
+def numa_node(device):
+    """The NUMA node that a device is attached to; None where there is only one, or nobody tells."""
+    text = first_line(device + "/numa_node")
+    return int(text) if re.fullmatch(r"\d{1,4}", text) else None
+
+
+def short_address(pci):
+    """0000:1b:00.0 of nvidia-smi's 00000000:1B:00.0."""
+    return pci.lower()[4:] if re.fullmatch(r"0000[0-9a-fA-F]{4}:.*", pci) else pci.lower()
+
+
+def xids(addresses):
+    """The errors that the driver reported of these GPUs and of NVSwitches since the machine started; None where the
+    kernel's log may not be read. A container reads that of its host, so other GPUs' are left out."""
+    try:
+        log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        return summed(records(log), addresses)
+    finally:
+        os.close(log)
+
+
+def records(log):
+    """The lines of the kernel's log with their seconds since the start."""
+    ends = time.monotonic() + KMSG_S
+    for _ in range(MAX_RECORDS):
+        if time.monotonic() > ends:
+            return
+        try:
+            text = os.read(log, 8192).decode(errors="replace")
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # overwritten while it was read
+                continue
+            return  # EAGAIN: all is read
+        prefix, _, message = text.partition(";")
+        times = prefix.split(",")
+        yield int(times[2]) / 1e6 if len(times) > 2 and times[2].isdigit() else 0.0, message.partition("\n")[0]
+
+
+def summed(lines, addresses):
+    """Number of times and seconds since the last one, by kind, number and address."""
+    uptime = float((first_line("/proc/uptime").split() or ["0"])[0])
+    seen: "dict[tuple[str, int, str], dict]" = {}  # type: ignore[type-arg]
+    for at, line in lines:
+        match = XID.search(line)
+        if not match:
+            continue
+        kind, pci = match.group(1) or match.group(2), match.group(3).lower()
+        if kind == "Xid" and not any(address.startswith(pci) for address in addresses):
+            continue  # the driver leaves the function out: 0000:1b:00
+        key = kind, int(match.group(4)), pci
+        entry = seen.setdefault(key, {"kind": kind, "number": key[1], "pci": pci, "count": 0, "age_s": 0.0})
+        entry.update(count=entry["count"] + 1, age_s=max(uptime - at, 0.0))
+    return list(seen.values())[:MAX_XIDS]
+
+
+def hugepages():
+    with open("/proc/meminfo") as file:
+        match = re.search(r"^HugePages_Total:\s+(\d+)", file.read(1 << 16), re.M)
+    return int(match.group(1)) if match else None
+
+
+def memlock():
+    """KiB that a process may lock, -1 without a limit: RDMA registers memory."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return INFINITE_KIB if soft == resource.RLIM_INFINITY else soft // 1024
+
+
+def gigabytes(folder, field):
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return None
+    return round(getattr(disk, field) * disk.f_frsize / 1e9, 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""Run a probe or another program on this machine, as one process or as several ranks, bounded in time and output.
+
+Every process gets a group of its own, and the group is killed at the end. Standard library alone; copied to the nodes
+with the probes, and part of check.pyz.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+HERE = os.path.dirname(os.path.abspath(__file__))  # the folder of the probes, or the archive that holds them
+
+_MAX_OUTPUT = 1 << 20  # bytes kept of a stream, its end
+_MAX_PROBLEM = 300  # characters
+_POLL_S = 0.05
+_START = """\
+import runpy, sys
+sys.path.insert(0, {here!r})
+runpy.run_module({name!r}, run_name="__main__", alter_sys=True)
+"""
+# What a launcher told this process; the processes that it starts are another world.
+_OF_A_LAUNCHER = ("SLURM_", "PMI_", "PMIX_", "PET_", "TORCHELASTIC_", "OMPI_", "MPI_LOCAL")
+_RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended: the end of rank 0's standard output, and what failed.
+
+    `status` is that of the rank that failed first, negative for a signal; 0 where all ranks ended well, None where
+    time was up or the program cannot be started. `problem` is one line, empty where nothing failed.
+    """
+
+    output: str
+    status: int | None
+    problem: str
+    seconds: float
+
+
+class _Tail(threading.Thread):
+    """Reads a stream to its end and keeps the last bytes."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__(daemon=True)
+        self._stream, self._kept = stream, b""
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            block = os.read(self._stream.fileno(), 1 << 16)
+            if not block:
+                return
+            self._kept = (self._kept + block)[-_MAX_OUTPUT:]
+
+    def text(self) -> str:
+        self.join(1)  # what is left of the program is dead by now, so that the stream ends
+        return self._kept.decode(errors="replace")
+
+
+class _Rank:
+    """A process in a group of its own, whose output is read while it runs."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self.output, self.errors = (_Tail(stream) for stream in (self.process.stdout, self.process.stderr) if stream)
+
+    def end(self) -> None:
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except OSError:
+            pass
+        self.process.wait()
+
+    def last_error(self) -> str:
+        lines = [" ".join(line.split()) for line in self.errors.text().splitlines()]
+        return next((line[:_MAX_PROBLEM] for line in reversed(lines) if line), "")
+
+
+def run_probe(name: str, arguments: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
+    """Run the probe of that name as so many ranks of this machine, which meet on its loopback interface."""
+    return run([sys.executable, "-c", _START.format(here=HERE, name=name), *arguments], timeout_s, ranks)
+
+
+def run(command: Sequence[str], timeout_s: float, ranks: int = 1) -> Ended:
+    """Run a program as so many ranks of this machine, until all have ended or one has failed."""
+    began, port = time.monotonic(), str(_free_port())
+    started: list[_Rank] = []
+    try:
+        for rank in range(ranks):
+            started.append(_Rank(command, _environment(rank, ranks, port)))
+        status, problem = _outcome(started, began + timeout_s, f"did not end within {timeout_s:g} s")
+    except OSError as error:
+        status, problem = None, f"cannot start: {error.strerror}"
+    finally:
+        for process in started:
+            process.end()
+    output = started[0].output.text() if started else ""
+    return Ended(output, status, problem, time.monotonic() - began)
+
+
+def _outcome(ranks: Sequence[_Rank], deadline: float, late: str) -> tuple[int | None, str]:
+    """(status, problem) of the rank that failed first; a stopped one counts as that, since the others wait for it."""
+    failed = _first_failure(ranks, deadline)
+    if failed is None and all(rank.process.poll() == 0 for rank in ranks):
+        return 0, ""
+    for number, rank in enumerate(ranks):
+        if _is_stopped(rank.process.pid):
+            return None, f"{_named(number, ranks)}is stopped"
+    if failed is None:
+        return None, late
+    return ranks[failed].process.returncode, _named(failed, ranks) + _problem(ranks[failed])
+
+
+def _first_failure(ranks: Sequence[_Rank], deadline: float) -> int | None:
+    """The first rank that fails, of several one that a signal ended; None when none has failed before the deadline."""
+    while time.monotonic() < deadline:
+        statuses = [rank.process.poll() for rank in ranks]
+        failed = sorted((status > 0, number) for number, status in enumerate(statuses) if status)
+        if failed:
+            return failed[0][1]
+        if None not in statuses:
+            break
+        time.sleep(_POLL_S)
+    return None
+
+
+def _named(number: int, ranks: Sequence[_Rank]) -> str:
+    return f"rank {number}: " if len(ranks) > 1 else ""
+
+
+def _problem(rank: _Rank) -> str:
+    status: int = rank.process.returncode
+    if status < 0:
+        hint = " (out of memory, or killed by hand)" if -status == signal.SIGKILL else ""
+        return f"ended by {signal.Signals(-status).name}{hint}"
+    return rank.last_error() or f"ended with status {status}"
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] in ("T", "t")
+    except (OSError, IndexError):
+        return False
+
+
+def _environment(rank: int, ranks: int, port: str) -> dict[str, str]:
+    """This process's variables without a launcher's, and those of the rank where there are several."""
+    kept = {name: value for name, value in os.environ.items() if not _is_of_a_launcher(name)}
+    if ranks == 1:
+        return kept
+    place = (rank, ranks, rank, ranks, 0, "127.0.0.1", port)
+    return {**kept, **{name: str(value) for name, value in zip(_RANK_VARIABLES, place, strict=True)}}
+
+
+def _is_of_a_launcher(name: str) -> bool:
+    return name in _RANK_VARIABLES or (name.startswith(_OF_A_LAUNCHER) and not name.startswith("OMPI_ALLOW"))
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])

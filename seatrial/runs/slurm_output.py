@@ -1,0 +1,166 @@
+"""Output of batch scripts that `seatrial render` wrote for Slurm: `seatrial-JOB.out`, and the folder `seatrial-JOB`.
+
+They lie where the script was submitted, among files of the user's own, which are neither read nor named.
+"""
+
+import os
+import re
+import shutil
+import stat
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from seatrial.model.errors import InputError
+from seatrial.model.result import now
+from seatrial.runs.prune import Limits, Skipped
+
+_NAME = re.compile(r"seatrial-(\d{1,10})(\.out)?", re.ASCII)
+_LOG = re.compile(r"[\w.-]{1,250}\.log", re.ASCII)
+_STARTED = re.compile(r"\d\d:\d\d:\d\d [\w.-]+", re.ASCII)  # what the script prints when a measurement starts
+_AT_WORK = timedelta(days=1)  # a job may still write to what was changed since
+_MAX_BYTES = 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOutcome:
+    """What was removed, or would be; `skipped` is not as the script leaves it, `failed` could not be removed."""
+
+    jobs: Sequence["JobOutput"]
+    skipped: Sequence[Skipped]
+    failed: Sequence[Skipped]
+    deleted: bool
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(job.size_bytes for job in self.jobs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `seatrial prune --json` prints it."""
+        return {
+            "deleted": self.deleted,
+            "jobs": [{"job": job.job, "names": list(job.names), "size_bytes": job.size_bytes} for job in self.jobs],
+            "size_bytes": self.size_bytes,
+            "left": [{"name": left.name, "problem": left.problem} for left in (*self.skipped, *self.failed)],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutput:
+    """What one job has left; `names` in the folder. `is_good`: every measurement started, and none failed."""
+
+    job: int
+    names: tuple[str, ...]
+    size_bytes: int
+    changed: datetime
+    is_good: bool
+
+
+def prune_outputs(folder: Path, limits: Limits, *, delete: bool) -> OutputOutcome:
+    """Remove the outputs in `folder` that `limits` let go; without `delete` nothing is touched.
+
+    Raises InputError where it is no folder.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise InputError(
+            f"--slurm-output {folder}: {error.strerror}; give the folder that holds seatrial-JOB.out"
+        ) from error
+    try:
+        outputs, skipped = scan(descriptor)
+        gone = expendable_outputs(outputs, limits, now())
+        failed = [problem for output in gone if (problem := _removed(descriptor, output))] if delete else []
+    finally:
+        os.close(descriptor)
+    left = {problem.name for problem in failed}
+    return OutputOutcome([output for output in gone if output.names[0] not in left], skipped, failed, delete)
+
+
+def _removed(descriptor: int, output: JobOutput) -> Skipped | None:
+    """What kept it from being removed."""
+    try:
+        remove(descriptor, output)
+    except (OSError, ValueError) as error:
+        return Skipped(output.names[0], str(error))
+    return None
+
+
+def scan(descriptor: int) -> tuple[list[JobOutput], list[Skipped]]:
+    """The outputs of jobs in a folder, oldest first; and those that are not as the script leaves them."""
+    by_job: dict[int, list[str]] = defaultdict(list)
+    for name in sorted(os.listdir(descriptor)):
+        if match := _NAME.fullmatch(name):
+            by_job[int(match[1])].append(name)
+    outputs, skipped = [], []
+    for job, names in by_job.items():
+        try:
+            outputs.append(_output(descriptor, job, names))
+        except (OSError, ValueError) as error:
+            skipped.append(Skipped(names[0], (isinstance(error, OSError) and error.strerror) or str(error)))
+    return sorted(outputs, key=lambda output: (output.changed, output.job)), skipped
+
+
+def expendable_outputs(oldest_first: Sequence[JobOutput], limits: Limits, at: datetime) -> list[JobOutput]:
+    """Those that no limit keeps; the newest good one, and what changed within a day, stay."""
+    good = [output for output in oldest_first if output.is_good][-1:]
+    age = max(_AT_WORK, limits.older_than or _AT_WORK)
+    beyond = oldest_first[: -limits.keep if limits.keep else None]
+    return [output for output in beyond if output not in good and at - output.changed > age]
+
+
+def remove(descriptor: int, output: JobOutput) -> None:
+    """Raises OSError, or ValueError where it is no longer what it was."""
+    if _output(descriptor, output.job, list(output.names)) != output:
+        raise ValueError("has changed in the meantime")
+    for name in output.names:
+        if name.endswith(".out"):
+            os.unlink(name, dir_fd=descriptor)
+        else:
+            shutil.rmtree(name, dir_fd=descriptor)
+
+
+def _output(descriptor: int, job: int, names: list[str]) -> JobOutput:
+    statuses = [status for name in names for status in _statuses(descriptor, name)]
+    return JobOutput(
+        job,
+        tuple(names),
+        sum(status.st_size for status in statuses),
+        datetime.fromtimestamp(max(status.st_mtime for status in statuses), UTC),
+        len(names) == 2 and _is_good(descriptor, f"seatrial-{job}.out"),
+    )
+
+
+def _statuses(descriptor: int, name: str) -> Iterator[os.stat_result]:
+    """Of the file, or of the folder and the logs in it. Raises ValueError for anything that no job writes."""
+    status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+    is_file = name.endswith(".out")
+    if not (stat.S_ISREG if is_file else stat.S_ISDIR)(status.st_mode):
+        raise ValueError(f"is no {'regular file' if is_file else 'folder'}")
+    if status.st_uid != os.geteuid():
+        raise ValueError("belongs to another user")
+    yield status
+    if not is_file:
+        yield from _logs(descriptor, name)
+
+
+def _logs(descriptor: int, name: str) -> Iterator[os.stat_result]:
+    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
+    try:
+        for entry in os.listdir(folder):
+            status = os.stat(entry, dir_fd=folder, follow_symlinks=False)
+            if not (_LOG.fullmatch(entry) and stat.S_ISREG(status.st_mode)):
+                raise ValueError(f"holds {entry!r}, which no job writes")
+            yield status
+    finally:
+        os.close(folder)
+
+
+def _is_good(descriptor: int, name: str) -> bool:
+    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=descriptor)
+    with os.fdopen(file, errors="replace") as reader:
+        lines = reader.read(_MAX_BYTES).splitlines()
+    return bool(lines) and all(_STARTED.fullmatch(line) for line in lines)

@@ -1,0 +1,127 @@
+"""Faults of devices on real nodes: each is named, within its time limit, and the other nodes are measured."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from seatrial.checks.contract import CheckContext
+from seatrial.checks.devices.check import devices
+from seatrial.checks.devices.section import Devices
+from seatrial.config.run import Run
+from seatrial.config.setup import setup_of
+from seatrial.model.reason import code_of
+from seatrial.model.result import Check
+from seatrial.model.testbed import Testbed
+from seatrial.model.verdict import Verdict
+from seatrial.remote.node_setup import set_up_node
+from seatrial.remote.ssh import on_each
+from tasks.compare import compare
+from tests.integration.conftest import LocalTestbed
+
+
+def check_devices(run: Run, testbed: Testbed, **section: Any) -> tuple[Check, list[str]]:
+    """The check, and the names of the nodes that are left."""
+    on_each(testbed.nodes, lambda node: set_up_node(testbed, node, 60).transport.close())
+    suite = run.suite.model_copy(update={"devices": Devices(**{"seconds": 0.05, **section})})
+    result = devices(CheckContext(Run(run.run_id, run.cluster, suite, run.out), testbed))
+    return result.check, [node.name for node in result.testbed.nodes]
+
+
+def named(check: Check) -> dict[str, str | None]:
+    """The code of the evidence by suspect."""
+    return {suspect.name: code_of(suspect.evidence) for suspect in check.suspects}
+
+
+def measured(check: Check) -> set[str]:
+    return {m.subject.name for m in check.measurements}
+
+
+def test_nodes_that_compute_wrongly_are_named(local_testbed: LocalTestbed) -> None:
+    """Each in its way; a fault of a device that the node does not have changes nothing."""
+    faults = [
+        {"node": "node-1", "computes": "wrong"},
+        {"node": "node-2", "computes": "unstable", "device": "cpu"},
+        {"node": "node-3", "computes": "wrong", "device": "gpu-0"},
+    ]
+    with local_testbed(nodes=5, faults=faults) as (run, testbed):
+        check, left = check_devices(run, testbed)
+    assert check.verdict is Verdict.CORRUPT
+    assert named(check) == {"node-1": "digest-differs", "node-2": "wrong-result"}
+    assert left == ["node-0", "node-3", "node-4"]
+
+
+def test_a_node_with_a_busy_processor_is_the_slow_peer(local_testbed: LocalTestbed) -> None:
+    with local_testbed(nodes=4, faults=[{"node": "node-2", "cpu_share": 0.015}]) as (run, testbed):
+        check, _ = check_devices(run, testbed, timeout_s=280)
+    assert check.verdict is Verdict.PASS
+    (judged,) = compare([check], setup_of(run.cluster))
+    assert judged.verdict in (Verdict.DEGRADED, Verdict.FAIL)
+    assert {suspect.name for suspect in judged.suspects} == {"node-2"}
+
+
+def test_a_node_that_is_out_of_memory_is_named(local_testbed: LocalTestbed) -> None:
+    with local_testbed(nodes=3, faults=[{"node": "node-1", "memory": "160M"}]) as (run, testbed):
+        check, left = check_devices(run, testbed)
+    assert (check.verdict, list(named(check))) == (Verdict.FAIL, ["node-1"])
+    assert left == ["node-0", "node-2"] == sorted(measured(check))
+
+
+@contextmanager
+def signalled(node: str, number: signal.Signals) -> Iterator[None]:
+    """The probe of that node gets the signal as soon as it runs."""
+    over = threading.Event()
+
+    def send() -> None:
+        while not over.wait(0.01):
+            if pid := probe_of(node):
+                os.kill(pid, number)
+                return
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def probe_of(node: str) -> int | None:
+    """The process of the probe `devices` on that local node, which its folder for temporary files tells."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            ours = len(words) > 1 and words[1].endswith(b"/devices.py") and b"python" in words[0]
+            if ours and f"/{node}/tmp\0".encode() in (folder / "environ").read_bytes():
+                return int(folder.name)
+        except OSError:  # it has just ended
+            continue
+    return None
+
+
+def test_a_probe_that_is_killed_is_named(local_testbed: LocalTestbed) -> None:
+    with local_testbed(nodes=3) as (run, testbed), signalled("node-1", signal.SIGKILL):
+        check, left = check_devices(run, testbed, seconds=1)
+    assert (check.verdict, named(check)) == (Verdict.FAIL, {"node-1": "probe-killed"})
+    assert left == ["node-0", "node-2"] == sorted(measured(check))
+
+
+def test_a_probe_that_is_stopped_is_named_within_its_time(local_testbed: LocalTestbed) -> None:
+    limit_s = 50
+    with local_testbed(nodes=3) as (run, testbed), signalled("node-1", signal.SIGSTOP):
+        started = time.monotonic()
+        check, left = check_devices(run, testbed, timeout_s=limit_s)
+        assert time.monotonic() - started < limit_s + 60
+    assert (check.verdict, named(check)) == (Verdict.FAIL, {"node-1": "probe-timeout"})
+    assert left == ["node-0", "node-2"] == sorted(measured(check))
+
+
+def test_healthy_nodes_compute_alike(local_testbed: LocalTestbed) -> None:
+    with local_testbed(nodes=3) as (run, testbed):
+        check, _ = check_devices(run, testbed, rounds=3)
+    assert (check.verdict, check.suspects) == (Verdict.PASS, ())

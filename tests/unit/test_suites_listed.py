@@ -1,0 +1,92 @@
+"""`seatrial suites`: what each suite does on given nodes, and how long it takes."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from seatrial.checks.planned import PlannedNodes
+from seatrial.checks.suites import SHIPPED, SuiteFile, load_suite
+from seatrial.checks.suites.outline import Outline, outline, outlines
+from seatrial.checks.table import CHECKS
+from seatrial.cli.app import main
+
+GPUS, CPUS = PlannedNodes(4, 8, gpus=True), PlannedNodes(4, 1, gpus=False)
+MINUTE = 60
+
+
+def command(*words: str) -> int:
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(SystemExit) as ended:
+        patched.setattr(sys, "argv", ["seatrial", *words])
+        main()
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize("nodes", [GPUS, CPUS], ids=["gpus", "cpus"])
+def test_lengths_match_names(nodes: PlannedNodes) -> None:
+    about = {planned.suite: planned.about_s for planned in outlines(nodes)}
+    assert about["quick"] < 2 * MINUTE
+    assert about["quick"] < about["nightly"] < 30 * MINUTE
+    assert about["nightly"] < about["acceptance"] < 120 * MINUTE
+    assert about["acceptance"] > 10 * MINUTE
+
+
+@pytest.mark.parametrize("nodes", [GPUS, CPUS, PlannedNodes(1, 8, gpus=True), PlannedNodes(64, 8, gpus=True)])
+def test_nothing_takes_longer_than_its_own_timeout(nodes: PlannedNodes) -> None:
+    for planned in outlines(nodes):
+        for check, part in planned.parts:
+            assert 0 < part.about_s <= part.most_s, (planned.suite, check, part)
+
+
+def test_every_check_of_a_suite_is_listed_with_its_parts() -> None:
+    planned = outline("nightly", GPUS)
+    assert {check for check, _ in planned.parts} == {kind.name for kind in CHECKS}
+    words = [part.what for _, part in planned.parts]
+    assert "all_reduce (network): 64K to 8G, factor 2, 20 iterations" in words
+    assert "50 sums of 2,000,000 elements by torch, each element checked" in words
+    assert "resnet50 in bf16, batch 64 for each rank, 150 steps, then 50 of inference" in words
+
+
+def test_what_has_nobody_to_talk_to_is_not_listed() -> None:
+    alone = outline("nightly", PlannedNodes(1, 1, gpus=False))
+    assert "collectives" not in {check for check, _ in alone.parts}
+
+
+def test_times_follow_from_the_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    def planned(**training: int) -> Outline:
+        document = load_suite("quick").model_dump()
+        document["training"]["gpu"] |= training
+        changed = SuiteFile.model_validate(document)
+        monkeypatch.setattr("seatrial.checks.suites.outline.load_suite", lambda name: changed)
+        return outline("quick", GPUS)
+
+    usual, longer = planned(), planned(steps=10_000)
+    assert longer.about_s > usual.about_s + 2 * MINUTE
+    assert longer.most_s == usual.most_s
+
+
+@pytest.mark.parametrize("words", [("suites",), ("run", "--suite", "list"), ("run", "--suite")])
+def test_the_command_lists_every_suite(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(*words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines if line.split(":")[0] in SHIPPED] == list(SHIPPED)
+    assert lines[-1].startswith("On 4 nodes with 8 GPUs. ")
+
+
+def test_the_nodes_may_be_those_of_a_cluster_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "lab.yaml"
+    file.write_text("name: lab\nnodes: 2\nplatform: {kind: local}\n")
+    assert command("run", str(file), "--suite", "list", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {suite["nodes"] for suite in document["suites"]} == {"2 nodes with no GPU"}
+    for suite in document["suites"]:
+        assert suite["purpose"]
+        assert abs(suite["about_s"] - sum(part["about_s"] for part in suite["parts"])) <= len(suite["parts"])
+    assert command("suites", "--nodes", "3", "--gpus-per-node", "0") == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("On 3 nodes with no GPU. ")
+
+
+def test_a_run_still_needs_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("run", "--suite", "quick") == 2
+    assert capsys.readouterr().err == "seatrial: Missing argument 'CLUSTER'; see seatrial run --help\n"
