@@ -1,8 +1,18 @@
 """Recorded nights of real nodes stand for the series that runs judge."""
 
+from pathlib import Path
+
 import pytest
 
-from benchmarks.recorded_nights import NODES, Night, alarms_and_found, recorded, repeat_noise, with_fault
+from benchmarks.recorded_nights import (
+    NODES,
+    NOT_RECORDED,
+    Night,
+    alarms_and_found,
+    recorded,
+    repeat_noise,
+    with_fault,
+)
 from seatrial.checks.table import CHECKS
 
 RECORDED = ("connectivity", "devices")  # the checks of the recorded suite
@@ -14,10 +24,19 @@ def nights() -> list[Night]:
 
 
 def test_they_are_all_that_these_checks_judge(nights: list[Night]) -> None:
-    """What stands for real series is what runs measure: a new metric asks for new nights."""
+    """What stands for real series is what runs measure: a new metric asks for new nights, or is named as missing."""
     judged = {kind.name: {name for name, m in kind.metrics.items() if m.tolerance} for kind in CHECKS}
     for night in nights:
-        assert {check: {m.metric for m in night[check]} for check in night} == {name: judged[name] for name in RECORDED}
+        recorded = {check: {m.metric for m in night[check]} for check in night}
+        assert {name: recorded[name] | NOT_RECORDED.get(name, frozenset()) for name in RECORDED} == {
+            name: judged[name] for name in RECORDED
+        }
+        assert not any(recorded[name] & metrics for name, metrics in NOT_RECORDED.items())
+
+
+def test_the_docs_name_what_was_not_recorded() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "error-rates.md").read_text()
+    assert all(f"`{metric}`" in page for metrics in NOT_RECORDED.values() for metric in metrics)
 
 
 def test_every_night_has_every_node(nights: list[Night]) -> None:

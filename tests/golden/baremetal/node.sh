@@ -100,7 +100,7 @@ start_sshd() { # on port $1; succeeds once it answers with the run's host key
         -o ForceCommand="/bin/sh $work/session" -o PidFile=none -o StrictModes=no -o UsePAM=no \
         -o AllowUsers="$account" -o PermitRootLogin=prohibit-password -o AuthenticationMethods=publickey \
         -o PasswordAuthentication=no -o KbdInteractiveAuthentication=no -o MaxStartups=5000 -o MaxSessions=5000 \
-        -o UseDNS=no -o PrintMotd=no -o X11Forwarding=no -o AllowAgentForwarding=no \
+        -o UseDNS=no -o PrintMotd=no -o X11Forwarding=no -o AllowAgentForwarding=no ${nested:+-o "$nested"} \
         -o ClientAliveInterval=30 -o ClientAliveCountMax=4 &
     sshd_pid=$!
     deadline=$(($(date +%s) + 15)) # what has the port may be silent
@@ -126,6 +126,9 @@ main() {
     [ "$(id -u)" != 0 ] || mkdir -p /run/sshd
     write_files
     save_environment
+    # bash reads ~/.bashrc in a session of sshd, unless it takes itself for a shell within another one.
+    nested=SetEnv=SHLVL=1
+    "$sshd" -t -f /dev/null -o HostKey="$work/ssh_host_ed25519_key" -o "$nested" 2>/dev/null || nested= # before OpenSSH 7.8
     port=$PORT
     tries=0
     until start_sshd "$port"; do
