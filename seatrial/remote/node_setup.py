@@ -16,6 +16,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.remote.answers import Facts, StreamAnswer, StreamError, printable, read_answer
 from seatrial.remote.command import run_command
 from seatrial.remote.probes import PROBES
+from seatrial.remote.reach_program import reach_request, reach_timeout_s, unreached
 from seatrial.remote.ssh import HostKeyError, connect, fan_out, on_each
 from seatrial.text.lines import last_line
 
@@ -35,10 +36,10 @@ _STREAM_SPARE_S = 20  # what stream.py may take besides the connection: its wait
 
 _NOT_WRITTEN = 73  # EX_CANTCREAT
 
-# Write the probes, then be one of them: Python starts once. Several nodes may share the folder (a network home,
+# Write the probes, then be one or two of them: Python starts once. Several nodes may share the folder (a network home,
 # namespaces of one machine): each file appears whole or not at all.
 _INSTALL = f"""
-import json, os, sys
+import io, json, os, sys
 request = json.load(sys.stdin)
 try:
     os.makedirs(request["folder"], exist_ok=True)
@@ -52,7 +53,12 @@ except OSError as problem:
     print(problem)
     sys.exit({_NOT_WRITTEN})
 sys.argv[:] = sys.argv[1:]
-exec(compile(request["files"][os.path.basename(sys.argv[0])], sys.argv[0], "exec"), {{"__name__": "__main__"}})
+def run(probe):
+    exec(compile(request["files"][os.path.basename(probe)], probe, "exec"), {{"__name__": "__main__"}})
+run(sys.argv[0])
+if request["reach"]:
+    sys.stdin = io.StringIO(json.dumps(request["reach"]))
+    run("reach.py")
 """
 
 
@@ -61,7 +67,8 @@ class NodeConnection:
     """A node that answered.
 
     `clock_offset_s` is its clock minus ours, known to within `clock_error_s`; `connect_ms` is how long the SSH
-    connection took to come up.
+    connection took to come up. `reached` is None unless the node was asked for its peers at once; else by peer why it
+    does not reach it, "" where it does.
     """
 
     transport: "paramiko.Transport"
@@ -69,6 +76,7 @@ class NodeConnection:
     connect_ms: float
     clock_offset_s: float
     clock_error_s: float
+    reached: Mapping[str, str] | None = None
 
     @property
     def hostname(self) -> str:
@@ -80,8 +88,10 @@ class NodeConnection:
         return dict(self.facts["versions"])
 
 
-def set_up_node(testbed: Testbed, node: Node, timeout_s: float) -> NodeConnection:
+def set_up_node(testbed: Testbed, node: Node, timeout_s: float, peers: Sequence[Node] = ()) -> NodeConnection:
     """Connect to `node` with its pinned host key, copy the probes to it and ask for its facts.
+
+    Which of `peers` it reaches is asked by the same program.
 
     The connection stays open; whoever called closes it. Raises RemoteError naming node and cause.
     """
@@ -89,12 +99,13 @@ def set_up_node(testbed: Testbed, node: Node, timeout_s: float) -> NodeConnectio
     transport = _connect_patiently(testbed, node, timeout_s)
     connect_ms = (time.monotonic() - started) * 1000
     try:
-        facts = _install_and_ask(testbed, node, transport, max(timeout_s, FACTS_TIMEOUT_S))
-        offset, error = _clock(node, transport, timeout_s)
+        facts, reached = _install_and_ask(testbed, node, transport, timeout_s, peers)
+        one_clock = testbed.shared_cores is not None  # of the one machine that all nodes are
+        offset, error = (0.0, 0.0) if one_clock else _clock(node, transport, timeout_s)
     except BaseException:
         transport.close()
         raise
-    return NodeConnection(transport, facts, connect_ms, offset, error)
+    return NodeConnection(transport, facts, connect_ms, offset, error, reached)
 
 
 def _connect_patiently(testbed: Testbed, node: Node, timeout_s: float) -> "paramiko.Transport":
@@ -112,13 +123,18 @@ def _connect_patiently(testbed: Testbed, node: Node, timeout_s: float) -> "param
 
 
 def _install_and_ask(
-    testbed: Testbed, node: Node, transport: "paramiko.Transport", timeout_s: float
-) -> Mapping[str, Any]:
-    """Write the probes to the node and run the one that tells its facts."""
-    request = json.dumps({"folder": testbed.workdir, "files": _probe_sources()})
+    testbed: Testbed, node: Node, transport: "paramiko.Transport", connect_s: float, peers: Sequence[Node]
+) -> tuple[Mapping[str, Any], Mapping[str, str] | None]:
+    """Write the probes to the node, and run the one that tells its facts and, for `peers`, the one that tries them."""
+    reach = reach_request(peers, connect_s) if peers else None
+    timeout_s = max(connect_s, FACTS_TIMEOUT_S) + (reach_timeout_s(peers, connect_s) if peers else 0)
+    request = json.dumps({"folder": testbed.workdir, "files": _probe_sources(), "reach": reach})
     command = shlex.join([testbed.python, "-c", _INSTALL, f"{testbed.workdir}/facts.py", testbed.mpirun])
     done = run_command(transport, command, stdin=request.encode(), timeout_s=timeout_s)
-    answer = printable(last_line(done.output)) or "nothing was printed"
+    lines = done.output.splitlines()
+    reached = _reached(lines.pop() if len(lines) > 1 else "", peers) if peers else None
+    told = last_line("\n".join(lines))
+    answer = printable(told) or "nothing was printed"
     if done.exit_status == 127:
         raise RemoteError(placed(node.name, Reason.of("node-python-missing", python=testbed.python)))
     if done.exit_status == _NOT_WRITTEN:
@@ -128,11 +144,19 @@ def _install_and_ask(
     if done.timed_out:
         raise RemoteError(placed(node.name, Reason.of("node-facts-timeout", timeout_s=timeout_s)))
     try:
-        return read_answer(Facts, last_line(done.output)).model_dump()
+        return read_answer(Facts, told).model_dump(), reached
     except ValueError as error:
         raise RemoteError(
             placed(node.name, Reason.of("node-facts-unreadable", answer=answer, problem=str(error)))
         ) from None
+
+
+def _reached(line: str, peers: Sequence[Node]) -> dict[str, str]:
+    try:
+        failed = unreached([line], peers)
+    except RemoteError as error:
+        failed = {peer.name: error.reason for peer in peers}
+    return {peer.name: failed.get(peer.name, "") for peer in peers}
 
 
 def standard_library_program(testbed: Testbed, name: str) -> list[str]:

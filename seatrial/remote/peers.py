@@ -2,28 +2,18 @@
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
-from seatrial.model.errors import RemoteError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
-from seatrial.remote.answers import PeerAnswer, ReachAnswer, Unreached, printable, read_answer
+from seatrial.remote.answers import PeerAnswer, printable, read_answer
 from seatrial.remote.command import run_command
 from seatrial.remote.node_setup import NodeConnection, standard_library_program
+from seatrial.remote.reach_program import reach_request, reach_timeout_s, unreached
 
-CONNECTIONS_AT_ONCE = 128  # TCP connections that one node has open to its peers
 LOGINS_AT_ONCE = 32  # ssh processes on one node
 _SPARE_S = 10  # besides the waiting: a loaded machine that starts Python
-_REASONS: Mapping[Unreached, tuple[str, dict[str, str]]] = {
-    "refused": ("ssh-refused", {}),
-    "timeout": ("ssh-timeout", {}),
-    "no-route": ("ssh-unreachable", {"problem": "no route to host"}),
-    "closed": ("ssh-no-server", {"problem": "the connection was closed before the banner"}),
-    "other-banner": ("ssh-no-server", {"problem": "the banner is not SSH-2.0"}),
-    "max-startups": ("ssh-max-startups", {}),
-    "local": ("node-cannot-connect", {}),
-}
 
 
 def reach_peers(testbed: Testbed, contact: NodeConnection, peers: Sequence[Node], timeout_s: float) -> dict[str, str]:
@@ -31,30 +21,13 @@ def reach_peers(testbed: Testbed, contact: NodeConnection, peers: Sequence[Node]
 
     Raises RemoteError where the node does not say it.
     """
-    request = {
-        "peers": [[peer.address, peer.port] for peer in peers],
-        "timeout_s": timeout_s,
-        "parallel": CONNECTIONS_AT_ONCE,
-    }
-    rounds = -(-len(peers) // CONNECTIONS_AT_ONCE)
     done = run_command(
         contact.transport,
         shlex.join(standard_library_program(testbed, "reach.py")),
-        stdin=json.dumps(request).encode(),
-        timeout_s=timeout_s * rounds + _SPARE_S,
+        stdin=json.dumps(reach_request(peers, timeout_s)).encode(),
+        timeout_s=reach_timeout_s(peers, timeout_s),
     )
-    for line in done.output.splitlines():
-        with suppress(ValueError):  # what else a login prints
-            answer = read_answer(ReachAnswer, line)
-            if answer.tried == len(peers):
-                reason_by_position = {place: reason for reason, places in answer.failed.items() for place in places}
-                return {peers[place].name: _reason(peers[place], why) for place, why in reason_by_position.items()}
-    raise RemoteError(Reason.of("peers-not-tried"))
-
-
-def _reason(peer: Node, unreached: Unreached) -> str:
-    code, values = _REASONS[unreached]
-    return Reason.of(code, address=peer.address, port=peer.port, **values)
+    return unreached(done.output.splitlines(), peers)
 
 
 def log_in_to_peers(

@@ -92,6 +92,14 @@ def test_of_many_nodes_on_one_machine_one_that_cannot_log_in_is_named(local_test
     assert len(result.testbed.nodes) == 9
 
 
+def test_of_many_nodes_on_one_machine_a_broken_link_and_a_dead_node_are_named(local_testbed: LocalTestbed) -> None:
+    faults = [{"link": ["node-1", "node-3"], "state": "down"}, {"node": "node-5", "sshd": "stopped"}]
+    with local_testbed(nodes=10, faults=faults) as (run, testbed):
+        result = connectivity(CheckContext(run, testbed))
+    assert result.check.verdict is Verdict.FAIL
+    assert names(result.check.suspects) == {("link", "node-1--node-3"), ("node", "node-5")}
+
+
 def test_no_mpirun_anywhere_is_a_missing_prerequisite(local_testbed: LocalTestbed) -> None:
     with (
         local_testbed(nodes=2, mpi={"mpirun": "/nowhere/mpirun"}) as (run, testbed),
