@@ -108,6 +108,9 @@ def default_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+_KEPT: list[Trainer] = []  # until the process ends: torch 1.13 may wait for ever when the model of a group goes
+
+
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     torch.set_num_threads(1)
@@ -129,6 +132,7 @@ def main(arguments: Sequence[str]) -> int:
         Path(options.results).write_text(json.dumps(results(result, options, device), indent=2) + "\n")
     over_ranks(0, device)  # all have what they need before any leaves
     dist.destroy_process_group()
+    _KEPT.append(trainer)
     same = len({rank["checksum"] for rank in result["ranks"]}) == 1
     return 0 if same and all(rank["finite"] for rank in result["ranks"]) else WRONG_RESULT
 
