@@ -87,9 +87,10 @@ def _unprefixed(text: str) -> LogLine:
 def _without_more(tag: str, text: str) -> str:
     """A row whose pieces were tagged one by one, in one line; nothing else is touched."""
     is_number = tag[:-1].isdigit()  # of srun, after which a blank stands: a time of day has none
-    if not (is_number or tag.endswith((">:", "]"))) or tag not in text or not _ROW_BEGINS.match(text):
+    if not (is_number or tag.endswith((">:", "]"))) or tag not in text:
         return text
-    return re.sub(re.escape(tag) + (r"(?=\s)" if is_number else ""), " ", text)
+    joined = re.sub(re.escape(tag) + (r"(?=\s)" if is_number else ""), "", text)
+    return joined if _ROW_BEGINS.match(joined) else text
 
 
 def _label(match: re.Match[str]) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from seatrial.checks.connectivity.reachability import Pair
 
 MAX_PEERS = 2048  # that one node tries; above, the list of peers alone is gigabytes that the control host sends
-PAIRS_PER_CORE = 200  # where all nodes share the cores of one machine: some seconds of sshd's work
+PAIRS_PER_CORE = 128  # where all nodes share the cores of one machine: some seconds of sshd's work
 TREE_RADIX = 64  # of the tree in which Open MPI's daemons start each other (routed_radix, plm_rsh)
 WITNESSES = 3  # nodes that try a login which failed for another one
 MAX_SECOND_LOGINS = 16  # failed logins that witnesses try

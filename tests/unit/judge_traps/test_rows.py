@@ -296,6 +296,15 @@ def test_a_row_whose_pieces_were_tagged_is_read(tag: str, header: bool) -> None:
     assert [row.in_place.busbw_gb_s for row in sweep.rows if row.in_place] == list(HEALTHY)
 
 
+@pytest.mark.parametrize("cut", [5, 30, 43])
+def test_a_row_that_was_cut_within_a_number_is_read(cut: int) -> None:
+    """As mpirun --tag-output cuts the output of a program that fills its buffer before it writes."""
+    tag = "[1,0]<stdout>:"
+    lines = [tag + line[:cut] + (tag if is_row(line) else "") + line[cut:] for line in log_text(HEALTHY).splitlines()]
+    (sweep,) = parse_text("\n".join(lines), "log")
+    assert [row.in_place.busbw_gb_s for row in sweep.rows if row.in_place] == list(HEALTHY)
+
+
 def test_rows_that_are_commented_out_under_a_header_with_res_are_read_in_milliseconds() -> None:
     rows = []
     for size, busbw in zip(SIZES, HEALTHY, strict=True):
