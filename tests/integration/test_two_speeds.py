@@ -11,7 +11,7 @@ SLOW = ("node-4", "node-5", "node-6", "node-7")
 
 
 def test_half_of_the_nodes_throttled_is_no_pass(local_testbed: LocalTestbed) -> None:
-    faults = [{"node": name, "rate": "200mbit"} for name in SLOW]
+    faults = [{"node": name, "rate": "10mbit"} for name in SLOW]
     with local_testbed(nodes=8, faults=faults) as (run, testbed):
         found = connectivity(CheckContext(run, testbed))
     (judged,) = compare([found.check], setup_of(run.cluster))
