@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?= python3
 
-.PHONY: setup system run test lint unit docs gate test-all test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai test-baremetal kubernetes test-kubernetes bench format clean
+.PHONY: setup system run test lint unit docs gate test-all test-slow test-fuzz test-e2e test-images test-browser test-production test-prometheus test-slurm test-docker test-runai test-baremetal kubernetes test-kubernetes bench format clean
 
 run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
@@ -19,7 +19,7 @@ MEASURING := tests/integration tests/contract tests/gpu
 test: lint
 	@scripts/test-packages
 	$(BIN)/pytest -n 2 --dist worksteal tests/unit
-	$(BIN)/pytest $(MEASURING)
+	$(BIN)/pytest -m "not slow" $(MEASURING)
 
 # What no test of `make test` can show: of each slow lane the tests marked `gate`, one after the other.
 gate: setup
@@ -27,7 +27,7 @@ gate: setup
 	$(BIN)/pytest -m gate tests/e2e tests/production tests/browser tests/images tests/docker tests/slurm tests/runai tests/baremetal tests/e2e/kubernetes
 
 test-all: test
-	@for lane in fuzz e2e production browser images docker prometheus slurm runai baremetal kubernetes; do \
+	@for lane in slow fuzz e2e production browser images docker prometheus slurm runai baremetal kubernetes; do \
 		$(MAKE) --no-print-directory test-$$lane || failed="$$failed $$lane"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
@@ -44,6 +44,10 @@ docs: setup
 	$(BIN)/python -m scripts.reference
 	$(BIN)/mkdocs build --strict --quiet
 	@echo site/index.html
+
+test-slow: setup   # what `make test` leaves out of tests/integration
+	@scripts/test-packages
+	$(BIN)/pytest -m slow tests/integration
 
 test-fuzz: setup   # 10,000 broken inputs for everything that reads what nodes, files and other people hand in
 	$(BIN)/pytest tests/fuzz

@@ -40,10 +40,9 @@ def wait_for_step(log: Path, step: int) -> None:
 @pytest.mark.parametrize(
     ("number", "named"),
     [
-        (signal.SIGKILL, "process killed by a signal (9 (Killed)) on {address} (rank 1)"),
-        (signal.SIGSTOP, "gave up: no word from rank 1 on node-1"),
+        pytest.param(signal.SIGKILL, "process killed by a signal (9 (Killed)) on {address} (rank 1)", id="killed"),
+        pytest.param(signal.SIGSTOP, "gave up: no word from rank 1 on node-1", id="stopped", marks=pytest.mark.slow),
     ],
-    ids=["killed", "stopped"],
 )
 def test_a_rank_that_is_killed_or_stopped_is_named(
     local_testbed: LocalTestbed, number: signal.Signals, named: str

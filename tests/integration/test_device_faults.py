@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from seatrial.checks.contract import CheckContext
 from seatrial.checks.devices.check import devices
 from seatrial.checks.devices.section import Devices, Disk
@@ -67,6 +69,7 @@ def test_nodes_that_compute_wrongly_are_named(local_testbed: LocalTestbed) -> No
     assert left == ["node-0", "node-3", "node-4"]
 
 
+@pytest.mark.slow
 def test_a_node_with_a_busy_processor_is_the_slow_peer(local_testbed: LocalTestbed) -> None:
     with local_testbed(nodes=4, faults=[{"node": "node-2", "cpu_share": 0.015}]) as (run, testbed):
         check, _ = check_devices(run, testbed, timeout_s=280)
@@ -123,6 +126,7 @@ def test_a_probe_that_is_killed_is_named(local_testbed: LocalTestbed) -> None:
     assert left == ["node-0", "node-2"] == sorted(measured(check))
 
 
+@pytest.mark.slow
 def test_a_probe_that_is_stopped_is_named_within_its_time(local_testbed: LocalTestbed) -> None:
     limit_s = 50
     with local_testbed(nodes=3) as (run, testbed), signalled("node-1", signal.SIGSTOP):

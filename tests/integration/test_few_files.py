@@ -30,6 +30,7 @@ def test_doctor_says_so_with_the_command_that_raises_it(tmp_path: Path) -> None:
     assert line.endswith((": ulimit -n 80", ": sudo prlimit --pid $$ --nofile=80"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nothing_left")
 def test_a_run_says_so_and_brings_nothing_up(tmp_path: Path) -> None:
     done = seatrial(tmp_path, "run", "c.yaml", "--no-notify", "--out", "out")

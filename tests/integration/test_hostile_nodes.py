@@ -97,7 +97,7 @@ def test_a_node_whose_facts_are_none_is_named_and_left_out(
         assert_only_node_1_is_named(run, evil(testbed, "facts.py", ANSWERS[answer]), "does not say what it is: ")
 
 
-@pytest.mark.parametrize("flood", ["zeros", "lines"])
+@pytest.mark.parametrize("flood", ["zeros", pytest.param("lines", marks=pytest.mark.slow)])
 def test_ranks_that_print_without_end_are_named_and_left_out(
     local_testbed: LocalTestbed, evil: Evil, flood: str
 ) -> None:
@@ -110,7 +110,9 @@ def test_ranks_that_print_without_end_are_named_and_left_out(
     assert [node.name for node in found.testbed.nodes] == ["node-0", "node-2"]
 
 
-@pytest.mark.parametrize("flood", ["zeros", "lines", "errors", "2 GB"])
+@pytest.mark.parametrize(
+    "flood", ["2 GB", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("zeros", "lines", "errors"))]
+)
 def test_a_training_that_prints_without_end_is_ended_and_its_node_named(
     local_testbed: LocalTestbed, evil: Evil, flood: str
 ) -> None:

@@ -60,7 +60,7 @@ def test_every_operation_reads_as_nccl_tests_do(sweeps: dict[str, Sweep], operat
 
 
 @needs_mpirun
-@pytest.mark.parametrize("operation", ["all_reduce", "sendrecv"])
+@pytest.mark.parametrize("operation", ["all_reduce", pytest.param("sendrecv", marks=pytest.mark.slow)])
 def test_one_corrupt_element_is_seen_at_every_size(operation: str) -> None:
     done = launch(2, str(probe("collective")), *sweep_argv(operation, "--corrupt", "1"), *meeting())
     assert done.status == 7
@@ -73,6 +73,7 @@ def test_one_corrupt_element_is_seen_at_every_size(operation: str) -> None:
 
 
 @needs_mpirun
+@pytest.mark.slow
 def test_sendrecv_moves_every_type() -> None:
     dtypes = ("float32", "float64", "int32", "bfloat16", "float16")
     done = launch_many(3, "collective", [sweep_argv("sendrecv", "--dtype", dtype) for dtype in dtypes])

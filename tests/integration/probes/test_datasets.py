@@ -208,6 +208,7 @@ def train(*arguments: str, ranks: int = 1, python: str = sys.executable) -> "sub
     return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_resnet_trains_on_it(tmp_path: Path, name: str) -> None:
     WRITERS[name](tmp_path)
@@ -221,6 +222,7 @@ def test_a_resnet_trains_on_it(tmp_path: Path, name: str) -> None:
     assert written["throughput_samples_per_second"] == pytest.approx(8 / written["total_time_seconds"])
 
 
+@pytest.mark.slow
 def test_the_torch_of_debian_12_reads_folders_of_images(tmp_path: Path) -> None:
     """images/cpu has it: torch 1.13 and Pillow 9.4."""
     versions = "import torch, PIL; print(torch.__version__)"
@@ -233,6 +235,7 @@ def test_the_torch_of_debian_12_reads_folders_of_images(tmp_path: Path) -> None:
     assert json.loads(done.stdout.splitlines()[-1])["steps"] == IMAGES // 4
 
 
+@pytest.mark.slow
 def test_two_ranks_share_the_images_of_a_pass(tmp_path: Path) -> None:
     write_fashion_mnist(tmp_path)
     done = train("--data=fashion_mnist", f"--data-dir={tmp_path}", "--batch=4", "--epochs=2", ranks=2)

@@ -26,12 +26,14 @@ def test_alone_it_is_rank_0_of_1() -> None:
     assert ranks_of(finish(start([sys.executable, str(probe("training"))], **port), time.monotonic())) == [0]
 
 
+@pytest.mark.slow
 def test_by_torchrun_it_is_one_of_its_workers() -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
     assert ranks_of(finish(start([*command, str(free_port()), *TRAINING]), time.monotonic())) == [0, 1]
 
 
 @needs_mpirun
+@pytest.mark.slow
 def test_by_mpirun_on_one_node_it_meets_at_localhost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_PORT", str(free_port()))
     assert ranks_of(launch(2, *TRAINING)) == [0, 1]

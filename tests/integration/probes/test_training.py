@@ -23,6 +23,7 @@ def lessons() -> list[dict[str, Any]]:
 
 
 @needs_mpirun
+@pytest.mark.slow
 def test_training_learns_and_ranks_agree(lessons: list[dict[str, Any]]) -> None:
     clean = lessons[0]
     assert (clean["steps"], clean["world_size"], len(clean["step_time_ms"])) == (20, 4, 18)
@@ -33,6 +34,7 @@ def test_training_learns_and_ranks_agree(lessons: list[dict[str, Any]]) -> None:
 
 
 @needs_mpirun
+@pytest.mark.slow
 def test_a_nan_is_seen_on_the_rank_where_it_arose(lessons: list[dict[str, Any]]) -> None:
     poisoned = lessons[1]
     assert [rank["finite"] for rank in poisoned["ranks"]] == [True, False, True, True]
@@ -40,13 +42,16 @@ def test_a_nan_is_seen_on_the_rank_where_it_arose(lessons: list[dict[str, Any]])
 
 
 @needs_mpirun
+@pytest.mark.slow
 def test_a_rank_that_silently_differs_is_seen(lessons: list[dict[str, Any]]) -> None:
     sums = [rank["checksum"] for rank in lessons[2]["ranks"]]
     assert sums[0] == sums[1] == sums[3] != sums[2]
 
 
 # torchvision's own models of these names have as many parameters.
-@pytest.mark.parametrize(("model", "parameters"), [("resnet18", 11_689_512), ("resnet50", 25_557_032)])
+@pytest.mark.parametrize(
+    ("model", "parameters"), [("resnet18", 11_689_512), pytest.param("resnet50", 25_557_032, marks=pytest.mark.slow)]
+)
 def test_one_process_trains_a_resnet_that_learns(model: str, parameters: int) -> None:
     size = ["--model", model, "--image-size", "32", "--steps", "6", "--batch", "4"]
     done = subprocess.run(
@@ -57,6 +62,7 @@ def test_one_process_trains_a_resnet_that_learns(model: str, parameters: int) ->
     assert summary["last_loss"] < 0.8 * summary["first_loss"]
 
 
+@pytest.mark.slow
 def test_two_processes_by_torchrun_end_with_the_same_resnet() -> None:
     size = ["--model", "resnet18", "--image-size", "32", "--steps", "4", "--batch", "2"]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
