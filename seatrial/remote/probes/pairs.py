@@ -23,9 +23,10 @@ def main():
     def work():
         while waiting:
             try:
-                answer = reach(waiting.pop(), request["timeout_s"])
+                peer = waiting.pop()
             except IndexError:  # another thread has taken the last one
                 return
+            answer = reach(peer, request["timeout_s"])
             with output:
                 print(json.dumps(answer), flush=True)
 
