@@ -133,26 +133,32 @@ def _slower(past: Floats, group: Ints) -> Ints:
     return slower
 
 
-def nights(draws: Draws, memory: Memory, losses: Iterator[Floats]) -> Iterator[tuple[dict[str, Bools], float]]:
-    """Which series each rule calls bad, night after night, and how often each was measured again."""
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One night: which series each rule calls bad, whether the judge blames the fleet, repeats per series."""
+
+    found: dict[str, Bools]
+    fleet: bool
+    repeats: float
+
+
+def nights(draws: Draws, memory: Memory, losses: Iterator[Floats]) -> Iterator[Judged]:
     for loss in losses:
         good = np.array(memory.first[:NIGHTS_BEFORE])
         verdicts, first = one_night(memory, draws, loss)
-        found = {name: rule(good, first, memory.group) for name, rule in RIVALS.items()}
-        alarm = (
-            verdicts.each.guilty if verdicts.each.guilty.any() else np.full(draws.series, verdicts.fleet.guilty.any())
-        )
-        yield {OURS: alarm, **found}, float(verdicts.each.repeats.mean() - 1)
+        rivals = {name: rule(good, first, memory.group) for name, rule in RIVALS.items()}
+        repeats = float(verdicts.each.repeats.mean() - 1)
+        yield Judged({OURS: verdicts.each.guilty, **rivals}, bool(verdicts.fleet.guilty.any()), repeats)
 
 
 def healthy(rates: Rates, nodes: int, kind: FleetKind, rng: np.random.Generator, count: int) -> None:
     for _ in range(count // NIGHTS_PER_FLEET):
         draws, memory = a_fleet(nodes, kind, rng)
         quiet = (np.zeros(draws.series) for _ in range(NIGHTS_PER_FLEET))
-        for found, repeats in nights(draws, memory, quiet):
-            rates.repeats.append(repeats)
-            for name, bad in found.items():
-                rates.alarms[name].add(bool(bad.any()))
+        for night in nights(draws, memory, quiet):
+            rates.repeats.append(night.repeats)
+            for name, bad in night.found.items():
+                rates.alarms[name].add(bool(bad.any()) or (name == OURS and night.fleet))
 
 
 def steps(
@@ -165,8 +171,8 @@ def steps(
         faulty = rng.choice(draws.series, at_once, replace=False)
         lost = _lost(draws.series, faulty, -np.log(1 - loss))
         caught = {name: np.zeros(at_once, dtype=bool) for name in rates}
-        for found, _ in nights(draws, memory, (lost for _ in range(within))):
-            for name, bad in found.items():
+        for night in nights(draws, memory, (lost for _ in range(within))):
+            for name, bad in night.found.items():
                 caught[name] |= bad[faulty]
         for name, seen in caught.items():
             rates[name].add(seen)
@@ -180,12 +186,11 @@ def decay(rates: Rates, nodes: int, kind: FleetKind, rng: np.random.Generator, c
         faulty = rng.choice(draws.series, at_once, replace=False)
         caught = {name: np.zeros(at_once, dtype=bool) for name in rates.decay}
         down = [DECAY_PER_NIGHT * night for night in range(1, 35)]
-        for loss, (found, _) in zip(
-            down, nights(draws, memory, (_lost(draws.series, faulty, x) for x in down)), strict=True
-        ):
-            new = found[OURS][faulty] & ~caught[OURS]
+        losses = (_lost(draws.series, faulty, loss) for loss in down)
+        for loss, night in zip(down, nights(draws, memory, losses), strict=True):
+            new = night.found[OURS][faulty] & ~caught[OURS]
             rates.loss_when_found += [loss] * int(new.sum())
-            for name, bad in found.items():
+            for name, bad in night.found.items():
                 caught[name] |= bad[faulty]
         for name, seen in caught.items():
             rates.decay[name].add(seen)
