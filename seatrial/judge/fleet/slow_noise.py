@@ -18,8 +18,6 @@ _NIGHTS_IN_BLOCK = 6
 _LEAST_RECENT = 3
 _AHEAD = 1.5  # tonight is farther from the reference than its blocks are from each other
 _AHEAD_ALONE = 3.0  # of an AR(1) with 0.9 the blocks show 0.43 of the variance; tonight's distance is 1.28 of it
-_SURE = 0.5  # standard errors
-_SURE_ALONE = 1.0
 _BELIEF = 6.0  # degrees of freedom that the prior counts for
 _STRAY = 4.0  # times the typical one: more than that is a fault
 _MEAN_OVER_MEDIAN = {1: 2.2, 2: 1.44, 3: 1.27}  # of chi squared
@@ -64,16 +62,14 @@ def slow_variance(good: Floats, recent: Floats, own: Floats, scale: Floats, at: 
         return np.asarray(_AHEAD * assumed)
     good, recent = _without_common(good - own, at), _without_common(recent - own, at)
     single = _by_steps(good, scale, at)
-    alone = at.sizes < _LEAST_PEERS
-    sure, ahead = np.where(alone, _SURE_ALONE, _SURE), np.where(alone, _AHEAD_ALONE, _AHEAD)
     known = [
-        _drawn(seen, seen.pooled(scale), assumed, sure)
+        _drawn(seen, seen.pooled(scale), assumed, rules.sure_wander)
         for seen in (_between_blocks(good, single, at), _between_periods(recent, len(good), single, at))
     ]
-    return np.asarray(ahead * np.maximum(*known))
+    return np.asarray(np.where(at.sizes < _LEAST_PEERS, _AHEAD_ALONE, _AHEAD) * np.maximum(*known))
 
 
-def _drawn(seen: _Seen, everywhere: _Seen, assumed: Floats, sure: Floats) -> Floats:
+def _drawn(seen: _Seen, everywhere: _Seen, assumed: Floats, sure: float) -> Floats:
     """The upper end of what a group's slow variance may be: its own and that of all groups, by their weights.
 
     `sure` is by how many standard errors it may be larger than it looks.
