@@ -12,21 +12,18 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 
 from benchmarks.error_tables import Count, markdown, write
 from benchmarks.rivals import RULES as RIVALS
+from benchmarks.simulated_fleets import KINDS, NIGHTS_BEFORE, FleetKind, a_fleet
 from seatrial.judge.fleet.grouped import Bools, Ints
-from seatrial.judge.fleet.modes import find_modes, stays
 from seatrial.judge.fleet.odds import Floats
 from seatrial.simulate.nights import Memory, one_night
 from seatrial.simulate.noise import Draws, Noise
 
 OURS = "seatrial"
-METRICS = 4  # per node; a fault lowers one of them
-NIGHTS_BEFORE = 30
 NIGHTS_PER_FLEET = 5
 DECAY_PER_NIGHT = 0.01 / 7
 TABLES = ("RATES", "COSTS", "NOISES", "GENERATIONS")
@@ -70,89 +67,31 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True)
-class FleetKind:
-    """A fleet of one model, or one of which a share of nodes is `older` (30 % slower in everything) or `oldest` (50 %).
+class Judged:
+    """One night: which series each rule calls bad, whether the judge blames the fleet, repeats per series."""
 
-    `told` is how the judge learns which nodes those are. `racks` share what nodes have in common, each on its own; 0:
-    all do. A share `missing` of all earlier nights of a series was not measured.
-    """
-
-    noise: Noise = field(default_factory=Noise)
-    older: float = 0.0
-    oldest: float = 0.0
-    racks: int = 0
-    missing: float = 0.0
-    told: Literal["facts", "numbers", "not"] = "not"
+    found: dict[str, Bools]
+    fleet: bool
+    repeats: float
 
 
-KINDS = {
-    "one model": FleetKind(),
-    "two models, which the nodes tell": FleetKind(older=0.1, told="facts"),
-    "two models, by their numbers": FleetKind(older=0.1, told="numbers"),
-    "two models, compared as one": FleetKind(older=0.1),
-    "three models, which the nodes tell": FleetKind(older=0.1, oldest=0.1, told="facts"),
-    "a fifth of the earlier nights is missing": FleetKind(missing=0.2),
-    "each of eight racks drifts by 0.5 %, for nights": FleetKind(Noise(common=0.005), racks=8),
-}
-
-
-def a_fleet(nodes: int, kind: FleetKind, rng: np.random.Generator) -> tuple[Draws, Memory]:
-    """A fleet with a past: nights that passed, everything measured twice."""
-    metric = np.repeat(np.arange(METRICS), nodes)
-    everything = np.arange(nodes * METRICS)
-    node = everything % nodes
-    together = metric * kind.racks + node * kind.racks // nodes if kind.racks else metric
-    draws, memory = Draws(nodes * METRICS, kind.noise, rng, together), Memory(metric)
-    oldest = node >= (1 - kind.oldest) * nodes
-    older = (node < kind.older * nodes) & ~oldest
-    draws.level += np.log(0.7) * older + np.log(0.5) * oldest
-    for _ in range(NIGHTS_BEFORE):
-        _remember(draws, memory, kind.missing)
-    if kind.told == "facts":
-        memory.group = memory.group + METRICS * older + 2 * METRICS * oldest
-    elif kind.told == "numbers":
-        memory.group = memory.group + METRICS * _slower(np.array(memory.first), memory.group)
-    return draws, memory
-
-
-def _remember(draws: Draws, memory: Memory, missing: float) -> None:
-    night = draws.night()
-    first, second = draws.measure(night), draws.measure(night)
-    lost = draws.rng.random(draws.series) < missing if missing else np.zeros(draws.series, dtype=np.bool_)
-    memory.keep(np.where(lost, np.nan, first), (np.flatnonzero(~lost), second[~lost]), passed=True)
-
-
-def _slower(past: Floats, group: Ints) -> Ints:
-    """1 for the series of the slow group of each metric, as the judge finds it; else 0."""
-    slower = np.zeros(len(group), dtype=np.int64)
-    for metric in range(METRICS):
-        members = np.flatnonzero(group == metric)
-        modes = find_modes(np.median(past[:, members], axis=0))
-        if modes and stays(modes, past[:, members]):
-            slower[members[modes.slow]] = 1
-    return slower
-
-
-def nights(draws: Draws, memory: Memory, losses: Iterator[Floats]) -> Iterator[tuple[dict[str, Bools], float]]:
-    """Which series each rule calls bad, night after night, and how often each was measured again."""
+def nights(draws: Draws, memory: Memory, losses: Iterator[Floats]) -> Iterator[Judged]:
     for loss in losses:
         good = np.array(memory.first[:NIGHTS_BEFORE])
         verdicts, first = one_night(memory, draws, loss)
-        found = {name: rule(good, first, memory.group) for name, rule in RIVALS.items()}
-        alarm = (
-            verdicts.each.guilty if verdicts.each.guilty.any() else np.full(draws.series, verdicts.fleet.guilty.any())
-        )
-        yield {OURS: alarm, **found}, float(verdicts.each.repeats.mean() - 1)
+        rivals = {name: rule(good, first, memory.group) for name, rule in RIVALS.items()}
+        repeats = float(verdicts.each.repeats.mean() - 1)
+        yield Judged({OURS: verdicts.each.guilty, **rivals}, bool(verdicts.fleet.guilty.any()), repeats)
 
 
 def healthy(rates: Rates, nodes: int, kind: FleetKind, rng: np.random.Generator, count: int) -> None:
     for _ in range(count // NIGHTS_PER_FLEET):
         draws, memory = a_fleet(nodes, kind, rng)
         quiet = (np.zeros(draws.series) for _ in range(NIGHTS_PER_FLEET))
-        for found, repeats in nights(draws, memory, quiet):
-            rates.repeats.append(repeats)
-            for name, bad in found.items():
-                rates.alarms[name].add(bool(bad.any()))
+        for night in nights(draws, memory, quiet):
+            rates.repeats.append(night.repeats)
+            for name, bad in night.found.items():
+                rates.alarms[name].add(bool(bad.any()) or (name == OURS and night.fleet))
 
 
 def steps(
@@ -165,8 +104,8 @@ def steps(
         faulty = rng.choice(draws.series, at_once, replace=False)
         lost = _lost(draws.series, faulty, -np.log(1 - loss))
         caught = {name: np.zeros(at_once, dtype=bool) for name in rates}
-        for found, _ in nights(draws, memory, (lost for _ in range(within))):
-            for name, bad in found.items():
+        for night in nights(draws, memory, (lost for _ in range(within))):
+            for name, bad in night.found.items():
                 caught[name] |= bad[faulty]
         for name, seen in caught.items():
             rates[name].add(seen)
@@ -180,12 +119,11 @@ def decay(rates: Rates, nodes: int, kind: FleetKind, rng: np.random.Generator, c
         faulty = rng.choice(draws.series, at_once, replace=False)
         caught = {name: np.zeros(at_once, dtype=bool) for name in rates.decay}
         down = [DECAY_PER_NIGHT * night for night in range(1, 35)]
-        for loss, (found, _) in zip(
-            down, nights(draws, memory, (_lost(draws.series, faulty, x) for x in down)), strict=True
-        ):
-            new = found[OURS][faulty] & ~caught[OURS]
+        losses = (_lost(draws.series, faulty, loss) for loss in down)
+        for loss, night in zip(down, nights(draws, memory, losses), strict=True):
+            new = night.found[OURS][faulty] & ~caught[OURS]
             rates.loss_when_found += [loss] * int(new.sum())
-            for name, bad in found.items():
+            for name, bad in night.found.items():
                 caught[name] |= bad[faulty]
         for name, seen in caught.items():
             rates.decay[name].add(seen)

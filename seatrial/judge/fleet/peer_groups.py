@@ -1,6 +1,6 @@
 """What peers do together: a fleet that slows down as one is no node's fault."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -51,7 +51,8 @@ def judge_fleet(past: SeriesHistory, tonight: Floats, repeat: Repeat | None = No
         return values
 
     again_all = repeated if repeat else None
-    fleet = judge_night(fleets.past(past), fleets.moved(tonight), again_all, rules, series=2 * fleets.at.groups)
+    as_one = replace(rules, sure_wander=rules.sure_wander_of_fleets)
+    fleet = judge_night(fleets.past(past), fleets.moved(tonight), again_all, as_one, series=2 * fleets.at.groups)
     return Verdicts(each, fleet)
 
 

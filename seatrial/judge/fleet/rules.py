@@ -16,8 +16,9 @@ class Rules:
     `pairs_to_learn` pairs for a group of its own. `nights_to_learn` passing nights, or `peers_to_learn` peers, must be
     known before noise is learned at all; of fewer than `least_peers` nobody can tell who is odd. Fewer than
     `nights_to_tell` nights do not tell what a node of many should read: its peers do. `least_scale` is the least noise
-    assumed, and of what lasts for nights `least_wander`, or `wander` of the scale where that is more. On the first
-    nights peers are taken to differ by `least_unlike` of the noise's scale at least.
+    assumed, and of what lasts for nights `least_wander`, or `wander` of the scale where that is more; it may be larger
+    than it looks by `sure_wander` standard errors, or by `sure_wander_of_fleets` where peers are judged as one. On the
+    first nights peers are taken to differ by `least_unlike` of the noise's scale at least.
     """
 
     false_alarms: float = 0.0003
@@ -37,6 +38,8 @@ class Rules:
     least_scale: float = 0.003
     wander: float = 0.05
     least_wander: float = 0.002
+    sure_wander: float = 0.5
+    sure_wander_of_fleets: float = 1.0
     least_unlike: float = 0.33
 
 

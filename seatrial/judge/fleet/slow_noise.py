@@ -2,7 +2,8 @@
 
 Steps from one night to the next do not show it, and repeats do not average it out. The means of blocks of reference
 nights do: they differ by more than the noise of single nights explains. Where a series has peers, so do the distances
-between reference and recent nights, over all peers; a few faulty ones among them hardly count.
+between reference and recent nights, over all peers; a few faulty ones among them hardly count. What has no
+peers, such as a whole fleet as one series, has only its blocks, and those lie close to each other.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from seatrial.judge.fleet.rules import Rules
 _NIGHTS_IN_BLOCK = 6
 _LEAST_RECENT = 3
 _AHEAD = 1.5  # tonight is farther from the reference than its blocks are from each other
-_SURE = 0.5  # standard errors
+_AHEAD_ALONE = 3.0  # of an AR(1) with 0.9 the blocks show 0.43 of the variance; tonight's distance is 1.28 of it
 _BELIEF = 6.0  # degrees of freedom that the prior counts for
 _STRAY = 4.0  # times the typical one: more than that is a fault
 _MEAN_OVER_MEDIAN = {1: 2.2, 2: 1.44, 3: 1.27}  # of chi squared
@@ -62,18 +63,21 @@ def slow_variance(good: Floats, recent: Floats, own: Floats, scale: Floats, at: 
     good, recent = _without_common(good - own, at), _without_common(recent - own, at)
     single = _by_steps(good, scale, at)
     known = [
-        _drawn(seen, seen.pooled(scale), assumed)
+        _drawn(seen, seen.pooled(scale), assumed, rules.sure_wander)
         for seen in (_between_blocks(good, single, at), _between_periods(recent, len(good), single, at))
     ]
-    return np.asarray(_AHEAD * np.maximum(*known))
+    return np.asarray(np.where(at.sizes < rules.least_peers, _AHEAD_ALONE, _AHEAD) * np.maximum(*known))
 
 
-def _drawn(seen: _Seen, everywhere: _Seen, assumed: Floats) -> Floats:
-    """The upper end of what a group's slow variance may be: its own and that of all groups, by their weights."""
+def _drawn(seen: _Seen, everywhere: _Seen, assumed: Floats, sure: float) -> Floats:
+    """The upper end of what a group's slow variance may be: its own and that of all groups, by their weights.
+
+    `sure` is by how many standard errors it may be larger than it looks.
+    """
     own = seen.freedom / (_BELIEF + seen.freedom)
     error = np.hypot(own * seen.error, (1 - own) * everywhere.error)
     rest = own * seen.rest + (1 - own) * np.maximum(everywhere.rest, assumed)
-    return np.asarray(np.where(everywhere.freedom > 0, np.maximum(assumed, rest + _SURE * error), assumed))
+    return np.asarray(np.where(everywhere.freedom > 0, np.maximum(assumed, rest + sure * error), assumed))
 
 
 def _without_common(nights: Floats, at: Grouped) -> Floats:

@@ -112,6 +112,43 @@ def test_what_all_peers_do_together_is_nobodys_own() -> None:
     assert together.max() < 0.1 * 0.05**2
 
 
+def drifting(nights: int, rng: np.random.Generator) -> Floats:
+    """Four series without peers: an AR(1) with 0.9 and a standard deviation of 1 %."""
+    rows = [0.01 * rng.standard_normal(4)]
+    for _ in range(nights - 1):
+        rows.append(0.9 * rows[-1] + 0.01 * np.sqrt(1 - 0.9**2) * rng.standard_normal(4))
+    return np.array(rows)
+
+
+def test_a_series_without_peers_is_given_the_distance_that_it_drifts() -> None:
+    """Blocks of 20 nights show a third of it: half as much again, as among peers, is half of what it takes."""
+    rng, at = np.random.default_rng(1), Grouped.of(np.arange(4))
+    given, needed = [], []
+    for _ in range(300):
+        nights = drifting(31, rng) + 0.003 * rng.standard_normal((31, 4))
+        good, recent, tonight = nights[:20], nights[20:30], nights[30]
+        own = good.mean(axis=0)
+        given.append(slow_variance(good, recent, own, np.full(4, 0.004), at, RULES))
+        needed.append((tonight - own) ** 2)
+    assert 1 < np.mean(given) / np.mean(needed) < 1.3
+
+
+@pytest.mark.parametrize(("common", "seed"), [(0.01, 345), (0.01, 458), (0.02, 91)])
+def test_fleets_that_drift_together_are_not_blamed_for_it(common: float, seed: int) -> None:
+    """Each of these was, while a whole fleet was given no more than what its blocks of nights show."""
+    draws, memory = a_fleet(Noise(common=common), seed)
+    assert not any(one_night(memory, draws)[0].alarm for _ in range(5))
+
+
+@pytest.mark.parametrize("common", [0.0, 0.01])
+def test_a_fleet_that_slows_down_as_one_is_still_blamed(common: float) -> None:
+    """5 % at once in a kind fleet; 15 % in one that drifts."""
+    draws, memory = a_fleet(Noise(common=common), 7)
+    loss = np.where(np.arange(draws.series) < NODES, -np.log(1 - (0.15 if common else 0.05)), 0.0)
+    found, _ = one_night(memory, draws, loss)
+    assert found.fleet.guilty.tolist() == [True, False, False, False]
+
+
 def test_a_node_that_is_louder_than_its_peers_is_known_by_its_reference_nights() -> None:
     first, second, draws = nights_of(Noise(loud=0.03), 20)
     at = Grouped.of(GROUP)

@@ -1,0 +1,75 @@
+"""How often the judge is wrong about what has no peers: a fleet as one series, and what is measured once per run.
+
+    python benchmarks/judge_without_peers.py [--scale 1] [--write]
+
+As benchmarks/judge_error_rates.py. --scale 1 takes ten minutes.
+"""
+
+import argparse
+
+import numpy as np
+
+from benchmarks.error_tables import Count, markdown, write
+from benchmarks.simulated_fleets import METRICS, FleetKind, a_fleet
+from seatrial.simulate.nights import one_night
+from seatrial.simulate.noise import Noise
+
+NIGHTS_PER_FLEET = 5
+LOSSES = (0.05, 0.1, 0.2)
+ROWS = {
+    "64 nodes as one, as above": (64, Noise()),
+    "64 nodes as one, drifting together, 1 %": (64, Noise(common=0.01)),
+    "64 nodes as one, moving together, 1 %, each night anew": (64, Noise(common=0.01, persistence=0.0)),
+    "once per run, as above": (1, Noise()),
+    "once per run, 1 % noise": (1, Noise(sd=0.01)),
+    "once per run, 10 % of the variance lasts": (1, Noise(slow=0.1)),
+}
+
+
+def alarms(nodes: int, noise: Noise, fleets: int) -> Count:
+    """Healthy nights with any alarm."""
+    count = Count()
+    for number in range(fleets):
+        draws, memory = a_fleet(nodes, FleetKind(noise), np.random.default_rng([1, nodes, number]))
+        for _ in range(NIGHTS_PER_FLEET):
+            count.add(one_night(memory, draws)[0].alarm)
+    return count
+
+
+def found(nodes: int, noise: Noise, loss: float, fleets: int) -> Count:
+    """Fleets in which all that is measured of one metric is slower tonight: is that named the same night?"""
+    count = Count()
+    for number in range(fleets):
+        draws, memory = a_fleet(nodes, FleetKind(noise), np.random.default_rng([2, nodes, number]))
+        metric = number % METRICS
+        verdicts, _ = one_night(memory, draws, np.where(memory.group == metric, -np.log(1 - loss), 0.0))
+        count.add(bool((verdicts.fleet if nodes > 1 else verdicts.each).guilty[metric]))
+    return count
+
+
+def table(scale: float) -> str:
+    rows = [
+        (
+            name,
+            str(alarms(nodes, noise, int(400 * scale))),
+            *(str(found(nodes, noise, loss, int(100 * scale))) for loss in LOSSES),
+        )
+        for name, (nodes, noise) in ROWS.items()
+    ]
+    slow = (f"{loss:.0%} slow".replace("%", " %") for loss in LOSSES)
+    return markdown(("judged without peers", "healthy nights with an alarm", *slow), rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=float, default=0.1)
+    parser.add_argument("--write", action="store_true", help="Put the table into docs/error-rates.md.")
+    options = parser.parse_args()
+    part = table(options.scale)
+    print(part)
+    if options.write:
+        write({"ALONE": part}, options.scale)
+
+
+if __name__ == "__main__":
+    main()
