@@ -12,10 +12,11 @@ from pydantic import ValidationError
 
 from seatrial.checks.connectivity.roll_call import RollCall
 from seatrial.checks.contract import CheckContext
+from seatrial.checks.rank_nodes import node_of
 from seatrial.checks.requirements import try_check
 from seatrial.checks.suites import load_suite
 from seatrial.checks.training import check as step
-from seatrial.checks.training.result import measured, node_of, read_event, read_training_result
+from seatrial.checks.training.result import measured, read_event, read_training_result
 from seatrial.checks.training.section import Training, Workload
 from seatrial.checks.training.transformer import TransformerSize
 from seatrial.config.cluster import Cluster, Hardware

@@ -24,20 +24,15 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
-try:
-    import models  # type: ignore[import-not-found]
+try:  # first: it says so where torch is missing
     import rendezvous  # type: ignore[import-not-found]
     from data_sources import SOURCES, download  # type: ignore[import-not-found]
+    from models import MODELS, TransformerSize  # type: ignore[import-not-found]
     from rendezvous import WRONG_RESULT, CannotStart, RankPlacement, placement
     from trainer import PRECISIONS, Trainer  # type: ignore[import-not-found]
     from training_results import History, results, summary  # type: ignore[import-not-found]
 except ModuleNotFoundError as missing:
-    absent = (
-        f"torch is missing for {sys.executable}"
-        if missing.name == "torch"
-        else f"{missing.name}.py is missing beside it"
-    )
-    sys.stderr.write(f"{sys.argv[0]}: cannot start: {absent}\n")
+    sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
     sys.exit(3)
 import torch
 import torch.distributed as dist
@@ -109,7 +104,7 @@ def default_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-_SIZES = fields(models.TransformerSize)
+_SIZES = fields(TransformerSize)
 _KEPT: list[Trainer] = []  # until the process ends: torch 1.13 may wait for ever when the model of a group goes
 
 
@@ -141,7 +136,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="training.py", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--model", choices=models.MODELS, help="resnet50; on processors tiny")
+    parser.add_argument("--model", choices=MODELS, help="resnet50; on processors tiny")
     parser.add_argument("--data", choices=("synthetic", *SOURCES), default="synthetic")
     parser.add_argument("--data-dir", default="./data", help="where the data is")
     parser.add_argument("--download", action="store_true", help="fetch the data that is not there, not imagenet")
@@ -171,7 +166,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         if getattr(options, name) is None:
             setattr(options, name, value)
     given = {size.name: getattr(options, size.name) for size in _SIZES}
-    options.size = models.TransformerSize(**{name: value for name, value in given.items() if value is not None})
+    options.size = TransformerSize(**{name: value for name, value in given.items() if value is not None})
     known = SOURCES.get(options.data, SOURCES["imagenet"])
     options.classes = options.classes or known.classes
     options.image_size = options.image_size or known.pixels
