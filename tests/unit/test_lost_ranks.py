@@ -25,8 +25,10 @@ def bed(nodes: int = 4, slots: int = 1, gpus: int = 0) -> Testbed:
     return Testbed("run-1", made, "root", Path("key"), dial_tcp, "/w", network="10.0.0.0/24")
 
 
-def named(lines: Sequence[str], testbed: Testbed | None = None, **how: bool) -> list[tuple[str, str | None, float]]:
-    suspects = lost_ranks(MpiResult(1, tuple(lines), 1.0, **how), testbed or bed())
+def named(
+    lines: Sequence[str], testbed: Testbed | None = None, *, timed_out: bool = False
+) -> list[tuple[str, str | None, float]]:
+    suspects = lost_ranks(MpiResult(1, tuple(lines), 1.0, timed_out=timed_out), testbed or bed())
     return [(suspect.name, code_of(suspect.evidence), suspect.confidence) for suspect in suspects]
 
 
