@@ -62,7 +62,7 @@ class DeviceFigure:
 class TrainingFigure:
     """Samples/s that a source expects over `gpus` GPUs, and from which number on that is as expected.
 
-    `model` is a name of a suite's section `training`, or describes a model that no suite trains.
+    `model` is a name of a suite's section `training`; of a transformer its size follows.
     """
 
     hardware: str

@@ -9,6 +9,7 @@ from seatrial.model.setup import Setup, ranks_of
 from seatrial.text.numbers import short
 
 _FAIL_BELOW = 0.5
+_SIZES = ("heads", "sequence_length", "vocabulary")  # of a transformer, beside layers and width
 _TRAINED: dict[str, object] = {
     "image_size": 224,
     "data": "synthetic",
@@ -31,12 +32,13 @@ def beside(measurement: Measurement, setup: Setup) -> str | None:
     """The published figure that comes nearest to a throughput that none judges, and how it differs; None without."""
     if not _is_throughput(measurement) or from_training(measurement, setup):
         return None
-    of_model = [row for row in trainings() if row.hardware == setup.hardware and _model(row) == _trained(measurement)]
+    model = _kind(_trained(measurement))
+    of_model = [row for row in trainings() if row.hardware == setup.hardware and _kind(row.model) == model]
     if not of_model:
         return None
     row = min(of_model, key=lambda row: len(list(_differences(row, measurement, setup))))
     differences = " and ".join(_differences(row, measurement, setup))
-    cause = f"differs in {differences}" if differences else "its source gives no range"
+    cause = f"differs in {differences}" if differences else "it has no range to judge by"
     return f"not judged by the {short(row.samples_s)} samples/s expected of {row.place} ({row.source}): {cause}"
 
 
@@ -44,13 +46,16 @@ def _is_throughput(measurement: Measurement) -> bool:
     return measurement.metric == "throughput" and measurement.unit == "samples/s"
 
 
-def _model(row: TrainingFigure) -> str:
-    """The name that a row's model begins with: of a transformer its size follows."""
-    return row.model.partition(" ")[0]
+def _kind(model: str) -> str:
+    """The name that a model begins with: of a transformer its size follows."""
+    return model.partition(" ")[0]
 
 
 def _trained(measurement: Measurement) -> str:
-    return str(measurement.conditions.get("model", "tiny"))
+    """The model as a row names it, with all that is not usual of its size: "transformer 12x1024, heads 16"."""
+    conditions = measurement.conditions
+    others = [f"{name.replace('_', ' ')} {conditions[name]}" for name in _SIZES if name in conditions]
+    return ", ".join((str(conditions.get("model", "tiny")), *others))
 
 
 def _differences(row: TrainingFigure, measurement: Measurement, setup: Setup) -> Iterator[str]:

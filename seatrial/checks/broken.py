@@ -10,11 +10,16 @@ from seatrial.remote.mpi import MpiResult
 
 # What a probe says of itself (seatrial/remote/probes/rendezvous.py).
 _COMPLAINT = re.compile(r"probe: (?P<host>\S+) rank (?P<rank>\d+): (?P<cause>.+)")
-_LOST_A_PEER = re.compile(r"connection (?:was )?(?:closed|reset)|broken pipe|socket closed", re.IGNORECASE)
-_NO_WORD = "no word from "  # rank R on HOST: it is stopped or hangs, and the others waited for it
-_KILLED = "process killed by a signal"  # the classifier's name
+LOST_A_PEER = re.compile(r"connection (?:was )?(?:closed|reset)|broken pipe|socket closed", re.IGNORECASE)
+NO_WORD = "no word from "  # rank R on HOST: it is stopped or hangs, and the others waited for it
+KILLED = "process killed by a signal"  # the classifier's name
 _WAITED_IN_VAIN = re.compile(r"timed out|did not meet", re.IGNORECASE)
-_CANNOT_START = re.compile(r"(?<![\w.-])(?P<host>[\w.-]{1,253}+)(?: rank \d+)?: cannot start: (?P<cause>.+)")
+CANNOT_START = re.compile(
+    r"(?<![\w.-])(?P<host>[\w.-]{1,253}+)(?: rank (?P<rank>\d{1,7}|\?))?: cannot start: (?P<cause>.+)"
+)
+OUT_OF_MEMORY = re.compile(
+    r"out of memory|can(?:'|no)t allocate memory|\bMemoryError\b|failed to map segment", re.IGNORECASE
+)
 _GPU_GONE = re.compile(r"torch \S+ sees \d+ GPUs?")  # it was asked for because the node has GPUs
 _SETUP = {  # causes that lie with the set-up, by the classifier's names, and what they leave the check as
     "executable missing": Verdict.NOT_RUN,
@@ -44,7 +49,7 @@ def broken(result: MpiResult, *, began: bool, messages: Sequence[str] = ()) -> t
     if result.flooded:
         seconds = f"{result.seconds:.0f} s"
         return Verdict.FAIL, Reason.of("ranks-output-flood", seconds=seconds)
-    if unable := [match for line in result.lines if (match := _CANNOT_START.search(line))]:
+    if unable := [match for line in result.lines if (match := CANNOT_START.search(line))]:
         return _unable(unable)
     findings = classify(result.lines)
     setup = next((finding for finding in findings if _setup(finding)), None)
@@ -57,19 +62,19 @@ def broken(result: MpiResult, *, began: bool, messages: Sequence[str] = ()) -> t
 
 def gave_up(line: str) -> bool:
     """Whether a rank of a probe says in `line` that it ends for want of something: no result follows."""
-    return bool(_COMPLAINT.search(line) or _CANNOT_START.search(line))
+    return bool(_COMPLAINT.search(line) or CANNOT_START.search(line))
 
 
 def fabric_gone(result: MpiResult, *, began: bool) -> bool:
     """Whether nothing that follows can be measured: nothing ends in time, or the nodes are not reached at all."""
-    complaints = _complaints(result.lines)
-    waited = any(_WAITED_IN_VAIN.search(complaint["cause"]) for complaint in complaints) and not _silent(complaints)
+    complaints = complaints_in(result.lines)
+    waited = any(_WAITED_IN_VAIN.search(complaint["cause"]) for complaint in complaints) and not silences(complaints)
     return result.timed_out or waited or (result.exit_status == _DAEMONS_FAILED and not began)
 
 
 def _unable(unable: Sequence[re.Match[str]]) -> tuple[Verdict, str]:
-    """What keeps ranks from starting, and on which nodes: a GPU that is gone before anything that was never there."""
-    gone = [match for match in unable if _GPU_GONE.search(match["cause"])]
+    """What keeps ranks from starting, and on which nodes: a GPU or memory that is gone before what was never there."""
+    gone = [match for match in unable if _GPU_GONE.search(match["cause"]) or OUT_OF_MEMORY.search(match["cause"])]
     first, *others = gone or unable
     hosts = sorted({match["host"] for match in others} - {first["host"]})
     also = f" (likewise {', '.join(hosts[:8])}{' and more' if len(hosts) > 8 else ''})" if hosts else ""
@@ -84,9 +89,9 @@ def _setup(finding: Finding) -> str:
 
 
 def _fault(result: MpiResult, findings: Sequence[Finding], message: str | None, *, began: bool) -> tuple[Verdict, str]:
-    complaints = _complaints(result.lines)
+    complaints = complaints_in(result.lines)
     if result.timed_out:  # as mpirun is ended then, ranks lose their peers
-        complaints = [complaint for complaint in complaints if not _LOST_A_PEER.search(complaint["cause"])]
+        complaints = [complaint for complaint in complaints if not LOST_A_PEER.search(complaint["cause"])]
     cause = _cause(findings, complaints) or message
     if cause and complaints:
         return Verdict.FAIL, cause
@@ -110,10 +115,10 @@ def _cause(findings: Sequence[Finding], complaints: Sequence[re.Match[str]]) -> 
     That ranks say nothing weighs more than what those said that waited for them. What mpirun prints while it is being
     torn down (crashes of its own among it) comes after the ranks' words.
     """
-    if silent := _silent(complaints):
-        killed = next((finding for finding in findings if finding.cause.startswith(_KILLED)), None)
+    if silent := silences(complaints):
+        killed = next((finding for finding in findings if finding.cause.startswith(KILLED)), None)
         return _named(killed) if killed else _said(silent[:1])
-    own = [complaint for complaint in complaints if not _LOST_A_PEER.search(complaint["cause"])]
+    own = [complaint for complaint in complaints if not LOST_A_PEER.search(complaint["cause"])]
     if own:
         return _said(own)
     primary = next((finding for finding in findings if not finding.secondary and finding.kind != "unknown"), None)
@@ -130,11 +135,13 @@ def _said(complaints: Sequence[re.Match[str]]) -> str:
     return Reason.of("rank-gave-up", rank=first["rank"], host=first["host"], cause=first["cause"], others=also)
 
 
-def _silent(complaints: Sequence[re.Match[str]]) -> list[re.Match[str]]:
-    return [complaint for complaint in complaints if complaint["cause"].startswith(_NO_WORD)]
+def silences(complaints: Sequence[re.Match[str]]) -> list[re.Match[str]]:
+    """Those that name ranks for which the others waited in vain."""
+    return [complaint for complaint in complaints if complaint["cause"].startswith(NO_WORD)]
 
 
-def _complaints(lines: Sequence[str]) -> list[re.Match[str]]:
+def complaints_in(lines: Sequence[str]) -> list[re.Match[str]]:
+    """What ranks of a probe say of their end, with the groups `host`, `rank` and `cause`."""
     return [match for line in lines if (match := _COMPLAINT.search(line))]
 
 

@@ -24,11 +24,13 @@ class GpuState(NodeAnswer):
     """One GPU; None and "" where the driver does not tell.
 
     `ecc_uncorrected` counts since the driver was loaded. `rows_pending` and `rows_failed`: rows of memory that wait for
-    a reset to be replaced, or could not be. `nvlinks` has GB/s of each link, 0 of one that is down.
+    a reset to be replaced, or could not be. `nvlinks` has GB/s of each NVLink, 0 of one that is down; of AMD's GPUs it
+    has 1 or 0 of each XGMI link.
     """
 
     name: Annotated[str, Field(pattern=r"^gpu-[0-9]{1,4}$")]
     pci: Text = ""
+    model: Text = ""
     vbios: Text = ""
     ecc: Text = ""
     persistence: Text = ""
@@ -36,7 +38,9 @@ class GpuState(NodeAnswer):
     slowdown: list[Slowdown] | None = Field(None, max_length=8)
     clock_mhz: Number | None = None
     clock_max_mhz: Number | None = None
+    power_w: Number | None = None
     power_limit_w: Number | None = None
+    memory_mib: Number | None = None
     temperature_c: Number | None = None
     pcie_width: Number | None = None
     pcie_width_max: Number | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 from seatrial.remote.probes import PROBES, probe
 
 BY_HAND = ("check", "devices", "collective", "all_reduce", "training", "facts", "inventory", "disk")
-_STARTED_BY = {"check": ("devices", "collective", "training", "facts")}  # as processes of their own
+_STARTED_BY = {"check": ("devices", "collective", "all_reduce", "training", "facts")}  # as processes of their own
 _FIRST_LINE = b"#!/usr/bin/env python3\n"
 _START = """\
 import runpy

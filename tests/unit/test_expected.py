@@ -8,6 +8,7 @@ from seatrial.catalog import trainings
 from seatrial.catalog.match import from_catalog
 from seatrial.checks.collectives.section import SweepSizes
 from seatrial.checks.training.section import Workload
+from seatrial.checks.training.transformer import TransformerSize
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
 from seatrial.judge.judge import judge
@@ -144,6 +145,7 @@ def test_hdr_between_nodes_passes_where_it_reaches_what_is_expected(nodes: int, 
 # Training
 
 RESNET = Workload(model="resnet50", batch_per_rank=64)
+RECIPE = TransformerSize(layers=12, width=1024, heads=16, sequence_length=512, vocabulary=32_000)
 
 
 @pytest.mark.parametrize(
@@ -164,6 +166,7 @@ def test_a_training_of_the_same_kind_is_judged_by_what_is_expected(samples_s: fl
         (Workload(model="resnet50", batch_per_rank=64), 16, "H100-SXM", "number of GPUs"),
         (Workload(model="resnet50", batch_per_rank=64, image_size=128), 8, "H100-SXM", "image size"),
         (Workload(model="transformer", batch_per_rank=32), 8, "H100-SXM", "model"),
+        (Workload(model="transformer", transformer=RECIPE, batch_per_rank=64), 8, "H100-SXM", "batch"),
     ],
 )
 def test_another_training_is_shown_beside_and_not_judged(
@@ -176,6 +179,15 @@ def test_another_training_is_shown_beside_and_not_judged(
     assert check.verdict is Verdict.PASS
     assert "not judged by the " in check.reason
     assert check.reason.endswith(f"differs in {difference}")
+
+
+@pytest.mark.parametrize("samples_s", [500, 8_000])
+def test_a_figure_that_no_gpu_can_reach_judges_nothing(samples_s: float) -> None:
+    workload = Workload(model="transformer", transformer=RECIPE, batch_per_rank=32)
+    check = Check("training", Verdict.PASS, "trained", measurements=(throughput(samples_s, workload),))
+    done = shown(check, H100)
+    assert (done.verdict, [j.source for j in done.judgements]) == (Verdict.PASS, ["sanity"])
+    assert "more than an H100 has for fp32): it has no range to judge by" in done.reason
 
 
 def test_other_hardware_has_nothing_beside_it() -> None:

@@ -51,6 +51,20 @@ def test_there_is_a_dockerfile_for_each_base() -> None:
     assert [path.parent.name for path in DOCKERFILES] == sorted(BASES)
 
 
+def test_the_acceptance_image_has_what_checks_need_and_its_size_is_stated_by_layer() -> None:
+    """A compiler and triton for torch.compile, fio for disks, Pillow for images, NVML for GPUs."""
+    folder = IMAGES / "acceptance"
+    (installed,) = [run for run in values(last_stage(folder / "Dockerfile"), "RUN") if "/install " in run]
+    assert {"g++", "fio", "openmpi-bin"} <= set(installed.split())
+    pinned = {line.partition("==")[0] for line in (folder / "requirements.txt").read_text().splitlines()}
+    assert {"torch", "triton", "pillow", "nvidia-ml-py"} <= pinned
+    assert any("remote/probes/" in copied for copied in values(last_stage(folder / "Dockerfile"), "COPY"))
+    page = (IMAGES.parent / "docs/images.md").read_text().partition("### acceptance\n")[2].partition("\n### ")[0]
+    layers = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| layer")]
+    for part in ("g++", "fio", "/opt/env", "nccl-tests", "the probes"):
+        assert any(part in layer for layer in layers), f"the layer with {part} is not stated"
+
+
 @each_dockerfile
 def test_it_starts_from_its_base_which_a_mirror_may_replace(dockerfile: Path) -> None:
     assert f"BASE={BASES[dockerfile.parent.name]}" in values(instructions(dockerfile), "ARG")

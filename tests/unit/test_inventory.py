@@ -22,6 +22,8 @@ from seatrial.remote.inventory import Inventory
 GPU = {
     "name": "gpu-0",
     "pci": "00000000:1B:00.0",
+    "model": "NVIDIA H100 80GB HBM3",
+    "memory_mib": 196_608,
     "vbios": "96.00.61.00.01",
     "ecc": "Enabled",
     "ecc_uncorrected": 0,
@@ -76,8 +78,10 @@ def test_damage_that_the_gpu_reports_is_blamed() -> None:
         ({"rows_pending": True}, "node-1/gpu-1: rows of its memory wait to be remapped"),
         ({"processes": 2}, "node-1/gpu-1: 2 processes use it already"),
         ({"pcie_width": 8}, "node-1/gpu-1: its PCIe link has 8 of 16 lanes"),
-        ({"nvlinks": [26.562] * 17 + [0]}, "node-1/gpu-1: 1 of 18 NVLinks are down"),
+        ({"nvlinks": [26.562] * 17 + [0]}, "node-1/gpu-1: 1 of 18 links to other GPUs are down"),
         ({"vbios": "96.00.30.00.01"}, "VBIOS of node-1 is 1 x 96.00.30.00.01, 1 x 96.00.61.00.01, 96.00.61.00.01 on 2"),
+        ({"model": "AMD Instinct MI300X", "memory_mib": 196_592}, "GPU model of node-1 is 1 x AMD Instinct MI300X"),
+        ({"memory_mib": 98_304}, "GPU memory of node-1 is 1 x 192 GiB, 1 x 96 GiB, 192 GiB on 2 of 3 nodes"),
         ({"power_limit_w": 500}, "power limit of node-1 is 1 x 500 W, 1 x 700 W, 700 W on 2 of 3 nodes"),
     ],
 )

@@ -176,11 +176,36 @@ def test_two_gpus_that_differ_are_both_named(machine: Machine) -> None:
     assert machine.check()[1][-1] == "[RESULT] corrupt: COMPUTE: cuda:0, cuda:1: alike, and their results differ"
 
 
-def test_what_was_not_measured_stands_beside_a_pass(machine: Machine) -> None:
+def summed(*wrong: object) -> str:
+    """What the probe all_reduce prints over as many ranks."""
+    ranks = [{"rank": i, "host": "node-0", "wrong": each, "first_wrong": None} for i, each in enumerate(wrong)]
+    return printing({"event": "all_reduce", "rounds": 10, "elements": 2_000_000, "backend": "nccl", "ranks": ranks})
+
+
+def test_without_nccl_tests_torch_sums_and_the_rate_stands_beside_the_pass(machine: Machine) -> None:
+    machine.has(all_reduce=summed(0, 0))
     machine.has_gpus(gpus(2), perf=None)
     status, lines = machine.check()
     assert status == 0
-    assert lines[-1].endswith("; all_reduce was not measured: all_reduce_perf (nccl-tests) is not on PATH")
+    assert "[COLLECTIVE] all_reduce over 2 GPUs, torch: 10 sums of 2,000,000 elements, no wrong elements" in lines
+    assert lines[-1].endswith("; the rate of all_reduce was not measured: all_reduce_perf (nccl-tests) is not on PATH")
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "reason"),
+    [
+        (summed(0, 3) + "; raise SystemExit(7)", 1, "corrupt: COLLECTIVE: all_reduce: elements are wrong on rank 1"),
+        (summed(0, None), 1, "corrupt: COLLECTIVE: all_reduce: elements are wrong on rank 1"),
+        (summed(0), 3, "inconclusive: COLLECTIVE: 1 of 2 ranks told their sums"),
+        ("print('[' * 100000)", 3, "inconclusive: COLLECTIVE: 0 of 2 ranks told their sums"),
+        ("raise SystemExit('lost a peer')", 1, "fail: COLLECTIVE: rank 0: lost a peer"),
+    ],
+)
+def test_sums_by_torch_that_are_wrong_or_missing(machine: Machine, program: str, status: int, reason: str) -> None:
+    machine.has(all_reduce=program)
+    machine.has_gpus(gpus(2), perf=None)
+    done = machine.check()
+    assert (done[0], done[1][-1]) == (status, f"[RESULT] {reason}")
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,13 @@ from pydantic import ValidationError
 
 from seatrial.checks.connectivity.roll_call import RollCall
 from seatrial.checks.contract import CheckContext
+from seatrial.checks.rank_nodes import node_of
 from seatrial.checks.requirements import try_check
 from seatrial.checks.suites import load_suite
 from seatrial.checks.training import check as step
-from seatrial.checks.training.result import measured, node_of, read_event, read_training_result
+from seatrial.checks.training.result import measured, read_event, read_training_result
 from seatrial.checks.training.section import Training, Workload
+from seatrial.checks.training.transformer import TransformerSize
 from seatrial.config.cluster import Cluster, Hardware
 from seatrial.config.run import Run
 from seatrial.model.errors import RemoteError
@@ -267,11 +269,27 @@ def test_numbers_that_are_not_finite_are_none() -> None:
     assert event == {"event": "step", "step": 3, "loss": None, "step_time_ms": None}
 
 
+def sized(layers: int, width: int, heads: int, sequence_length: int, vocabulary: int) -> list[str]:
+    """The probe's arguments for a transformer of that size."""
+    size = {"layers": layers, "width": width, "heads": heads}
+    size |= {"sequence-length": sequence_length, "vocabulary": vocabulary}
+    return [word for name, value in size.items() for word in (f"--{name}", str(value))]
+
+
 @pytest.mark.parametrize(
     ("section", "arguments", "conditions"),
     [
         ({}, ["--model", "tiny"], {}),
-        ({"model": "transformer"}, ["--model", "transformer"], {"model": "transformer"}),
+        (
+            {"model": "transformer"},
+            ["--model", "transformer", *sized(6, 512, 8, 128, 1024)],
+            {"model": "transformer 6x512"},
+        ),
+        (
+            {"model": "transformer", "transformer": {"layers": 12, "width": 1024, "heads": 16}},
+            ["--model", "transformer", *sized(12, 1024, 16, 128, 1024)],
+            {"model": "transformer 12x1024", "heads": 16},
+        ),
         (
             {"model": "resnet50", "image_size": 64, "precision": "bf16", "compile": True, "inference_steps": 5},
             ["--model", "resnet50", "--image-size", "64", "--precision", "bf16", "--compile", "--inference-steps", "5"],
@@ -300,12 +318,28 @@ def test_what_is_trained_is_told_the_probe_and_is_a_condition(
     ("section", "message"),
     [
         ({"data": "cifar10"}, "data cifar10 is for resnet18 and resnet50; tiny learns synthetic data alone"),
+        ({"transformer": {"width": 100}, "model": "transformer"}, "width is 100, which is no multiple of 8 heads"),
+        ({"transformer": {"layers": 2}}, "transformer is the size of the model transformer; model is tiny"),
+        ({"transformer": {"layers": 0}, "model": "transformer"}, "greater than or equal to 1"),
         ({"steps": 50, "warmup_steps": 50}, "warmup_steps is 50, which leaves none of 50 steps to time"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(section: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         Training(**section)
+
+
+def test_no_two_sizes_of_a_transformer_are_one_series() -> None:
+    """Neither history nor catalog compares what differs in one of the five."""
+    changes: list[dict[str, int]] = [{}, {"layers": 5}, {"width": 256}, {"heads": 4}]
+    changes += [{"sequence_length": 64}, {"vocabulary": 512}]
+    series = set()
+    for change in changes:
+        workload = Workload(model="transformer", transformer=TransformerSize(**change))
+        trained = read_training_result(printed(), make_testbed())
+        assert trained
+        series |= {m.series() for m in measured(trained, make_testbed(), LAB, workload) if m.metric == "throughput"}
+    assert len(series) == len(changes)
 
 
 def test_nodes_with_gpus_train_what_the_suite_has_for_them() -> None:

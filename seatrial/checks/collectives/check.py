@@ -95,7 +95,18 @@ def _who_is_left(run: Run, present: RollCall, outcome: SweepOutcome) -> tuple[Sw
     if outcome.suspects:
         present = _without(present, outcome.suspects)
     ended_early = outcome.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE) and not outcome.suspects
-    return _missed(run, present, outcome) if outcome.fabric_gone or ended_early else (outcome, present)
+    before = present
+    if outcome.fabric_gone or ended_early:
+        outcome, present = _missed(run, present, outcome)
+    if outcome.verdict is Verdict.FAIL and present.suspects == before.suspects:
+        present = _with_lost(present, outcome.lost)
+    return outcome, present
+
+
+def _with_lost(present: RollCall, lost: tuple[Suspect, ...]) -> RollCall:
+    """The same with the nodes of ranks that broke a sweep, each once; they are there, and are measured on."""
+    named = {suspect.name for suspect in present.suspects}
+    return replace(present, suspects=(*present.suspects, *(suspect for suspect in lost if suspect.name not in named)))
 
 
 def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome]) -> str | None:

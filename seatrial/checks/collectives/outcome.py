@@ -41,7 +41,7 @@ class SweepOutcome:
     """What one operation came to.
 
     `fabric_gone`: nothing that follows can be measured. `way`: how the data went. `suspects`: nodes that flooded it, so
-    that it says nothing of the others.
+    that it says nothing of the others. `lost`: nodes that are there, and whose ranks broke it.
     """
 
     operation: str
@@ -51,6 +51,7 @@ class SweepOutcome:
     fabric_gone: bool = False
     way: str = ""
     suspects: tuple[Suspect, ...] = ()
+    lost: tuple[Suspect, ...] = ()
 
 
 def conclude(

@@ -37,6 +37,7 @@ def repeat_sweeps(context: CheckContext, doubts: Sequence[Doubt], repeated: Repe
         repeated.measurements += outcome.measurements
         repeated.over = outcome.fabric_gone
         cut = outcome.fabric_gone and was_cut(began, limit_s, section.timeout_s)
+        repeated.suspects += () if cut else outcome.lost
         conclude_repeat(run, testbed, repeated, Verdict.INCONCLUSIVE if cut else outcome.verdict, outcome.reason)
         if repeated.over:
             return

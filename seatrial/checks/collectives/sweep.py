@@ -16,6 +16,7 @@ from seatrial.checks.collectives.outcome import SweepOutcome, conclude
 from seatrial.checks.collectives.section import Collectives, PlannedSweep, SweepSizes
 from seatrial.checks.collectives.setting import Setting, network_of
 from seatrial.checks.contract import UNIT
+from seatrial.checks.lost_ranks import lost_ranks
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.arms import ENVIRONMENT, INTRA, LATENCY
 from seatrial.model.errors import InputError, LaunchError, RemoteError
@@ -75,7 +76,8 @@ def sweep_once(
         exact = _take_json(run, testbed, json_file, f"{label}.json") if json_file else None
     if result.flooded:
         return _flooded(setting.name, result, flooding_nodes(testbed, argv, env))
-    return conclude(setting, result, _with_json(reader.sweep(), exact), reader.transport.transport())
+    outcome = conclude(setting, result, _with_json(reader.sweep(), exact), reader.transport.transport())
+    return replace(outcome, lost=lost_ranks(result, testbed)) if outcome.verdict is Verdict.FAIL else outcome
 
 
 def _setting(run: Run, testbed: Testbed, settings: Collectives, planned: PlannedSweep, *, is_repeat: bool) -> Setting:

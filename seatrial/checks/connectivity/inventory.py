@@ -131,6 +131,8 @@ def attributes(inventory: Inventory) -> dict[str, str]:
     links = Counter(f"{len(gpu.nvlinks) - gpu.nvlinks.count(0.0)}" for gpu in gpus if gpu.nvlinks)
     ports = Counter(f"{port.kind} {'up' if port.up else 'down'} at {port.gbit_s:g} Gb/s" for port in inventory.ports)
     known = {
+        "GPU model": _each(gpu.model for gpu in gpus),
+        "GPU memory": _each(f"{gpu.memory_mib / 1024:.0f} GiB" if gpu.memory_mib else "" for gpu in gpus),
         "VBIOS": _each(gpu.vbios for gpu in gpus),
         "ECC": _each(gpu.ecc for gpu in gpus),
         "persistence mode": _each(gpu.persistence for gpu in gpus),
@@ -138,7 +140,7 @@ def attributes(inventory: Inventory) -> dict[str, str]:
         "highest GPU clock": _each(f"{gpu.clock_max_mhz:g} MHz" if gpu.clock_max_mhz else "" for gpu in gpus),
         "PCIe width": _each(f"x{gpu.pcie_width:g}" if gpu.pcie_width else "" for gpu in gpus),
         "highest PCIe generation": _each(f"{gpu.pcie_gen_max:g}" if gpu.pcie_gen_max else "" for gpu in gpus),
-        "NVLinks that are up": _counted(links),
+        "links between GPUs that are up": _counted(links),
         "network ports": _counted(ports),
         "GPUs and ports by NUMA node": _affinity(inventory),
         "hugepages": "" if inventory.hugepages is None else str(inventory.hugepages),

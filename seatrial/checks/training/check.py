@@ -11,6 +11,7 @@ from seatrial.checks.collectives.sweep import rendezvous_argv
 from seatrial.checks.connectivity.check import CONNECTIVITY
 from seatrial.checks.connectivity.roll_call import roll_call
 from seatrial.checks.contract import TORCH, UNIT, CheckContext, CheckType, Metric, StepResult
+from seatrial.checks.lost_ranks import lost_ranks
 from seatrial.checks.planned import PlannedNodes
 from seatrial.checks.repeated import Doubt, Repeated, TimeLeft, log_repeat, unused_label, was_cut
 from seatrial.checks.training.plan import plan_training
@@ -116,7 +117,11 @@ def _on_ranks(
         suspects = flooding_nodes(testbed, argv, {})
         names = ", ".join(suspect.name for suspect in suspects) or "which node it is, the output does not tell"
         return replace(check, reason=rewritten(check.reason, lambda reason: f"{reason} ({names})"), suspects=suspects)
-    return _with_missing(run, testbed, check) if check.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE) else check
+    if check.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
+        check = _with_missing(run, testbed, check)
+    if check.verdict is Verdict.FAIL and not check.suspects:
+        check = replace(check, suspects=lost_ranks(result, testbed))
+    return check
 
 
 def _with_missing(run: Run, testbed: Testbed, check: Check) -> Check:

@@ -3,8 +3,7 @@
 from seatrial.checks.planned import START_S, PlannedNodes, PlannedPart
 from seatrial.checks.training.section import Training, Workload
 
-# Of one sample, forward and backward; of a ResNet with images of 224 pixels.
-_FLOPS = {"tiny": 2e7, "transformer": 1.5e10, "resnet18": 1.1e10, "resnet50": 2.5e10}
+_FLOPS = {"tiny": 2e7, "resnet18": 1.1e10, "resnet50": 2.5e10}  # of one sample, as flops(); images of 224 pixels
 _USUAL_PIXELS = 224
 _GPU_FLOPS_S = {"fp32": 3e13, "bf16": 6e13, "fp16": 6e13}
 _CPU_FLOPS_S = 2e10
@@ -25,13 +24,19 @@ def plan_training(section: Training, nodes: PlannedNodes) -> list[PlannedPart]:
 def _words(workload: Workload) -> str:
     batch = f"batch {workload.batch_per_rank} for each rank"
     inference = f", then {workload.inference_steps} of inference" if workload.inference_steps else ""
-    return f"{workload.model} in {workload.precision}, {batch}, {workload.steps} steps{inference}"
+    return f"{workload.name} in {workload.precision}, {batch}, {workload.steps} steps{inference}"
 
 
 def _seconds(workload: Workload, *, gpus: bool) -> float:
-    pixels = workload.image_size or _USUAL_PIXELS
-    scale = (pixels / _USUAL_PIXELS) ** 2 if workload.model.startswith("resnet") else 1.0
     rate = _GPU_FLOPS_S[workload.precision] if gpus else _CPU_FLOPS_S
-    step = workload.batch_per_rank * _FLOPS[workload.model] * scale / rate + _STEP_S[gpus]
+    step = workload.batch_per_rank * _flops(workload) / rate + _STEP_S[gpus]
     steps = workload.steps + _FORWARD * workload.inference_steps
     return START_S[gpus] + steps * step + (_COMPILING_S if workload.compile else 0.0)
+
+
+def _flops(workload: Workload) -> float:
+    """Of one sample, forward and backward."""
+    if workload.model == "transformer":
+        return workload.transformer.flops()
+    pixels = workload.image_size or _USUAL_PIXELS
+    return _FLOPS[workload.model] * ((pixels / _USUAL_PIXELS) ** 2 if workload.model.startswith("resnet") else 1.0)

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, FiniteFloat
 
 from seatrial.catalog import peak_tflops
+from seatrial.checks.rank_nodes import node_of
 from seatrial.checks.training.section import Workload
 from seatrial.config.cluster import Cluster
 from seatrial.model.measurement import ConditionValue, Measurement, Subject, finite
@@ -138,14 +139,6 @@ def _rank(rank: dict[str, Any], testbed: Testbed) -> Rank:
         step_time_ms=rank["step_time_ms_median"],
         compute_ms=rank["compute_ms_median"],
     )
-
-
-def node_of(rank: int, host: str, testbed: Testbed) -> str:
-    """The node's name where its host name is that, else the node that mpirun's mapping by slot puts the rank on."""
-    if any(node.name == host for node in testbed.nodes):
-        return host
-    slots = (node.name for node in testbed.nodes for _ in range(node.slots))
-    return next((name for position, name in enumerate(slots) if position == rank), host)
 
 
 def problem(result: TrainingResult, world_size: int, min_loss_drop: float) -> tuple[Verdict, str] | None:

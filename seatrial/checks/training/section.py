@@ -4,6 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from seatrial.checks.training.transformer import TransformerSize
 from seatrial.config.yamlfile import Strict
 from seatrial.model.measurement import ConditionValue
 
@@ -17,6 +18,7 @@ class Workload(Strict):
     model: Literal["tiny", "transformer", "resnet18", "resnet50"] = Field(
         "tiny", description="`tiny` is a transformer for processors; the others are for GPUs"
     )
+    transformer: TransformerSize = Field(TransformerSize(), description="the size of the model `transformer`")
     data: Literal["synthetic", "fashion_mnist", "cifar10", "cifar100", "imagenet"] = Field(
         "synthetic", description="all but `synthetic` are images for a ResNet, read from `data_dir`"
     )
@@ -40,22 +42,30 @@ class Workload(Strict):
     def _fits_together(self) -> Self:
         if self.data != "synthetic" and not self.model.startswith("resnet"):
             raise ValueError(f"data {self.data} is for resnet18 and resnet50; {self.model} learns synthetic data alone")
+        if self.model != "transformer" and self.transformer != TransformerSize():
+            raise ValueError(f"transformer is the size of the model transformer; model is {self.model}")
         if self.warmup_steps >= self.steps:
             raise ValueError(f"warmup_steps is {self.warmup_steps}, which leaves none of {self.steps} steps to time")
         return self
+
+    @property
+    def name(self) -> str:
+        """The model, and its size where the suite can choose it: "transformer 6x512"."""
+        return f"{self.model} {self.transformer}" if self.model == "transformer" else self.model
 
     def conditions(self) -> dict[str, ConditionValue]:
         """What its speed depends on, beside the batch; nothing for `tiny` with what was always so of it."""
         small = self.data in ("fashion_mnist", "cifar10", "cifar100")
         size = self.image_size or (_SMALL_IMAGES if small else _LARGE_IMAGES)
         values: dict[str, tuple[ConditionValue, ConditionValue]] = {
-            "model": (self.model, "tiny"),
+            "model": (self.name, "tiny"),
             "image_size": (size if self.model.startswith("resnet") else 0, 0),
             "data": (self.data, "synthetic"),
             "precision": (self.precision, "fp32"),
             "compile": (self.compile, False),
         }
-        return {name: value for name, (value, usual) in values.items() if value != usual}
+        others = self.transformer.others() if self.model == "transformer" else {}
+        return {name: value for name, (value, usual) in values.items() if value != usual} | others
 
     def learning_conditions(self) -> dict[str, ConditionValue]:
         """What its loss depends on beside: how many steps, and their size where it is not the model's own."""
@@ -66,7 +76,9 @@ class Workload(Strict):
         """The probe's arguments that say what is trained, and how long."""
         fields = type(self).model_fields
         shown = [name for name in _OPTIONS if name in _ALWAYS or getattr(self, name) != fields[name].default]
-        return [word for name in shown for word in self._argument(name)]
+        size = self.transformer.model_dump() if self.model == "transformer" else {}
+        sizes = [word for name, value in size.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+        return [word for name in shown for word in self._argument(name)] + sizes
 
     def _argument(self, name: str) -> list[str]:
         value = getattr(self, name)

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from seatrial.checks.broken import broken
-from seatrial.checks.training.result import node_of
+from seatrial.checks.rank_nodes import node_of
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed

@@ -28,6 +28,36 @@ REASONS = {
         "A rank ended by itself and said why. It is the first that did; others may have followed from it.",
         "Read the cause in the line, and the log of the check in `logs/`.",
     ),
+    "rank-killed": Explanation(
+        "rank {rank}{device} was killed by signal {signal}",
+        "A rank of the check was ended from outside while its node was there: by the OOM killer, a limit, or a person.",
+        "Look for the OOM killer in `dmesg` of the node, for the limits of its pod, container or job, and at /dev/shm.",
+    ),
+    "rank-oom-killed": Explanation(
+        "rank {rank}{device} was killed: it took more memory than its job may",
+        "Slurm ended a rank that went beyond the memory of its job.",
+        "Give the job more memory, and see what else runs on the node.",
+    ),
+    "rank-silent": Explanation(
+        "rank {rank}{device} said nothing while the others waited for it: it is stopped or hangs",
+        "The other ranks waited for this one in vain, and its node was there.",
+        "Look at the process on the node (`ps`, `py-spy dump`, `dmesg`), at its GPU, and for Xids.",
+    ),
+    "rank-lost": Explanation(
+        "rank {rank}{device} went without a word: {peers} other ranks lost their connection to it",
+        "The rank ended before all others, and its node was there. What ended it, nobody heard.",
+        "Look for the OOM killer in `dmesg` of the node, and at the log of the check in `logs/`.",
+    ),
+    "rank-out-of-memory": Explanation(
+        "rank {rank}{device} ran out of memory: {cause}",
+        "The memory of the GPU, or of the node, did not suffice on this rank, and did on most others.",
+        "See what else holds memory there (`nvidia-smi`, `amd-smi process`, `free`), and compare with another node.",
+    ),
+    "rank-device-error": Explanation(
+        "rank {rank}{device}: {cause}",
+        "The driver reported an error of the device on this rank, and not on most others.",
+        "Look for Xids in `dmesg` of the node, and run the check `devices` on it.",
+    ),
     "log-cause": Explanation(
         "{cause}",
         "The output of the ranks names this cause. Causes that follow from another one are left out.",

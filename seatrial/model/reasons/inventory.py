@@ -20,13 +20,15 @@ REASONS = {
     ),
     "gpu-slowed-down": Explanation(
         "is slowed down: {causes}",
-        "The GPU lowers its clock by itself: it is hot, or power is short (clock event reasons).",
-        "Check cooling and power supplies of the node, then `nvidia-smi -q -d PERFORMANCE`.",
+        "The GPU lowers its clock by itself: it is hot, or power is short (clock event reasons, throttle violations).",
+        "Check cooling and power supplies of the node, then `nvidia-smi -q -d PERFORMANCE`, for AMD"
+        " `amd-smi metric --throttle`.",
     ),
     "gpu-in-use": Explanation(
         "{processes} processes use it already",
         "Something else runs on the GPU, so measurements share it (a note, no verdict).",
-        "End it, or run again when the GPU is free: `nvidia-smi --query-compute-apps=pid,name --format=csv`.",
+        "End it, or run again when the GPU is free: `nvidia-smi --query-compute-apps=pid,name --format=csv`, or"
+        " `amd-smi process`.",
     ),
     "gpu-pcie-narrow": Explanation(
         "its PCIe link has {width} of {widest} lanes",
@@ -34,9 +36,10 @@ REASONS = {
         "Reseat the GPU or its riser. Some servers wire fewer lanes; then all nodes show it.",
     ),
     "gpu-nvlinks-down": Explanation(
-        "{down} of {links} NVLinks are down",
-        "NVLinks of the GPU are inactive (a note, no verdict). Some boards do not wire all; then all nodes show it.",
-        "Run `nvidia-smi nvlink --status` and `nvidia-smi topo -m`, and check fabric manager.",
+        "{down} of {links} links to other GPUs are down",
+        "NVLinks or XGMI links of the GPU are down (a note, no verdict). Some boards do not wire all; then all nodes"
+        " show it.",
+        "Run `nvidia-smi nvlink --status` and `nvidia-smi topo -m`, and check fabric manager; for AMD `amd-smi xgmi`.",
     ),
     "gpu-xid": Explanation(
         "{kind} {number} ({meaning}) {count} times on {nodes}, last {age} ago: {step}",

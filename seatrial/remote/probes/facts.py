@@ -67,8 +67,12 @@ def gpu_models() -> "list[tuple[str, int | None, str]] | None":
         nvidia = nvidia_smi("uuid,name", max(1, deadline - time.monotonic()))
     drm = [os.path.dirname(path) for path in glob.glob("/sys/class/drm/renderD*/device/vendor")]
     amd = [folder for folder in drm if first_line(folder + "/vendor") == AMD_VENDOR]
-    others: "list[tuple[str, int | None, str]]" = [("AMD", None, first_line(folder + "/unique_id")) for folder in amd]
-    return [gpu_in(line) for line in nvidia] + others if nvidia is not None else None
+    return [gpu_in(line) for line in nvidia] + [amd_gpu(folder) for folder in amd] if nvidia is not None else None
+
+
+def amd_gpu(folder: str) -> "tuple[str, int | None, str]":
+    """The same of a GPU of AMD by the driver's folder for it; older ones do not know their name."""
+    return first_line(folder + "/product_name") or "AMD", None, first_line(folder + "/unique_id")
 
 
 def nvidia_smi(fields, timeout_s):
@@ -156,8 +160,9 @@ def nccl_version():
 
 
 def driver_version():
+    """That of NVIDIA's driver; else of AMD's, where it is not the kernel's own."""
     match = re.search(r"\s(\d+\.\d+[.\d]*)\s", first_line("/proc/driver/nvidia/version") + " ")
-    return match.group(1) if match else ""
+    return match.group(1) if match else first_line("/sys/module/amdgpu/version")
 
 
 def version_in(command: "list[str]", pattern: str = r"(\d+\.\d+[.\w]*)") -> "str | None":
@@ -171,6 +176,12 @@ def version_in(command: "list[str]", pattern: str = r"(\d+\.\d+[.\w]*)") -> "str
 def lines_of(command, timeout_s=8, failed=False, most=64):
     """What a command prints, at most a few lines: none when it is not installed, None when it hangs, or when it fails
     unless `failed` asks for what it says then."""
+    text = text_of(command, timeout_s, failed)
+    return None if text is None else [line[:MAX_LINE] for line in text.splitlines()[:most]]
+
+
+def text_of(command, timeout_s=8, failed=False, most=MAX_OUTPUT):
+    """The same as a whole, of at most so many bytes; what prints more is as one that hangs."""
     try:
         child = subprocess.Popen(
             command,
@@ -180,19 +191,19 @@ def lines_of(command, timeout_s=8, failed=False, most=64):
             start_new_session=True,
         )
     except FileNotFoundError:
-        return []
+        return ""
     except OSError:
         return None
     try:
-        output = read_until_end(child, time.monotonic() + timeout_s)
+        output = read_until_end(child, time.monotonic() + timeout_s, most)
     finally:
         end_group(child)  # also what a script has started, which holds the pipe open
     if output is None or (child.returncode and not failed):
         return None
-    return [line[:MAX_LINE] for line in output.decode(errors="replace").splitlines()[:most]]
+    return output.decode(errors="replace")
 
 
-def read_until_end(child, deadline):
+def read_until_end(child, deadline, most):
     """All output of a child that ends in time and prints little, else None."""
     output = b""
     while True:
@@ -201,7 +212,7 @@ def read_until_end(child, deadline):
         if not data:
             break
         output += data
-        if len(output) > MAX_OUTPUT:
+        if len(output) > most:
             return None
     try:
         child.wait(max(0, deadline - time.monotonic()))

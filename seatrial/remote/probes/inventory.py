@@ -3,8 +3,8 @@
     inventory.py     start it by hand or over SSH
 
 Prints {"gpus": [...], "ports": [...], "xids": [...] or null, "hugepages", "memlock_kib", "shm_gb", "disk_free_gb",
-"seconds"}. What nobody could tell is null or left out. nvidia-smi is asked until DEADLINE_S; what it has not answered
-by then is not known.
+"seconds"}. What nobody could tell is null or left out. nvidia-smi is asked until
+DEADLINE_S, and AMD's tools where it knows no GPU; what they have not answered by then is not known.
 """
 
 import errno
@@ -15,6 +15,7 @@ import re
 import resource
 import time
 
+import amd_gpus  # type: ignore[import-not-found]
 from facts import first_line, lines_of  # type: ignore[import-not-found]
 
 DEADLINE_S = 30.0  # without persistence mode, each call of nvidia-smi wakes every GPU first
@@ -33,10 +34,13 @@ FIELDS = {
     "pcie_width_max": "pcie.link.width.max",
     "pcie_gen_max": "pcie.link.gen.max",
     "persistence": "persistence_mode",
+    "model": "name",
+    "memory_mib": "memory.total",
+    "power_w": "power.draw",
 }
 OLDER = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}  # its name before driver 535
 NUMBERS = {"ecc_uncorrected", "clock_mhz", "clock_max_mhz", "power_limit_w", "temperature_c"}
-NUMBERS |= {"pcie_width", "pcie_width_max", "pcie_gen_max"}
+NUMBERS |= {"pcie_width", "pcie_width_max", "pcie_gen_max", "memory_mib", "power_w"}
 # Bits of the clock event reasons that say that hardware slows the GPU down; others are idleness, settings, power cap.
 SLOWDOWNS = {0x8: "hardware slowdown", 0x40: "thermal slowdown", 0x80: "power brake", 0x20: "software thermal slowdown"}
 UNKNOWN_FIELD = re.compile(r'Field "([a-z0-9_.]{1,80})" is not a valid field to query')
@@ -53,7 +57,8 @@ def main():
 
 
 def node():
-    gpus = gpu_list(time.monotonic() + DEADLINE_S)
+    deadline = time.monotonic() + DEADLINE_S
+    gpus = gpu_list(deadline) or amd_gpus.gpu_list(deadline)
     return {
         "gpus": gpus,
         "ports": infiniband_ports() + network_ports(),

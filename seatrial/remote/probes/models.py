@@ -1,8 +1,9 @@
 """Models that the training probe trains, in plain torch, each with synthetic data that it can learn.
 
-`tiny` is a transformer for processors: seconds on any machine. `transformer` (width 512, 6 layers), `resnet18` and
-`resnet50` are what accelerators are measured with. The ResNets are those of https://arxiv.org/abs/1512.03385, with the
-stride of a bottleneck on its 3x3 convolution, as torchvision has them. Copied to the nodes next to training.py.
+`tiny` is a transformer for processors: seconds on any machine. `transformer` (6 layers of width 512, where nothing else
+is asked for), `resnet18` and `resnet50` are what accelerators are measured with. The ResNets are those of
+https://arxiv.org/abs/1512.03385, with the stride of a bottleneck on its 3x3 convolution, as torchvision has them.
+Copied to the nodes next to training.py.
 """
 
 from __future__ import annotations
@@ -40,11 +41,15 @@ class Workload:
 class TransformerSize:
     """Sizes of a decoder-only transformer; `width` is a multiple of `heads`."""
 
-    vocabulary: int
-    sequence: int
-    width: int
-    heads: int
-    layers: int
+    layers: int = 6
+    width: int = 512
+    heads: int = 8
+    sequence_length: int = 128
+    vocabulary: int = 1024
+
+    def __str__(self) -> str:
+        """As people name it: layers by width."""
+        return f"{self.layers}x{self.width}"
 
 
 class Block(nn.Module):  # type: ignore[misc]
@@ -74,7 +79,8 @@ class Transformer(nn.Module):  # type: ignore[misc]
 
     def __init__(self, size: TransformerSize) -> None:
         super().__init__()
-        self.tokens, self.positions = nn.Embedding(size.vocabulary, size.width), nn.Embedding(size.sequence, size.width)
+        self.tokens = nn.Embedding(size.vocabulary, size.width)
+        self.positions = nn.Embedding(size.sequence_length, size.width)
         self.blocks = nn.ModuleList(Block(size) for _ in range(size.layers))
         self.norm, self.logits = nn.LayerNorm(size.width), nn.Linear(size.width, size.vocabulary)
 
@@ -154,8 +160,8 @@ def _image_batch(pixels: int, classes: int) -> Batch:
     return batch
 
 
-def _transformer(size: TransformerSize, lr: float, _pixels: int, _classes: int) -> Workload:
-    return Workload(Transformer(size), torch.optim.AdamW, lr, _token_batch(size.vocabulary, size.sequence))
+def _transformer(size: TransformerSize, lr: float) -> Workload:
+    return Workload(Transformer(size), torch.optim.AdamW, lr, _token_batch(size.vocabulary, size.sequence_length))
 
 
 def _resnet(blocks: tuple[int, ...], bottleneck: bool, pixels: int, classes: int) -> Workload:
@@ -163,10 +169,13 @@ def _resnet(blocks: tuple[int, ...], bottleneck: bool, pixels: int, classes: int
     return Workload(model.to(memory_format=torch.channels_last), sgd, 0.01, _image_batch(pixels, classes))
 
 
-# By name: what makes the workload from the side of an image in pixels, and the number of classes.
-WORKLOADS: dict[str, Callable[[int, int], Workload]] = {
-    "tiny": partial(_transformer, TransformerSize(vocabulary=64, sequence=32, width=64, heads=4, layers=2), 3e-3),
-    "transformer": partial(_transformer, TransformerSize(1024, 128, width=512, heads=8, layers=6), 3e-4),
-    "resnet18": partial(_resnet, (2, 2, 2, 2), False),
-    "resnet50": partial(_resnet, (3, 4, 6, 3), True),
-}
+_TINY = TransformerSize(layers=2, width=64, heads=4, sequence_length=32, vocabulary=64)
+_RESNETS = {"resnet18": ((2, 2, 2, 2), False), "resnet50": ((3, 4, 6, 3), True)}
+MODELS = ("tiny", "transformer", *_RESNETS)
+
+
+def workload(model: str, size: TransformerSize, pixels: int, classes: int) -> Workload:
+    """The workload of that model: of a transformer of that size, or of images of so many pixels a side."""
+    if model in _RESNETS:
+        return _resnet(*_RESNETS[model], pixels, classes)
+    return _transformer(_TINY, 3e-3) if model == "tiny" else _transformer(size, 3e-4)

@@ -24,6 +24,7 @@ _MAX_JSON = 1 << 20  # bytes
 _CPU_RANKS = 2
 _CPU_SIZES = ("--min-bytes", str(1 << 20), "--max-bytes", str(16 << 20), "--iterations", "5")
 _GPU_SIZES = ("-b", "8M", "-e", "1G", "-f", "2")
+_ROUNDS = "10"
 _LARGEST = {"cpu": 16 << 20, "gpu": 1 << 30}  # bytes
 _COLUMNS, _WRONG_COLUMNS = 13, (8, 12)  # of a row of nccl-tests
 _BUSBW_COLUMN = 7
@@ -47,13 +48,15 @@ class Part:
 
 
 def collective(gpus: int, timeout_s: float) -> Part:
-    """all_reduce over all GPUs by nccl-tests, or between two processes by gloo; every element is checked."""
+    """all_reduce over all GPUs by nccl-tests, or by torch without it, or between two processes by gloo.
+
+    Every element is checked.
+    """
     if gpus == 1:
         return Part("COLLECTIVE", ("one GPU: there is nothing to reduce with",))
     if gpus:
         if not shutil.which("all_reduce_perf"):
-            missing = "all_reduce was not measured: all_reduce_perf (nccl-tests) is not on PATH"
-            return Part("COLLECTIVE", (missing,), note=missing)
+            return sums(gpus, timeout_s)
         ended = run(["all_reduce_perf", *_GPU_SIZES, "-g", str(gpus)], timeout_s)
     else:
         ended = run_probe("collective", ("--operation", "all_reduce", *_CPU_SIZES), timeout_s, ranks=_CPU_RANKS)
@@ -67,6 +70,22 @@ def collective(gpus: int, timeout_s: float) -> Part:
     over = f"{gpus} GPUs, NCCL" if gpus else f"{_CPU_RANKS} processes, gloo"
     line = f"all_reduce over {over}: {busbw:.2f} GB/s busbw at {largest >> 20} MiB, no wrong elements"
     return Part("COLLECTIVE", (line,), figures={"all_reduce_busbw_gb_s": busbw, "message_bytes": largest})
+
+
+def sums(gpus: int, timeout_s: float) -> Part:
+    """Sums over all GPUs by torch, which tell whether elements are right, and no rate."""
+    missing = "the rate of all_reduce was not measured: all_reduce_perf (nccl-tests) is not on PATH"
+    ended = run_probe("all_reduce", ("--device", "cuda", "--rounds", _ROUNDS), timeout_s, gpus)
+    summed = last_json(ended) or {}
+    entries = summed.get("ranks")
+    ranks = [rank for rank in entries if isinstance(rank, dict)] if isinstance(entries, list) else []
+    wrong = [text(rank.get("rank")) for rank in ranks if rank.get("wrong") != 0]
+    if wrong:
+        return Part("COLLECTIVE", (), "corrupt", f"all_reduce: elements are wrong on rank {', '.join(wrong)}")
+    if ended.status != 0 or len(ranks) != gpus:
+        return broken("COLLECTIVE", ended, f"{len(ranks)} of {gpus} ranks told their sums")
+    line = f"all_reduce over {gpus} GPUs, torch: {_ROUNDS} sums of 2,000,000 elements, no wrong elements"
+    return Part("COLLECTIVE", (line,), figures={"all_reduce_sums": int(_ROUNDS)}, note=missing)
 
 
 def is_row(words: Sequence[str]) -> bool:

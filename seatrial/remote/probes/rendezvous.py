@@ -21,20 +21,27 @@ from datetime import timedelta
 
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read when torch is imported; its warnings would fill the log
 
+try:
+    import placement  # type: ignore[import-not-found]
+    from placement import ContradictoryEnvironment, RankPlacement
+except ModuleNotFoundError as missing:
+    sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
+    sys.exit(3)
+
 # What torch makes when it is imported stays; the collector would search it again and again, a quarter of the time.
 gc.disable()
 try:
     import torch
     import torch.distributed as dist
-except ImportError as missing:
-    sys.stderr.write(f"{socket.gethostname()}: cannot start: torch is missing for {sys.executable}: {missing}\n")
+except (ImportError, OSError, MemoryError) as problem:
+    here = f"{socket.gethostname()} rank {placement.shown_rank(os.environ)}"
+    absent = "is missing for" if isinstance(problem, ModuleNotFoundError) else "cannot be loaded by"
+    sys.stderr.write(f"{here}: cannot start: torch {absent} {sys.executable}: {problem or type(problem).__name__}\n")
     sys.exit(3)
 gc.enable()  # and no gc.freeze(): it would hide what a program that imports this module holds from gc.get_referrers
 
 try:
     import last_words  # type: ignore[import-not-found]
-    import placement  # type: ignore[import-not-found]
-    from placement import ContradictoryEnvironment, RankPlacement
 except ModuleNotFoundError as missing:
     sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
     sys.exit(3)

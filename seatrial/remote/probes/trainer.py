@@ -31,7 +31,7 @@ class Trainer:
 
     def __init__(self, options: argparse.Namespace, here: RankPlacement, device: str) -> None:
         self.options, self.here, self.device = options, here, torch.device(device)
-        workload = models.WORKLOADS[options.model](options.image_size, options.classes)
+        workload = models.workload(options.model, options.size, options.image_size, options.classes)
         self.batches = (
             synthetic(workload, options, here, device) if options.data == "synthetic" else real(options, device)
         )

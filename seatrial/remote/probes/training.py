@@ -20,23 +20,19 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
-try:
-    import models  # type: ignore[import-not-found]
+try:  # first: it says so where torch is missing
     import rendezvous  # type: ignore[import-not-found]
     from data_sources import SOURCES, download  # type: ignore[import-not-found]
+    from models import MODELS, TransformerSize  # type: ignore[import-not-found]
     from rendezvous import WRONG_RESULT, CannotStart, RankPlacement, placement
     from trainer import PRECISIONS, Trainer  # type: ignore[import-not-found]
     from training_results import History, results, summary  # type: ignore[import-not-found]
 except ModuleNotFoundError as missing:
-    absent = (
-        f"torch is missing for {sys.executable}"
-        if missing.name == "torch"
-        else f"{missing.name}.py is missing beside it"
-    )
-    sys.stderr.write(f"{sys.argv[0]}: cannot start: {absent}\n")
+    sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
     sys.exit(3)
 import torch
 import torch.distributed as dist
@@ -108,6 +104,7 @@ def default_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+_SIZES = fields(TransformerSize)
 _KEPT: list[Trainer] = []  # until the process ends: torch 1.13 may wait for ever when the model of a group goes
 
 
@@ -139,10 +136,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="training.py", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--model", choices=tuple(models.WORKLOADS), help="resnet50; on processors tiny")
+    parser.add_argument("--model", choices=MODELS, help="resnet50; on processors tiny")
     parser.add_argument("--data", choices=("synthetic", *SOURCES), default="synthetic")
     parser.add_argument("--data-dir", default="./data", help="where the data is")
     parser.add_argument("--download", action="store_true", help="fetch the data that is not there, not imagenet")
+    for size in _SIZES:
+        parser.add_argument(f"--{size.name.replace('_', '-')}", type=int, help=f"of a transformer: {size.default}")
     parser.add_argument("--classes", type=int, help="1000, or as many as the data has")
     parser.add_argument("--image-size", type=int, help="pixels of an image's side: 224; 32 for small images")
     parser.add_argument("--batch", type=int, help="samples per rank and step: 32; on processors 8")
@@ -166,6 +165,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     for name, value in _BY_HAND[options.device].items():
         if getattr(options, name) is None:
             setattr(options, name, value)
+    given = {size.name: getattr(options, size.name) for size in _SIZES}
+    options.size = TransformerSize(**{name: value for name, value in given.items() if value is not None})
     known = SOURCES.get(options.data, SOURCES["imagenet"])
     options.classes = options.classes or known.classes
     options.image_size = options.image_size or known.pixels
@@ -180,6 +181,11 @@ def problems(options: argparse.Namespace) -> Iterator[str]:
         yield "needs --steps and --batch of 1 or more, --warmup, --workers and --inference-steps of 0 or more"
     if options.image_size < 32 or options.classes < 2:
         yield "needs --image-size of 32 or more and --classes of 2 or more"
+    size = options.size
+    if options.model != "transformer" and any(getattr(options, field.name) is not None for field in _SIZES):
+        yield f"layers, width, heads, sequence length and vocabulary are of transformer; --model is {options.model}"
+    if min(astuple(size)) < 1 or size.width % size.heads or min(size.sequence_length, size.vocabulary) < 2:
+        yield "needs --layers of 1, --sequence-length and --vocabulary of 2 or more, --width that --heads divides"
     if options.data != "synthetic" and not options.model.startswith("resnet"):
         yield f"{options.data} is for resnet18 and resnet50; {options.model} learns synthetic data alone"
     if options.data != "synthetic" and options.classes < SOURCES[options.data].classes:

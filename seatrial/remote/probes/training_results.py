@@ -12,7 +12,7 @@ import json
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import rendezvous  # type: ignore[import-not-found]
@@ -62,6 +62,11 @@ def smoothed(losses: Sequence[float], steps: int) -> tuple[float | None, float |
     return first, last
 
 
+def model_name(options: argparse.Namespace) -> str:
+    """The model, with its size where that can be chosen: "transformer 6x512"."""
+    return f"{options.model} {options.size}" if options.model == "transformer" else str(options.model)
+
+
 def summary(trainer: Trainer, history: History) -> dict[str, Any]:
     """The last event, the same on every rank."""
     options, here, model = trainer.options, trainer.here, trainer.model
@@ -84,7 +89,7 @@ def summary(trainer: Trainer, history: History) -> dict[str, Any]:
     seconds = sum(step_time_ms) / 1e3
     return {
         "event": "summary",
-        "model": options.model,
+        "model": model_name(options),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "torch": torch.__version__,
         "backend": dist.get_backend(),
@@ -109,7 +114,7 @@ def results(summary: dict[str, Any], options: argparse.Namespace, device: str) -
     tflops = rate * flops / summary["world_size"] / 1e12 if rate and flops else None
     first, last = summary["first_loss"], summary["last_loss"]
     return {
-        "model": options.model,
+        "model": model_name(options),
         "data": options.data,
         "precision": options.precision,
         "compile": options.compile,
@@ -132,5 +137,6 @@ def results(summary: dict[str, Any], options: argparse.Namespace, device: str) -
         "communication_share": summary["communication_share"],
         "loss_start": first,
         "loss_end": last,
+        **({"transformer": asdict(options.size)} if options.model == "transformer" else {}),
         "improved": first is not None and last is not None and last < first,
     }

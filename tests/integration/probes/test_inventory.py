@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from seatrial.checks.connectivity.inventory import impaired_gpus, remarks
+from seatrial.model.reason import code_of
 from seatrial.remote.answers import read_answer
 from seatrial.remote.inventory import Inventory
 from seatrial.remote.probes import PROBES
@@ -28,9 +30,11 @@ esac
 case "$1" in
 --query-gpu=*)
     echo "GPU-22222222-0000-0000-0000-000000000002, 00000000:5D:00.0, 96.00.61.00.01, Enabled, 2,\\
- 0x0000000000000048, 1155, 1980, 700.00, 84, 8, 16, 5, Enabled"
+ 0x0000000000000048, 1155, 1980, 700.00, 84, 8, 16, 5, Enabled,\\
+ NVIDIA H100 80GB HBM3, 81559, 121.40"
     echo "GPU-11111111-0000-0000-0000-000000000001, 00000000:1B:00.0, 96.00.61.00.01, [N/A], [N/A],\\
- 0x0000000000000001, 345, 1980, [Not Supported], 31, 16, 16, 5, Enabled" ;;
+ 0x0000000000000001, 345, 1980, [Not Supported], 31, 16, 16, 5, Enabled,\\
+ NVIDIA H100 80GB HBM3, 81559, [N/A]" ;;
 --query-remapped-rows=*)
     echo "GPU-11111111-0000-0000-0000-000000000001, No, No"
     echo "GPU-22222222-0000-0000-0000-000000000002, Yes, No" ;;
@@ -42,6 +46,9 @@ nvlink)
     printf '\\t Link 0: 26.562 GB/s\\n\\t Link 1: <inactive>\\n' ;;
 esac
 """
+
+
+AMD = Path(__file__).parents[2] / "golden/amd"  # what amd-smi and rocm-smi print as JSON, by release
 
 
 @pytest.fixture
@@ -82,6 +89,7 @@ def test_gpus_are_told_in_the_order_of_their_addresses(probe: Path, old: str) ->
     assert (first.name, first.pci, first.ecc, first.ecc_uncorrected) == ("gpu-0", "00000000:1B:00.0", "", None)
     assert (first.power_limit_w, first.slowdown, first.processes, first.nvlinks) == (None, [], 0, [26.562, 0.0])
     assert (second.name, second.vbios, second.ecc, second.ecc_uncorrected) == ("gpu-1", "96.00.61.00.01", "Enabled", 2)
+    assert (second.model, second.memory_mib, second.power_w) == ("NVIDIA H100 80GB HBM3", 81559, 121.4)
     assert second.slowdown == ["hardware slowdown", "thermal slowdown"]
     assert (second.pcie_width, second.pcie_width_max, second.temperature_c, second.processes) == (8, 16, 84, 2)
     assert (second.rows_pending, second.rows_failed, first.rows_pending) == (True, False, False)
@@ -134,3 +142,93 @@ def test_addresses_as_sysfs_has_them(inventory: ModuleType, pci: str, short: str
 def test_it_prints_one_line(probe: Path) -> None:
     done = subprocess.run([sys.executable, str(probe)], capture_output=True, text=True, check=True, timeout=120)
     assert list(json.loads(done.stdout))[:2] == ["gpus", "ports"]
+
+
+def amd_tools(folder: Path, release: str) -> dict[str, str]:
+    """A PATH whose amd-smi and rocm-smi print what that release does, behind a warning, and fail for the rest."""
+    asked = f'[ "${{0##*/}}" = amd-smi ] && file="{release}-$1.json" || file={release}.json'
+    return played(folder, f'{asked}\necho "WARNING: User is missing the group render"\ncat "{AMD}/$file"')
+
+
+def test_gpus_of_amd_are_told_by_amd_smi(probe: Path, tmp_path: Path) -> None:
+    """In the order of their addresses, as ROCm 6 lists them."""
+    first, second = answer(probe, **amd_tools(tmp_path, "rocm-6.3")).gpus
+    assert (first.name, first.pci, second.pci) == ("gpu-0", "0000:0c:00.0", "0000:22:00.0")
+    assert (first.model, first.vbios) == ("AMD Instinct MI300X", "113-M3000100-102 022.040.003.041.000001")
+    assert (first.ecc, first.ecc_uncorrected, second.ecc_uncorrected) == ("Enabled", 2, 0)
+    assert first.slowdown == ["hardware slowdown", "thermal slowdown"]
+    assert second.slowdown == [], "a power cap is no fault"
+    assert (first.clock_mhz, first.clock_max_mhz, first.temperature_c) == (133, 2100, 84)
+    assert (first.power_w, first.power_limit_w, first.memory_mib) == (131, 750, 196_592)
+    assert (first.pcie_width, first.pcie_width_max, first.pcie_gen_max) == (8, 16, 5)
+    assert (first.processes, second.processes) == (2, 0), "one holds no memory of it"
+    assert (first.nvlinks, first.rows_failed) == ([], None), "this release does not tell of links"
+
+
+def test_gpus_of_amd_are_told_by_a_later_amd_smi(probe: Path, tmp_path: Path) -> None:
+    """ROCm 7 wraps the list, moves the power limit, and renames the VBIOS."""
+    (gpu,) = answer(probe, **amd_tools(tmp_path, "rocm-7.1")).gpus
+    assert (gpu.model, gpu.vbios, gpu.ecc) == ("AMD Instinct MI350X", "113-M350-01-1K0-920A 00154951", "Enabled")
+    assert (gpu.power_limit_w, gpu.memory_mib, gpu.processes) == (900, 294_896, 0)
+    assert (len(gpu.nvlinks), gpu.nvlinks.count(0)) == (7, 1)
+    assert gpu.slowdown == []
+
+
+def test_gpus_of_amd_are_told_by_rocm_smi_where_amd_smi_does_not_answer(probe: Path, tmp_path: Path) -> None:
+    first, second = answer(probe, **amd_tools(tmp_path, "rocm-smi-6.0")).gpus
+    assert (first.pci, first.model, first.vbios) == ("0000:c6:00.0", "AMD Instinct MI250X", "113-D65201-042")
+    assert (first.power_w, second.power_w, second.power_limit_w) == (None, 91, 560)
+    assert (second.temperature_c, second.clock_mhz, round(second.memory_mib or 0)) == (47, 800, 65_520)
+    assert (first.pcie_width, second.pcie_width, first.slowdown, first.ecc_uncorrected) == (8, 16, None, None)
+
+
+def test_nodes_of_amd_that_differ_are_named(probe: Path, tmp_path: Path) -> None:
+    """As those of NVIDIA are: who reports damage is a suspect, and who is equipped otherwise is a remark."""
+    usual, other = (answer(probe, **amd_tools(tmp_path, release)) for release in ("rocm-7.1", "rocm-6.3"))
+    nodes = {"node-0": usual, "node-1": usual, "node-2": other}
+    blamed = [(suspect.name, code_of(suspect.evidence)) for suspect in impaired_gpus(nodes)]
+    assert blamed == [("node-2/gpu-0", "gpu-ecc-uncorrected"), ("node-2/gpu-0", "gpu-slowed-down")]
+    said = "\n".join(remarks(nodes, {}))
+    assert "GPU model of node-2 is AMD Instinct MI300X, AMD Instinct MI350X on 2 of 3 nodes" in said
+    assert "power limit of node-2 is 750 W, 900 W on 2 of 3 nodes" in said
+    assert "node-2/gpu-0: its PCIe link has 8 of 16 lanes" in said
+    assert "1 of 7 links to other GPUs are down" in said
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "",
+        "[",
+        "[1, null, []]",
+        '{"gpu_data": {"gpu": 0}}',
+        '[{"gpu": "0"}]',
+        '{"card0": "none", "system": 3}',
+        "[" * 100_000,
+        "x\n" * 100_000,
+    ],
+    ids=lambda output: output[:20],
+)
+def test_what_tools_of_amd_print_otherwise_is_no_gpu(probe: Path, tmp_path: Path, output: str) -> None:
+    (tmp_path / "printed").write_text(output)
+    assert answer(probe, **played(tmp_path, f'cat "{tmp_path}/printed"')).gpus == []
+
+
+@pytest.mark.parametrize("value", ["null", "[]", '"N/A"', "{}", "-1", "1e400", "true", '{"value": "N/A"}', '"\\u0000"'])
+def test_a_gpu_of_amd_of_which_nothing_is_known_is_one(probe: Path, tmp_path: Path, value: str) -> None:
+    """Whatever stands in the place of a part or of a number."""
+    parts = ("asic", "bus", "vbios", "limit", "ras", "vram", "power", "clock", "temperature", "pcie", "ecc", "throttle")
+    whole = ", ".join(f'"{part}": {value}' for part in (*parts, "process_list", "link_status"))
+    numbers = f'"pcie": {{"width": {value}}}, "clock": {{"gfx_0": {value}}}, "process_list": [{value}]'
+    for fields in (whole, numbers):
+        (tmp_path / "printed").write_text(f'[{{"gpu": 0, {fields}}}]')
+        (gpu,) = answer(probe, **played(tmp_path, f'cat "{tmp_path}/printed"')).gpus
+        assert (gpu.name, gpu.model, gpu.pcie_width, gpu.processes) == ("gpu-0", "", None, 0)
+
+
+def played(folder: Path, command: str) -> dict[str, str]:
+    """A PATH whose amd-smi and rocm-smi are that command."""
+    for name in ("amd-smi", "rocm-smi"):
+        (folder / name).write_text(f"#!/bin/sh\n{command}\n")
+        (folder / name).chmod(stat.S_IRWXU)
+    return {"PATH": f"{folder}:{os.environ['PATH']}"}

@@ -35,6 +35,7 @@ NO_EXECUTABLE = (
     "mpirun was unable to launch the specified application as it could not access or execute an executable: "
     "Executable: all_reduce_perf Node: node-731 while attempting to start process rank 8."
 )
+NO_ROOM = "node-1 rank 1: cannot start: torch cannot be loaded by python3: libtorch.so: failed to map segment"
 NO_TORCH = "node-3: cannot start: torch is missing for /usr/bin/python3: No module named 'torch'"
 
 
@@ -58,6 +59,11 @@ NO_TORCH = "node-3: cannot start: torch is missing for /usr/bin/python3: No modu
         (result([], None, timed_out=True), Verdict.INCONCLUSIVE, "the ranks never met"),
         (result(table(footer=False)), Verdict.INCONCLUSIVE, "the output ends early"),
         (result(table(sizes=())), Verdict.INCONCLUSIVE, ""),
+        (
+            result([NO_ROOM, NO_TORCH], 3),
+            Verdict.FAIL,
+            "node-1 cannot start: torch cannot be loaded by python3: libtorch",
+        ),
         (result([NO_TORCH], 3), Verdict.NOT_RUN, "node-3 cannot start: torch is missing for /usr/bin/python3"),
         (result([NO_TORCH, NO_TORCH.replace("3", "7", 1)], 3), Verdict.NOT_RUN, "named 'torch' (likewise node-7)"),
         (result([NO_LIBRARY], 127), Verdict.NOT_RUN, "shared library missing (libnccl.so.2:)"),

@@ -1,0 +1,112 @@
+"""The nodes of ranks that were killed, stood still or ran out of memory, as the output of an mpirun tells. Pure.
+
+The node is there, and only its rank is not, or only its device fails; so none is named where most ranks have the same.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from seatrial.checks.broken import CANNOT_START, KILLED, LOST_A_PEER, NO_WORD, OUT_OF_MEMORY, complaints_in, silences
+from seatrial.checks.rank_nodes import device_of, node_of
+from seatrial.model.reason import Reason
+from seatrial.model.result import Suspect
+from seatrial.model.testbed import Testbed
+from seatrial.nccl import classify
+from seatrial.remote.mpi import MpiResult
+
+Complaints = Sequence[re.Match[str]]
+
+_SEEN_BY_OTHERS, _ALONE = 0.9, 0.5  # confidence where other ranks lost or missed it, and where none said a word
+_BLAMED_SIGNALS = {7: "7 (bus error)", 9: "9 (killed)"}  # others are bugs of software, or the wish to end it
+_SIGNAL = re.compile(r"\((\d{1,2})\b")
+_BY_SRUN = re.compile(r"srun: error: (?P<host>[\w.-]{1,253}): task (?P<rank>\d{1,7}): (?P<how>Killed|Out Of Memory)")
+_DEVICE_ERROR = re.compile(r"\b(?:CUDA|HIP) error: ")
+_RANK_ON = re.compile(r"rank (?P<rank>\d{1,7})(?: on (?P<host>[^\s,]{1,253}))?")
+_PEER = re.compile(r"\[(?P<address>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}")  # of gloo: Read error [10.0.0.3]:2732: ...
+
+
+def lost_ranks(result: MpiResult, testbed: Testbed) -> tuple[Suspect, ...]:
+    """The nodes, by the clearest sign that there is; none where nothing tells, or where most ranks have it."""
+    said = complaints_in(result.lines)
+    signs: tuple[Callable[[], Iterator[Suspect]], ...] = (
+        lambda: _killed(result, testbed, said),
+        lambda: _without_memory(result, testbed),
+        lambda: _failed_by_own_word(testbed, said),
+        lambda: _silent(testbed, said),
+        lambda: _missed_by_peers(testbed, said),
+    )
+    names = {node.name for node in testbed.nodes}
+    for sign in signs:
+        by_node = {suspect.name: suspect for suspect in sign() if suspect.name in names}
+        if len(by_node) > 0 and 2 * len(by_node) <= max(len(names), 2):
+            return tuple(by_node.values())
+    return ()
+
+
+def _suspect(testbed: Testbed, rank: int, host: str, code: str, confidence: float, **values: object) -> Suspect:
+    node = node_of(rank, host, testbed)
+    device = device_of(rank, testbed)
+    evidence = Reason.of(code, rank=rank, device=f" ({device})" if device else "", **values)
+    return Suspect("node", node, confidence, evidence)
+
+
+def _killed(result: MpiResult, testbed: Testbed, said: Complaints) -> Iterator[Suspect]:
+    """Ranks that a signal ended. Who still had something to say was ended with the others, as all are at the end."""
+    spoke = {int(complaint["rank"]) for complaint in said}
+    confidence = _SEEN_BY_OTHERS if said else _ALONE
+    for finding in classify(result.lines) if not result.timed_out else ():
+        signal = _SIGNAL.search(finding.cause) if finding.cause.startswith(KILLED) else None
+        number = int(signal.group(1)) if signal else 0
+        if number in _BLAMED_SIGNALS and finding.rank is not None and finding.rank not in spoke:
+            yield _suspect(
+                testbed, finding.rank, finding.host or "", "rank-killed", confidence, signal=_BLAMED_SIGNALS[number]
+            )
+    for match in filter(None, map(_BY_SRUN.search, result.lines)):
+        code, values = (
+            ("rank-killed", {"signal": "9 (killed)"}) if match["how"] == "Killed" else ("rank-oom-killed", {})
+        )
+        yield _suspect(testbed, int(match["rank"]), match["host"], code, confidence, **values)
+
+
+def _without_memory(result: MpiResult, testbed: Testbed) -> Iterator[Suspect]:
+    """Ranks that had no memory to start with; the others were ended before they could say a word."""
+    for match in filter(None, map(CANNOT_START.search, result.lines)):
+        if OUT_OF_MEMORY.search(match["cause"]) and (match["rank"] or "?") != "?":
+            cause = match["cause"]
+            yield _suspect(testbed, int(match["rank"]), match["host"], "rank-out-of-memory", _ALONE, cause=cause)
+
+
+def _failed_by_own_word(testbed: Testbed, said: Complaints) -> Iterator[Suspect]:
+    """Ranks that say that their memory is full, or that their device fails, where others only lost them."""
+    causes = {int(complaint["rank"]): complaint for complaint in said if _code(complaint["cause"])}
+    spoke = {int(complaint["rank"]) for complaint in said}
+    if len(causes) == len(spoke) or 2 * len(causes) > testbed.world_size:
+        return
+    for rank, complaint in causes.items():
+        cause = complaint["cause"]
+        yield _suspect(testbed, rank, complaint["host"], _code(cause), _SEEN_BY_OTHERS, cause=cause)
+
+
+def _code(cause: str) -> str:
+    if OUT_OF_MEMORY.search(cause):
+        return "rank-out-of-memory"
+    return "rank-device-error" if _DEVICE_ERROR.search(cause) else ""
+
+
+def _silent(testbed: Testbed, said: Complaints) -> Iterator[Suspect]:
+    """Ranks of which the others say that they waited for them in vain."""
+    for complaint in silences(said):
+        for match in _RANK_ON.finditer(complaint["cause"].removeprefix(NO_WORD)):
+            yield _suspect(testbed, int(match["rank"]), match["host"] or "", "rank-silent", _SEEN_BY_OTHERS)
+
+
+def _missed_by_peers(testbed: Testbed, said: Complaints) -> Iterator[Suspect]:
+    """Nodes to which others lost their connection, and of which no rank says a word: it went first."""
+    by_address = {node.address: node.name for node in testbed.nodes}
+    ranks = [node.name for node in testbed.nodes for _ in range(node.slots)]
+    spoke = {node_of(int(complaint["rank"]), complaint["host"], testbed) for complaint in said}
+    lost = [match["address"] for c in said if LOST_A_PEER.search(c["cause"]) for match in _PEER.finditer(c["cause"])]
+    for address in dict.fromkeys(lost):
+        node = by_address.get(address, "")
+        if node and node not in spoke:
+            yield _suspect(testbed, ranks.index(node), node, "rank-lost", _SEEN_BY_OTHERS, peers=lost.count(address))

@@ -1,0 +1,208 @@
+"""The state of AMD's GPUs, as inventory.py tells it, by amd-smi or else by rocm-smi. Standard library only.
+
+Both print JSON, whose shape differs between releases: lists of GPUs, or {"gpu_data": [...]} since ROCm 7; numbers as
+they are, as text with a unit, or as {"value", "unit"}; "N/A" for what nobody knows. Whatever has another shape than
+that is not known, and the rest counts. No AMD GPU was at hand: the shapes are those of AMD's sources and reports.
+"""
+
+import glob
+import json
+import re
+import time
+from itertools import islice
+
+from facts import first_line, text_of  # type: ignore[import-not-found]
+
+MAX_JSON = 1 << 23  # bytes: `amd-smi metric` prints 60 kB for each of up to 64 GPUs, in partitions
+MAX_STARTS = 20  # lines that may begin it
+PCI = "/sys/bus/pci/devices/"
+ROCM_SMI = ["--showproductname", "--showbus", "--showvbios", "--showtemp", "--showpower", "--showmaxpower"]
+ROCM_SMI += ["--showclocks", "--showmeminfo", "vram", "--json"]
+# What slows a GPU down beside its power cap (ppt), which is no fault. `throttle_status` does not tell them apart.
+THROTTLES = {"prochot": "hardware slowdown", "socket_thermal": "thermal slowdown"}
+THROTTLES.update(vr_thermal="thermal slowdown", hbm_thermal="thermal slowdown")
+NUMBER = re.compile(r"\(?([0-9]{1,15}(?:\.[0-9]{1,6})?)(?![0-9])")
+
+
+def gpu_list(deadline):
+    """The GPUs by PCI address; none where neither tool answers."""
+    static = by_gpu("static", deadline)
+    if not static:
+        return numbered(rocm_gpu(card) for card in rocm_cards(deadline))
+    metric, processes = by_gpu("metric", deadline), by_gpu("process", deadline)
+    links = by_gpu("xgmi", deadline, "--link-status")
+    nothing: "dict[str, object]" = {}
+    return numbered(
+        {
+            **amd_gpu(known, metric.get(gpu, nothing)),
+            "processes": users(processes.get(gpu, nothing)),
+            "nvlinks": xgmi_links(links.get(gpu, nothing)),
+        }
+        for gpu, known in static.items()
+    )
+
+
+def numbered(gpus):
+    ordered = sorted(gpus, key=lambda gpu: gpu["pci"])
+    for place, gpu in enumerate(ordered):
+        gpu.update(name=f"gpu-{place}")
+    return ordered
+
+
+def by_gpu(command, deadline, *options):
+    """amd-smi's answer for each GPU, by its number."""
+    answer = parsed(
+        text_of(["amd-smi", command, *options, "--json"], max(0.1, deadline - time.monotonic()), most=MAX_JSON)
+    )
+    entries = answer if isinstance(answer, list) else within(answer, "gpu_data") or within(answer, "xgmi_metric") or []
+    entries = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return {entry["gpu"]: entry for entry in entries if isinstance(entry.get("gpu"), int)}
+
+
+def parsed(text):
+    """The first JSON in what a tool prints, behind its warnings; None without."""
+    for start in islice(re.finditer(r"^[\[{]", text or "", re.M), MAX_STARTS):
+        try:
+            return json.JSONDecoder().raw_decode(text, start.start())[0]
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def within(value, *path):
+    """The value under these keys; None where one is missing."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def first_number(value, *paths):
+    """The number under the first path that has one."""
+    numbers = (number(within(value, *path)) for path in paths)
+    return next((found for found in numbers if found is not None), None)
+
+
+def number(value):
+    """Of 16, "16", "750 W" or {"value": 750, "unit": "W"}; None of "N/A"."""
+    if isinstance(value, dict):
+        value = value.get("value")
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value) if 0 <= value < 1e15 else None
+    match = NUMBER.match(value) if isinstance(value, str) else None
+    return float(match.group(1)) if match else None
+
+
+def text(value):
+    """A text that says something."""
+    known = isinstance(value, str) and value.isprintable() and value.strip().upper() not in ("", "N/A", "NONE")
+    return value[:100] if known else ""
+
+
+def amd_gpu(static, metric):
+    """One GPU by amd-smi; with what the driver's folder for it tells of errors and place."""
+    pci = text(within(static, "bus", "bdf")).lower()
+    vbios = within(static, "vbios") or within(static, "ifwi")
+    errors = first_number(metric, ("ecc", "total_uncorrectable_count"))
+    clocks = within(metric, "clock")
+    clock = (
+        next((clocks[name] for name in clocks if name.startswith("gfx")), None) if isinstance(clocks, dict) else None
+    )
+    generation = re.match(r"Gen (\d)$", text(within(static, "bus", "pcie_interface_version")))
+    return {
+        "pci": pci,
+        "model": text(within(static, "asic", "market_name")),
+        "vbios": " ".join(filter(None, (text(within(vbios, "part_number")), text(within(vbios, "version"))))),
+        "ecc": {"ENABLED": "Enabled", "DISABLED": "Disabled"}.get(
+            umc_state(within(static, "ras", "ecc_block_state")), ""
+        ),
+        "ecc_uncorrected": ras_errors(pci) if errors is None else errors,
+        "slowdown": slowdowns(within(metric, "throttle")),
+        "clock_mhz": first_number(clock, ("clk",), ("cur_clk",)),
+        "clock_max_mhz": first_number(clock, ("max_clk",)),
+        "power_w": first_number(metric, ("power", "socket_power"), ("power", "current_power")),
+        "power_limit_w": first_number(
+            static, ("limit", "ppt0", "socket_power_limit"), ("limit", "socket_power"), ("limit", "current_power")
+        ),
+        "temperature_c": first_number(metric, ("temperature", "hotspot"), ("temperature", "edge")),
+        "memory_mib": first_number(static, ("vram", "size")) or first_number(metric, ("mem_usage", "total_vram")),
+        "pcie_width": first_number(metric, ("pcie", "width"), ("pcie", "current_lanes")),
+        "pcie_width_max": first_number(static, ("bus", "max_pcie_width"), ("bus", "max_pcie_lanes")),
+        "pcie_gen_max": float(generation.group(1)) if generation else None,
+        "numa": numa_node(pci),
+    }
+
+
+def umc_state(blocks):
+    """Whether ECC of the memory is on, of {"UMC": "ENABLED"} or [{"block": "UMC", "status": "ENABLED"}]."""
+    if isinstance(blocks, list):
+        blocks = {within(block, "block"): within(block, "status") for block in blocks if text(within(block, "block"))}
+    return text(within(blocks, "UMC"))
+
+
+def slowdowns(throttle):
+    """The causes that are active; None where the GPU does not tell, as before MI300."""
+    known = {name: text(within(throttle, name + "_violation_status")) for name in THROTTLES}
+    if not any(known.values()):
+        return None
+    return sorted({THROTTLES[name] for name, status in known.items() if status == "ACTIVE"})
+
+
+def users(process):
+    """Processes that hold memory of the GPU: the list has all that ever opened any of them."""
+    listed = within(process, "process_list")
+    infos = [within(entry, "process_info") for entry in listed] if isinstance(listed, list) else []
+    memories = (
+        first_number(info, ("memory_usage", "vram_mem"), ("mem_usage",)) for info in infos if isinstance(info, dict)
+    )
+    return sum(1 for memory in memories if memory)
+
+
+def xgmi_links(link):
+    """1 of each XGMI link that is up, 0 of one that is down; its rate is not told. All down is how a virtual function
+    says that it does not know."""
+    states = within(link, "link_status")
+    links = [float(state == "U") for state in states if state in ("U", "D")] if isinstance(states, list) else []
+    return links if any(links) else []
+
+
+def rocm_cards(deadline):
+    """rocm-smi's answer for each GPU, keys in lower case: their spelling changes."""
+    answer = parsed(text_of(["rocm-smi", *ROCM_SMI], max(0.1, deadline - time.monotonic()), most=MAX_JSON))
+    cards = answer.items() if isinstance(answer, dict) else ()
+    named = [card for name, card in cards if re.match(r"card\d{1,4}$", name) and isinstance(card, dict)]
+    return [{key.lower().rstrip(": "): value for key, value in card.items()} for card in named]
+
+
+def rocm_gpu(card):
+    """One GPU by rocm-smi, which tells neither its fastest clock, nor the widest link, nor the cause of a slowdown."""
+    pci = text(card.get("pci bus")).lower()
+    memory = number(card.get("vram total memory (b)"))
+    lanes = re.search(r"x(\d{1,2})\)", text(card.get("pcie clock level")))
+    return {
+        "pci": pci,
+        "model": text(card.get("card series")) or text(card.get("device name")),
+        "vbios": text(card.get("vbios version")),
+        "ecc_uncorrected": ras_errors(pci),
+        "clock_mhz": first_number(card, ("sclk clock speed",)),
+        "power_w": first_number(
+            card, ("current socket graphics package power (w)",), ("average graphics package power (w)",)
+        ),
+        "power_limit_w": first_number(card, ("max graphics package power (w)",)),
+        "temperature_c": first_number(card, ("temperature (sensor junction) (c)",), ("temperature (sensor edge) (c)",)),
+        "memory_mib": memory / (1 << 20) if memory else None,
+        "pcie_width": float(lanes.group(1)) if lanes else None,
+        "numa": numa_node(pci),
+    }
+
+
+def ras_errors(pci):
+    """Uncorrectable errors since the driver was loaded, over all blocks of the GPU; None where it counts none."""
+    folder = PCI + pci if re.match(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d$", pci) else ""
+    counts = [number(first_line(path).partition("ue:")[2].strip()) for path in glob.glob(folder + "/ras/*_err_count")]
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def numa_node(pci):
+    found = first_line(PCI + pci + "/numa_node")
+    return int(found) if re.match(r"\d{1,4}$", found) else None

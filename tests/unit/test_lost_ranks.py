@@ -1,0 +1,96 @@
+"""Which nodes are named for a rank that was killed, stood still or ran out of memory, by what mpirun printed."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seatrial.checks.lost_ranks import lost_ranks
+from seatrial.model.reason import code_of
+from seatrial.model.testbed import Node, Testbed, dial_tcp
+from seatrial.remote.mpi import MpiResult
+
+KILLED = "mpirun noticed that process rank {} with PID 4711 on node {} exited on signal {}."
+RESET = "training probe: node-{0} rank {0}: RuntimeError: Read error [10.0.0.{1}]:2732: Connection reset by peer. GLHF!"
+CLOSED = "training probe: node-{0} rank {0}: RuntimeError: Connection closed by peer [10.0.0.{1}]:2732"
+SILENT = "training probe: node-{} rank {}: no word from {}"
+OOM = "training probe: node-{0} rank {0}: OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+NO_ROOM = "node-{0} rank {0}: cannot start: torch cannot be loaded by python3: libtorch.so: failed to map segment"
+ECC = "training probe: node-{0} rank {0}: AcceleratorError: CUDA error: uncorrectable ECC error encountered"
+
+
+def bed(nodes: int = 4, slots: int = 1, gpus: int = 0) -> Testbed:
+    made = tuple(Node(f"node-{i}", f"10.0.0.{i + 1}", 222, slots, "ssh-ed25519 AAAA", gpus=gpus) for i in range(nodes))
+    return Testbed("run-1", made, "root", Path("key"), dial_tcp, "/w", network="10.0.0.0/24")
+
+
+def named(
+    lines: Sequence[str], testbed: Testbed | None = None, *, timed_out: bool = False
+) -> list[tuple[str, str | None, float]]:
+    suspects = lost_ranks(MpiResult(1, tuple(lines), 1.0, timed_out=timed_out), testbed or bed())
+    return [(suspect.name, code_of(suspect.evidence), suspect.confidence) for suspect in suspects]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([KILLED.format(1, "10.0.0.2", "9 (Killed)")], [("node-1", "rank-killed", 0.5)]),
+        ([RESET.format(0, 2), KILLED.format(1, "10.0.0.2", "9 (Killed)")], [("node-1", "rank-killed", 0.9)]),
+        ([KILLED.format(1, "10.0.0.2", "7 (Bus error)")], [("node-1", "rank-killed", 0.5)]),
+        ([KILLED.format(1, "10.0.0.2", "11 (Segmentation fault)")], []),
+        ([KILLED.format(1, "10.0.0.2", "15 (Terminated)")], []),
+        ([CLOSED.format(1, 3), KILLED.format(1, "10.0.0.2", "9 (Killed)")], [("node-2", "rank-lost", 0.9)]),
+        ([SILENT.format(0, 0, "rank 1 on node-1")], [("node-1", "rank-silent", 0.9)]),
+        (
+            [SILENT.format(0, 0, "rank 1 on node-1, rank 3 on node-3")],
+            [("node-1", "rank-silent", 0.9), ("node-3", "rank-silent", 0.9)],
+        ),
+        ([SILENT.format(1, 1, "rank 0, which keeps the store of the ranks")], [("node-0", "rank-silent", 0.9)]),
+        ([SILENT.format(0, 0, "rank 1 on node-1, rank 2 on node-2, rank 3 on node-3")], []),
+        ([RESET.format(0, 2), RESET.format(2, 2)], [("node-1", "rank-lost", 0.9)]),
+        ([RESET.format(0, 2), RESET.format(2, 2), RESET.format(1, 1), RESET.format(3, 1)], []),
+        ([RESET.format(0, 2), RESET.format(0, 3), RESET.format(0, 4)], []),
+        ([CLOSED.format(0, 3), OOM.format(2)], [("node-2", "rank-out-of-memory", 0.9)]),
+        ([CLOSED.format(0, 3), ECC.format(2)], [("node-2", "rank-device-error", 0.9)]),
+        ([NO_ROOM.format(2)], [("node-2", "rank-out-of-memory", 0.5)]),
+        ([NO_ROOM.format(i) for i in range(3)], []),
+        (["node-2 rank ?: cannot start: torch is missing for python3: No module named 'torch'"], []),
+        ([OOM.format(2)], []),
+        ([OOM.format(i) for i in range(4)], []),
+        ([OOM.format(0), OOM.format(1), OOM.format(2), CLOSED.format(3, 2)], []),
+        (["srun: error: node-3: task 3: Killed"], [("node-3", "rank-killed", 0.5)]),
+        (["srun: error: node-3: task 3: Out Of Memory"], [("node-3", "rank-oom-killed", 0.5)]),
+        (["srun: error: node-3: tasks 0-3: Killed"], []),
+        (["srun: error: elsewhere: task 99: Killed"], []),
+        ([KILLED.format(99, "../../etc", "9 (Killed)")], []),
+        (["training probe: node-0 rank 0: RuntimeError: shapes differ"], []),
+        ([], []),
+    ],
+)
+def test_who_is_named(lines: list[str], expected: list[tuple[str, str, float]]) -> None:
+    assert named(lines) == expected
+
+
+def test_ranks_that_we_ended_are_nobodys_fault() -> None:
+    assert named([KILLED.format(1, "10.0.0.2", "9 (Killed)")], timed_out=True) == []
+
+
+def test_rank_and_device_are_in_the_evidence() -> None:
+    testbed = bed(nodes=2, slots=4, gpus=4)
+    (suspect,) = lost_ranks(MpiResult(1, (KILLED.format(6, "10.0.0.2", "9 (Killed)"),), 1.0), testbed)
+    assert (suspect.kind, suspect.name) == ("node", "node-1")
+    assert suspect.evidence == "rank 6 (gpu-2) was killed by signal 9 (killed)"
+
+
+def test_a_node_of_several_ranks_that_lost_one_is_named_by_the_rank() -> None:
+    """The other ranks of the node speak, so the connection that broke names nobody."""
+    testbed = bed(nodes=2, slots=2)
+    lines = ["training probe: node-1 rank 3: RuntimeError: Connection closed by peer [10.0.0.2]:77"]
+    assert named(lines, testbed) == []
+    assert named([*lines, KILLED.format(2, "10.0.0.2", "9 (Killed)")], testbed) == [("node-1", "rank-killed", 0.9)]
+
+
+def test_one_node_alone_is_named_for_a_rank_that_is_killed() -> None:
+    testbed = replace(bed(nodes=1, slots=2))
+    assert named([KILLED.format(1, "10.0.0.1", "9 (Killed)")], testbed) == [("node-0", "rank-killed", 0.5)]
