@@ -58,6 +58,26 @@ class PodmanHosts(Hosts):
         return {"runtime": "podman", "ulimits": LIMITS}
 
 
+class DockerHosts(PodmanHosts):
+    """The docker client on each talks to podman's Docker-compatible socket, as there is no daemon of Docker's here."""
+
+    def environment(self, name: str) -> dict[str, str]:
+        return {**super().environment(name), "DOCKER_HOST": f"unix://{self.folder}/{name}.podman/docker.sock"}
+
+    def start(self) -> None:
+        super().start()
+        for name in self.names:
+            self.on(name, "sh", "-c", 'setsid -f podman system service --time 0 "$DOCKER_HOST" >/dev/null 2>&1')
+            self.on(name, "sh", "-c", "timeout 30 sh -c 'until docker version; do sleep 0.1; done'")
+
+    def left_on(self, name: str) -> set[str]:
+        return {line for line in super().left_on(name) if not line.startswith("podman system service")}
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        return {**super().fields, "runtime": "docker"}
+
+
 class ApptainerHosts(Hosts):
     """Each finds the script on PATH."""
 

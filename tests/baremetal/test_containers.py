@@ -1,6 +1,7 @@
 """Hosts that start a container each: by podman for real, and by a script in place of Apptainer."""
 
 import json
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from seatrial.platforms import platform_for
 from seatrial.remote.mpi import mpirun
 from seatrial.remote.node_setup import set_up_node
 from tests.baremetal.conftest import run_on, up
-from tests.baremetal.containers import ApptainerHosts, PodmanHosts
+from tests.baremetal.containers import ApptainerHosts, DockerHosts, PodmanHosts
 from tests.baremetal.test_run import CHAIN
 from tests.e2e.conftest import Console, until
 from tests.images import lane
@@ -43,10 +44,6 @@ def settings(settings: dict[str, Any], hosts: PodmanHosts) -> dict[str, Any]:
 @pytest.fixture
 def run(settings: dict[str, Any], hosts: PodmanHosts, tmp_path: Path) -> Run:
     return run_on(settings, tmp_path, nodes=2, image=hosts.image)
-
-
-def processes(hosts: PodmanHosts) -> set[str]:
-    return {line for line in hosts.left() if "/tmp" not in line}
 
 
 def test_containers_go_through_the_whole_chain(console: Console, hosts: PodmanHosts, settings: dict[str, Any]) -> None:
@@ -162,6 +159,28 @@ def test_what_podman_refuses_is_named_in_its_words(
 
 def test_doctor_finds_nothing_missing(run: Run) -> None:
     assert platform_for(run.cluster).missing() == []
+
+
+def test_dockers_own_client_starts_and_removes_them(settings: dict[str, Any], tmp_path: Path) -> None:
+    if not shutil.which("docker"):
+        pytest.skip("missing: the client docker")
+    docker = DockerHosts(NAMES)
+    with up(docker):
+        own = {"ssh_config": str(docker.folder / "ssh_config"), **docker.fields}
+        run = run_on({**settings, **own}, tmp_path, nodes=2, image=docker.image)
+        platform = platform_for(run.cluster)
+        assert platform.missing() == []
+        try:
+            testbed = platform.launch(run)
+            for node in testbed.nodes:
+                set_up_node(testbed, node, 60).transport.close()
+            assert sorted(mpirun(testbed, ["hostname"], timeout_s=60).lines) == list(NAMES)
+        finally:
+            platform.teardown(run.run_id)
+        assert docker.left() == set()
+        absent = run_on({**settings, **own}, tmp_path / "absent", nodes=2, image=ABSENT)
+        problems = platform_for(absent.cluster).missing()
+        assert [code_of(problem) for problem in problems] == ["baremetal-image-missing"] * 2
 
 
 # --- Apptainer, by a script with its options ---
