@@ -53,6 +53,7 @@ MpiDefault=none
 ReturnToService=2
 SlurmdTimeout=10
 KillWait=3
+MessageTimeout=60
 GresTypes=gpu
 SlurmdParameters=config_overrides
 PreemptType=preempt/partition_prio
