@@ -1,12 +1,13 @@
 """What a node's container is on every platform that runs containers: its keys, its rights, its GPUs. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
     from seatrial.config.mount import Mount
+    from seatrial.config.ulimit import Ulimits
 
 KEYS = "/etc/seatrial"  # where the image's entry point looks for the run's keys
 # What sshd as root needs to bind its port, confine itself, become the user who logs in and hand over a terminal, and
@@ -25,9 +26,9 @@ def capabilities(cluster: "Cluster", devices: Iterable[str], more: Iterable[str]
     return list(dict.fromkeys([*CAPABILITIES, *pinning, *more]))
 
 
-def limits(cluster: "Cluster", own: Mapping[str, int]) -> dict[str, int]:
+def limits(cluster: "Cluster", own: "Ulimits") -> dict[str, int]:
     """By name. RDMA pins memory, which the default limit of a container forbids."""
-    return {**({"memlock": -1} if cluster.gpus else {}), **own}
+    return {**({"memlock": -1} if cluster.gpus else {}), **{str(name): limit for name, limit in own.items()}}
 
 
 def bind(mount: "Mount") -> str:

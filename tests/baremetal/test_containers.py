@@ -189,7 +189,7 @@ def test_dockers_own_client_starts_and_removes_them(settings: dict[str, Any], tm
 def in_the_image(testbed: Testbed) -> list[str]:
     for node in testbed.nodes:
         set_up_node(testbed, node, 60).transport.close()
-    return mpirun(testbed, ["sh", "-c", f"echo $(hostname) $(cat /{MARK})"], timeout_s=60).lines
+    return sorted(mpirun(testbed, ["sh", "-c", f"echo $(hostname) $(cat /{MARK})"], timeout_s=60).lines)
 
 
 def test_apptainer_starts_the_image_on_every_host(settings: dict[str, Any], tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_apptainer_starts_the_image_on_every_host(settings: dict[str, Any], tmp_
         platform = platform_for(run.cluster)
         assert platform.missing() == []
         try:
-            assert sorted(in_the_image(platform.launch(run))) == [f"{name} trials.sif.root" for name in NAMES]
+            assert in_the_image(platform.launch(run)) == [f"{name} trials.sif.root" for name in NAMES]
         finally:
             platform.teardown(run.run_id)
         assert apptainer.left() == set()

@@ -65,10 +65,10 @@ def _of_host(
         programs = printable(some_of(answer.missing))[:500]
         yield Reason.of("baremetal-host-lacks", host=host, programs=programs)
     if answer.image_missing and container:
-        problem = (
+        advice = (
             f"a run pulls it, or `{container.program} pull` does now" if container.name else "there is no such file"
         )
-        yield image_missing(container, host, problem)
+        yield image_missing(container, host, advice)
     if problem := _of_folder(answer):
         yield Reason.of("baremetal-folder-unusable", host=host, folder=settings.folder, problem=problem)
     if answer.held is not None:

@@ -60,7 +60,7 @@ def _options(cluster: Cluster, settings: BaremetalPlatform, folder: str) -> Iter
     yield from ("--rm", "--interactive", "--pull=never", "--network=host", "--ipc=host", "--uts=host")
     yield from ("--user=0", "--entrypoint=sh", "--cap-drop=ALL", "--security-opt=no-new-privileges")
     yield from (f"--cap-add={name}" for name in capabilities(cluster, settings.devices))
-    yield from (f"--ulimit={name}={limit}:{limit}" for name, limit in limits(cluster, {**settings.ulimits}).items())
+    yield from (f"--ulimit={name}={limit}:{limit}" for name, limit in limits(cluster, settings.ulimits).items())
     yield f"--volume={folder}:{folder}"
     yield from map(_mount, settings.mounts)
     yield from (f"--device={path}" for path in settings.devices)

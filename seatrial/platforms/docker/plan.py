@@ -124,7 +124,7 @@ def _host_config(plan: DockerPlan, index: int) -> Body:
 
 
 def _limits(plan: DockerPlan) -> list[tuple[str, int]]:
-    return sorted(limits(plan.run.cluster, {**plan.settings.ulimits}).items())
+    return sorted(limits(plan.run.cluster, plan.settings.ulimits).items())
 
 
 def gpus_of(plan: DockerPlan, index: int) -> tuple[str, ...]:

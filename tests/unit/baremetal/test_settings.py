@@ -125,7 +125,7 @@ REFERENCE, FILE = "registry.example.com/acceptance:1", "/images/acceptance.sif"
 MOUNTS = [{"source": "/data", "target": "/data"}, {"source": "/s", "target": "/mnt/s", "read_only": False}]
 H100, AMD = {"hardware": "H100-SXM", "gpus_per_node": 8}, {"hardware": "MI300X", "gpus_per_node": 8}
 FULL = {"mounts": MOUNTS, "devices": ["/dev/infiniband"], "ulimits": {"nofile": 65536, "stack": 67108864}}
-CONTAINERS = {
+CONTAINERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "docker": ({"runtime": "docker", **FULL}, {"image": REFERENCE, **H100}),
     "podman": ({"runtime": "podman", **FULL}, {"image": REFERENCE, **H100}),
     "podman-amd": ({"runtime": "podman"}, {"image": REFERENCE, **AMD}),
