@@ -121,7 +121,7 @@ class Cluster(Strict):
     platform: PlatformConfig = Field(description="where it runs")
     image: ImageField = Field(
         None,
-        description="a reference, a .sqsh or .sif file (Slurm), or what to build (docs/images.md)",
+        description="a reference, a .sqsh or .sif file (Slurm, bare metal), or what to build (docs/images.md)",
     )
     ssh_port: Port = Field(DEFAULT_PORT, description="of every node's sshd")
     mpi: Mpi = Field(Mpi.model_construct(), description="how mpirun is called")

@@ -50,7 +50,8 @@ class PlatformSettings(Strict):
         if self.pulls_images and cluster.builds_without_repository:
             yield f"image: needs a repository, from which the nodes of platform {self.kind} pull it"
         if cluster.image_is_a_file and not self.takes_image_files:
-            yield f"image: a file is only for platform slurm; {self.kind} takes a reference such as repo/name:tag"
+            takers = "slurm and baremetal"
+            yield f"image: a file is only for platforms {takers}; {self.kind} takes a reference such as repo/name:tag"
         if cluster.faults and not self.injects_faults:
             yield "faults: are only for platform local; nobody's real cluster is broken on purpose"
 

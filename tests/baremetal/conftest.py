@@ -5,6 +5,7 @@ import secrets
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,17 @@ def hosts() -> Iterator[Hosts]:
     if packages := lacking():
         pytest.skip(f"missing: {packages}")
     hosts = Hosts(NAMES)
+    with up(hosts):
+        yield hosts
+
+
+@contextmanager
+def up(hosts: Hosts) -> Iterator[None]:
+    """Within the block; nothing of a run may be left at its end."""
     before = leftovers()
     hosts.start()
     try:
-        yield hosts
+        yield
         left = settled(hosts)
     finally:
         hosts.stop()

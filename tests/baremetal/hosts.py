@@ -23,6 +23,7 @@ _TIED = ["setpriv", "--pdeathsig", "KILL"]  # whoever ends the tests by force en
 _SCRIPT = """\
 set -eu
 hostname {name}
+{prepare}
 mount --bind {folder}/hosts /etc/hosts
 mount --bind {folder}/passwd /etc/passwd
 mount --bind {folder}/group /etc/group
@@ -51,6 +52,7 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
 MaxStartups 200
+{environment}
 """
 
 
@@ -88,6 +90,14 @@ class Hosts:
             self._bridge = ""
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def environment(self, name: str) -> dict[str, str]:
+        """What sessions on a host have beside what sshd gives them."""
+        return {}
+
+    def prepare(self, name: str) -> str:
+        """Lines for the shell that makes a host, before it hides the homes of this machine."""
+        return ":"
+
     def start_host(self, name: str) -> None:
         script = self.folder / f"{name}.sh"
         isolated = ["unshare", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -117,7 +127,8 @@ class Hosts:
         """What a command prints on a host."""
         outer = self._running[name].pid
         init = Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0]
-        command = ["nsenter", "--target", init, "--all", *argv]
+        variables = [f"{key}={value}" for key, value in self.environment(name).items()]
+        command = ["nsenter", "--target", init, "--all", "env", *variables, *argv]
         return subprocess.run(command, capture_output=True, errors="replace", check=True, timeout=30).stdout
 
     def set_link(self, name: str, state: str) -> None:
@@ -224,9 +235,19 @@ class Hosts:
         )
 
     def _write_host(self, name: str) -> str:
-        (self.folder / f"{name}.sshd_config").write_text(_SSHD_CONFIG.format(folder=self.folder, name=name))
+        variables = " ".join(f"{key}={value}" for key, value in self.environment(name).items())
+        (self.folder / f"{name}.sshd_config").write_text(
+            _SSHD_CONFIG.format(folder=self.folder, name=name, environment=f"SetEnv {variables}" if variables else "")
+        )
         (self.folder / f"{name}.sh").write_text(
-            _SCRIPT.format(name=name, folder=self.folder, user=USER, sshd=SSHD, private_tmp=self._private_tmp(name))
+            _SCRIPT.format(
+                name=name,
+                folder=self.folder,
+                user=USER,
+                sshd=SSHD,
+                prepare=self.prepare(name),
+                private_tmp=self._private_tmp(name),
+            )
         )
         return self.new_host_key(name)
 

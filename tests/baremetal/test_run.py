@@ -16,7 +16,7 @@ from seatrial.platforms import state as states
 from seatrial.remote.node_setup import set_up_node
 from seatrial.remote.ssh import on_each
 from seatrial.runs.login import ssh_argv
-from tests.baremetal.conftest import NAMES, run_on
+from tests.baremetal.conftest import NAMES, run_on, up
 from tests.baremetal.hosts import USER, Hosts
 from tests.e2e.conftest import Console, until
 
@@ -92,6 +92,32 @@ def test_a_person_logs_in_behind_a_jump_host(settings: dict[str, Any], hosts: Ho
     finally:
         platform.teardown(run.run_id)
     assert (done.returncode, done.stdout.strip()) == (0, "gpu-3"), done.stderr
+
+
+class HostsOfOldOpenSSH(Hosts):
+    """Whose sshd does not know the option SetEnv, as before release 7.8."""
+
+    def environment(self, name: str) -> dict[str, str]:
+        sshd = self.folder / "old" / "sshd"
+        sshd.parent.mkdir(exist_ok=True)
+        refusal = "echo 'command-line: line 0: Bad configuration option: SetEnv' >&2; exit 255"
+        sshd.write_text(f'#!/bin/sh\ncase "$*" in *SetEnv*) {refusal} ;; esac\nexec /usr/sbin/sshd "$@"\n')
+        sshd.chmod(0o755)
+        return {"PATH": f"{sshd.parent}:/usr/local/bin:/usr/bin:/bin"}
+
+
+def test_an_sshd_that_knows_no_setenv_serves(settings: dict[str, Any], tmp_path: Path) -> None:
+    hosts = HostsOfOldOpenSSH(NAMES[:2])
+    with up(hosts):
+        platform = {**settings, "hosts": ["gpu-[0-1]"], "ssh_config": str(hosts.folder / "ssh_config")}
+        run = run_on(platform, tmp_path, nodes=2)
+        try:
+            testbed = platform_for(run.cluster).launch(run)
+            assert [node.port for node in testbed.nodes] == [222, 222]
+            for node in testbed.nodes:
+                set_up_node(testbed, node, 60).transport.close()
+        finally:
+            platform_for(run.cluster).teardown(run.run_id)
 
 
 # --- host keys ---

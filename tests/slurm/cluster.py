@@ -22,6 +22,7 @@ from tests.slurm.accounting import Accounting
 from tests.slurm.containers import Containers
 from tests.slurm.network import Network
 
+USER = "sailor"  # an account that the nodes and the login node have
 PACKAGES = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
 _SECONDS = 30.0  # a daemon comes up in tenths of a second
 _PYTHON = Path(sys.prefix)
@@ -52,6 +53,7 @@ MpiDefault=none
 ReturnToService=2
 SlurmdTimeout=10
 KillWait=3
+MessageTimeout=60
 GresTypes=gpu
 SlurmdParameters=config_overrides
 PreemptType=preempt/partition_prio
@@ -97,7 +99,8 @@ class SlurmCluster:
             self._start("munged", ["/usr/sbin/munged", *self._munge_options()])
             self._wait("munged", (self.folder / "munge.socket").exists)
             self._start_accounting()
-            self._start("slurmctld", ["slurmctld", "-D", "-f", str(self.folder / "slurm.conf")])
+            slurmctld = f"{self._accounts()} && exec slurmctld -D -f {self.folder}/slurm.conf"
+            self._start("slurmctld", ["unshare", "--mount", "sh", "-c", slurmctld])
             for name in self.names:
                 self.start_node(name)
             self._wait("slurmctld", self._all_idle)
@@ -222,6 +225,8 @@ class SlurmCluster:
             f"{self._network.address(i)} {name}\n" for i, name in enumerate(self.names)
         )
         (self.folder / "hosts").write_text(hosts)
+        accounts = Path("/etc/passwd").read_text()
+        (self.folder / "passwd").write_text(f"{accounts}{USER}:x:12345:12345::/var/tmp:/bin/sh\n")
         nodes = "\n".join(
             f"NodeName={name} NodeAddr={self._network.address(i)} CPUs=8 Gres=gpu:2 State=UNKNOWN"
             for i, name in enumerate(self.names)
@@ -244,6 +249,7 @@ class SlurmCluster:
 set -eu
 hostname {name}
 mount --bind {self.folder}/hosts /etc/hosts
+{self._accounts()}
 {self._private_tmp(name)}
 mount -t tmpfs tmpfs /dev/shm
 mkdir -p /run/sshd
@@ -251,6 +257,9 @@ chmod 1777 /tmp /dev/shm
 slurmd -D -N {name} -f {self.folder}/slurm.conf &
 wait $!
 """
+
+    def _accounts(self) -> str:
+        return f"mount --bind {self.folder}/passwd /etc/passwd"
 
     def _private_tmp(self, name: str) -> str:
         """An empty /tmp; where the tests' Python lies in it, as a clone of the repository may, that alone is there."""

@@ -17,8 +17,8 @@ from seatrial.remote.node_setup import set_up_node
 from seatrial.text.redact import Secrets
 from tests.conftest import RUN_PREFIX
 from tests.e2e.conftest import Console
-from tests.slurm.cluster import SlurmCluster
-from tests.slurm.login_node import LoginNode, login_node
+from tests.slurm.cluster import USER, SlurmCluster
+from tests.slurm.login_node import LoginNode, jump_host, login_node
 from tests.slurm.test_run import PATIENT
 
 
@@ -54,6 +54,45 @@ def test_everything_goes_through_the_login_node(elsewhere: dict[str, Any], tmp_p
         platform_for(cluster).teardown(run.run_id)
 
 
+def test_the_login_node_is_reached_through_a_jump_host(
+    slurm: SlurmCluster, elsewhere: dict[str, Any], login: LoginNode, tmp_path: Path
+) -> None:
+    """Which knows nothing of Slurm. The nodes are reached through both."""
+    (tmp_path / "jump").mkdir()
+    with jump_host(login, tmp_path / "jump") as jump:
+        platform = {**elsewhere, "jump": f"root@localhost:{jump.port}"}
+        cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": platform})
+        run = Run(f"{RUN_PREFIX}jump", cluster, load_suite("quick"), tmp_path)
+        try:
+            testbed = platform_for(cluster).launch(run)
+            logins = jump.log.count("Accepted publickey")
+            for node in testbed.nodes:
+                set_up_node(testbed, node, 60).transport.close()
+            assert jump.log.count("Accepted publickey") == logins + 2 > 2
+        finally:
+            platform_for(cluster).teardown(run.run_id)
+        assert login.log.count("Accepted publickey") == jump.log.count("Accepted publickey")
+
+
+def test_a_plain_user_of_the_cluster_has_nodes_of_their_own(
+    slurm: SlurmCluster, elsewhere: dict[str, Any], login: LoginNode, tmp_path: Path
+) -> None:
+    """No root on the login node or on the nodes: sshd of the run has ports that a plain user may take."""
+    platform = {**elsewhere, "user": USER, "folder": f"{slurm.shared}/{USER}", "python": "/usr/bin/python3"}
+    cluster = Cluster.model_validate({"name": "test", "nodes": 2, "platform": platform})
+    run = Run(f"{RUN_PREFIX}plain", cluster, load_suite("quick"), tmp_path)
+    try:
+        testbed = platform_for(cluster).launch(run)
+        assert (testbed.user, min(node.port for node in testbed.nodes) > 1024) == (USER, True)
+        for node in testbed.nodes:
+            set_up_node(testbed, node, 60).transport.close()
+        result = mpirun(testbed, ["sh", "-c", "echo $(id -un) $(hostname)"], timeout_s=60)
+        assert set(result.lines) == {f"{USER} {node.name}" for node in testbed.nodes}
+    finally:
+        platform_for(cluster).teardown(run.run_id)
+    assert list((slurm.shared / USER).iterdir()) == []
+
+
 def test_a_whole_run_and_a_login_to_a_kept_node(
     slurm_console: Console, elsewhere: dict[str, Any], slurm: SlurmCluster
 ) -> None:
@@ -62,8 +101,12 @@ def test_a_whole_run_and_a_login_to_a_kept_node(
     finished = slurm_console.check(cluster, slurm_console.suite(**PATIENT))
     assert finished.status == 0, finished.said
     node = finished.document["nodes"][1]["name"]
+    temporary = slurm_console.folder / "tmp"
+    temporary.mkdir()
+    slurm_console.environment["TMPDIR"] = str(temporary)
     logged_in = slurm_console.run("ssh", "out", node, "--", "hostname")
     assert (logged_in.status, logged_in.out.strip()) == (0, node), logged_in.said
+    assert list(temporary.iterdir()) == []  # `seatrial ssh` has become ssh, which removes nothing of ours
     assert slurm_console.run("reap", "--run", finished.document["run_id"]).status == 0
 
 

@@ -60,7 +60,14 @@ REASONS = {
     "baremetal-host-lacks": Explanation(
         "{host}: {programs} missing",
         "Programs that a run calls are not on PATH of a login without terminal.",
-        "Install openssh-server, openssh-client, awk, coreutils and Open MPI; `mpi.mpirun` takes a full path.",
+        "Install openssh-server, openssh-client, awk, coreutils and Open MPI, or what `platform.runtime` names;"
+        " `mpi.mpirun` takes a full path.",
+    ),
+    "baremetal-image-missing": Explanation(
+        "{host}: image {image} is not there: {problem}",
+        "The container of the run cannot start there yet.",
+        "Run `docker pull IMAGE` or `podman pull IMAGE` on the host, after a login to its registry, or copy the .sif"
+        " file there; correct `image` in the cluster file.",
     ),
     "baremetal-folder-unusable": Explanation(
         "{host}: {folder} {problem}",

@@ -43,6 +43,9 @@ class Answer(BaseModel):
     free_bytes: int = Field(0, ge=0)
     writable: bool = True
     executable: bool = True
+    image_missing: bool = False
+    image_problem: str | None = Field(None, max_length=10_000)
+    container_left: bool = False
 
 
 class Place(BaseModel):

@@ -7,10 +7,12 @@ from functools import partial
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
-from seatrial.model.reason import Reason, join
+from seatrial.model.reason import Reason
 from seatrial.platforms.baremetal.answers import Place
 from seatrial.platforms.baremetal.config import BaremetalPlatform
-from seatrial.platforms.baremetal.hosts import HostError, Hosts, on_hosts
+from seatrial.platforms.baremetal.hosts import HostError, Hosts, on_hosts, some_reasons
+from seatrial.platforms.baremetal.images import ensure_images
+from seatrial.platforms.baremetal.runtime import container_of
 from seatrial.platforms.openssh.failures import is_silent
 from seatrial.platforms.sshd.program import node_script
 from seatrial.remote.keys import KeyPair
@@ -18,8 +20,6 @@ from seatrial.remote.keys import KeyPair
 Started = dict[str, Place | SeatrialError]
 
 log = logging.getLogger("seatrial.launch")
-
-_SHOWN = 8  # reasons in one line
 
 
 def run_folder(settings: BaremetalPlatform, run_id: str) -> str:
@@ -40,6 +40,9 @@ def lifetime_s(settings: BaremetalPlatform, cluster: Cluster) -> float:
 def start_nodes(hosts: Hosts, run: Run, settings: BaremetalPlatform, run_key: KeyPair, host_key: KeyPair) -> Started:
     """Where each host's sshd answers, or why it does not. Raises MissingError where this machine has no ssh."""
     folder = node_folder(settings, run.run_id)
+    container = container_of(run, settings, run_folder(settings, run.run_id))
+    if container:
+        ensure_images(hosts, settings, container)
     request = {
         "verb": "start",
         "run_id": run.run_id,
@@ -47,6 +50,7 @@ def start_nodes(hosts: Hosts, run: Run, settings: BaremetalPlatform, run_key: Ke
         "program": node_script(run.run_id, run.cluster.ssh_port, run_key, host_key, folder, hosts.listen),
         "deadline_s": lifetime_s(settings, run.cluster),
         "timeout_s": settings.start_timeout_s,
+        "container": container.request() if container else None,
     }
     log.info("logging in to %d hosts", len(settings.hosts))
     started = on_hosts(settings.hosts, partial(_start, hosts, settings, request))
@@ -65,7 +69,7 @@ def places_of(started: Started, hosts: Hosts, port: int) -> tuple[Place, ...]:
     problems = {host: answer.reason for host, answer in started.items() if isinstance(answer, SeatrialError)}
     refusals = [reason for reason in problems.values() if not is_silent(reason)]
     if refusals or len(problems) == len(started):
-        raise LaunchError(_some(refusals or list(problems.values())))
+        raise LaunchError(some_reasons(refusals or list(problems.values())))
     for reason in problems.values():
         log.warning("%s", reason)
     return tuple(
@@ -97,8 +101,3 @@ def _silent_place(hosts: Hosts, host: str, port: int) -> Place:
     options = hosts.options(host)
     address, user = options.get("hostname", host), options.get("user", "root")
     return Place(name=host, address=address, port=port, user=user, proxied=hosts.is_proxied(host))
-
-
-def _some(reasons: list[str]) -> str:
-    more = [f"and {len(reasons) - _SHOWN} more"] if len(reasons) > _SHOWN else []
-    return join([*reasons[:_SHOWN], *more])

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
+from seatrial.config.mount import FullPath, Mount
 from seatrial.config.platform import PlatformSettings
+from seatrial.config.ulimit import Ulimits
 from seatrial.platforms.openssh.settings import Jump, LoginSettings, Path, Port, User, legal_path
 from seatrial.text.hostranges import expand
 
@@ -64,13 +66,38 @@ class BaremetalPlatform(PlatformSettings):
         "/tmp", description="on the hosts: where a run makes its private folder; programs must be allowed to run there"
     )
     python: Annotated[str, AfterValidator(legal_path)] = Field(
-        "python3", description="on the hosts, with torch: a name on PATH or a full path"
+        "python3",
+        description="on the hosts, with torch unless containers have it: a name on PATH or a full path",
     )
+    runtime: Literal["none", "docker", "podman", "apptainer", "singularity"] = Field(
+        "none",
+        description="what starts `image` on every host: a .sif file with apptainer and singularity, else a reference",
+    )
+    mounts: tuple[Mount, ...] = Field((), description="files and folders of the hosts that the containers see")
+    devices: tuple[FullPath, ...] = Field(
+        (), description="devices beside GPUs that the containers see, such as /dev/infiniband; docker and podman only"
+    )
+    ulimits: Ulimits = Field(
+        default_factory=dict,
+        description="by name, -1 is unlimited; with GPUs memlock is -1 unless set; docker and podman only",
+    )
+    container_python: Annotated[str, AfterValidator(legal_path)] = Field(
+        "python3", description="in the containers, with torch: a name on PATH or a full path"
+    )
+    pull_timeout_s: Seconds = Field(1800, description="seconds until a host has pulled an image that it lacks")
     login_timeout_s: Seconds = Field(15, description="seconds until a host answers a login")
     start_timeout_s: Seconds = Field(60, description="seconds from the login until the run's sshd is ready")
     deadline_s: Annotated[int, Field(ge=10, le=7 * 86400)] = Field(
         4 * 3600, description="seconds after which a host ends the run by itself, whatever becomes of this machine"
     )
+
+    pulls_images: ClassVar[bool] = True
+    takes_image_files: ClassVar[bool] = True
+
+    @property
+    def has_daemon(self) -> bool:
+        """Whether its containers are known by name to docker or podman, and are no mere processes of the user."""
+        return self.runtime in ("docker", "podman")
 
     def problems(self, cluster: "Cluster") -> Iterator[str]:
         if len(self.hosts) != cluster.nodes:
@@ -79,6 +106,21 @@ class BaremetalPlatform(PlatformSettings):
         for host in expand(tuple(self.host_settings)):
             if host not in known:
                 yield f"platform.host_settings: {host} is not one of hosts"
-        if cluster.image is not None:
-            yield "image: has no use on platform baremetal, which runs the software of the hosts; leave it out"
+        yield from self._image_problems(cluster)
         yield from super().problems(cluster)
+
+    def _image_problems(self, cluster: "Cluster") -> Iterator[str]:
+        for name in ("mounts", "devices", "ulimits"):
+            if getattr(self, name) and not (self.has_daemon or (name == "mounts" and self.runtime != "none")):
+                yield f"platform.{name}: has no use with platform.runtime {self.runtime}; leave it out"
+        if self.runtime == "none":
+            if cluster.image is not None:
+                yield "platform.runtime: must say what starts the image: docker, podman, apptainer or singularity"
+            return
+        image = cluster.image.planned if cluster.image else None
+        if image is None:
+            yield f"image: is required with platform.runtime {self.runtime}"
+        elif self.has_daemon and cluster.image_is_a_file:
+            yield f"image: {self.runtime} starts a reference such as repo/name:tag, is {image!r}"
+        elif not self.has_daemon and not image.endswith(".sif"):
+            yield f"image: {self.runtime} starts a .sif file on the hosts, is {image!r}"

@@ -5,11 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seatrial.checks.suites import load_suite
+from seatrial.config.run import Run
 from seatrial.model.errors import MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.platforms.baremetal.answers import Answer
+from seatrial.platforms.baremetal.bringup import run_folder
 from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import Hosts, on_hosts
+from seatrial.platforms.baremetal.images import image_missing
+from seatrial.platforms.baremetal.runtime import Container, container_of
 from seatrial.platforms.baremetal.ssh_config import ssh_config
 from seatrial.text.printable import printable
 from seatrial.text.words import some_of
@@ -28,7 +33,12 @@ def problems(cluster: "Cluster", settings: BaremetalPlatform, hosts_type: type[H
         config.write_text(ssh_config(settings))
         hosts = hosts_type(settings, config)
 
-        request = {"verb": "check", "mpirun": cluster.mpi.mpirun}
+        container = _container(cluster, settings)
+        request = {
+            "verb": "check",
+            "mpirun": cluster.mpi.mpirun,
+            "container": container.request() if container else None,
+        }
 
         def check(host: str) -> Answer:
             return hosts.ask(host, request, _TIMEOUT_S, proxied=hosts.is_proxied(host))
@@ -37,16 +47,28 @@ def problems(cluster: "Cluster", settings: BaremetalPlatform, hosts_type: type[H
     absent = next((answer for answer in answers.values() if isinstance(answer, MissingError)), None)
     if absent:
         return [absent.reason]
-    return [problem for host, answer in answers.items() for problem in _of_host(host, answer, settings)]
+    return [problem for host, answer in answers.items() for problem in _of_host(host, answer, settings, container)]
 
 
-def _of_host(host: str, answer: Answer | SeatrialError, settings: BaremetalPlatform) -> Iterator[str]:
+def _container(cluster: "Cluster", settings: BaremetalPlatform) -> Container | None:
+    run = Run("doctor", cluster, load_suite("quick"), Path("doctor"))
+    return container_of(run, settings, run_folder(settings, run.run_id))
+
+
+def _of_host(
+    host: str, answer: Answer | SeatrialError, settings: BaremetalPlatform, container: Container | None
+) -> Iterator[str]:
     if isinstance(answer, SeatrialError):
         yield answer.reason
         return
     if answer.missing:
         programs = printable(some_of(answer.missing))[:500]
         yield Reason.of("baremetal-host-lacks", host=host, programs=programs)
+    if answer.image_missing and container:
+        advice = (
+            f"a run pulls it, or `{container.program} pull` does now" if container.name else "there is no such file"
+        )
+        yield image_missing(container, host, advice)
     if problem := _of_folder(answer):
         yield Reason.of("baremetal-folder-unusable", host=host, folder=settings.folder, problem=problem)
     if answer.held is not None:

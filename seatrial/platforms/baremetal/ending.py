@@ -14,6 +14,7 @@ from seatrial.platforms.baremetal.answers import Answer
 from seatrial.platforms.baremetal.bringup import Started, run_folder
 from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import Hosts, on_hosts
+from seatrial.platforms.baremetal.runtime import container_name
 from seatrial.platforms.openssh.failures import was_never_in
 from seatrial.text.words import some_of
 
@@ -51,7 +52,8 @@ def _touched(folder: Path, hosts: tuple[str, ...]) -> list[str]:
 def stop_run(run_id: str, folder: Path, settings: BaremetalPlatform, hosts_type: type[Hosts]) -> None:
     """Raises SeatrialError where hosts could not be cleared and their deadline is yet to come; `reap` tries again."""
     settings = _remembered(folder, settings)
-    request = {"verb": "stop", "run_id": run_id, "folder": run_folder(settings, run_id)}
+    container = {"program": settings.runtime, "name": container_name(settings, run_id)}
+    request = {"verb": "stop", "run_id": run_id, "folder": run_folder(settings, run_id), "container": container}
     hosts = hosts_type(settings, folder / "ssh_config")
     touched = _touched(folder, settings.hosts) if (folder / "ssh_config").exists() else []
     answers = on_hosts(touched, partial(_stop, hosts, request))
@@ -92,4 +94,6 @@ def _problem(answer: Answer | SeatrialError) -> str | None:
         return answer.reason
     if answer.remaining:
         return f"processes {some_of(map(str, answer.remaining))} do not end"
+    if answer.container_left:
+        return "the container of the run cannot be removed"
     return "the folder of the run is still there" if answer.folder_left else None

@@ -14,7 +14,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, join
 from seatrial.platforms.baremetal.answers import MARK, Answer
 from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.program import program
@@ -26,6 +26,7 @@ AT_ONCE = 32
 _THROUGH_A_JUMP = 8  # logins at once: sshd drops some of more than ten (MaxStartups)
 _ANSWER_BYTES = 32 * 1024**2
 _PROGRAM_MISSING = (126, 127)
+_SHOWN = 8  # reasons in one line
 
 Item = TypeVar("Item")
 
@@ -109,6 +110,12 @@ class Hosts:
         reason = reason_of(jump, errors, dict) if status == SSH_FAILED else None
         return str(reason.values["problem"]) if reason and is_silent(reason) else None
 
+    def on_each(
+        self, function: Callable[[str], Item], hosts: Sequence[str] | None = None
+    ) -> dict[str, Item | SeatrialError]:
+        """The function's answer, or the SeatrialError it raised, by host; of all hosts when None."""
+        return on_hosts(self._settings.hosts if hosts is None else hosts, function)
+
     def dial(self, host: str, port: int, timeout_s: float) -> socket.socket:
         """A stream to a port of a host that is behind others, by ssh. Raises OSError."""
         with self._turn(proxied=True):
@@ -126,6 +133,12 @@ def on_hosts(hosts: Sequence[str], function: Callable[[str], Item]) -> dict[str,
 
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="hosts") as pool:
         return dict(zip(hosts, pool.map(guarded, hosts), strict=True))
+
+
+def some_reasons(reasons: Sequence[str]) -> str:
+    """In one line."""
+    more = [f"and {len(reasons) - _SHOWN} more"] if len(reasons) > _SHOWN else []
+    return join([*reasons[:_SHOWN], *more])
 
 
 def run_bounded(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> tuple[int, str, str]:

@@ -21,6 +21,7 @@ from seatrial.platforms.baremetal.bringup import lifetime_s, node_folder, places
 from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.ending import remember_untouched, stop_run
 from seatrial.platforms.baremetal.hosts import Hosts, on_hosts
+from seatrial.platforms.baremetal.runtime import by_hand, container_of
 from seatrial.platforms.baremetal.ssh_config import ssh_config
 from seatrial.platforms.sshd.ports import tell_ports
 from seatrial.platforms.sshd.program import MADE_LATER, node_script
@@ -48,8 +49,10 @@ class Baremetal:
     def render(self, run: Run) -> Rendered:
         folder = node_folder(self._settings, run.run_id)
         python = shlex.quote(self._settings.python)
+        container = container_of(run, self._settings, run_folder(self._settings, run.run_id))
         return Rendered(
             {
+                **({"container.sh": by_hand(container)} if container else {}),
                 "ssh_config": ssh_config(self._settings),
                 "commands": "".join(f"ssh -F ssh_config {host} {python} -I -S -\n" for host in self._settings.hosts),
                 "node.sh": node_script(run.run_id, run.cluster.ssh_port, MADE_LATER, MADE_LATER, folder),
@@ -104,7 +107,7 @@ class Baremetal:
             key_file=folder / "id_ed25519",
             dial=dial,
             workdir=f"{node_folder(self._settings, run_id)}/work",
-            python=self._settings.python,
+            python=self._settings.python if self._settings.runtime == "none" else self._settings.container_python,
             network=None,
             blameless_reason=lambda node: blameless_reason(hosts, folder, self._settings, places[node.name]),
         )

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 _PACKAGE = "seatrial.platforms.baremetal.on_host"
-_MODULES = ("files", "lock", "processes", "supervisor", "verbs")  # each imports only those before it
+_MODULES = ("files", "lock", "processes", "container", "supervisor", "verbs")  # each imports only those before it
 _LOADER = """\
 import json, sys, types
 for name, source in json.loads({modules!r}).items():

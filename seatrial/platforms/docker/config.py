@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from seatrial.config import mount
 from seatrial.config.mount import FullPath
 from seatrial.config.platform import PlatformSettings
+from seatrial.config.ulimit import Ulimits
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
@@ -28,19 +29,8 @@ def _as_text(value: object) -> object:
     return str(value) if type(value) is int else value
 
 
-def _no_boolean(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError(f"must be a whole number, is {str(value).lower()}")
-    return value
-
-
 Target = Annotated[FullPath, AfterValidator(_legal_target)]
 Gpu = Annotated[str, Field(pattern=r"^(\d{1,4}|(GPU|MIG)-[A-Za-z0-9-]{1,100})$"), BeforeValidator(_as_text)]
-Limit = Annotated[int, Field(ge=-1, le=2**62), BeforeValidator(_no_boolean)]
-LimitName = Literal[
-    "as", "core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio",
-    "sigpending", "stack",
-]  # fmt: skip
 Capability = Annotated[str, Field(pattern=r"^[A-Z][A-Z_]{1,40}$")]
 Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 
@@ -75,7 +65,7 @@ class DockerPlatform(PlatformSettings):
     shared_memory_gib: Annotated[float, Field(gt=0, le=4096)] | None = Field(
         None, description="size of /dev/shm in GiB; 16 with GPUs, else 1, when unset; not with ipc: host"
     )
-    ulimits: dict[LimitName, Limit] = Field(
+    ulimits: Ulimits = Field(
         default_factory=dict, description="by name, -1 is unlimited; with GPUs memlock is -1 unless set"
     )
     mounts: tuple[Mount, ...] = Field((), description="files and folders of the Docker host")

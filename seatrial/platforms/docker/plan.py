@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.config.run import Run
-from seatrial.platforms.container import CAPABILITIES, KEYS
+from seatrial.platforms.container import KEYS, capabilities, has_amd_gpus, limits
 from seatrial.platforms.docker.config import DockerPlatform
 
 RUN_ID = "seatrial.run-id"  # label of everything that a run makes
@@ -102,10 +102,10 @@ def _host_config(plan: DockerPlan, index: int) -> Body:
     config: Body = {
         "NetworkMode": plan.network if settings.network == "own" else "host",
         "CapDrop": ["ALL"],
-        "CapAdd": _capabilities(plan),
+        "CapAdd": capabilities(plan.run.cluster, settings.devices, settings.capabilities),
         "SecurityOpt": ["no-new-privileges"],
         "IpcMode": settings.ipc,
-        "Ulimits": [{"Name": name, "Soft": limit, "Hard": limit} for name, limit in sorted(ulimits(plan).items())],
+        "Ulimits": [{"Name": name, "Soft": limit, "Hard": limit} for name, limit in _limits(plan)],
         "Mounts": [
             {"Type": "bind", "Source": mount.source, "Target": mount.target, "ReadOnly": mount.read_only}
             for mount in settings.mounts
@@ -123,15 +123,8 @@ def _host_config(plan: DockerPlan, index: int) -> Body:
     return {key: value for key, value in config.items() if value != []}
 
 
-def ulimits(plan: DockerPlan) -> Mapping[str, int]:
-    """RDMA pins memory, which the default limit of a container forbids."""
-    pinned = {"memlock": -1} if plan.run.cluster.gpus else {}
-    return {**pinned, **{str(name): limit for name, limit in plan.settings.ulimits.items()}}
-
-
-def _capabilities(plan: DockerPlan) -> list[str]:
-    pinning = ["IPC_LOCK"] if plan.run.cluster.gpus or plan.settings.devices else []
-    return list(dict.fromkeys([*CAPABILITIES, *pinning, *plan.settings.capabilities]))
+def _limits(plan: DockerPlan) -> list[tuple[str, int]]:
+    return sorted(limits(plan.run.cluster, plan.settings.ulimits).items())
 
 
 def gpus_of(plan: DockerPlan, index: int) -> tuple[str, ...]:
@@ -147,7 +140,7 @@ def uses_cdi(plan: DockerPlan) -> bool:
 
 
 def _vendor(plan: DockerPlan) -> str:
-    return "amd.com" if plan.run.cluster.hardware.name.startswith("MI") else "nvidia.com"
+    return "amd.com" if has_amd_gpus(plan.run.cluster) else "nvidia.com"
 
 
 def device_requests(plan: DockerPlan, gpus: tuple[str, ...]) -> list[Body]:

@@ -47,6 +47,9 @@ class Login:
         """The exit status of a command whose machine was lost; None where that cannot be."""
         return None
 
+    def keep_files_in(self, folder: Path) -> None:
+        """From now on, if the folder is there: what a login needs goes with it, however this process ends."""
+
     def dial(self, node: Node, timeout_s: float) -> socket.socket:
         """A stream to the sshd of a node of the job. Raises OSError."""
         return dial_tcp(node, timeout_s)

@@ -97,6 +97,7 @@ class Slurm:
             log.warning("%s", warning)
         run_key, host_key = new_key_pair(), new_key_pair()
         folder = states.make_folder(run.run_id, _KIND)
+        self._login.keep_files_in(folder)
         states.remember(folder, run.cluster)
         states.write_private(folder / "id_ed25519", run_key.private)
         states.write_private(folder / "host_key.pub", host_key.public)
@@ -135,8 +136,13 @@ class Slurm:
             for task, name in enumerate(names)
         )
 
-    def attach(self, run_id: str) -> Testbed:
+    def _state(self, run_id: str) -> Path:
         folder = states.run_folder(run_id, _KIND)
+        self._login.keep_files_in(folder)
+        return folder
+
+    def attach(self, run_id: str) -> Testbed:
+        folder = self._state(run_id)
         if not folder.exists() or not any(job.is_up for job in jobs_of(self._login, run_id)):
             raise InputError(f"run {run_id}: is over")
         try:
@@ -166,7 +172,7 @@ class Slurm:
         return replace(testbed, launcher=launcher)
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
-        if not states.run_folder(run_id, _KIND).exists():
+        if not self._state(run_id).exists():
             return  # nothing was submitted
         there = script.run_folder(self._settings, run_id)
         names = self._names(run_id)
@@ -183,13 +189,14 @@ class Slurm:
         return node_names(self._login, nodes) if nodes else []
 
     def keep(self, run_id: str, seconds: float) -> bool:
+        folder = self._state(run_id)
         if not any(job.is_up for job in jobs_of(self._login, run_id)):
             return False
-        states.keep(states.run_folder(run_id, _KIND), seconds)
+        states.keep(folder, seconds)
         return True
 
     def teardown(self, run_id: str) -> None:
-        folder = states.run_folder(run_id, _KIND)
+        folder = self._state(run_id)
         end_jobs(self._login, run_id)
         self._login.shell(f"rm -rf -- {shlex.quote(script.run_folder(self._settings, run_id))}")
         states.remove_folder(folder)

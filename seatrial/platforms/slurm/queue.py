@@ -10,6 +10,8 @@ from seatrial.platforms.slurm.login import CommandError, Login
 from seatrial.platforms.slurm.script import job_name
 
 END_S = 25.0  # Slurm waits KillWait, 30 s by default, only for what ignores TERM; a node's step does not
+# slurmstepd holds on to what ranks print for EioTimeout, 60 s by default, when the srun that reads it is gone.
+_CANCELLED_S = 75.0
 _PAUSE_S = 0.25
 
 
@@ -91,7 +93,7 @@ def _is_down(login: Login, node: str) -> bool:
 
 def end_jobs(login: Login, run_id: str) -> None:
     """Cancel them and wait until no node has anything of them. Raises LaunchError where they do not end."""
-    deadline = time.monotonic() + END_S
+    deadline = time.monotonic() + _CANCELLED_S
     while living := [job for job in jobs_of(login, run_id) if not job.is_over]:
         cancelled = [job.job_id for job in living if job.state != "COMPLETING"]
         if cancelled:
@@ -103,7 +105,7 @@ def end_jobs(login: Login, run_id: str) -> None:
                     "slurm-job-does-not-end",
                     job=job.job_id,
                     state=job.state,
-                    seconds=f"{END_S:g}",
+                    seconds=f"{_CANCELLED_S:g}",
                     nodes=job.nodes if job.state in ACTIVE else "no node",
                 )
             )

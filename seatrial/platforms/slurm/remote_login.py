@@ -21,6 +21,7 @@ from seatrial.platforms.openssh.failures import reason_of
 from seatrial.platforms.openssh.settings import LoginSettings
 from seatrial.platforms.slurm.config import SlurmPlatform
 from seatrial.platforms.slurm.login import Login
+from seatrial.platforms.state import write_private
 
 _AT_ONCE = 8  # logins: sshd drops some of more than ten (MaxStartups)
 # sshd's sessions are no login shells, which at some sites alone find Slurm's commands.
@@ -36,6 +37,7 @@ class RemoteLogin(Login):
     def __init__(self, settings: SlurmPlatform, host: str) -> None:
         self._settings, self._host = settings, host
         self._turn = threading.Semaphore(_AT_ONCE)
+        self._kept: Path | None = None  # the file with ssh's configuration, in the folder of a run
 
     @property
     def place(self) -> str:
@@ -60,14 +62,27 @@ class RemoteLogin(Login):
         with self._turn:
             return tunnel(self._ssh, self._host, f"[{node.address}]:{node.port}", timeout_s)
 
-    @cached_property
+    def keep_files_in(self, folder: Path) -> None:
+        if not folder.is_dir():
+            return
+        self._kept = folder / "ssh_config"
+        if not self._kept.exists():  # else another process of the run may be reading it
+            write_private(self._kept, self.config())
+
+    @property
     def _ssh(self) -> list[str]:
-        """Its configuration is a file, which ssh reads for jump hosts too; it goes with this object."""
+        """Its configuration is a file, which ssh reads for jump hosts too."""
+        kept = self._kept if self._kept and self._kept.exists() else self._temporary
+        return ["ssh", "-F", str(kept)]
+
+    @cached_property
+    def _temporary(self) -> Path:
+        """Where there is no run, as for `doctor`: the file goes with this object."""
         folder = Path(tempfile.mkdtemp(prefix="seatrial-ssh-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         file = folder / "ssh_config"
         file.write_text(self.config())
-        return ["ssh", "-F", str(file)]
+        return file
 
     def _command(self, argv: Sequence[str]) -> list[str]:
         return [*self._ssh, self._host, shlex.join(["sh", "-c", _WITH_PROFILE, "sh", *argv])]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.config.cluster import Cluster
-from seatrial.config.mount import Mount
+from seatrial.platforms.container import apptainer_exec, apptainer_image, bind
 from seatrial.platforms.slurm.config import SlurmPlatform
 
 _REFERENCE = re.compile(
@@ -30,22 +30,18 @@ def container_of(cluster: Cluster, image: str, names: Iterable[str] = (), mounts
     """
     settings = cluster.platform
     assert isinstance(settings, SlurmPlatform)
-    binds = [*(shlex.quote(_bind(mount)) for mount in settings.mounts), *mounts]
+    binds = [*(shlex.quote(bind(mount)) for mount in settings.mounts), *mounts]
     if settings.runtime == "none":
         return Container()
     if settings.runtime == "pyxis":
         return Container(options=tuple(_pyxis(image, binds, sorted(names))))
-    return Container(command=tuple(_apptainer(cluster, image, settings.runtime, binds)))
+    return Container(command=(*apptainer_exec(cluster, settings.runtime, binds), shlex.quote(apptainer_image(image))))
 
 
 def container_env(settings: SlurmPlatform, env: Mapping[str, str]) -> dict[str, str]:
     """The variables of a step, so that they win over those of the image too."""
     prefix = _EXPORTED.get(settings.runtime)
     return {**env, **({f"{prefix}{name}": value for name, value in env.items()} if prefix else {})}
-
-
-def _bind(mount: Mount) -> str:
-    return f"{mount.source}:{mount.target}" + (":ro" if mount.read_only else "")
 
 
 def _pyxis(image: str, binds: list[str], names: list[str]) -> list[str]:
@@ -67,20 +63,3 @@ def pyxis_image(image: str) -> str:
     registry = f"{match['registry']}#" if match["registry"] else ""
     tag = f":{match['digest']}" if match["digest"] else match["tag"] or ""
     return f"{registry}{match['path']}{tag}"
-
-
-def _apptainer(cluster: Cluster, image: str, program: str, binds: list[str]) -> list[str]:
-    gpus = ["--rocm" if cluster.hardware.name.startswith("MI") else "--nv"] if cluster.gpus else []
-    options = [*gpus, *(f"--bind={bind}" for bind in binds)]
-    return [
-        program,
-        "exec",
-        *options,
-        shlex.quote(image if image.startswith("/") else f"docker://{_without_tag(image)}"),
-    ]
-
-
-def _without_tag(image: str) -> str:
-    """The reference, without its tag where it has a digest: Apptainer takes one of both."""
-    bare, at, digest = image.partition("@")
-    return re.sub(r":[^/:]+$", "", bare) + at + digest if at else image

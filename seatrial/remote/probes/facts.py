@@ -4,15 +4,12 @@ A version is "" where the package is not installed and null where it could not b
 slow is not the same as different.
 """
 
-import glob
 import hashlib
 import json
 import os
 import re
 import select
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -37,7 +34,7 @@ def main():
 def facts(mpirun):
     gpus = gpu_models()
     return {
-        "hostname": socket.gethostname(),
+        "hostname": os.uname().nodename,
         "cpus": len(os.sched_getaffinity(0)),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
         "gpus": None if gpus is None else len(gpus),
@@ -46,17 +43,45 @@ def facts(mpirun):
         "hardware_ids": hardware_ids([uuid for _, _, uuid in gpus or []]),
         "cpu_model": cpu_model(),
         "architecture": os.uname().machine,
-        "mpirun": shutil.which(mpirun) or "",
+        "mpirun": which(mpirun),
         "sshd": sshd(),
-        "nccl_tests": shutil.which("all_reduce_perf") or "",
+        "nccl_tests": which("all_reduce_perf"),
         "versions": versions(mpirun),
     }
 
 
 def sshd():
     """OpenSSH's server; None where whoever asks came in by another one."""
-    program = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/local/sbin")
+    program = which("sshd", ":/usr/sbin:/sbin:/usr/local/sbin")
     return program or (None if "SSH_CONNECTION" in os.environ else "")
+
+
+def which(program, more=""):
+    """The program's path; "" where it is not. `more` is behind PATH. Importing shutil takes as long as re and json."""
+    folders = (os.environ.get("PATH", os.defpath) + more).split(":") if "/" not in program else [""]
+    places = (os.path.join(folder, program) for folder in folders)
+    return next((place for place in places if os.path.isfile(place) and os.access(place, os.X_OK)), "")
+
+
+def paths(pattern):
+    """Those that there are, sorted; `*` is anything within one name. Importing glob takes longer than all of this."""
+    places = [""]
+    for part in pattern.split("/")[1:]:
+        name = re.compile(re.escape(part).replace(r"\*", ".*"))
+        places = [
+            place + "/" + entry
+            for place in places
+            for entry in (entries(place + "/") if "*" in part else [part])
+            if name.fullmatch(entry)
+        ]
+    return [place for place in places if os.path.exists(place)]
+
+
+def entries(folder):
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
 
 
 def gpu_models() -> "list[tuple[str, int | None, str]] | None":
@@ -65,7 +90,7 @@ def gpu_models() -> "list[tuple[str, int | None, str]] | None":
     nvidia = nvidia_smi("uuid,name,clocks.max.sm", NVIDIA_SMI_TIMEOUT_S)
     if nvidia is None:  # a driver that does not know the clock, or one that does not answer at all
         nvidia = nvidia_smi("uuid,name", max(1, deadline - time.monotonic()))
-    drm = [os.path.dirname(path) for path in glob.glob("/sys/class/drm/renderD*/device/vendor")]
+    drm = [os.path.dirname(path) for path in paths("/sys/class/drm/renderD*/device/vendor")]
     amd = [folder for folder in drm if first_line(folder + "/vendor") == AMD_VENDOR]
     return [gpu_in(line) for line in nvidia] + [amd_gpu(folder) for folder in amd] if nvidia is not None else None
 
@@ -140,11 +165,7 @@ def installed_packages() -> "dict[str, str]":
     second to be imported."""
     versions: "dict[str, str]" = {}
     for folder in sys.path:
-        try:
-            entries = sorted(os.listdir(folder or "."))
-        except OSError:
-            continue
-        for entry in entries:
+        for entry in entries(folder or "."):
             match = PACKAGE.fullmatch(entry)
             if match:
                 versions.setdefault(match.group(1).lower().replace("_", "-"), match.group(2)[:MAX_LINE])
@@ -154,7 +175,7 @@ def installed_packages() -> "dict[str, str]":
 def nccl_version():
     """The system's libnccl, as its file name says; else the one that came with torch."""
     for folder in ("/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/local/lib", "/usr/local/*/lib"):
-        for library in sorted(glob.glob(folder + "/libnccl.so.2.*")):
+        for library in paths(folder + "/libnccl.so.2.*"):
             return library.rsplit(".so.", 1)[1]
     return package_version("nvidia-nccl-cu12", "nvidia-nccl-cu13")
 

@@ -10,7 +10,6 @@ Whoever receives takes the time, from the first byte on: setting up does not cou
 Each direction has a connection of its own, because what a slow one still holds back would delay the other.
 """
 
-import hmac
 import json
 import os
 import re
@@ -45,7 +44,7 @@ def main():
 
 
 def ask():
-    with nameless_file() as errors:
+    with unnamed_file() as errors:
         try:
             answer = measure(json.load(sys.stdin), errors)
         except (OSError, ValueError) as failure:
@@ -53,12 +52,13 @@ def ask():
     print(json.dumps(answer), flush=True)
 
 
-def nameless_file():
-    """As tempfile.TemporaryFile, whose import takes as long as Python's start: many nodes may share few cores."""
-    path = os.path.join(os.environ.get("TMPDIR") or "/tmp", "seatrial-stream-" + os.urandom(8).hex())
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+def unnamed_file():
+    """It goes when it is closed. Importing tempfile takes a fifth of the time of the whole program."""
+    own = os.environ.get("TMPDIR", "")
+    path = os.path.join(own if os.access(own, os.W_OK) else "/tmp", "seatrial-" + os.urandom(16).hex())
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     os.unlink(path)
-    return open(file, "r+b")
+    return os.fdopen(descriptor, "w+b")
 
 
 def serve(max_bytes, max_seconds):
@@ -82,11 +82,16 @@ def accept(listener, token):
         peer, _ = listener.accept()
         peer.settimeout(FIRST_BYTE_S)
         try:
-            if hmac.compare_digest(peer.recv(TOKEN_BYTES, socket.MSG_WAITALL), token):
+            if is_same(peer.recv(TOKEN_BYTES, socket.MSG_WAITALL), token):
                 return peer
         except OSError:
             pass
         peer.close()
+
+
+def is_same(offered, token):
+    """In a time that does not tell where they differ. hmac, which has that too, takes as long to import as json."""
+    return len(offered) == len(token) and not sum(one ^ other for one, other in zip(offered, token))
 
 
 def measure(request, errors):

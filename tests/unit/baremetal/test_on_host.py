@@ -36,7 +36,7 @@ def test_python_3_6_reads_it(path: Path) -> None:
 
 
 def test_a_host_is_looked_at_without_changing_anything(tmp_path: Path) -> None:
-    answer = ran({"verb": "check", "parent": str(tmp_path), "mpirun": "/opt/none/mpirun"})
+    answer = ran({"verb": "check", "parent": str(tmp_path), "mpirun": "/opt/none/mpirun", "container": None})
     assert "/opt/none/mpirun" in json.dumps(answer["missing"])
     assert (answer["writable"], answer["held"]) == (True, None)
     assert not list(tmp_path.iterdir())
@@ -44,7 +44,10 @@ def test_a_host_is_looked_at_without_changing_anything(tmp_path: Path) -> None:
 
 def test_a_run_that_never_was_is_ended_without_complaint(tmp_path: Path) -> None:
     request = {"verb": "stop", "parent": str(tmp_path), "run_id": "r", "folder": str(tmp_path / "seatrial-r")}
-    assert ran(request) == {"remaining": [], "folder_left": False}
+    absent = {"program": str(tmp_path / "podman"), "name": "seatrial-r"}
+    for container in (None, absent):
+        answer = ran({**request, "container": container})
+        assert answer == {"remaining": [], "folder_left": False, "container_left": False}
     assert not list(tmp_path.iterdir())
 
 

@@ -1,5 +1,6 @@
 """Hosts of a cluster file: what is legal, and the configuration of ssh that comes of it."""
 
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,12 @@ def settings(**fields: Any) -> BaremetalPlatform:
 
 def rendered() -> dict[str, str]:
     fields = {"user": "ubuntu", "key_file": "/keys/cluster key", "host_settings": OWN, "ssh_config": "/etc/site/ssh"}
-    platform = {"kind": "baremetal", "hosts": HOSTS, **fields}
-    cluster = Cluster.model_validate({"name": "test", "nodes": 4, "platform": platform})
+    return render(fields)
+
+
+def render(platform: dict[str, Any], **fields: Any) -> dict[str, str]:
+    described = {"name": "test", "nodes": 4, "platform": {"kind": "baremetal", "hosts": HOSTS, **platform}, **fields}
+    cluster = Cluster.model_validate(described)
     return dict(platform_for(cluster).render(Run(RUN_ID, cluster, load_suite("quick"), Path("out"))).files)
 
 
@@ -40,7 +45,7 @@ def options_of(config: str, host: str, folder: Path) -> dict[str, str]:
 
 
 def test_files_are_as_they_were() -> None:
-    assert rendered() == {path.name: path.read_text() for path in GOLDEN.iterdir()}
+    assert rendered() == {path.name: path.read_text() for path in GOLDEN.iterdir() if path.is_file()}
 
 
 def test_ssh_reads_the_settings_of_each_host(tmp_path: Path) -> None:
@@ -109,8 +114,75 @@ def test_bad_settings_are_one_line_with_file_and_field(tmp_path: Path, fields: d
         load_cluster(path)
 
 
-def test_an_image_has_no_use(tmp_path: Path) -> None:
+def test_an_image_needs_what_starts_it(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text("nodes: 1\nslots_per_node: 2\nimage: registry/x:1\nplatform: {kind: baremetal, hosts: [gpu-1]}\n")
-    with pytest.raises(InputError, match="image: has no use on platform baremetal"):
+    with pytest.raises(InputError, match=r"platform\.runtime: must say what starts the image: docker"):
         load_cluster(path)
+
+
+REFERENCE, FILE = "registry.example.com/acceptance:1", "/images/acceptance.sif"
+MOUNTS = [{"source": "/data", "target": "/data"}, {"source": "/s", "target": "/mnt/s", "read_only": False}]
+H100, AMD = {"hardware": "H100-SXM", "gpus_per_node": 8}, {"hardware": "MI300X", "gpus_per_node": 8}
+FULL = {"mounts": MOUNTS, "devices": ["/dev/infiniband"], "ulimits": {"nofile": 65536, "stack": 67108864}}
+CONTAINERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "docker": ({"runtime": "docker", **FULL}, {"image": REFERENCE, **H100}),
+    "podman": ({"runtime": "podman", **FULL}, {"image": REFERENCE, **H100}),
+    "podman-amd": ({"runtime": "podman"}, {"image": REFERENCE, **AMD}),
+    "podman-cpu": ({"runtime": "podman"}, {"image": REFERENCE}),
+    "apptainer": ({"runtime": "apptainer", "mounts": MOUNTS, "folder": "/scratch"}, {"image": FILE, **H100}),
+    "singularity-amd": ({"runtime": "singularity"}, {"image": FILE, **AMD}),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_the_command_of_a_container_is_as_it_was(name: str, tmp_path: Path) -> None:
+    """`python -m tests.unit.baremetal.test_settings` writes the files anew; read what changed."""
+    script = container_script(name)
+    assert script == (GOLDEN / "containers" / f"{name}.sh").read_text()
+    if shellcheck := shutil.which("shellcheck"):
+        (tmp_path / "container.sh").write_text(script)
+        subprocess.run([shellcheck, str(tmp_path / "container.sh")], check=True)
+
+
+def container_script(name: str) -> str:
+    platform, fields = CONTAINERS[name]
+    return render(platform, **fields)["container.sh"]
+
+
+@pytest.mark.parametrize(
+    ("image", "fields", "problem"),
+    [
+        (None, {"runtime": "podman"}, "image: is required with platform.runtime podman"),
+        (FILE, {"runtime": "docker"}, "image: docker starts a reference such as repo/name:tag"),
+        (REFERENCE, {"runtime": "apptainer"}, r"image: apptainer starts a \.sif file on the hosts"),
+        ("/images/x.sqsh", {"runtime": "singularity"}, r"image: singularity starts a \.sif file"),
+        (FILE, {"runtime": "apptainer", "ulimits": {"nofile": 1}}, "platform.ulimits: has no use with"),
+        (FILE, {"runtime": "apptainer", "devices": ["/dev/fuse"]}, "platform.devices: has no use with"),
+        (
+            None,
+            {"mounts": [{"source": "/a", "target": "/b"}]},
+            "platform.mounts: has no use with platform.runtime none",
+        ),
+        (REFERENCE, {"runtime": "podman", "ulimits": {"nofile": True}}, "must be a whole number, is true"),
+        (REFERENCE, {"runtime": "podman", "mounts": [{"source": "/a,b", "target": "/b"}]}, "must be a full path"),
+        (REFERENCE, {"runtime": "crun"}, "platform.baremetal.runtime"),
+        ({"builder": "docker", "build": "cpu"}, {"runtime": "podman"}, "image: needs a repository"),
+    ],
+)
+def test_what_does_not_fit_a_container_is_one_line(
+    tmp_path: Path, image: object, fields: dict[str, Any], problem: str
+) -> None:
+    import yaml
+
+    path = tmp_path / "cluster.yaml"
+    platform = {"kind": "baremetal", "hosts": HOSTS, **fields}
+    path.write_text(yaml.safe_dump({"nodes": 4, "platform": platform, **({"image": image} if image else {})}))
+    with pytest.raises(InputError, match=rf"^[^\n]*cluster\.yaml[^\n]*{problem}[^\n]*$"):
+        load_cluster(path)
+
+
+if __name__ == "__main__":
+    for name in CONTAINERS:
+        (GOLDEN / "containers").mkdir(exist_ok=True)
+        (GOLDEN / "containers" / f"{name}.sh").write_text(container_script(name))

@@ -64,7 +64,11 @@ MOUNTS = "mounts: [{source: /a, target: /b}]"
         ("image: /s/t.sif", "kind: slurm, runtime: pyxis", r"image: pyxis starts a .sqsh file or a reference"),
         ("image: /s/t.sqsh", "kind: slurm, runtime: singularity", r"image: singularity starts a .sif file"),
         ("image: s/t.sqsh", "kind: slurm, runtime: pyxis", r"image\.file\.path: must be a full path"),
-        ("image: /s/t.sqsh", "kind: docker", "image: a file is only for platform slurm; docker takes a reference"),
+        (
+            "image: /s/t.sqsh",
+            "kind: docker",
+            "image: a file is only for platforms slurm and baremetal; docker takes a reference",
+        ),
         ("image: {build: cpu, builder: buildah}", "kind: slurm, runtime: pyxis", "image: needs a repository"),
         ("", "kind: slurm, runtime: podman", "'none', 'pyxis', 'apptainer' or 'singularity'"),
         ("image: nvcr.io/a/b", "kind: slurm, runtime: pyxis, mounts: [{source: a, target: /b}]", "must be a full path"),

@@ -10,11 +10,18 @@ if TYPE_CHECKING:
     from typing import Dict, List, Optional, Set
 
 VARIABLE = "SEATRIAL_HOST_FOLDER"  # in the environment of every process of a run
+SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}  # that a supervisor waits for
 STOP_S = 10.0
 
 
 def become_subreaper() -> None:
     prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: what loses its parent, as mpirun's daemons do, is still found
+
+
+def unblock() -> None:
+    """As a child of the supervisor."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores
 
 
 def prctl(option: int, value: int) -> None:

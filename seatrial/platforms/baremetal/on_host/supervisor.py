@@ -9,15 +9,23 @@ import os
 import signal
 import time
 
+from seatrial.platforms.baremetal.on_host.container import remove
 from seatrial.platforms.baremetal.on_host.files import remove_tree, write
 from seatrial.platforms.baremetal.on_host.lock import Lock
-from seatrial.platforms.baremetal.on_host.processes import VARIABLE, become_subreaper, end_all, prctl, reap, started
+from seatrial.platforms.baremetal.on_host.processes import (
+    SIGNALS,
+    VARIABLE,
+    become_subreaper,
+    end_all,
+    prctl,
+    reap,
+    started,
+    unblock,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict
-
-SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
 
 
 def supervise(request: "Dict[str, Any]", lock: Lock, log_file: int) -> None:
@@ -36,20 +44,23 @@ def supervise(request: "Dict[str, Any]", lock: Lock, log_file: int) -> None:
         write(os.path.join(folder, "supervisor.json"), json.dumps(own))
         wait_for_end(start_node(request), deadline)
     finally:
+        remove(request["container"])
         end_all(os.getpid(), folder)
         remove_tree(folder)
         lock.release()
 
 
 def start_node(request: "Dict[str, Any]") -> int:
-    """The pid of node.sh, which starts sshd. Its keys come by a pipe."""
+    """The pid of node.sh, or of what runs it in a container; it starts sshd. Its keys come by a pipe."""
+    container = request["container"]
+    command = [*(container["command"] if container else ["sh"]), "-s", "seatrial", request["run_id"]]
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             os.dup2(reader, 0)
             follow()
-            os.execvpe("sh", ["sh", "-s", "seatrial", request["run_id"]], {**os.environ, VARIABLE: request["folder"]})
+            os.execvpe(command[0], command, {**os.environ, VARIABLE: request["folder"]})
         finally:
             os._exit(127)
     os.close(reader)
@@ -63,8 +74,7 @@ def start_node(request: "Dict[str, Any]") -> int:
 
 def follow() -> None:
     """As the child: end in order when the supervisor dies."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores
+    unblock()
     prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 

@@ -1,4 +1,7 @@
-"""What the control host asks of a host: start, stop, log, check. The answer is one line, MARK and a JSON object."""
+"""What the control host asks of a host: start, stop, log, check, image, pull.
+
+The answer is one line, MARK and a JSON object.
+"""
 
 import json
 import os
@@ -7,6 +10,7 @@ import signal
 import stat
 import time
 
+from seatrial.platforms.baremetal.on_host.container import has_image, has_program, pull, remove
 from seatrial.platforms.baremetal.on_host.files import ProblemError, read_tail, remove_tree
 from seatrial.platforms.baremetal.on_host.lock import Lock, lock_state
 from seatrial.platforms.baremetal.on_host.processes import STOP_S, end_all, is_running, reap, send, started
@@ -24,7 +28,7 @@ PROGRAMS = ("sshd", "ssh", "ssh-keyscan", "awk", "timeout", "od")
 
 def main(request: "Dict[str, Any]") -> None:
     os.umask(0o077)
-    verbs = {"start": start, "stop": stop, "log": log, "check": check}
+    verbs = {"start": start, "stop": stop, "log": log, "check": check, "image": image, "pull": pull_image}
     try:
         answer = verbs[request["verb"]](request)
     except ProblemError as error:
@@ -43,7 +47,7 @@ def start(request: "Dict[str, Any]") -> "Dict[str, Any]":
     folder = request["folder"]
     try:
         os.mkdir(folder, 0o700)
-        log_file = os.open(os.path.join(folder, "node.log"), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        log_file = os.open(os.path.join(folder, "node.log"), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
     except OSError:
         lock.release()
         raise
@@ -56,13 +60,15 @@ def start(request: "Dict[str, Any]") -> "Dict[str, Any]":
         finally:
             os._exit(code)
     try:
-        port = wait_until_ready(folder, supervisor, request["timeout_s"])
+        port = wait_until_ready(log_file, supervisor, request["timeout_s"])
     except ProblemError:
         end(supervisor, folder)
+        remove(request["container"])
         raise
+    user = request["container"] and request["container"]["user"]
     return {
         "port": port,
-        "user": pwd.getpwuid(os.getuid()).pw_name,
+        "user": user or pwd.getpwuid(os.getuid()).pw_name,
         "address": own_address(),
         "kernel": read_tail("/proc/sys/kernel/random/boot_id", 64).strip(),
         "cores": len(os.sched_getaffinity(0)),
@@ -75,27 +81,26 @@ def own_address() -> str:
     return words[2] if len(words) == 4 else ""
 
 
-def wait_until_ready(folder: str, supervisor: int, timeout_s: float) -> int:
+def wait_until_ready(log_file: int, supervisor: int, timeout_s: float) -> int:
     deadline = time.monotonic() + timeout_s
     while True:
         has_ended = os.waitpid(supervisor, os.WNOHANG)[0] != 0
-        for line in last_lines(os.path.join(folder, "node.log")):
+        lines = first_lines(log_file)
+        for line in lines:
             if line.startswith(NODE_MARK + "ready "):
                 return int(line[len(NODE_MARK + "ready ") :])
             if line.startswith(NODE_MARK + "failed: "):
                 raise ProblemError(line[len(NODE_MARK + "failed: ") :])
         if has_ended:
-            raise ProblemError("sshd's supervisor has ended")
+            raise ProblemError(next((line for line in reversed(lines) if line.strip()), "sshd's supervisor has ended"))
         if time.monotonic() > deadline:
             raise ProblemError("sshd was not ready within {:g} s".format(timeout_s))
         time.sleep(0.02)
 
 
-def last_lines(path: str) -> "List[str]":
-    try:
-        return read_tail(path, 64 * 1024).splitlines()
-    except OSError:
-        return []
+def first_lines(log_file: int) -> "List[str]":
+    """Also when the file has gone with the folder of the run."""
+    return os.pread(log_file, 64 * 1024, 0).decode(errors="replace").splitlines()
 
 
 def stop(request: "Dict[str, Any]") -> "Dict[str, Any]":
@@ -106,10 +111,11 @@ def stop(request: "Dict[str, Any]") -> "Dict[str, Any]":
     supervisor = supervisor_of(folder)
     if supervisor:
         end(supervisor, folder)
+    is_removed = remove(request["container"])
     remaining = end_all(None, folder)
     remove_tree(folder)
     drop_lock(request)
-    return {"remaining": remaining, "folder_left": os.path.lexists(folder)}
+    return {"remaining": remaining, "folder_left": os.path.lexists(folder), "container_left": not is_removed}
 
 
 def is_own_folder(folder: str) -> bool:
@@ -164,13 +170,29 @@ def check(request: "Dict[str, Any]") -> "Dict[str, Any]":
     from shutil import which
 
     parent, path = request["parent"], os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin:/usr/local/sbin"
-    programs = [*PROGRAMS, request["mpirun"]]
+    container = request["container"]
+    programs = [container["program"]] if container else [*PROGRAMS, request["mpirun"]]
+    missing = [program for program in programs if not which(program, path=path)]
     status = os.statvfs(parent)
     lock = Lock(parent)
     return {
-        "missing": [program for program in programs if not which(program, path=path)],
+        "missing": missing,
+        "image_missing": bool(container) and not missing and not has_image(container),
         "free_bytes": status.f_bavail * status.f_frsize,
         "writable": os.access(parent, os.W_OK | os.X_OK),
         "executable": not status.f_flag & os.ST_NOEXEC,
         "held": lock_state(lock),
     }
+
+
+def image(request: "Dict[str, Any]") -> "Dict[str, Any]":
+    """Whether the host has the image of the container; and the runtime, without which nobody can tell."""
+    container = request["container"]
+    if not has_program(container):
+        return {"missing": [container["program"]]}
+    return {"image_missing": not has_image(container)}
+
+
+def pull_image(request: "Dict[str, Any]") -> "Dict[str, Any]":
+    """Fetch it from its registry, as the user who has logged in."""
+    return {"image_problem": pull(request["container"], request["timeout_s"])}

@@ -128,10 +128,13 @@ main() {
     save_environment
     # bash reads ~/.bashrc in a session of sshd, unless it takes itself for a shell within another one.
     nested=SetEnv=SHLVL=1
-    "$sshd" -t -f /dev/null -o HostKey="$work/ssh_host_ed25519_key" -o "$nested" 2>/dev/null || nested= # before OpenSSH 7.8
     port=$PORT
     tries=0
     until start_sshd "$port"; do
+        if [ -n "$nested" ] && ! "$sshd" -t -f /dev/null -o HostKey="$work/ssh_host_ed25519_key" -o "$nested"; then
+            nested= # before OpenSSH 7.8
+            continue
+        fi
         tries=$((tries + 1))
         [ "$tries" -lt 8 ] || fail "sshd finds no port that it may use"
         port=$(free_port)

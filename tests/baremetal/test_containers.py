@@ -1,0 +1,209 @@
+"""Hosts that start a container each: by podman for real, and by a script in place of Apptainer."""
+
+import json
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.config.run import Run
+from seatrial.model.errors import LaunchError
+from seatrial.model.reason import code_of
+from seatrial.model.testbed import Testbed
+from seatrial.platforms import platform_for
+from seatrial.remote.mpi import mpirun
+from seatrial.remote.node_setup import set_up_node
+from tests.baremetal.conftest import run_on, up
+from tests.baremetal.containers import ApptainerHosts, DockerHosts, PodmanHosts
+from tests.baremetal.test_run import CHAIN
+from tests.e2e.conftest import Console, until
+from tests.images import lane
+from tests.slurm.containers import MARK
+
+NAMES = ("gpu-0", "gpu-1")
+ABSENT = "localhost:9/nobody/has-it:1"
+
+
+@pytest.fixture
+def hosts() -> Iterator[PodmanHosts]:
+    if reason := lane.lacking():
+        pytest.skip(reason)
+    hosts = PodmanHosts(NAMES)
+    with up(hosts):
+        yield hosts
+
+
+@pytest.fixture
+def settings(settings: dict[str, Any], hosts: PodmanHosts) -> dict[str, Any]:
+    return {**settings, "hosts": ["gpu-[0-1]"], **hosts.fields}
+
+
+@pytest.fixture
+def run(settings: dict[str, Any], hosts: PodmanHosts, tmp_path: Path) -> Run:
+    return run_on(settings, tmp_path, nodes=2, image=hosts.image)
+
+
+def test_containers_go_through_the_whole_chain(console: Console, hosts: PodmanHosts, settings: dict[str, Any]) -> None:
+    cluster = console.cluster(2, platform=settings, image=hosts.image, keep="always")
+    finished = console.check(cluster, console.suite(**CHAIN))
+    assert finished.status == 0, finished.said
+    assert {check["name"]: check["verdict"] for check in finished.document["checks"]} == {
+        "connectivity": "pass",
+        "collectives": "pass",
+        "training": "pass",
+    }
+    assert [node["name"] for node in finished.document["nodes"]] == list(NAMES)
+    logged_in = console.run("ssh", "out", "gpu-1", "--", "hostname; ls /usr/local/bin/seatrial-node")
+    assert logged_in.out.split() == ["gpu-1", "/usr/local/bin/seatrial-node"], logged_in.said
+    assert console.run("reap", "--run", finished.document["run_id"]).status == 0
+    assert hosts.left() == set()
+
+
+def test_keys_are_in_no_argument_and_nothing_that_podman_tells(run: Run, hosts: PodmanHosts) -> None:
+    platform = platform_for(run.cluster)
+    try:
+        platform.launch(run)
+        inspected = hosts.on("gpu-0", "podman", "inspect", f"seatrial-{run.run_id}")
+        arguments = hosts.on("gpu-0", "sh", "-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ")
+    finally:
+        platform.teardown(run.run_id)
+    assert json.loads(inspected)[0]["HostConfig"]["NetworkMode"] == "host"
+    for text in (inspected, arguments):
+        assert "PRIVATE KEY" not in text
+        assert "ssh-ed25519" not in text
+
+
+def test_hosts_remove_their_container_at_the_deadline(
+    settings: dict[str, Any], hosts: PodmanHosts, tmp_path: Path
+) -> None:
+    run = run_on({**settings, "deadline_s": 15}, tmp_path, nodes=2, image=hosts.image)
+    platform = platform_for(run.cluster)
+    try:
+        platform.launch(run)
+        assert hosts.left()
+        until(lambda: not hosts.left())
+    finally:
+        platform.teardown(run.run_id)
+
+
+def test_a_killed_run_is_reaped(console: Console, hosts: PodmanHosts, settings: dict[str, Any]) -> None:
+    cluster = console.cluster(2, platform=settings, image=hosts.image)
+    process = console.start("run", cluster, "--suite", console.suite(), "--out", "out")
+    until(lambda: len({left[:5] for left in hosts.left() if "conmon" in left}) == 2 or process.poll() is not None)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert hosts.left()
+    reaped = console.run("reap", cluster)
+    assert reaped.status == 0, reaped.said
+    assert hosts.left() == set()
+
+
+@pytest.mark.parametrize("victim", ["supervisor", "podman", "both"])
+def test_nothing_is_left_when_a_process_of_the_run_is_killed(run: Run, hosts: PodmanHosts, victim: str) -> None:
+    platform = platform_for(run.cluster)
+    try:
+        platform.launch(run)
+        record = json.loads(hosts.on("gpu-1", "cat", f"/tmp/seatrial-{run.run_id}/supervisor.json"))
+        client = hosts.on("gpu-1", "pgrep", "-f", f"^podman run --name=seatrial-{run.run_id}").split()
+        pids = {"supervisor": [str(record["pid"])], "podman": client}
+        hosts.on("gpu-1", "kill", "-KILL", *(pids.get(victim) or [*pids["supervisor"], *client]))
+        if victim != "both":  # one ends what the other has left, but for the files of the supervisor
+            until(
+                lambda: not any("sshd" in left or left == f"seatrial-{run.run_id}" for left in hosts.left_on("gpu-1"))
+            )
+    finally:
+        platform.teardown(run.run_id)
+    assert hosts.left() == set()
+
+
+def test_an_image_that_no_registry_gives_is_named(settings: dict[str, Any], hosts: PodmanHosts, tmp_path: Path) -> None:
+    run = run_on(settings, tmp_path, nodes=2, image=ABSENT)
+    platform = platform_for(run.cluster)
+    problems = platform.missing()
+    assert [code_of(problem) for problem in problems] == ["baremetal-image-missing"] * 2
+    assert problems[0] == f"gpu-0: image {ABSENT} is not there: a run pulls it, or `podman pull` does now"
+    try:
+        with pytest.raises(LaunchError, match=rf"gpu-0: image {ABSENT} is not there: .*connection refused"):
+            platform.launch(run)
+    finally:
+        platform.teardown(run.run_id)
+
+
+def test_a_runtime_that_hosts_lack_is_named(settings: dict[str, Any], hosts: PodmanHosts, tmp_path: Path) -> None:
+    described = {**settings, "runtime": "singularity", "ulimits": {}}
+    run = run_on(described, tmp_path, nodes=2, image="/images/acceptance.sif")
+    platform = platform_for(run.cluster)
+    assert platform.missing() == ["gpu-0: singularity missing", "gpu-1: singularity missing"]
+    try:
+        with pytest.raises(LaunchError, match="gpu-0: singularity missing; gpu-1: singularity missing"):
+            platform.launch(run)
+    finally:
+        platform.teardown(run.run_id)
+
+
+def test_what_podman_refuses_is_named_in_its_words(
+    settings: dict[str, Any], hosts: PodmanHosts, tmp_path: Path
+) -> None:
+    absent = {"source": "/no/such/folder", "target": "/data"}
+    run = run_on({**settings, "mounts": [absent]}, tmp_path, nodes=2, image=hosts.image)
+    platform = platform_for(run.cluster)
+    try:
+        with pytest.raises(LaunchError, match=r"gpu-0: .*/no/such/folder"):
+            platform.launch(run)
+    finally:
+        platform.teardown(run.run_id)
+
+
+def test_doctor_finds_nothing_missing(run: Run) -> None:
+    assert platform_for(run.cluster).missing() == []
+
+
+def test_dockers_own_client_starts_and_removes_them(settings: dict[str, Any], tmp_path: Path) -> None:
+    if not shutil.which("docker"):
+        pytest.skip("missing: the client docker")
+    docker = DockerHosts(NAMES)
+    with up(docker):
+        own = {"ssh_config": str(docker.folder / "ssh_config"), **docker.fields}
+        run = run_on({**settings, **own}, tmp_path, nodes=2, image=docker.image)
+        platform = platform_for(run.cluster)
+        assert platform.missing() == []
+        try:
+            testbed = platform.launch(run)
+            for node in testbed.nodes:
+                set_up_node(testbed, node, 60).transport.close()
+            assert sorted(mpirun(testbed, ["hostname"], timeout_s=60).lines) == list(NAMES)
+        finally:
+            platform.teardown(run.run_id)
+        assert docker.left() == set()
+        absent = run_on({**settings, **own}, tmp_path / "absent", nodes=2, image=ABSENT)
+        problems = platform_for(absent.cluster).missing()
+        assert [code_of(problem) for problem in problems] == ["baremetal-image-missing"] * 2
+
+
+# --- Apptainer, by a script with its options ---
+
+
+def in_the_image(testbed: Testbed) -> list[str]:
+    for node in testbed.nodes:
+        set_up_node(testbed, node, 60).transport.close()
+    return sorted(mpirun(testbed, ["sh", "-c", f"echo $(hostname) $(cat /{MARK})"], timeout_s=60).lines)
+
+
+def test_apptainer_starts_the_image_on_every_host(settings: dict[str, Any], tmp_path: Path) -> None:
+    apptainer = ApptainerHosts(NAMES)
+    with up(apptainer):
+        own = {"ssh_config": str(apptainer.folder / "ssh_config"), "ulimits": {}, **apptainer.fields}
+        run = run_on({**settings, **own}, tmp_path, nodes=2, image=apptainer.image)
+        platform = platform_for(run.cluster)
+        assert platform.missing() == []
+        try:
+            assert in_the_image(platform.launch(run)) == [f"{name} trials.sif.root" for name in NAMES]
+        finally:
+            platform.teardown(run.run_id)
+        assert apptainer.left() == set()
+        absent = run_on({**settings, **own}, tmp_path / "absent", nodes=2, image="/no/such.sif")
+        words = [f"{name}: image /no/such.sif is not there: there is no such file" for name in NAMES]
+        assert platform_for(absent.cluster).missing() == words
