@@ -87,13 +87,13 @@ def test_a_node_that_is_out_of_memory_is_named(local_testbed: LocalTestbed) -> N
 
 
 @contextmanager
-def signalled(node: str, number: signal.Signals) -> Iterator[None]:
+def signalled(testbed: Testbed, node: str, number: signal.Signals) -> Iterator[None]:
     """The probe of that node gets the signal as soon as it runs."""
     over = threading.Event()
 
     def send() -> None:
         while not over.wait(0.01):
-            if pid := probe_of(node):
+            if pid := probe_of(testbed, node):
                 os.kill(pid, number)
                 return
 
@@ -106,13 +106,14 @@ def signalled(node: str, number: signal.Signals) -> Iterator[None]:
         thread.join()
 
 
-def probe_of(node: str) -> int | None:
+def probe_of(testbed: Testbed, node: str) -> int | None:
     """The process of the probe `devices` on that local node, which its folder for temporary files tells."""
+    temporary = f"{Path(testbed.workdir).parent}/nodes/{node}/tmp\0".encode()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().split(b"\0")
             ours = len(words) > 1 and words[1].endswith(b"/devices.py") and b"python" in words[0]
-            if ours and f"/{node}/tmp\0".encode() in (folder / "environ").read_bytes():
+            if ours and temporary in (folder / "environ").read_bytes():
                 return int(folder.name)
         except OSError:  # it has just ended
             continue
@@ -120,7 +121,7 @@ def probe_of(node: str) -> int | None:
 
 
 def test_a_probe_that_is_killed_is_named(local_testbed: LocalTestbed) -> None:
-    with local_testbed(nodes=3) as (run, testbed), signalled("node-1", signal.SIGKILL):
+    with local_testbed(nodes=3) as (run, testbed), signalled(testbed, "node-1", signal.SIGKILL):
         check, left = check_devices(run, testbed, seconds=1)
     assert (check.verdict, named(check)) == (Verdict.FAIL, {"node-1": "probe-killed"})
     assert left == ["node-0", "node-2"] == sorted(measured(check))
@@ -129,7 +130,7 @@ def test_a_probe_that_is_killed_is_named(local_testbed: LocalTestbed) -> None:
 @pytest.mark.slow
 def test_a_probe_that_is_stopped_is_named_within_its_time(local_testbed: LocalTestbed) -> None:
     limit_s = 50
-    with local_testbed(nodes=3) as (run, testbed), signalled("node-1", signal.SIGSTOP):
+    with local_testbed(nodes=3) as (run, testbed), signalled(testbed, "node-1", signal.SIGSTOP):
         started = time.monotonic()
         check, left = check_devices(run, testbed, timeout_s=limit_s)
         assert time.monotonic() - started < limit_s + 60
