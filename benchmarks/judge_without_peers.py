@@ -2,7 +2,7 @@
 
     python benchmarks/judge_without_peers.py [--scale 1] [--write]
 
-As benchmarks/judge_error_rates.py. --scale 1 takes ten minutes.
+As benchmarks/judge_error_rates.py. --scale 1 takes three minutes.
 """
 
 import argparse
