@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -59,11 +60,15 @@ def served(console: Console) -> Iterator[Console]:
 
 
 def call(console: Console, method: str, path: str, **body: Any) -> Any:
-    """One call of Prefect's REST API, as its UI makes them."""
+    """One call of Prefect's REST API, as its UI makes them; it comes again where the server's database was locked."""
     url = f"{console.environment['PREFECT_API_URL']}{path}"
-    answer = httpx.request(method, url, json=body or None, auth=console.auth, timeout=120, verify=TLS)
-    answer.raise_for_status()
-    return answer.json()
+    deadline = time.monotonic() + 120
+    while True:
+        answer = httpx.request(method, url, json=body or None, auth=console.auth, timeout=120, verify=TLS)
+        if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE or time.monotonic() > deadline:
+            answer.raise_for_status()
+            return answer.json()
+        time.sleep(float(answer.headers.get("Retry-After", 0.5)))
 
 
 def start(console: Console, **parameters: str) -> str:

@@ -24,7 +24,7 @@ from tests.slurm.network import Network
 
 USER = "sailor"  # an account that the nodes and the login node have
 PACKAGES = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
-_SECONDS = 30.0  # a daemon comes up in tenths of a second
+_SECONDS = 120.0  # a daemon comes up in tenths of a second, beside another whole Slurm in a minute
 _PYTHON = Path(sys.prefix)
 _TIED = ["setpriv", "--pdeathsig", "KILL"]  # whoever ends the tests by force ends the cluster
 
