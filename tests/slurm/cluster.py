@@ -99,7 +99,7 @@ class SlurmCluster:
             self._start("munged", ["/usr/sbin/munged", *self._munge_options()])
             self._wait("munged", (self.folder / "munge.socket").exists)
             self._start_accounting()
-            slurmctld = f"{self._accounts()} && exec slurmctld -D -f {self.folder}/slurm.conf"
+            slurmctld = f"{self.own_accounts} && exec slurmctld -D -f {self.folder}/slurm.conf"
             self._start("slurmctld", ["unshare", "--mount", "sh", "-c", slurmctld])
             for name in self.names:
                 self.start_node(name)
@@ -226,7 +226,8 @@ class SlurmCluster:
         )
         (self.folder / "hosts").write_text(hosts)
         accounts = Path("/etc/passwd").read_text()
-        (self.folder / "passwd").write_text(f"{accounts}{USER}:x:12345:12345::/var/tmp:/bin/sh\n")
+        (self.folder / "etc").mkdir()
+        (self.folder / "etc/passwd").write_text(f"{accounts}{USER}:x:12346:12346::/var/tmp:/bin/sh\n")
         nodes = "\n".join(
             f"NodeName={name} NodeAddr={self._network.address(i)} CPUs=8 Gres=gpu:2 State=UNKNOWN"
             for i, name in enumerate(self.names)
@@ -248,8 +249,8 @@ class SlurmCluster:
         return f"""\
 set -eu
 hostname {name}
+{self.own_accounts}
 mount --bind {self.folder}/hosts /etc/hosts
-{self._accounts()}
 {self._private_tmp(name)}
 mount -t tmpfs tmpfs /dev/shm
 mkdir -p /run/sshd
@@ -258,8 +259,10 @@ slurmd -D -N {name} -f {self.folder}/slurm.conf &
 wait $!
 """
 
-    def _accounts(self) -> str:
-        return f"mount --bind {self.folder}/passwd /etc/passwd"
+    @property
+    def own_accounts(self) -> str:
+        """A line for the shell. A bind mount would go as soon as somebody replaces this machine's /etc/passwd."""
+        return f"mount -t overlay -o lowerdir={self.folder}/etc:/etc overlay /etc"
 
     def _private_tmp(self, name: str) -> str:
         """An empty /tmp; where the tests' Python lies in it, as a clone of the repository may, that alone is there."""

@@ -42,8 +42,7 @@ def login_node(slurm: SlurmCluster, folder: Path) -> Iterator[LoginNode]:
         f"IdentityFile {folder}/user\nUserKnownHostsFile {folder}/known_hosts\nGlobalKnownHostsFile /dev/null\n"
     )
     variables = " ".join(f"{name}={value}" for name, value in slurm.env.items())
-    accounts = f"mount --bind {slurm.folder}/passwd /etc/passwd"
-    with _sshd(folder, f"SetEnv {variables}\n", accounts) as node:
+    with _sshd(folder, f"SetEnv {variables}\n", slurm.own_accounts) as node:
         _know(folder, node)
         yield node
 
