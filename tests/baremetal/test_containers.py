@@ -119,7 +119,10 @@ def test_nothing_is_left_when_a_process_of_the_run_is_killed(run: Run, hosts: Po
     assert hosts.left() == set()
 
 
-def test_an_image_that_no_registry_gives_is_named(settings: dict[str, Any], hosts: PodmanHosts, tmp_path: Path) -> None:
+def test_an_image_that_no_registry_gives_is_named(
+    settings: dict[str, Any], hosts: PodmanHosts, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "seatrial.launch")
     run = run_on(settings, tmp_path, nodes=2, image=ABSENT)
     platform = platform_for(run.cluster)
     problems = platform.missing()
@@ -130,6 +133,7 @@ def test_an_image_that_no_registry_gives_is_named(settings: dict[str, Any], host
             platform.launch(run)
     finally:
         platform.teardown(run.run_id)
+    assert f"2 hosts lack {ABSENT}, and pull it now: gpu-0, gpu-1" in caplog.messages
 
 
 def test_a_runtime_that_hosts_lack_is_named(settings: dict[str, Any], hosts: PodmanHosts, tmp_path: Path) -> None:
