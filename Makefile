@@ -98,7 +98,7 @@ bench: setup
 	$(BIN)/python benchmarks/judge_speed.py
 	nice $(BIN)/python benchmarks/judge_error_rates.py   # a tenth of the trials of docs/error-rates.md; minutes
 	nice $(BIN)/python benchmarks/judge_first_nights.py
-	nice $(BIN)/python benchmarks/judge_without_peers.py
+	nice $(BIN)/python benchmarks/judge_few_peers.py
 
 format: setup
 	$(BIN)/ruff format .

@@ -2,8 +2,8 @@
 
 Steps from one night to the next do not show it, and repeats do not average it out. The means of blocks of reference
 nights do: they differ by more than the noise of single nights explains. Where a series has peers, so do the distances
-between reference and recent nights, over all peers; a few faulty ones among them hardly count. What has no
-peers, such as a whole fleet as one series, has only its blocks, and those lie close to each other.
+between reference and recent nights, over all peers; a few faulty ones among them hardly count. Groups that
+are too small for that, such as a whole fleet as one series, have only the blocks, and those lie close to each other.
 """
 
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ def slow_variance(good: Floats, recent: Floats, own: Floats, scale: Floats, at: 
         _drawn(seen, seen.pooled(scale), assumed, rules.sure_wander)
         for seen in (_between_blocks(good, single, at), _between_periods(recent, len(good), single, at))
     ]
-    return np.asarray(np.where(at.sizes < rules.least_peers, _AHEAD_ALONE, _AHEAD) * np.maximum(*known))
+    return np.asarray(np.where(at.sizes < _LEAST_PEERS, _AHEAD_ALONE, _AHEAD) * np.maximum(*known))
 
 
 def _drawn(seen: _Seen, everywhere: _Seen, assumed: Floats, sure: float) -> Floats:
