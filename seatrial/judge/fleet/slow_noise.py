@@ -17,6 +17,7 @@ from seatrial.judge.fleet.rules import Rules
 _NIGHTS_IN_BLOCK = 6
 _LEAST_RECENT = 3
 _AHEAD = 1.5  # tonight is farther from the reference than its blocks are from each other
+_AHEAD_OF_FEW = 4.0  # several series, of which the one that wandered farthest must not look guilty
 _AHEAD_ALONE = 3.0  # of an AR(1) with 0.9 the blocks show 0.43 of the variance; tonight's distance is 1.28 of it
 _BELIEF = 6.0  # degrees of freedom that the prior counts for
 _STRAY = 4.0  # times the typical one: more than that is a fault
@@ -66,7 +67,9 @@ def slow_variance(good: Floats, recent: Floats, own: Floats, scale: Floats, at: 
         _drawn(seen, seen.pooled(scale), assumed, rules.sure_wander)
         for seen in (_between_blocks(good, single, at), _between_periods(recent, len(good), single, at))
     ]
-    return np.asarray(np.where(at.sizes < _LEAST_PEERS, _AHEAD_ALONE, _AHEAD) * np.maximum(*known))
+    few, alone = at.sizes < _LEAST_PEERS, at.sizes < rules.least_peers
+    ahead = np.where(alone, _AHEAD_ALONE, np.where(few, _AHEAD_OF_FEW, _AHEAD))
+    return np.asarray(ahead * np.maximum(*known))
 
 
 def _drawn(seen: _Seen, everywhere: _Seen, assumed: Floats, sure: float) -> Floats:
