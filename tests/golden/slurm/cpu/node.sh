@@ -21,10 +21,11 @@ say() { printf 'seatrial-node: %s\n' "$*"; }
 fail() { say "failed: $*"; exit 1; }
 
 descendants() { # of the process $1, from the bottom up
-    awk -v root="$1" '
+    # By cat, which goes on where a process has ended meanwhile: awk gives up, and then nothing would be ended.
+    cat /proc/[0-9]*/stat 2>/dev/null | awk -v root="$1" '
         { rest = $0; sub(/^.*\) /, "", rest); split(rest, field, " "); parent[$1] = field[2] }
         function below(pid, child) { for (child in parent) if (parent[child] == pid) { below(child); print child } }
-        END { below(root) }' /proc/[0-9]*/stat 2>/dev/null
+        END { below(root) }'
 }
 
 clean_up() {
