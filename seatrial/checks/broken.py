@@ -18,7 +18,8 @@ CANNOT_START = re.compile(
     r"(?<![\w.-])(?P<host>[\w.-]{1,253}+)(?: rank (?P<rank>\d{1,7}|\?))?: cannot start: (?P<cause>.+)"
 )
 OUT_OF_MEMORY = re.compile(
-    r"out of memory|can(?:'|no)t allocate memory|\bMemoryError\b|failed to map segment", re.IGNORECASE
+    r"out of memory|can(?:'|no)t allocate memory|\bMemoryError\b|failed to map segment(?!.*not permitted)",
+    re.IGNORECASE,
 )
 _GPU_GONE = re.compile(r"torch \S+ sees \d+ GPUs?")  # it was asked for because the node has GPUs
 _SETUP = {  # causes that lie with the set-up, by the classifier's names, and what they leave the check as

@@ -1,6 +1,8 @@
 """The nodes of ranks that were killed, stood still or ran out of memory, as the output of an mpirun tells. Pure.
 
 The node is there, and only its rank is not, or only its device fails; so none is named where most ranks have the same.
+What ends one rank ends all of them, before anybody hears whether the others had come to the same; so a rank that went
+first is half a proof. One that the others waited for in vain is a better one, and so is an error of its device.
 """
 
 import re
@@ -16,10 +18,13 @@ from seatrial.remote.mpi import MpiResult
 
 Complaints = Sequence[re.Match[str]]
 
-_SEEN_BY_OTHERS, _ALONE = 0.9, 0.5  # confidence where other ranks lost or missed it, and where none said a word
+_CONFIDENCE = {"rank-silent": 0.9, "rank-device-error": 0.9}
+_OTHERWISE = 0.5
+_MOST_NAMED = 7  # ranks in a list of silent ones that is not cut (seatrial/remote/probes/last_words.py)
 _BLAMED_SIGNALS = {7: "7 (bus error)", 9: "9 (killed)"}  # others are bugs of software, or the wish to end it
 _SIGNAL = re.compile(r"\((\d{1,2})\b")
 _BY_SRUN = re.compile(r"srun: error: (?P<host>[\w.-]{1,253}): task (?P<rank>\d{1,7}): (?P<how>Killed|Out Of Memory)")
+_SRUN_ENDS_ALL = re.compile(r"srun: (?:error: .{1,300}: Exited with|.{0,300}\bTerminating\b|.{0,300}\bCANCELLED\b)")
 _DEVICE_ERROR = re.compile(r"\b(?:CUDA|HIP) error: ")
 _RANK_ON = re.compile(r"rank (?P<rank>\d{1,7})(?: on (?P<host>[^\s,]{1,253}))?")
 _PEER = re.compile(r"\[(?P<address>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}")  # of gloo: Read error [10.0.0.3]:2732: ...
@@ -33,39 +38,52 @@ def lost_ranks(result: MpiResult, testbed: Testbed) -> tuple[Suspect, ...]:
         lambda: _without_memory(result, testbed),
         lambda: _failed_by_own_word(testbed, said),
         lambda: _silent(testbed, said),
-        lambda: _missed_by_peers(testbed, said),
+        lambda: _missed_by_peers(result, testbed, said),
     )
     names = {node.name for node in testbed.nodes}
     for sign in signs:
         by_node = {suspect.name: suspect for suspect in sign() if suspect.name in names}
-        if len(by_node) > 0 and 2 * len(by_node) <= max(len(names), 2):
-            return tuple(by_node.values())
+        if by_node:
+            return tuple(by_node.values()) if 2 * len(by_node) <= max(len(names), 2) else ()
     return ()
 
 
-def _suspect(testbed: Testbed, rank: int, host: str, code: str, confidence: float, **values: object) -> Suspect:
+def _suspect(testbed: Testbed, rank: int, host: str, code: str, **values: object) -> Suspect:
     node = node_of(rank, host, testbed)
     device = device_of(rank, testbed)
     evidence = Reason.of(code, rank=rank, device=f" ({device})" if device else "", **values)
-    return Suspect("node", node, confidence, evidence)
+    return Suspect("node", node, _CONFIDENCE.get(code, _OTHERWISE), evidence)
+
+
+def _gave_a_cause(said: Complaints) -> bool:
+    """Whether a rank ended for a reason of its own: then all others were ended with it."""
+    return any(not LOST_A_PEER.search(c["cause"]) and not c["cause"].startswith(NO_WORD) for c in said)
 
 
 def _killed(result: MpiResult, testbed: Testbed, said: Complaints) -> Iterator[Suspect]:
     """Ranks that a signal ended. Who still had something to say was ended with the others, as all are at the end."""
+    if result.timed_out:
+        return
     spoke = {int(complaint["rank"]) for complaint in said}
-    confidence = _SEEN_BY_OTHERS if said else _ALONE
-    for finding in classify(result.lines) if not result.timed_out else ():
+    for finding in classify(result.lines):
         signal = _SIGNAL.search(finding.cause) if finding.cause.startswith(KILLED) else None
         number = int(signal.group(1)) if signal else 0
         if number in _BLAMED_SIGNALS and finding.rank is not None and finding.rank not in spoke:
-            yield _suspect(
-                testbed, finding.rank, finding.host or "", "rank-killed", confidence, signal=_BLAMED_SIGNALS[number]
-            )
-    for match in filter(None, map(_BY_SRUN.search, result.lines)):
-        code, values = (
-            ("rank-killed", {"signal": "9 (killed)"}) if match["how"] == "Killed" else ("rank-oom-killed", {})
-        )
-        yield _suspect(testbed, int(match["rank"]), match["host"], code, confidence, **values)
+            yield _suspect(testbed, finding.rank, finding.host or "", "rank-killed", signal=_BLAMED_SIGNALS[number])
+    yield from _killed_by_srun(result, testbed, spoke, said)
+
+
+def _killed_by_srun(result: MpiResult, testbed: Testbed, spoke: set[int], said: Complaints) -> Iterator[Suspect]:
+    """srun kills all others with the first rank that ends badly, and says so of each: the first one counts."""
+    tasks = [match for match in map(_BY_SRUN.search, result.lines) if match]
+    yield from (
+        _suspect(testbed, int(match["rank"]), match["host"], "rank-oom-killed")
+        for match in tasks
+        if match["how"] == "Out Of Memory"
+    )
+    began_otherwise = _gave_a_cause(said) or any(map(_SRUN_ENDS_ALL.search, result.lines))
+    if tasks and tasks[0]["how"] == "Killed" and int(tasks[0]["rank"]) not in spoke and not began_otherwise:
+        yield _suspect(testbed, int(tasks[0]["rank"]), tasks[0]["host"], "rank-killed", signal=_BLAMED_SIGNALS[9])
 
 
 def _without_memory(result: MpiResult, testbed: Testbed) -> Iterator[Suspect]:
@@ -73,7 +91,7 @@ def _without_memory(result: MpiResult, testbed: Testbed) -> Iterator[Suspect]:
     for match in filter(None, map(CANNOT_START.search, result.lines)):
         if OUT_OF_MEMORY.search(match["cause"]) and (match["rank"] or "?") != "?":
             cause = match["cause"]
-            yield _suspect(testbed, int(match["rank"]), match["host"], "rank-out-of-memory", _ALONE, cause=cause)
+            yield _suspect(testbed, int(match["rank"]), match["host"], "rank-out-of-memory", cause=cause)
 
 
 def _failed_by_own_word(testbed: Testbed, said: Complaints) -> Iterator[Suspect]:
@@ -84,7 +102,7 @@ def _failed_by_own_word(testbed: Testbed, said: Complaints) -> Iterator[Suspect]
         return
     for rank, complaint in causes.items():
         cause = complaint["cause"]
-        yield _suspect(testbed, rank, complaint["host"], _code(cause), _SEEN_BY_OTHERS, cause=cause)
+        yield _suspect(testbed, rank, complaint["host"], _code(cause), cause=cause)
 
 
 def _code(cause: str) -> str:
@@ -96,12 +114,15 @@ def _code(cause: str) -> str:
 def _silent(testbed: Testbed, said: Complaints) -> Iterator[Suspect]:
     """Ranks of which the others say that they waited for them in vain."""
     for complaint in silences(said):
-        for match in _RANK_ON.finditer(complaint["cause"].removeprefix(NO_WORD)):
-            yield _suspect(testbed, int(match["rank"]), match["host"] or "", "rank-silent", _SEEN_BY_OTHERS)
+        ranks = list(_RANK_ON.finditer(complaint["cause"].removeprefix(NO_WORD)))
+        if len(ranks) <= _MOST_NAMED:  # there may be more than a longer list says
+            yield from (_suspect(testbed, int(match["rank"]), match["host"] or "", "rank-silent") for match in ranks)
 
 
-def _missed_by_peers(testbed: Testbed, said: Complaints) -> Iterator[Suspect]:
+def _missed_by_peers(result: MpiResult, testbed: Testbed, said: Complaints) -> Iterator[Suspect]:
     """Nodes to which others lost their connection, and of which no rank says a word: it went first."""
+    if result.timed_out or _gave_a_cause(said) or any(map(CANNOT_START.search, result.lines)):
+        return  # ranks that are ended lose each other
     by_address = {node.address: node.name for node in testbed.nodes}
     ranks = [node.name for node in testbed.nodes for _ in range(node.slots)]
     spoke = {node_of(int(complaint["rank"]), complaint["host"], testbed) for complaint in said}
@@ -109,4 +130,4 @@ def _missed_by_peers(testbed: Testbed, said: Complaints) -> Iterator[Suspect]:
     for address in dict.fromkeys(lost):
         node = by_address.get(address, "")
         if node and node not in spoke:
-            yield _suspect(testbed, ranks.index(node), node, "rank-lost", _SEEN_BY_OTHERS, peers=lost.count(address))
+            yield _suspect(testbed, ranks.index(node), node, "rank-lost", peers=lost.count(address))

@@ -72,6 +72,7 @@ def test_a_rank_that_is_killed_or_stopped_is_named(
         done = running.result(3 * TIMEOUT_S)
         assert time.monotonic() - began < 1.5 * TIMEOUT_S
         assert done.check.verdict is Verdict.FAIL
+        assert code_of(done.check.reason)
         assert_named(done.check, codes)
         assert [node.name for node in connectivity(CheckContext(run, left)).testbed.nodes] == [
             "node-0",

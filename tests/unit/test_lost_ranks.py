@@ -18,6 +18,9 @@ SILENT = "training probe: node-{} rank {}: no word from {}"
 OOM = "training probe: node-{0} rank {0}: OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 NO_ROOM = "node-{0} rank {0}: cannot start: torch cannot be loaded by python3: libtorch.so: failed to map segment"
 ECC = "training probe: node-{0} rank {0}: AcceleratorError: CUDA error: uncorrectable ECC error encountered"
+SHAPES = "training probe: node-0 rank 0: RuntimeError: shapes differ"
+EXITED = "srun: error: node-0: task 0: Exited with exit code 1"
+SRUN_KILLED = "srun: error: node-1: task 1: Killed"
 
 
 def bed(nodes: int = 4, slots: int = 1, gpus: int = 0) -> Testbed:
@@ -36,11 +39,11 @@ def named(
     ("lines", "expected"),
     [
         ([KILLED.format(1, "10.0.0.2", "9 (Killed)")], [("node-1", "rank-killed", 0.5)]),
-        ([RESET.format(0, 2), KILLED.format(1, "10.0.0.2", "9 (Killed)")], [("node-1", "rank-killed", 0.9)]),
+        ([RESET.format(0, 2), KILLED.format(1, "10.0.0.2", "9 (Killed)")], [("node-1", "rank-killed", 0.5)]),
         ([KILLED.format(1, "10.0.0.2", "7 (Bus error)")], [("node-1", "rank-killed", 0.5)]),
         ([KILLED.format(1, "10.0.0.2", "11 (Segmentation fault)")], []),
         ([KILLED.format(1, "10.0.0.2", "15 (Terminated)")], []),
-        ([CLOSED.format(1, 3), KILLED.format(1, "10.0.0.2", "9 (Killed)")], [("node-2", "rank-lost", 0.9)]),
+        ([CLOSED.format(1, 3), KILLED.format(1, "10.0.0.2", "9 (Killed)")], [("node-2", "rank-lost", 0.5)]),
         ([SILENT.format(0, 0, "rank 1 on node-1")], [("node-1", "rank-silent", 0.9)]),
         (
             [SILENT.format(0, 0, "rank 1 on node-1, rank 3 on node-3")],
@@ -48,10 +51,10 @@ def named(
         ),
         ([SILENT.format(1, 1, "rank 0, which keeps the store of the ranks")], [("node-0", "rank-silent", 0.9)]),
         ([SILENT.format(0, 0, "rank 1 on node-1, rank 2 on node-2, rank 3 on node-3")], []),
-        ([RESET.format(0, 2), RESET.format(2, 2)], [("node-1", "rank-lost", 0.9)]),
+        ([RESET.format(0, 2), RESET.format(2, 2)], [("node-1", "rank-lost", 0.5)]),
         ([RESET.format(0, 2), RESET.format(2, 2), RESET.format(1, 1), RESET.format(3, 1)], []),
         ([RESET.format(0, 2), RESET.format(0, 3), RESET.format(0, 4)], []),
-        ([CLOSED.format(0, 3), OOM.format(2)], [("node-2", "rank-out-of-memory", 0.9)]),
+        ([CLOSED.format(0, 3), OOM.format(2)], [("node-2", "rank-out-of-memory", 0.5)]),
         ([CLOSED.format(0, 3), ECC.format(2)], [("node-2", "rank-device-error", 0.9)]),
         ([NO_ROOM.format(2)], [("node-2", "rank-out-of-memory", 0.5)]),
         ([NO_ROOM.format(i) for i in range(3)], []),
@@ -62,9 +65,23 @@ def named(
         (["srun: error: node-3: task 3: Killed"], [("node-3", "rank-killed", 0.5)]),
         (["srun: error: node-3: task 3: Out Of Memory"], [("node-3", "rank-oom-killed", 0.5)]),
         (["srun: error: node-3: tasks 0-3: Killed"], []),
+        (
+            ["srun: error: node-3: task 3: Killed", "srun: error: node-0: task 0: Killed"],
+            [("node-3", "rank-killed", 0.5)],
+        ),
+        (
+            [ECC.format(0), CLOSED.format(2, 1), EXITED, "srun: error: node-1: task 1: Killed"],
+            [("node-0", "rank-device-error", 0.9)],
+        ),
+        ([EXITED, "srun: error: node-1: task 1: Killed"], []),
+        (["slurmstepd: error: *** STEP 7.0 CANCELLED ***", "srun: Terminating StepId=7.0", SRUN_KILLED], []),
+        ([SHAPES, SRUN_KILLED], []),
+        ([SHAPES, CLOSED.format(1, 3)], []),
+        (["node-2 rank 2: cannot start: torch sees 0 GPUs", CLOSED.format(1, 3)], []),
+        ([NO_ROOM.format(2) + " from shared object: Operation not permitted"], []),
         (["srun: error: elsewhere: task 99: Killed"], []),
         ([KILLED.format(99, "../../etc", "9 (Killed)")], []),
-        (["training probe: node-0 rank 0: RuntimeError: shapes differ"], []),
+        ([SHAPES], []),
         ([], []),
     ],
 )
@@ -73,7 +90,16 @@ def test_who_is_named(lines: list[str], expected: list[tuple[str, str, float]]) 
 
 
 def test_ranks_that_we_ended_are_nobodys_fault() -> None:
-    assert named([KILLED.format(1, "10.0.0.2", "9 (Killed)")], timed_out=True) == []
+    for line in (KILLED.format(1, "10.0.0.2", "9 (Killed)"), SRUN_KILLED, CLOSED.format(1, 3)):
+        assert named([line], timed_out=True) == []
+
+
+def test_a_list_of_silent_ranks_that_may_be_cut_names_nobody() -> None:
+    """Of 32 ranks on 4 nodes, those of three may be silent, and the list of them ends with the eighth."""
+    silent = ", ".join(f"rank {rank} on node-1" for rank in range(8, 16))
+    assert named([SILENT.format(0, 0, silent)], bed(slots=8)) == []
+    fewer = ", ".join(f"rank {rank} on node-1" for rank in range(8, 15))
+    assert named([SILENT.format(0, 0, fewer)], bed(slots=8)) == [("node-1", "rank-silent", 0.9)]
 
 
 def test_rank_and_device_are_in_the_evidence() -> None:
@@ -88,7 +114,7 @@ def test_a_node_of_several_ranks_that_lost_one_is_named_by_the_rank() -> None:
     testbed = bed(nodes=2, slots=2)
     lines = ["training probe: node-1 rank 3: RuntimeError: Connection closed by peer [10.0.0.2]:77"]
     assert named(lines, testbed) == []
-    assert named([*lines, KILLED.format(2, "10.0.0.2", "9 (Killed)")], testbed) == [("node-1", "rank-killed", 0.9)]
+    assert named([*lines, KILLED.format(2, "10.0.0.2", "9 (Killed)")], testbed) == [("node-1", "rank-killed", 0.5)]
 
 
 def test_one_node_alone_is_named_for_a_rank_that_is_killed() -> None:

@@ -67,7 +67,7 @@ def _all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[SweepO
             outcome = _without_blame(outcome, outcomes)
         outcomes.append(outcome)
         log.log(_level(outcome), "%s", outcome.reason, extra=UNIT if planned.arm == INTRA else None)
-    return outcomes, present
+    return outcomes, _with_lost(present, outcomes)
 
 
 def _sweep(
@@ -98,15 +98,17 @@ def _who_is_left(run: Run, present: RollCall, outcome: SweepOutcome) -> tuple[Sw
     before = present
     if outcome.fabric_gone or ended_early:
         outcome, present = _missed(run, present, outcome)
-    if outcome.verdict is Verdict.FAIL and present.suspects == before.suspects:
-        present = _with_lost(present, outcome.lost)
+    if present.suspects != before.suspects:  # which is why it broke
+        outcome = replace(outcome, lost=())
     return outcome, present
 
 
-def _with_lost(present: RollCall, lost: tuple[Suspect, ...]) -> RollCall:
-    """The same with the nodes of ranks that broke a sweep, each once; they are there, and are measured on."""
-    named = {suspect.name for suspect in present.suspects}
-    return replace(present, suspects=(*present.suspects, *(suspect for suspect in lost if suspect.name not in named)))
+def _with_lost(present: RollCall, outcomes: Sequence[SweepOutcome]) -> RollCall:
+    """The same with the nodes of ranks that broke a sweep, each once; they are there, and were measured on."""
+    suspects = {suspect.name: suspect for suspect in present.suspects}
+    for suspect in (lost for outcome in outcomes if outcome.verdict is Verdict.FAIL for lost in outcome.lost):
+        suspects.setdefault(suspect.name, suspect)
+    return replace(present, suspects=tuple(suspects.values()))
 
 
 def _pointless(run: Run, testbed: Testbed, outcomes: Sequence[SweepOutcome]) -> str | None:

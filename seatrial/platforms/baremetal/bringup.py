@@ -11,7 +11,6 @@ from seatrial.model.reason import Reason
 from seatrial.platforms.baremetal.answers import Place
 from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import HostError, Hosts, on_hosts, some_reasons
-from seatrial.platforms.baremetal.images import ensure_images
 from seatrial.platforms.baremetal.runtime import container_of
 from seatrial.platforms.openssh.failures import is_silent
 from seatrial.platforms.sshd.program import node_script
@@ -41,8 +40,6 @@ def start_nodes(hosts: Hosts, run: Run, settings: BaremetalPlatform, run_key: Ke
     """Where each host's sshd answers, or why it does not. Raises MissingError where this machine has no ssh."""
     folder = node_folder(settings, run.run_id)
     container = container_of(run, settings, run_folder(settings, run.run_id))
-    if container:
-        ensure_images(hosts, settings, container)
     request = {
         "verb": "start",
         "run_id": run.run_id,

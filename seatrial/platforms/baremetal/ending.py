@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,14 @@ def deadline_of(folder: Path) -> float:
     except (InputError, ValueError):
         return 0.0  # nothing was started
     return float(deadline) if isinstance(deadline, int | float) and 0 <= deadline < _NEVER else 0.0
+
+
+@contextmanager
+def all_untouched(folder: Path, hosts: Collection[str]) -> Iterator[None]:
+    """What is done in here leaves nothing on any host; if it fails, teardown has nothing to ask them."""
+    states.write_private(folder / "untouched.json", json.dumps(list(hosts)))
+    yield
+    (folder / "untouched.json").unlink()
 
 
 def remember_untouched(folder: Path, started: Started) -> None:

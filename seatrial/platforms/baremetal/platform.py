@@ -19,8 +19,9 @@ from seatrial.platforms.baremetal.answers import Place, Up
 from seatrial.platforms.baremetal.blameless import blameless_reason
 from seatrial.platforms.baremetal.bringup import lifetime_s, node_folder, places_of, run_folder, start_nodes
 from seatrial.platforms.baremetal.config import BaremetalPlatform
-from seatrial.platforms.baremetal.ending import remember_untouched, stop_run
+from seatrial.platforms.baremetal.ending import all_untouched, remember_untouched, stop_run
 from seatrial.platforms.baremetal.hosts import Hosts, on_hosts
+from seatrial.platforms.baremetal.images import ensure_images
 from seatrial.platforms.baremetal.runtime import by_hand, container_of
 from seatrial.platforms.baremetal.ssh_config import ssh_config
 from seatrial.platforms.sshd.ports import tell_ports
@@ -73,6 +74,9 @@ class Baremetal:
         }.items():
             states.write_private(folder / name, text)
         hosts = self._hosts(folder)
+        if container := container_of(run, self._settings, run_folder(self._settings, run.run_id)):
+            with all_untouched(folder, self._settings.hosts):
+                ensure_images(hosts, self._settings, container)
         started = start_nodes(hosts, run, self._settings, run_key, host_key)
         remember_untouched(folder, started)
         up = Up(places=places_of(started, hosts, run.cluster.ssh_port))

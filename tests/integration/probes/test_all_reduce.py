@@ -20,7 +20,6 @@ def sums() -> list[Sums]:
 
 
 @needs_mpirun
-@pytest.mark.slow
 def test_every_element_of_every_rank_is_right(sums: list[Sums]) -> None:
     clean = sums[0]
     assert (clean.rounds, clean.elements, clean.backend) == (2, 2_000_000, "gloo")
@@ -28,7 +27,6 @@ def test_every_element_of_every_rank_is_right(sums: list[Sums]) -> None:
 
 
 @needs_mpirun
-@pytest.mark.slow
 def test_one_spoilt_element_is_seen_on_its_rank(sums: list[Sums]) -> None:
     assert [(rank.wrong, rank.first_wrong) for rank in sums[1].ranks] == [(0, None), (1, 2), (0, None)]
 

@@ -27,7 +27,6 @@ def lessons() -> list[dict[str, Any]]:
 
 
 @needs_mpirun
-@pytest.mark.slow
 def test_training_learns_and_ranks_agree(lessons: list[dict[str, Any]]) -> None:
     clean = lessons[0]
     assert (clean["steps"], clean["world_size"], len(clean["step_time_ms"])) == (20, 4, 18)
@@ -38,7 +37,6 @@ def test_training_learns_and_ranks_agree(lessons: list[dict[str, Any]]) -> None:
 
 
 @needs_mpirun
-@pytest.mark.slow
 def test_a_nan_is_seen_on_the_rank_where_it_arose(lessons: list[dict[str, Any]]) -> None:
     poisoned = lessons[1]
     assert [rank["finite"] for rank in poisoned["ranks"]] == [True, False, True, True]
@@ -46,7 +44,6 @@ def test_a_nan_is_seen_on_the_rank_where_it_arose(lessons: list[dict[str, Any]])
 
 
 @needs_mpirun
-@pytest.mark.slow
 def test_a_rank_that_silently_differs_is_seen(lessons: list[dict[str, Any]]) -> None:
     sums = [rank["checksum"] for rank in lessons[2]["ranks"]]
     assert sums[0] == sums[1] == sums[3] != sums[2]

@@ -1,6 +1,7 @@
 """The container of a run on a host, by the command line of its runtime: docker, podman, apptainer or singularity."""
 
 import os
+import time
 
 from seatrial.platforms.baremetal.on_host.files import ProblemError
 from seatrial.platforms.baremetal.on_host.processes import unblock
@@ -46,8 +47,14 @@ def remove(container: "Optional[Dict[str, Any]]") -> bool:
     if is_empty(call(listing, CALL_S)):
         return True
     call([program, "stop", "-t", str(STOP_S), name], STOP_S + CALL_S)
-    call([program, "rm", "--force", name], CALL_S)
-    return is_empty(call(listing, CALL_S))
+    deadline = time.monotonic() + STOP_S
+    while True:  # docker removes it by itself meanwhile, and lists it until it has
+        call([program, "rm", "--force", name], CALL_S)
+        if is_empty(call(listing, CALL_S)):
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.5)
 
 
 def is_empty(answer: "Tuple[int, str]") -> bool:

@@ -46,6 +46,7 @@ def supervise(request: "Dict[str, Any]", lock: Lock, log_file: int) -> None:
     finally:
         remove(request["container"])
         end_all(os.getpid(), folder)
+        remove(request["container"])  # one that was being made when its client was ended
         remove_tree(folder)
         lock.release()
 
