@@ -98,6 +98,10 @@ def test_of_many_nodes_on_one_machine_a_broken_link_and_a_dead_node_are_named(lo
         result = connectivity(CheckContext(run, testbed))
     assert result.check.verdict is Verdict.FAIL
     assert names(result.check.suspects) == {("link", "node-1--node-3"), ("node", "node-5")}
+    assert {name: facts["hostname"] for name, facts in result.facts.items()} == {
+        node.name: node.name for node in testbed.nodes if node.name != "node-5"
+    }
+    assert len({str(facts["versions"]) for facts in result.facts.values()}) == 1
 
 
 def test_no_mpirun_anywhere_is_a_missing_prerequisite(local_testbed: LocalTestbed) -> None:

@@ -40,8 +40,9 @@ from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.tolerance import Tolerance
 from seatrial.model.verdict import Verdict
-from seatrial.remote.node_setup import NodeConnection, try_streams
+from seatrial.remote.node_setup import NodeConnection
 from seatrial.remote.ssh import allow_many_connections
+from seatrial.remote.streams import try_streams
 from seatrial.text.hostlist import host_list
 from seatrial.text.words import some_of
 

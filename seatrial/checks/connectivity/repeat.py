@@ -13,8 +13,9 @@ from seatrial.checks.repeated import Doubt, Repeated, TimeLeft, log_repeat
 from seatrial.model.errors import NodesError
 from seatrial.model.result import Suspect
 from seatrial.model.verdict import Verdict
-from seatrial.remote.node_setup import NodeConnection, set_up_node, try_streams
+from seatrial.remote.node_setup import NodeConnection, set_up_node
 from seatrial.remote.ssh import on_each
+from seatrial.remote.streams import try_streams
 from seatrial.text.words import some_of
 
 

@@ -14,7 +14,7 @@ from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import Reason, unplaced
 from seatrial.model.testbed import Node, Testbed
 from seatrial.remote.inventory import Inventory, ask_inventory
-from seatrial.remote.node_setup import NodeConnection, set_up_node
+from seatrial.remote.node_setup import NodeConnection, SharedFacts, set_up_node
 from seatrial.remote.peers import log_in_to_peers, reach_peers
 from seatrial.remote.ssh import fan_out, on_each
 from seatrial.text.words import some_of
@@ -35,12 +35,8 @@ def plan_of(run: Run, testbed: Testbed) -> Plan:
 def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnection]:
     """Every node answers on its port with its pinned host key."""
     testbed = findings.testbed
-    peers = _peers_at_once(testbed)
-    greeted = on_each(
-        testbed.nodes,
-        lambda node: set_up_node(testbed, node, timeout_s, peers.get(node.name, ())),
-        fan_out(testbed),
-    )
+    shared_facts = SharedFacts() if is_crowded(testbed) and not testbed.has_gpus else None  # GPUs are each node's own
+    greeted = on_each(testbed.nodes, lambda node: set_up_node(testbed, node, timeout_s, shared_facts), fan_out(testbed))
     contacts = {name: answer for name, answer in greeted.items() if isinstance(answer, NodeConnection)}
     failed = {n: unplaced(answer.reason) for n, answer in greeted.items() if isinstance(answer, RemoteError)}
     log.info("%d of %d nodes answer on port %d", len(contacts), len(testbed.nodes), testbed.head.port)
@@ -50,31 +46,6 @@ def contact_nodes(findings: Findings, timeout_s: float) -> dict[str, NodeConnect
         for name, contact in contacts.items()
     ]
     return contacts
-
-
-def _peers_at_once(testbed: Testbed) -> dict[str, list[Node]]:
-    """Whom the nodes try to reach as soon as they are asked what they are: one program less on each of many nodes.
-
-    Where each node is a machine of its own, those that do not answer are left out first: peers would wait for them.
-    """
-    if not is_crowded(testbed):
-        return {}
-    by_name = {node.name: node for node in testbed.nodes}
-    peers = peers_to_reach(list(by_name), testbed.run_id, testbed.shared_cores)
-    return {name: [by_name[peer] for peer in of_node] for name, of_node in peers.items()}
-
-
-def _reached_at_once(testbed: Testbed, contacts: Mapping[str, NodeConnection]) -> TriedPairs | None:
-    """What the nodes that are left have told of each other; None where they were not asked."""
-    left = {node.name for node in testbed.nodes}
-    answers = {name: contacts[name].reached for name in left}
-    reached = {
-        name: {p: why for p, why in of_node.items() if p in left} for name, of_node in answers.items() if of_node
-    }
-    if not reached:
-        return None
-    failed = {(name, peer): why for name, of_node in reached.items() for peer, why in of_node.items() if why}
-    return TriedPairs({name: list(of_node) for name, of_node in reached.items()}, failed)
 
 
 def is_crowded(testbed: Testbed) -> bool:
@@ -102,9 +73,8 @@ def try_reach(findings: Findings, contacts: Mapping[str, NodeConnection], timeou
     """Every node reaches its peers' sshd."""
     testbed = findings.testbed
     names = [node.name for node in testbed.nodes]
-    reached = _reached_at_once(testbed, contacts) or _ask_nodes(
-        findings, contacts, peers_to_reach(names, testbed.run_id, testbed.shared_cores), _reach(timeout_s)
-    )
+    peers = peers_to_reach(names, testbed.run_id, testbed.shared_cores)
+    reached = _ask_nodes(findings, contacts, peers, _reach(timeout_s))
     log.info("%d of %d pairs reach each other", reached.count - len(reached.failed), reached.count)
     _judge(findings, reached)
 
