@@ -7,11 +7,13 @@ from seatrial.model.verdict import Verdict
 from tasks.compare import compare
 from tests.integration.conftest import LocalTestbed
 
+FAST = ("node-0", "node-1", "node-2", "node-3")
 SLOW = ("node-4", "node-5", "node-6", "node-7")
 
 
-def test_half_of_the_nodes_throttled_is_no_pass(local_testbed: LocalTestbed) -> None:
-    faults = [{"node": name, "rate": "10mbit"} for name in SLOW]
+def test_half_of_the_nodes_at_a_tenth_is_no_pass(local_testbed: LocalTestbed) -> None:
+    """All links are throttled: what unthrottled ones carry is a matter of how busy the machine is."""
+    faults = [{"node": name, "rate": "100mbit"} for name in FAST] + [{"node": name, "rate": "10mbit"} for name in SLOW]
     with local_testbed(nodes=8, faults=faults) as (run, testbed):
         found = connectivity(CheckContext(run, testbed))
     (judged,) = compare([found.check], setup_of(run.cluster))
