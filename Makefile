@@ -14,12 +14,15 @@ run: setup
 	$(BIN)/seatrial run deployments/clusters/local.yaml --suite quick
 
 # Tests that measure real nodes run alone, after those that measure nothing, which share the processors.
-MEASURING := tests/integration tests/contract tests/gpu
+SHARING := tests/unit tests/contract $(addprefix tests/integration/,alerts cloud_build \
+	test_few_files.py test_no_home.py test_other_users.py test_registry.py \
+	probes/test_datasets.py probes/test_launchers.py probes/test_patterns.py probes/test_rendezvous.py)
+ALONE := tests/integration tests/gpu $(addprefix --ignore=,$(SHARING))
 
 test: lint
 	@scripts/test-packages
-	$(BIN)/pytest -n 2 --dist worksteal tests/unit
-	$(BIN)/pytest -m "not slow" $(MEASURING)
+	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal $(SHARING)
+	$(BIN)/pytest -m "not slow" $(ALONE)
 
 # What no test of `make test` can show: of each slow lane the tests marked `gate`, one after the other.
 gate: setup
@@ -38,16 +41,16 @@ lint: setup
 	$(BIN)/lint-imports
 
 unit: setup
-	$(BIN)/pytest -n 2 --dist worksteal tests/unit
+	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal tests/unit
 
 docs: setup
 	$(BIN)/python -m scripts.reference
 	$(BIN)/mkdocs build --strict --quiet
 	@echo site/index.html
 
-test-slow: setup   # what `make test` leaves out of tests/integration
+test-slow: setup   # what `make test` leaves out
 	@scripts/test-packages
-	$(BIN)/pytest -m slow tests/integration
+	$(BIN)/pytest -m slow tests/unit tests/integration
 
 test-fuzz: setup   # 10,000 broken inputs for everything that reads what nodes, files and other people hand in
 	$(BIN)/pytest tests/fuzz

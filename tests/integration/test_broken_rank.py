@@ -81,6 +81,7 @@ def test_a_rank_that_is_killed_or_stopped_is_named(
         ]  # nothing of it is left in the way of what follows
 
 
+@pytest.mark.slow
 def test_a_rank_of_a_sweep_that_is_killed_is_named_and_the_next_sweep_has_all(local_testbed: LocalTestbed) -> None:
     sizes = {"min_bytes": "4K", "max_bytes": "4K", "iterations": 2000, "warmup_iterations": 0}
     with local_testbed(nodes=3) as (plain, testbed), ThreadPoolExecutor(1) as pool:

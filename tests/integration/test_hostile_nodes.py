@@ -110,9 +110,8 @@ def test_ranks_that_print_without_end_are_named_and_left_out(
     assert [node.name for node in found.testbed.nodes] == ["node-0", "node-2"]
 
 
-@pytest.mark.parametrize(
-    "flood", ["2 GB", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("zeros", "lines", "errors"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("flood", ["2 GB", "zeros", "lines", "errors"])
 def test_a_training_that_prints_without_end_is_ended_and_its_node_named(
     local_testbed: LocalTestbed, evil: Evil, flood: str
 ) -> None:

@@ -50,6 +50,7 @@ def test_healthy_nodes_pass(local_testbed: LocalTestbed) -> None:
     assert judged.reason.endswith("as expected by peers")
 
 
+@pytest.mark.slow
 def test_a_hopeless_link_does_not_take_long(local_testbed: LocalTestbed) -> None:
     started = time.monotonic()
     found, judged = first_night(local_testbed, faults=[{"node": "node-2", "rate": "100kbit"}])

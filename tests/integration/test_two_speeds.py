@@ -1,5 +1,7 @@
 """Real nodes of two speeds that tell no difference: the first night is no pass, although no node is alone."""
 
+import pytest
+
 from seatrial.checks.connectivity.check import connectivity
 from seatrial.checks.contract import CheckContext
 from seatrial.config.setup import setup_of
@@ -11,6 +13,7 @@ FAST = ("node-0", "node-1", "node-2", "node-3")
 SLOW = ("node-4", "node-5", "node-6", "node-7")
 
 
+@pytest.mark.slow
 def test_half_of_the_nodes_at_a_tenth_is_no_pass(local_testbed: LocalTestbed) -> None:
     """All links are throttled: what unthrottled ones carry is a matter of how busy the machine is."""
     faults = [{"node": name, "rate": "100mbit"} for name in FAST] + [{"node": name, "rate": "10mbit"} for name in SLOW]

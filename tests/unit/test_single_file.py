@@ -30,7 +30,10 @@ def run(folder: Path, name: str, *arguments: str, start: tuple[str, ...] = ALONE
     return done.stdout
 
 
-by_hand = pytest.mark.parametrize(("start", "ranks"), [(ALONE, 1), (TORCHRUN, 2)], ids=["alone", "torchrun"])
+by_hand = pytest.mark.parametrize(  # under torchrun, the quick check stands in for the others
+    ("start", "ranks"),
+    [pytest.param(ALONE, 1, id="alone"), pytest.param(TORCHRUN, 2, id="torchrun", marks=pytest.mark.slow)],
+)
 
 
 @by_hand
