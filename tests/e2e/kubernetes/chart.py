@@ -13,6 +13,8 @@ from seatrial.platforms import platform_for
 from seatrial.platforms.kubernetes.config import KubernetesPlatform, Topology
 from seatrial.platforms.kubernetes.machines import gpu_resource
 from seatrial.platforms.kubernetes.objects import KEY_FILES
+from seatrial.platforms.kubernetes.pod import node_selector, tolerations
+from tests.unit.kubernetes.chart import FACTS
 from tests.unit.kubernetes.golden import CLUSTERS
 
 Values = dict[str, Any]
@@ -63,6 +65,9 @@ def values_for(file: Values) -> Values:
     cluster = Cluster.model_validate(file)
     settings = cluster.platform
     assert isinstance(settings, KubernetesPlatform)
+    of_machine = yaml.safe_load(FACTS.read_text())["machines"][settings.machine]["tolerations"]
+    arch = node_selector(cluster, settings).get("kubernetes.io/arch")
+    architecture = {"kubernetes.io/arch": arch} if arch and settings.machine == "generic" else {}  # others say it
     return {
         "launcher": settings.launcher,
         "machine": settings.machine,
@@ -72,8 +77,9 @@ def values_for(file: Values) -> Values:
         "tasSettings": {"topologyRequest": _topology(settings.topology)},
         "targetNodes": list(settings.target_nodes),
         "avoidNodes": list(settings.avoid_nodes),
-        "nodeSelector": settings.node_selector,
-        "tolerations": [each.model_dump(exclude_none=True) for each in settings.tolerations],
+        "nodeSelector": {**architecture, **settings.node_selector},
+        "tolerations": [toleration for toleration in tolerations(cluster, settings) if toleration not in of_machine],
+        "annotations": settings.annotations,
         "priorityClassName": settings.priority_class or "",
         "serviceAccountName": settings.service_account or "",
         "workload": {
@@ -83,6 +89,7 @@ def values_for(file: Values) -> Values:
             "gpus": cluster.nodes * cluster.gpus,
             "nodes": cluster.nodes if settings.machine == "generic" else None,
             "gpuResource": gpu_resource(cluster),
+            "resources": settings.resources,
             "sharedMemory": settings.shared_memory or "",
             "envs": [{"name": name, "value": value} for name, value in cluster.env.items()]
             + [

@@ -34,7 +34,10 @@ def running(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 def test_the_worker_has_put_everything_in_place(running: Site) -> None:
     pool = running.api("GET", "/work_pools/seatrial-kubernetes")
-    assert pool["base_job_template"]["variables"]["properties"]["image"]["default"] == SERVER
+    (container,) = pool["base_job_template"]["job_configuration"]["job_manifest"]["spec"]["template"]["spec"][
+        "containers"
+    ]
+    assert container["image"] == SERVER
     names = {each["name"] for each in running.api("POST", "/deployments/filter", limit=50)}
     assert names == {"nightly", "ad-hoc", "reap", "alarm", "promote"}
     automations = {each["name"] for each in running.api("POST", "/automations/filter", limit=50)}

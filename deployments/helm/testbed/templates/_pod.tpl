@@ -18,6 +18,7 @@ metadata:
     gke-gcsfuse/ephemeral-storage-limit: "0"
     {{- end }}
     {{- with .Values.tasSettings.topologyRequest }}{{ toYaml . | nindent 4 }}{{ end }}
+    {{- with .Values.annotations }}{{ toYaml . | nindent 4 }}{{ end }}
 spec:
   restartPolicy: Never
   terminationGracePeriodSeconds: 5
@@ -89,10 +90,15 @@ spec:
         periodSeconds: 1
         timeoutSeconds: 5
         failureThreshold: 960
-      {{- if $gpus }}
+      {{- if or $gpus .Values.workload.resources }}
       resources:
         limits:
+          {{- if $gpus }}
           {{ .Values.workload.gpuResource }}: {{ $gpus | quote }}
+          {{- end }}
+          {{- range $name, $quantity := .Values.workload.resources }}
+          {{ $name }}: {{ $quantity | quote }}
+          {{- end }}
         {{- with include "testbed.claims" . | fromYamlArray }}
         claims:
           {{- range . }}
