@@ -4,6 +4,7 @@ name, and the codes of reasons.
 `make docs` writes them anew; a test fails where they and the code differ. What stands above MARK is written by hand.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,24 +106,47 @@ def _first_paragraph(text: str) -> str:
 def _reference(model: type[BaseModel]) -> Iterator[str]:
     """A section for the model and for each model in it, in the order in which they are named."""
     schema = model.model_json_schema()
-    titles: dict[str, str] = {}
-    _name_all("", schema, schema["$defs"], titles)
+    places: dict[str, list[tuple[str, str]]] = {}
+    _place_all("", "", schema, schema["$defs"], places)
+    titles = _titles(places)
     yield from _section("Fields", schema, titles)
     for name, title in titles.items():
         yield from _section(title, schema["$defs"][name], titles)
 
 
-def _name_all(path: str, model: Schema, models: dict[str, Schema], titles: dict[str, str]) -> None:
-    """Give every model below `path` the title of its section, by the fields that hold it."""
+def _place_all(
+    path: str, holder: str, model: Schema, models: dict[str, Schema], places: dict[str, list[tuple[str, str]]]
+) -> None:
+    """For every model below `path`: the fields that hold it, and what tells `holder` from others of its path."""
     for field_name, field in model["properties"].items():
         names = _references(field)
         for name in names:
-            title = _title(path + field_name, models[name], alone=len(names) == 1)
-            if name in titles:
-                titles[name] += f" and {title}"
-            else:
-                titles[name] = title
-                _name_all(f"{path}{field_name}.", models[name], models, titles)
+            new = name not in places
+            kind = "" if len(names) == 1 else _kind(models[name])
+            places.setdefault(name, []).append((path + field_name + kind, holder))
+            if new:
+                _place_all(f"{path}{field_name}.", kind, models[name], models, places)
+
+
+def _titles(places: dict[str, list[tuple[str, str]]]) -> dict[str, str]:
+    """`platform.volumes`; where other fields have the same path, of which holder: `platform.mounts, kind docker`."""
+    held = Counter(path for of_model in places.values() for path, _ in of_model)
+    titles = {}
+    for name, of_model in places.items():
+        holders: dict[str, list[str]] = {}
+        for path, holder in of_model:
+            holders.setdefault(path, []).append(holder.removeprefix(", "))
+        titles[name] = " and ".join(
+            path if held[path] == 1 else f"{path}, {' and '.join(among)}" for path, among in holders.items()
+        )
+    return titles
+
+
+def _kind(model: Schema) -> str:
+    """Which of the models of a field it is: `, kind gcs`."""
+    kinds = ((name, field["const"]) for name, field in model["properties"].items() if name in ("kind", "builder"))
+    name, value = next(kinds, ("of", " and ".join(model["required"])))
+    return f", {name} {value}"
 
 
 def _references(field: Any) -> list[str]:
@@ -132,15 +156,6 @@ def _references(field: Any) -> list[str]:
         inner = (value for key, value in field.items() if key not in ("discriminator", "default"))
         return list(dict.fromkeys([*own, *(found for value in inner for found in _references(value))]))
     return [found for part in field for found in _references(part)] if isinstance(field, list) else []
-
-
-def _title(path: str, model: Schema, *, alone: bool) -> str:
-    """`platform.volumes`, or which of several it is: `platform.volumes, kind gcs`."""
-    if alone:
-        return path
-    kinds = ((name, field["const"]) for name, field in model["properties"].items() if name in ("kind", "builder"))
-    name, value = next(kinds, ("of", " and ".join(model["required"])))
-    return f"{path}, {name} {value}"
 
 
 def _section(title: str, model: Schema, titles: dict[str, str]) -> Iterator[str]:

@@ -140,8 +140,10 @@ def test_the_pictures_of_the_documentation(browser: Browser, runs: Path, picture
     browser.driver.set_window_size(1100, 760)
     browser.ask("document.querySelector('figure').scrollIntoView()")
     ActionChains(browser.driver).move_to_element(point).perform()
+    assert browser.find(".tip").is_displayed()
     browser.picture(pictures / "report-curve.png", 760)
-    browser.ask("document.querySelector('#heat').scrollIntoView()")
-    browser.picture(pictures / "report-nodes.png", 420)
-    browser.ask("document.querySelector('#history').scrollIntoView()")
-    browser.picture(pictures / "report-history.png", 640)
+    for part, height in (("heat", 420), ("history", 640)):
+        browser.ask(f"document.querySelector('#{part}').scrollIntoView()")
+        top = browser.ask(f"return document.querySelector('#{part}').getBoundingClientRect().top")
+        assert -1 < top < height, f"{part} is not on its picture"
+        browser.picture(pictures / f"report-{'nodes' if part == 'heat' else part}.png", height)
