@@ -125,7 +125,7 @@ def _place_all(
             kind = "" if len(names) == 1 else _kind(models[name])
             places.setdefault(name, []).append((path + field_name + kind, holder))
             if new:
-                _place_all(f"{path}{field_name}.", kind, models[name], models, places)
+                _place_all(f"{path}{field_name}.", kind or holder, models[name], models, places)
 
 
 def _titles(places: dict[str, list[tuple[str, str]]]) -> dict[str, str]:
@@ -133,11 +133,11 @@ def _titles(places: dict[str, list[tuple[str, str]]]) -> dict[str, str]:
     held = Counter(path for of_model in places.values() for path, _ in of_model)
     titles = {}
     for name, of_model in places.items():
-        holders: dict[str, list[str]] = {}
+        kinds: dict[str, list[str]] = {}
         for path, holder in of_model:
-            holders.setdefault(path, []).append(holder.removeprefix(", "))
+            kinds.setdefault(path, []).append(holder.removeprefix(", "))
         titles[name] = " and ".join(
-            path if held[path] == 1 else f"{path}, {' and '.join(among)}" for path, among in holders.items()
+            path if held[path] == 1 else f"{path}, {' and '.join(of_path)}" for path, of_path in kinds.items()
         )
     return titles
 
