@@ -19,9 +19,9 @@ class Count:
     hits: int = 0
     of: int = 0
 
-    def add(self, found: Bools | bool) -> None:
-        self.hits += int(np.sum(found))
-        self.of += int(np.size(found))
+    def add(self, is_hit: Bools | bool) -> None:
+        self.hits += int(np.sum(is_hit))
+        self.of += int(np.size(is_hit))
 
     def __str__(self) -> str:
         """The share and its 95 % interval (Wilson)."""

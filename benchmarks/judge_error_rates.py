@@ -70,7 +70,7 @@ class Rates:
 class Judged:
     """One night: which series each rule calls bad, whether the judge blames the fleet, repeats per series."""
 
-    found: dict[str, Bools]
+    blamed: dict[str, Bools]
     fleet: bool
     repeats: float
 
@@ -90,7 +90,7 @@ def healthy(rates: Rates, nodes: int, kind: FleetKind, rng: np.random.Generator,
         quiet = (np.zeros(draws.series) for _ in range(NIGHTS_PER_FLEET))
         for night in nights(draws, memory, quiet):
             rates.repeats.append(night.repeats)
-            for name, bad in night.found.items():
+            for name, bad in night.blamed.items():
                 rates.alarms[name].add(bool(bad.any()) or (name == OURS and night.fleet))
 
 
@@ -105,7 +105,7 @@ def steps(
         lost = _lost(draws.series, faulty, -np.log(1 - loss))
         caught = {name: np.zeros(at_once, dtype=bool) for name in rates}
         for night in nights(draws, memory, (lost for _ in range(within))):
-            for name, bad in night.found.items():
+            for name, bad in night.blamed.items():
                 caught[name] |= bad[faulty]
         for name, seen in caught.items():
             rates[name].add(seen)
@@ -121,9 +121,9 @@ def decay(rates: Rates, nodes: int, kind: FleetKind, rng: np.random.Generator, c
         down = [DECAY_PER_NIGHT * night for night in range(1, 35)]
         losses = (_lost(draws.series, faulty, loss) for loss in down)
         for loss, night in zip(down, nights(draws, memory, losses), strict=True):
-            new = night.found[OURS][faulty] & ~caught[OURS]
+            new = night.blamed[OURS][faulty] & ~caught[OURS]
             rates.loss_when_found += [loss] * int(new.sum())
-            for name, bad in night.found.items():
+            for name, bad in night.blamed.items():
                 caught[name] |= bad[faulty]
         for name, seen in caught.items():
             rates.decay[name].add(seen)

@@ -62,9 +62,9 @@ def main() -> None:
         for seed in range(options.runs):
             fleet = Fleet(sd, np.random.default_rng([seed, int(1000 * sd)]))
             blamed += [(s.confidence, s.name in fleet.faulty) for s in fleet.assessed().checks[0].suspects]
-        for said in sorted({confidence for confidence, _ in blamed}):
-            right = [is_faulty for confidence, is_faulty in blamed if confidence == said]
-            print(f"noise {sd:.0%}, confidence {said:.0%}: {sum(right)} of {len(right)} suspects have a fault")
+        for level in sorted({confidence for confidence, _ in blamed}):
+            right = [is_faulty for confidence, is_faulty in blamed if confidence == level]
+            print(f"noise {sd:.0%}, confidence {level:.0%}: {sum(right)} of {len(right)} suspects have a fault")
 
 
 if __name__ == "__main__":

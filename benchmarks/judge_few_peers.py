@@ -42,7 +42,7 @@ def alarms(nodes: int, noise: Noise, fleets: int) -> Count:
     return count
 
 
-def found(nodes: int, noise: Noise, loss: float, fleets: int) -> Count:
+def detected(nodes: int, noise: Noise, loss: float, fleets: int) -> Count:
     """Fleets in which all that is measured of one metric is slower tonight: is that named the same night?"""
     count = Count()
     for number in range(fleets):
@@ -82,7 +82,7 @@ def table(scale: float) -> str:
         (
             name,
             str(alarms(nodes, noise, int(400 * scale))),
-            *(str(found(nodes, noise, loss, int(100 * scale))) for loss in LOSSES),
+            *(str(detected(nodes, noise, loss, int(100 * scale))) for loss in LOSSES),
         )
         for name, (nodes, noise) in ROWS.items()
     ]

@@ -66,7 +66,7 @@ def alarms(nodes: int, noise: Noise, fleets: int) -> Count:
     return count
 
 
-def found(nodes: int, nights: int, noise: Noise, loss: float, fleets: int) -> Count:
+def detected(nodes: int, nights: int, noise: Noise, loss: float, fleets: int) -> Count:
     """Nodes that are slower by `loss` tonight, one at a time: are they named?"""
     count = Count()
     for seed in range(fleets):
@@ -83,7 +83,7 @@ def first(scale: float) -> str:
             str(nodes),
             str(nights),
             str(alarms(nodes, USUAL, int(250 * scale))) if not nights else "",
-            *(str(found(nodes, nights, USUAL, loss, int(40 * scale))) for loss in LOSSES),
+            *(str(detected(nodes, nights, USUAL, loss, int(40 * scale))) for loss in LOSSES),
         )
         for nodes in (8, 16, 64, 256)
         for nights in (0, 1, 3, LATEST)
@@ -100,7 +100,7 @@ def first_noises(scale: float) -> str:
         (
             name,
             str(alarms(64, noise, int(125 * scale))),
-            *(str(found(64, 0, noise, loss, int(25 * scale))) for loss in LOSSES),
+            *(str(detected(64, 0, noise, loss, int(25 * scale))) for loss in LOSSES),
         )
         for name, noise in NOISES.items()
     ]
@@ -127,13 +127,15 @@ def confidence(scale: float) -> str:
     """Among series of which the judge says so much, how many have a fault, where PRIOR of all have."""
     rows = []
     for name in ("as above", "t with 3 degrees of freedom", "a quarter of the variance is the night's"):
-        said, at_fault, weight = (np.concatenate(part) for part in zip(*_judged(NOISES[name], scale), strict=True))
+        confidence, at_fault, weight = (
+            np.concatenate(part) for part in zip(*_judged(NOISES[name], scale), strict=True)
+        )
         for low, high in pairwise(BINS):
-            inside = (said >= low) & (said < high)
+            inside = (confidence >= low) & (confidence < high)
             if not inside.any():
                 continue
             share = weight[inside & at_fault].sum() / weight[inside].sum()
-            mean = np.average(said[inside], weights=weight[inside])
+            mean = np.average(confidence[inside], weights=weight[inside])
             text = f"{percent(low)} to {percent(min(high, 1))}"
             rows.append((name, text, str(inside.sum()), percent(float(mean)), percent(float(share))))
     return markdown(("noise, 64 nodes", "confidence", "series", "mean confidence", "have a fault"), rows)
@@ -148,8 +150,8 @@ def _judged(noise: Noise, scale: float) -> Iterator[tuple[Floats, Floats, Floats
             is_faulty = rng.random(64 * METRICS) < FAULTS_MADE
             losses = -np.log(1 - np.exp(rng.uniform(np.log(0.03), np.log(0.5), is_faulty.size)))
             night = tonight(fleet, [9, seed, int(rng.integers(2**31))], np.where(is_faulty, losses, 0.0))
-            said = np.array([posterior(float(odds)) for odds in night.evidence])
-            yield said, is_faulty, np.where(is_faulty, PRIOR / FAULTS_MADE, 1.0)
+            confidence = np.array([posterior(float(odds)) for odds in night.evidence])
+            yield confidence, is_faulty, np.where(is_faulty, PRIOR / FAULTS_MADE, 1.0)
 
 
 TABLES: dict[str, Callable[[float], str]] = {

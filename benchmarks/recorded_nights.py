@@ -124,11 +124,11 @@ class Replay:
         return START + timedelta(days=self._number)
 
 
-def alarms_and_found(
+def alarms_and_detected(
     nights: Sequence[Night], losses: Sequence[float] = LOSSES
 ) -> tuple[Count, dict[tuple[str, float], Count]]:
     """Healthy nights with an alarm, and by metric and loss how many faults name their node, and it alone."""
-    alarms, found = Count(), defaultdict[tuple[str, float], Count](Count)
+    alarms, detected = Count(), defaultdict[tuple[str, float], Count](Count)
     with open_store("sqlite://") as store:
         replay = Replay(store, repeat_ratios(nights))
         for number, night in enumerate(nights):
@@ -136,14 +136,14 @@ def alarms_and_found(
             for metric in sorted({m.metric for measured in night.values() for m in measured}):
                 for loss in losses if number >= FIRST_JUDGED else ():
                     node = NODES[(number * 3) % len(NODES)]
-                    found[metric, loss].add(replay.suspects(with_fault(night, node, metric, loss)) == {node})
+                    detected[metric, loss].add(replay.suspects(with_fault(night, node, metric, loss)) == {node})
             replay.keep(night)
-    return alarms, dict(found)
+    return alarms, dict(detected)
 
 
-def table(alarms: Count, found: Mapping[tuple[str, float], Count]) -> str:
-    metrics = sorted({metric for metric, _ in found})
-    rows = [(metric, *(str(found[metric, loss]) for loss in LOSSES)) for metric in metrics]
+def table(alarms: Count, detected: Mapping[tuple[str, float], Count]) -> str:
+    metrics = sorted({metric for metric, _ in detected})
+    rows = [(metric, *(str(detected[metric, loss]) for loss in LOSSES)) for metric in metrics]
     headings = ("metric", *(f"{loss:.0%} slower".replace("%", " %") for loss in LOSSES))
     return f"Healthy nights with an alarm: {alarms}.\n\n{markdown(headings, rows)}"
 
@@ -160,7 +160,7 @@ def main() -> None:
     options = parser.parse_args()
     nights = recorded()
     noise = ", ".join(f"{metric} {share:.0%}".replace("%", " %") for metric, share in repeat_noise(nights).items())
-    text = f"Noise of one measurement: {noise}. {table(*alarms_and_found(nights))}"
+    text = f"Noise of one measurement: {noise}. {table(*alarms_and_detected(nights))}"
     print(text)
     if options.write:
         write({"RECORDED": text}, scale=1)

@@ -35,8 +35,8 @@ def reframe(good: Floats, tonight: Floats, metric: Ints) -> Bools:
 
 def _means(nights: Floats, metric: Ints) -> Floats:
     totals = np.bincount(metric, np.exp(nights).mean(axis=0))
-    found: Floats = (totals / np.bincount(metric))[metric]
-    return found
+    means: Floats = (totals / np.bincount(metric))[metric]
+    return means
 
 
 RULES: Mapping[str, Rule] = {

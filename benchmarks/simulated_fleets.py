@@ -22,7 +22,7 @@ _SHARE_RENAMED = 4  # every nth node
 class FleetKind:
     """A fleet of one model, or one of which a share of nodes is `older` (30 % slower in everything) or `oldest` (50 %).
 
-    `told` is how the judge learns which nodes those are. `racks` share what nodes have in common, each on its own; 0:
+    `known_by` is how the judge learns those nodes. `racks` share what nodes have in common, each on its own; 0:
     all do. A share `missing` of all earlier nights of a series was not measured. `renamed`: a quarter of the nodes have
     exchanged names since, and either their serials or the names alone tell which machine was which. `new_unit`: one of
     the metrics has another unit since, so its series begin anew.
@@ -33,17 +33,17 @@ class FleetKind:
     oldest: float = 0.0
     racks: int = 0
     missing: float = 0.0
-    told: Literal["facts", "numbers", "not"] = "not"
+    known_by: Literal["facts", "numbers", "not"] = "not"
     renamed: Literal["serials", "names", "not"] = "not"
     new_unit: bool = False
 
 
 KINDS = {
     "one model": FleetKind(),
-    "two models, which the nodes tell": FleetKind(older=0.1, told="facts"),
-    "two models, by their numbers": FleetKind(older=0.1, told="numbers"),
+    "two models, which the nodes tell": FleetKind(older=0.1, known_by="facts"),
+    "two models, by their numbers": FleetKind(older=0.1, known_by="numbers"),
     "two models, compared as one": FleetKind(older=0.1),
-    "three models, which the nodes tell": FleetKind(older=0.1, oldest=0.1, told="facts"),
+    "three models, which the nodes tell": FleetKind(older=0.1, oldest=0.1, known_by="facts"),
     "a fifth of the earlier nights is missing": FleetKind(missing=0.2),
     "each of eight racks drifts by 0.5 %, for nights": FleetKind(Noise(common=0.005), racks=8),
     "a quarter of the nodes is renamed, known by serials": FleetKind(renamed="serials"),
@@ -65,9 +65,9 @@ def a_fleet(nodes: int, kind: FleetKind, rng: np.random.Generator) -> tuple[Draw
     earlier = _earlier_columns(nodes, kind, rng)
     for _ in range(NIGHTS_BEFORE):
         _remember(draws, memory, kind, earlier)
-    if kind.told == "facts":
+    if kind.known_by == "facts":
         memory.group = memory.group + METRICS * older + 2 * METRICS * oldest
-    elif kind.told == "numbers":
+    elif kind.known_by == "numbers":
         memory.group = memory.group + METRICS * _slower(np.array(memory.first), memory.group)
     return draws, memory
 

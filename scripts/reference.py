@@ -154,8 +154,8 @@ def _references(field: Any) -> list[str]:
     if isinstance(field, dict):
         own = [field["$ref"].rpartition("/")[2]] if "$ref" in field else []
         inner = (value for key, value in field.items() if key not in ("discriminator", "default"))
-        return list(dict.fromkeys([*own, *(found for value in inner for found in _references(value))]))
-    return [found for part in field for found in _references(part)] if isinstance(field, list) else []
+        return list(dict.fromkeys([*own, *(model for value in inner for model in _references(value))]))
+    return [model for part in field for model in _references(part)] if isinstance(field, list) else []
 
 
 def _section(title: str, model: Schema, titles: dict[str, str]) -> Iterator[str]:

@@ -32,13 +32,13 @@ _PEER = re.compile(r"\[(?P<address>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}")  # of gloo: 
 
 def lost_ranks(result: MpiResult, testbed: Testbed) -> tuple[Suspect, ...]:
     """The nodes, by the clearest sign that there is; none where nothing tells, or where most ranks have it."""
-    said = complaints_in(result.lines)
+    complaints = complaints_in(result.lines)
     signs: tuple[Callable[[], Iterator[Suspect]], ...] = (
-        lambda: _killed(result, testbed, said),
+        lambda: _killed(result, testbed, complaints),
         lambda: _without_memory(result, testbed),
-        lambda: _failed_by_own_word(testbed, said),
-        lambda: _silent(testbed, said),
-        lambda: _missed_by_peers(result, testbed, said),
+        lambda: _failed_by_own_word(testbed, complaints),
+        lambda: _silent(testbed, complaints),
+        lambda: _missed_by_peers(result, testbed, complaints),
     )
     names = {node.name for node in testbed.nodes}
     for sign in signs:
@@ -55,25 +55,25 @@ def _suspect(testbed: Testbed, rank: int, host: str, code: str, **values: object
     return Suspect("node", node, _CONFIDENCE.get(code, _OTHERWISE), evidence)
 
 
-def _gave_a_cause(said: Complaints) -> bool:
+def _gave_a_cause(complaints: Complaints) -> bool:
     """Whether a rank ended for a reason of its own: then all others were ended with it."""
-    return any(not LOST_A_PEER.search(c["cause"]) and not c["cause"].startswith(NO_WORD) for c in said)
+    return any(not LOST_A_PEER.search(c["cause"]) and not c["cause"].startswith(NO_WORD) for c in complaints)
 
 
-def _killed(result: MpiResult, testbed: Testbed, said: Complaints) -> Iterator[Suspect]:
+def _killed(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
     """Ranks that a signal ended. Who still had something to say was ended with the others, as all are at the end."""
     if result.timed_out:
         return
-    spoke = {int(complaint["rank"]) for complaint in said}
+    spoke = {int(complaint["rank"]) for complaint in complaints}
     for finding in classify(result.lines):
         signal = _SIGNAL.search(finding.cause) if finding.cause.startswith(KILLED) else None
         number = int(signal.group(1)) if signal else 0
         if number in _BLAMED_SIGNALS and finding.rank is not None and finding.rank not in spoke:
             yield _suspect(testbed, finding.rank, finding.host or "", "rank-killed", signal=_BLAMED_SIGNALS[number])
-    yield from _killed_by_srun(result, testbed, spoke, said)
+    yield from _killed_by_srun(result, testbed, spoke, complaints)
 
 
-def _killed_by_srun(result: MpiResult, testbed: Testbed, spoke: set[int], said: Complaints) -> Iterator[Suspect]:
+def _killed_by_srun(result: MpiResult, testbed: Testbed, spoke: set[int], complaints: Complaints) -> Iterator[Suspect]:
     """srun kills all others with the first rank that ends badly, and says so of each: the first one counts."""
     tasks = [match for match in map(_BY_SRUN.search, result.lines) if match]
     yield from (
@@ -81,7 +81,7 @@ def _killed_by_srun(result: MpiResult, testbed: Testbed, spoke: set[int], said: 
         for match in tasks
         if match["how"] == "Out Of Memory"
     )
-    began_otherwise = _gave_a_cause(said) or any(map(_SRUN_ENDS_ALL.search, result.lines))
+    began_otherwise = _gave_a_cause(complaints) or any(map(_SRUN_ENDS_ALL.search, result.lines))
     if tasks and tasks[0]["how"] == "Killed" and int(tasks[0]["rank"]) not in spoke and not began_otherwise:
         yield _suspect(testbed, int(tasks[0]["rank"]), tasks[0]["host"], "rank-killed", signal=_BLAMED_SIGNALS[9])
 
@@ -94,10 +94,10 @@ def _without_memory(result: MpiResult, testbed: Testbed) -> Iterator[Suspect]:
             yield _suspect(testbed, int(match["rank"]), match["host"], "rank-out-of-memory", cause=cause)
 
 
-def _failed_by_own_word(testbed: Testbed, said: Complaints) -> Iterator[Suspect]:
+def _failed_by_own_word(testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
     """Ranks that say that their memory is full, or that their device fails, where others only lost them."""
-    causes = {int(complaint["rank"]): complaint for complaint in said if _code(complaint["cause"])}
-    spoke = {int(complaint["rank"]) for complaint in said}
+    causes = {int(complaint["rank"]): complaint for complaint in complaints if _code(complaint["cause"])}
+    spoke = {int(complaint["rank"]) for complaint in complaints}
     if len(causes) == len(spoke) or 2 * len(causes) > testbed.world_size:
         return
     for rank, complaint in causes.items():
@@ -111,22 +111,24 @@ def _code(cause: str) -> str:
     return "rank-device-error" if _DEVICE_ERROR.search(cause) else ""
 
 
-def _silent(testbed: Testbed, said: Complaints) -> Iterator[Suspect]:
+def _silent(testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
     """Ranks of which the others say that they waited for them in vain."""
-    for complaint in silences(said):
+    for complaint in silences(complaints):
         ranks = list(_RANK_ON.finditer(complaint["cause"].removeprefix(NO_WORD)))
         if len(ranks) <= _MOST_NAMED:  # there may be more than a longer list says
             yield from (_suspect(testbed, int(match["rank"]), match["host"] or "", "rank-silent") for match in ranks)
 
 
-def _missed_by_peers(result: MpiResult, testbed: Testbed, said: Complaints) -> Iterator[Suspect]:
+def _missed_by_peers(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iterator[Suspect]:
     """Nodes to which others lost their connection, and of which no rank says a word: it went first."""
-    if result.timed_out or _gave_a_cause(said) or any(map(CANNOT_START.search, result.lines)):
+    if result.timed_out or _gave_a_cause(complaints) or any(map(CANNOT_START.search, result.lines)):
         return  # ranks that are ended lose each other
     by_address = {node.address: node.name for node in testbed.nodes}
     ranks = [node.name for node in testbed.nodes for _ in range(node.slots)]
-    spoke = {node_of(int(complaint["rank"]), complaint["host"], testbed) for complaint in said}
-    lost = [match["address"] for c in said if LOST_A_PEER.search(c["cause"]) for match in _PEER.finditer(c["cause"])]
+    spoke = {node_of(int(complaint["rank"]), complaint["host"], testbed) for complaint in complaints}
+    lost = [
+        match["address"] for c in complaints if LOST_A_PEER.search(c["cause"]) for match in _PEER.finditer(c["cause"])
+    ]
     for address in dict.fromkeys(lost):
         node = by_address.get(address, "")
         if node and node not in spoke:

@@ -65,7 +65,7 @@ def _checks(checks: Sequence[Check], encoding: str) -> Table:
 def _sweep(curves: Sequence[tuple[Check, Curve]], encoding: str) -> Table:
     """One line per operation: its plateau, and its curve from the smallest message to the largest."""
     shares = [share(check, curve.operation) for check, curve in curves]
-    known = any(found is not None for found in shares)  # a column of its own only where there is something to say
+    known = any(share is not None for share in shares)  # a column of its own only where there is something to say
     headings = ("operation", "busbw", *(("of links",) if known else ()), "curve", "expected")
     rows = (
         (

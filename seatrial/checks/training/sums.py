@@ -49,7 +49,7 @@ def read_sums(line: str) -> Sums | None:
 
 def conclude_sums(name: str, testbed: Testbed, result: MpiResult) -> Check:
     """What one mpirun of the probe came to; the check passes where every element of every rank was right."""
-    sums = next((found for line in result.lines if (found := read_sums(line))), None)
+    sums = next((sums for line in result.lines if (sums := read_sums(line))), None)
     if sums is None:
         verdict, reason = broken(result, began=False)
         return Check(name, verdict, reason, result.seconds)

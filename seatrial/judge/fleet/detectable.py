@@ -38,8 +38,8 @@ def detectable(night: Night, group: Ints, rules: Rules = RULES) -> Floats:
     is_findable = finds(high)
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        found = finds(middle)
-        low, high = np.where(found, low, middle), np.where(found, middle, high)
+        is_detected = finds(middle)
+        low, high = np.where(is_detected, low, middle), np.where(is_detected, middle, high)
     by_tonight = at.largest(night.levels.nights) < rules.nights_to_tell  # also how loud they are
     unsure = inflation(at.largest(night.levels.peers), 1.0)
     return np.where(is_findable, np.where(by_tonight, unsure, 1.0) * high, np.nan)[group]

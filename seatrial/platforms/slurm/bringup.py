@@ -31,7 +31,7 @@ _STEP_ERROR = re.compile(r"(?:srun|slurmstepd)[^:]*: error: (.{1,500})")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class NodesLog:
     """What the steps have printed so far: the port of each node that is ready, and what went wrong, by task.
 
     `words` is the line of each other task that tells most of why its container did not start.
@@ -43,7 +43,7 @@ class Told:
     step_error: str | None = None
 
 
-def read_nodes_log(text: str) -> Told:
+def read_nodes_log(text: str) -> NodesLog:
     """Each task counts once: what it prints after its first port changes nothing."""
     ports: dict[int, int] = {}
     problems: dict[int, str] = {}
@@ -58,7 +58,7 @@ def read_nodes_log(text: str) -> Told:
             step_error = printable(match[1])
         elif match := _LABEL.fullmatch(line):
             words[int(match[1])] = _more_telling(words.get(int(match[1]), ""), printable(match[2]))
-    return Told(ports, {task: line for task, line in words.items() if task not in ports}, problems, step_error)
+    return NodesLog(ports, {task: line for task, line in words.items() if task not in ports}, problems, step_error)
 
 
 def _more_telling(first: str, second: str) -> str:
@@ -83,10 +83,10 @@ class BringUp:
         pause_s = _PAUSE_S[0]
         while True:
             job = self._job()
-            told = self._told() if job.is_up else Told()
-            if len(told.ports) >= self._nodes or self._is_enough(job, told):
-                return job, told.ports
-            self._tell(job, told)
+            nodes_log = self._nodes_log() if job.is_up else NodesLog()
+            if len(nodes_log.ports) >= self._nodes or self._is_enough(job, nodes_log):
+                return job, nodes_log.ports
+            self._tell(job, nodes_log)
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.3, _PAUSE_S[1])
 
@@ -103,17 +103,17 @@ class BringUp:
 
     def _why_it_ended(self, job: Job) -> str:
         """The steps' own words, where there are some, weigh more than a job that failed."""
-        told = self._told()
-        problems = _step_problems({**told.words, **told.problems})
-        if told.step_error and not problems:
-            problems = [Reason.of("slurm-step-failed", node="srun", problem=told.step_error)]
+        nodes_log = self._nodes_log()
+        problems = _step_problems({**nodes_log.words, **nodes_log.problems})
+        if nodes_log.step_error and not problems:
+            problems = [Reason.of("slurm-step-failed", node="srun", problem=nodes_log.step_error)]
         return join([*problems, jobs.ending(job)] if job.state == "FAILED" else [jobs.ending(job)])
 
-    def _told(self) -> Told:
+    def _nodes_log(self) -> NodesLog:
         path = shlex.quote(f"{run_folder(self._settings, self._run_id)}/{NODES_LOG}")
         return read_nodes_log(self._login.shell(f"head -c {_LOG_BYTES} {path} 2>/dev/null || :"))
 
-    def _is_enough(self, job: Job, told: Told) -> bool:
+    def _is_enough(self, job: Job, nodes_log: NodesLog) -> bool:
         """Whether the rest of the nodes will not come: they have failed, or time is up."""
         now = time.monotonic()
         if not job.is_up:
@@ -122,11 +122,11 @@ class BringUp:
                 raise LaunchError(self._queued_too_long(job))
             return False
         self._started = self._started or now
-        settled = len({*told.ports, *told.problems}) >= self._nodes
+        settled = len({*nodes_log.ports, *nodes_log.problems}) >= self._nodes
         if not settled and now - self._started <= self._settings.start_timeout_s:
             return False
-        if not told.ports:
-            raise LaunchError(self._silent(told))
+        if not nodes_log.ports:
+            raise LaunchError(self._silent(nodes_log))
         return True
 
     def _queued_too_long(self, job: Job) -> str:
@@ -134,15 +134,15 @@ class BringUp:
         meaning = jobs.waits_for(job.pending)
         return Reason.of("slurm-queued-too-long", job=job.job_id, limit_s=limit_s, pending=job.pending, meaning=meaning)
 
-    def _silent(self, told: Told) -> str:
+    def _silent(self, nodes_log: NodesLog) -> str:
         limit_s = f"{self._settings.start_timeout_s:g}"
-        problems = [words for _, words in sorted(told.problems.items())][:3]
-        problem = "; ".join(dict.fromkeys(problems)) or told.step_error or "the nodes' log is empty"
+        problems = [words for _, words in sorted(nodes_log.problems.items())][:3]
+        problem = "; ".join(dict.fromkeys(problems)) or nodes_log.step_error or "the nodes' log is empty"
         return Reason.of("slurm-nodes-silent", job=self._job_id, limit_s=limit_s, problem=problem)
 
-    def _tell(self, job: Job, told: Told) -> None:
+    def _tell(self, job: Job, nodes_log: NodesLog) -> None:
         if job.is_up:
-            story = f"job {job.job_id} runs on {job.nodes}: {len(told.ports)} of {self._nodes} nodes are ready"
+            story = f"job {job.job_id} runs on {job.nodes}: {len(nodes_log.ports)} of {self._nodes} nodes are ready"
         else:
             story = f"job {job.job_id} is pending ({job.pending}): {jobs.waits_for(job.pending)}"
         if story != self._story:

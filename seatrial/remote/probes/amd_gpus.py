@@ -79,7 +79,7 @@ def within(value, *path):
 def first_number(value, *paths):
     """The number under the first path that has one."""
     numbers = (number(within(value, *path)) for path in paths)
-    return next((found for found in numbers if found is not None), None)
+    return next((each for each in numbers if each is not None), None)
 
 
 def number(value):
@@ -204,5 +204,5 @@ def ras_errors(pci):
 
 
 def numa_node(pci):
-    found = first_line(PCI + pci + "/numa_node")
-    return int(found) if re.match(r"\d{1,4}$", found) else None
+    node = first_line(PCI + pci + "/numa_node")
+    return int(node) if re.match(r"\d{1,4}$", node) else None

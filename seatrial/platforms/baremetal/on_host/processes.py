@@ -65,12 +65,12 @@ def processes_of(supervisor: "Optional[int]", folder: str) -> "Set[int]":
                 children.setdefault(int(fields[1]), []).append(int(entry))
                 if belongs(entry, folder):
                     roots.add(int(entry))
-    found, queue = set(roots), list(roots)
+    pids, queue = set(roots), list(roots)
     while queue:
-        below = [pid for pid in children.get(queue.pop(), []) if pid not in found]
-        found.update(below)
+        below = [pid for pid in children.get(queue.pop(), []) if pid not in pids]
+        pids.update(below)
         queue += below
-    return found - {supervisor, os.getpid()}
+    return pids - {supervisor, os.getpid()}
 
 
 def belongs(entry: str, folder: str) -> bool:
