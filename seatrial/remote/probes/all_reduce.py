@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 
 try:  # first: it says so where torch is missing
-    import rendezvous  # type: ignore[import-not-found]
+    import rendezvous
     from rendezvous import WRONG_RESULT, CannotStart, RankPlacement
 except ModuleNotFoundError as missing:
     sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")

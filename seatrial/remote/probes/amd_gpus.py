@@ -11,7 +11,7 @@ import re
 import time
 from itertools import islice
 
-from facts import first_line, text_of  # type: ignore[import-not-found]
+from facts import first_line, text_of
 
 MAX_JSON = 1 << 23  # bytes: `amd-smi metric` prints 60 kB for each of up to 64 GPUs, in partitions
 MAX_STARTS = 20  # lines that may begin it

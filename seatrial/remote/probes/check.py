@@ -20,10 +20,10 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-import placement  # type: ignore[import-not-found]
-from processes import run_probe  # type: ignore[import-not-found]
-from quick_checks import Part, collective, last_json, number, text, training, worst  # type: ignore[import-not-found]
-from quick_devices import compute  # type: ignore[import-not-found]
+import placement
+from processes import run_probe
+from quick_checks import Part, collective, last_json, number, text, training, worst
+from quick_devices import compute
 
 _EXIT_STATUS = {"pass": 0, "not_run": 3, "inconclusive": 3}
 _INVENTORY_S = 60.0

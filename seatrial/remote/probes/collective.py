@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 try:  # first: it says so where torch is missing
-    import rendezvous  # type: ignore[import-not-found]
-    from collectives import COLLECTIVES, Shape  # type: ignore[import-not-found]
-    from operations import CALLS, choose  # type: ignore[import-not-found]
-    from patterns import count_wrong, fill, max_value, parts, pattern, spoil  # type: ignore[import-not-found]
+    import rendezvous
+    from collectives import COLLECTIVES, Shape
+    from operations import CALLS, choose
+    from patterns import count_wrong, fill, max_value, parts, pattern, spoil
     from rendezvous import WRONG_RESULT, CannotStart, RankPlacement
 except ModuleNotFoundError as missing:
     sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")

@@ -13,7 +13,7 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
-from rendezvous import CannotStart  # type: ignore[import-not-found]
+from rendezvous import CannotStart
 
 MOST_BYTES = 1 << 30  # of one file of Fashion-MNIST or CIFAR: they have 47 and 154 MB
 _READ_BYTES = 1 << 20

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from data_sources import MOST_BYTES, SOURCES  # type: ignore[import-not-found]
-from rendezvous import CannotStart  # type: ignore[import-not-found]
+from data_sources import MOST_BYTES, SOURCES
+from rendezvous import CannotStart
 from torch.nn.functional import interpolate
 from torch.utils.data import Dataset
 

@@ -24,12 +24,12 @@ import json
 import os
 import time
 
-import corruption  # type: ignore[import-not-found]
-import thorough  # type: ignore[import-not-found]
-from machine_lock import MachineLock  # type: ignore[import-not-found]
-from processors import MAX_TEXT, NumpyProcessors, processors  # type: ignore[import-not-found]
-from sampling import sampled  # type: ignore[import-not-found]
-from torch_device import TorchDevice  # type: ignore[import-not-found]
+import corruption
+import thorough
+from machine_lock import MachineLock
+from processors import MAX_TEXT, NumpyProcessors, processors
+from sampling import sampled
+from torch_device import TorchDevice
 
 os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as nvidia-smi counts them
 

@@ -22,7 +22,7 @@ import subprocess
 import tempfile
 import time
 
-from machine_lock import MachineLock  # type: ignore[import-not-found]
+from machine_lock import MachineLock
 
 BLOCK = 1 << 20
 LEAST_BYTES = 8 * BLOCK

@@ -6,8 +6,8 @@ Random data: a GPU needs more power, and clocks lower, than with zeros. TFLOP/s 
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from gpu_sensors import Watch  # type: ignore[import-not-found]
-from sampling import sampled, timed  # type: ignore[import-not-found]
+from gpu_sensors import Watch
+from sampling import sampled, timed
 
 # (m, n, k): squares, and long ones that published searches found to be fastest on one GPU or another.
 SHAPES = (

@@ -9,7 +9,7 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from sampling import sampled  # type: ignore[import-not-found]
+from sampling import sampled
 
 BYTES = 1 << 28
 MOST_SAMPLES = 20

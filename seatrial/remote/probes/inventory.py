@@ -15,8 +15,8 @@ import re
 import resource
 import time
 
-import amd_gpus  # type: ignore[import-not-found]
-from facts import first_line, lines_of  # type: ignore[import-not-found]
+import amd_gpus
+from facts import first_line, lines_of
 
 DEADLINE_S = 30.0  # without persistence mode, each call of nvidia-smi wakes every GPU first
 FIELDS = {

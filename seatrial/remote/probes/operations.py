@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
-from collectives import COLLECTIVES  # type: ignore[import-not-found]
-from rendezvous import CannotStart, one_line  # type: ignore[import-not-found]
+from collectives import COLLECTIVES
+from rendezvous import CannotStart, one_line
 
 _TRIAL_ELEMENTS = 16
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-from collectives import COLLECTIVES  # type: ignore[import-not-found]
-from rendezvous import CannotStart  # type: ignore[import-not-found]
+from collectives import COLLECTIVES
+from rendezvous import CannotStart
 
 PERIOD = 65521  # elements; the largest prime below 2^16, so no multiple of it is the start of a chunk
 _WIDE = 16  # periods that are compared in one go: bounds the memory of a check to about a million elements

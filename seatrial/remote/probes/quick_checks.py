@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from processes import Ended, run, run_probe  # type: ignore[import-not-found]
+from processes import Ended, run, run_probe
 
 _CANNOT_START, _WRONG_RESULT = 3, 7  # of a probe: rendezvous.py
 _MAX_TEXT = 200  # characters of a probe's text

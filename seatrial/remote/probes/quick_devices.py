@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from processes import run_probe  # type: ignore[import-not-found]
-from quick_checks import Part, broken, last_json, number, outliers, text, worst  # type: ignore[import-not-found]
+from processes import run_probe
+from quick_checks import Part, broken, last_json, number, outliers, text, worst
 
 _MAX_DEVICES = 256
 _ALIKE = 3  # devices that it takes to tell a slow one

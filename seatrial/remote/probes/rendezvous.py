@@ -22,7 +22,7 @@ from datetime import timedelta
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read when torch is imported; its warnings would fill the log
 
 try:
-    import placement  # type: ignore[import-not-found]
+    import placement
     from placement import ContradictoryEnvironment, RankPlacement
 except ModuleNotFoundError as missing:
     sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
@@ -41,7 +41,7 @@ except (ImportError, OSError, MemoryError) as problem:
 gc.enable()  # and no gc.freeze(): it would hide what a program that imports this module holds from gc.get_referrers
 
 try:
-    import last_words  # type: ignore[import-not-found]
+    import last_words
 except ModuleNotFoundError as missing:
     sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
     sys.exit(3)

@@ -4,9 +4,9 @@
 a memory test only; the rest is for GPUs.
 """
 
-import gpu_compute  # type: ignore[import-not-found]
-import gpu_links  # type: ignore[import-not-found]
-import memory_test  # type: ignore[import-not-found]
+import gpu_compute
+import gpu_links
+import memory_test
 
 MAX_TEXT = 200
 MOST_PEER_S = 0.1  # for a pair of GPUs: eight have 56

@@ -2,8 +2,8 @@
 
 import os
 
-from gpu_sensors import reader  # type: ignore[import-not-found]
-from processors import CPU_BYTES, CPU_SIZE, instruction_set, processor, processors  # type: ignore[import-not-found]
+from gpu_sensors import reader
+from processors import CPU_BYTES, CPU_SIZE, instruction_set, processor, processors
 
 GPU_SIZE = 8192  # n of the matrices
 GPU_BYTES = 1 << 30  # of the copied buffer: more than the caches hold

@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-import datasets  # type: ignore[import-not-found]
-import models  # type: ignore[import-not-found]
+import datasets
+import models
 import torch
-from rendezvous import CannotStart, RankPlacement  # type: ignore[import-not-found]
+from rendezvous import CannotStart, RankPlacement
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel

@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Any
 
 try:  # first: it says so where torch is missing
-    import rendezvous  # type: ignore[import-not-found]
-    from data_sources import SOURCES, download  # type: ignore[import-not-found]
-    from models import MODELS, TransformerSize  # type: ignore[import-not-found]
+    import rendezvous
+    from data_sources import SOURCES, download
+    from models import MODELS, TransformerSize
     from rendezvous import WRONG_RESULT, CannotStart, RankPlacement, placement
-    from trainer import PRECISIONS, Trainer  # type: ignore[import-not-found]
-    from training_results import History, results, summary  # type: ignore[import-not-found]
+    from trainer import PRECISIONS, Trainer
+    from training_results import History, results, summary
 except ModuleNotFoundError as missing:
     sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
     sys.exit(3)

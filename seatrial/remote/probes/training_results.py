@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import rendezvous  # type: ignore[import-not-found]
+import rendezvous
 import torch
 import torch.distributed as dist
 from torch import nn
-from trainer import Trainer, communication_share, inference_rate  # type: ignore[import-not-found]
+from trainer import Trainer, communication_share, inference_rate
 
 
 @dataclass
