@@ -50,7 +50,7 @@ def run(settings: dict[str, Any], hosts: PodmanHosts, tmp_path: Path) -> Run:
 def test_containers_go_through_the_whole_chain(console: Console, hosts: PodmanHosts, settings: dict[str, Any]) -> None:
     cluster = console.cluster(2, platform=settings, image=hosts.image, keep="always")
     finished = console.check(cluster, console.suite(**CHAIN))
-    assert finished.status == 0, finished.said
+    assert finished.status == 0, finished.output
     assert {check["name"]: check["verdict"] for check in finished.document["checks"]} == {
         "connectivity": "pass",
         "collectives": "pass",
@@ -58,7 +58,7 @@ def test_containers_go_through_the_whole_chain(console: Console, hosts: PodmanHo
     }
     assert [node["name"] for node in finished.document["nodes"]] == list(NAMES)
     logged_in = console.run("ssh", "out", "gpu-1", "--", "hostname; ls /usr/local/bin/seatrial-node")
-    assert logged_in.out.split() == ["gpu-1", "/usr/local/bin/seatrial-node"], logged_in.said
+    assert logged_in.out.split() == ["gpu-1", "/usr/local/bin/seatrial-node"], logged_in.output
     assert console.run("reap", "--run", finished.document["run_id"]).status == 0
     assert hosts.left() == set()
 
@@ -98,7 +98,7 @@ def test_a_killed_run_is_reaped(console: Console, hosts: PodmanHosts, settings: 
     process.communicate()
     assert hosts.left()
     reaped = console.run("reap", cluster)
-    assert reaped.status == 0, reaped.said
+    assert reaped.status == 0, reaped.output
     assert hosts.left() == set()
 
 

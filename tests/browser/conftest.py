@@ -72,10 +72,10 @@ def runs(chromium: str, tmp_path_factory: pytest.TempPathFactory, prefect_server
     console = Console(folder, _environment(folder, prefect_server))
     for n, training in enumerate((None, None, TRAINING)):  # three passes make a history; the loss is drawn once
         good = console.check(console.cluster(), console.suite(**SUITE, training=training), f"good-{n}")
-        assert good.status == 0, good.said
+        assert good.status == 0, good.output
     slow = console.cluster(faults=[{"node": "node-2", "rate": "200mbit"}])
     bad = console.check(slow, console.suite(**SUITE, training=TRAINING), "bad")
-    assert bad.status == 1, bad.said
+    assert bad.status == 1, bad.output
     assert not console.left()
     return folder
 

@@ -97,8 +97,8 @@ class Browser:
 
     def prefer(self, scheme: str) -> None:
         """light or dark."""
-        wanted = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", wanted)
+        parameters = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", parameters)
 
     def print(self) -> bytes:
         """What the print dialogue would send to an A4 printer."""
@@ -107,8 +107,8 @@ class Browser:
 
     def unreadable(self) -> list[str]:
         """Texts whose contrast is below what WCAG 2 asks for (level AA)."""
-        found: list[str] = self.ask(files("tests.browser").joinpath("contrast.js").read_text())
-        return found
+        texts: list[str] = self.ask(files("tests.browser").joinpath("contrast.js").read_text())
+        return texts
 
     def picture(self, target: Path, height: int | None = None) -> None:
         """The top of the page, or where it is scrolled to, as a PNG file; `height` in pixels is the window's then."""

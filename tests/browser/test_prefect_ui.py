@@ -32,12 +32,12 @@ def served(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """A site that offers a suite of its own in the form, one that takes a while."""
     if lacking := PLATFORM.missing():
         pytest.skip("; ".join(lacking))
-    with site(tmp_path_factory.mktemp("site")) as found:
-        found.write("trial", nodes=2, platform={"kind": "local"})
-        found.write("brief", **QUICK)
-        found.write("long", **LONG)
-        found.start("trial.yaml", "--suite", "brief.yaml", "--timezone", "UTC")
-        yield found
+    with site(tmp_path_factory.mktemp("site")) as new_site:
+        new_site.write("trial", nodes=2, platform={"kind": "local"})
+        new_site.write("brief", **QUICK)
+        new_site.write("long", **LONG)
+        new_site.start("trial.yaml", "--suite", "brief.yaml", "--timezone", "UTC")
+        yield new_site
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ class Visitor:
 
     def _shown(self, *paths: str) -> WebElement:
         """The first element that can be seen of the first path that has one."""
-        found = (element for path in paths for element in self.browser.driver.find_elements(By.XPATH, path))
-        shown = next((element for element in found if element.is_displayed()), None)
+        elements = (element for path in paths for element in self.browser.driver.find_elements(By.XPATH, path))
+        shown = next((element for element in elements if element.is_displayed()), None)
         if shown is None:
             raise NoSuchElementException(f"nothing to be seen at {paths}")
         return shown
@@ -116,14 +116,16 @@ def visitor(chromium: str, served: Site, tmp_path: Path, pictures: Path) -> Iter
         browser.complaints()  # before the login the UI is told 401, which it says there
         yield person
         assert [url for url in browser.requests() if not url.startswith((served.url, *_OURS))] == []
-        severe = [said for said in browser.complaints("SEVERE") if not any(icon in said for icon in _MISSING)]
+        severe = [
+            complaint for complaint in browser.complaints("SEVERE") if not any(icon in complaint for icon in _MISSING)
+        ]
         assert severe == []
 
 
 def newest(served: Site) -> str:
     """The id of the newest flow run of the check that did not come from a schedule."""
-    wanted = {"flows": {"name": {"any_": ["seatrial-check"]}}, "flow_runs": {"tags": {"all_": ["ad-hoc"]}}}
-    runs = served.api("POST", "/flow_runs/filter", sort="EXPECTED_START_TIME_DESC", limit=1, **wanted)
+    filters = {"flows": {"name": {"any_": ["seatrial-check"]}}, "flow_runs": {"tags": {"all_": ["ad-hoc"]}}}
+    runs = served.api("POST", "/flow_runs/filter", sort="EXPECTED_START_TIME_DESC", limit=1, **filters)
     return str(runs[0]["id"])
 
 
@@ -134,8 +136,8 @@ def fill_in_the_form(served: Site, visitor: Visitor, suite: str) -> None:
     visitor.click("Run")
     visitor.click("Custom run")
     visitor.sees("Path of the cluster file", "0 gives up at once and says who has it")
-    lists = [Select(found) for found in visitor.browser.driver.find_elements(By.TAG_NAME, "select")]
-    (suites,) = (found for found in lists if "acceptance" in [option.text for option in found.options])
+    lists = [Select(element) for element in visitor.browser.driver.find_elements(By.TAG_NAME, "select")]
+    (suites,) = (select for select in lists if "acceptance" in [option.text for option in select.options])
     suites.select_by_visible_text(suite)
     visitor.picture("prefect-form")
     visitor.click("Submit")
@@ -171,8 +173,8 @@ def test_a_check_is_started_by_its_form_and_its_findings_are_opened(served: Site
 
 def open_artifact(served: Site, visitor: Visitor, key: str) -> None:
     """From the artifact's history to its newest version."""
-    wanted = {"key": {"any_": [key]}}
-    (newest_one,) = served.api("POST", "/artifacts/filter", artifacts=wanted, sort="CREATED_DESC", limit=1)
+    filters = {"key": {"any_": [key]}}
+    (newest_one,) = served.api("POST", "/artifacts/filter", artifacts=filters, sort="CREATED_DESC", limit=1)
     visitor.open(f"/artifacts/key/{key}")
     visitor.click(newest_one["id"][:8])
     visitor.until(lambda: "/artifacts/artifact/" in visitor.address)

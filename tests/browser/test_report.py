@@ -36,11 +36,11 @@ def test_pointing_at_the_curve_tells_value_expectation_verdict_and_the_last_good
 ) -> None:
     browser.open(runs / "bad" / "report.html")
     browser.point_at(browser.all("figure .hits circle")[6])
-    told = browser.find(".tip").text.splitlines()
-    assert told[0] == "all_reduce, 16M"
-    assert told[1].split(" GB/s · ")[1] in ("✕ fail", "▼ degraded", "✓ pass")
-    assert told[2].startswith("expected ") and told[2].endswith(" GB/s (history)")
-    assert told[3].startswith("last good run ") and told[3].endswith(" GB/s")
+    lines = browser.find(".tip").text.splitlines()
+    assert lines[0] == "all_reduce, 16M"
+    assert lines[1].split(" GB/s · ")[1] in ("✕ fail", "▼ degraded", "✓ pass")
+    assert lines[2].startswith("expected ") and lines[2].endswith(" GB/s (history)")
+    assert lines[3].startswith("last good run ") and lines[3].endswith(" GB/s")
     assert browser.complaints() == []
     browser.point_at(browser.find("h1"))
     assert not browser.find(".tip").is_displayed()
@@ -69,8 +69,8 @@ def test_without_scripts_it_says_the_same(still_browser: Browser, browser: Brows
     still_browser.open(report)
     assert still_browser.text("main") == browser.text("main")
     assert still_browser.all(".tip") == []
-    (told,) = still_browser.all("figure .hits circle:nth-child(7) title")[:1]
-    assert (told.get_attribute("textContent") or "").startswith("all_reduce, 16M\n")
+    (title,) = still_browser.all("figure .hits circle:nth-child(7) title")[:1]
+    assert (title.get_attribute("textContent") or "").startswith("all_reduce, 16M\n")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

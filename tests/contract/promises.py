@@ -63,9 +63,9 @@ class Promises:
         assert run.run_id not in {leftover.run_id for leftover in platform.leftovers()}
 
     def test_a_stranger_finds_the_same_testbed(self, stranger: Platform, run: Run, testbed: Testbed) -> None:
-        found = stranger.attach(run.run_id)
-        assert (found.nodes, found.user, found.key_file) == (testbed.nodes, testbed.user, testbed.key_file)
-        assert on_each(found.nodes, lambda node: host_name(found, node)) == on_each(
+        attached = stranger.attach(run.run_id)
+        assert (attached.nodes, attached.user, attached.key_file) == (testbed.nodes, testbed.user, testbed.key_file)
+        assert on_each(attached.nodes, lambda node: host_name(attached, node)) == on_each(
             testbed.nodes, lambda node: host_name(testbed, node)
         )
 

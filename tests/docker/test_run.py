@@ -27,7 +27,7 @@ def cluster_file(console: Console, engine: Engine, nodes: int, name: str = "tria
 def test_two_containers_go_through_the_whole_chain(docker_engine: Engine, console: Console) -> None:
     suite = console.suite(**PATIENT, training=TRAINING)
     finished = console.check(cluster_file(console, docker_engine, 2), suite)
-    assert finished.status == 0, finished.said
+    assert finished.status == 0, finished.output
     assert {check["name"]: check["verdict"] for check in finished.document["checks"]} == {
         "connectivity": "pass",
         "collectives": "pass",
@@ -43,7 +43,7 @@ def test_one_container_alone_is_checked(docker_engine: Engine, console: Console,
     cluster = cluster_file(console, docker_engine, 1, network=network)
     cluster.write_text(cluster.read_text() + "slots_per_node: 2\nssh_port: 2291\n")  # 222 may be the host's own
     finished = console.check(cluster, console.suite(**PATIENT, training=TRAINING))
-    assert finished.status == 0, finished.said
+    assert finished.status == 0, finished.output
     assert len(finished.document["nodes"]) == 1
     assert {check["name"] for check in finished.document["checks"]} >= {"connectivity", "training"}
 
@@ -56,7 +56,7 @@ def test_a_killed_run_is_reaped(docker_engine: Engine, console: Console) -> None
     process.communicate()
     assert len(docker_engine.objects()) == 3
     reaped = console.run("reap", cluster)
-    assert reaped.status == 0, reaped.said
+    assert reaped.status == 0, reaped.output
     assert docker_engine.objects() == set()
 
 
@@ -64,9 +64,9 @@ def test_people_log_in_to_a_kept_run(docker_engine: Engine, console: Console) ->
     cluster = cluster_file(console, docker_engine, 2)
     cluster.write_text(cluster.read_text() + "keep: always\n")
     finished = console.check(cluster, console.suite(**PATIENT))
-    assert finished.status == 0, finished.said
+    assert finished.status == 0, finished.output
     logged_in = console.run("ssh", "out", "node-1", "--", "hostname")
-    assert (logged_in.status, logged_in.out.strip()) == (0, "node-1"), logged_in.said
+    assert (logged_in.status, logged_in.out.strip()) == (0, "node-1"), logged_in.output
     assert console.run("reap", "--run", finished.document["run_id"]).status == 0
     assert docker_engine.objects() == set()
 
@@ -85,8 +85,8 @@ def test_labels_of_others_and_hostile_ones_are_left_alone(docker_engine: Engine,
         options = [word for key, value in labels.items() for word in ("--label", f"{key}={value}")]
         lane.podman("create", "--name", name, *lane.LIMITS, *options, docker_engine.image)
     reaped = console.run("reap", cluster)
-    assert reaped.status == 0, reaped.said
-    assert reaped.said.isprintable() or "\x1b" not in reaped.said
+    assert reaped.status == 0, reaped.output
+    assert reaped.output.isprintable() or "\x1b" not in reaped.output
     assert docker_engine.objects() == set(strange)
     lane.podman("rm", "--force", *strange)
 
@@ -115,7 +115,7 @@ def test_a_container_that_somebody_removes_is_not_blamed(docker_engine: Engine, 
 def test_an_absent_daemon_is_named_and_leaves_nothing(docker_engine: Engine, console: Console) -> None:
     cluster = cluster_file(console, docker_engine, 2, host=f"{docker_engine.address}.none")
     finished = console.check(cluster, console.suite())
-    assert finished.status == 3, finished.said
+    assert finished.status == 3, finished.output
     last = finished.out.splitlines()[-1]
     assert last.startswith(f"not_run: launch: no Docker daemon answers at {docker_engine.address}.none (platform.host)")
 
@@ -123,7 +123,7 @@ def test_an_absent_daemon_is_named_and_leaves_nothing(docker_engine: Engine, con
 def test_a_missing_image_is_named(docker_engine: Engine, console: Console) -> None:
     cluster = cluster_file(console, Engine(docker_engine.address, "localhost:9/nobody/has-it:1"), 2)
     finished = console.check(cluster, console.suite())
-    assert finished.status == 3, finished.said
+    assert finished.status == 3, finished.output
     assert "localhost:9/nobody/has-it:1" in finished.out.splitlines()[-1]
 
 
@@ -132,10 +132,10 @@ def test_a_limit_that_the_host_refuses_is_named_by_the_run_and_by_doctor(
 ) -> None:
     cluster = cluster_file(console, docker_engine, 2, ulimits={"nofile": 2**40})
     diagnosed = console.run("doctor", cluster)
-    assert diagnosed.status == 1, diagnosed.said
+    assert diagnosed.status == 1, diagnosed.output
     assert "start a container for a trial" in diagnosed.out
     finished = console.check(cluster, console.suite())
-    assert finished.status == 3, finished.said
+    assert finished.status == 3, finished.output
     assert "Docker: start seatrial-" in finished.out.splitlines()[-1]
 
 

@@ -202,8 +202,8 @@ class Container:
 
     def wait_said(self, text: str, timeout_s: float = 60) -> None:
         deadline = time.monotonic() + timeout_s
-        while text not in (said := self.logs()):
-            assert time.monotonic() < deadline, f"{self.name} did not say {text!r} in {timeout_s} s:\n{said}"
+        while text not in (log := self.logs()):
+            assert time.monotonic() < deadline, f"{self.name} did not say {text!r} in {timeout_s} s:\n{log}"
             time.sleep(0.1)
 
     def wait_exit(self, timeout_s: float) -> int:

@@ -50,8 +50,8 @@ class Compose:
 
     def ended(self, deployment: str) -> str:
         """The state in which a run of the deployment ends, with its message."""
-        found = self.api("GET", f"/deployments/name/{deployment}")["id"]
-        flow_run = self.api("POST", f"/deployments/{found}/create_flow_run", parameters={})["id"]
+        deployment_id = self.api("GET", f"/deployments/name/{deployment}")["id"]
+        flow_run = self.api("POST", f"/deployments/{deployment_id}/create_flow_run", parameters={})["id"]
         until(lambda: self.api("GET", f"/flow_runs/{flow_run}")["state"]["type"] in ("CRASHED", "COMPLETED", "FAILED"))
         state = self.api("GET", f"/flow_runs/{flow_run}")["state"]
         return f"{state['name']}: {state['message']}"
@@ -130,6 +130,6 @@ def test_runs_say_that_there_is_no_cluster_to_talk_to(compose: Compose) -> None:
     assert compose.ended("seatrial-check/ad-hoc").startswith("Crashed: not_run: launch: no cluster to talk to: ")
     reaped = compose.ended("seatrial-reap/reap")
     assert reaped.startswith("Crashed: 0 runs' leftovers removed, 0 runs ended; no cluster to talk to: ")
-    said = lane.Container(f"{PROJECT}_worker_1", "").logs()
-    assert "Read-only file system" not in said
-    assert "history" not in said
+    log = lane.Container(f"{PROJECT}_worker_1", "").logs()
+    assert "Read-only file system" not in log
+    assert "history" not in log

@@ -87,7 +87,7 @@ def test_the_search_finds_what_it_looks_for(name: str, content: str) -> None:
         member.size = len(content)
         tar.addfile(member, io.BytesIO(content.encode()))
     layer.seek(0)
-    assert [found for found, _ in layers.look(layer)] == [name]
+    assert [path for path, _ in layers.look(layer)] == [name]
 
 
 def test_sshd_is_the_child_of_process_1(pair: list[Container]) -> None:
@@ -114,8 +114,8 @@ def test_keys_are_the_only_way_in(pair: list[Container], keys: Keys) -> None:
 def test_sessions_have_the_containers_environment(pair: list[Container], keys: Keys) -> None:
     names = "ODD HF_TOKEN WANTED_TOKEN SLURM_JOB_ID NCCL_DEBUG OMPI_ALLOW_RUN_AS_ROOT HOME"
     command = f"python3 -c 'import os; print([os.environ.get(name) for name in \"{names}\".split()])'"
-    said = ssh(keys, pair[0].address, command).stdout
-    assert said == f"{[ODD, None, 'open', None, 'WARN', '1', '/root']}\n"
+    output = ssh(keys, pair[0].address, command).stdout
+    assert output == f"{[ODD, None, 'open', None, 'WARN', '1', '/root']}\n"
 
 
 def test_sessions_are_confined_as_the_container_is(pair: list[Container], keys: Keys) -> None:

@@ -67,6 +67,6 @@ def test_the_a4_testbed_sources_gibs_settings_for_every_session(vendor: str, key
     image = lane.build("testbed-a4", start_from=vendor)
     node = lane.start(image, "node-0", keys.folder, ("--network", network))
     node.wait_ready()
-    said = node.exec("ssh", node.address, 'echo "$NCCL_NET,$NCCL_TUNER"; echo "$PATH"')
-    assert said.splitlines()[0] == "gIB,a b"
-    assert said.rstrip().endswith(":/third_party/nccl-tests/build")
+    output = node.exec("ssh", node.address, 'echo "$NCCL_NET,$NCCL_TUNER"; echo "$PATH"')
+    assert output.splitlines()[0] == "gIB,a b"
+    assert output.rstrip().endswith(":/third_party/nccl-tests/build")

@@ -110,19 +110,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _storage(self, path: str, query: dict[str, str], body: bytes) -> None:
         buckets, objects = self.cloud.buckets, self.cloud.objects
-        if (found := re.fullmatch(r"/upload/storage/v1/b/([^/]+)/o", path)) and found[1] in buckets:
+        if (match := re.fullmatch(r"/upload/storage/v1/b/([^/]+)/o", path)) and match[1] in buckets:
             metadata, content = _multipart(self.headers["Content-Type"], body)
-            objects[found[1], metadata["name"]] = content
-            self._send(200, {"bucket": found[1], "name": metadata["name"], "generation": "1700000000000001"})
-        elif found := re.fullmatch(r"/download/storage/v1/b/([^/]+)/o/(.+)", path):
-            self._download(objects.get((found[1], found[2])))
+            objects[match[1], metadata["name"]] = content
+            self._send(200, {"bucket": match[1], "name": metadata["name"], "generation": "1700000000000001"})
+        elif match := re.fullmatch(r"/download/storage/v1/b/([^/]+)/o/(.+)", path):
+            self._download(objects.get((match[1], match[2])))
         elif path == "/storage/v1/b" and self.command == "POST":
             buckets[json.loads(body)["name"]] = query["project"]
             self._send(200, {"name": json.loads(body)["name"]})
         elif path == "/storage/v1/b":
             self._send(200, {"items": [{"name": name} for name, owner in buckets.items() if owner == query["project"]]})
-        elif (found := re.fullmatch(r"/storage/v1/b/([^/]+)", path)) and found[1] in buckets:
-            self._send(200, {"name": found[1]})
+        elif (match := re.fullmatch(r"/storage/v1/b/([^/]+)", path)) and match[1] in buckets:
+            self._send(200, {"name": match[1]})
         else:
             self._send(404, {"error": {"code": 404, "message": f"no {path}"}})
 

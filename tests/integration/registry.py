@@ -140,18 +140,18 @@ class _Handler(BaseHTTPRequestHandler):
         return False
 
     def _answer(self, path: str, body: bytes) -> None:
-        found = re.fullmatch(r"/v2/(.+)/(manifests|blobs)/(.+)", path)
+        match = re.fullmatch(r"/v2/(.+)/(manifests|blobs)/(.+)", path)
         if path == "/v2/":
             self._send(200, b"{}")
-        elif found and found[3].startswith("uploads/"):
-            self._upload(found[1], found[3].removeprefix("uploads/"), body)
-        elif found and found[2] == "manifests" and self.command == "PUT":
+        elif match and match[3].startswith("uploads/"):
+            self._upload(match[1], match[3].removeprefix("uploads/"), body)
+        elif match and match[2] == "manifests" and self.command == "PUT":
             kind = self.headers["Content-Type"]
-            self._send(201, b"", **{"Docker-Content-Digest": self.registry.keep(found[1], found[3], kind, body)})
-        elif found and found[2] == "manifests" and (held := self.registry.manifests.get((found[1], found[3]))):
+            self._send(201, b"", **{"Docker-Content-Digest": self.registry.keep(match[1], match[3], kind, body)})
+        elif match and match[2] == "manifests" and (held := self.registry.manifests.get((match[1], match[3]))):
             digest = {"Docker-Content-Digest": digest_of(held[1])}
             self._send(200, held[1], **{"Content-Type": held[0], **digest})
-        elif found and (blob := self.registry.blobs.get(found[3])) is not None:
+        elif match and (blob := self.registry.blobs.get(match[3])) is not None:
             self._send(200, blob)
         else:
             self._send(404, b'{"errors": [{"code": "MANIFEST_UNKNOWN"}]}')
@@ -160,11 +160,11 @@ class _Handler(BaseHTTPRequestHandler):
         number = number or secrets.token_hex(4)
         self.uploads[number] = self.uploads.get(number, b"") + body
         location = {"Location": f"/v2/{path}/blobs/uploads/{number}"}
-        if wanted := parse_qs(urlsplit(self.path).query).get("digest"):
+        if digests := parse_qs(urlsplit(self.path).query).get("digest"):
             content = self.uploads.pop(number)
-            assert digest_of(content) == wanted[0]
-            self.registry.blobs[wanted[0]] = content
-            self._send(201, b"", **{"Docker-Content-Digest": wanted[0], **location})
+            assert digest_of(content) == digests[0]
+            self.registry.blobs[digests[0]] = content
+            self._send(201, b"", **{"Docker-Content-Digest": digests[0], **location})
         else:
             self._send(202, b"", **{"Range": f"0-{max(0, len(self.uploads[number]) - 1)}", **location})
 

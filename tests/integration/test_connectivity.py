@@ -31,35 +31,35 @@ ANSWERS_VERSION = '#!/bin/sh\n[ "$1" = --version ] && echo "mpirun (Open MPI) 5.
 
 def test_a_healthy_testbed_passes(local_testbed: LocalTestbed) -> None:
     with local_testbed(nodes=3, slots_per_node=2) as (run, testbed):
-        found = connectivity(CheckContext(run, testbed))
-    assert found.check.verdict is Verdict.PASS
-    assert found.check.suspects == ()
-    assert found.testbed == testbed
-    assert {"kernel", "openmpi", "openssh", "torch"} <= set(found.fingerprint)
+        step = connectivity(CheckContext(run, testbed))
+    assert step.check.verdict is Verdict.PASS
+    assert step.check.suspects == ()
+    assert step.testbed == testbed
+    assert {"kernel", "openmpi", "openssh", "torch"} <= set(step.fingerprint)
     assert (run.logs / "mpirun-hostname.log").read_text().count("node-1\n") == 2
-    metrics = {(m.metric, m.subject.name) for m in found.check.measurements}
+    metrics = {(m.metric, m.subject.name) for m in step.check.measurements}
     assert {("clock_skew", "node-2"), ("ssh_connect", "node-0")} <= metrics
 
 
 def test_a_dead_and_a_false_node_are_told_apart_and_left_out(local_testbed: LocalTestbed) -> None:
     faults = [{"node": "node-0", "sshd": "stopped"}, {"node": "node-2", "host_key": "wrong"}]
     with local_testbed(nodes=4, faults=faults) as (run, testbed):
-        found = connectivity(CheckContext(run, testbed))
-    assert found.check.verdict is Verdict.FAIL
-    evidence = {suspect.name: suspect.evidence for suspect in found.check.suspects}
+        step = connectivity(CheckContext(run, testbed))
+    assert step.check.verdict is Verdict.FAIL
+    evidence = {suspect.name: suspect.evidence for suspect in step.check.suspects}
     assert set(evidence) == {"node-0", "node-2"}
     assert "connection refused" in evidence["node-0"]
     assert "another host key than the one pinned" in evidence["node-2"]
-    assert [node.name for node in found.testbed.nodes] == ["node-1", "node-3"]
+    assert [node.name for node in step.testbed.nodes] == ["node-1", "node-3"]
 
 
 def test_a_broken_link_is_named_as_a_link(local_testbed: LocalTestbed) -> None:
     with local_testbed(nodes=4, faults=[{"link": ["node-1", "node-3"], "state": "down"}]) as (run, testbed):
-        found = connectivity(CheckContext(run, testbed))
-    assert found.check.verdict is Verdict.FAIL
-    assert names(found.check.suspects) == {("link", "node-1--node-3")}
-    assert "node-3 left out without blame" in found.check.reason
-    assert [node.name for node in found.testbed.nodes] == ["node-0", "node-1", "node-2"]
+        step = connectivity(CheckContext(run, testbed))
+    assert step.check.verdict is Verdict.FAIL
+    assert names(step.check.suspects) == {("link", "node-1--node-3")}
+    assert "node-3 left out without blame" in step.check.reason
+    assert [node.name for node in step.testbed.nodes] == ["node-0", "node-1", "node-2"]
 
 
 def test_a_fabric_that_is_cut_in_two_is_one_finding(local_testbed: LocalTestbed) -> None:
@@ -118,8 +118,8 @@ def test_an_mpirun_that_hangs_after_its_output_is_ended_and_its_output_used(
     """Seen with Open MPI 5.0.11: every line is printed, then nothing ends."""
     hanging = executable(tmp_path / "mpirun", ANSWERS_VERSION + "echo node-0\necho node-1\nsleep 600\n")
     with local_testbed(nodes=2, mpi={"mpirun": hanging}) as (run, testbed):
-        found = connectivity(CheckContext(run, testbed))
-        assert found.check.verdict is Verdict.PASS
+        step = connectivity(CheckContext(run, testbed))
+        assert step.check.verdict is Verdict.PASS
         result = mpirun(testbed, ["true"], timeout_s=60, is_done=lambda line: line == "node-1")
     assert result.reaped
     assert result.ok
@@ -141,10 +141,10 @@ def test_an_mpirun_that_hangs_without_output_times_out(local_testbed: LocalTestb
 def test_an_mpirun_that_shows_too_few_ranks_fails(local_testbed: LocalTestbed, tmp_path: Path) -> None:
     silent = executable(tmp_path / "mpirun", ANSWERS_VERSION + "echo node-0\n")
     with local_testbed(nodes=3, mpi={"mpirun": silent}) as (run, testbed):
-        found = connectivity(CheckContext(run, testbed))
-    assert found.check.verdict is Verdict.FAIL
-    assert {name for _, name in names(found.check.suspects)} == {"node-1", "node-2"}
-    assert [node.name for node in found.testbed.nodes] == ["node-0"]
+        step = connectivity(CheckContext(run, testbed))
+    assert step.check.verdict is Verdict.FAIL
+    assert {name for _, name in names(step.check.suspects)} == {"node-1", "node-2"}
+    assert [node.name for node in step.testbed.nodes] == ["node-0"]
 
 
 def test_no_shell_of_a_node_expands_the_arguments_of_mpirun(local_testbed: LocalTestbed, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ class WithoutKubelets(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.end_headers()
-        told = (
+        fields = (
             "major",
             "minor",
             "gitVersion",
@@ -38,7 +38,7 @@ class WithoutKubelets(BaseHTTPRequestHandler):
             "compiler",
             "platform",
         )
-        self.wfile.write(json.dumps(dict.fromkeys(told, "1")).encode())
+        self.wfile.write(json.dumps(dict.fromkeys(fields, "1")).encode())
 
     def log_message(self, format: str, *arguments: object) -> None:
         pass

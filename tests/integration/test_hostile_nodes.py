@@ -67,12 +67,12 @@ def _little_memory() -> Iterator[None]:
 
 
 def assert_only_node_1_is_named(run: Run, testbed: Testbed, evidence: str) -> None:
-    found = connectivity(CheckContext(run, testbed))
-    assert found.check.verdict is Verdict.FAIL
-    assert [(suspect.name, evidence in suspect.evidence) for suspect in found.check.suspects] == [("node-1", True)]
-    assert evidence in found.check.reason
-    assert found.check.reason.isprintable()
-    assert [node.name for node in found.testbed.nodes] == ["node-0", "node-2"]
+    step = connectivity(CheckContext(run, testbed))
+    assert step.check.verdict is Verdict.FAIL
+    assert [(suspect.name, evidence in suspect.evidence) for suspect in step.check.suspects] == [("node-1", True)]
+    assert evidence in step.check.reason
+    assert step.check.reason.isprintable()
+    assert [node.name for node in step.testbed.nodes] == ["node-0", "node-2"]
 
 
 @pytest.mark.parametrize("flood", FLOODS)
@@ -103,11 +103,11 @@ def test_ranks_that_print_without_end_are_named_and_left_out(
 ) -> None:
     with local_testbed(nodes=3) as (run, testbed):
         left = connectivity(CheckContext(run, testbed)).testbed
-        found = collectives(CheckContext(run, evil(left, "collective.py", FLOODS[flood])))
-    assert found.check.verdict is Verdict.FAIL
-    assert "all_reduce: output flood: the ranks printed more than they may and were ended" in found.check.reason
-    assert [suspect.name for suspect in found.check.suspects] == ["node-1"]
-    assert [node.name for node in found.testbed.nodes] == ["node-0", "node-2"]
+        step = collectives(CheckContext(run, evil(left, "collective.py", FLOODS[flood])))
+    assert step.check.verdict is Verdict.FAIL
+    assert "all_reduce: output flood: the ranks printed more than they may and were ended" in step.check.reason
+    assert [suspect.name for suspect in step.check.suspects] == ["node-1"]
+    assert [node.name for node in step.testbed.nodes] == ["node-0", "node-2"]
 
 
 @pytest.mark.slow
@@ -185,7 +185,7 @@ def test_an_mpirun_that_does_not_tell_its_version_loses_nothing(local_testbed: L
     silent.write_text('#!/bin/sh\n[ "$1" = --version ] && sleep 600\nexec mpirun "$@"\n')
     silent.chmod(0o755)
     with local_testbed(nodes=2, mpi={"mpirun": str(silent)}) as (run, testbed):
-        found = connectivity(CheckContext(run, testbed))
-    assert found.check.verdict is Verdict.PASS
-    assert found.notes == ("the version of openmpi is not known on node-0, node-1",)
-    assert "openmpi" not in found.fingerprint
+        step = connectivity(CheckContext(run, testbed))
+    assert step.check.verdict is Verdict.PASS
+    assert step.notes == ("the version of openmpi is not known on node-0, node-1",)
+    assert "openmpi" not in step.fingerprint

@@ -60,8 +60,8 @@ def until(true: Callable[[], Any], timeout_s: float = 60) -> Any:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         try:
-            if found := true():
-                return found
+            if value := true():
+                return value
         except httpx.TransportError:
             pass
         time.sleep(0.2)
@@ -113,8 +113,8 @@ def prometheus(tmp_path: Path) -> Iterator[tuple[str, Path, str]]:
 def ask(url: str, query: str) -> list[dict[str, Any]]:
     answer = httpx.get(f"{url}/api/v1/query", params={"query": query}).json()
     assert answer["status"] == "success", answer
-    found: list[dict[str, Any]] = answer["data"]["result"]
-    return found
+    vector: list[dict[str, Any]] = answer["data"]["result"]
+    return vector
 
 
 def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_every_panel_shows_something_and_the_alerts_fire(prometheus: tuple[str, 
     publish(samples.with_shares(nights.bad(1)), nights.good(0).finished, str(textfiles))
     publish(nights.good(1, cluster="h100-west"), nights.good(1).finished, gateway)
     until(lambda: len(ask(url, "seatrial_nodes")) == 2)
-    assert [found["value"][1] for found in ask(url, "node_textfile_scrape_error")] == ["0"]
+    assert [sample["value"][1] for sample in ask(url, "node_textfile_scrape_error")] == ["0"]
     dashboard = json.loads((ROOT / "deployments/grafana/seatrial.json").read_text())
     for panel in dashboard["panels"]:
         for target in panel["targets"]:

@@ -70,10 +70,10 @@ def test_a_reference_is_read_as_docker_does(reference: str, host: str, path: str
 
 def test_an_image_that_exists_is_pinned(registry: Registry) -> None:
     digest = registry.add("team/testbed", "1.2", "arm64")
-    found = find(f"{registry.host}/team/testbed:1.2")
-    assert found == BuiltImage(f"{registry.host}/team/testbed:1.2", digest, ("arm64",))
-    assert found.pinned == f"{registry.host}/team/testbed:1.2@{digest}"
-    assert find(found.pinned).pinned == found.pinned
+    built = find(f"{registry.host}/team/testbed:1.2")
+    assert built == BuiltImage(f"{registry.host}/team/testbed:1.2", digest, ("arm64",))
+    assert built.pinned == f"{registry.host}/team/testbed:1.2@{digest}"
+    assert find(built.pinned).pinned == built.pinned
 
 
 def test_an_index_tells_every_architecture(registry: Registry) -> None:
@@ -224,9 +224,9 @@ def test_an_interrupted_build_is_ended(
     assert is_gone(int(pid.read_text()))
 
 
-def run(folder: Path, hardware: str, wanted: object) -> Run:
+def run(folder: Path, hardware: str, section: object) -> Run:
     gpus = 0 if hardware == "cpu" else 4
-    fields = {"nodes": 2, "hardware": hardware, "gpus_per_node": gpus, "platform": {"kind": "docker"}, "image": wanted}
+    fields = {"nodes": 2, "hardware": hardware, "gpus_per_node": gpus, "platform": {"kind": "docker"}, "image": section}
     return Run("r", Cluster.model_validate({"name": "c", **fields}), load_suite("quick"), folder)
 
 

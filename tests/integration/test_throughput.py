@@ -18,29 +18,29 @@ from tests.integration.conftest import LocalTestbed
 
 
 def egress(check: Check) -> dict[str, float]:
-    found: list[Measurement] = [m for m in check.measurements if m.metric == "tcp_egress"]
-    assert {m.unit for m in found} == {"MB/s"}
-    return {m.subject.name: m.value for m in found}
+    measurements: list[Measurement] = [m for m in check.measurements if m.metric == "tcp_egress"]
+    assert {m.unit for m in measurements} == {"MB/s"}
+    return {m.subject.name: m.value for m in measurements}
 
 
 def first_night(local_testbed: LocalTestbed, **fields: Any) -> tuple[Check, Check]:
     """What connectivity finds, and what becomes of it without any history."""
     with local_testbed(nodes=4, **fields) as (run, testbed):
-        found = connectivity(CheckContext(run, testbed))
-    (judged,) = compare([found.check], setup_of(run.cluster))
-    return found.check, judged
+        step = connectivity(CheckContext(run, testbed))
+    (judged,) = compare([step.check], setup_of(run.cluster))
+    return step.check, judged
 
 
 def test_a_throttled_node_is_the_suspect(local_testbed: LocalTestbed, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="seatrial")
-    found, judged = first_night(local_testbed, faults=[{"node": "node-2", "rate": "200mbit"}])
-    assert found.verdict is Verdict.DEGRADED
-    assert [code_of(suspect.evidence) for suspect in found.suspects] == ["tcp-node-slow"]
-    assert 10 < egress(found)["node-2"] < 26
-    assert min(mb_s for name, mb_s in egress(found).items() if name != "node-2") > 100
+    check, judged = first_night(local_testbed, faults=[{"node": "node-2", "rate": "200mbit"}])
+    assert check.verdict is Verdict.DEGRADED
+    assert [code_of(suspect.evidence) for suspect in check.suspects] == ["tcp-node-slow"]
+    assert 10 < egress(check)["node-2"] < 26
+    assert min(mb_s for name, mb_s in egress(check).items() if name != "node-2") > 100
     assert judged.verdict in (Verdict.DEGRADED, Verdict.FAIL)
     assert {(suspect.kind, suspect.name) for suspect in judged.suspects} == {("node", "node-2")}
-    assert f"tcp_egress {egress(found)['node-2']:.4g} MB/s on node-2 is " in judged.reason
+    assert f"tcp_egress {egress(check)['node-2']:.4g} MB/s on node-2 is " in judged.reason
     assert "links: node-2 sends 2" in caplog.text
 
 
@@ -53,7 +53,7 @@ def test_healthy_nodes_pass(local_testbed: LocalTestbed) -> None:
 @pytest.mark.slow
 def test_a_hopeless_link_does_not_take_long(local_testbed: LocalTestbed) -> None:
     started = time.monotonic()
-    found, judged = first_night(local_testbed, faults=[{"node": "node-2", "rate": "100kbit"}])
+    check, judged = first_night(local_testbed, faults=[{"node": "node-2", "rate": "100kbit"}])
     assert time.monotonic() - started < 60
-    assert egress(found)["node-2"] < 1
+    assert egress(check)["node-2"] < 1
     assert {suspect.name for suspect in judged.suspects} == {"node-2"}

@@ -18,9 +18,9 @@ def test_half_of_the_nodes_at_a_tenth_is_no_pass(local_testbed: LocalTestbed) ->
     """All links are throttled: what unthrottled ones carry is a matter of how busy the machine is."""
     faults = [{"node": name, "rate": "100mbit"} for name in FAST] + [{"node": name, "rate": "10mbit"} for name in SLOW]
     with local_testbed(nodes=8, faults=faults) as (run, testbed):
-        found = connectivity(CheckContext(run, testbed))
-    (judged,) = compare([found.check], setup_of(run.cluster))
-    assert found.check.verdict is Verdict.PASS
+        step = connectivity(CheckContext(run, testbed))
+    (judged,) = compare([step.check], setup_of(run.cluster))
+    assert step.check.verdict is Verdict.PASS
     assert judged.verdict is not Verdict.PASS
     assert all(name in judged.reason or name in {s.name for s in judged.suspects} for name in SLOW)
     assert not {s.name for s in judged.suspects} - set(SLOW)

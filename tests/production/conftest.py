@@ -34,9 +34,9 @@ def alerts() -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, alerts: list[dict[str, Any]]) -> Iterator[Site]:
     """A site with a cluster `trial` of two local nodes, which a nightly and an ad-hoc deployment check."""
-    with alerted_site(tmp_path_factory.mktemp("site"), alerts) as found:
-        found.start("trial.yaml", "--suite", "brief.yaml", "--timezone", "UTC")
-        yield found
+    with alerted_site(tmp_path_factory.mktemp("site"), alerts) as new_site:
+        new_site.start("trial.yaml", "--suite", "brief.yaml", "--timezone", "UTC")
+        yield new_site
 
 
 @contextmanager
@@ -57,16 +57,16 @@ def alerted_site(folder: Path, alerts: list[dict[str, Any]]) -> Iterator[Site]:
 
     with (
         web_server(Webhook) as port,
-        site(folder, {"SEATRIAL_ALERT_WEBHOOK": f"http://127.0.0.1:{port}/"}) as found,
+        site(folder, {"SEATRIAL_ALERT_WEBHOOK": f"http://127.0.0.1:{port}/"}) as new_site,
     ):
-        furnish(found)
-        yield found
+        furnish(new_site)
+        yield new_site
 
 
-def furnish(found: Site) -> None:
-    found.write("trial", nodes=2, platform={"kind": "local"})
-    found.write("brief", **QUICK)
-    found.write("long", **LONG)
+def furnish(new_site: Site) -> None:
+    new_site.write("trial", nodes=2, platform={"kind": "local"})
+    new_site.write("brief", **QUICK)
+    new_site.write("long", **LONG)
 
 
 @pytest.fixture
@@ -88,7 +88,9 @@ def stop_watching(site: Site) -> None:
 
     So it is the run itself or `reap` that says so, however long that one takes to be there again.
     """
-    (watch,) = (found for found in site.api("POST", "/automations/filter") if found["name"] == zombies().name)
+    (watch,) = (
+        automation for automation in site.api("POST", "/automations/filter") if automation["name"] == zombies().name
+    )
     site.api("DELETE", f"/automations/{watch['id']}")
 
 

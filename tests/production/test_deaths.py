@@ -22,10 +22,10 @@ FLOW, RUNNER, SERVER = "prefect.engine", "flows.serving.runner", "flows.serving.
 @pytest.fixture(scope="module")
 def first(served: Site) -> Path:
     """The folder of a run that went well before anything went wrong."""
-    found = served.folder / "runs" / "first"
-    flow_run = served.run("ad-hoc", suite=str(served.folder / "brief.yaml"), out=str(found))
+    folder = served.folder / "runs" / "first"
+    flow_run = served.run("ad-hoc", suite=str(served.folder / "brief.yaml"), out=str(folder))
     assert served.ended(flow_run)["type"] == "COMPLETED"
-    return found
+    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -103,7 +103,7 @@ def a_good_night_tells_nobody(console: Console, slack: Slack) -> None:
 
 def the_first_bad_night_is_told(console: Console, slack: Slack, api: str) -> Message:
     first = night(console, "bad", BROKEN)
-    assert first.status == 1, first.said
+    assert first.status == 1, first.output
     (note,) = first.document["notes"]  # the receiver that is not there is told of, and changes nothing
     assert re.search(r"json://planted:\*{3}@127\.0\.0\.1:9 \(\w{4}\): FAILED A Connection error occurred", note), note
     (message,) = slack.posted
@@ -185,10 +185,10 @@ def pages(url: str, auth: httpx.BasicAuth) -> Iterator[dict[str, Any]]:
     """Every entry; the server gives 200 at once."""
     offset = 0
     while (
-        found := httpx.post(url, json={"limit": 200, "offset": offset}, auth=auth, timeout=60).raise_for_status().json()
+        page := httpx.post(url, json={"limit": 200, "offset": offset}, auth=auth, timeout=60).raise_for_status().json()
     ):
-        yield from found
-        offset += len(found)
+        yield from page
+        offset += len(page)
 
 
 def texts_in(folder: Path) -> dict[str, str]:

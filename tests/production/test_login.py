@@ -43,8 +43,8 @@ def test_the_login_is_shown_once_and_kept_for_its_owner(served: Site) -> None:
     assert served.auth
     file = served.folder / "prefect" / "seatrial-serve.auth"
     auth_string = file.read_text().strip()
-    assert served.said.count(auth_string) == 1
-    assert f"login    {auth_string} (shown this once; kept in {file})" in served.said
+    assert served.log.count(auth_string) == 1
+    assert f"login    {auth_string} (shown this once; kept in {file})" in served.log
     modes = [stat.S_IMODE(path.stat().st_mode) for path in (file.parent, file, file.parent / "prefect.db")]
     assert modes == [0o700, 0o600, 0o600]
     assert not [command for command in served.processes().values() if auth_string.partition(":")[2] in command]

@@ -24,34 +24,34 @@ WORKER = "flows.worker"
 @pytest.fixture(scope="module")
 def pooled(tmp_path_factory: pytest.TempPathFactory, alerts: list[dict[str, Any]]) -> Iterator[Site]:
     """A Prefect server on PostgreSQL, and one worker; runs/ is in the folder, and clusters trial and other are free."""
-    with postgres_server() as socket, alerted_site(tmp_path_factory.mktemp("site"), alerts) as found:
-        found.write("other", nodes=2, platform={"kind": "local"})
-        (found.folder / "tmp").mkdir()
-        found.environment |= {
-            "PATH": f"{Path(sys.executable).parent}:{found.environment['PATH']}",
-            "TMPDIR": str(found.folder / "tmp"),  # a worker that is killed leaves some there
-            "PREFECT_API_URL": f"{found.url}/api",
+    with postgres_server() as socket, alerted_site(tmp_path_factory.mktemp("site"), alerts) as new_site:
+        new_site.write("other", nodes=2, platform={"kind": "local"})
+        (new_site.folder / "tmp").mkdir()
+        new_site.environment |= {
+            "PATH": f"{Path(sys.executable).parent}:{new_site.environment['PATH']}",
+            "TMPDIR": str(new_site.folder / "tmp"),  # a worker that is killed leaves some there
+            "PREFECT_API_URL": f"{new_site.url}/api",
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"postgresql+asyncpg://postgres@/postgres?host={socket}",
             "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
             "PREFECT_WORKER_QUERY_SECONDS": "2",  # not 10, so that tests wait less
             "SEATRIAL_POOL": "seatrial",
-            "SEATRIAL_HOME": str(found.folder),
-            "SEATRIAL_CLUSTER": str(found.folder / "trial.yaml"),
+            "SEATRIAL_HOME": str(new_site.folder),
+            "SEATRIAL_CLUSTER": str(new_site.folder / "trial.yaml"),
             "SEATRIAL_CRON": "0 2 * * *",
             "SEATRIAL_TIMEZONE": "Asia/Tokyo",
         }
-        found.spawn("prefect", "server", "start", "--host", "127.0.0.1", "--port", str(found.port))
-        found.until(lambda: bool(found.api("GET", "/health")))
-        start_worker(found)
-        yield found
+        new_site.spawn("prefect", "server", "start", "--host", "127.0.0.1", "--port", str(new_site.port))
+        new_site.until(lambda: bool(new_site.api("GET", "/health")))
+        start_worker(new_site)
+        yield new_site
 
 
 def start_worker(pooled: Site) -> None:
     """Come back when it works for the pool."""
-    before = len(pooled.said)
+    before = len(pooled.log)
     pooled.spawn("sh", str(START), "seatrial", "process")
-    pooled.until(lambda: " started!" in pooled.said[before:])
+    pooled.until(lambda: " started!" in pooled.log[before:])
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def _nothing_left(pooled: Site) -> Iterator[None]:
 def first(pooled: Site) -> dict[str, Any]:
     """A flow run that somebody started by the form, and that went well."""
     flow_run = pooled.run("ad-hoc", suite=str(pooled.folder / "brief.yaml"))
-    assert pooled.ended(flow_run)["type"] == "COMPLETED", pooled.said
+    assert pooled.ended(flow_run)["type"] == "COMPLETED", pooled.log
     return pooled.flow_run(flow_run)
 
 
@@ -82,7 +82,7 @@ def test_an_edited_deployment_runs_the_installed_code(pooled: Site, first: dict[
     before = pooled.deployment("reap", "reap")
     try:
         pooled.api("PATCH", f"/deployments/{before['id']}", **edit)
-        assert pooled.ended(pooled.run("reap", "reap"))["type"] == "COMPLETED", pooled.said
+        assert pooled.ended(pooled.run("reap", "reap"))["type"] == "COMPLETED", pooled.log
     finally:
         pooled.api("PATCH", f"/deployments/{before['id']}", **{key: before[key] for key in edit})
     assert [mark.name for mark in marks if mark.exists()] == []
@@ -98,15 +98,15 @@ class Long:
 
 def start_longs(pooled: Site, name: str, *clusters: str) -> list[Long]:
     """A run of each of the clusters, all with nodes up and sweeping."""
-    found = []
+    longs = []
     for cluster in clusters:
         file, out = pooled.folder / f"{cluster}.yaml", pooled.folder / "runs" / f"{name}-{cluster}"
         parameters = {"cluster": str(file), "suite": str(pooled.folder / "long.yaml"), "out": str(out)}
-        found.append(Long(pooled.run("ad-hoc", **parameters), out))
-    for long in found:
+        longs.append(Long(pooled.run("ad-hoc", **parameters), out))
+    for long in longs:
         pooled.until_sweeping(long.out)
         assert any(run_id_in(long.out) in left for left in pooled.left())
-    return found
+    return longs
 
 
 def test_a_run_by_its_form(pooled: Site, first: dict[str, Any]) -> None:
@@ -124,8 +124,8 @@ def test_a_baseline_is_pinned_when_a_person_approves(pooled: Site, first: dict[s
     run_id = first["labels"]["seatrial.run"]
     flow_run = pooled.run("promote", "promote", run_id=run_id, poll_s=1)
     pooled.until(lambda: pooled.flow_run(flow_run)["state"]["type"] == "PAUSED")
-    said = {"approved": True, "by": "ann", "note": "as delivered", "force": "there is one run"}
-    pooled.api("POST", f"/flow_runs/{flow_run}/resume", run_input=said)
+    answers = {"approved": True, "by": "ann", "note": "as delivered", "force": "there is one run"}
+    pooled.api("POST", f"/flow_runs/{flow_run}/resume", run_input=answers)
     state = pooled.ended(flow_run)
     show = [sys.executable, "-m", "seatrial", "baseline", "show", "trial", "--json"]
     pins = json.loads(subprocess.run(show, env=pooled.environment, capture_output=True, check=True).stdout)
@@ -153,10 +153,14 @@ def registered(pooled: Site) -> tuple[list[Any], list[str]]:
     """The deployments with their schedules, and the automations, as they are now."""
     deployments = pooled.api("POST", "/deployments/filter")
     schedules = [
-        (found["id"], found["name"], [(one["slug"], one["active"], one["schedule"]) for one in found["schedules"]])
-        for found in deployments
+        (
+            deployment["id"],
+            deployment["name"],
+            [(one["slug"], one["active"], one["schedule"]) for one in deployment["schedules"]],
+        )
+        for deployment in deployments
     ]
-    return sorted(schedules), sorted(found["name"] for found in pooled.api("POST", "/automations/filter"))
+    return sorted(schedules), sorted(automation["name"] for automation in pooled.api("POST", "/automations/filter"))
 
 
 def switch_off(pooled: Site, name: str) -> None:

@@ -19,23 +19,23 @@ from tests.site import Site, free_port, run_id_in, site
 def fresh(tmp_path: Path) -> Iterator[Site]:
     if lacking := PLATFORM.missing():
         pytest.skip("; ".join(lacking))
-    with site(tmp_path) as found:
-        furnish(found)
-        yield found
+    with site(tmp_path) as new_site:
+        furnish(new_site)
+        yield new_site
 
 
 def nightly_runs(served: Site, *states: str) -> list[str]:
-    wanted = {"tags": {"all_": ["nightly"]}, "state": {"type": {"any_": list(states)}}}
-    return [str(run["id"]) for run in served.api("POST", "/flow_runs/filter", flow_runs=wanted)]
+    filters = {"tags": {"all_": ["nightly"]}, "state": {"type": {"any_": list(states)}}}
+    return [str(run["id"]) for run in served.api("POST", "/flow_runs/filter", flow_runs=filters)]
 
 
 @pytest.mark.gate
 def test_one_command_to_the_first_scheduled_run_and_again(fresh: Site) -> None:
     every_minute = ["trial.yaml", "--suite", "brief.yaml", "--cron", "* * * * *", "--timezone", "Asia/Tokyo"]
     fresh.start(*every_minute)
-    assert f"Prefect  {fresh.url}" in fresh.said
-    assert "nightly  trial" in fresh.said
-    assert "* * * * * (Asia/Tokyo), next " in fresh.said
+    assert f"Prefect  {fresh.url}" in fresh.log
+    assert "nightly  trial" in fresh.log
+    assert "* * * * * (Asia/Tokyo), next " in fresh.log
     fresh.until(lambda: bool(nightly_runs(fresh, "COMPLETED")))
     (first, *_) = nightly_runs(fresh, "COMPLETED")
     run_id = fresh.flow_run(first)["labels"]["seatrial.run"]

@@ -112,8 +112,8 @@ def main(folder: Path, arguments: list[str]) -> None:
     elif not workload.folder.exists():
         sys.exit(f"Error: workload {name} not found in project {options['project']}")
     elif verb == "describe":
-        told = folder / "phase"
-        phase = told.read_text() if told.exists() else "Running"
+        phase_file = folder / "phase"
+        phase = phase_file.read_text() if phase_file.exists() else "Running"
         print(json.dumps({"name": name, "actualPhase": phase, "events": [{"message": "Insufficient nvidia.com/gpu"}]}))
     elif verb == "exec":
         workload.exec(options["pod"], command)

@@ -24,7 +24,7 @@ def test_a_healthy_project_goes_through_the_whole_chain(
     platform = {**settings, "framework": framework}
     cluster = console.cluster(2, platform=platform, image="registry.example.com/cpu:1")
     finished = console.check(cluster, console.suite(connectivity={"timeout_s": 60}, training=TRAINING))
-    assert finished.status == 0, finished.said
+    assert finished.status == 0, finished.output
     assert {check["name"]: check["verdict"] for check in finished.document["checks"]} == {
         "connectivity": "pass",
         "collectives": "pass",
@@ -82,5 +82,5 @@ def test_a_killed_run_is_reaped(console: Console, project: Project, settings: di
     process.communicate()
     assert project.workloads()
     reaped = console.run("reap", cluster)
-    assert reaped.status == 0, reaped.said
+    assert reaped.status == 0, reaped.output
     assert project.workloads() == []

@@ -16,7 +16,7 @@ from tests.conftest import RUN_PREFIX
 from tests.e2e.conftest import Console
 from tests.slurm.cluster import SlurmCluster
 from tests.slurm.containers import MARK, REFERENCE, lacking, mounts
-from tests.slurm.test_measure import folder, submitted, told
+from tests.slurm.test_measure import folder, output_line, submitted
 from tests.slurm.test_run import PATIENT, TRAINING
 
 __all__ = ["folder"]
@@ -40,10 +40,10 @@ def container(
 def test_the_whole_chain_runs_in_containers(slurm_console: Console, container: Any) -> None:
     cluster = slurm_console.cluster(2, **container, keep="always")
     finished = slurm_console.check(cluster, slurm_console.suite(**PATIENT, training=TRAINING))
-    assert finished.status == 0, finished.said
+    assert finished.status == 0, finished.output
     assert {check["verdict"] for check in finished.document["checks"]} == {"pass"}
     where = slurm_console.run("ssh", "out", finished.document["nodes"][1]["name"], "--", "cat", f"/{MARK}")
-    assert where.out.strip() == f"{Path(container['image']).name}.root", where.said
+    assert where.out.strip() == f"{Path(container['image']).name}.root", where.output
     assert slurm_console.run("reap", "--run", finished.document["run_id"]).status == 0
 
 
@@ -73,7 +73,7 @@ def test_variables_of_the_cluster_file_win_over_those_of_the_image(
         container["image"] = REFERENCE
     printed, logs = submitted(slurm, folder, **gpus, **container)
     image = REFERENCE.replace("/", "+").replace(":", "+") if container["image"] == REFERENCE else "trials.sif.root"
-    assert {name: told(logs / f"{name}.log") for name in ("all_reduce", "network")} == {
+    assert {name: output_line(logs / f"{name}.log") for name in ("all_reduce", "network")} == {
         "all_reduce": f"# test P2P=0 ALGO=NVLS ranks=4 image={image}",
         "network": f"# test P2P=1 ALGO=Ring ranks=4 image={image}",
     }, printed

@@ -44,7 +44,7 @@ def folder(slurm: SlurmCluster, tmp_path: Path) -> Path:
     return folder
 
 
-def told(log: Path) -> str:
+def output_line(log: Path) -> str:
     """What the stand-in for nccl-tests printed, between lines of srun's own."""
     return next(line for line in log.read_text().splitlines() if line.startswith("# test"))
 
@@ -78,7 +78,7 @@ def test_every_test_of_nccl_gets_its_ranks_and_its_environment(
     gpus = {"hardware": "H100-SXM", "gpus_per_node": 2}
     printed, logs = submitted(slurm, folder, **gpus, platform={**settings, "mpi_plugin": "none"})
     first = {
-        path.stem: told(path).partition(" args")[0]
+        path.stem: output_line(path).partition(" args")[0]
         for path in logs.glob("*.log")
         if path.stem not in ("hostnames", "training")
     }

@@ -44,12 +44,12 @@ def test_a_rank_has_a_gpu_of_its_own_and_the_runs_environment(testbed: Testbed) 
     command = "echo " + " ".join(f"${name}" for name in (*names, "CUDA_VISIBLE_DEVICES"))
     result = mpirun(testbed, ["sh", "-c", command], timeout_s=60, env={"NCCL_NET": "Socket"})
     assert result.ok, result.lines
-    told = [line.rsplit(" ", 1) for line in sorted(lines(result))]
-    assert [first for first, _ in told] == [
+    answers = [line.rsplit(" ", 1) for line in sorted(lines(result))]
+    assert [first for first, _ in answers] == [
         f"{rank} {node.name} WARN 0 Socket 1"
         for rank, node in enumerate(node for node in testbed.nodes for _ in range(2))
     ]
-    assert all("," not in gpu for _, gpu in told)
+    assert all("," not in gpu for _, gpu in answers)
 
 
 def test_nodes_that_were_taken_out_get_no_rank(testbed: Testbed) -> None:

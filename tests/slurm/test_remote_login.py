@@ -99,13 +99,13 @@ def test_a_whole_run_and_a_login_to_a_kept_node(
     del slurm_console.environment["SLURM_CONF"]
     cluster = slurm_console.cluster(2, platform=elsewhere, keep="always")
     finished = slurm_console.check(cluster, slurm_console.suite(**PATIENT))
-    assert finished.status == 0, finished.said
+    assert finished.status == 0, finished.output
     node = finished.document["nodes"][1]["name"]
     temporary = slurm_console.folder / "tmp"
     temporary.mkdir()
     slurm_console.environment["TMPDIR"] = str(temporary)
     logged_in = slurm_console.run("ssh", "out", node, "--", "hostname")
-    assert (logged_in.status, logged_in.out.strip()) == (0, node), logged_in.said
+    assert (logged_in.status, logged_in.out.strip()) == (0, node), logged_in.output
     assert list(temporary.iterdir()) == []  # `seatrial ssh` has become ssh, which removes nothing of ours
     assert slurm_console.run("reap", "--run", finished.document["run_id"]).status == 0
 

@@ -16,7 +16,7 @@ TRAINING = {"steps": 5, "batch_per_rank": 2, "min_loss_drop": 0.01, "timeout_s":
 def test_a_healthy_cluster_goes_through_the_whole_chain(slurm_console: Console, settings: dict[str, Any]) -> None:
     cluster, suite = slurm_console.cluster(2, platform=settings), slurm_console.suite(**PATIENT, training=TRAINING)
     finished = slurm_console.check(cluster, suite)
-    assert finished.status == 0, finished.said
+    assert finished.status == 0, finished.output
     assert {check["name"]: check["verdict"] for check in finished.document["checks"]} == {
         "connectivity": "pass",
         "collectives": "pass",
@@ -30,7 +30,7 @@ def test_ranks_that_srun_starts_go_through_the_whole_chain(slurm_console: Consol
     platform = {**settings, "launch": "srun", "mpi_plugin": "none"}
     cluster = slurm_console.cluster(2, platform=platform, mpi={"mpirun": "/nowhere/mpirun"}, slots_per_node=2)
     finished = slurm_console.check(cluster, slurm_console.suite(**PATIENT, training=TRAINING))
-    assert finished.status == 0, finished.said
+    assert finished.status == 0, finished.output
     assert {check["name"]: check["verdict"] for check in finished.document["checks"]} == {
         "connectivity": "pass",
         "collectives": "pass",
@@ -71,10 +71,10 @@ def test_a_run_whose_job_ends_is_inconclusive_and_blames_no_node(
 def test_people_log_in_to_a_kept_run(slurm: SlurmCluster, slurm_console: Console, settings: dict[str, Any]) -> None:
     cluster = slurm_console.cluster(2, platform=settings, keep="always")
     finished = slurm_console.check(cluster, slurm_console.suite(**PATIENT))
-    assert finished.status == 0, finished.said
+    assert finished.status == 0, finished.output
     node = finished.document["nodes"][1]["name"]
     logged_in = slurm_console.run("ssh", "out", node, "--", "hostname")
-    assert (logged_in.status, logged_in.out.strip()) == (0, node), logged_in.said
+    assert (logged_in.status, logged_in.out.strip()) == (0, node), logged_in.output
     assert slurm_console.run("reap", "--run", finished.document["run_id"]).status == 0
     slurm.wait_until_idle()
     assert slurm.left() == set()
@@ -88,6 +88,6 @@ def test_a_killed_run_is_reaped(slurm: SlurmCluster, slurm_console: Console, set
     process.communicate()
     assert slurm.left()
     reaped = slurm_console.run("reap", cluster)
-    assert reaped.status == 0, reaped.said
+    assert reaped.status == 0, reaped.output
     slurm.wait_until_idle()
     assert slurm.left() == set()

@@ -29,14 +29,14 @@ ANSWER = {
 DEEP = "[" * 100_000 + "]" * 100_000
 
 
-def told(**other: Any) -> str:
+def answer(**other: Any) -> str:
     return json.dumps({**ANSWER, **other})
 
 
 def test_what_the_probe_prints_is_read() -> None:
     done = subprocess.run([sys.executable, str(probe("facts")), "mpirun"], capture_output=True, text=True, check=True)
     assert read_answer(Facts, done.stdout).model_dump() == json.loads(done.stdout)
-    assert read_answer(Facts, told()).model_dump() == ANSWER
+    assert read_answer(Facts, answer()).model_dump() == ANSWER
 
 
 @pytest.mark.parametrize(
@@ -47,15 +47,15 @@ def test_what_the_probe_prints_is_read() -> None:
         ("[]", "Input should be an object"),
         (DEEP, "recursion limit exceeded"),
         (f'{{"hostname": {DEEP}}}', "recursion limit exceeded"),
-        (told(hostname=["node-1"]), "hostname: Input should be a valid string"),
-        (told(hostname=""), "hostname: Value should have at least 1 item"),
-        (told(hostname="x" * (MAX_TEXT + 1)), "hostname: String should have at most 300 characters"),
-        (told(gpus="8"), "gpus: Input should be a valid integer"),
-        (told(gpus=10**30), "gpus: Input should be less than or equal to 1024"),
-        (told(memory_gb=float("nan")), "memory_gb: Input should be a finite number"),
-        (told(versions=None), "versions: Input should be an object"),
-        (told(versions={"torch": 2}), "versions.torch: Input should be a valid string"),
-        (told(versions={str(n): "" for n in range(65)}), "versions: Dictionary should have at most 64 items"),
+        (answer(hostname=["node-1"]), "hostname: Input should be a valid string"),
+        (answer(hostname=""), "hostname: Value should have at least 1 item"),
+        (answer(hostname="x" * (MAX_TEXT + 1)), "hostname: String should have at most 300 characters"),
+        (answer(gpus="8"), "gpus: Input should be a valid integer"),
+        (answer(gpus=10**30), "gpus: Input should be less than or equal to 1024"),
+        (answer(memory_gb=float("nan")), "memory_gb: Input should be a finite number"),
+        (answer(versions=None), "versions: Input should be an object"),
+        (answer(versions={"torch": 2}), "versions.torch: Input should be a valid string"),
+        (answer(versions={str(n): "" for n in range(65)}), "versions: Dictionary should have at most 64 items"),
     ],
     ids=lambda value: str(value)[:24],
 )
@@ -66,7 +66,7 @@ def test_facts_that_are_none_name_the_field(line: str, problem: str) -> None:
 
 
 def test_control_characters_are_not_shown() -> None:
-    facts = read_answer(Facts, told(hostname="\x1b[31mnode\u202e"))
+    facts = read_answer(Facts, answer(hostname="\x1b[31mnode\u202e"))
     assert facts.hostname == "\N{REPLACEMENT CHARACTER}[31mnode\N{REPLACEMENT CHARACTER}"
 
 

@@ -15,7 +15,7 @@ from tasks import collect as step
 
 
 @pytest.mark.parametrize(
-    ("pattern", "found"),
+    ("pattern", "names"),
     [
         ("nccl-%h-%p.log", ["nccl-HOST-12.log", "nccl-HOST-7.log"]),
         ("nccl-%p-%h.log", []),
@@ -23,14 +23,14 @@ from tasks import collect as step
         ("100%%.txt", ["100%.txt"]),
     ],
 )
-def test_the_files_that_nccl_wrote_are_found(tmp_path: Path, pattern: str, found: list[str]) -> None:
+def test_the_files_that_nccl_wrote_are_found(tmp_path: Path, pattern: str, names: list[str]) -> None:
     host = subprocess.run(["uname", "-n"], capture_output=True, text=True, check=True).stdout.strip().partition(".")[0]
     (tmp_path / "my logs").mkdir()
     for name in (f"nccl-{host}-7.log", f"nccl-{host}-12.log", "nccl-other-9.log", "my logs/1", "100%.txt"):
         (tmp_path / name).touch()
     script = f'for file in {step.as_glob(f"{tmp_path}/{pattern}")}; do [ -f "$file" ] && echo "$file"; done'
     listed = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False).stdout.splitlines()
-    assert listed == [f"{tmp_path}/{name.replace('HOST', host)}" for name in found]
+    assert listed == [f"{tmp_path}/{name.replace('HOST', host)}" for name in names]
 
 
 def test_logs_that_cannot_be_had_are_a_warning(

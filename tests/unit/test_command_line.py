@@ -20,7 +20,7 @@ def command(*words: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
             ("serve", "--port", "99999"),
@@ -40,12 +40,12 @@ def command(*words: str) -> int:
     ],
 )
 def test_words_that_are_wrong_are_one_line(
-    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(*words) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
-    assert err.startswith(f"seatrial: {said}")
+    assert err.startswith(f"seatrial: {message}")
 
 
 def test_what_an_archive_names_writes_no_line_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

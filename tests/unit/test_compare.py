@@ -153,9 +153,9 @@ def test_a_pinned_node_is_judged_by_its_pin_alone_whatever_its_peers_read(nodes:
     slow, devices = taken[-1], Check("devices", Verdict.PASS, "nodes", 0.0, tuple(taken))
     assert [suspect.name for suspect in one(devices, Knowledge(SETUP)).suspects] == [slow.subject.name]
     pin = Pin(slow.series(), 40.0, 35.0, None, "TFLOP/s", "ann", datetime(2026, 11, 2, tzinfo=UTC))
-    found = one(devices, Knowledge(SETUP, pinned={slow.series(): pin}))
-    assert (found.verdict, found.suspects) == (Verdict.PASS, ())
-    assert [j.source for j in found.judgements if j.measurement.series() == slow.series()] == ["pinned"]
+    check = one(devices, Knowledge(SETUP, pinned={slow.series(): pin}))
+    assert (check.verdict, check.suspects) == (Verdict.PASS, ())
+    assert [j.source for j in check.judgements if j.measurement.series() == slow.series()] == ["pinned"]
 
 
 def test_a_noisy_past_does_not_hide_a_loss_of_three_quarters() -> None:
@@ -202,17 +202,17 @@ def test_without_a_store_there_is_still_a_verdict() -> None:
 
 def noisy_run(rng: random.Random, operations: Sequence[str], hostile: bool = False, drop: float = 1.0) -> Check:
     """One healthy run (`drop` 1) with the noise that shared machines show; hostile: small sizes up to a factor 3."""
-    found: list[Measurement] = []
+    measured: list[Measurement] = []
     for operation in operations:
         for size in QUICK_SIZES:
             sigma = 0.5 if hostile and size < 1 << 20 else 0.25
             for placement in ("out_of_place", "in_place"):
                 stolen = 3.0 if hostile and rng.random() < 0.03 else 1.0
-                found.append(busbw(rng.lognormvariate(0, sigma) / stolen / drop, size, operation, placement))
-        found.append(plateau(rng.lognormvariate(0, 0.25) / drop, operation))
-    found.append(Measurement("throughput", 100 * rng.lognormvariate(0, 0.25) / drop, "samples/s", CLUSTER))
-    found.append(Measurement("step_time", 10 * rng.lognormvariate(0, 0.25) * drop, "ms", CLUSTER, better="lower"))
-    return collectives(*found)
+                measured.append(busbw(rng.lognormvariate(0, sigma) / stolen / drop, size, operation, placement))
+        measured.append(plateau(rng.lognormvariate(0, 0.25) / drop, operation))
+    measured.append(Measurement("throughput", 100 * rng.lognormvariate(0, 0.25) / drop, "samples/s", CLUSTER))
+    measured.append(Measurement("step_time", 10 * rng.lognormvariate(0, 0.25) * drop, "ms", CLUSTER, better="lower"))
+    return collectives(*measured)
 
 
 def verdict_after(rng: random.Random, nights: int, operations: Sequence[str], hostile: bool, drop: float) -> Verdict:
@@ -223,7 +223,7 @@ def verdict_after(rng: random.Random, nights: int, operations: Sequence[str], ho
 
 
 def rate(
-    wanted: Iterable[Verdict],
+    counted: Iterable[Verdict],
     trials: int,
     nights: int,
     operations: Sequence[str] = OPERATIONS[:1],
@@ -232,7 +232,7 @@ def rate(
 ) -> float:
     rng = random.Random(20261102)
     verdicts = [verdict_after(rng, nights, operations, hostile, drop) for _ in range(trials)]
-    return sum(v in set(wanted) for v in verdicts) / trials
+    return sum(v in set(counted) for v in verdicts) / trials
 
 
 BAD = (Verdict.DEGRADED, Verdict.FAIL)

@@ -31,7 +31,7 @@ def test_legal_addresses(tmp_path: Path, url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("gcs2://bucket", r"unknown protocol 'gcs2'; legal: .*\bgs\b.*\bs3\b"),
         ("/srv/logs", r"must be the URL of a folder, such as gs://bucket/testbed-logs, is '/srv/logs'"),
@@ -42,31 +42,31 @@ def test_legal_addresses(tmp_path: Path, url: str) -> None:
         ("simplecache::gs://bucket/logs", r"must be the URL of a folder"),
     ],
 )
-def test_others_are_one_line_with_what_is_legal(tmp_path: Path, url: str, said: str) -> None:
-    with pytest.raises(InputError, match=rf"c\.yaml: upload: {said}") as refused:
+def test_others_are_one_line_with_what_is_legal(tmp_path: Path, url: str, message: str) -> None:
+    with pytest.raises(InputError, match=rf"c\.yaml: upload: {message}") as refused:
         load_cluster(cluster_file(tmp_path, f"upload: {url}"))
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("keep: sometimes", r"keep: .*'never', 'on_failure' or 'always'"),
         ("keep_s: 0", r"keep_s: .*greater than 0"),
         ("keep_s: 1000000", r"keep_s: .*less than or equal to 604800"),
     ],
 )
-def test_keeping_has_bounds(tmp_path: Path, line: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_keeping_has_bounds(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         load_cluster(cluster_file(tmp_path, line))
 
 
 def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(destination, "find_spec", lambda _: None)
-    said = destination.missing("gs://bucket/logs")
-    assert said
-    assert "gcsfs is not installed, which gs:// needs: " in said
-    assert said.endswith("-m pip install gcsfs")
+    message = destination.missing("gs://bucket/logs")
+    assert message
+    assert "gcsfs is not installed, which gs:// needs: " in message
+    assert message.endswith("-m pip install gcsfs")
 
 
 def test_what_comes_with_fsspec_is_there() -> None:

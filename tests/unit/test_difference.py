@@ -40,15 +40,15 @@ def by_history(m: Measurement, centre: float, low: float) -> Judgement:
 
 def test_nothing_changed_between_a_run_and_itself() -> None:
     one = samples.faulty_h100()
-    found = difference(one, one)
-    assert (found.verdicts, found.software, found.only_before, found.only_after) == ((), (), 0, 0)
-    assert {m.sigmas for m in found.measurements} == {0.0}
-    assert {m.direction for m in found.measurements} <= {"same", ""}
+    delta = difference(one, one)
+    assert (delta.verdicts, delta.software, delta.only_before, delta.only_after) == ((), (), 0, 0)
+    assert {m.sigmas for m in delta.measurements} == {0.0}
+    assert {m.direction for m in delta.measurements} <= {"same", ""}
 
 
 def test_verdicts_of_the_run_and_of_its_checks() -> None:
-    found = difference(samples.healthy_local(), samples.faulty_h100())
-    assert [(t.what, t.before, t.after) for t in found.verdicts] == [
+    delta = difference(samples.healthy_local(), samples.faulty_h100())
+    assert [(t.what, t.before, t.after) for t in delta.verdicts] == [
         ("run", Verdict.PASS, Verdict.FAIL),
         ("collectives", Verdict.PASS, Verdict.FAIL),
         ("devices", None, Verdict.INCONCLUSIVE),
@@ -84,23 +84,23 @@ def of_cluster(name: str, busbw: float) -> RunResult:
 
 
 def test_two_clusters_are_compared_as_wholes() -> None:
-    found = difference(of_cluster("east", 100.0), of_cluster("west", 50.0))
-    (moved,) = found.measurements
+    delta = difference(of_cluster("east", 100.0), of_cluster("west", 50.0))
+    (moved,) = delta.measurements
     assert (moved.after.subject.name, moved.ratio, moved.direction) == ("west", 0.5, "worse")
-    assert (found.only_before, found.only_after) == (1, 1)  # each one's own node
+    assert (delta.only_before, delta.only_after) == (1, 1)  # each one's own node
 
 
 def test_better_and_worse_follow_the_measurement() -> None:
-    found = difference(run(plateau(100), step_time(10)), run(plateau(110), step_time(11)))
-    assert {m.after.metric: m.direction for m in found.measurements} == {
+    delta = difference(run(plateau(100), step_time(10)), run(plateau(110), step_time(11)))
+    assert {m.after.metric: m.direction for m in delta.measurements} == {
         "busbw_plateau": "better",
         "step_time": "worse",
     }
 
 
 def test_what_only_one_run_has_and_what_has_no_ratio_is_not_compared() -> None:
-    found = difference(run(plateau(0.0), step_time(math.nan)), run(plateau(1.0), step_time(2), plateau(3, "alltoall")))
-    assert (found.measurements, found.only_before, found.only_after) == ((), 0, 1)
+    delta = difference(run(plateau(0.0), step_time(math.nan)), run(plateau(1.0), step_time(2), plateau(3, "alltoall")))
+    assert (delta.measurements, delta.only_before, delta.only_after) == ((), 0, 1)
 
 
 # The command
@@ -146,9 +146,9 @@ def test_a_table_says_what_did_not_change(tmp_path: Path, capsys: pytest.Capture
 def test_that_there_are_two_clusters_is_said_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [written(tmp_path / name, of_cluster(name, 9.0)) for name in ("east", "west")]
     assert command(*paths) == 0
-    before, after, said, *_ = capsys.readouterr().out.splitlines()
+    before, after, message, *_ = capsys.readouterr().out.splitlines()
     assert (before[:7], after[:6]) == ("before:", "after:")
-    assert said == "two clusters, east and west: what is of a whole cluster is held against the other's"
+    assert message == "two clusters, east and west: what is of a whole cluster is held against the other's"
     assert command(paths[0], paths[0]) == 0
     assert "two clusters" not in capsys.readouterr().out
 

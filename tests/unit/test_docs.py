@@ -98,9 +98,9 @@ def test_every_field_is_described(model: type[BaseModel]) -> None:
     schema = model.model_json_schema()
     for name, part in {"": schema, **schema["$defs"]}.items():
         assert part.get("description"), name
-        for field, told in part["properties"].items():
-            assert told.get("description"), f"{name}.{field}"
-            assert len(told["description"]) < 120, f"{name}.{field}"
+        for field, subschema in part["properties"].items():
+            assert subschema.get("description"), f"{name}.{field}"
+            assert len(subschema["description"]) < 120, f"{name}.{field}"
 
 
 def examples(page: Path) -> list[str]:
@@ -126,9 +126,9 @@ def test_suite_files_in_the_docs_load(text: str, tmp_path: Path) -> None:
 
 def test_every_field_of_run_json_is_described() -> None:
     text, free = (DOCS / "run-json.md").read_text(), {"conditions", "fingerprint", "timings"}  # whose keys differ
-    told = set(keys(faulty_h100().to_dict(), free))
-    assert {"schema", "deviation", "confidence", "slots"} <= told
-    assert not {key for key in told if f'"{key}"' not in text}
+    names = set(keys(faulty_h100().to_dict(), free))
+    assert {"schema", "deviation", "confidence", "slots"} <= names
+    assert not {key for key in names if f'"{key}"' not in text}
 
 
 def keys(document: Any, free: set[str]) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """The garbage of a server on SQLite does not keep its event loop from going on."""
 
+import contextlib
+import gc
 import os
 import subprocess
 import sys
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from flows.serving.auth import ORIGINS, SERVER_AUTH
+from flows.serving.garbage import never_collected
 from flows.serving.server import _SERVE
 
 # The same without asyncio: a cursor that an error has left in a cycle, its connection waiting to write in a thread, and
@@ -52,10 +55,22 @@ def test_a_cursor_left_behind_does_not_stop_who_is_waited_for(tmp_path: Path) ->
     ids=["of a run", "lasting"],
 )
 def test_each_of_our_servers_does_so(serve: str, tmp_path: Path) -> None:
-    said = "import gc, os, uvicorn; uvicorn.run = lambda *_, **__: print('collects by itself:', gc.isenabled())\n"
-    command = [sys.executable, "-c", said + serve, "0"]
+    stub = "import gc, os, uvicorn; uvicorn.run = lambda *_, **__: print('collects by itself:', gc.isenabled())\n"
+    command = [sys.executable, "-c", stub + serve, "0"]
     asked_for = {SERVER_AUTH: "user:password", ORIGINS: "http://127.0.0.1:4200"}
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path, env={**os.environ, **asked_for}
     )
     assert done.stdout == "collects by itself: False\n", done.stderr
+
+
+@pytest.mark.parametrize("problem", [None, ImportError("no such module")])
+def test_imports_are_not_collected_and_all_else_is(problem: Exception | None) -> None:
+    try:
+        with contextlib.suppress(ImportError), never_collected():
+            assert not gc.isenabled()
+            if problem:
+                raise problem
+        assert (gc.isenabled(), gc.get_freeze_count() > 0) == (True, True)
+    finally:
+        gc.unfreeze()

@@ -38,13 +38,13 @@ def instructions(dockerfile: Path) -> list[Instruction]:
 
 
 def last_stage(dockerfile: Path) -> list[Instruction]:
-    found = instructions(dockerfile)
-    start = max(i for i, (keyword, _) in enumerate(found) if keyword == "FROM")
-    return found[start:]
+    parsed = instructions(dockerfile)
+    start = max(i for i, (keyword, _) in enumerate(parsed) if keyword == "FROM")
+    return parsed[start:]
 
 
-def values(found: list[Instruction], keyword: str) -> list[str]:
-    return [rest for name, rest in found if name == keyword]
+def values(parsed: list[Instruction], keyword: str) -> list[str]:
+    return [rest for name, rest in parsed if name == keyword]
 
 
 def test_there_is_a_dockerfile_for_each_base() -> None:

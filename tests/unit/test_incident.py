@@ -21,22 +21,22 @@ def night(number: int, verdict: Verdict, *suspects: str, checks: tuple[str, ...]
     return RunOutcome(f"run-{number}", NOW + timedelta(days=number), kind, verdict, "because", suspects, checks)
 
 
-def after(*all_nights: RunOutcome, told: bool = True) -> list[Incident]:
-    """The incidents after those nights; with `told`, the one sink hears of everything at once."""
+def after(*all_nights: RunOutcome, delivered: bool = True) -> list[Incident]:
+    """The incidents after those nights; with `delivered`, the one sink hears of everything at once."""
     known: list[Incident] = []
     for one in all_nights:
         known = advance([i for i in known if not i.settled], "east", "nightly", one, ["slack"])
-        if told:
+        if delivered:
             known = [i.with_receipt("slack", Receipt(len(i.changes))) for i in known]
     return known
 
 
 @pytest.mark.parametrize("verdict", [F, D, C, P, I, N])
 def test_what_a_run_brings(verdict: Verdict) -> None:
-    found = outcome_of(nights.bad(1, verdict=verdict, reason="two\nlines\0"))
-    assert found.kind == night(1, verdict).kind
-    assert (found.run_id, found.reason, found.suspects) == ("run-1", "two lines", ("node node-5",))
-    assert found.checks == ("collectives",)
+    outcome = outcome_of(nights.bad(1, verdict=verdict, reason="two\nlines\0"))
+    assert outcome.kind == night(1, verdict).kind
+    assert (outcome.run_id, outcome.reason, outcome.suspects) == ("run-1", "two lines", ("node node-5",))
+    assert outcome.checks == ("collectives",)
 
 
 def test_a_pass_is_no_incident() -> None:
@@ -90,9 +90,9 @@ def test_a_measurement_of_any_kind_ends_what_could_not_be_measured() -> None:
 def test_silence_is_over_with_any_run() -> None:
     silence = silent("the check died: crashed", None, NOW)
     for verdict in (P, F, I):
-        found = after(silence, night(1, verdict))
-        assert found[0].changes[-1] == "runs again"
-        assert [i.kind for i in found if not i.closed] == {P: [], F: ["fault"], I: ["unmeasured"]}[verdict]
+        incidents = after(silence, night(1, verdict))
+        assert incidents[0].changes[-1] == "runs again"
+        assert [i.kind for i in incidents if not i.closed] == {P: [], F: ["fault"], I: ["unmeasured"]}[verdict]
 
 
 def test_a_second_death_is_news_also_where_the_run_between_told_nobody() -> None:
@@ -100,7 +100,7 @@ def test_a_second_death_is_news_also_where_the_run_between_told_nobody() -> None
         return RunOutcome(last_run, NOW, "silent", N, "the check died")
 
     assert len(after(dead("run-1"), dead("run-1"))) == 1
-    first, second = after(dead("run-1"), dead("run-2"), told=False)
+    first, second = after(dead("run-1"), dead("run-2"), delivered=False)
     assert (first.changes[-1], first.closed) == ("runs again", NOW)
     assert (second.closed, second.news("slack")) == (None, ("not run: the check died",))
 
@@ -111,11 +111,11 @@ def test_the_same_night_twice_changes_nothing() -> None:
 
 
 def test_a_sink_that_could_not_be_told_is_told_later_but_not_for_ever() -> None:
-    (closed,) = after(night(1, F), night(2, P), told=False)
+    (closed,) = after(night(1, F), night(2, P), delivered=False)
     assert closed.news("slack") == ("fail: because", "pass again after 1 run of fail")
-    (still,) = after(night(1, F), night(2, P), night(3, P), told=False)
+    (still,) = after(night(1, F), night(2, P), night(3, P), delivered=False)
     assert not still.settled
-    assert after(night(1, F), night(2, P), night(9, P), told=False)[0].settled
+    assert after(night(1, F), night(2, P), night(9, P), delivered=False)[0].settled
 
 
 def test_a_new_sink_hears_of_what_is_open_only() -> None:

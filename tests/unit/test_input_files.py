@@ -65,7 +65,7 @@ def test_hardware_that_the_catalog_does_not_know_can_be_described(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("nodes: 0\n" + LOCAL, r"nodes: .*greater than or equal to 1, is 0"),
         ("nodes: four\n" + LOCAL, r"nodes: .*integer.*'four'"),
@@ -106,17 +106,17 @@ def test_hardware_that_the_catalog_does_not_know_can_be_described(tmp_path: Path
         ),
     ],
 )
-def test_a_bad_cluster_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_a_bad_cluster_file_is_one_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(text)
-    with pytest.raises(InputError, match=said) as refused:
+    with pytest.raises(InputError, match=message) as refused:
         load_cluster(path)
     assert str(refused.value).startswith(f"{path}: ")
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (
             "collectives: {cpu: {min_bytes: 4M, max_bytes: 1K}, gpu: {min_bytes: 4, max_bytes: 8}}",
@@ -140,10 +140,10 @@ def test_a_bad_cluster_file_is_one_line(tmp_path: Path, text: str, said: str) ->
         ("trainings: {steps: 5}", r"trainings: unknown field; legal: .*training"),
     ],
 )
-def test_a_bad_suite_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_a_bad_suite_file_is_one_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "suite.yaml"
     path.write_text(text)
-    with pytest.raises(InputError, match=said) as refused:
+    with pytest.raises(InputError, match=message) as refused:
         load_suite(str(path))
     assert "\n" not in str(refused.value)
 

@@ -44,15 +44,15 @@ def verdict(measurement: Measurement, baselines: list[Baseline]) -> Verdict:
 
 
 def judged(measurement: Measurement, baselines: list[Baseline]) -> Judgement:
-    found = judge(measurement, baselines)
-    assert found is not None
-    return found
+    judgement = judge(measurement, baselines)
+    assert judgement is not None
+    return judgement
 
 
 def history(measurement: Measurement, values: list[float]) -> list[Baseline]:
-    found = from_history(measurement, values)
-    assert found is not None
-    return [found]
+    baseline = from_history(measurement, values)
+    assert baseline is not None
+    return [baseline]
 
 
 def test_a_reason_can_be_checked_by_hand() -> None:

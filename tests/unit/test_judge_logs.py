@@ -121,8 +121,8 @@ def judged(name: str, asked: LogsConfig) -> LogsJudgement:
 
 @pytest.mark.parametrize(("name", "asked", "verdict", "reason", "why"), CASES, ids=[f"{c[0]}-{c[2]}" for c in CASES])
 def test_the_verdict_is_an_experts(name: str, asked: LogsConfig, verdict: str, reason: str, why: str) -> None:
-    found = judged(name, asked)
-    assert (found.verdict.value, reason in found.reason) == (verdict, True), f"{why}; said: {found.reason}"
+    judgement = judged(name, asked)
+    assert (judgement.verdict.value, reason in judgement.reason) == (verdict, True), f"{why}; said: {judgement.reason}"
 
 
 def test_no_log_yields_a_number_beyond_physics() -> None:

@@ -29,22 +29,22 @@ nights = st.sampled_from(NIGHTS)
 
 def devices(rng: np.random.Generator, factor: float = 1.0) -> Check:
     """A rate and a time of each node, and a plateau of the whole cluster; all noise 3 %, one node 30 % off."""
-    found = []
+    measured = []
     for node in range(NODES):
         subject, off = Subject("node", f"node-{node}"), 0.7 if node == 3 else 1.0
         for metric, better in (("matmul", "higher"), ("step_time", "lower")):
             value = np.exp(0.03 * rng.standard_normal()) * (off if better == "higher" else 1 / off)
-            found.append(Measurement(metric, factor * value, "x", subject, better=better))  # type: ignore[arg-type]
+            measured.append(Measurement(metric, factor * value, "x", subject, better=better))  # type: ignore[arg-type]
     plateau = factor * np.exp(0.03 * rng.standard_normal())
-    found.append(Measurement("busbw_plateau", plateau, "x", Subject("cluster", "lab"), {"operation": "all_reduce"}))
-    return Check("devices", Verdict.PASS, "", 0.0, tuple(found))
+    measured.append(Measurement("busbw_plateau", plateau, "x", Subject("cluster", "lab"), {"operation": "all_reduce"}))
+    return Check("devices", Verdict.PASS, "", 0.0, tuple(measured))
 
 
 def judged(tonight: Sequence[Measurement], past: Sequence[Check]) -> dict[str, Verdict]:
     known = nights_of(past)
     check = Check("devices", Verdict.PASS, "", 0.0, tuple(tonight))
-    (found,) = assess([check], Knowledge(SETUP, history=known.values(), nights=known)).checks
-    return {f"{j.measurement.series()} by {j.source}": j.verdict for j in found.judgements}
+    (assessed,) = assess([check], Knowledge(SETUP, history=known.values(), nights=known)).checks
+    return {f"{j.measurement.series()} by {j.source}": j.verdict for j in assessed.judgements}
 
 
 @settings(max_examples=30, deadline=None)
@@ -106,10 +106,10 @@ def test_what_judges_imports_nothing_with_effects() -> None:
 
 
 def _imports(path: Path) -> set[str]:
-    found = set()
+    modules = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
+            modules |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module.split(".")[0])
-    return found
+            modules.add(node.module.split(".")[0])
+    return modules

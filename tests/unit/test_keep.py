@@ -56,12 +56,12 @@ class Keeps:
 def test_whether_nodes_are_kept(monkeypatch: pytest.MonkeyPatch, keep: str, verdict: Verdict, kept: bool) -> None:
     platform = Keeps(True)
     monkeypatch.setattr(step, "platform_for", lambda _: platform)
-    said = step.keep(run_with(keep), verdict)
+    message = step.keep(run_with(keep), verdict)
     assert platform.kept == ([("r1", 600)] if kept else [])
-    assert bool(said) is kept
-    if said:
-        assert "seatrial ssh r1 head" in said
-        assert "seatrial reap --run r1" in said
+    assert bool(message) is kept
+    if message:
+        assert "seatrial ssh r1 head" in message
+        assert "seatrial reap --run r1" in message
 
 
 @pytest.mark.parametrize("answer", [False, LaunchError("the API server does not answer")])

@@ -20,21 +20,21 @@ NODES = 16
 
 def devices(rng: np.random.Generator, losses: dict[int, float] | None = None, everybody: float = 0.0) -> Check:
     """700 TFLOP/s and a step of 10 ms on each node, with 3 % noise; what is slow was measured nine times."""
-    found = []
+    measured = []
     for node in range(NODES):
         loss = everybody + (losses or {}).get(node, 0.0)
         for _ in range(9 if node in (losses or {}) else 2):
             noise = 0.0212 * rng.standard_t(4)
             subject = Subject("node", f"node-{node}")
-            found.append(Measurement("matmul", 700 * np.exp(noise) * (1 - loss), "TFLOP/s", subject))
-            found.append(Measurement("step_time", 10 * np.exp(-noise) / (1 - loss), "ms", subject, better="lower"))
-    return Check("devices", Verdict.PASS, "16 nodes", 0.0, tuple(found))
+            measured.append(Measurement("matmul", 700 * np.exp(noise) * (1 - loss), "TFLOP/s", subject))
+            measured.append(Measurement("step_time", 10 * np.exp(-noise) / (1 - loss), "ms", subject, better="lower"))
+    return Check("devices", Verdict.PASS, "16 nodes", 0.0, tuple(measured))
 
 
 def one(check: Check, nights: list[Check], changed: str = "", references: int | None = None) -> Check:
     past = nights_of(nights, changed, references)
-    (found,) = assess([check], Knowledge(SETUP, history=past.values(), nights=past)).checks
-    return found
+    (assessed,) = assess([check], Knowledge(SETUP, history=past.values(), nights=past)).checks
+    return assessed
 
 
 def a_past(count: int, seed: int = 1) -> tuple[np.random.Generator, list[Check]]:
@@ -99,12 +99,12 @@ def test_a_fleet_that_is_proven_slower_never_passes() -> None:
 
 def matmuls(rng: np.random.Generator, *losses: float) -> Check:
     """Eight nodes with 3 % noise, measured once for each of `losses`."""
-    found = [
+    measured = [
         Measurement("matmul", float(700 * np.exp(0.02 * rng.standard_t(4)) * (1 - loss)), "TFLOP/s", subject)
         for subject in (Subject("node", f"node-{node}") for node in range(8))
         for loss in losses
     ]
-    return Check("devices", Verdict.PASS, "8 nodes", 0.0, tuple(found))
+    return Check("devices", Verdict.PASS, "8 nodes", 0.0, tuple(measured))
 
 
 def test_a_step_tells_its_night() -> None:

@@ -103,11 +103,11 @@ def test_a_step_is_told_from_a_decay_with_the_night_it_began(nights: Nights) -> 
     assert plateau["drift"]["kind"] == "step"
     assert plateau["drift"]["since"] == str(day(30))
     assert plateau["drift"]["size"] == pytest.approx(-0.08, abs=0.015)
-    told = re.search(r"a step of (\S+) % lower on 2026-10-01", plateau["reason"])
-    assert told
-    assert float(told[1]) == pytest.approx(8, abs=1.5)
-    assert told[0] in report
-    assert told[0] in terminal.splitlines()[-1]
+    match = re.search(r"a step of (\S+) % lower on 2026-10-01", plateau["reason"])
+    assert match
+    assert float(match[1]) == pytest.approx(8, abs=1.5)
+    assert match[0] in report
+    assert match[0] in terminal.splitlines()[-1]
 
 
 def test_a_slow_decay_is_told_from_a_step_with_the_night_it_began(nights: Nights) -> None:
@@ -119,10 +119,10 @@ def test_a_slow_decay_is_told_from_a_step_with_the_night_it_began(nights: Nights
     assert plateau["drift"]["kind"] == "decay"
     assert plateau["drift"]["size"] == pytest.approx(-0.02, abs=0.007)  # per week
     assert abs(date.fromisoformat(plateau["drift"]["since"]) - day(30)) <= timedelta(days=7)
-    told = re.search(r"a decay of \S+ % per week since about 2026-\d\d-\d\d", plateau["reason"])
-    assert told
-    assert told[0] in report
-    assert told[0] in terminal.splitlines()[-1]
+    match = re.search(r"a decay of \S+ % per week since about 2026-\d\d-\d\d", plateau["reason"])
+    assert match
+    assert match[0] in report
+    assert match[0] in terminal.splitlines()[-1]
 
 
 def test_new_software_that_made_it_slower_is_named(nights: Nights) -> None:

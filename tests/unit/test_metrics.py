@@ -30,29 +30,29 @@ def written(result: RunResult, folder: Path, good: RunResult | None = None) -> S
     """Every sample by name and labels."""
     publish(result, good.finished if good else None, str(folder))
     (file,) = folder.glob("*.prom")
-    found: Samples = {}
+    series: Samples = {}
     for family in text_string_to_metric_families(file.read_text()):
         for sample in family.samples:
             labels = tuple(sorted((k, v) for k, v in sample.labels.items() if v))
-            found.setdefault(sample.name, {})[labels] = sample.value
-    return found
+            series.setdefault(sample.name, {})[labels] = sample.value
+    return series
 
 
 def test_a_run_as_metrics(tmp_path: Path) -> None:
     bad, good = samples.with_shares(nights.bad(1)), nights.good(0)
-    found = written(bad, tmp_path, good)
+    series = written(bad, tmp_path, good)
     own = (("cluster", "h100-east"), ("suite", "nightly"))
-    assert found["seatrial_verdict"][*own, ("verdict", "fail")] == 1
-    assert sum(found["seatrial_verdict"].values()) == 1
-    assert len(found["seatrial_verdict"]) == len(Verdict) + 1  # unjudged
-    assert found["seatrial_last_good_run_timestamp_seconds"][own] == good.finished.timestamp()
-    assert found["seatrial_run_timestamp_seconds"][own] == bad.finished.timestamp()
-    assert found["seatrial_suspects"][own] == 2
+    assert series["seatrial_verdict"][*own, ("verdict", "fail")] == 1
+    assert sum(series["seatrial_verdict"].values()) == 1
+    assert len(series["seatrial_verdict"]) == len(Verdict) + 1  # unjudged
+    assert series["seatrial_last_good_run_timestamp_seconds"][own] == good.finished.timestamp()
+    assert series["seatrial_run_timestamp_seconds"][own] == bad.finished.timestamp()
+    assert series["seatrial_suspects"][own] == 2
     at = (own[0], ("dtype", "float32"), ("operation", "all_reduce"), own[1])
-    assert found["seatrial_busbw_plateau_bytes_per_second"][at] == pytest.approx(204.9e9, rel=1e-3)
-    expected = found["seatrial_busbw_plateau_expected_bytes_per_second"]
+    assert series["seatrial_busbw_plateau_bytes_per_second"][at] == pytest.approx(204.9e9, rel=1e-3)
+    expected = series["seatrial_busbw_plateau_expected_bytes_per_second"]
     assert expected[("bound", "low"), *at] == pytest.approx(387e9 * 0.94)
-    assert found["seatrial_throughput_samples_per_second"][own[0], ("dtype", "float32"), own[1]] == 11840
+    assert series["seatrial_throughput_samples_per_second"][own[0], ("dtype", "float32"), own[1]] == 11840
     assert {file.name for file in tmp_path.iterdir()} == {"seatrial-h100-east-nightly.prom"}
     assert os.stat(tmp_path / "seatrial-h100-east-nightly.prom").st_mode & 0o777 == 0o644
 
@@ -78,8 +78,8 @@ def test_only_numbers_of_the_whole_cluster_are_headlines() -> None:
 
 def test_hostile_names_stay_in_their_labels_and_in_the_folder(tmp_path: Path) -> None:
     evil = replace(nights.bad(1), cluster='../../x"} 1\nup{a="', suite="/etc/passwd")
-    found = written(evil, tmp_path)
-    assert len(found["seatrial_nodes"]) == 1
+    series = written(evil, tmp_path)
+    assert len(series["seatrial_nodes"]) == 1
     assert [file.name for file in tmp_path.iterdir()] == ["seatrial-.._.._x_1_up_a_-_etc_passwd.prom"]
 
 
@@ -109,9 +109,9 @@ def test_a_thousand_nodes_are_no_more_series(tmp_path: Path) -> None:
 )
 def test_a_bad_target_is_bad_input_and_in_a_run_a_note(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEATRIAL_METRICS", target)
-    with pytest.raises(InputError, match=r"^SEATRIAL_METRICS must be ") as told:
+    with pytest.raises(InputError, match=r"^SEATRIAL_METRICS must be ") as raised:
         target_of_environment()
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(raised.value)
     assert (metrics(nights.bad(1), None) or "").startswith("metrics could not be published: SEATRIAL_METRICS must be ")
 
 
@@ -133,8 +133,8 @@ def test_the_doctor_looks_at_what_is_set(
     monkeypatch.setenv("SEATRIAL_METRICS", str(tmp_path))
     assert row() == ["ok      metrics"]
     monkeypatch.setenv("SEATRIAL_METRICS", f"{tmp_path}/typo")
-    (said,) = row()
-    assert said.startswith(f"missing metrics: SEATRIAL_METRICS must be a folder that exists, is {tmp_path}/typo; make")
+    (text,) = row()
+    assert text.startswith(f"missing metrics: SEATRIAL_METRICS must be a folder that exists, is {tmp_path}/typo; make")
     assert diagnose(None) == 1
     assert not (tmp_path / "typo").exists()
 

@@ -222,8 +222,8 @@ START = datetime(2026, 11, 2, 1, tzinfo=UTC)
 
 
 def a_run(number: int, check: Check, hardware: Mapping[str, NodeHardware] | None) -> RunResult:
-    told = {} if hardware is None else hardware
-    nodes = [{"name": name, "gpu_model": made.gpu_model, "driver": made.driver} for name, made in told.items()]
+    inventory = {} if hardware is None else hardware
+    nodes = [{"name": name, "gpu_model": made.gpu_model, "driver": made.driver} for name, made in inventory.items()]
     moment = START + timedelta(days=number)
     return RunResult(
         f"run-{number}", "lab", "quick", moment, moment, Verdict.PASS, "", nodes, checks=[check], setup=SETUP

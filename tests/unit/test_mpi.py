@@ -114,23 +114,23 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
 
 @pytest.mark.parametrize("status", [124, 125, 127])
 def test_a_rank_may_leave_with_any_status(play: Play, status: int) -> None:
-    found, *_ = play(iter([["n0: error while loading shared libraries: libnccl.so.2"]]), status)
-    assert (found.exit_status, found.ok, found.timed_out, found.not_started) == (status, False, False, None)
+    result, *_ = play(iter([["n0: error while loading shared libraries: libnccl.so.2"]]), status)
+    assert (result.exit_status, result.ok, result.timed_out, result.not_started) == (status, False, False, None)
 
 
 @pytest.mark.parametrize("half", ["", "half a li"])
 def test_the_supervisors_word_is_no_line_of_the_output(play: Play, half: str) -> None:
-    found, *_ = play(iter([["n0"], [f"{half}seatrial-supervisor: time is up"]]), 1)
-    assert (found.timed_out, found.exit_status) == (True, None)
-    assert found.lines == (("n0", half) if half else ("n0",))
+    result, *_ = play(iter([["n0"], [f"{half}seatrial-supervisor: time is up"]]), 1)
+    assert (result.timed_out, result.exit_status) == (True, None)
+    assert result.lines == (("n0", half) if half else ("n0",))
     absent, *_ = play(iter([["seatrial-supervisor: cannot start mpirun: No such file or directory"]]), 1)
     assert (absent.not_started, absent.timed_out) == ("mpirun: No such file or directory", False)
     assert absent.cause == "the head node cannot start mpirun: No such file or directory"
 
 
 def test_a_connection_that_breaks_is_neither_a_timeout_nor_a_status(play: Play) -> None:
-    found, *_ = play(iter([["n0"]]), None)
-    assert (found.lost, found.timed_out, found.exit_status, found.ok) == (True, False, None, False)
+    result, *_ = play(iter([["n0"]]), None)
+    assert (result.lost, result.timed_out, result.exit_status, result.ok) == (True, False, None, False)
     ended, *_ = play(iter([["n0", "seatrial-supervisor: time is up"]]), None)
     assert (ended.lost, ended.timed_out) == (False, True)
 
@@ -153,14 +153,14 @@ def test_the_log_has_every_line_as_it_arrives_and_memory_the_ends(
     monkeypatch.setattr("seatrial.text.kept_lines._MOST_LINES", 3)
     log_file, seen = tmp_path / "logs" / "x.log", []
     lines = [f"line {i}" for i in range(10)]
-    found, *_ = play(
+    result, *_ = play(
         ([line] for line in lines),
         on_line=lambda line: seen.append(log_file.read_text().splitlines()[-1]),
         log_file=log_file,
     )
     assert seen == lines
     assert log_file.read_text().splitlines()[1:] == lines
-    assert found.lines == (*lines[:3], "[4 lines are left out here; the log has them]", *lines[-3:])
+    assert result.lines == (*lines[:3], "[4 lines are left out here; the log has them]", *lines[-3:])
 
 
 def test_a_log_does_not_fill_the_disk(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,31 +189,31 @@ def test_more_ranks_get_more_time_to_leave(
             yield []
         yield ["seatrial-supervisor: not wanted any more"]
 
-    found, *_ = play(batches(), 1, is_done=lambda line: line == "done")
-    assert found.reaped
+    result, *_ = play(batches(), 1, is_done=lambda line: line == "done")
+    assert result.reaped
     assert 3 + slow <= closed[0] <= 5 + slow
 
 
 @pytest.mark.parametrize("batch", [["x" * 600_000], ["y"] * 2_000], ids=["bytes", "lines"])
 def test_a_flood_is_ended_and_the_rest_read_away(play: Play, batch: list[str]) -> None:
-    found, process, _ = play((batch for _ in range(200)), 0)
-    assert (found.flooded, found.ok, found.timed_out, found.lost, found.exit_status) == (
+    result, process, _ = play((batch for _ in range(200)), 0)
+    assert (result.flooded, result.ok, result.timed_out, result.lost, result.exit_status) == (
         True,
         False,
         False,
         False,
         None,
     )
-    assert found.cause == mpi.FLOOD
+    assert result.cause == mpi.FLOOD
     assert process.input_closed
     assert process.read_lines(0) is None  # so that the next mpirun does not start beside this one
-    assert sum(map(len, found.lines)) < 40 * 1024**2
+    assert sum(map(len, result.lines)) < 40 * 1024**2
 
 
 def test_what_may_be_printed_grows_with_the_ranks(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Testbed, "world_size", property(lambda self: 1000))
-    found, *_ = play(["node INFO " + "x" * 120] * 1000 for _ in range(300))  # as NCCL_DEBUG=INFO prints
-    assert (found.flooded, found.ok) == (False, True)
+    result, *_ = play(["node INFO " + "x" * 120] * 1000 for _ in range(300))  # as NCCL_DEBUG=INFO prints
+    assert (result.flooded, result.ok) == (False, True)
 
 
 def test_output_that_piles_up_past_the_time_limit_is_a_flood(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,15 +225,15 @@ def test_output_that_piles_up_past_the_time_limit_is_a_flood(play: Play, monkeyp
             now[0] += 1
             yield ["a row"]
 
-    found, *_ = play(batches(), 0)
-    assert found.flooded
-    assert 60 < found.seconds < 80
+    result, *_ = play(batches(), 0)
+    assert result.flooded
+    assert 60 < result.seconds < 80
 
 
 def test_long_lines_are_cut_but_for_the_events_of_a_probe(play: Play) -> None:
     event = '{"event": "summary", "ranks": [' + "0, " * 100_000 + "0]}"
-    found, *_ = play(iter([["x" * 100_000, event]]))
-    assert [len(line) for line in found.lines] == [16 * 1024, len(event)]
+    result, *_ = play(iter([["x" * 100_000, event]]))
+    assert [len(line) for line in result.lines] == [16 * 1024, len(event)]
 
 
 def test_no_secret_of_the_output_goes_anywhere(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,16 +42,16 @@ def test_clocks_are_held_against_the_median_nodes_beyond_what_the_measurement_er
 
 
 @pytest.mark.parametrize(
-    ("found", "evidence"),
+    ("gpus", "evidence"),
     [
         (8, []),
         (7, ["7 of 8 GPUs are there"]),
         (None, ["its GPUs cannot be counted: nvidia-smi fails or does not answer within 30 s"]),
     ],
 )
-def test_gpus_that_are_not_there_are_counted(found: int | None, evidence: list[str]) -> None:
+def test_gpus_that_are_not_there_are_counted(gpus: int | None, evidence: list[str]) -> None:
     testbed = make_testbed(gpus=8)
-    contacts = {testbed.head.name: contact(gpus=found)}
+    contacts = {testbed.head.name: contact(gpus=gpus)}
     assert [suspect.evidence for suspect in short_of_gpus(testbed, contacts)] == evidence
 
 

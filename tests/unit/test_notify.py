@@ -35,12 +35,12 @@ def settings(**environ: str) -> AlertSettings:
 
 
 def test_without_settings_it_says_what_to_set() -> None:
-    told = notify(nights.bad(1), CLUSTER, None, settings())
-    assert told.summary == (
+    notified = notify(nights.bad(1), CLUSTER, None, settings())
+    assert notified.summary == (
         "not configured: set SEATRIAL_SLACK_TOKEN and SEATRIAL_SLACK_CHANNEL, or SEATRIAL_SLACK_WEBHOOK;"
         " or SEATRIAL_ALERT_WEBHOOK or SEATRIAL_ALERT_URLS"
     )
-    assert not told.failed
+    assert not notified.failed
 
 
 BAD = [
@@ -70,15 +70,15 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("environ", "said"), BAD)
+@pytest.mark.parametrize(("environ", "problem"), BAD)
 def test_what_cannot_work_is_bad_input_and_is_not_tried(
-    environ: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+    environ: dict[str, str], problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = notify(nights.bad(1), CLUSTER, None, settings(**environ))
     assert answer.failed
-    told = answer.summary
-    assert told.startswith(f"not configured: {said}")
-    assert not any(secret in told for secret in ("hooks.example.com", TOKEN, "secret@", "swordfish"))
+    summary = answer.summary
+    assert summary.startswith(f"not configured: {problem}")
+    assert not any(secret in summary for secret in ("hooks.example.com", TOKEN, "secret@", "swordfish"))
     for key, value in environ.items():
         monkeypatch.setenv(f"SEATRIAL_{key}", value)
     with pytest.raises(InputError, match=r"^SEATRIAL_"):
@@ -98,8 +98,8 @@ def test_an_address_that_is_none_does_not_show(addresses: str) -> None:
 
 
 def test_a_token_without_a_channel_is_said_and_keeps_no_other_from_hearing(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = notify(nights.bad(1), CLUSTER, None, settings(SLACK_TOKEN=TOKEN))
-    assert told.summary.startswith("not configured: SEATRIAL_SLACK_CHANNEL is not set; set")
+    notified = notify(nights.bad(1), CLUSTER, None, settings(SLACK_TOKEN=TOKEN))
+    assert notified.summary.startswith("not configured: SEATRIAL_SLACK_CHANNEL is not set; set")
     sinks, problem = configured.sinks_of(settings(SLACK_TOKEN=TOKEN, ALERT_URLS=MAIL), CLUSTER)
     assert problem
     assert [sink.name.partition(" (")[0] for sink in sinks] == ["mailtos://user:****@mail.example.com"]
@@ -114,7 +114,7 @@ def test_two_addresses_of_one_service_are_two_receivers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "said"),
+    ("address", "error"),
     [
         ("msteams://T1/aaaabbbbcccc/dddd%40eeee", "POST /webhookb2/aaaabbbbcccc/dddd@eeee failed"),
         ("tgram://123456789:AAbbCCddEE/12", "https://api.example.com/bot123456789:AAbbCCddEE/send"),
@@ -123,8 +123,8 @@ def test_two_addresses_of_one_service_are_two_receivers() -> None:
         ("slack://T1/B1/zzzz", "404 Client Error: Not Found for url: https://hooks.example.com/services/T1/B1/zzzz"),
     ],
 )
-def test_what_an_address_is_made_of_does_not_show(address: str, said: str) -> None:
-    scrubbed = settings(ALERT_URLS=address).scrub(said)
+def test_what_an_address_is_made_of_does_not_show(address: str, error: str) -> None:
+    scrubbed = settings(ALERT_URLS=address).scrub(error)
     assert "***" in scrubbed
     for secret in ("aaaabbbbcccc", "dddd@eeee", "123456789", "AAbbCC", "swordfishes", "not-a-real-one", "zzzz"):
         assert secret not in scrubbed
@@ -145,13 +145,13 @@ def test_a_receiver_that_is_mistyped_keeps_no_other_from_hearing(monkeypatch: py
         ALERT_WEBHOOK="http://alerts.example.com/",
         ALERT_URLS=f"carrierpigeon://x:secret@y {MAIL} owl://z",
     )
-    told = notify(nights.bad(1), CLUSTER, None, own)
+    notified = notify(nights.bad(1), CLUSTER, None, own)
     assert len(heard) == 1
-    assert told.failed
-    assert told.summary.startswith("mailtos://user:****@mail.example.com (")
-    assert ": sent; not configured: SEATRIAL_SLACK_CHANNEL: must be" in told.summary
+    assert notified.failed
+    assert notified.summary.startswith("mailtos://user:****@mail.example.com (")
+    assert ": sent; not configured: SEATRIAL_SLACK_CHANNEL: must be" in notified.summary
     for wrong in ("SEATRIAL_ALERT_WEBHOOK must", "address 1 (carrierpigeon://...)", "address 3 (owl://...)"):
-        assert wrong in told.summary
+        assert wrong in notified.summary
     quiet = notify(nights.good(2), CLUSTER, None, own)
     assert quiet.failed
     assert quiet.summary.startswith("nothing new; not configured: ")
@@ -170,21 +170,21 @@ def test_whatever_a_sink_does_is_one_line_without_secrets(monkeypatch: pytest.Mo
         raise RuntimeError(f"cannot post to {WEBHOOK}\nsorry")
 
     monkeypatch.setattr("tasks.sinks.slack.webhook_client", broken)
-    told = notify(nights.bad(1), CLUSTER, None, settings(SLACK_WEBHOOK=WEBHOOK), Path("/nowhere"))
-    assert told == Notified(
+    notified = notify(nights.bad(1), CLUSTER, None, settings(SLACK_WEBHOOK=WEBHOOK), Path("/nowhere"))
+    assert notified == Notified(
         "slack webhook: FAILED RuntimeError: cannot post to *** sorry; the next run tells it", failed=True
     )
     monkeypatch.setattr(SlackSink, "tell", broken)
-    told = notify(nights.bad(1), CLUSTER, None, settings(SLACK_TOKEN=TOKEN, SLACK_CHANNEL="a"))
-    assert told.summary == "slack #a: FAILED seatrial itself failed (RuntimeError); the next run tells it"
+    notified = notify(nights.bad(1), CLUSTER, None, settings(SLACK_TOKEN=TOKEN, SLACK_CHANNEL="a"))
+    assert notified.summary == "slack #a: FAILED seatrial itself failed (RuntimeError); the next run tells it"
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64])
 def test_a_host_that_is_none_is_what_the_webhook_says(host: str) -> None:
     sink = WebhookSink(SecretStr(f"https://{host}/not-real"), settings().scrub)
-    told = sink.digest(nights.good(1))
-    assert told.failed
-    assert told.summary == "cannot be reached (LocationParseError); check SEATRIAL_ALERT_WEBHOOK and the network"
+    delivery = sink.digest(nights.good(1))
+    assert delivery.failed
+    assert delivery.summary == "cannot be reached (LocationParseError); check SEATRIAL_ALERT_WEBHOOK and the network"
 
 
 def test_a_digest_that_breaks_keeps_no_other_from_hearing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,10 +194,10 @@ def test_a_digest_that_breaks_keeps_no_other_from_hearing(monkeypatch: pytest.Mo
     monkeypatch.setattr(WebhookSink, "digest", broken)
     monkeypatch.setattr(AppriseSink, "digest", lambda *_: Delivery(Receipt(), "digest sent"))
     cluster = CLUSTER.model_copy(update={"notify": Notify(quiet="digest")})
-    told = notify(nights.good(1), cluster, None, settings(ALERT_WEBHOOK=WEBHOOK, ALERT_URLS=MAIL))
-    assert told.failed
-    assert told.summary.startswith("webhook: FAILED seatrial itself failed (RuntimeError); mailtos://")
-    assert told.summary.endswith(": digest sent")
+    notified = notify(nights.good(1), cluster, None, settings(ALERT_WEBHOOK=WEBHOOK, ALERT_URLS=MAIL))
+    assert notified.failed
+    assert notified.summary.startswith("webhook: FAILED seatrial itself failed (RuntimeError); mailtos://")
+    assert notified.summary.endswith(": digest sent")
 
 
 def test_a_new_receiver_hears_nothing_of_what_is_over() -> None:
@@ -235,11 +235,11 @@ def test_a_run_that_ends_an_incident_while_it_is_told_has_the_last_word(
 def test_the_environment_wins_over_blocks_and_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(configured, "_block", lambda name: f"json://from-{name}")
     cluster = CLUSTER.model_copy(update={"notify": Notify.model_validate({"slack": {"channel": "east"}})})
-    found = configured.settings_of(cluster)
-    assert found.slack == SlackSettings(
+    alert_settings = configured.settings_of(cluster)
+    assert alert_settings.slack == SlackSettings(
         SecretStr("json://from-seatrial-slack-token"), "east", SecretStr("json://from-seatrial-slack-webhook")
     )
-    assert found.urls == (SecretStr("json://from-seatrial-alert-urls"),)
+    assert alert_settings.urls == (SecretStr("json://from-seatrial-alert-urls"),)
     monkeypatch.setenv("SEATRIAL_SLACK_CHANNEL", "alerts")
     monkeypatch.setenv("SEATRIAL_SLACK_WEBHOOK", WEBHOOK)
     assert configured.settings_of(cluster).slack == SlackSettings(None, "alerts", SecretStr(WEBHOOK))
@@ -256,7 +256,7 @@ def test_channels_are_shown_as_people_write_them(channel: str, written: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("notify", "said"),
+    ("notify", "message"),
     [
         ("{slack: {channel: 'two words'}}", "notify.slack.channel: must be a channel's name or id"),
         ("{slack: {mentions: {fail: ['@ann']}}}", "notify.slack.mentions.fail.0: must be here, channel, everyone"),
@@ -268,13 +268,13 @@ def test_channels_are_shown_as_people_write_them(channel: str, written: str) -> 
         ("{mail: ops@example.com}", "notify.mail: unknown field; legal: quiet, report_url, slack"),
     ],
 )
-def test_bad_settings_are_one_line(notify: str, said: str, tmp_path: Path) -> None:
+def test_bad_settings_are_one_line(notify: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "east.yaml"
     file.write_text(f"nodes: 2\nplatform: {{kind: local}}\nnotify: {notify}\n")
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as raised:
         load_cluster(file)
-    assert str(told.value).startswith(f"{file}: {said}")
-    assert "\n" not in str(told.value)
+    assert str(raised.value).startswith(f"{file}: {message}")
+    assert "\n" not in str(raised.value)
 
 
 def test_the_files_settings_are_read(tmp_path: Path) -> None:
@@ -283,5 +283,5 @@ def test_the_files_settings_are_read(tmp_path: Path) -> None:
         "nodes: 2\nplatform: {kind: local}\n"
         "notify: {slack: {channel: '#gpu', mentions: {fail: [S0614TZR7]}}, quiet: digest}\n"
     )
-    found = load_cluster(file).notify
-    assert (found.slack.channel, found.slack.mentions, found.quiet) == ("#gpu", {"fail": ("S0614TZR7",)}, "digest")
+    parsed = load_cluster(file).notify
+    assert (parsed.slack.channel, parsed.slack.mentions, parsed.quiet) == ("#gpu", {"fail": ("S0614TZR7",)}, "digest")

@@ -59,9 +59,9 @@ def test_the_limit_follows_the_algorithm(setup: Setup, measurement: Measurement,
 @pytest.mark.parametrize(("algorithm", "verdict"), [("Ring", Verdict.INCONCLUSIVE), (None, Verdict.PASS)])
 def test_two_nodes_may_read_more_than_a_ring_unless_it_was_one(algorithm: str | None, verdict: Verdict) -> None:
     m = plateau(480, 16, algorithm=algorithm)
-    found = judge(m, baselines_for(m, Knowledge(PAIR)))
-    assert found is not None
-    assert found.verdict is verdict
+    judgement = judge(m, baselines_for(m, Knowledge(PAIR)))
+    assert judgement is not None
+    assert judgement.verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -108,18 +108,18 @@ def test_a_fraction_of_the_links_is_no_pass_even_without_a_reference(value: floa
     setup = with_links(Setup("H100-SXM", 10, 8, 8, "IB-8x400G"))
     m = plateau(value, 80)
     sweep = Measurement("busbw", value, "GB/s", m.subject, {**m.conditions, "message_bytes": 8 * G})
-    found = judge(m, baselines_for(m, Knowledge(setup), [sweep]))
-    assert found is not None
-    assert found.verdict is verdict
-    assert ("of the links" in found.reason or "of node links" in found.reason) is (verdict is not Verdict.PASS)
+    judgement = judge(m, baselines_for(m, Knowledge(setup), [sweep]))
+    assert judgement is not None
+    assert judgement.verdict is verdict
+    assert ("of the links" in judgement.reason or "of node links" in judgement.reason) is (verdict is not Verdict.PASS)
 
 
 def test_a_part_of_a_node_owes_its_part_of_the_nics() -> None:
     m = plateau(13.56, 2)
     sweep = Measurement("busbw", 13.56, "GB/s", m.subject, {**m.conditions, "message_bytes": 8 * G})
-    found = judge(m, baselines_for(m, Knowledge(with_links(Setup("H100-SXM", 2, 1, 1, "IB-8x400G"))), [sweep]))
-    assert found is not None
-    assert found.verdict is Verdict.PASS
+    judgement = judge(m, baselines_for(m, Knowledge(with_links(Setup("H100-SXM", 2, 1, 1, "IB-8x400G"))), [sweep]))
+    assert judgement is not None
+    assert judgement.verdict is Verdict.PASS
 
 
 def test_a_threshold_beyond_physics_is_refused_in_one_line() -> None:
@@ -179,9 +179,9 @@ def test_every_hardware_of_the_catalog_has_its_links() -> None:
     ],
 )
 def test_why_nothing_compares(setup: Setup, why: str) -> None:
-    said = no_reference(setup, "all_reduce")
-    assert said.startswith("no comparable reference: ")
-    assert said.endswith(why)
+    reason = no_reference(setup, "all_reduce")
+    assert reason.startswith("no comparable reference: ")
+    assert reason.endswith(why)
 
 
 def test_a_known_algorithm_is_held_against_its_own_kind() -> None:

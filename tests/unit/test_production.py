@@ -125,8 +125,8 @@ def test_a_check_that_died_of_a_file_is_told_too(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(WebhookSink, "tell", tell)
     settings = AlertSettings(webhook=SecretStr("https://alerts.example.com/"))
     with open_store(f"sqlite:///{tmp_path / 'history.sqlite'}") as store:
-        said = watch(cluster_of(run), suite_of(run), timedelta.max, store, settings, died(run))
-    assert not said.failed
+        notified = watch(cluster_of(run), suite_of(run), timedelta.max, store, settings, died(run))
+    assert not notified.failed
     assert heard == ["h100-east/hard: the check of a4 died: could not measure: a4.yaml: nodes"]
 
 
@@ -200,18 +200,18 @@ def test_the_form_of_a_site_offers_its_own_clusters_and_suites() -> None:
 def test_a_site_has_its_deployments_and_a_schedule_per_cluster(cluster: str, tmp_path: Path) -> None:
     other = tmp_path / "other.yaml"
     other.write_text("nodes: 2\nplatform: {kind: local}\n")
-    found = {
+    by_name = {
         d.name: d for d in deployments(ServeConfig((cluster, str(other)), "nightly", "0 2 * * *", "Europe/Berlin"))
     }
-    assert set(found) == {"nightly", "ad-hoc", "reap", "alarm", "promote"}
-    schedules: list[Any] = found["nightly"].schedules or []
+    assert set(by_name) == {"nightly", "ad-hoc", "reap", "alarm", "promote"}
+    schedules: list[Any] = by_name["nightly"].schedules or []
     nights = [(s.slug, s.parameters["cluster"], s.schedule.timezone) for s in schedules]
     assert nights == [("trial", cluster, "Europe/Berlin"), ("other", str(other), "Europe/Berlin")]
-    assert all(re.fullmatch(r"flows\.\w+\.\w+", deployment.entrypoint or "") for deployment in found.values())
+    assert all(re.fullmatch(r"flows\.\w+\.\w+", deployment.entrypoint or "") for deployment in by_name.values())
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"cron": "at night"}, "--cron 'at night': needs minute"),
         ({"cron": "0 0 30 2 *"}, "--cron '0 0 30 2 *': there is no such day; legal is what comes, such as"),
@@ -220,9 +220,9 @@ def test_a_site_has_its_deployments_and_a_schedule_per_cluster(cluster: str, tmp
         ({"suite": "hard"}, "suite 'hard': unknown; legal"),
     ],
 )
-def test_bad_schedules_are_one_line(cluster: str, change: dict[str, str], said: str) -> None:
+def test_bad_schedules_are_one_line(cluster: str, change: dict[str, str], message: str) -> None:
     given = {"suite": "quick", "cron": "0 2 * * *", "timezone": "UTC", **change}
-    with pytest.raises(InputError, match=re.escape(said)):
+    with pytest.raises(InputError, match=re.escape(message)):
         validated(ServeConfig((cluster,), **given))
 
 

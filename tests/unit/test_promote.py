@@ -68,14 +68,14 @@ def a_run(verdict: Verdict = Verdict.PASS) -> RunRow:
 def test_a_run_that_passed_pins_the_cluster_by_the_median_of_the_runs_that_did(store: Store) -> None:
     for number, value in enumerate((380.0, 400.0, 390.0)):
         save(store, number, value)
-    found = promote(store, "run-2", ANN)
-    assert store.pinned("lab") == {pin.series: pin for pin in found}
-    high_is_good, low_is_good = sorted(found, key=lambda pin: pin.series)
+    pinned = promote(store, "run-2", ANN)
+    assert store.pinned("lab") == {pin.series: pin for pin in pinned}
+    high_is_good, low_is_good = sorted(pinned, key=lambda pin: pin.series)
     assert (high_is_good.centre, high_is_good.high) == (390.0, None)
     assert high_is_good.low is not None
     assert 100 < high_is_good.low < 390
     assert (low_is_good.centre, low_is_good.low) == (20.0, None)
-    assert {(pin.pinned_by, pin.pinned_at, pin.run_id, pin.note) for pin in found} == {
+    assert {(pin.pinned_by, pin.pinned_at, pin.run_id, pin.note) for pin in pinned} == {
         ("ann", START, "run-2", "after the upgrade")
     }
 
@@ -93,9 +93,9 @@ def test_a_bad_run_is_refused_and_forced_only_with_a_reason_that_is_kept(store: 
     save(store, 3, 300, Verdict.DEGRADED, nccl="2.28")
     with pytest.raises(InputError, match="run run-3: is degraded, not pass; --force REASON"):
         promote(store, "run-3", ANN)
-    found = promote(store, "run-3", Approval("ann", START, "n", "slower by design"))
-    assert {pin.note for pin in found} == {"forced: slower by design; n"}
-    assert {pin.series.split("|")[0]: pin.centre for pin in found} == {
+    pinned = promote(store, "run-3", Approval("ann", START, "n", "slower by design"))
+    assert {pin.note for pin in pinned} == {"forced: slower by design; n"}
+    assert {pin.series.split("|")[0]: pin.centre for pin in pinned} == {
         "busbw_plateau": 300.0,
         "latency": 20.0,
         "matmul": 700.0,  # a forced run is approved as it is, its nodes as well
@@ -161,8 +161,8 @@ def test_what_whoever_approves_is_asked_has_text_of_logs_as_text(store: Store) -
 
 def test_what_was_repeated_is_held_against_its_pin_by_the_median_that_was_judged() -> None:
     (pin,) = pins(a_run(), [plateau(400)], {plateau(0).series(): [400.0] * 3}, ANN)
-    (found,) = differences({pin.series: pin}, [plateau(404), plateau(396), plateau(100)])
-    assert (found.value, found.inside) == (396, True)
+    (difference,) = differences({pin.series: pin}, [plateau(404), plateau(396), plateau(100)])
+    assert (difference.value, difference.inside) == (396, True)
 
 
 @pytest.mark.parametrize("error", [KeyError, OSError])
@@ -183,8 +183,8 @@ def test_a_user_without_a_name_approves_by_number(
 def test_the_commands_from_promoting_to_expiring(store: Store) -> None:
     for number in range(4):
         save(store, number, 400)
-    said = command("promote", "run-2", "--note", "as delivered")
-    assert said.output == "run-2: 2 baselines pinned; `seatrial baseline expire` removes them\n"
+    result = command("promote", "run-2", "--note", "as delivered")
+    assert result.output == "run-2: 2 baselines pinned; `seatrial baseline expire` removes them\n"
     shown = json.loads(command("show", "lab", "--json").output)
     assert {(pin["centre"], pin["run_id"], pin["note"]) for pin in shown} == {
         (400.0, "run-2", "as delivered"),

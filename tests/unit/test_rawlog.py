@@ -52,9 +52,9 @@ def test_a_log_goes_on_where_it_ended(tmp_path: Path) -> None:
 def test_a_log_is_bounded(tmp_path: Path) -> None:
     with RawLog(tmp_path / "x.log", SECRETS, max_characters=100) as log:
         assert [len(log.write("y" * 39 + "\n")) for _ in range(5)] == [40] * 5
-    said = (tmp_path / "x.log").read_text()
-    assert said.startswith(("y" * 39 + "\n") * 2 + "y" * 20 + "\n[seatrial: the log ends here")
-    assert len(said) < 200
+    text = (tmp_path / "x.log").read_text()
+    assert text.startswith(("y" * 39 + "\n") * 2 + "y" * 20 + "\n[seatrial: the log ends here")
+    assert len(text) < 200
 
 
 @pytest.mark.usefixtures("open_umask")

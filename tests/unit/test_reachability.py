@@ -40,28 +40,28 @@ def test_nobody_is_blamed_when_all_pairs_work() -> None:
 
 
 def test_a_node_that_fails_everywhere_is_blamed_alone() -> None:
-    found = blame(tried(all_of("node-3")))
-    assert [(s.kind, s.name, s.confidence) for s in found.suspects] == [("node", "node-3", 1.0)]
-    assert found.set_aside == ("node-3",)
-    assert "5 of 5 nodes: refused" in found.suspects[0].evidence
+    findings = blame(tried(all_of("node-3")))
+    assert [(s.kind, s.name, s.confidence) for s in findings.suspects] == [("node", "node-3", 1.0)]
+    assert findings.set_aside == ("node-3",)
+    assert "5 of 5 nodes: refused" in findings.suspects[0].evidence
 
 
 def test_one_failing_pair_is_a_link_and_its_later_end_is_left_out() -> None:
-    found = blame(tried({frozenset(("node-0", "node-4"))}))
-    assert [(s.kind, s.name) for s in found.suspects] == [("link", "node-0--node-4")]
-    assert found.set_aside == ("node-4",)
+    findings = blame(tried({frozenset(("node-0", "node-4"))}))
+    assert [(s.kind, s.name) for s in findings.suspects] == [("link", "node-0--node-4")]
+    assert findings.set_aside == ("node-4",)
 
 
 def test_a_node_and_a_link_at_once() -> None:
-    found = blame(tried(all_of("node-5") | {frozenset(("node-1", "node-2"))}))
-    assert {(s.kind, s.name) for s in found.suspects} == {("node", "node-5"), ("link", "node-1--node-2")}
-    assert set(found.set_aside) == {"node-5", "node-2"}
+    findings = blame(tried(all_of("node-5") | {frozenset(("node-1", "node-2"))}))
+    assert {(s.kind, s.name) for s in findings.suspects} == {("node", "node-5"), ("link", "node-1--node-2")}
+    assert set(findings.set_aside) == {"node-5", "node-2"}
 
 
 def test_of_two_nodes_neither_is_blamed() -> None:
-    found = blame(tried({frozenset(("node-0", "node-1"))}, NAMES[:2]))
-    assert [(s.kind, s.confidence) for s in found.suspects] == [("link", 0.5)]
-    assert found.set_aside == ("node-1",)
+    findings = blame(tried({frozenset(("node-0", "node-1"))}, NAMES[:2]))
+    assert [(s.kind, s.confidence) for s in findings.suspects] == [("link", 0.5)]
+    assert findings.set_aside == ("node-1",)
 
 
 def test_one_direction_is_enough() -> None:
@@ -173,7 +173,7 @@ def test_host_lists(names: list[str], text: str) -> None:
 
 @given(st.sets(st.sampled_from(sorted({tuple(sorted(p)) for p in permutations(NAMES, 2)}))))
 def test_the_nodes_that_stay_all_reach_each_other(failing: set[tuple[str, str]]) -> None:
-    found = blame(tried({frozenset(pair) for pair in failing}))
-    stay = set(NAMES) - set(found.set_aside)
+    findings = blame(tried({frozenset(pair) for pair in failing}))
+    stay = set(NAMES) - set(findings.set_aside)
     assert not any(set(pair) <= stay for pair in failing)
-    assert bool(found.suspects or found.setup) == bool(failing)
+    assert bool(findings.suspects or findings.setup) == bool(failing)

@@ -115,10 +115,10 @@ def test_a_placed_reason_gives_back_what_was_placed() -> None:
 
 def test_a_node_that_is_blamed_is_named_with_its_code() -> None:
     nodes = tuple(Node(f"node-{n}", f"10.0.0.{n}", 222, 1, "ssh-ed25519 AAAA") for n in range(2))
-    found = Findings(Testbed("run-1", nodes, "root", Path("key"), dial_tcp, "/w"))
-    found.blame_nodes({"node-0": REFUSED})
-    assert (found.problems, list(map(code_of, found.problems))) == ([f"node-0: {REFUSED}"], ["ssh-refused"])
-    assert [node.name for node in found.testbed.nodes] == ["node-1"]
+    findings = Findings(Testbed("run-1", nodes, "root", Path("key"), dial_tcp, "/w"))
+    findings.blame_nodes({"node-0": REFUSED})
+    assert (findings.problems, list(map(code_of, findings.problems))) == ([f"node-0: {REFUSED}"], ["ssh-refused"])
+    assert [node.name for node in findings.testbed.nodes] == ["node-1"]
 
 
 def test_errors_carry_reasons() -> None:
@@ -140,8 +140,8 @@ def test_a_step_that_was_not_tried_adds_nothing_to_the_run() -> None:
 
 def _run() -> RunResult:
     blamed = Suspect("node", "node-1", 1.0, REFUSED)
-    found = CheckResult(Verdict.FAIL, TIMEOUT, (blamed,))
-    check = Check("connectivity", Verdict.FAIL, REFUSED, suspects=(blamed,), before_judging=found)
+    unjudged = CheckResult(Verdict.FAIL, TIMEOUT, (blamed,))
+    check = Check("connectivity", Verdict.FAIL, REFUSED, suspects=(blamed,), before_judging=unjudged)
     verdict, reason = conclude([check])
     return RunResult("run-1", "lab", "quick", START, START, verdict, reason, checks=[check], suspects=[blamed])
 

@@ -78,9 +78,11 @@ def test_the_log_ends_up_in_the_report_of_a_failure(run: Run, tmp_path: Path) ->
 
 def test_an_unwritable_folder_is_one_clear_error(run: Run, tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file")
-    with pytest.raises(SeatrialError, match=r"runs/one: run.json cannot be written: .*; choose another --out$") as told:
+    with pytest.raises(
+        SeatrialError, match=r"runs/one: run.json cannot be written: .*; choose another --out$"
+    ) as raised:
         record(samples.healthy_local(), run)
-    assert not isinstance(told.value, InputError)  # which ends with exit status 2, but the run has measured
+    assert not isinstance(raised.value, InputError)  # which ends with exit status 2, but the run has measured
 
 
 @pytest.fixture
@@ -109,10 +111,10 @@ def test_a_run_that_was_told_though_not_recorded_did_not_die(full: Trial, monkey
 
 
 def test_a_run_that_is_recorded_nowhere_could_not_measure(full: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SeatrialError, match="No space left") as told:
+    with pytest.raises(SeatrialError, match="No space left") as raised:
         results.rewrite_run_json(full)
     monkeypatch.setattr(by_hand, "provide_prefect_server", lambda _: None)
-    monkeypatch.setattr(by_hand, "_run_flow", lambda *_, **__: told.value)
+    monkeypatch.setattr(by_hand, "_run_flow", lambda *_, **__: raised.value)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     outcome = by_hand.by_hand(Path("a.yaml"), "quick", None, notify=True, rebuild=False)
     assert isinstance(outcome, by_hand.Unfinished)

@@ -8,7 +8,7 @@ from benchmarks.recorded_nights import (
     NODES,
     NOT_RECORDED,
     Night,
-    alarms_and_found,
+    alarms_and_detected,
     recorded,
     repeat_noise,
     with_fault,
@@ -63,6 +63,6 @@ def test_a_fault_divides_what_one_node_measures_of_one_metric(nights: list[Night
 
 
 def test_no_recorded_night_raises_an_alarm_and_gross_faults_are_found(nights: list[Night]) -> None:
-    alarms, found = alarms_and_found(nights[:20], losses=(0.95,))
+    alarms, counts = alarms_and_detected(nights[:20], losses=(0.95,))
     assert alarms.hits == 0
-    assert all(found[metric, 0.95].hits >= 0.8 * found[metric, 0.95].of > 0 for metric in ("matmul", "memory_copy"))
+    assert all(counts[metric, 0.95].hits >= 0.8 * counts[metric, 0.95].of > 0 for metric in ("matmul", "memory_copy"))

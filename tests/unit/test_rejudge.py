@@ -91,9 +91,9 @@ def test_a_new_pin_judges_an_old_run(store: Store) -> None:
     pin = Pin(plateau(0).series(), 370.0, 365.0, None, "GB/s", "ann", START)
     assert rejudge(run_of("run-2"), store).verdict is Verdict.PASS
     store.pin("lab", [pin])
-    found = rejudge(run_of("run-2"), store)
-    assert found.verdict is Verdict.DEGRADED
-    assert found.checks[0].judgements[0].source == "pinned"
+    result = rejudge(run_of("run-2"), store)
+    assert result.verdict is Verdict.DEGRADED
+    assert result.checks[0].judgements[0].source == "pinned"
     assert store.run("run-2").verdict is Verdict.PASS  # type: ignore[union-attr]  # nothing is changed
 
 
@@ -103,10 +103,10 @@ def test_what_a_check_found_by_itself_stays(store: Store) -> None:
     own = Check("connectivity", Verdict.FAIL, "node-1: connection refused", suspects=(dead,))
     store.save(judged(9, 36.0, store, own), Path())
     store.pin("lab", [Pin(plateau(0).series(), 36.0, 30.0, None, "GB/s", "ann", START)])
-    found = rejudge(run_of("run-9"), store)
-    assert (found.checks[0].verdict, found.checks[0].reason) == (Verdict.FAIL, "node-1: connection refused")
-    assert found.checks[1].verdict is Verdict.PASS
-    assert found.suspects == [dead]
+    result = rejudge(run_of("run-9"), store)
+    assert (result.checks[0].verdict, result.checks[0].reason) == (Verdict.FAIL, "node-1: connection refused")
+    assert result.checks[1].verdict is Verdict.PASS
+    assert result.suspects == [dead]
 
 
 def test_a_run_from_before_checks_were_kept_never_becomes_a_pass(store: Store, tmp_path: Path) -> None:
@@ -115,12 +115,12 @@ def test_a_run_from_before_checks_were_kept_never_becomes_a_pass(store: Store, t
     with closing(sqlite3.connect(tmp_path / "history.sqlite")) as connection, connection:
         connection.execute("DELETE FROM checks WHERE run_id = 'run-9'")
         connection.execute("UPDATE runs SET setup = NULL WHERE run_id = 'run-9'")
-    found = rejudge(run_of("run-9"), store)
-    assert (found.verdict, found.reason) == (
+    result = rejudge(run_of("run-9"), store)
+    assert (result.verdict, result.reason) == (
         Verdict.INCONCLUSIVE,
         "collectives: what it found by itself was not kept",
     )
-    assert [j.source for j in found.checks[0].judgements] == ["history"]
+    assert [j.source for j in result.checks[0].judgements] == ["history"]
 
 
 def test_a_runs_folder_is_judged_again_as_well(store: Store, tmp_path: Path) -> None:
@@ -132,17 +132,17 @@ def test_a_runs_folder_is_judged_again_as_well(store: Store, tmp_path: Path) -> 
 
 
 def test_the_command_says_what_it_was_and_what_it_is(store: Store) -> None:
-    said = command("rejudge", "run-4")
-    assert said.exit_code == 1
-    lines = said.output.splitlines()
+    result = command("rejudge", "run-4")
+    assert result.exit_code == 1
+    lines = result.output.splitlines()
     assert lines[0].startswith("run-4 was fail: ")
     assert lines[-1].startswith("fail: collectives: all_reduce busbw_plateau 36 GB/s is 90 % below")
     document = json.loads(command("rejudge", "run-4", "--json").output)
     assert document["verdict"] == "fail"
     assert document["setup"]["fabric"] == "IB-8x400G"
     store.pin("lab", [Pin(plateau(0).series(), 36.0, 30.0, None, "GB/s", "ann", START)])
-    said = command("rejudge", "run-4")
-    assert (said.exit_code, "collectives: pass (was fail): " in said.output) == (0, True)
+    result = command("rejudge", "run-4")
+    assert (result.exit_code, "collectives: pass (was fail): " in result.output) == (0, True)
     assert isinstance(command("rejudge", "nowhere").exception, InputError)
 
 
@@ -150,14 +150,14 @@ def test_what_a_log_said_writes_no_line_of_its_own(store: Store, tmp_path: Path)
     evil = Check("launch", Verdict.NOT_RUN, "node-1 said:\n\x1b[2Kpass: fine")
     at = START + timedelta(days=9)
     store.save(RunResult("run-9", "lab", "quick", at, at, evil.verdict, evil.reason, checks=[evil]), tmp_path)
-    said = command("rejudge", "run-9").output
-    assert "launch: not_run: node-1 said: [2Kpass: fine\n" in said
-    assert not {"\x1b", "pass: fine"} & {*said, *said.splitlines()}
+    output = command("rejudge", "run-9").output
+    assert "launch: not_run: node-1 said: [2Kpass: fine\n" in output
+    assert not {"\x1b", "pass: fine"} & {*output, *output.splitlines()}
 
 
 def test_two_runs_of_the_history_are_compared_without_their_folders(store: Store) -> None:
-    found = json.loads(command("compare", "run-3", "run-4", "--json").output)
-    assert found["verdicts"][0] == {"what": "run", "before": "pass", "after": "fail"}
-    (moved,) = (m for m in found["measurements"] if m["metric"] == "busbw_plateau")
+    document = json.loads(command("compare", "run-3", "run-4", "--json").output)
+    assert document["verdicts"][0] == {"what": "run", "before": "pass", "after": "fail"}
+    (moved,) = (m for m in document["measurements"] if m["metric"] == "busbw_plateau")
     assert (moved["before"], moved["after"], moved["direction"]) == (361.0, 36.0, "worse")
-    assert found["software"] == []
+    assert document["software"] == []

@@ -66,13 +66,13 @@ def reasons() -> dict[str, str]:
         for path in sorted((ROOT / folder).rglob("*.py"))
     }
     errors = _errors([node for tree in modules.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)])
-    found = {
+    places = {
         _plain(text): f"{name}:{getattr(node, 'lineno', 0)}"
         for name, tree in modules.items()
         for node in ast.walk(tree)
         for text in _reasons_in(node, errors, shown=name in WORDS)
     }
-    return {text: where for text, where in found.items() if _tells(text) and text not in PARTS}
+    return {text: where for text, where in places.items() if _tells(text) and text not in PARTS}
 
 
 def _errors(classes: Sequence[ast.ClassDef]) -> set[str]:
@@ -91,8 +91,8 @@ def _reasons_in(node: ast.AST, errors: set[str], *, shown: bool) -> Iterator[str
             yield from _texts(first)
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=args) if name in MAKERS:
             yield from (text for arg in args for text in _texts(arg))
-        case ast.Call(func=ast.Attribute(attr="append", value=ast.Attribute(attr="problems")), args=[said]):
-            yield from _texts(said)
+        case ast.Call(func=ast.Attribute(attr="append", value=ast.Attribute(attr="problems")), args=[problem]):
+            yield from _texts(problem)
         case ast.Call(args=parts) | ast.Tuple(elts=parts):
             for verdict, reason in pairwise(parts):
                 if _is_bad(verdict):
@@ -150,7 +150,7 @@ def test_every_reason_has_a_code() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "found"),
+    ("code", "texts"),
     [
         ('raise LaunchError(f"the {x} is on fire: {y}")', ["the … is on fire: …"]),
         ('raise InputError(f"{x}: must be a number")', []),
@@ -160,6 +160,6 @@ def test_every_reason_has_a_code() -> None:
         ('why = "it is " + "late" if x else f"node {n} is late"', ["node … is late"]),
     ],
 )
-def test_reasons_are_found_in_code(code: str, found: list[str]) -> None:
+def test_reasons_are_found_in_code(code: str, texts: list[str]) -> None:
     made = [text for node in ast.walk(ast.parse(code)) for text in _reasons_in(node, {"LaunchError"}, shown=False)]
-    assert made == found
+    assert made == texts

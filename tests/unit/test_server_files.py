@@ -27,8 +27,8 @@ def test_the_compose_file_is_one() -> None:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
     compose = DEPLOYMENTS / "server" / "compose.yaml"
     subprocess.run([*command, str(compose)], check=True, capture_output=True)
-    wanted = set(re.findall(r"\$\{(\w+):\?", compose.read_text()))
-    assert wanted <= set(re.findall(r"^(\w+)=", (DEPLOYMENTS / "server" / "example.env").read_text(), re.MULTILINE))
+    required = set(re.findall(r"\$\{(\w+):\?", compose.read_text()))
+    assert required <= set(re.findall(r"^(\w+)=", (DEPLOYMENTS / "server" / "example.env").read_text(), re.MULTILINE))
 
 
 def test_no_server_runs_without_a_login_or_for_pages_of_other_origins() -> None:
@@ -51,13 +51,13 @@ def test_no_server_runs_without_a_login_or_for_pages_of_other_origins() -> None:
 
 def test_the_worker_knows_whom_to_tell() -> None:
     """Every variable of docs/alerts.md and docs/metrics.md for sites, empty where .env leaves it open."""
-    told = (ROOT / "docs" / "alerts.md").read_text() + (ROOT / "docs" / "metrics.md").read_text()
-    wanted = set(re.findall(r"SEATRIAL_(?:SLACK|ALERT|METRICS)\w*", told)) - {"SEATRIAL_SLACK_API_URL"}  # for tests
+    pages = (ROOT / "docs" / "alerts.md").read_text() + (ROOT / "docs" / "metrics.md").read_text()
+    variables = set(re.findall(r"SEATRIAL_(?:SLACK|ALERT|METRICS)\w*", pages)) - {"SEATRIAL_SLACK_API_URL"}  # for tests
     worker = yaml.safe_load((DEPLOYMENTS / "server" / "compose.yaml").read_text())["services"]["worker"]["environment"]
     assert worker["PREFECT_UI_URL"] == "${PREFECT_URL:-http://127.0.0.1:4200}"  # in links, as people reach it
-    assert wanted
-    assert {name: worker.get(name) for name in wanted} == {name: f"${{{name}:-}}" for name in wanted}
-    assert wanted <= set(re.findall(r"^(\w+)=$", (DEPLOYMENTS / "server" / "example.env").read_text(), re.MULTILINE))
+    assert variables
+    assert {name: worker.get(name) for name in variables} == {name: f"${{{name}:-}}" for name in variables}
+    assert variables <= set(re.findall(r"^(\w+)=$", (DEPLOYMENTS / "server" / "example.env").read_text(), re.MULTILINE))
 
 
 def test_what_env_leaves_open_is_not_configured(monkeypatch: pytest.MonkeyPatch) -> None:

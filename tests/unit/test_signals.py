@@ -55,5 +55,5 @@ def test_a_run_goes_on_when_nobody_reads_what_it_prints() -> None:
     with process:
         assert process.stderr
         process.stderr.close()
-        said, _ = process.communicate("one\ntwo\n", timeout=60)
-    assert (said, process.returncode) == ("taken down\n", 0)
+        output, _ = process.communicate("one\ntwo\n", timeout=60)
+    assert (output, process.returncode) == ("taken down\n", 0)

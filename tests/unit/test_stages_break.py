@@ -35,7 +35,7 @@ def free_lock(*_: object) -> Iterator[SimpleNamespace]:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[RunResult]:
+def alerts(monkeypatch: pytest.MonkeyPatch) -> list[RunResult]:
     """A run whose steps all pass at once, without Prefect; what people are told of it."""
     testbed, sent = make_testbed(), []
     size = Measurement("busbw", 1.0, "GB/s", Subject("cluster", "c"))
@@ -81,10 +81,10 @@ def went_through(run: Run) -> tuple[RunResult, dict[str, Any]]:
     return result, json.loads((run.out / "run.json").read_text())
 
 
-def test_a_run_in_which_nothing_breaks_passes(run: Run, told: list[RunResult]) -> None:
+def test_a_run_in_which_nothing_breaks_passes(run: Run, alerts: list[RunResult]) -> None:
     result, document = went_through(run)
     assert (result.verdict, document["verdict"]) == (Verdict.PASS, "pass")
-    assert [one.verdict for one in told] == [Verdict.PASS]
+    assert [one.verdict for one in alerts] == [Verdict.PASS]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_run_in_which_nothing_breaks_passes(run: Run, told: list[RunResult]) -
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_stage_that_breaks_costs_neither_verdict_nor_result_nor_alert(
-    run: Run, told: list[RunResult], monkeypatch: pytest.MonkeyPatch, module: object, name: str
+    run: Run, alerts: list[RunResult], monkeypatch: pytest.MonkeyPatch, module: object, name: str
 ) -> None:
     error = RecursionError("too deep")
 
@@ -108,9 +108,9 @@ def test_a_stage_that_breaks_costs_neither_verdict_nor_result_nor_alert(
     monkeypatch.setattr(module, name, once(error, record.run_json) if name == "run_json" else breaks)
     result, document = went_through(run)
     assert document["verdict"] == result.verdict.value
-    assert len(told) == 1
+    assert len(alerts) == 1
     if name in (*MEASURING, *RESULT_MAKING, "cluster_lock", "progress"):
-        assert told[0].verdict is result.verdict is not Verdict.PASS
+        assert alerts[0].verdict is result.verdict is not Verdict.PASS
 
 
 def once(error: Exception, otherwise: Callable[[RunResult], str]) -> Callable[[RunResult], str]:
@@ -125,7 +125,7 @@ def once(error: Exception, otherwise: Callable[[RunResult], str]) -> Callable[[R
 
 
 def test_a_result_that_cannot_be_cleaned_says_nothing_that_nodes_have_said(
-    run: Run, told: list[RunResult], monkeypatch: pytest.MonkeyPatch
+    run: Run, alerts: list[RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = Check("collectives", Verdict.CORRUPT, "node-1 said: hunter2")
 
@@ -140,4 +140,4 @@ def test_a_result_that_cannot_be_cleaned_says_nothing_that_nodes_have_said(
         "collectives corrupt; no details: the result could not be put together (ZeroDivision"
     )
     assert "hunter2" not in (run.out / "run.json").read_text()
-    assert "hunter2" not in str(told)
+    assert "hunter2" not in str(alerts)

@@ -21,7 +21,7 @@ def supervise(timeout_s: float, *command: str, **variables: str) -> "subprocess.
     return process
 
 
-def said(process: "subprocess.Popen[bytes]") -> bytes:
+def first_line(process: "subprocess.Popen[bytes]") -> bytes:
     """Its first line; unlike `communicate` this leaves standard input open."""
     assert process.stdout
     return process.stdout.readline()
@@ -55,7 +55,7 @@ def until(true: Callable[[], bool]) -> None:
 def test_the_exit_status_is_the_commands_own_and_nothing_is_said_of_it(script: str, status: int) -> None:
     with supervise(20, "sh", "-c", script) as process:
         assert process.wait(10) == status
-        assert said(process) == b""
+        assert first_line(process) == b""
 
 
 def test_a_command_that_is_not_there_is_named() -> None:
@@ -65,7 +65,7 @@ def test_a_command_that_is_not_there_is_named() -> None:
 
 def test_the_command_gets_the_variables_and_is_found_without_them() -> None:
     with supervise(20, "sh", "-c", "echo $TOKEN $PATH", TOKEN="s3cret", PATH="/nowhere") as process:
-        assert said(process) == b"s3cret /nowhere\n"
+        assert first_line(process) == b"s3cret /nowhere\n"
         assert b"s3cret" not in b" ".join(str(word).encode() for word in process.args)  # type: ignore[union-attr]
 
 
@@ -77,7 +77,7 @@ def test_input_that_closes_before_the_variables_starts_nothing() -> None:
 
 def test_time_up_ends_it_and_its_children() -> None:
     with supervise(2, "sh", "-c", "sleep 300 & echo $!; wait") as process:
-        out = said(process)
+        out = first_line(process)
         assert last_words(process) == b"seatrial-supervisor: time is up"
     assert not alive(int(out))
 
@@ -95,6 +95,6 @@ def test_closed_input_ends_it_and_what_hides_from_its_process_group() -> None:
 
 def test_orphans_of_a_command_that_ended_are_ended_too() -> None:
     with supervise(60, "sh", "-c", "setsid sleep 300 >/dev/null & echo $!") as process:
-        out = said(process)
+        out = first_line(process)
         assert process.wait(15) == 0
     assert not alive(int(out))

@@ -3,12 +3,11 @@
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from seatrial.checks.connectivity.roll_call import RollCall
 from seatrial.checks.contract import CheckContext
@@ -16,48 +15,14 @@ from seatrial.checks.rank_nodes import node_of
 from seatrial.checks.requirements import try_check
 from seatrial.checks.suites import load_suite
 from seatrial.checks.training import check as step
-from seatrial.checks.training.result import measured, read_event, read_training_result
-from seatrial.checks.training.section import Training, Workload
-from seatrial.checks.training.transformer import TransformerSize
-from seatrial.config.cluster import Cluster, Hardware
+from seatrial.checks.training.result import read_event
 from seatrial.config.run import Run
 from seatrial.model.errors import RemoteError
 from seatrial.model.result import Check, Suspect
-from seatrial.model.testbed import Node, Testbed, dial_tcp
+from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import MpiResult
-
-LAB = Cluster.model_validate({"name": "lab", "nodes": 4, "platform": {"kind": "local"}})
-
-
-def make_testbed(nodes: int = 4, slots: int = 1) -> Testbed:
-    made = tuple(Node(f"node-{i}", f"10.0.0.{i + 1}", 222, slots, "ssh-ed25519 AAAA") for i in range(nodes))
-    return Testbed("run-1", made, "root", Path("key"), dial_tcp, "/w", network="10.0.0.0/24")
-
-
-def rank(i: int, **changes: Any) -> dict[str, Any]:
-    same = {"rank": i, "host": f"node-{i}", "checksum": "ab" * 32, "finite": True}
-    return {**same, "step_time_ms_median": 10.0 + i, "compute_ms_median": 4.0, **changes}
-
-
-def printed(losses: Sequence[float | None] = (4.0, 3.0, 2.0, 1.0), **changes: Any) -> list[str]:
-    """What the probe prints: one line per step, then the summary."""
-    steps = [{"event": "step", "step": i, "loss": loss, "step_time_ms": 10.0} for i, loss in enumerate(losses)]
-    summary: dict[str, Any] = {
-        "event": "summary",
-        "steps": len(losses),
-        "world_size": 4,
-        "first_loss": losses[0],
-        "last_loss": losses[-1],
-        "throughput_samples_s": 800.0,
-    }
-    summary |= {"step_time_ms": [9.0, 10.0, 30.0], "ranks": [rank(i) for i in range(4)], **changes}
-    return [json.dumps(event) for event in [*steps, summary]]
-
-
-def result(lines: Sequence[str], status: int | None = 0, **more: Any) -> MpiResult:
-    return MpiResult(status, tuple(lines), 1.0, **more)
-
+from tests.unit.training_output import LAB, make_testbed, printed, rank, result
 
 DIED = Suspect("node", "node-2", 1.0, "no route to host")
 
@@ -101,31 +66,20 @@ def make_run(tmp_path: Path) -> Run:
     return Run("run-1", LAB, load_suite("quick"), tmp_path)
 
 
-def test_another_learning_rate_is_another_loss_and_no_other_speed() -> None:
-    trained = read_training_result(printed(), make_testbed())
-    assert trained
-    usual, faster = (
-        {m.metric: m.series() for m in measured(trained, make_testbed(), LAB, workload) if m.subject.kind == "cluster"}
-        for workload in (Workload(steps=20), Workload(steps=20, learning_rate=0.1))
-    )
-    assert {metric for metric in usual if usual[metric] != faster[metric]} == {"loss", "loss_drop"}
-    assert "learning_rate" not in usual["loss_drop"], "suites that set none keep their history"
-
-
 def test_a_run_that_learns_passes_and_is_measured(check: Callable[..., Check]) -> None:
     done = check(result(printed()))
     assert done.verdict is Verdict.PASS
     assert done.reason == "the loss fell by 75% in 4 steps of 10 ms, and all 4 ranks end with the same parameters"
-    found = {(m.metric, m.subject.kind, m.subject.name): m for m in done.measurements}
-    assert found["loss", "cluster", "lab"].better is None
-    assert found["loss", "cluster", "lab"].samples == (4.0, 3.0, 2.0, 1.0)
-    assert found["loss_drop", "cluster", "lab"].value == pytest.approx(0.75)
-    assert found["loss_drop", "cluster", "lab"].conditions == {"ranks": 4, "batch_per_rank": 8, "steps": 20}
-    assert found["throughput", "cluster", "lab"].conditions == {"ranks": 4, "batch_per_rank": 8}
-    assert found["throughput", "cluster", "lab"].unit == "samples/s"
-    assert (found["step_time", "cluster", "lab"].value, found["step_time", "cluster", "lab"].better) == (10.0, "lower")
-    assert found["step_time", "node", "node-3"].value == 13.0
-    assert found["compute_time", "node", "node-0"].better is None  # CPUs that compete
+    rows = {(m.metric, m.subject.kind, m.subject.name): m for m in done.measurements}
+    assert rows["loss", "cluster", "lab"].better is None
+    assert rows["loss", "cluster", "lab"].samples == (4.0, 3.0, 2.0, 1.0)
+    assert rows["loss_drop", "cluster", "lab"].value == pytest.approx(0.75)
+    assert rows["loss_drop", "cluster", "lab"].conditions == {"ranks": 4, "batch_per_rank": 8, "steps": 20}
+    assert rows["throughput", "cluster", "lab"].conditions == {"ranks": 4, "batch_per_rank": 8}
+    assert rows["throughput", "cluster", "lab"].unit == "samples/s"
+    assert (rows["step_time", "cluster", "lab"].value, rows["step_time", "cluster", "lab"].better) == (10.0, "lower")
+    assert rows["step_time", "node", "node-3"].value == 13.0
+    assert rows["compute_time", "node", "node-0"].better is None  # CPUs that compete
 
 
 @pytest.mark.parametrize(
@@ -267,96 +221,3 @@ def test_what_is_no_whole_event_is_none(event: str) -> None:
 def test_numbers_that_are_not_finite_are_none() -> None:
     event = read_event('{"event": "step", "step": 3, "loss": NaN, "step_time_ms": Infinity}')
     assert event == {"event": "step", "step": 3, "loss": None, "step_time_ms": None}
-
-
-def sized(layers: int, width: int, heads: int, sequence_length: int, vocabulary: int) -> list[str]:
-    """The probe's arguments for a transformer of that size."""
-    size = {"layers": layers, "width": width, "heads": heads}
-    size |= {"sequence-length": sequence_length, "vocabulary": vocabulary}
-    return [word for name, value in size.items() for word in (f"--{name}", str(value))]
-
-
-@pytest.mark.parametrize(
-    ("section", "arguments", "conditions"),
-    [
-        ({}, ["--model", "tiny"], {}),
-        (
-            {"model": "transformer"},
-            ["--model", "transformer", *sized(6, 512, 8, 128, 1024)],
-            {"model": "transformer 6x512"},
-        ),
-        (
-            {"model": "transformer", "transformer": {"layers": 12, "width": 1024, "heads": 16}},
-            ["--model", "transformer", *sized(12, 1024, 16, 128, 1024)],
-            {"model": "transformer 12x1024", "heads": 16},
-        ),
-        (
-            {"model": "resnet50", "image_size": 64, "precision": "bf16", "compile": True, "inference_steps": 5},
-            ["--model", "resnet50", "--image-size", "64", "--precision", "bf16", "--compile", "--inference-steps", "5"],
-            {"model": "resnet50", "image_size": 64, "precision": "bf16", "compile": True},
-        ),
-        (
-            {"model": "resnet18", "data": "cifar10", "data_dir": "/data", "workers": 2},
-            ["--model", "resnet18", "--data", "cifar10", "--data-dir", "/data", "--workers", "2"],
-            {"model": "resnet18", "image_size": 32, "data": "cifar10"},
-        ),
-    ],
-)
-def test_what_is_trained_is_told_the_probe_and_is_a_condition(
-    section: dict[str, Any], arguments: list[str], conditions: dict[str, Any]
-) -> None:
-    settings = Training(**section)
-    assert settings.arguments() == ["--steps", "30", "--batch", "8", "--warmup", "2", *arguments]
-    trained = read_training_result(printed(), make_testbed())
-    assert trained is not None
-    for measurement in measured(trained, make_testbed(), LAB, settings):
-        others = {"ranks", "batch_per_rank", "steps"}
-        assert {k: v for k, v in measurement.conditions.items() if k not in others} == conditions
-
-
-@pytest.mark.parametrize(
-    ("section", "message"),
-    [
-        ({"data": "cifar10"}, "data cifar10 is for resnet18 and resnet50; tiny learns synthetic data alone"),
-        ({"transformer": {"width": 100}, "model": "transformer"}, "width is 100, which is no multiple of 8 heads"),
-        ({"transformer": {"layers": 2}}, "transformer is the size of the model transformer; model is tiny"),
-        ({"transformer": {"layers": 0}, "model": "transformer"}, "greater than or equal to 1"),
-        ({"steps": 50, "warmup_steps": 50}, "warmup_steps is 50, which leaves none of 50 steps to time"),
-    ],
-)
-def test_what_does_not_fit_together_is_refused(section: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        Training(**section)
-
-
-def test_no_two_sizes_of_a_transformer_are_one_series() -> None:
-    """Neither history nor catalog compares what differs in one of the five."""
-    changes: list[dict[str, int]] = [{}, {"layers": 5}, {"width": 256}, {"heads": 4}]
-    changes += [{"sequence_length": 64}, {"vocabulary": 512}]
-    series = set()
-    for change in changes:
-        workload = Workload(model="transformer", transformer=TransformerSize(**change))
-        trained = read_training_result(printed(), make_testbed())
-        assert trained
-        series |= {m.series() for m in measured(trained, make_testbed(), LAB, workload) if m.metric == "throughput"}
-    assert len(series) == len(changes)
-
-
-def test_nodes_with_gpus_train_what_the_suite_has_for_them() -> None:
-    section = Training(gpu=Workload(model="resnet50", batch_per_rank=64))
-    assert [section.workload(gpus=gpus).model for gpus in (False, True)] == ["tiny", "resnet50"]
-    assert Training().workload(gpus=True).model == "tiny"
-
-
-def test_figures_that_tell_where_the_time_goes_are_recorded() -> None:
-    testbed = replace(make_testbed(), nodes=tuple(replace(n, gpus=1) for n in make_testbed().nodes))
-    lines = printed(flops_per_sample=24.5e9, communication_share=0.1, inference_samples_s=9000.0)
-    trained = read_training_result(lines, testbed)
-    assert trained is not None
-    h100 = LAB.model_copy(update={"hardware": Hardware(name="H100-SXM")})
-    by_metric = {m.metric: m for m in measured(trained, testbed, h100, Workload(model="resnet50", precision="bf16"))}
-    assert by_metric["model_flops"].value == pytest.approx(800 / 4 * 24.5e9 / 1e12)
-    assert by_metric["mfu"].value == pytest.approx(800 / 4 * 24.5e9 / 989.4e12)
-    assert (by_metric["communication_share"].value, by_metric["step_time_p99"].value) == (0.1, 30.0)
-    assert {by_metric[name].better for name in ("model_flops", "mfu", "communication_share", "step_time_p99")} == {None}
-    assert (by_metric["inference"].value, by_metric["inference"].better) == (9000.0, "higher")

@@ -18,17 +18,17 @@ from seatrial.config.run import Run
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import MpiResult
-from tests.unit.test_training import LAB, make_testbed, printed, result
+from tests.unit.training_output import LAB, make_testbed, printed, result
 
 
 def event(wrong: Mapping[int, int] | None = None, ranks: int = 4) -> str:
     """What the probe prints of `ranks` ranks, with wrong elements by rank."""
-    told = [
+    records = [
         {"rank": rank, "host": f"node-{rank}", "wrong": count, "first_wrong": 7 if count else None}
         for rank in range(ranks)
         for count in [(wrong or {}).get(rank, 0)]
     ]
-    return json.dumps({"event": "all_reduce", "rounds": 50, "elements": 2_000_000, "backend": "gloo", "ranks": told})
+    return json.dumps({"event": "all_reduce", "rounds": 50, "elements": 2_000_000, "backend": "gloo", "ranks": records})
 
 
 @pytest.fixture

@@ -57,9 +57,9 @@ def test_what_a_run_came_to_goes_without_secrets(tmp_path: Path) -> None:
 def test_nodes_that_a_step_finds_broken_are_suspects(trial: Trial) -> None:
     with trial.attempt("teardown"):
         failing(NodesError({"node-1": "NotReady: silent", "node-3": "NotReady: gone"}))
-    found = trial.result()
-    assert found.reason == "teardown: node-1: NotReady: silent; node-3: NotReady: gone"
-    assert [(suspect.kind, suspect.name, suspect.evidence) for suspect in found.suspects] == [
+    result = trial.result()
+    assert result.reason == "teardown: node-1: NotReady: silent; node-3: NotReady: gone"
+    assert [(suspect.kind, suspect.name, suspect.evidence) for suspect in result.suspects] == [
         ("node", "node-1", "NotReady: silent"),
         ("node", "node-3", "NotReady: gone"),
     ]
@@ -73,8 +73,8 @@ def test_what_was_measured_beside_another_run_blames_nobody(trial: Trial) -> Non
         Check("training", Verdict.CORRUPT, "the loss is NaN", suspects=(suspect,)),
     ]
     trial.doubt("another run has this cluster")
-    found = {check.name: (check.verdict, check.suspects) for check in trial.checks}
-    assert found == {
+    outcomes = {check.name: (check.verdict, check.suspects) for check in trial.checks}
+    assert outcomes == {
         "connectivity": (Verdict.PASS, ()),
         "collectives": (Verdict.INCONCLUSIVE, ()),
         "training": (Verdict.CORRUPT, (suspect,)),

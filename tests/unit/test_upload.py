@@ -88,8 +88,8 @@ def test_everything_lies_where_people_look_for_it(tmp_path: Path, bucket: Any) -
     assert there["run.json"] == FILES["run.json"]
     assert there["pod-logs/coordinator.log"] == "# pod p-0\nMY_TOKEN is ***\n"
     assert len(parse_text(there[SWEEPS], SWEEPS)) == 2
-    said = there[CONNECTIVITY].splitlines()
-    assert ("seatrial.connectivity: 2 of 2" in there[CONNECTIVITY], "node-1" in said) == (True, True)
+    lines = there[CONNECTIVITY].splitlines()
+    assert ("seatrial.connectivity: 2 of 2" in there[CONNECTIVITY], "node-1" in lines) == (True, True)
     assert "seatrial.launch" not in there[CONNECTIVITY]
 
 
@@ -138,9 +138,9 @@ def test_what_goes_wrong_is_a_warning_without_secrets(
     with caplog.at_level(logging.WARNING):
         assert upload(a_run(tmp_path, "memory://bucket", **FILES)) is None
     (record,) = caplog.records
-    said = record.getMessage()
-    assert said.startswith("upload to memory://bucket/r1 failed: PermissionError: 403: service account")
-    assert "hunter2" not in said
+    message = record.getMessage()
+    assert message.startswith("upload to memory://bucket/r1 failed: PermissionError: 403: service account")
+    assert "hunter2" not in message
 
 
 def test_a_package_that_is_missing_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

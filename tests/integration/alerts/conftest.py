@@ -43,8 +43,8 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def store(tmp_path: Path, empty_store: Path) -> Iterator[Store]:
     copy = shutil.copy(empty_store, tmp_path / "history.sqlite")
-    with open_store(f"sqlite:///{copy}") as found:
-        yield found
+    with open_store(f"sqlite:///{copy}") as history:
+        yield history
 
 
 @pytest.fixture
@@ -62,5 +62,5 @@ def no_log_tells(caplog: pytest.LogCaptureFixture, *secrets: str) -> Iterator[No
     """Around a test: whatever is logged in it, none of these."""
     caplog.set_level(logging.DEBUG)
     yield
-    said = "\n".join(record.getMessage() for record in caplog.get_records("call"))
-    assert not [secret[:6] for secret in secrets if secret in said]
+    log = "\n".join(record.getMessage() for record in caplog.get_records("call"))
+    assert not [secret[:6] for secret in secrets if secret in log]

@@ -81,8 +81,8 @@ def test_mail_says_what_is_new_in_one_thread(mail: tuple[Mailbox, AlertSettings]
     (tmp_path / "report.html").write_text("<!doctype html>the report")
     for result in (nights.good(0), nights.bad(1), nights.bad(2), nights.good(3), nights.good(4)):
         store.save(result, tmp_path)
-        told = notify(result, CLUSTER, store, settings, tmp_path / "report.html")
-        assert not told.failed, told.summary
+        notified = notify(result, CLUSTER, store, settings, tmp_path / "report.html")
+        assert not notified.failed, notified.summary
     first, last = box.letters
     assert first["subject"] == "seatrial: h100-east fails"
     assert first["to"] == "ops@example.com"
@@ -113,10 +113,10 @@ def test_a_mail_server_that_refuses_is_quoted_and_tried_again(
 ) -> None:
     box, settings = mail
     box.refuse = "550 no such user"
-    told = notify(nights.bad(1), CLUSTER, store, settings)
-    assert told.failed
-    assert "no such user" in told.summary
-    assert PASSWORD not in told.summary
+    notified = notify(nights.bad(1), CLUSTER, store, settings)
+    assert notified.failed
+    assert "no such user" in notified.summary
+    assert PASSWORD not in notified.summary
     box.refuse = ""
     assert not notify(nights.bad(2), CLUSTER, store, settings).failed
     assert box.letters[0]["subject"] == "seatrial: h100-east fails (2 runs)"
@@ -124,10 +124,10 @@ def test_a_mail_server_that_refuses_is_quoted_and_tried_again(
 
 def test_a_mail_server_that_is_not_there_is_said(store: Store) -> None:
     nobody = f"mailto://ops:{PASSWORD}@127.0.0.1:9?from=a@example.com&to=b@example.com&mode=insecure"
-    told = notify(nights.bad(1), CLUSTER, store, AlertSettings(urls=(SecretStr(nobody),)))
-    assert told.failed
-    assert "Connection refused" in told.summary
-    assert PASSWORD not in told.summary
+    notified = notify(nights.bad(1), CLUSTER, store, AlertSettings(urls=(SecretStr(nobody),)))
+    assert notified.failed
+    assert "Connection refused" in notified.summary
+    assert PASSWORD not in notified.summary
 
 
 @dataclass
@@ -219,15 +219,15 @@ def test_no_run_shows_that_the_check_did_not_run(receiver: Receiver, store: Stor
 def test_whatever_else_apprise_knows_is_told_too(receiver: Receiver, store: Store) -> None:
     settings = AlertSettings(urls=(SecretStr(receiver.url.replace("http://", "json://")),))
     for result in (nights.bad(1), nights.bad(2), nights.good(3)):
-        told = notify(result, CLUSTER, store, settings)
-        assert not told.failed, told.summary
+        notified = notify(result, CLUSTER, store, settings)
+        assert not notified.failed, notified.summary
     opened, closed = receiver.events
     assert (opened["title"], opened["type"]) == ("seatrial: h100-east fails", "failure")
     assert closed["type"] == "success"
     receiver.statuses.extend([500] * 9)
-    told = notify(nights.bad(4), CLUSTER, store, settings)
-    assert "failed" in told.summary.lower()
-    assert PASSWORD not in told.summary
+    notified = notify(nights.bad(4), CLUSTER, store, settings)
+    assert "failed" in notified.summary.lower()
+    assert PASSWORD not in notified.summary
 
 
 def test_a_busy_receiver_is_tried_again(receiver: Receiver) -> None:
@@ -239,13 +239,13 @@ def test_a_busy_receiver_is_tried_again(receiver: Receiver) -> None:
 @pytest.mark.parametrize(("status", "calls"), [(404, 1), (503, 3), (302, 1)])
 def test_a_receiver_that_refuses_is_said(receiver: Receiver, status: int, calls: int) -> None:
     receiver.statuses.extend([status] * 9)
-    told = notify(nights.bad(1), CLUSTER, None, AlertSettings(webhook=SecretStr(receiver.url)))
-    assert told.failed
-    assert told.summary.startswith(f"webhook: FAILED HTTP {status} ")
+    notified = notify(nights.bad(1), CLUSTER, None, AlertSettings(webhook=SecretStr(receiver.url)))
+    assert notified.failed
+    assert notified.summary.startswith(f"webhook: FAILED HTTP {status} ")
     assert receiver.calls == calls
 
 
 def test_a_receiver_that_is_not_there_is_said() -> None:
-    told = notify(nights.bad(1), CLUSTER, None, AlertSettings(webhook=SecretStr(f"http://127.0.0.1:9/{PASSWORD}")))
-    assert "cannot be reached (NewConnectionError); check SEATRIAL_ALERT_WEBHOOK and the network" in told.summary
-    assert PASSWORD not in told.summary
+    notified = notify(nights.bad(1), CLUSTER, None, AlertSettings(webhook=SecretStr(f"http://127.0.0.1:9/{PASSWORD}")))
+    assert "cannot be reached (NewConnectionError); check SEATRIAL_ALERT_WEBHOOK and the network" in notified.summary
+    assert PASSWORD not in notified.summary

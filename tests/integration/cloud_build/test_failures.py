@@ -19,7 +19,7 @@ from tests.integration.interrupt import interrupted_when
 
 
 @pytest.mark.parametrize(
-    ("status", "said", "failure", "reason"),
+    ("status", "log", "failure", "reason"),
     [
         (
             "FAILURE",
@@ -35,9 +35,9 @@ from tests.integration.interrupt import interrupted_when
     ],
 )
 def test_a_failed_build_says_why(
-    cloud: GoogleCloud, tmp_path: Path, status: str, said: str, failure: dict[str, str], reason: str
+    cloud: GoogleCloud, tmp_path: Path, status: str, log: str, failure: dict[str, str], reason: str
 ) -> None:
-    cloud.script = [("WORKING", ""), (status, said)]
+    cloud.script = [("WORKING", ""), (status, log)]
     cloud.failure = failure
     with pytest.raises(LaunchError, match=reason) as error:
         build(cloud, tmp_path)

@@ -22,8 +22,8 @@ def as_gcloud_sends_it(recipe: Path, substitutions: dict[str, str]) -> dict[str,
 
     Fields as the file has them; the file's substitutions under those of the command line, sorted by name.
     """
-    found: dict[str, Any] = yaml.safe_load(recipe.read_text())
-    return found | {"substitutions": dict(sorted((found.get("substitutions", {}) | substitutions).items()))}
+    document: dict[str, Any] = yaml.safe_load(recipe.read_text())
+    return document | {"substitutions": dict(sorted((document.get("substitutions", {}) | substitutions).items()))}
 
 
 def test_it_submits_waits_and_tells_the_digest(cloud: GoogleCloud, tmp_path: Path) -> None:
@@ -48,13 +48,13 @@ def test_the_request_is_what_gcloud_sends(cloud: GoogleCloud, tmp_path: Path) ->
     ((path, sent),) = cloud.submitted
     assert path == BUILDS
     source = sent.pop("source")["storageSource"]
-    wanted = as_gcloud_sends_it(
+    request = as_gcloud_sends_it(
         IMAGES / "testbed-a4/cloudbuild.yaml", {"_ARTIFACT_REGISTRY": f"{cloud.registry.host}/repo"}
     )
     tag = built.reference.rpartition(":")[2]
-    assert tag.startswith(wanted["substitutions"]["_TAG"])  # the recipe's own, and the hash
-    wanted["substitutions"]["_TAG"] = tag
-    assert sent == wanted
+    assert tag.startswith(request["substitutions"]["_TAG"])  # the recipe's own, and the hash
+    request["substitutions"]["_TAG"] = tag
+    assert sent == request
     assert source["bucket"] == "my-project_cloudbuild"
     assert re.fullmatch(r"source/\d+\.\d+-[0-9a-f]{32}\.tgz", source["object"])
     assert source["generation"] == "1700000000000001"

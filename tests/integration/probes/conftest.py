@@ -1,7 +1,8 @@
-"""What measures devices, on this machine's processors."""
+"""What measures devices, on this machine's processors; and what reads data sets."""
 
 import importlib
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -27,3 +28,9 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, one_
     if request.param == "numpy":
         return importlib.import_module("processors").NumpyProcessors(library)
     return importlib.import_module("torch_device").TorchDevice(library, library.device("cpu"))
+
+
+@pytest.fixture
+def datasets(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(PROBE_FOLDER)
+    return importlib.import_module("datasets")

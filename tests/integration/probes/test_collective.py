@@ -35,8 +35,8 @@ def sweeps() -> dict[str, Sweep]:
     """A clean sweep of every operation over four ranks."""
     done = launch_many(4, "collective", [sweep_argv(operation) for operation in OPERATIONS])
     assert done.status == 0, done.lines[-20:]
-    found = parse_lines(done.lines)
-    return {sweep.collective or "": sweep for sweep in found}
+    parsed = parse_lines(done.lines)
+    return {sweep.collective or "": sweep for sweep in parsed}
 
 
 @needs_mpirun

@@ -1,101 +1,38 @@
 """Data sets in the formats that they are published in, made here and read by the probe's own readers."""
 
-import gzip
 import hashlib
 import http.server
 import importlib
 import io
-import json
 import os
 import pickle
 import struct
-import subprocess
-import sys
 import tarfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
-from PIL import Image
 
-from seatrial.remote.probes import probe
-from tests.integration.probes.launched import PROBE_FOLDER
-
-IMAGES = 24
-DEBIAN = "/usr/bin/python3"
-
-
-@pytest.fixture
-def datasets(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(PROBE_FOLDER)
-    return importlib.import_module("datasets")
+from tests.integration.probes.published import (
+    IMAGES,
+    WRITERS,
+    idx,
+    labels,
+    noise,
+    write_cifar10,
+    write_cifar100,
+    write_fashion_mnist,
+    write_imagenet,
+)
 
 
 @pytest.fixture
 def sources(datasets: ModuleType) -> ModuleType:
     return importlib.import_module("data_sources")
-
-
-@pytest.fixture
-def training(datasets: ModuleType) -> ModuleType:
-    return importlib.import_module("training")
-
-
-def idx(values: "np.ndarray[Any, Any]") -> bytes:
-    return bytes((0, 0, 8, values.ndim)) + struct.pack(f">{values.ndim}I", *values.shape) + values.tobytes()
-
-
-def noise(*shape: int) -> "np.ndarray[Any, Any]":
-    return np.random.default_rng(1).integers(0, 256, shape, dtype=np.uint8)
-
-
-def labels(classes: int, count: int = IMAGES) -> list[int]:
-    return [i % classes for i in range(count)]
-
-
-def write_fashion_mnist(folder: Path) -> None:
-    raw = folder / "FashionMNIST/raw"
-    raw.mkdir(parents=True)
-    (raw / "train-images-idx3-ubyte").write_bytes(idx(noise(IMAGES, 28, 28)))
-    (raw / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(np.array(labels(10), dtype=np.uint8))))
-
-
-def write_cifar10(folder: Path) -> None:
-    inside = folder / "cifar-10-batches-py"
-    inside.mkdir(parents=True)
-    for part in range(1, 6):
-        content = {b"batch_label": b"training", b"data": noise(IMAGES, 3072), b"labels": labels(10)}
-        (inside / f"data_batch_{part}").write_bytes(pickle.dumps(content, protocol=2))
-
-
-def write_cifar100(folder: Path) -> None:
-    inside = folder / "cifar-100-python"
-    inside.mkdir(parents=True)
-    content = {b"data": noise(IMAGES, 3072), b"fine_labels": labels(100), b"coarse_labels": labels(20)}
-    (inside / "train").write_bytes(pickle.dumps(content, protocol=2))
-
-
-def write_imagenet(folder: Path) -> None:
-    for name in ("n01440764", "n01443537"):
-        (folder / "train" / name).mkdir(parents=True)
-        for image in range(IMAGES // 2):
-            kind = "JPEG" if image % 2 else "PNG"
-            picture = Image.fromarray(noise(80, 120, 3))
-            picture.save(folder / "train" / name / f"{name}_{image}.{kind}", format=kind)
-
-
-WRITERS: dict[str, Callable[[Path], None]] = {
-    "fashion_mnist": write_fashion_mnist,
-    "cifar10": write_cifar10,
-    "cifar100": write_cifar100,
-    "imagenet": write_imagenet,
-}
 
 
 def test_the_readers_return_what_was_written(tmp_path: Path, datasets: ModuleType) -> None:
@@ -200,67 +137,6 @@ def test_data_that_is_not_there_is_downloaded_when_that_is_asked_for(tmp_path: P
         with pytest.raises(datasets.CannotStart) as caught:
             datasets.open_dataset(name, nowhere, 32)
         assert str(caught.value) == f"{name}: there is no directory {nowhere}{hint}"
-
-
-def train(*arguments: str, ranks: int = 1, python: str = sys.executable) -> "subprocess.CompletedProcess[str]":
-    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
-    argv = [python, *torchrun, str(probe("training")), "--model=resnet18", "--image-size=32", *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", WRITERS)
-def test_a_resnet_trains_on_it(tmp_path: Path, name: str) -> None:
-    WRITERS[name](tmp_path)
-    workers = ["--workers=1"] if name == "imagenet" else []
-    results = tmp_path / "results.json"
-    done = train(f"--data={name}", f"--data-dir={tmp_path}", "--batch=4", "--steps=4", f"--results={results}", *workers)
-    assert done.returncode == 0, done.stderr
-    written = json.loads(results.read_text())
-    assert (written["data"], written["world_size"], written["total_samples"]) == (name, 1, 8)  # after two to warm up
-    assert written["total_time_seconds"] == pytest.approx(2 * written["average_step_time_seconds"])
-    assert written["throughput_samples_per_second"] == pytest.approx(8 / written["total_time_seconds"])
-
-
-@pytest.mark.slow
-def test_the_torch_of_debian_12_reads_folders_of_images(tmp_path: Path) -> None:
-    """images/cpu has it: torch 1.13 and Pillow 9.4."""
-    versions = "import torch, PIL; print(torch.__version__)"
-    asked = subprocess.run([DEBIAN, "-c", versions], capture_output=True, text=True, check=False, timeout=120)
-    if not asked.stdout.startswith("1."):
-        pytest.skip(f"{DEBIAN} has no torch of Debian 12 with Pillow (apt-get install python3-torch python3-pil)")
-    write_imagenet(tmp_path)
-    done = train("--data=imagenet", f"--data-dir={tmp_path}", "--batch=4", "--epochs=1", "--workers=1", python=DEBIAN)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1])["steps"] == IMAGES // 4
-
-
-@pytest.mark.slow
-def test_two_ranks_share_the_images_of_a_pass(tmp_path: Path) -> None:
-    write_fashion_mnist(tmp_path)
-    done = train("--data=fashion_mnist", f"--data-dir={tmp_path}", "--batch=4", "--epochs=2", ranks=2)
-    assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout.splitlines()[-1])
-    assert (summary["steps"], len({rank["checksum"] for rank in summary["ranks"]})) == (2 * IMAGES // 2 // 4, 1)
-    assert 0 <= summary["communication_share"] <= 1
-
-
-def test_an_image_that_breaks_off_ends_the_training_in_one_line(tmp_path: Path) -> None:
-    write_imagenet(tmp_path)
-    broken = tmp_path / "train/n01440764/n01440764_3.JPEG"
-    broken.write_bytes(broken.read_bytes()[:1000])
-    done = train("--data=imagenet", f"--data-dir={tmp_path}", "--batch=2", "--epochs=1", "--workers=1")
-    assert done.returncode == 3
-    assert f"cannot start: {broken} cannot be decoded: " in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
-
-
-def test_fewer_images_than_a_batch_are_said(tmp_path: Path, training: ModuleType) -> None:
-    write_fashion_mnist(tmp_path)
-    size = ["--model=resnet18", "--batch=64", "--data=fashion_mnist", f"--data-dir={tmp_path}", "--device=cpu"]
-    with pytest.raises(training.CannotStart, match=f"24 images in {tmp_path} are no batch of 64 for every rank"):
-        training.main(size)
-    torch.distributed.destroy_process_group()
 
 
 @pytest.fixture

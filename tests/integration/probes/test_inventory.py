@@ -188,11 +188,11 @@ def test_nodes_of_amd_that_differ_are_named(probe: Path, tmp_path: Path) -> None
     nodes = {"node-0": usual, "node-1": usual, "node-2": other}
     blamed = [(suspect.name, code_of(suspect.evidence)) for suspect in impaired_gpus(nodes)]
     assert blamed == [("node-2/gpu-0", "gpu-ecc-uncorrected"), ("node-2/gpu-0", "gpu-slowed-down")]
-    said = "\n".join(remarks(nodes, {}))
-    assert "GPU model of node-2 is AMD Instinct MI300X, AMD Instinct MI350X on 2 of 3 nodes" in said
-    assert "power limit of node-2 is 750 W, 900 W on 2 of 3 nodes" in said
-    assert "node-2/gpu-0: its PCIe link has 8 of 16 lanes" in said
-    assert "1 of 7 links to other GPUs are down" in said
+    text = "\n".join(remarks(nodes, {}))
+    assert "GPU model of node-2 is AMD Instinct MI300X, AMD Instinct MI350X on 2 of 3 nodes" in text
+    assert "power limit of node-2 is 750 W, 900 W on 2 of 3 nodes" in text
+    assert "node-2/gpu-0: its PCIe link has 8 of 16 lanes" in text
+    assert "1 of 7 links to other GPUs are down" in text
 
 
 @pytest.mark.parametrize(

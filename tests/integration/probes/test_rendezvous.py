@@ -39,12 +39,12 @@ def test_a_node_without_torch_says_so() -> None:
 def test_the_interface_is_found_by_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(PROBE_FOLDER)
     rendezvous = importlib.import_module("rendezvous")
-    found = {"lo": "127.0.0.1", "eth0": "10.1.2.3", "eth1": "192.168.7.9"}
-    assert rendezvous.interface("192.168.7.0/24", "x", found) == "eth1"
-    assert rendezvous.interface("ib0", "x", found) == "ib0"
-    assert rendezvous.interface(None, "127.0.0.1", found) == "lo"
+    addresses = {"lo": "127.0.0.1", "eth0": "10.1.2.3", "eth1": "192.168.7.9"}
+    assert rendezvous.interface("192.168.7.0/24", "x", addresses) == "eth1"
+    assert rendezvous.interface("ib0", "x", addresses) == "ib0"
+    assert rendezvous.interface(None, "127.0.0.1", addresses) == "lo"
     with pytest.raises(rendezvous.CannotStart, match=r"no interface has an address in 10\.9\.0\.0/16; here: lo 127"):
-        rendezvous.interface("10.9.0.0/16", "x", found)
+        rendezvous.interface("10.9.0.0/16", "x", addresses)
     assert rendezvous.addresses()["lo"] == "127.0.0.1"
     assert Path(f"/sys/class/net/{rendezvous.interface('127.0.0.0/8', 'x', rendezvous.addresses())}").exists()
 
@@ -66,5 +66,5 @@ def test_every_launcher_tells_the_rank(
     monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], place: tuple[int, int, int]
 ) -> None:
     monkeypatch.syspath_prepend(PROBE_FOLDER)
-    found = importlib.import_module("placement").place(environ)
-    assert (found.rank, found.world_size, found.local_rank) == place
+    placement = importlib.import_module("placement").place(environ)
+    assert (placement.rank, placement.world_size, placement.local_rank) == place

@@ -227,8 +227,8 @@ def test_what_breaks_does_not_stop_the_rest(load: Load, torch_cpu: Any) -> None:
     torch_cpu.wait, torch_cpu.pci_address = lambda: None, lambda: ""
     torch_cpu.capability = lambda: (7, 0)
     torch_cpu.sensors = lambda: lambda: None
-    wanted = {"dtypes": ["bf16"], "seconds": 0.01, "host_link": True, "peers": False, "stress_s": 0.05}
-    options = argparse.Namespace(memory_share=0.0, **wanted)
+    settings = {"dtypes": ["bf16"], "seconds": 0.01, "host_link": True, "peers": False, "stress_s": 0.05}
+    options = argparse.Namespace(memory_share=0.0, **settings)
 
     def no_buffer(size: int) -> None:
         raise RuntimeError("CUDA error: unspecified\nlaunch failure")

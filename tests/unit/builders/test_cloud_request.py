@@ -83,13 +83,13 @@ def test_a_pool_has_machines_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "said"),
+    ("recipe", "message"),
     [
         ({"timeout": 600}, r"timeout: must be seconds, such as 7200s, is 600"),
         ({"steps": ["docker build"]}, r"needs steps and images"),
         ({"steps": None}, r"needs steps and images"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, recipe: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=rf"cloudbuild\.yaml: {said}"):
+def test_what_is_wrong_is_named(tmp_path: Path, recipe: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=rf"cloudbuild\.yaml: {message}"):
         check_recipe(config(tmp_path, recipe))

@@ -21,9 +21,9 @@ def read(folder: Path, image: object) -> Cluster:
 
 
 def recipe(folder: Path, **image: Any) -> Docker | Buildah | CloudBuild:
-    found = read(folder, image).image
-    assert isinstance(found, Docker | Buildah | CloudBuild)
-    return found
+    parsed = read(folder, image).image
+    assert isinstance(parsed, Docker | Buildah | CloudBuild)
+    return parsed
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ BOTH = ["linux/amd64", "linux/arm64"]
 
 
 @pytest.mark.parametrize(
-    ("image", "said"),
+    ("image", "message"),
     [
         (5, r"image: must be a reference or what to build, .*, is 5"),
         ("Foo Bar", r"image: must be an image reference, .* is 'Foo Bar'"),
@@ -120,8 +120,8 @@ BOTH = ["linux/amd64", "linux/arm64"]
         ({"build": "cpu", "builder": "cloud-build"}, r"image\.cloud-build\.repository: is required"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, image: object, said: str) -> None:
-    with pytest.raises(InputError, match=said) as error:
+def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, image: object, message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
         read(tmp_path, image)
     assert "\n" not in str(error.value)
     assert "hunter2" not in str(error.value)

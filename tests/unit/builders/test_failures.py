@@ -93,9 +93,9 @@ def test_what_is_not_known_is_the_last_line() -> None:
 
 
 def test_the_last_cause_counts() -> None:
-    said = "Err:1 http://mirror 403 Forbidden\nGet:2 http://mirror.example.com\n" + 40 * "Setting up\n"
-    assert failure(f"{said}write /x: no space left on device\nexit code: 1\n").code == "image-build-quota"
-    assert failure(f"{said}make: *** [all] Error 2\n").code == "image-build-failed"
+    output = "Err:1 http://mirror 403 Forbidden\nGet:2 http://mirror.example.com\n" + 40 * "Setting up\n"
+    assert failure(f"{output}write /x: no space left on device\nexit code: 1\n").code == "image-build-quota"
+    assert failure(f"{output}make: *** [all] Error 2\n").code == "image-build-failed"
 
 
 def test_a_line_has_an_end() -> None:

@@ -28,13 +28,13 @@ def cluster(hardware: str, **platform: Any) -> Cluster:
     return Cluster.model_validate({"name": "c", "nodes": 2, "hardware": hardware, "gpus_per_node": gpus, **where})
 
 
-def fact(**told: Any) -> dict[str, Any]:
+def fact(**fields: Any) -> dict[str, Any]:
     there = {"architecture": "x86_64", "mpirun": "/m", "sshd": "/s", "nccl_tests": "/n", "versions": {"torch": "2.6"}}
-    return there | told
+    return there | fields
 
 
 @pytest.mark.parametrize(
-    ("wanted", "architecture"),
+    ("config", "architecture"),
     [
         (cluster("GB200-NVL72"), "arm64"),
         (cluster("H100-SXM"), "amd64"),
@@ -43,8 +43,8 @@ def fact(**told: Any) -> dict[str, Any]:
         (cluster("cpu", kind="kubernetes"), None),
     ],
 )
-def test_what_the_nodes_are(wanted: Cluster, architecture: str | None) -> None:
-    assert node_architecture(wanted, "aarch64") == architecture
+def test_what_the_nodes_are(config: Cluster, architecture: str | None) -> None:
+    assert node_architecture(config, "aarch64") == architecture
 
 
 def test_an_image_of_another_architecture_is_named() -> None:
@@ -56,9 +56,9 @@ def test_an_image_of_another_architecture_is_named() -> None:
 
 def test_nodes_of_another_architecture_are_named() -> None:
     facts = {"node-0": fact(architecture="aarch64"), "node-1": fact()}
-    said = foreign_nodes(facts, cluster("GB200-NVL72"), "x86_64")
-    assert said is not None
-    assert said.startswith("node-1 run as amd64, and GB200-NVL72 is arm64")
+    reason = foreign_nodes(facts, cluster("GB200-NVL72"), "x86_64")
+    assert reason is not None
+    assert reason.startswith("node-1 run as amd64, and GB200-NVL72 is arm64")
     assert foreign_nodes({"node-0": fact()}, cluster("H100-SXM"), "aarch64") is None
 
 
@@ -68,8 +68,8 @@ def context(
     """Two nodes, `node-0` and `node-1`, of which `facts` are known."""
     nodes = tuple(Node(f"node-{i}", "10.0.0.1", 222, 4, "key", gpus=gpus) for i in range(2))
     testbed = Testbed("r", nodes, "root", Path("key"), dial_tcp, "/tmp/probes")
-    wanted = cluster(hardware) if hardware else cluster("cpu", kind="kubernetes")
-    return CheckContext(Run("r", wanted, QUICK, Path("out"), image), testbed, facts)
+    config = cluster(hardware) if hardware else cluster("cpu", kind="kubernetes")
+    return CheckContext(Run("r", config, QUICK, Path("out"), image), testbed, facts)
 
 
 def lacks(of: CheckContext) -> dict[str, str]:
@@ -86,7 +86,7 @@ def test_nothing_is_lacking_as_far_as_is_known_before_nodes_are_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "gpus", "lacking"),
+    ("fields", "gpus", "lacking"),
     [
         ({"nccl_tests": ""}, 4, {"collectives": "nccl-tests is missing in image r/x:1: put all_"}),
         ({"nccl_tests": ""}, 0, {}),
@@ -99,8 +99,8 @@ def test_nothing_is_lacking_as_far_as_is_known_before_nodes_are_asked() -> None:
         ({"versions": {"torch": None}}, 0, {}),
     ],
 )
-def test_what_is_lacking_is_named_for_the_check_that_needs_it(told: Any, gpus: int, lacking: dict[str, str]) -> None:
-    reasons = lacks(context({"node-0": fact(**told), "node-1": fact(**told)}, gpus=gpus))
+def test_what_is_lacking_is_named_for_the_check_that_needs_it(fields: Any, gpus: int, lacking: dict[str, str]) -> None:
+    reasons = lacks(context({"node-0": fact(**fields), "node-1": fact(**fields)}, gpus=gpus))
     assert reasons.keys() == lacking.keys()
     assert all(reasons[check].startswith(reason) for check, reason in lacking.items())
 

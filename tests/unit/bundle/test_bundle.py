@@ -17,9 +17,9 @@ if shutil.which("ssh-keygen") is None:
 
 
 def test_what_is_handed_over_can_be_verified_by_whoever_has_the_key(bundle: Path, keys: Path) -> None:
-    status, said = verify(bundle, "--key", keys / "ours.pub")
+    status, output = verify(bundle, "--key", keys / "ours.pub")
     assert status == 0
-    assert "6 files are unchanged; signed by ED25519 key SHA256:" in said
+    assert "6 files are unchanged; signed by ED25519 key SHA256:" in output
 
 
 def test_bundle_and_verify_count_the_same_files(bundle: Path, folder: Path, keys: Path) -> None:
@@ -40,9 +40,9 @@ def test_a_bundle_that_tar_packed_again_says_the_same(
         (unpacked / TOP / "run.json").write_text("{}")
     again = tmp_path / "again.tar.gz"
     subprocess.run(["tar", "czf", again, "-C", unpacked, packed], check=True)
-    said = "run.json: is not what it was" if changed else "6 files are unchanged; signed by ED25519 key"
-    found = verify(again, "--key", keys / "ours.pub")
-    assert (found[0], said in found[1]) == (status, True), found
+    message = "run.json: is not what it was" if changed else "6 files are unchanged; signed by ED25519 key"
+    outcome = verify(again, "--key", keys / "ours.pub")
+    assert (outcome[0], message in outcome[1]) == (status, True), outcome
 
 
 def test_no_seatrial_is_needed_to_verify_it(bundle: Path, keys: Path, tmp_path: Path) -> None:
@@ -50,9 +50,9 @@ def test_no_seatrial_is_needed_to_verify_it(bundle: Path, keys: Path, tmp_path: 
     shutil.copy(keys / "ours.pub", tmp_path / TOP / "signer.pub")
     explained = (tmp_path / TOP / "VERIFY.txt").read_text()
     commands = "\n".join(line for line in explained.splitlines() if line.startswith("    "))
-    said = subprocess.run(["sh", "-euc", commands], cwd=tmp_path / TOP, capture_output=True, text=True, check=True)
-    assert said.stdout.count(": OK") == 6
-    assert 'Good "seatrial-bundle" signature for signer' in said.stdout
+    completed = subprocess.run(["sh", "-euc", commands], cwd=tmp_path / TOP, capture_output=True, text=True, check=True)
+    assert completed.stdout.count(": OK") == 6
+    assert 'Good "seatrial-bundle" signature for signer' in completed.stdout
 
 
 def test_raw_logs_stay_as_they_are_and_the_same_run_makes_the_same_bytes(
@@ -93,12 +93,12 @@ def test_what_an_earlier_run_left_in_the_folder_is_not_handed_over(tmp_path: Pat
 
 
 def test_without_a_key_it_says_who_signed_and_that_this_is_not_verified(bundle: Path, folder: Path) -> None:
-    status, said = verify(bundle)
-    assert (status, "which is not verified" in said) == (0, True)
+    status, output = verify(bundle)
+    assert (status, "which is not verified" in output) == (0, True)
     unsigned = bundle.with_name("unsigned.tar.gz")
     run("bundle", folder, "--out", unsigned)
-    status, said = verify(unsigned)
-    assert (status, "not signed, so their origin is not known" in said) == (0, True)
+    status, output = verify(unsigned)
+    assert (status, "not signed, so their origin is not known" in output) == (0, True)
 
 
 def test_allowed_signers_have_names(bundle: Path, keys: Path, tmp_path: Path) -> None:
@@ -110,24 +110,24 @@ def test_allowed_signers_have_names(bundle: Path, keys: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [(b"", "is no .tar.gz"), (b"text", "is no .tar.gz"), (None, "cannot be read: No such file")],
 )
-def test_what_is_no_bundle_is_bad_input(tmp_path: Path, content: bytes | None, said: str) -> None:
+def test_what_is_no_bundle_is_bad_input(tmp_path: Path, content: bytes | None, message: str) -> None:
     file = tmp_path / "b.tar.gz"
     if content is not None:
         file.write_bytes(content)
-    status, told = verify(file)
-    assert (status, said in told) == (2, True)
+    status, output = verify(file)
+    assert (status, message in output) == (2, True)
 
 
 def test_an_archive_of_something_else_and_keys_that_are_none_are_bad_input(bundle: Path, keys: Path) -> None:
     other = tampered(bundle, lambda members: members.pop(MANIFEST))
     assert verify(other) == (2, f"{other}: holds no SHA256SUMS, so it is no bundle of `seatrial bundle`")
     for key in (keys / "ours", bundle, keys / "nowhere"):
-        status, said = verify(bundle, "--key", key)
+        status, output = verify(bundle, "--key", key)
         assert status == 2
-        assert str(key) in said
+        assert str(key) in output
 
 
 @pytest.mark.parametrize("key", ["nowhere", "ours.pub.bak"])

@@ -64,7 +64,7 @@ def _moved_out(members: Members) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "line"),
     [
         (_change_a_log, "logs/all_reduce.log: is not what it was"),
         (_change_the_verdict, "run.json: is not what it was"),
@@ -84,30 +84,30 @@ def _moved_out(members: Members) -> None:
         (_moved_out, "run.json: was added"),
     ],
 )
-def test_whatever_is_changed_is_named(bundle: Path, keys: Path, change: Callable[[Members], object], said: str) -> None:
-    status, told = verify(tampered(bundle, change), "--key", keys / "ours.pub")
+def test_whatever_is_changed_is_named(bundle: Path, keys: Path, change: Callable[[Members], object], line: str) -> None:
+    status, output = verify(tampered(bundle, change), "--key", keys / "ours.pub")
     assert status == 1
-    assert said in told
+    assert line in output
 
 
 def test_a_name_in_a_bundle_writes_no_line_of_its_own(bundle: Path, keys: Path) -> None:
     fake = "../x\r\x1b[2Kok.tgz: 6 files are unchanged; signed by ED25519 key\n"
     evil = tampered(bundle, lambda members: _ahead(members, fake))
-    said = "../x [2Kok.tgz: 6 files are unchanged; signed by ED25519 key : leads out of the bundle"
-    assert verify(evil, "--key", keys / "ours.pub") == (1, f"{evil}: tampered with or damaged: {said}\n")
+    message = "../x [2Kok.tgz: 6 files are unchanged; signed by ED25519 key : leads out of the bundle"
+    assert verify(evil, "--key", keys / "ours.pub") == (1, f"{evil}: tampered with or damaged: {message}\n")
 
 
 def test_a_bundle_signed_by_another_is_refused(folder: Path, keys: Path, tmp_path: Path) -> None:
     run("bundle", folder, "--out", tmp_path / "b.tar.gz", "--sign", keys / "other")
-    status, said = verify(tmp_path / "b.tar.gz", "--key", keys / "ours.pub")
+    status, output = verify(tmp_path / "b.tar.gz", "--key", keys / "ours.pub")
     assert status == 1
-    assert "SHA256SUMS.sig: is by another key: ED25519 key SHA256:" in said
+    assert "SHA256SUMS.sig: is by another key: ED25519 key SHA256:" in output
 
 
 def test_without_a_signature_a_changed_file_is_named_all_the_same(folder: Path, tmp_path: Path) -> None:
     run("bundle", folder, "--out", tmp_path / "b.tar.gz")
-    status, said = verify(tampered(tmp_path / "b.tar.gz", _change_a_log))
-    assert (status, "logs/all_reduce.log: is not what it was" in said) == (1, True)
+    status, output = verify(tampered(tmp_path / "b.tar.gz", _change_a_log))
+    assert (status, "logs/all_reduce.log: is not what it was" in output) == (1, True)
 
 
 def test_what_hides_behind_the_end_is_found(bundle: Path, keys: Path) -> None:
@@ -123,6 +123,6 @@ def test_what_hides_behind_the_end_is_found(bundle: Path, keys: Path) -> None:
 def test_a_bundle_that_is_cut_is_not_intact(bundle: Path, keys: Path, kept: float) -> None:
     content = bundle.read_bytes()
     bundle.write_bytes(content[: int(len(content) * kept)])
-    status, said = verify(bundle, "--key", keys / "ours.pub")
+    status, output = verify(bundle, "--key", keys / "ours.pub")
     assert status == 1
-    assert "cut or damaged" in said
+    assert "cut or damaged" in output

@@ -26,7 +26,7 @@ def a_fleet(nodes: int, nights: int, noise: Noise, seed: int) -> tuple[Draws, Me
 
 def found_and_size(nodes: int, nights: int, noise: Noise = USUAL, fleets: int = 10) -> tuple[float, float]:
     """The share that is found of losses of the size that a healthy run of the same night names, and that size."""
-    found, sizes = [], []
+    detected, sizes = [], []
     for seed in range(fleets):
         draws, memory = a_fleet(nodes, nights, noise, seed)
         each = one_night(deepcopy(memory), deepcopy(draws))[0].each
@@ -34,9 +34,9 @@ def found_and_size(nodes: int, nights: int, noise: Noise = USUAL, fleets: int = 
         for slow in draws.rng.choice(draws.series, 3, replace=False):
             losses = np.where(np.arange(draws.series) == slow, size, 0.0)
             verdicts, _ = one_night(deepcopy(memory), deepcopy(draws), losses)
-            found.append(bool(verdicts.each.guilty[slow]))
+            detected.append(bool(verdicts.each.guilty[slow]))
         sizes.append(float(1 - np.exp(-np.median(size))))
-    return float(np.mean(found)), float(np.median(sizes))
+    return float(np.mean(detected)), float(np.median(sizes))
 
 
 @pytest.mark.parametrize(

@@ -40,24 +40,24 @@ def slow(draws: Draws, series: int | slice, share: float) -> Floats:
 def test_a_healthy_night_blames_nobody_and_a_slow_node_is_found_the_same_night() -> None:
     draws, memory = a_fleet()
     assert not one_night(memory, draws)[0].alarm
-    found, _ = one_night(memory, draws, slow(draws, 5, 0.1))
-    assert np.flatnonzero(found.each.guilty).tolist() == [5]
-    assert found.each.size[5] == pytest.approx(0.105, abs=0.05)
-    assert found.each.repeats[5] > 2
-    assert not found.fleet.guilty.any()
+    verdicts, _ = one_night(memory, draws, slow(draws, 5, 0.1))
+    assert np.flatnonzero(verdicts.each.guilty).tolist() == [5]
+    assert verdicts.each.size[5] == pytest.approx(0.105, abs=0.05)
+    assert verdicts.each.repeats[5] > 2
+    assert not verdicts.fleet.guilty.any()
 
 
 def test_the_first_night_has_only_peers_to_go_by() -> None:
     draws, memory = a_fleet(nights=0)
-    found, _ = one_night(memory, draws, slow(draws, 3, 0.15))
-    assert np.flatnonzero(found.each.guilty).tolist() == [3]
+    verdicts, _ = one_night(memory, draws, slow(draws, 3, 0.15))
+    assert np.flatnonzero(verdicts.each.guilty).tolist() == [3]
 
 
 def test_few_nodes_without_a_past_are_not_judged() -> None:
     draws, memory = a_fleet(nodes=4, nights=7)
-    found, _ = one_night(memory, draws, slow(draws, 3, 0.5))
-    assert not found.each.judged.any()
-    assert not found.alarm
+    verdicts, _ = one_night(memory, draws, slow(draws, 3, 0.5))
+    assert not verdicts.each.judged.any()
+    assert not verdicts.alarm
 
 
 @pytest.mark.parametrize("place", [0, 2])
@@ -69,27 +69,27 @@ def test_a_new_node_among_few_is_not_held_against_them_and_they_are_judged_as_ev
     tonight = np.full(3, 0.0)
     tonight[[place, 1]] = -0.15, -0.5
     past = SeriesHistory(np.zeros(3, dtype=np.int64), good, np.empty((0, 3)))
-    found = judge_fleet(past, tonight, lambda which: tonight[which])
-    assert np.flatnonzero(found.each.guilty).tolist() == [1]
-    assert np.flatnonzero(~found.each.judged).tolist() == [place]
-    assert not found.each.doubtful[place]
+    verdicts = judge_fleet(past, tonight, lambda which: tonight[which])
+    assert np.flatnonzero(verdicts.each.guilty).tolist() == [1]
+    assert np.flatnonzero(~verdicts.each.judged).tolist() == [place]
+    assert not verdicts.each.doubtful[place]
 
 
 def test_a_fleet_that_slows_down_together_is_no_nodes_fault() -> None:
     draws, memory = a_fleet()
     nights = [one_night(memory, draws, slow(draws, slice(0, NODES), 0.15))[0] for _ in range(2)]
     assert not any(night.each.guilty.any() for night in nights)
-    found = nights[-1]
-    assert found.fleet.guilty.tolist() == [True, False]
-    assert found.each.shift[0] == pytest.approx(np.log(0.85), abs=0.03)
+    verdicts = nights[-1]
+    assert verdicts.fleet.guilty.tolist() == [True, False]
+    assert verdicts.each.shift[0] == pytest.approx(np.log(0.85), abs=0.03)
 
 
 def test_new_software_that_moves_everybody_blames_no_node_whichever_way_it_moves() -> None:
     for share in (0.08, -0.08):
         draws, memory = a_fleet()
         for _ in range(3):
-            found, _ = one_night(memory, draws, slow(draws, slice(0, NODES), share), software=1)
-            assert not found.each.guilty.any()
+            verdicts, _ = one_night(memory, draws, slow(draws, slice(0, NODES), share), software=1)
+            assert not verdicts.each.guilty.any()
             assert memory.past(software=1).renewed
 
 
@@ -120,9 +120,9 @@ def test_repeats_that_all_say_the_same_are_learned_to_say_little() -> None:
     for _ in range(30):
         night = draws.night()
         memory.keep(draws.measure(night), (np.arange(64), draws.measure(night)), passed=True)
-    found, _ = one_night(memory, draws)
-    assert found.each.levels.shared[0] == pytest.approx(0.9, abs=0.1)
-    assert not found.alarm
+    verdicts, _ = one_night(memory, draws)
+    assert verdicts.each.levels.shared[0] == pytest.approx(0.9, abs=0.1)
+    assert not verdicts.alarm
 
 
 @pytest.mark.parametrize(("shared", "most"), [(0.0, 24), (0.1, 24), (0.3, 10), (0.5, 5), (0.9, 2)])
@@ -140,10 +140,10 @@ def test_a_whole_fleet_is_measured_again_before_it_is_blamed(after: float, alarm
         asked.append(which)
         return draws.measure(night, which, -np.log(1 - after))
 
-    found = judge_fleet(memory.past(), draws.measure(night, loss=-np.log(0.85)), repeat)
+    verdicts = judge_fleet(memory.past(), draws.measure(night, loss=-np.log(0.85)), repeat)
     assert any(len(which) == NODES for which in asked)
-    assert found.fleet.guilty.tolist() == [alarm]
-    assert not found.each.guilty.any()
+    assert verdicts.fleet.guilty.tolist() == [alarm]
+    assert not verdicts.each.guilty.any()
 
 
 def test_what_has_no_peers_is_measured_again_only_where_odds_are_against_it() -> None:
@@ -236,8 +236,8 @@ def test_a_worse_repeat_is_never_judged_better(seed: int, worse: float, nth: int
 
 
 def chosen(passed: list[bool], same: list[bool]) -> tuple[list[int], list[int], bool]:
-    found = choose(np.array(passed, dtype=bool), np.array(same, dtype=bool))
-    return found.reference.tolist(), found.recent.tolist(), found.renewed
+    choice = choose(np.array(passed, dtype=bool), np.array(same, dtype=bool))
+    return choice.reference.tolist(), choice.recent.tolist(), choice.renewed
 
 
 def test_the_oldest_passing_nights_teach_and_the_newest_bear_witness() -> None:

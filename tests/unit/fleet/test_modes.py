@@ -17,17 +17,17 @@ def healthy(rng: np.random.Generator, nodes: int, freedom: float = 4.0) -> Float
 
 @pytest.mark.parametrize(("nodes", "slow"), [(16, 3), (64, 6), (64, 32), (232, 23), (232, 200)])
 def test_nodes_that_are_thirty_percent_slower_together_are_a_group(nodes: int, slow: int) -> None:
-    rng, found = np.random.default_rng(nodes + slow), 0
+    rng, detected = np.random.default_rng(nodes + slow), 0
     for _ in range(100):
         values = healthy(rng, nodes)
         values[:slow] += np.log(0.7)
         modes = find_modes(values)
         if modes is not None:
-            found += 1
+            detected += 1
             truth = np.arange(nodes) < slow
             assert (modes.slow != truth).sum() <= 2  # a stray measurement may lie between the groups
             assert modes.distance == pytest.approx(-np.log(0.7), abs=0.05)
-    assert found >= 90
+    assert detected >= 90
 
 
 @pytest.mark.parametrize("freedom", [3.0, 4.0, 1000.0])

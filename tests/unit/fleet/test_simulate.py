@@ -46,15 +46,15 @@ def test_a_decay_grows_and_a_flaky_node_comes_and_goes() -> None:
 def test_gross_faults_are_found_and_nobody_else_is_blamed() -> None:
     rng = np.random.default_rng(5)
     assert quiet(16, 5, Noise(), rng).alarms == 0
-    found = {(s.kind, s.size): s for s in scores(16, 4, 1, Noise(), rng)}
+    by_fault = {(s.kind, s.size): s for s in scores(16, 4, 1, Noise(), rng)}
     for fault in (
         ("slow node", "20 %"),
         ("TCP fallback", "a tenth is left"),
         ("slow link", "50 %"),
         ("upgrade", "15 %"),
     ):
-        assert found[fault].named == 1, fault
-    assert sum(score.wrong for score in found.values()) == 0
+        assert by_fault[fault].named == 1, fault
+    assert sum(score.wrong for score in by_fault.values()) == 0
 
 
 def test_the_command_prints_one_document_and_the_same_seed_the_same_numbers() -> None:

@@ -60,8 +60,8 @@ def test_a_slow_node_is_still_found_the_same_night(noise: Noise) -> None:
         draws, memory = a_fleet(noise, 50 + seed)
         loss = np.zeros(draws.series)
         loss[5 + 64 * (seed % METRICS)] = -np.log(0.85)
-        found, _ = one_night(memory, draws, loss)
-        caught.append(np.flatnonzero(found.each.guilty).tolist() == np.flatnonzero(loss).tolist())
+        verdicts, _ = one_night(memory, draws, loss)
+        caught.append(np.flatnonzero(verdicts.each.guilty).tolist() == np.flatnonzero(loss).tolist())
     assert all(caught)
 
 
@@ -145,8 +145,8 @@ def test_a_fleet_that_slows_down_as_one_is_still_blamed(common: float) -> None:
     """5 % at once in a kind fleet; 15 % in one that drifts."""
     draws, memory = a_fleet(Noise(common=common), 7)
     loss = np.where(np.arange(draws.series) < NODES, -np.log(1 - (0.15 if common else 0.05)), 0.0)
-    found, _ = one_night(memory, draws, loss)
-    assert found.fleet.guilty.tolist() == [True, False, False, False]
+    verdicts, _ = one_night(memory, draws, loss)
+    assert verdicts.fleet.guilty.tolist() == [True, False, False, False]
 
 
 def test_a_node_that_is_louder_than_its_peers_is_known_by_its_reference_nights() -> None:

@@ -20,9 +20,9 @@ def test_a_step_is_found_where_it_is() -> None:
 
 
 def test_down_and_up_again_are_two() -> None:
-    found = find_steps(_noisy((100, 15), (70, 10), (100, 15)))
-    assert [step.at for step in found] == [15, 25]
-    assert found[0].after == found[1].before
+    steps = find_steps(_noisy((100, 15), (70, 10), (100, 15)))
+    assert [step.at for step in steps] == [15, 25]
+    assert steps[0].after == steps[1].before
 
 
 def test_noise_has_no_steps() -> None:

@@ -36,13 +36,13 @@ STEPS: dict[str, Callable[..., Any]] = {
 
 @dataclass
 class Chain:
-    """Runs on `platform`. `lost` is why a run has lost its cluster's lease; `told` are the results that people get."""
+    """Runs on `platform`. `lost` is why a run has lost its cluster's lease; `notified` are results that people get."""
 
     platform: FakePlatform
     out: Path
     lost: str | None = None
     suite: Suite = field(default_factory=lambda: load_suite("quick"))
-    told: list[RunResult] = field(default_factory=list)
+    notified: list[RunResult] = field(default_factory=list)
 
     def run(self, **cluster: Any) -> RunResult:
         """What a run of `suite` comes to; `cluster` are fields of the cluster file."""
@@ -52,7 +52,7 @@ class Chain:
         return result
 
     def notify(self, result: RunResult, *_: object) -> SimpleNamespace:
-        self.told.append(result)
+        self.notified.append(result)
         return SimpleNamespace(failed=False)
 
     @contextmanager

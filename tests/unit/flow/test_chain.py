@@ -39,7 +39,7 @@ def test_healthy_nodes_pass(chain: Chain) -> None:
         "throughput",
     }
     document = json.loads((chain.out / "run.json").read_text())
-    assert (document["verdict"], [one.verdict for one in chain.told]) == ("pass", [Verdict.PASS])
+    assert (document["verdict"], [one.verdict for one in chain.notified]) == ("pass", [Verdict.PASS])
     assert chain.platform.calls == CALLS
 
 
@@ -163,7 +163,7 @@ def cut_off(chain: Chain) -> None:
     assert "cut off by" in document["reason"]
     assert chain.platform.calls[-2:] == ["collect", "teardown"]
     assert not chain.platform.kept
-    assert not chain.told
+    assert not chain.notified
 
 
 def test_a_lost_lease_blames_nobody(chain: Chain) -> None:

@@ -21,9 +21,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/history.sqlite"
     pytest.importorskip("psycopg")
-    found: str = request.getfixturevalue("postgres_url")
-    _empty(found)
-    return found
+    address: str = request.getfixturevalue("postgres_url")
+    _empty(address)
+    return address
 
 
 @pytest.fixture

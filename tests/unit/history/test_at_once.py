@@ -32,9 +32,9 @@ def test_two_that_save_new_series_at_once_lose_nothing(url: str) -> None:
     with open_store(url) as store:
         runs = [row.run_id for row in store.runs()]
         names = [wide(0).checks[0].measurements[n].series() for n in (0, 299)]
-        found = store.readings(sorted(runs), names)
+        readings = store.readings(sorted(runs), names)
     assert len(runs) == 10
-    assert found.value.tolist() == [1.0 + number for number in range(10) for _ in range(2)]
+    assert readings.value.tolist() == [1.0 + number for number in range(10) for _ in range(2)]
 
 
 _SAVE_FOR_EVER = """
@@ -54,22 +54,22 @@ def test_a_kill_in_the_middle_loses_at_most_the_run_that_was_being_saved(url: st
     """Whatever was said to be saved is there and whole; what was being saved is there whole or not at all."""
     open_store(url).close()
     program = _SAVE_FOR_EVER.format(root=str(Path(__file__).parents[3]), url=url)
-    said = 0
+    acknowledged = 0
     for delay in (0.02, 0.05):
         process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
         try:
             assert process.stdout
             for _ in range(3):
-                said = max(said, int(process.stdout.readline()))
+                acknowledged = max(acknowledged, int(process.stdout.readline()))
             time.sleep(delay)
         finally:
             process.kill()
             rest, _ = process.communicate()
-        said = max([said, *(int(line) for line in rest.split("\n")[:-1])])
+        acknowledged = max([acknowledged, *(int(line) for line in rest.split("\n")[:-1])])
     with open_store(url) as store:
         runs = {row.run_id for row in store.runs(limit=10_000)}
-        assert {f"run-{number:03}" for number in range(1, said + 1)} <= runs
-        assert len(runs) <= said + 1
+        assert {f"run-{number:03}" for number in range(1, acknowledged + 1)} <= runs
+        assert len(runs) <= acknowledged + 1
         for run_id in runs:
             names = [m.series() for m in wide(int(run_id[4:])).checks[0].measurements]
             assert store.readings([run_id], names).value.size == 301

@@ -83,8 +83,8 @@ def test_what_is_legal_stays_so(url: str) -> None:
 
 def test_what_the_driver_says_is_without_the_password() -> None:
     url = parse_url("postgresql://ann:ge%40heim%3Aword@host/db?sslpassword=schlüssel")
-    said = first_line("failed to resolve host 'heim@host': ge@heim:word\nschlüssel", url)
-    assert said.strip() == "failed to resolve host '***@host': ***"
+    message = first_line("failed to resolve host 'heim@host': ge@heim:word\nschlüssel", url)
+    assert message.strip() == "failed to resolve host '***@host': ***"
     assert first_line("cannot read schlüssel", url) == "cannot read ***"
     assert first_line("", url) == "str"
 

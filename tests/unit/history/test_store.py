@@ -114,9 +114,9 @@ def test_pins_replace_each_other_and_can_be_taken_back(store: Store) -> None:
 def test_a_whole_run_comes_back_as_far_as_it_is_kept(store: Store) -> None:
     odd = Measurement("loss", math.nan, "", CLUSTER, {"lr": 0.1}, (math.nan, 1.0), None)
     blamed = Suspect("node", "node-1", 1.0, "dead \0")
-    found = CheckResult(Verdict.FAIL, "node-1: dead", (blamed,))
+    unjudged = CheckResult(Verdict.FAIL, "node-1: dead", (blamed,))
     first = Check(
-        "connectivity", Verdict.FAIL, "node-1: dead; slow", 2.0, (odd,), suspects=(blamed,), before_judging=found
+        "connectivity", Verdict.FAIL, "node-1: dead; slow", 2.0, (odd,), suspects=(blamed,), before_judging=unjudged
     )
     second = Check("collectives", Verdict.PASS, "fine", 1.0, (plateau(0.5, (0.4, 0.6)), plateau(0.7)))
     setup = Setup("H100-SXM", 2, 8, 8, "IB-8x400G", node_link_gb_s=400.0)
@@ -142,12 +142,12 @@ def test_readings_are_found_by_place_and_know_what_was_judged_bad(store: Store) 
     store.save(a_run(1, checks=[Check("collectives", Verdict.PASS, "", 0.0, (m, plateau(0.6)))]), Path())
     store.save(a_run(2, checks=[Check("collectives", Verdict.DEGRADED, "", 0.0, (bad,), (judged,))]), Path())
     store.save(a_run(3, checks=[Check("collectives", Verdict.PASS, "", 0.0, (plateau(math.nan),))]), Path())
-    found = store.readings(["run-002", "run-001", "run-003", "none"], ["unknown", m.series()])
-    assert found.run.tolist() == [0, 1, 1]
-    assert found.series.tolist() == [1, 1, 1]
-    assert found.nth.tolist() == [0, 0, 1]
-    assert found.value.tolist() == [0.1, 0.5, 0.6]
-    assert found.good.tolist() == [False, True, True]
+    readings = store.readings(["run-002", "run-001", "run-003", "none"], ["unknown", m.series()])
+    assert readings.run.tolist() == [0, 1, 1]
+    assert readings.series.tolist() == [1, 1, 1]
+    assert readings.nth.tolist() == [0, 0, 1]
+    assert readings.value.tolist() == [0.1, 0.5, 0.6]
+    assert readings.good.tolist() == [False, True, True]
     assert store.readings([], [m.series()]).value.size == 0
 
 
@@ -157,8 +157,8 @@ def test_runs_since_are_oldest_first_of_one_suite(store: Store) -> None:
     store.save(a_run(4, suite="nightly"), Path())
 
     def since(first: int, before: int) -> list[str]:
-        found = store.runs_since("lab", "quick", START + timedelta(days=first), START + timedelta(days=before))
-        return [row.run_id for row in found]
+        rows = store.runs_since("lab", "quick", START + timedelta(days=first), START + timedelta(days=before))
+        return [row.run_id for row in rows]
 
     assert since(2, 9) == ["run-002", "run-003"]
     assert since(0, 3) == ["run-001", "run-002"]

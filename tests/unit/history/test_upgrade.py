@@ -42,9 +42,9 @@ def _differences(url: str) -> list[object]:
     engine = _engine(parse_url(url))
     with engine.begin() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
-        found = list(compare_metadata(context, metadata))
+        differences = list(compare_metadata(context, metadata))
     engine.dispose()
-    return found
+    return differences
 
 
 def test_the_migrations_end_where_the_code_expects() -> None:
@@ -111,10 +111,10 @@ def test_measurements_of_an_older_store_come_along_with_their_repeats_and_sample
                 connection.execute(text(_OLD_MEASUREMENT), {**row, "samples": samples, "verdict": "pass"})
     engine.dispose()
     with open_store(url) as store:
-        found = store.readings(["run-000", "run-001"], ["b|GB/s", "a|GB/s"])
-        assert found.value.tolist() == [1.0, 3.0, 2.0] * 2
-        assert found.series.tolist() == [1, 1, 0] * 2
-        assert found.nth.tolist() == [0, 1, 0] * 2
+        readings = store.readings(["run-000", "run-001"], ["b|GB/s", "a|GB/s"])
+        assert readings.value.tolist() == [1.0, 3.0, 2.0] * 2
+        assert readings.series.tolist() == [1, 1, 0] * 2
+        assert readings.nth.tolist() == [0, 1, 0] * 2
         assert taught(store, "b|GB/s", "a|GB/s") == {"a|GB/s": [2.0, 2.0], "b|GB/s": [2.0, 2.0]}
         assert taught(store, "a|Gb/s") == {}
         older = store.result("run-000")

@@ -43,6 +43,23 @@ def log_text(
     return "\n".join(lines) + "\n"
 
 
+def is_row(line: str) -> bool:
+    return line[:1].isdigit()
+
+
+def of_operation(text: str, operation: str, redop: str, factor: float = 1.0) -> str:
+    """The log with each row's busbw as that operation's; `redop` with its root."""
+    lines = [f"mpirun -np 16 {operation}_perf -b 64M -e 8G -f 4"]
+    for line in text.splitlines():
+        if is_row(line):
+            size, busbw = int(line.split()[0]), float(line.split()[7])
+            side = f"{size * factor / busbw / 1e3:.2f} {busbw / factor:.2f} {busbw:.2f} 0"
+            lines.append(f"{size} {size // 4} float {redop} {side} {side}")
+        else:
+            lines.append(line)
+    return "\n".join(lines)
+
+
 def log(name: str, text: str) -> Log:
     return Log(name, tuple(parse_text(text, name)))
 

@@ -60,9 +60,9 @@ def test_only_the_ratio_of_value_and_baseline_counts(
     def verdict(scale: float) -> Verdict:
         bounds = (centre * low * scale, None, centre * low * floor * scale)
         m = Measurement("busbw_plateau", value * scale, "GB/s", Subject("cluster", "lab"))
-        found = judge(m, [Baseline("catalog", centre * scale, *bounds, 1, "what was published")])
-        assert found is not None
-        return found.verdict
+        judgement = judge(m, [Baseline("catalog", centre * scale, *bounds, 1, "what was published")])
+        assert judgement is not None
+        return judgement.verdict
 
     if all(abs(value / bound - 1) > 1e-9 for bound in (centre * low, centre * low * floor)):
         assert verdict(factor) is verdict(1.0)

@@ -8,15 +8,15 @@ from tests.unit.judge_traps.sweeplogs import HEALTHY, M, judged, log_text
 
 
 def test_twelve_gpus_asked_and_four_in_one_pod() -> None:
-    found = judged(log_text(HEALTHY, ranks=4), LogsConfig("H100-SXM", 3, 4, "IB-8x400G"))
-    assert (found.verdict, found.reason) == (Verdict.FAIL, "all_reduce: 4 of 12 ranks took part")
-    assert found.checks[0].judgements == (), "no number is judged"
+    judgement = judged(log_text(HEALTHY, ranks=4), LogsConfig("H100-SXM", 3, 4, "IB-8x400G"))
+    assert (judgement.verdict, judgement.reason) == (Verdict.FAIL, "all_reduce: 4 of 12 ranks took part")
+    assert judgement.checks[0].judgements == (), "no number is judged"
 
 
 def test_all_ranks_on_one_node_of_two() -> None:
-    found = judged(log_text(HEALTHY, ranks=8, nodes=1), LogsConfig("H100-SXM", 2, 4, "IB-8x400G"))
-    assert found.verdict is Verdict.FAIL
-    assert found.reason == "all_reduce: all 8 ranks ran on 1 of 2 nodes: node-0"
+    judgement = judged(log_text(HEALTHY, ranks=8, nodes=1), LogsConfig("H100-SXM", 2, 4, "IB-8x400G"))
+    assert judgement.verdict is Verdict.FAIL
+    assert judgement.reason == "all_reduce: all 8 ranks ran on 1 of 2 nodes: node-0"
     spread = judged(log_text(HEALTHY, ranks=8, nodes=2), LogsConfig("H100-SXM", 2, 4, "IB-8x400G"))
     assert spread.verdict is Verdict.PASS
 
@@ -37,9 +37,9 @@ def test_nccl_tests_without_mpi_is_named() -> None:
         "# Avg bus bandwidth    : 0",
     ]
     both = "\n".join("\n".join(alone).format(pid=pid, host=f"node-{pid}") for pid in (1, 2))
-    found = judged(both, LogsConfig("H100-SXM", 2, 1))
-    assert found.verdict is Verdict.FAIL
-    assert "1 of 2 ranks took part: nccl-tests was not built with MPI=1" in found.reason
+    judgement = judged(both, LogsConfig("H100-SXM", 2, 1))
+    assert judgement.verdict is Verdict.FAIL
+    assert "1 of 2 ranks took part: nccl-tests was not built with MPI=1" in judgement.reason
 
 
 def test_seven_of_eight_gpus_are_named_whether_or_not_anybody_said_eight() -> None:
@@ -55,10 +55,13 @@ def test_seven_of_eight_gpus_are_named_whether_or_not_anybody_said_eight() -> No
 def test_a_number_that_no_nodes_alike_can_have_is_a_fault_also_where_nobody_said_how_many(
     ranks: int, nodes: int
 ) -> None:
-    found = judged(log_text(HEALTHY, ranks), LogsConfig("H100-SXM", nodes, None, "IB-8x400G"))
-    assert (found.verdict, found.reason) == (Verdict.FAIL, f"all_reduce: {ranks} of {8 * nodes} ranks took part")
+    judgement = judged(log_text(HEALTHY, ranks), LogsConfig("H100-SXM", nodes, None, "IB-8x400G"))
+    assert (judgement.verdict, judgement.reason) == (
+        Verdict.FAIL,
+        f"all_reduce: {ranks} of {8 * nodes} ranks took part",
+    )
 
 
 def test_one_pod_of_three_is_a_fault_also_where_its_gpus_divide() -> None:
-    found = judged(log_text(HEALTHY, 6), LogsConfig("H100-SXM", 3, None, "IB-8x400G"))
-    assert (found.verdict, found.reason) == (Verdict.FAIL, "all_reduce: 6 of 24 ranks took part")
+    judgement = judged(log_text(HEALTHY, 6), LogsConfig("H100-SXM", 3, None, "IB-8x400G"))
+    assert (judgement.verdict, judgement.reason) == (Verdict.FAIL, "all_reduce: 6 of 24 ranks took part")

@@ -22,19 +22,19 @@ def test_a_control_that_is_as_fast_as_its_treatment_is_none(switch: str, asked: 
     """NVLink off: 837.76 GB/s, on: 838.07, and the published validation passed."""
     on = log("on", log_text([837.76] * 5 if asked is GB200 else HEALTHY, 8, asked.nodes))
     off = log("off", log_text([838.07] * 5 if asked is GB200 else HEALTHY, 8, asked.nodes, [switch]))
-    found = judge_logs([on, off], asked)
-    assert found.verdict is Verdict.INCONCLUSIVE
-    assert "off is no control" in found.reason
-    assert "so the switch did nothing or the link is not used" in found.reason
+    judgement = judge_logs([on, off], asked)
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert "off is no control" in judgement.reason
+    assert "so the switch did nothing or the link is not used" in judgement.reason
 
 
 def test_a_control_that_is_slower_is_neither_flagged_nor_blamed() -> None:
     on = log("on", log_text(HEALTHY))
     off = log("off", log_text([value / 20 for value in HEALTHY], before=["NCCL_P2P_DISABLE=1"]))
-    found = judge_logs([on, off], H100)
-    assert found.verdict is Verdict.PASS
-    assert "with NCCL_P2P_DISABLE=1" in found.reason
-    assert "a control arm, held against nothing" in found.reason
+    judgement = judge_logs([on, off], H100)
+    assert judgement.verdict is Verdict.PASS
+    assert "with NCCL_P2P_DISABLE=1" in judgement.reason
+    assert "a control arm, held against nothing" in judgement.reason
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ def test_a_switch_that_need_not_show_makes_no_control(switch: str, asked: LogsCo
 
 
 def test_a_log_that_holds_nothing_keeps_the_others_from_passing() -> None:
-    found = judge_logs([log("a", log_text(HEALTHY)), Log("b", ())], H100)
-    assert (found.verdict, found.reason) == (Verdict.INCONCLUSIVE, "b: no nccl-tests output in it")
+    judgement = judge_logs([log("a", log_text(HEALTHY)), Log("b", ())], H100)
+    assert (judgement.verdict, judgement.reason) == (Verdict.INCONCLUSIVE, "b: no nccl-tests output in it")
 
 
 def test_the_worst_log_speaks_for_all_and_every_judgement_names_its_log() -> None:
     slow = log_text([value / 4 for value in HEALTHY])
-    found = judge_logs([log("a", log_text(HEALTHY)), log("b", slow)], H100)
-    assert found.verdict is Verdict.FAIL
-    assert found.reason.startswith("b: all_reduce busbw_plateau 119 GB/s is 75 % below the 479.7 GB/s")
-    assert {j.measurement.conditions["log"] for c in found.checks for j in c.judgements} == {"a", "b"}
+    judgement = judge_logs([log("a", log_text(HEALTHY)), log("b", slow)], H100)
+    assert judgement.verdict is Verdict.FAIL
+    assert judgement.reason.startswith("b: all_reduce busbw_plateau 119 GB/s is 75 % below the 479.7 GB/s")
+    assert {j.measurement.conditions["log"] for c in judgement.checks for j in c.judgements} == {"a", "b"}

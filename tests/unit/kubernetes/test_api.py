@@ -50,15 +50,15 @@ def test_a_kind_that_is_not_there_says_what_to_install() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "kind", "said"),
+    ("body", "kind", "message"),
     [
         ("404 page not found\n", UnknownKindError, "cannot list: the cluster does not know that kind any more"),
         ('{"message": "namespaces \\"n\\" not found"}', MissingError, "kubectl create namespace default"),
     ],
 )
-def test_what_is_not_found_is_told_apart(body: str, kind: type[Any], said: str) -> None:
+def test_what_is_not_found_is_told_apart(body: str, kind: type[Any], message: str) -> None:
     refused = ApiException(status=404, reason="Not Found")
     refused.body = body
-    with pytest.raises(MissingError, match=said) as found, api().explained("list"):
+    with pytest.raises(MissingError, match=message) as raised, api().explained("list"):
         raise refused
-    assert type(found.value) is kind
+    assert type(raised.value) is kind

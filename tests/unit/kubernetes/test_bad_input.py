@@ -12,7 +12,7 @@ PULLED = "image: r/x:1\n"
 
 
 @pytest.mark.parametrize(
-    ("platform", "rest", "said"),
+    ("platform", "rest", "message"),
     [
         ("machine: a4", "gpus_per_node: 12\nhardware: B200-SXM\n" + PULLED, "gpus_per_node: machine a4 has 8, is 12"),
         ("machine: a4", "gpus_per_node: 4\nhardware: B200-SXM\n" + PULLED, "gpus_per_node: machine a4 has 8, all used"),
@@ -45,7 +45,7 @@ PULLED = "image: r/x:1\n"
         ("namespace: n", "", "image: is required on Kubernetes"),
     ],
 )
-def test_one_line(tmp_path: Path, platform: str, rest: str, said: str) -> None:
+def test_one_line(tmp_path: Path, platform: str, rest: str, message: str) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(f"nodes: 2\nplatform: {{kind: kubernetes, {platform}}}\n{rest}")
     done = subprocess.run(
@@ -57,5 +57,5 @@ def test_one_line(tmp_path: Path, platform: str, rest: str, said: str) -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"seatrial: {file}: ")
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1

@@ -240,7 +240,7 @@ def test_a_workload_that_kueue_makes_anew_is_waited_for(follow: Follow) -> None:
 
 
 def of_kueue(*conditions: tuple[str, str, str]) -> WatchEvent:
-    listed = [{"type": kind, "status": status, "reason": kind, "message": told} for kind, status, told in conditions]
+    listed = [{"type": kind, "status": status, "reason": kind, "message": text} for kind, status, text in conditions]
     return changed({"metadata": OWNED, "spec": {}, "status": {"conditions": listed}}, "MODIFIED", "Workload")
 
 
@@ -270,8 +270,8 @@ def ended(status: int) -> list[dict[str, Any]]:
 def test_a_priority_that_kueue_does_not_know_ends_the_wait(follow: Follow) -> None:
     about = {"name": NAME}
     event = {"reason": "WorkloadPriorityClassNotFound", "message": 'WorkloadPriorityClass "x" not found'}
-    told = changed({**event, "involvedObject": about}, "ADDED", "Event")
+    watch_event = changed({**event, "involvedObject": about}, "ADDED", "Event")
     with pytest.raises(LaunchError, match=r'^Kueue does not queue it: WorkloadPriorityClass "x" not found'):
-        follow(listed(), told, 31.0, queue="night", queue_priority="x")
+        follow(listed(), watch_event, 31.0, queue="night", queue_priority="x")
     with pytest.raises(LaunchError, match="is there a WorkloadPriorityClass x"):  # release 0.19 sends no event
         follow(listed(), 31.0, queue="night", queue_priority="x")

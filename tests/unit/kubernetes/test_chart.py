@@ -36,11 +36,11 @@ def test_the_same_values_render_the_same_everywhere(word: str) -> None:
 def _objects(schema: Any) -> list[dict[str, Any]]:
     """Every part of a schema that describes an object."""
     if isinstance(schema, list):
-        return [found for part in schema for found in _objects(part)]
+        return [nested for part in schema for nested in _objects(part)]
     if not isinstance(schema, dict):
         return []
     own = [schema] if schema.get("type") == "object" else []
-    return own + [found for part in schema.values() for found in _objects(part)]
+    return own + [nested for part in schema.values() for nested in _objects(part)]
 
 
 def test_unknown_values_are_refused_everywhere() -> None:

@@ -39,7 +39,7 @@ def node(
     }
 
 
-def told(*nodes: dict[str, Any], **settings: Any) -> str:
+def lacking(*nodes: dict[str, Any], **settings: Any) -> str:
     asked = {**CLUSTERS["a4"], "platform": {**CLUSTERS["a4"]["platform"], **settings}}
     cluster = Cluster.model_validate(asked)
     assert isinstance(cluster.platform, KubernetesPlatform)
@@ -47,22 +47,22 @@ def told(*nodes: dict[str, Any], **settings: Any) -> str:
 
 
 def test_enough_nodes_are_no_problem() -> None:
-    assert not told(node("a"), node("b"), node("c", gpus=0))
+    assert not lacking(node("a"), node("b"), node("c", gpus=0))
 
 
 def test_a_gpu_that_is_missing_is_named() -> None:
-    assert told(node("a"), node("b", gpus=7)) == (
+    assert lacking(node("a"), node("b", gpus=7)) == (
         "2 nodes are asked for, 1 could take one if idle: 2 of 2 nodes are meant"
         " (kubernetes.io/arch=amd64, cloud.google.com/gke-accelerator=nvidia-b200); b: offers 7 of 8 nvidia.com/gpu"
     )
-    assert "b: offers 0 of 8 nvidia.com/gpu: is the device plugin running?" in told(node("a"), node("b", gpus=0))
+    assert "b: offers 0 of 8 nvidia.com/gpu: is the device plugin running?" in lacking(node("a"), node("b", gpus=0))
 
 
 def test_what_keeps_pods_away_is_named() -> None:
-    assert "b: is not ready: kubelet stopped posting" in told(node("a"), node("b", ready="Unknown"))
-    assert "b: is cordoned" in told(node("a"), node("b", unschedulable=True))
+    assert "b: is not ready: kubelet stopped posting" in lacking(node("a"), node("b", ready="Unknown"))
+    assert "b: is cordoned" in lacking(node("a"), node("b", unschedulable=True))
     taint = {"key": "team", "value": "ml", "effect": "NoSchedule"}
-    assert "b: taint team=ml:NoSchedule is not in platform.tolerations" in told(node("a"), node("b", taints=[taint]))
+    assert "b: taint team=ml:NoSchedule is not in platform.tolerations" in lacking(node("a"), node("b", taints=[taint]))
 
 
 def on_any(*nodes: dict[str, Any], **settings: Any) -> tuple[str, str | None]:
@@ -118,30 +118,30 @@ def test_taints_that_are_tolerated_are_none() -> None:
     gpu = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
     soft = {"key": "x", "effect": "PreferNoSchedule"}
     tolerated = [{"key": "team", "operator": "Equal", "value": "ml"}]
-    assert not told(node("a", taints=[gpu, soft]), node("b", taints=[taint]), tolerations=tolerated)
+    assert not lacking(node("a", taints=[gpu, soft]), node("b", taints=[taint]), tolerations=tolerated)
 
 
 def test_other_nodes_are_not_meant() -> None:
     other = node("b", labels={"cloud.google.com/gke-accelerator": "nvidia-l4"})
-    assert "1 of 2 nodes are meant" in told(node("a"), other)
-    assert "1 of 2 nodes are meant" in told(node("a"), node("b"), avoid_nodes=["b"])
-    assert "1 of 3 nodes are meant" in told(node("a"), node("b"), node("c"), target_nodes=["a"])
+    assert "1 of 2 nodes are meant" in lacking(node("a"), other)
+    assert "1 of 2 nodes are meant" in lacking(node("a"), node("b"), avoid_nodes=["b"])
+    assert "1 of 3 nodes are meant" in lacking(node("a"), node("b"), node("c"), target_nodes=["a"])
 
 
 def test_a_node_that_is_too_small_is_named() -> None:
-    assert "b: offers 4 CPUs for 8 GPUs; each rank needs one of its own" in told(node("a"), node("b", cpu="4"))
-    assert "b: offers 7900m CPUs for 8 GPUs" in told(node("a"), node("b", cpu="7900m"))
+    assert "b: offers 4 CPUs for 8 GPUs; each rank needs one of its own" in lacking(node("a"), node("b", cpu="4"))
+    assert "b: offers 7900m CPUs for 8 GPUs" in lacking(node("a"), node("b", cpu="7900m"))
     small = node("b", memory="200000000Ki")
-    said = "b: offers 200000000Ki of memory, less than the 250Gi that /dev/shm may take: lower platform.shared_memory"
-    assert said in told(node("a"), small)  # what the machine family has
-    assert not told(node("a"), small, shared_memory="100Gi")
+    reason = "b: offers 200000000Ki of memory, less than the 250Gi that /dev/shm may take: lower platform.shared_memory"
+    assert reason in lacking(node("a"), small)  # what the machine family has
+    assert not lacking(node("a"), small, shared_memory="100Gi")
 
 
 def test_nodes_without_gpus_beside_them_are_no_problem_and_come_last_where_there_is_one() -> None:
     others = [node(f"cpu-{i}", gpus=0) for i in range(9)]
-    assert not told(*others, node("a"), node("b"))
-    said = told(*others, node("a"), node("b", gpus=7))
-    assert "; b: offers 7 of 8 nvidia.com/gpu; cpu-0, cpu-1, cpu-2, cpu-3 and 5 more: offers 0 of 8" in said
+    assert not lacking(*others, node("a"), node("b"))
+    text = lacking(*others, node("a"), node("b", gpus=7))
+    assert "; b: offers 7 of 8 nvidia.com/gpu; cpu-0, cpu-1, cpu-2, cpu-3 and 5 more: offers 0 of 8" in text
 
 
 def test_the_role_that_ships_grants_what_is_needed_and_no_more() -> None:
@@ -180,7 +180,7 @@ def queue(name: str, **active: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("queues", "said"),
+    ("queues", "messages"),
     [
         ((queue("night", status="True"), queue("day")), []),
         ((), ["queue night: no such LocalQueue in namespace default; there is none"]),
@@ -192,6 +192,6 @@ def queue(name: str, **active: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_queue_that_admits_nothing_is_named(queues: tuple[dict[str, Any], ...], said: list[str]) -> None:
+def test_a_queue_that_admits_nothing_is_named(queues: tuple[dict[str, Any], ...], messages: list[str]) -> None:
     settings = KubernetesPlatform(kind="kubernetes", queue="night")
-    assert _queue(cast(Api, Queues(*queues)), settings) == said
+    assert _queue(cast(Api, Queues(*queues)), settings) == messages

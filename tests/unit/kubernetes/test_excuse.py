@@ -21,7 +21,7 @@ def with_condition(kind: str, reason: str, **metadata: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("pod", "parent", "workload", "said"),
+    ("pod", "parent", "workload", "reason"),
     [
         (None, JOB, None, "pod p was deleted while the run used it"),
         (None, None, None, "pod p was deleted while the run used it, with what the run had submitted"),
@@ -31,8 +31,8 @@ def with_condition(kind: str, reason: str, **metadata: str) -> dict[str, Any]:
         (None, JOB, EVICTED, "Kueue evicted it: Preempted: room"),
     ],
 )
-def test_what_was_taken_away_is_excused(pod: Any, parent: Any, workload: Any, said: str) -> None:
-    assert said in str(_blameless_reason(pod, "p", parent, workload, node_is_well=True))
+def test_what_was_taken_away_is_excused(pod: Any, parent: Any, workload: Any, reason: str) -> None:
+    assert reason in str(_blameless_reason(pod, "p", parent, workload, node_is_well=True))
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_what_went_because_another_ended_names_the_first() -> None:
         POD,
     ]
     for pod in (None, ended("p", "2026-04-04T10:00:03Z", deletionTimestamp="now")):
-        said = _blameless_reason(pod, "p", FAILED_JOB, None, others, node_is_well=True)
-        assert said == "pod p was deleted because pod first ended with status 137 (OOMKilled)"
+        reason = _blameless_reason(pod, "p", FAILED_JOB, None, others, node_is_well=True)
+        assert reason == "pod p was deleted because pod first ended with status 137 (OOMKilled)"
 
 
 def test_what_ended_first_is_blamed_though_the_job_has_failed() -> None:
@@ -89,8 +89,8 @@ def test_what_ended_first_is_blamed_though_the_job_has_failed() -> None:
 
 
 def test_where_the_first_is_gone_too_the_job_has_the_word() -> None:
-    said = _blameless_reason(None, "p", FAILED_JOB, None, [], node_is_well=True)
-    assert said == "pod p was deleted while the run used it: the Job failed (BackoffLimitExceeded): so it is"
+    reason = _blameless_reason(None, "p", FAILED_JOB, None, [], node_is_well=True)
+    assert reason == "pod p was deleted while the run used it: the Job failed (BackoffLimitExceeded): so it is"
 
 
 @pytest.mark.parametrize("left", [[ended("first", "t")], []], ids=["failed", "gone"])
@@ -104,5 +104,5 @@ def test_the_other_pods_are_looked_at(left: list[dict[str, Any]]) -> None:
     planned = cast(
         KubernetesPlan, SimpleNamespace(name="r", run=SimpleNamespace(run_id="r"), settings=SimpleNamespace(queue=None))
     )
-    said = str(blameless_reason(asked, planned, launcher_for("job"), "p", "n"))
-    assert ("because pod first ended" in said) is bool(left)
+    reason = str(blameless_reason(asked, planned, launcher_for("job"), "p", "n"))
+    assert ("because pod first ended" in reason) is bool(left)

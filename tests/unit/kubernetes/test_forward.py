@@ -38,7 +38,7 @@ class Forward:
 
     def __init__(self, first: bytes, error: str | None = None) -> None:
         self.near, self.far = socket.socketpair()
-        self.said = error
+        self.message = error
         self.far.sendall(first)
         if not first:
             self.far.close()
@@ -47,7 +47,7 @@ class Forward:
         return self.near
 
     def error(self, port: int) -> str | None:
-        return self.said
+        return self.message
 
     def close(self) -> None:
         self.near.close()
@@ -91,7 +91,7 @@ def test_an_ssh_server_is_reached_and_nothing_of_it_is_lost(answers: Callable[..
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said"),
+    ("outcome", "message"),
     [
         (refused("Handshake status 404 Not Found -+-+- {}"), "pod p is gone"),
         (refused("Handshake status 500 -+-+- error dialing backend: dial tcp: no route"), "the kubelet of its node"),
@@ -100,10 +100,10 @@ def test_an_ssh_server_is_reached_and_nothing_of_it_is_lost(answers: Callable[..
     ],
 )
 def test_what_the_cluster_is_to_blame_for(
-    answers: Callable[..., list[str]], outcome: Exception | Forward, said: str
+    answers: Callable[..., list[str]], outcome: Exception | Forward, message: str
 ) -> None:
     answers(outcome)
-    with pytest.raises(OSError, match=said):
+    with pytest.raises(OSError, match=message):
         forward.dial_pod(API, "p", 222, 1)
 
 
@@ -111,7 +111,7 @@ NO_SANDBOX = 'Handshake status 500 Internal Server Error -+-+- pod not found ("p
 
 
 @pytest.mark.parametrize(
-    ("pod", "said"),
+    ("pod", "message"),
     [
         (DEAD, r"^pod p ended with status 137 \(OOMKilled\)$"),
         (
@@ -124,10 +124,10 @@ NO_SANDBOX = 'Handshake status 500 Internal Server Error -+-+- pod not found ("p
 )
 @pytest.mark.parametrize("outcome", [lambda: refused(NO_SANDBOX), lambda: Forward(b"", "connection refused")])
 def test_a_pod_that_has_ended_is_to_blame_however_its_kubelet_says_so(
-    answers: Callable[..., list[str]], outcome: Callable[[], Any], pod: dict[str, Any] | None, said: str
+    answers: Callable[..., list[str]], outcome: Callable[[], Any], pod: dict[str, Any] | None, message: str
 ) -> None:
     dialled = answers(outcome())
-    with pytest.raises(OSError, match=said):
+    with pytest.raises(OSError, match=message):
         forward.dial_pod(api(pod), "p", 222, 1)
     assert len(dialled) == 1
 

@@ -32,9 +32,9 @@ class There:
         return self._objects.get(kind.kind, [])
 
     def annotate(self, kind: Kind, name: str, annotations: dict[str, str | None]) -> None:
-        (found,) = (each for each in self.list(kind) if each["metadata"]["name"] == name)
-        kept = {**found["metadata"]["annotations"], **annotations}
-        found["metadata"]["annotations"] = {key: value for key, value in kept.items() if value is not None}
+        (annotated,) = (each for each in self.list(kind) if each["metadata"]["name"] == name)
+        kept = {**annotated["metadata"]["annotations"], **annotations}
+        annotated["metadata"]["annotations"] = {key: value for key, value in kept.items() if value is not None}
 
 
 def thing(run_id: str, **annotations: str) -> dict[str, Any]:
@@ -59,8 +59,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_a_controller_made_does_not_hide_whose_the_run_is() -> None:
     """The Job of a JobSet has the run's labels, and nothing that says when it is abandoned."""
     abandoned = thing("r1", **{OWNER: "somebody", EXPIRES: LONG_AGO})
-    found = platform("jobset", Job=[thing("r1")], JobSet=[abandoned], Pod=[thing("r1")]).leftovers()
-    assert [each.run_id for each in found] == ["r1"]
+    leftovers = platform("jobset", Job=[thing("r1")], JobSet=[abandoned], Pod=[thing("r1")]).leftovers()
+    assert [each.run_id for each in leftovers] == ["r1"]
 
 
 def test_what_makes_others_is_deleted_before_what_it_makes() -> None:
@@ -121,8 +121,8 @@ def test_a_run_in_a_pod_is_abandoned_when_the_pod_is_gone_or_was_killed(phase: s
     made = thing("r1", **{OWNER: "trial-x/1", EXPIRES: "2999-01-01T00:00:00Z"})
     secret = thing("r1", **{OWNER: "trial-x/1", TENDED_BY: "trial-x", EXPIRES: "2999-01-01T00:00:00Z"})
     pods = [{"metadata": {"name": "trial-x", "labels": {}}, "status": {"phase": phase}}] if phase else []
-    found = platform(Job=[made], Secret=[secret], Pod=pods).leftovers()
-    assert [each.run_id for each in found] == (["r1"] if abandoned else [])
+    leftovers = platform(Job=[made], Secret=[secret], Pod=pods).leftovers()
+    assert [each.run_id for each in leftovers] == (["r1"] if abandoned else [])
 
 
 def test_what_is_kept_does_not_go_with_the_pod_that_made_it(root: Path) -> None:

@@ -53,7 +53,7 @@ def thing(kind: str, name: str, **more: Any) -> dict[str, Any]:
     return {"kind": kind, "metadata": {"name": name}, **more}
 
 
-def told(there: There, machine: str = "a4", **settings: Any) -> list[str]:
+def problems(there: There, machine: str = "a4", **settings: Any) -> list[str]:
     asked = {**CLUSTERS[machine], "platform": {**CLUSTERS[machine]["platform"], **settings}}
     cluster = Cluster.model_validate(asked)
     assert isinstance(cluster.platform, KubernetesPlatform)
@@ -71,7 +71,7 @@ PULL = thing("Secret", "pull", type="kubernetes.io/dockerconfigjson")
 
 
 @pytest.mark.parametrize(
-    ("settings", "things", "said"),
+    ("settings", "things", "message"),
     [
         (
             {"image_pull_secrets": ["pull"]},
@@ -108,11 +108,11 @@ PULL = thing("Secret", "pull", type="kubernetes.io/dockerconfigjson")
     ],
 )
 def test_what_is_missing_is_named_with_the_next_step(
-    settings: dict[str, Any], things: list[dict[str, Any]], said: str
+    settings: dict[str, Any], things: list[dict[str, Any]], message: str
 ) -> None:
-    (found,) = told(There(*things), **settings)
-    assert said in found
-    assert found.startswith(f"platform.{next(iter(settings))}: ")
+    (problem,) = problems(There(*things), **settings)
+    assert message in problem
+    assert problem.startswith(f"platform.{next(iter(settings))}: ")
 
 
 @pytest.mark.parametrize(
@@ -129,26 +129,26 @@ def test_what_is_missing_is_named_with_the_next_step(
     ],
 )
 def test_what_is_there_is_no_problem(settings: dict[str, Any], things: list[dict[str, Any]]) -> None:
-    assert told(There(*things), **settings) == []
+    assert problems(There(*things), **settings) == []
 
 
 def test_nothing_is_said_of_what_may_not_be_seen() -> None:
     kinds = ("Secret", "ServiceAccount", "PriorityClass", "PersistentVolumeClaim", "CSIDriver")
     both = [*CLAIM["volumes"], {**BUCKET["volumes"][0], "mount": "/b"}]
     asked = {"image_pull_secrets": ["p"], "service_account": "s", "priority_class": "c", "volumes": both, **TOKEN}
-    assert told(There(forbidden=kinds), **asked) == []
-    assert told(There(claim("Pending"), forbidden=("StorageClass",)), **CLAIM) == []
+    assert problems(There(forbidden=kinds), **asked) == []
+    assert problems(There(claim("Pending"), forbidden=("StorageClass",)), **CLAIM) == []
 
 
 def test_an_image_that_its_registry_does_not_have_is_named(registry: dict[str, Any]) -> None:
     registry["it"] = None
-    (found,) = told(There())
-    assert found.startswith("image: registry.example.com/testbed:1: its registry has no such name or tag")
-    assert told(There(), image_pull_policy="Never") == []  # then nobody pulls it
+    (problem,) = problems(There())
+    assert problem.startswith("image: registry.example.com/testbed:1: its registry has no such name or tag")
+    assert problems(There(), image_pull_policy="Never") == []  # then nobody pulls it
 
 
 def test_an_image_of_another_architecture_is_named(registry: dict[str, Any]) -> None:
     registry["it"] = StoredImage("sha256:1", ("amd64",))
-    (found,) = told(There(), "a4x")
-    assert "is for amd64, the nodes (test) are arm64: build it for linux/arm64" in found
-    assert told(There(), "a4") == []
+    (problem,) = problems(There(), "a4x")
+    assert "is for amd64, the nodes (test) are arm64: build it for linux/arm64" in problem
+    assert problems(There(), "a4") == []

@@ -23,7 +23,7 @@ SUMS = "previously considered podsets requests (0) + current podset request (16)
 
 
 @pytest.mark.parametrize(
-    ("message", "said"),
+    ("message", "reason"),
     [
         (
             "couldn't assign flavors to pod set node: insufficient unused quota for nvidia.com/gpu in flavor a4,"
@@ -57,10 +57,10 @@ SUMS = "previously considered podsets requests (0) + current podset request (16)
         ),
     ],
 )
-def test_a_wait_that_may_end(message: str, said: str) -> None:
-    found = waits_for(pending(message))
-    assert found
-    assert (found.reason, found.hopeless) == (said, False)
+def test_a_wait_that_may_end(message: str, reason: str) -> None:
+    queued = waits_for(pending(message))
+    assert queued
+    assert (queued.reason, queued.hopeless) == (reason, False)
 
 
 @pytest.mark.parametrize(
@@ -91,10 +91,10 @@ def test_a_wait_that_may_end(message: str, said: str) -> None:
     ],
 )
 def test_a_wait_without_end(stuck: dict[str, Any]) -> None:
-    found = waits_for(stuck)
-    assert found
-    assert found.hopeless
-    assert "never be admitted" in found.reason or "deactivated" in found.reason
+    queued = waits_for(stuck)
+    assert queued
+    assert queued.hopeless
+    assert "never be admitted" in queued.reason or "deactivated" in queued.reason
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_a_wait_without_end(stuck: dict[str, Any]) -> None:
     ],
 )
 def test_nodes_and_claims_that_are_not_there_yet_are_waited_for(lost_for_now: dict[str, Any]) -> None:
-    found = waits_for(lost_for_now)
-    assert found
-    assert not found.hopeless
+    queued = waits_for(lost_for_now)
+    assert queued
+    assert not queued.hopeless
 
 
 @pytest.mark.parametrize("reason", ["Inadmissible", "Misconfigured"])
@@ -125,11 +125,11 @@ def test_nodes_and_claims_that_are_not_there_yet_are_waited_for(lost_for_now: di
     ],
 )
 def test_claims_that_kueue_does_not_count_are_refused_for_ever(refused: str, reason: str) -> None:
-    found = waits_for(pending(refused, reason))
-    assert found
-    assert found.hopeless
-    assert found.reason.startswith(f"will never be admitted: {refused}: let Kueue count the claims")
-    assert "resources.deviceClassMappings" in found.reason
+    queued = waits_for(pending(refused, reason))
+    assert queued
+    assert queued.hopeless
+    assert queued.reason.startswith(f"will never be admitted: {refused}: let Kueue count the claims")
+    assert "resources.deviceClassMappings" in queued.reason
 
 
 def test_admission_checks_are_named() -> None:
@@ -140,9 +140,9 @@ def test_admission_checks_are_named() -> None:
             {"name": "other", "state": "Ready"},
         ],
     )
-    found = waits_for(held)
-    assert found
-    assert found.reason == "queued: quota is reserved; waiting for admission check dws: no capacity in zone"
+    queued = waits_for(held)
+    assert queued
+    assert queued.reason == "queued: quota is reserved; waiting for admission check dws: no capacity in zone"
 
 
 def test_admitted_waits_for_nothing() -> None:
@@ -152,29 +152,29 @@ def test_admitted_waits_for_nothing() -> None:
 def test_eviction_is_told() -> None:
     evicted = workload(("Admitted", "False", "NoReservation", ""), ("Evicted", "True", "Preempted", "to make room"))
     assert preempted(evicted) == "Kueue evicted it: Preempted: to make room"
-    found = waits_for(evicted)
-    assert found
-    assert found.reason == "queued again after it was evicted: Preempted: to make room"
+    queued = waits_for(evicted)
+    assert queued
+    assert queued.reason == "queued again after it was evicted: Preempted: to make room"
     assert preempted(workload(("Admitted", "True", "", ""))) is None
 
 
 def test_a_reason_that_says_wait_outweighs_the_words() -> None:
-    found = waits_for(pending("resource cpu unavailable in ClusterQueue", "WaitingForQuota"))
-    assert found
-    assert not found.hopeless
+    queued = waits_for(pending("resource cpu unavailable in ClusterQueue", "WaitingForQuota"))
+    assert queued
+    assert not queued.hopeless
 
 
 def test_a_workload_that_is_over_is_waited_for_no_more() -> None:
-    found = waits_for(workload(("Admitted", "True", "", ""), ("Finished", "True", "FailedToStart", "no such field")))
-    assert found
-    assert (found.reason, found.hopeless) == ("Kueue takes it for finished: FailedToStart: no such field", True)
+    queued = waits_for(workload(("Admitted", "True", "", ""), ("Finished", "True", "FailedToStart", "no such field")))
+    assert queued
+    assert (queued.reason, queued.hopeless) == ("Kueue takes it for finished: FailedToStart: no such field", True)
 
 
 TO_MAKE_ROOM = ("Evicted", "True", "Preempted", "to make room")
 
 
 @pytest.mark.parametrize(
-    ("reserved", "said"),
+    ("reserved", "reason"),
     [
         (
             ("QuotaReserved", "True", "QuotaReserved", "in q"),
@@ -188,11 +188,11 @@ TO_MAKE_ROOM = ("Evicted", "True", "Preempted", "to make room")
     ],
     ids=["still-there", "let-go", "looked-at-again"],
 )
-def test_what_was_evicted_is_queued_again(reserved: tuple[str, str, str, str], said: str) -> None:
+def test_what_was_evicted_is_queued_again(reserved: tuple[str, str, str, str], reason: str) -> None:
     admitted = ("Admitted", reserved[1], "", "")
-    found = waits_for(workload(reserved, admitted, TO_MAKE_ROOM))
-    assert found
-    assert (found.reason, found.hopeless) == (said, False)
+    queued = waits_for(workload(reserved, admitted, TO_MAKE_ROOM))
+    assert queued
+    assert (queued.reason, queued.hopeless) == (reason, False)
 
 
 def test_what_was_evicted_and_admitted_again_waits_for_nothing() -> None:
@@ -209,9 +209,9 @@ def test_a_deactivated_workload_says_why() -> None:
         "DeactivatedDueToRequeuingLimitExceeded",
         "exceeded the maximum number of re-queuing retries",
     )
-    found = waits_for(workload(why, active=False))
-    assert found
-    assert found.reason == f"Kueue has deactivated it: {why[2]}: {why[3]}"
+    queued = waits_for(workload(why, active=False))
+    assert queued
+    assert queued.reason == f"Kueue has deactivated it: {why[2]}: {why[3]}"
 
 
 def test_a_class_that_may_be_missing_is_named() -> None:

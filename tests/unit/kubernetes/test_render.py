@@ -162,8 +162,8 @@ def test_the_launcher_that_only_waits_keeps_within_restricted() -> None:
 def test_nodes_to_take_and_nodes_to_leave_stand_in_one_term() -> None:
     """Of several terms any one would do."""
     (spec,) = node_specs("everything")
-    wanted = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert [[(each["operator"], each["values"]) for each in term["matchExpressions"]] for term in wanted] == [
+    terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert [[(each["operator"], each["values"]) for each in term["matchExpressions"]] for term in terms] == [
         [("In", ["a", "b", "c"]), ("NotIn", ["d"])]
     ]
 
@@ -194,7 +194,7 @@ def test_part_of_one_node_is_legal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"image": None}, "image: is required on Kubernetes"),
         ({"hardware": "H100-SXM"}, "hardware: machine a4 is B200-SXM, is H100-SXM"),
@@ -204,14 +204,14 @@ def test_part_of_one_node_is_legal() -> None:
         ({"platform": {"host_network": True, "machine": "generic"}, "ssh_port": 22}, "ssh_port: is taken by the host"),
     ],
 )
-def test_what_cannot_work_is_refused(change: dict[str, Any], said: str) -> None:
+def test_what_cannot_work_is_refused(change: dict[str, Any], message: str) -> None:
     asked = {**CLUSTERS["a4"], **change, "platform": {**CLUSTERS["a4"]["platform"], **change.get("platform", {})}}
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         platform_for(Cluster.model_validate(asked))
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"tolerations": [{"key": "team", "operator": "Exists", "value": "x"}]}, "Exists takes no value"),
         ({"tolerations": [{"key": "team"}]}, "needs key and value"),
@@ -232,8 +232,8 @@ def test_what_cannot_work_is_refused(change: dict[str, Any], said: str) -> None:
         ({"annotations": {"a b": "c"}}, "no label key"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Cluster.model_validate({**CLUSTERS["a4"], "platform": {**CLUSTERS["a4"]["platform"], **settings}})
 
 

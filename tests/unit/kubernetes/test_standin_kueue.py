@@ -67,22 +67,22 @@ def submit(world: World, name: str, gpus: int = 8, pods: int = 2, importance: st
 
 
 def workload(world: World, job: str) -> Object:
-    found = [each for each in world.all(WORKLOAD) if each["metadata"]["ownerReferences"][0]["name"] == job]
-    assert len(found) == 1
-    return found[0]
+    workloads = [each for each in world.all(WORKLOAD) if each["metadata"]["ownerReferences"][0]["name"] == job]
+    assert len(workloads) == 1
+    return workloads[0]
 
 
 def job(world: World, name: str) -> Object:
-    found = world.get(JOB, NAMESPACE, name)
-    assert found is not None
-    return found
+    stored = world.get(JOB, NAMESPACE, name)
+    assert stored is not None
+    return stored
 
 
 def refused(world: World, name: str) -> str:
     """What is said of a quota that it does not get."""
-    (said,) = (each for each in conditions(workload(world, name)) if each["type"] == "QuotaReserved")
-    assert said["status"] == "False"
-    return str(said["message"])
+    (condition,) = (each for each in conditions(workload(world, name)) if each["type"] == "QuotaReserved")
+    assert condition["status"] == "False"
+    return str(condition["message"])
 
 
 def test_a_job_that_fits_is_started_where_its_flavor_is() -> None:
@@ -168,7 +168,7 @@ def test_a_higher_priority_takes_the_quota_and_gives_it_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotation", "level", "said"),
+    ("annotation", "level", "refusal"),
     [
         ("required", "rack", 'Flavor "a4" does not contain the requested level'),
         ("preferred", "hall", "no topology domains at level: hall"),
@@ -178,7 +178,7 @@ def test_a_higher_priority_takes_the_quota_and_gives_it_back() -> None:
         ("unconstrained", "true", None),
     ],
 )
-def test_topologies(annotation: str, level: str, said: str | None) -> None:
+def test_topologies(annotation: str, level: str, refusal: str | None) -> None:
     world = a_world()
     add(world, TOPOLOGY, "t", spec={"levels": [{"nodeLabel": each} for each in ("hall", "block", "host")]})
     flavor = world.get(FLAVOR, None, "a4")
@@ -190,13 +190,13 @@ def test_topologies(annotation: str, level: str, said: str | None) -> None:
         status = {"allocatable": {"nvidia.com/gpu": "8", "pods": "110"}, "conditions": [ready]}
         add(world, NODE, name, labels=labels, status=status)
     submit(world, "first", annotations={f"kueue.x-k8s.io/podset-{annotation}-topology": level})
-    if said:
-        assert refused(world, "first") == f"{SET}{said}"
-    assert bool(holds(workload(world, "first"), "Admitted")) is (said is None)
+    if refusal:
+        assert refused(world, "first") == f"{SET}{refusal}"
+    assert bool(holds(workload(world, "first"), "Admitted")) is (refusal is None)
 
 
 @pytest.mark.parametrize(
-    ("of_local", "of_cluster", "local_says", "said"),
+    ("of_local", "of_cluster", "local_says", "refusal"),
     [
         ({"stopPolicy": "Hold"}, {}, "Stopped", "LocalQueue night is inactive"),
         ({"clusterQueue": "none"}, {}, "ClusterQueueDoesNotExist", "ClusterQueue none doesn't exist"),
@@ -204,14 +204,14 @@ def test_topologies(annotation: str, level: str, said: str | None) -> None:
     ],
 )
 def test_queues_that_admit_nothing(
-    of_local: dict[str, str], of_cluster: dict[str, Any], local_says: str, said: str
+    of_local: dict[str, str], of_cluster: dict[str, Any], local_says: str, refusal: str
 ) -> None:
     world = a_world(**of_cluster)
     local = world.get(LOCAL_QUEUE, NAMESPACE, "night")
     assert local
     local["spec"] |= of_local
     submit(world, "first")
-    assert refused(world, "first") == said
+    assert refused(world, "first") == refusal
     local = world.get(LOCAL_QUEUE, NAMESPACE, "night")
     assert local
     (active,) = conditions(local)
@@ -229,10 +229,10 @@ def test_without_its_queue_or_its_class_a_job_stays_where_it_is() -> None:
 def test_an_admission_check_holds_it_up_and_deactivation_takes_it_back() -> None:
     world = a_world(admissionChecksStrategy={"admissionChecks": [{"name": "dws"}]})
     submit(world, "first")
-    found = workload(world, "first")
-    assert holds(found, "QuotaReserved")
-    assert not holds(found, "Admitted")
-    carry_out(world, Patch(found, {"status": {"admissionChecks": [{"name": "dws", "state": "Ready"}]}}))
+    held = workload(world, "first")
+    assert holds(held, "QuotaReserved")
+    assert not holds(held, "Admitted")
+    carry_out(world, Patch(held, {"status": {"admissionChecks": [{"name": "dws", "state": "Ready"}]}}))
     settle(world)
     assert job(world, "first")["spec"]["suspend"] is False
     carry_out(world, Patch(workload(world, "first"), {"spec": {"active": False}}))
@@ -260,6 +260,6 @@ def test_what_seatrial_submits_is_queued_whole(launcher: str, pod_sets: dict[str
             thing["metadata"]["namespace"] = NAMESPACE
             created(world, thing)
     settle(world)
-    (found,) = world.all(WORKLOAD)
-    assert {each["name"]: each["count"] for each in found["spec"]["podSets"]} == pod_sets
-    assert holds(found, "Admitted")
+    (queued,) = world.all(WORKLOAD)
+    assert {each["name"]: each["count"] for each in queued["spec"]["podSets"]} == pod_sets
+    assert holds(queued, "Admitted")

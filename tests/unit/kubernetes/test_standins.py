@@ -38,7 +38,7 @@ def world_with(golden: str) -> World:
 
 
 def created(world: World, thing: Object) -> None:
-    count = sum(len(found) for found in world.objects.values())
+    count = sum(len(things) for things in world.objects.values())
     metadata = {"uid": f"uid-{count}", "creationTimestamp": "2026-01-01T12:00:00Z", **thing["metadata"]}
     world.take({**thing, "metadata": metadata})
 
@@ -80,15 +80,15 @@ def merged(old: Any, patch: Any) -> Any:
 
 
 def get(world: World, kind: Kind, name: str = NAME) -> Object:
-    found = world.get(kind, NAMESPACE, name)
-    assert found is not None
-    return found
+    thing = world.get(kind, NAMESPACE, name)
+    assert thing is not None
+    return thing
 
 
 def end(world: World, job: str, kind: str, reason: str = "", message: str = "") -> None:
     """As the Job controller ends a Job."""
-    told = {"type": kind, "status": "True", "reason": reason, "message": message}
-    condition = {**told, "lastTransitionTime": "2026-01-01T12:00:00Z"}
+    fields = {"type": kind, "status": "True", "reason": reason, "message": message}
+    condition = {**fields, "lastTransitionTime": "2026-01-01T12:00:00Z"}
     carry_out(world, Patch(get(world, JOB, job), {"status": {"conditions": [condition]}}))
 
 
@@ -197,8 +197,8 @@ def test_a_suspended_mpijob_has_no_workers() -> None:
     carry_out(world, Patch(get(world, mpijob.MPIJOB), {"spec": {"runPolicy": {"suspend": False}}}))
     settle(mpijob, world)
     assert len(world.all(POD)) == 2
-    (told,) = (each for each in conditions(get(world, mpijob.MPIJOB)) if each["type"] == "Suspended")
-    assert (told["status"], told["reason"]) == ("False", "MPIJobResumed")
+    (condition,) = (each for each in conditions(get(world, mpijob.MPIJOB)) if each["type"] == "Suspended")
+    assert (condition["status"], condition["reason"]) == ("False", "MPIJobResumed")
 
 
 def test_a_trainjob_becomes_a_jobset_that_torchrun_understands() -> None:

@@ -22,8 +22,8 @@ SUBMITTED = [("jobset", "JobSet"), ("everything", "JobSet"), ("trainjob", "Train
 
 def submitted(name: str, kind: str) -> dict[str, Any]:
     (thing,) = (thing for thing in yaml.safe_load_all(rendered(name)) if thing["kind"] == kind)
-    found: dict[str, Any] = thing
-    return found
+    typed: dict[str, Any] = thing
+    return typed
 
 
 def lost(thing: dict[str, Any]) -> list[str]:

@@ -70,7 +70,7 @@ def test_nothing_is_mounted_where_the_pod_has_something() -> None:
 
 
 @pytest.mark.parametrize(
-    ("volumes", "said"),
+    ("volumes", "message"),
     [
         ([{"mount": "/data"}], r"volumes\.0: needs a field kind, such as \{kind: gcs\}"),
         ([{**SSD, "kind": "disk"}], r"volumes\.0: .*'disk'.* 'gcs', 'nfs', 'pvc', 'local-ssd'"),
@@ -88,11 +88,11 @@ def test_nothing_is_mounted_where_the_pod_has_something() -> None:
         ([GCS, {**PVC, "mount": "/data"}], r"volumes: mount /data appears twice"),
     ],
 )
-def test_a_volume_that_cannot_be_is_one_line(tmp_path: Path, volumes: list[dict[str, Any]], said: str) -> None:
+def test_a_volume_that_cannot_be_is_one_line(tmp_path: Path, volumes: list[dict[str, Any]], message: str) -> None:
     file = tmp_path / "c.yaml"
     asked = {**CLUSTERS["a4"], "platform": {**CLUSTERS["a4"]["platform"], "volumes": volumes}}
     file.write_text(yaml.safe_dump(asked))
-    with pytest.raises(InputError, match=said) as refused:
+    with pytest.raises(InputError, match=message) as refused:
         load_cluster(file)
     assert str(refused.value).startswith(f"{file}: platform.kubernetes.volumes")
     assert "\n" not in str(refused.value)

@@ -72,10 +72,10 @@ def ended(status: int, reason: str) -> dict[str, Any]:
     ],
 )
 def test_what_never_comes_right_is_said_at_once(broken: dict[str, Any], why: str) -> None:
-    found = problem([READY, broken], {}, 0.0)
-    assert found
-    assert found.pod == "p-0"
-    assert why in found.reason
+    pod_problem = problem([READY, broken], {}, 0.0)
+    assert pod_problem
+    assert pod_problem.pod == "p-0"
+    assert why in pod_problem.reason
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_trouble_counts_from_when_a_pod_had_it_first() -> None:
 
 def test_trouble_is_what_the_story_tells_first() -> None:
     creating = [pod(f"c-{n}", containerStatuses=[{"state": {"waiting": {"reason": "Creating"}}}]) for n in (0, 1)]
-    told = "0 of 3 nodes answer; waiting: the image cannot be pulled (ErrImagePull): timeout"
-    assert story([*creating, waits("ErrImagePull", "timeout")], 3) == told
+    sentence = "0 of 3 nodes answer; waiting: the image cannot be pulled (ErrImagePull): timeout"
+    assert story([*creating, waits("ErrImagePull", "timeout")], 3) == sentence
 
 
 def test_pods_come_and_go() -> None:

@@ -39,22 +39,22 @@ PIECES = (
 CHARACTERS = 4096  # what is quadratic takes a thousand times as long as what is linear
 
 
-def patterns(found: Any) -> Iterator[re.Pattern[str]]:
+def patterns(value: Any) -> Iterator[re.Pattern[str]]:
     """Every compiled pattern in a value, however deep."""
-    if isinstance(found, re.Pattern):
-        yield found
-    elif isinstance(found, dict):
-        yield from patterns(list(found.values()))
-    elif isinstance(found, tuple | list):
-        for each in found:
+    if isinstance(value, re.Pattern):
+        yield value
+    elif isinstance(value, dict):
+        yield from patterns(list(value.values()))
+    elif isinstance(value, tuple | list):
+        for each in value:
             yield from patterns(each)
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_every_pattern_of_a_module_is_linear(module: str) -> None:
-    found = {each.pattern: each for each in patterns(list(vars(import_module(f"seatrial.{module}")).values()))}
-    assert found
-    for pattern in found.values():
+    compiled = {each.pattern: each for each in patterns(list(vars(import_module(f"seatrial.{module}")).values()))}
+    assert compiled
+    for pattern in compiled.values():
         assert_linear(pattern)
 
 

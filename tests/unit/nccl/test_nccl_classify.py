@@ -257,27 +257,31 @@ def test_a_line_that_calls_itself_an_error_is_told_where_nothing_better_is() -> 
 
 
 def test_transport_of_a_fallback_to_sockets() -> None:
-    found = transport((LOGS / "wh8_h100_g2_nvls_nccl_info.log").read_text().splitlines())
-    assert found is not None
-    assert found.networks == ("Socket",) and found.sockets_only
-    assert (found.plugin, found.nodes) == ("NCCL RDMA Plugin v11", 1)
+    evidence = transport((LOGS / "wh8_h100_g2_nvls_nccl_info.log").read_text().splitlines())
+    assert evidence is not None
+    assert evidence.networks == ("Socket",) and evidence.sockets_only
+    assert (evidence.plugin, evidence.nodes) == ("NCCL RDMA Plugin v11", 1)
 
 
 def test_transport_of_efa() -> None:
-    found = transport((LOGS / "awsdoeks_t4_efa_tagged_nccl_info.log").read_text().splitlines())
-    assert found is not None
-    assert (found.networks, found.plugin, found.gpu_direct) == (("AWS Libfabric",), "aws-ofi-nccl 1.5.0aws", False)
-    assert not found.sockets_only
+    evidence = transport((LOGS / "awsdoeks_t4_efa_tagged_nccl_info.log").read_text().splitlines())
+    assert evidence is not None
+    assert (evidence.networks, evidence.plugin, evidence.gpu_direct) == (
+        ("AWS Libfabric",),
+        "aws-ofi-nccl 1.5.0aws",
+        False,
+    )
+    assert not evidence.sockets_only
 
 
 def test_transport_of_gpu_direct_and_of_silence() -> None:
-    found = transport(
+    evidence = transport(
         [
             "0: " + NCCL + "NCCL INFO Assigned NET plugin gIB to comm",
             "0: " + NCCL + "NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/gIB/0/GDRDMA",
             "0: " + NCCL + "NCCL INFO comm 0x1 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0",
         ]
     )
-    assert found is not None
-    assert (found.networks, found.gpu_direct, found.nodes) == (("gIB",), True, 2)
+    assert evidence is not None
+    assert (evidence.networks, evidence.gpu_direct, evidence.nodes) == (("gIB",), True, 2)
     assert transport(["no NCCL log at all", "NET is down"]) is None

@@ -35,8 +35,8 @@ DEAD = Suspect("node", "node-2", 1.0, "no route to host")
 @pytest.fixture
 def roll(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def called(*suspects: Suspect, problems: Sequence[str] = ()) -> None:
-        said = (*(f"{suspect.name}: {suspect.evidence}" for suspect in suspects), *problems)
-        monkeypatch.setattr(roll_call, "roll_call", lambda run, testbed: RollCall(testbed, suspects, said))
+        complaints = (*(f"{suspect.name}: {suspect.evidence}" for suspect in suspects), *problems)
+        monkeypatch.setattr(roll_call, "roll_call", lambda run, testbed: RollCall(testbed, suspects, complaints))
 
     return called
 
@@ -57,8 +57,8 @@ def test_a_node_that_dies_in_a_repeat_is_named_and_nothing_more_is_asked_of_the_
     fake = broken_sweeps(monkeypatch)
     monkeypatch.setattr(training, "_train", lambda *_, **__: pytest.fail("training was repeated"))
     run = make_run(tmp_path, operations=["all_reduce", "broadcast"])
-    found = measure_again(CheckContext(run, make_testbed()), {**BOTH, "training": [doubt()]})
-    repeated = found["collectives"]
+    by_check = measure_again(CheckContext(run, make_testbed()), {**BOTH, "training": [doubt()]})
+    repeated = by_check["collectives"]
     assert ([asked(argv)[0] for argv in fake.argvs], repeated.suspects) == (["all_reduce"], [DEAD])
     ((verdict, reason),) = repeated.problems
     assert (verdict, "node-2: no route to host" in reason) == (Verdict.FAIL, True)
@@ -107,10 +107,10 @@ def test_who_breaks_a_repeat_is_a_suspect_of_the_check_and_ends_the_repeating(st
     nodes = Nodes(1.0, 0.1, problem=(Verdict.FAIL, "when it was repeated: node-2: no route to host"))
 
     def again(doubts: Mapping[str, Sequence[Doubt]], until: float) -> dict[str, Repeated]:
-        found = nodes(doubts, until)
-        found["collectives"].suspects.append(DEAD)
-        found["collectives"].over = True
-        return found
+        by_check = nodes(doubts, until)
+        by_check["collectives"].suspects.append(DEAD)
+        by_check["collectives"].over = True
+        return by_check
 
     (check,) = compare([collectives(0.1)], LAB, store, RunContext("lab", "quick"), again)
     assert (nodes.asked, check.verdict, check.suspects) == (1, Verdict.FAIL, (DEAD,))

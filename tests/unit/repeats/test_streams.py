@@ -85,10 +85,10 @@ def test_racks_blame_no_healthy_node_when_streams_are_repeated(monkeypatch: pyte
         }
 
     def first_try() -> Check:
-        found = explore(
+        rates = explore(
             Plan([node.name for node in testbed.nodes], day=20), lambda pairs: streams(testbed, {}, pairs, 1)
         )
-        return Check("connectivity", Verdict.PASS, "12 nodes", 1.0, tuple(measurements(found)))
+        return Check("connectivity", Verdict.PASS, "12 nodes", 1.0, tuple(measurements(rates)))
 
     testbed = make_testbed(12)
     monkeypatch.setattr(step, "set_up_node", lambda *_, **__: NodeConnection(FakeTransport(), {}, 1, 0, 0))  # type: ignore[arg-type]

@@ -23,9 +23,9 @@ from tests.unit.repeats.doubts import asked, doubt
 def test_only_that_operation_is_swept_again_at_only_those_sizes(
     again: Callable[..., tuple[FakeMpirun, dict[str, Repeated]]],
 ) -> None:
-    fake, found = again(doubt(message_bytes=16384, placement="out_of_place"))
+    fake, by_check = again(doubt(message_bytes=16384, placement="out_of_place"))
     assert [asked(argv) for argv in fake.argvs] == [("all_reduce", "16384", "16384")]
-    (m,) = found["collectives"].measurements  # and not the latency or the plateau of that one size
+    (m,) = by_check["collectives"].measurements  # and not the latency or the plateau of that one size
     assert (m.metric, m.conditions["message_bytes"], m.conditions["placement"]) == ("busbw", 16384, "out_of_place")
 
 
@@ -39,8 +39,8 @@ def test_a_plateau_is_repeated_by_the_sizes_that_make_it(
 def test_wrong_elements_in_a_repeat_are_a_problem_of_the_cluster(
     again: Callable[..., tuple[FakeMpirun, dict[str, Repeated]]],
 ) -> None:
-    _, found = again(doubt(message_bytes=16384, placement="out_of_place"), wrong=5)
-    ((verdict, reason),) = found["collectives"].problems
+    _, by_check = again(doubt(message_bytes=16384, placement="out_of_place"), wrong=5)
+    ((verdict, reason),) = by_check["collectives"].problems
     assert verdict is Verdict.CORRUPT
     assert "wrong elements" in reason
 
@@ -55,8 +55,8 @@ def test_a_check_that_cannot_be_repeated_comes_back_empty(tmp_path: Path, monkey
 def test_numbers_of_other_ranks_than_there_are_now_are_not_asked_for(
     again: Callable[..., tuple[FakeMpirun, dict[str, Repeated]]],
 ) -> None:
-    fake, found = again(doubt(max_bytes=65536, ranks=8))
-    assert (fake.argvs, found["collectives"].measurements) == ([], [])
+    fake, by_check = again(doubt(max_bytes=65536, ranks=8))
+    assert (fake.argvs, by_check["collectives"].measurements) == ([], [])
 
 
 def test_no_log_of_a_repeat_is_overwritten(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -46,8 +46,8 @@ def _report(*words: object) -> str:
 def test_a_run_is_found_by_folder_file_and_id(folder: Path) -> None:
     for word in (folder, folder / "run.json", folder.name):
         (folder / "report.html").unlink(missing_ok=True)
-        said = _report(word)
-        assert (Path.cwd() / said.strip()).samefile(folder / "report.html")
+        output = _report(word)
+        assert (Path.cwd() / output.strip()).samefile(folder / "report.html")
         assert "Last good run: night-4" in (folder / "report.html").read_text()
 
 
@@ -76,14 +76,14 @@ def test_what_no_encoding_has_is_written_by_its_number(folder: Path, monkeypatch
     _report(folder)
     page = (folder / "report.html").read_text()
     assert ("\\udcff.log" in page, "said \\ud800" in page) == (True, True)
-    said = io.TextIOWrapper(io.BytesIO(), "ascii")
-    monkeypatch.setattr(sys, "stdout", said)
+    stdout = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr(sys, "stdout", stdout)
     monkeypatch.setattr(sys, "argv", ["seatrial", "report", str(folder), "--format", "md"])
     with pytest.raises(SystemExit) as ended:
         main()
-    said.flush()
+    stdout.flush()
     assert not ended.value.code
-    assert said.buffer.getvalue().startswith(b"## \\u2715 h100-east fails\n\n**fail**: said\n")
+    assert stdout.buffer.getvalue().startswith(b"## \\u2715 h100-east fails\n\n**fail**: said\n")
 
 
 def test_paper_takes_what_no_encoding_has() -> None:
@@ -92,11 +92,11 @@ def test_paper_takes_what_no_encoding_has() -> None:
 
 
 def test_markdown_goes_to_standard_output(folder: Path) -> None:
-    said = _report(folder, "--format", "md")
-    assert said.startswith("## ✕ h100-east fails\n\n**fail**: ")
-    assert "### Headline numbers, last good run night-4\n" in said
-    assert "| busbw plateau of all\\_reduce | 205 GB/s | 364 – 410 GB/s | 307 GB/s | -33 % | fail |\n" in said
-    assert "| driver | 565.57.01 | 570.124.06 |\n" in said
+    output = _report(folder, "--format", "md")
+    assert output.startswith("## ✕ h100-east fails\n\n**fail**: ")
+    assert "### Headline numbers, last good run night-4\n" in output
+    assert "| busbw plateau of all\\_reduce | 205 GB/s | 364 – 410 GB/s | 307 GB/s | -33 % | fail |\n" in output
+    assert "| driver | 565.57.01 | 570.124.06 |\n" in output
 
 
 def test_json_holds_the_run_and_what_the_page_shows_besides(folder: Path) -> None:
@@ -119,8 +119,8 @@ def test_a_history_that_is_broken_leaves_a_report_that_says_so(folder: Path, mon
 def test_the_pdf_is_a4_and_small_enough_to_be_sent(folder: Path) -> None:
     pytest.importorskip("weasyprint", exc_type=(ImportError, OSError))  # type: ignore[arg-type]
     (folder / "run.json").write_text(run_json(samples.healthy_local()))  # a table of many rows takes long to lay out
-    said = _report(folder, "--format", "pdf")
-    content = Path(said.strip()).read_bytes()
+    output = _report(folder, "--format", "pdf")
+    content = Path(output.strip()).read_bytes()
     assert content.startswith(b"%PDF-")
     streams = re.findall(rb"FlateDecode.*?>>\nstream\n(.*?)\nendstream", content, re.DOTALL)
     objects = b"".join(zlib.decompress(stream) for stream in streams)

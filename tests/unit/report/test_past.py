@@ -60,8 +60,8 @@ def test_the_last_good_run_may_be_older_than_what_is_drawn(store: Store) -> None
 
 
 def test_headlines_are_of_the_cluster_and_each_once() -> None:
-    found = [(m.metric, m.conditions.get("operation")) for m in headlines(RESULT)]
-    assert len(found) == len(set(found)) == 5 + 5 + 3
+    keys = [(m.metric, m.conditions.get("operation")) for m in headlines(RESULT)]
+    assert len(keys) == len(set(keys)) == 5 + 5 + 3
     latency = next(m for m in headlines(RESULT) if m.metric == "latency")
     assert (latency.conditions["message_bytes"], latency.conditions["placement"]) == (65536, "out_of_place")
 
@@ -69,8 +69,8 @@ def test_headlines_are_of_the_cluster_and_each_once() -> None:
 def test_a_change_of_software_is_told_where_it_happened(store: Store) -> None:
     _save(store, 1)
     store.save(replace(samples.night(RESULT, 2, 1.0), fingerprint=RESULT.fingerprint), Path("/runs"))
-    told = [then.software for then in headline_numbers(RESULT, past_of(RESULT, store))[0].trend]
-    assert told == ["", "driver 565.57.01 to 570.124.06", ""]
+    changes = [then.software for then in headline_numbers(RESULT, past_of(RESULT, store))[0].trend]
+    assert changes == ["", "driver 565.57.01 to 570.124.06", ""]
 
 
 def test_the_step_that_the_judge_tells_is_the_one_in_the_chart(store: Store) -> None:
@@ -80,9 +80,9 @@ def test_the_step_that_the_judge_tells_is_the_one_in_the_chart(store: Store) -> 
     plain = headline_numbers(RESULT, past)[0]
     since = plain.trend[-3].started
     drift = Drift("step", f"{since:%Y-%m-%d}", -0.33)
-    told = (replace(plain.judgements[0], drift=drift), *plain.judgements[1:])
+    judgements = (replace(plain.judgements[0], drift=drift), *plain.judgements[1:])
     checks = [
-        replace(check, judgements=(told[0], *(j for j in check.judgements if j != plain.judgements[0])))
+        replace(check, judgements=(judgements[0], *(j for j in check.judgements if j != plain.judgements[0])))
         for check in RESULT.checks
     ]
     marks = headline_numbers(replace(RESULT, checks=checks), past)[0].changes
@@ -90,19 +90,19 @@ def test_the_step_that_the_judge_tells_is_the_one_in_the_chart(store: Store) -> 
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "reason"),
     [
         (SeatrialError("history: runs cannot be read: locked"), "history: runs cannot be read: locked"),
         (KeyError("verdict"), "KeyError: 'verdict'"),
     ],
 )
-def test_a_store_that_fails_is_said_and_not_raised(store: Store, tmp_path: Path, error: Exception, said: str) -> None:
+def test_a_store_that_fails_is_said_and_not_raised(store: Store, tmp_path: Path, error: Exception, reason: str) -> None:
     class Broken(Store):
         def runs(self, cluster: str | None = None, limit: int = 20) -> list[RunRow]:
             raise error
 
     context = context_of(RESULT, tmp_path, Broken(store._engine))
-    assert context.past.problem == said
+    assert context.past.problem == reason
     assert context.past.runs == ()
 
 

@@ -68,12 +68,12 @@ def test_slacks_limits_hold(result: RunResult, before: RunResult, report: str | 
     bad = result if result.verdict is not Verdict.PASS else replace(result, verdict=Verdict.FAIL)
     alert = alert_of(bad, before=before, report_link=report if report and not report.startswith("http") else None)
     over = Alert(replace(alert.incident, closed=bad.finished), result)
-    for text, found in (blocks(alert), blocks(over), details(bad)):
+    for text, layout in (blocks(alert), blocks(over), details(bad)):
         assert 0 < len(text) <= 3000
-        assert block_problem(found) is None
-        for said in (said for block in found if block["type"] != "header" for said in texts(block)):
-            assert not re.search(r"[<>]", said)
-            assert not re.search(r"&(?!amp;|lt;|gt;)", said)
+        assert block_problem(layout) is None
+        for part in (part for block in layout if block["type"] != "header" for part in texts(block)):
+            assert not re.search(r"[<>]", part)
+            assert not re.search(r"&(?!amp;|lt;|gt;)", part)
     for line in (change(alert, alert.incident.changes), digest(result)):
         assert 0 < len(line) <= 3000
         assert not re.search(r"[<>]", line)
@@ -82,8 +82,8 @@ def test_slacks_limits_hold(result: RunResult, before: RunResult, report: str | 
     json.dumps(event(alert, alert.incident.changes), allow_nan=False)
 
 
-def _text(found: list[dict[str, Any]]) -> str:
-    return json.dumps(found, ensure_ascii=False)
+def _text(layout: list[dict[str, Any]]) -> str:
+    return json.dumps(layout, ensure_ascii=False)
 
 
 def test_a_failure_says_what_who_what_changed_and_what_next() -> None:
@@ -92,16 +92,16 @@ def test_a_failure_says_what_who_what_changed_and_what_next() -> None:
     alert = alert_of(
         bad, before=before, report_link="/runs/1/report.html", run_link="https://prefect.example.com/r?a&b"
     )
-    text, found = blocks(alert, ("here", "U024BE7LH"))
-    said = _text(found)
+    text, layout = blocks(alert, ("here", "U024BE7LH"))
+    payload = _text(layout)
     assert text.startswith("h100-east fails: collectives:")
-    assert "*node node-5* (97%): every pair with node-5" in said
-    assert "*205 GB/s*, expected 364 – 410 GB/s (catalog), -47 %" in said
-    assert "nccl 2.26.0 → 2.27.1" in said
-    assert "report: /runs/1/report.html" in said
-    assert "<https://prefect.example.com/r?a&amp;b|The run>" in said
-    assert "`seatrial compare run-0 run-1`" in said
-    assert "<!here> <@U024BE7LH>" in said
+    assert "*node node-5* (97%): every pair with node-5" in payload
+    assert "*205 GB/s*, expected 364 – 410 GB/s (catalog), -47 %" in payload
+    assert "nccl 2.26.0 → 2.27.1" in payload
+    assert "report: /runs/1/report.html" in payload
+    assert "<https://prefect.example.com/r?a&amp;b|The run>" in payload
+    assert "`seatrial compare run-0 run-1`" in payload
+    assert "<!here> <@U024BE7LH>" in payload
 
 
 def test_three_rows_of_three_numbers_convince() -> None:
@@ -116,19 +116,19 @@ def test_three_rows_of_three_numbers_convince() -> None:
 
 
 def test_what_is_missing_leads_to_the_doctor() -> None:
-    _, found = blocks(alert_of(nights.unmeasured(1, Verdict.NOT_RUN)))
-    assert "`seatrial doctor`" in _text(found)
-    assert "h100-east could not be checked" in _text(found)
-    _, found = blocks(alert_of(nights.unmeasured(1)))
-    assert "`seatrial report run-1`" in _text(found)
+    _, layout = blocks(alert_of(nights.unmeasured(1, Verdict.NOT_RUN)))
+    assert "`seatrial doctor`" in _text(layout)
+    assert "h100-east could not be checked" in _text(layout)
+    _, layout = blocks(alert_of(nights.unmeasured(1)))
+    assert "`seatrial report run-1`" in _text(layout)
 
 
 def test_where_the_files_are_and_what_is_kept_is_said() -> None:
     notes = ("nodes are kept until 17:00\n  to log in: seatrial ssh r1 head", "files: gs://bucket/logs/r1/")
-    _, found = blocks(alert_of(nights.bad(1, notes=notes)))
-    said = json.dumps(found)
-    assert "seatrial ssh r1 head" in said
-    assert "files: gs://bucket/logs/r1/" in said
+    _, layout = blocks(alert_of(nights.bad(1, notes=notes)))
+    payload = json.dumps(layout)
+    assert "seatrial ssh r1 head" in payload
+    assert "files: gs://bucket/logs/r1/" in payload
 
 
 @pytest.mark.parametrize(
@@ -141,16 +141,16 @@ def test_where_the_files_are_and_what_is_kept_is_said() -> None:
     ],
 )
 def test_where_reports_are(notify: dict[str, str], upload: str | None, address: str) -> None:
-    found = report_address(Notify.model_validate(notify), "r1", "east", upload, "/runs/r1/report.html")
-    assert found == address
+    link = report_address(Notify.model_validate(notify), "r1", "east", upload, "/runs/r1/report.html")
+    assert link == address
 
 
 def test_the_letter_says_the_same() -> None:
     alert = alert_of(nights.bad(1), nights.bad(2), before=nights.good(0))
-    said = full_text(alert, alert.incident.changes)
+    letter = full_text(alert, alert.incident.changes)
     for part in ("h100-east fails (2 runs)", "node node-5 (97%)", "205 GB/s, expected 364", "next: seatrial compare"):
-        assert part in said
-    assert "What is new" not in said
+        assert part in letter
+    assert "What is new" not in letter
     assert "What is new:\n- more" in full_text(replace(alert, incident=_told(alert, "more")), ("more",))
 
 
@@ -161,29 +161,29 @@ def test_text_of_a_log_mentions_and_links_nobody_whatever_takes_it() -> None:
     night = nights.bad(1, reason=EVIL, suspects=(Suspect("node", "node-1", 0.9, EVIL),), notes=("ssh me@[::1]",))
     alert = alert_of(night, run_link="https://x.example.com/~ops")
     over = replace(alert.incident, closed=night.finished, changes=("fail", EVIL))
-    told, news = event(alert, alert.incident.changes), alert.incident.changes
+    payload, news = event(alert, alert.incident.changes), alert.incident.changes
     findings, _, ours = full_text(alert, news).partition("ssh me@[::1]")
     assert ours.strip().endswith("next: seatrial report run-1")
     assert "run: https://x.example.com/~ops" in ours
-    for said in (told["text"], findings, plain_digest(night), subject(Alert(over)), full_text(Alert(over), news)):
-        assert "said: ‹!channel› @\u200ball !(p)(http://evil.example/p.png) 'x' " in said
-        assert not re.search(r"[<>\[\]`*~]|@\w|\b_|_\b", said)
-    assert (told["incident"]["reason"], told["suspects"][0]["evidence"]) == (EVIL, EVIL)
+    for message in (payload["text"], findings, plain_digest(night), subject(Alert(over)), full_text(Alert(over), news)):
+        assert "said: ‹!channel› @\u200ball !(p)(http://evil.example/p.png) 'x' " in message
+        assert not re.search(r"[<>\[\]`*~]|@\w|\b_|_\b", message)
+    assert (payload["incident"]["reason"], payload["suspects"][0]["evidence"]) == (EVIL, EVIL)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "text"),
     [
         (outcome_of(nights.unmeasured(1)), "h100-east is measured again"),
         (silent("the check died", None, nights.bad(1).finished), "h100-east: the check runs again"),
         (outcome_of(nights.bad(1)), "h100-east recovered: pass again after 1 run of fail"),
     ],
 )
-def test_the_end_is_said_once(wrong: RunOutcome, said: str) -> None:
+def test_the_end_is_said_once(wrong: RunOutcome, text: str) -> None:
     (open_one,) = advance([], "h100-east", "nightly", wrong, ["webhook"])
     (over,) = advance([open_one], "h100-east", "nightly", outcome_of(nights.good(2)), ["webhook"])
     alert, news = Alert(over, nights.good(2)), over.changes[1:]
-    assert event(alert, news)["text"] == said
+    assert event(alert, news)["text"] == text
     assert event(alert, news)["news"] == list(news)
     phrase = news[-1]
     assert full_text(alert, news).count(phrase) == 1

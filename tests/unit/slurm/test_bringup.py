@@ -20,10 +20,10 @@ srun: cluster configuration lacks support for cpu binding
 
 def test_ports_count_once_and_failures_by_task() -> None:
     ready = " 0: seatrial-node: ready 222\n10: seatrial-node: ready 222\n 0: seatrial-node: ready 9\n"
-    told = read_nodes_log(f"{ready} 3: seatrial-node: failed: why\n")
-    assert told.ports == {0: 222, 10: 222}
-    assert told.problems == {3: "why"}
-    assert told.words == {}
+    log = read_nodes_log(f"{ready} 3: seatrial-node: failed: why\n")
+    assert log.ports == {0: 222, 10: 222}
+    assert log.problems == {3: "why"}
+    assert log.words == {}
 
 
 @pytest.mark.parametrize(

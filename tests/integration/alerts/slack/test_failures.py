@@ -18,10 +18,10 @@ def test_what_slack_missed_is_told_by_the_next_run(
 ) -> None:
     monkeypatch.setattr("slack_sdk.http_retry.handler.time.sleep", lambda _: None)
     slack.plan("chat.postMessage", *[Answer("<html>oops</html>", 500)] * 3)
-    told = night(nights.bad(1), store, by_token)
-    assert told.failed
-    assert "Slack says HTTP 500; see https://slack-status.com" in told.summary
-    assert told.summary.endswith("; the next run tells it")
+    notified = night(nights.bad(1), store, by_token)
+    assert notified.failed
+    assert "Slack says HTTP 500; see https://slack-status.com" in notified.summary
+    assert notified.summary.endswith("; the next run tells it")
     assert not slack.posted
     assert not night(nights.bad(2), store, by_token).failed
     assert slack.posted[0].blocks[0]["text"]["text"] == "h100-east fails (2 runs)"
@@ -33,11 +33,11 @@ def test_what_slack_missed_is_told_by_the_next_run(
 
 def test_a_missing_scope_costs_only_the_files(slack: Slack, by_token: AlertSettings, store: Store) -> None:
     slack.scopes = {"chat:write"}
-    told = night(nights.bad(1), store, by_token)
-    assert told.summary.endswith(
+    notified = night(nights.bad(1), store, by_token)
+    assert notified.summary.endswith(
         "sent to #alerts; files not attached: missing_scope; give the app the scope files:write"
     )
-    assert not told.failed
+    assert not notified.failed
     assert len(slack.posted) == 1
 
 
@@ -56,8 +56,8 @@ def test_a_long_rate_limit_is_not_waited_for(
 ) -> None:
     for method in ("chat.postMessage", PATH):
         slack.plan(method, limited(retry_after))
-    told = night(nights.bad(1), None, request.getfixturevalue(way))
-    assert "Slack says ratelimited; Slack is rate limiting this app; the next run will try again" in told.summary
+    notified = night(nights.bad(1), None, request.getfixturevalue(way))
+    assert "Slack says ratelimited; Slack is rate limiting this app; the next run will try again" in notified.summary
     assert len(slack.requests) == 1
 
 
@@ -73,7 +73,7 @@ def test_a_broken_slack_is_tried_again_a_few_times(
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "reason"),
     [
         ("invalid_auth", "Slack says invalid_auth; check SEATRIAL_SLACK_TOKEN"),
         (
@@ -83,9 +83,9 @@ def test_a_broken_slack_is_tried_again_a_few_times(
         ("brand_new_error", "Slack says brand_new_error"),
     ],
 )
-def test_slacks_refusals_come_with_a_next_step(slack: Slack, by_token: AlertSettings, error: str, said: str) -> None:
+def test_slacks_refusals_come_with_a_next_step(slack: Slack, by_token: AlertSettings, error: str, reason: str) -> None:
     slack.plan("chat.postMessage", refusal(error))
-    assert night(nights.bad(1), None, by_token).summary == f"slack #alerts: FAILED {said}; the next run tells it"
+    assert night(nights.bad(1), None, by_token).summary == f"slack #alerts: FAILED {reason}; the next run tells it"
 
 
 def test_an_unknown_channel_is_named(slack: Slack) -> None:
@@ -105,17 +105,17 @@ def test_a_slack_that_hangs_is_not_waited_for(
     monkeypatch.setattr(slack_client, "TIMEOUT_S", 0.3)
     for method in ("chat.postMessage", PATH):
         slack.plan(method, *[Answer(hang=True)] * 9)
-    told = night(nights.bad(1), None, request.getfixturevalue(way))
-    assert "Slack did not answer within 0.3 s; check the network or proxy of this host" in told.summary
+    notified = night(nights.bad(1), None, request.getfixturevalue(way))
+    assert "Slack did not answer within 0.3 s; check the network or proxy of this host" in notified.summary
     assert len(slack.requests) == 1
 
 
 def test_a_slack_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slack_sdk.http_retry.handler.time.sleep", lambda _: None)
     nobody = AlertSettings(SlackSettings(SecretStr(TOKEN), "alerts", api_url="http://127.0.0.1:9/api"))
-    told = night(nights.bad(1), None, nobody)
-    assert "Slack cannot be reached (" in told.summary
-    assert "check the network or proxy" in told.summary
+    notified = night(nights.bad(1), None, nobody)
+    assert "Slack cannot be reached (" in notified.summary
+    assert "check the network or proxy" in notified.summary
 
 
 def test_a_history_that_fails_costs_no_message(

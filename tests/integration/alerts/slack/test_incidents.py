@@ -18,8 +18,8 @@ def test_a_whole_incident_is_one_message(slack: Slack, by_token: AlertSettings, 
     assert night(nights.good(0), store, by_token) == Notified("nothing new")
     assert not slack.requests
 
-    told = night(nights.bad(1, fingerprint={"driver": "575.57"}), store, by_token, tmp_path)
-    assert told == Notified("slack #alerts: sent to #alerts")
+    notified = night(nights.bad(1, fingerprint={"driver": "575.57"}), store, by_token, tmp_path)
+    assert notified == Notified("slack #alerts: sent to #alerts")
     (message,) = slack.posted
     assert message.blocks[0]["text"]["text"] == "h100-east fails"
     assert "*node node-5* (97%)" in message.shown
@@ -56,8 +56,8 @@ def test_what_changes_is_a_reply_and_told_once(slack: Slack, by_token: AlertSett
     ):
         night(nights.bad(number, verdict=verdict, suspects=nights.suspected(who)), store, by_token)
     night(nights.bad(5, suspects=nights.suspected("node-5", "node-2")), store, by_token)
-    said = [reply.text for reply in slack.replies(message) if reply.broadcast]
-    assert said == [
+    broadcasts = [reply.text for reply in slack.replies(message) if reply.broadcast]
+    assert broadcasts == [
         ":red_circle: h100-east: fail, was degraded",
         ":red_circle: h100-east: new suspect: node node-2",
     ]
@@ -103,8 +103,8 @@ def test_a_message_that_may_not_be_edited_is_not_posted_anew(
 ) -> None:
     night(nights.bad(1), store, by_token)
     slack.plan("chat.update", *[refusal(rule)] * 3)
-    told = night(nights.bad(2), store, by_token)
-    assert told == Notified(f"slack #alerts: message in #alerts cannot be updated ({rule})")
+    notified = night(nights.bad(2), store, by_token)
+    assert notified == Notified(f"slack #alerts: message in #alerts cannot be updated ({rule})")
     night(nights.bad(3, suspects=nights.suspected("node-2")), store, by_token)
     assert night(nights.good(4), store, by_token).summary == "slack #alerts: told #alerts the change"
     (message,) = slack.posted

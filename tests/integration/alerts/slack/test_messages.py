@@ -41,8 +41,8 @@ def test_a_thousand_nodes_stay_under_slacks_limits(slack: Slack, by_token: Alert
     judged = nights.bad(1).checks[1].judgements * 40
     checks = [replace(nights.bad(1).checks[1], judgements=judged)] * 3
     huge = nights.bad(1, suspects=nights.suspected(*names), checks=checks, reason="; ".join(names))
-    told = night(huge, store, by_token)
-    assert told.summary == "slack #alerts: sent to #alerts"  # the server holds messages to Slack's limits
+    notified = night(huge, store, by_token)
+    assert notified.summary == "slack #alerts: sent to #alerts"  # the server holds messages to Slack's limits
     (message,) = slack.posted
     assert "and 997 more in the report" in message.shown
     assert slack.replies(message)
@@ -53,8 +53,8 @@ def test_what_a_log_says_calls_and_links_nobody(slack: Slack, by_token: AlertSet
     night(replace(samples.hostile(evil), run_id="run-1"), store, by_token)
     notify(replace(samples.hostile(evil), run_id="run-2"), CLUSTER, store, by_token)
     for message in slack.messages.values():
-        for said in (message.shown, message.text):
-            assert not any(mark in said for mark in ("<!", "<@", "<http", "<U", "```", "`x`", "*bold*", "_it_", "~no~"))
+        for text in (message.shown, message.text):
+            assert not any(mark in text for mark in ("<!", "<@", "<http", "<U", "```", "`x`", "*bold*", "_it_", "~no~"))
     assert all(
         element.get("verbatim")
         for m in slack.posted
@@ -69,11 +69,11 @@ def test_secrets_in_a_log_stay_here(
     planted = {"HF_TOKEN": "hf_plantedPlantedPlanted1", "DB_PASSWORD": "planted-swordfish"}
     for name, value in planted.items():
         monkeypatch.setenv(name, value)
-    said = f"ranks died: {planted['HF_TOKEN']} and {planted['DB_PASSWORD']} and token={TOKEN}"
-    (tmp_path / "report.html").write_text(said)
-    faulty = nights.bad(1, reason=said, suspects=(replace(nights.suspected("node-1")[0], evidence=said),))
+    reason = f"ranks died: {planted['HF_TOKEN']} and {planted['DB_PASSWORD']} and token={TOKEN}"
+    (tmp_path / "report.html").write_text(reason)
+    faulty = nights.bad(1, reason=reason, suspects=(replace(nights.suspected("node-1")[0], evidence=reason),))
     night(faulty, store, by_token, tmp_path)
-    night(nights.bad(2, reason=said), store, by_token)
+    night(nights.bad(2, reason=reason), store, by_token)
     sent = b"".join(body for _, _, body in slack.requests).decode(errors="replace")
     assert "ranks died" in sent
     for secret in (*planted.values(), TOKEN):

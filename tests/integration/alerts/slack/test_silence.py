@@ -14,8 +14,8 @@ from tests.slack_server import Slack
 
 def test_silence_is_told_once_and_ends_with_a_run(slack: Slack, by_token: AlertSettings, store: Store) -> None:
     store.save(nights.good(0), Path("/gone"))
-    told = watch(CLUSTER, "nightly", timedelta(hours=26), store, by_token)
-    assert told == Notified("slack #alerts: sent to #alerts")
+    notified = watch(CLUSTER, "nightly", timedelta(hours=26), store, by_token)
+    assert notified == Notified("slack #alerts: sent to #alerts")
     (message,) = slack.posted
     assert message.blocks[0]["text"]["text"] == "h100-east: the check did not run"
     assert "the last run, run-0, ended " in message.shown

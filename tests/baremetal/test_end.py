@@ -1,0 +1,129 @@
+"""How a run on hosts that are up ends: at its deadline, killed, or with hosts that are cut off or down."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.config.run import Run
+from seatrial.model.errors import SeatrialError
+from seatrial.model.reason import code_of
+from seatrial.platforms import platform_for
+from seatrial.platforms import state as states
+from seatrial.remote.node_setup import set_up_node
+from seatrial.remote.ssh import on_each
+from seatrial.runs.login import ssh_argv
+from tests.baremetal.conftest import run_on
+from tests.baremetal.hosts import Hosts
+from tests.e2e.conftest import Console, until
+
+
+def test_hosts_end_a_run_at_their_deadline(settings: dict[str, Any], hosts: Hosts, tmp_path: Path) -> None:
+    """Nobody tells them to: as after the end of this machine. Also what has become a daemon."""
+    run = run_on({**settings, "deadline_s": 10}, tmp_path)
+    platform = platform_for(run.cluster)
+    testbed = platform.launch(run)
+    argv = ssh_argv(
+        testbed, testbed.head, ("setsid", "-f", "sleep", "1000", "</dev/null", ">/dev/null", "2>&1"), terminal=False
+    )
+    subprocess.run(argv, check=True, timeout=60)
+    assert "gpu-0: sleep 1000" in hosts.left()
+    until(lambda: not hosts.left())
+    assert testbed.blameless_reason(testbed.head) == "the hosts ended the run at its deadline (deadline_s: 10)"
+    platform.teardown(run.run_id)
+
+
+@pytest.mark.parametrize("victim", ["supervisor", "node.sh", "both"])
+def test_nothing_is_left_when_a_process_of_the_run_is_killed(run: Run, hosts: Hosts, victim: str) -> None:
+    platform = platform_for(run.cluster)
+    try:
+        platform.launch(run)
+        if victim in ("supervisor", "both"):
+            record = json.loads(hosts.on("gpu-1", "cat", f"/tmp/seatrial-{run.run_id}/supervisor.json"))
+        if victim in ("node.sh", "both"):
+            node = hosts.on("gpu-1", "pgrep", "-f", f"^sh -s seatrial {run.run_id}").split()
+        pids = {"supervisor": lambda: [str(record["pid"])], "node.sh": lambda: node}
+        chosen = [pid for name in pids if victim in (name, "both") for pid in pids[name]()]
+        hosts.on("gpu-1", "kill", "-STOP", *chosen)
+        hosts.on("gpu-1", "kill", "-KILL", *chosen)
+        if victim != "both":  # one ends what the other has left, but for the files of the supervisor
+            until(lambda: not any("sshd" in left for left in hosts.left_on("gpu-1")))
+    finally:
+        platform.teardown(run.run_id)
+    assert hosts.left() == set()
+
+
+def test_a_killed_run_is_reaped(console: Console, hosts: Hosts, settings: dict[str, Any]) -> None:
+    cluster = console.cluster(4, platform=settings)
+    process = console.start("run", cluster, "--suite", console.suite(), "--out", "out")
+    until(lambda: len({left[:5] for left in hosts.left()}) == 4 or process.poll() is not None)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert hosts.left()
+    reaped = console.run("reap", cluster)
+    assert reaped.status == 0, reaped.output
+    assert hosts.left() == set()
+
+
+def test_a_host_that_is_cut_off_is_named(console: Console, hosts: Hosts, settings: dict[str, Any]) -> None:
+    """In the middle of the run. The verdict of the others stands, and the host clears itself."""
+    cluster = console.cluster(4, platform={**settings, "deadline_s": 70})
+    process = console.start("run", cluster, "--suite", console.suite(), "--out", "out")
+    log = console.folder / "out" / "logs" / "run.log"
+    until(lambda: process.poll() is not None or (log.exists() and "4 nodes, head gpu-0" in log.read_text()))
+    hosts.set_link("gpu-2", "down")
+    out, err = process.communicate(timeout=240)
+    document = json.loads((console.folder / "out" / "run.json").read_text())
+    assert process.returncode == 1, out + err
+    assert {suspect["name"] for suspect in document["suspects"]} == {"gpu-2"}
+    verdicts = {check["name"]: check["verdict"] for check in document["checks"]}
+    assert (verdicts["connectivity"], verdicts["collectives"]) == ("fail", "pass")
+    until(lambda: not hosts.left_on("gpu-2"))
+    hosts.set_link("gpu-2", "up")
+    assert console.run("reap", cluster).status == 0
+
+
+def test_a_host_that_is_down_does_not_stop_the_others(run: Run, hosts: Hosts) -> None:
+    hosts.kill_host("gpu-1")
+    platform = platform_for(run.cluster)
+    testbed = platform.launch(run)
+    contacts = on_each(testbed.nodes, lambda node: set_up_node(testbed, node, 20))
+    assert [name for name, contact in contacts.items() if isinstance(contact, Exception)] == ["gpu-1"]
+    platform.teardown(run.run_id)
+
+
+def test_a_host_that_cannot_be_cleared_is_named_and_tried_again(run: Run, hosts: Hosts) -> None:
+    platform = platform_for(run.cluster)
+    platform.launch(run)
+    hosts.set_link("gpu-1", "down")
+    with pytest.raises(
+        SeatrialError, match=r"1 of 4 hosts not cleared: gpu-1: no login: .*timed out; they end the run"
+    ):
+        platform.teardown(run.run_id)
+    folder = states.run_folder(run.run_id, "baremetal")
+    assert not (folder / "id_ed25519").exists()
+    assert {left[:5] for left in hosts.left()} == {"gpu-1"}
+    hosts.set_link("gpu-1", "up")
+    platform.teardown(run.run_id)
+    assert not folder.exists()
+
+
+def test_a_jump_host_that_is_gone_clears_the_nodes_behind_it(
+    settings: dict[str, Any], hosts: Hosts, tmp_path: Path
+) -> None:
+    hosts.hide("gpu-3")
+    run = run_on({**settings, "host_settings": {"gpu-3": {"jump": "gpu-0"}}}, tmp_path)
+    platform = platform_for(run.cluster)
+    try:
+        testbed = platform.launch(run)
+        assert testbed.blameless_reason(testbed.nodes[3]) is None
+        hosts.set_link("gpu-0", "down")
+        reason = testbed.blameless_reason(testbed.nodes[3])
+        assert reason and code_of(reason) == "baremetal-jump-silent"
+        assert testbed.blameless_reason(testbed.nodes[1]) is None
+        hosts.set_link("gpu-0", "up")
+    finally:
+        platform.teardown(run.run_id)

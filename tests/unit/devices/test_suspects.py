@@ -1,0 +1,202 @@
+"""Whom the check `devices` blames for what its probe prints, and whom it does not."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seatrial.checks.devices.section import Devices, Disk
+from seatrial.checks.repeated import Doubt
+from seatrial.checks.repeats import measure_again
+from seatrial.config.setup import setup_of
+from seatrial.model.reason import code_of
+from seatrial.model.verdict import Verdict
+from seatrial.platforms.fake import ProgramOutput
+from tasks.compare import compare
+from tests.unit.devices.lab import ALL, Lab, answer, device, gpus, rate
+
+
+def test_a_gpu_that_computes_wrongly_is_named(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab(gpus=2)
+    lab.says(answer(*gpus(2)))
+    lab.says(answer(*gpus(2, wrong="a copy differs from its source")), "node-2")
+    check, left = lab.check()
+    assert (check.verdict, code_of(check.reason)) == (Verdict.CORRUPT, "wrong-result")
+    assert [(suspect.kind, suspect.name) for suspect in check.suspects] == [("gpu", "node-2/gpu-1")]
+    assert left == ["node-0", "node-1", "node-3"]
+
+
+def digested(digest: str, **changes: Any) -> dict[str, Any]:
+    """A device without rounding errors of its own, and what its results depend on."""
+    return device(**{"software": "torch 2.9", "digests": {"float32": digest * 16}, **changes})
+
+
+@pytest.mark.parametrize(
+    ("output", "verdict", "code"),
+    [
+        (
+            {"tool": "python", "write_mb_s": 9.0, "read_mb_s": 9.0, "wrong": "the block at byte 0"},
+            "corrupt",
+            "disk-wrong",
+        ),
+        ({"error": "[Errno 5] Input/output error"}, "fail", "probe-failed"),
+        ({"tool": "dd", "write_mb_s": 9.0, "read_mb_s": 9.0}, "fail", "probe-unreadable"),
+    ],
+)
+def test_a_node_with_a_bad_disk_is_named(lab: Lab, output: dict[str, Any], verdict: str, code: str) -> None:
+    lab.says(answer(device()))
+    lab.says_of_disk({"tool": "fio", "filesystem": "xfs", "write_mb_s": 900.0, "read_mb_s": 2000.0, "wrong": ""})
+    lab.says_of_disk(output, "node-1")
+    lab.suite(disk=Disk())
+    check, left = lab.check()
+    assert (check.verdict, code_of(check.reason)) == (verdict, code)
+    assert [suspect.name for suspect in check.suspects] == ["node-1"]
+    assert left == ["node-0", "node-2", "node-3"]
+
+
+def test_disks_whose_machine_was_busy_are_not_blamed(lab: Lab) -> None:
+    lab.says(answer(device()))
+    lab.says_of_disk({})
+    lab.suite(disk=Disk())
+    check, left = lab.check()
+    assert (check.verdict, code_of(check.reason), left) == (Verdict.INCONCLUSIVE, "probe-busy", ALL)
+
+
+def test_a_gpu_that_is_slower_than_its_peers_is_named_on_the_first_night(make_lab: Callable[..., Lab]) -> None:
+    """Three quarters of what the others reach: no processor would be suspected for it."""
+    lab = make_lab(gpus=2)
+
+    def gpu_pair(slow: float) -> str:
+        rates = [rate("matmul_best", *(700.0 * slow * (1 + i / 1000) for i in range(5)), dtype="bf16")]
+        like = {"matmul_tflops": [700.0, 702.0, 701.0], "copy_gb_s": [2900.0, 2910.0]}
+        return answer(device("cuda:0", **like), device("cuda:1", rates=rates, **like))
+
+    lab.says(gpu_pair(1.0))
+    lab.says(gpu_pair(0.7), "node-2")
+    check, _ = lab.check()
+    (judged,) = compare([check], setup_of(lab.run.cluster))
+    assert judged.verdict in (Verdict.DEGRADED, Verdict.FAIL)
+    assert [suspect.name for suspect in judged.suspects] == ["node-2/gpu-1"]
+
+
+def test_the_minority_computes_wrongly(lab: Lab) -> None:
+    lab.says(answer(digested("a")))
+    lab.says(answer(digested("b")), "node-2")
+    check, left = lab.check()
+    assert (check.verdict, code_of(check.reason)) == (Verdict.CORRUPT, "digest-differs")
+    assert [(suspect.kind, suspect.name) for suspect in check.suspects] == [("node", "node-2")]
+    assert left == ["node-0", "node-1", "node-3"]
+
+
+def test_a_gpu_is_held_against_those_of_other_nodes(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab(gpus=2)
+    like = {"software": "torch 2.9", "digests": {"bfloat16": "a" * 16}}
+    lab.says(answer(device("cuda:0", **like), device("cuda:1", **like)))
+    lab.says(
+        answer(device("cuda:0", **like), device("cuda:1", **{**like, "digests": {"bfloat16": "b" * 16}})), "node-1"
+    )
+    check, _ = lab.check()
+    assert [(suspect.kind, suspect.name) for suspect in check.suspects] == [("gpu", "node-1/gpu-1")]
+    assert "of 7 like devices" in check.reason
+
+
+def test_without_a_majority_nobody_is_blamed(lab: Lab) -> None:
+    lab.says(answer(digested("a")), "node-0", "node-1")
+    lab.says(answer(digested("b")), "node-2", "node-3")
+    check, left = lab.check()
+    assert (check.verdict, code_of(check.reason)) == (Verdict.INCONCLUSIVE, "digests-divided")
+    assert all(name in check.reason for name in ALL)
+    assert (check.suspects, left) == ((), ALL)
+
+
+@pytest.mark.parametrize(
+    "other", [{"model": "H200"}, {"library": "numpy"}, {"software": "torch 2.8"}], ids=["model", "library", "software"]
+)
+def test_only_like_devices_must_compute_alike(lab: Lab, other: dict[str, Any]) -> None:
+    lab.says(answer(digested("a")))
+    lab.says(answer(digested("b", **other)), "node-2")
+    check, left = lab.check()
+    assert (check.verdict, check.suspects, left) == (Verdict.PASS, (), ALL)
+
+
+def test_a_device_that_is_known_to_be_wrong_has_no_say(lab: Lab) -> None:
+    lab.says(answer(digested("a")), "node-0", "node-1")
+    lab.says(answer(digested("b")), "node-2")
+    lab.says(answer(digested("b", wrong="a copy differs from its source")), "node-3")
+    check, _ = lab.check()
+    evidence = {suspect.name: code_of(suspect.evidence) for suspect in check.suspects}
+    assert evidence == {"node-2": "digest-differs", "node-3": "wrong-result"}
+
+
+@pytest.mark.parametrize(
+    ("output", "code"),
+    [
+        (answer(device(error="CUDA error: an illegal memory access\x1b[2J", matmul_tflops=[])), "probe-failed"),
+        (answer(device(copy_gb_s=[])), "probe-failed"),
+        (json.dumps({"error": "torch cannot be imported"}), "probe-failed"),
+        (ProgramOutput("Segmentation fault", 139), "probe-unreadable"),
+        (ProgramOutput("", 137), "probe-killed"),
+        (ProgramOutput("", 1), "probe-unreadable"),
+        (answer(device("tpu:0")), "probe-unreadable"),
+        (answer(device(matmul_tflops=[-1.0])), "probe-unreadable"),
+        (answer(device(matmul_tflops=[1e300])), "probe-unreadable"),
+        (answer(device(size="8192")), "probe-unreadable"),
+        (answer(device(library="abacus")), "probe-unreadable"),
+        ('{"devices": [{"device": "cpu", "matmul_tflops": [NaN]}]}', "probe-unreadable"),
+        ('{"devices": ' + "[" * 100_000, "probe-unreadable"),
+    ],
+)
+def test_a_node_whose_device_cannot_be_measured_is_named(lab: Lab, output: ProgramOutput | str, code: str) -> None:
+    lab.says(answer(device()))
+    lab.says(output, "node-1")
+    check, left = lab.check()
+    assert (check.verdict, code_of(check.reason)) == (Verdict.FAIL, code)
+    assert [suspect.name for suspect in check.suspects] == ["node-1"]
+    assert left == ["node-0", "node-2", "node-3"]
+    assert "\x1b" not in check.reason
+    assert len(check.reason) < 600
+
+
+def test_a_node_that_hangs_is_named(lab: Lab) -> None:
+    lab.says(answer(device()))
+    lab.says(ProgramOutput(hangs=True), "node-1")
+    lab.run = replace(lab.run, suite=lab.run.suite.model_copy(update={"devices": Devices(timeout_s=0.3)}))
+    check, _ = lab.check()
+    assert (check.verdict, code_of(check.reason)) == (Verdict.FAIL, "probe-timeout")
+    assert [suspect.name for suspect in check.suspects] == ["node-1"]
+
+
+def test_what_all_nodes_lack_is_no_nodes_fault(lab: Lab) -> None:
+    lab.says(json.dumps({"error": "torch cannot be imported"}))
+    check, left = lab.check()
+    assert (check.verdict, check.suspects, left) == (Verdict.FAIL, (), ALL)
+
+
+def test_gpus_that_torch_does_not_see_are_no_pass(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab(gpus=2)
+    lab.says(answer(*gpus(2)))
+    lab.says(answer(device()), "node-1")
+    check, left = lab.check()
+    assert (check.verdict, code_of(check.reason)) == (Verdict.FAIL, "probe-failed")
+    assert check.reason == "node-1: devices cannot measure: torch sees 0 of 2 GPUs"
+    assert "node-1" not in left
+
+
+def test_nodes_whose_machine_was_busy_are_not_blamed(lab: Lab) -> None:
+    lab.says(answer(device()))
+    lab.says(answer(), "node-1", "node-2")
+    check, left = lab.check()
+    assert (check.verdict, code_of(check.reason)) == (Verdict.INCONCLUSIVE, "probe-busy")
+    assert (check.suspects, left) == ((), ALL)
+
+
+def test_a_device_that_breaks_when_it_is_repeated_is_blamed(lab: Lab) -> None:
+    lab.says(answer(device()))
+    check, _ = lab.check()
+    lab.says(answer(device(wrong="a copy differs from its source")), "node-2")
+    doubts = [Doubt(m, 1, 3) for m in check.measurements if m.subject.name == "node-2"]
+    repeated = measure_again(lab.context, {"devices": doubts})["devices"]
+    assert [suspect.name for suspect in repeated.suspects] == ["node-2"]
+    assert [verdict for verdict, _ in repeated.problems] == [Verdict.CORRUPT]

@@ -1,0 +1,102 @@
+"""What check.py makes of processes that hang, break or print anything, of launchers around it, and of its own end."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.unit.quick_check.machine import TRAIN, Machine
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("", "devices printed no JSON"),
+        ("print('null')", "devices printed no JSON"),
+        ("print('[' * 100000)", "devices printed no JSON"),
+        ("print('{\"devices\": 3}')", "no device was measured"),
+        ('print(\'{"devices": [3, null, "x"]}\')', "no device was measured"),
+        ("print('{\"devices\": []}')", "no device was measured"),
+        ('print(\'{"error": "torch cannot be imported\\\\u001b[2J"}\')', "torch cannot be imported[2J"),
+        ("print('{\"devices\": [{}]}')", ": no samples"),
+        ('print(\'{"devices": [{"device": "cpu", "matmul_tflops": [NaN, true, -1]}]}\')', "cpu: no samples"),
+        ("while True: print('x' * 65536)", "did not end within 2 s"),
+        ("raise SystemExit('no driver')", "no driver"),
+        ("import os; os.abort()", "ended by SIGABRT"),
+    ],
+)
+def test_what_a_probe_prints_may_be_anything(machine: Machine, answer: str, reason: str) -> None:
+    machine.has(devices=answer)
+    status, lines = machine.check("--allow-no-gpu", "--timeout-s", "2")
+    assert status in (1, 3)
+    assert lines[-1].endswith(f"COMPUTE: {reason}")
+
+
+RANK_1 = """
+import json, os, signal, sys, time
+if os.environ["RANK"] == "1":
+    {}
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("ends", "status", "reason"),
+    [
+        ("os.abort()", 1, "fail: TRAIN: rank 1: ended by SIGABRT"),
+        ("os.kill(os.getpid(), 9)", 1, "fail: TRAIN: rank 1: ended by SIGKILL (out of memory, or killed by hand)"),
+        ("os.kill(os.getpid(), signal.SIGSTOP)", 3, "inconclusive: TRAIN: rank 1: is stopped"),
+        ("sys.exit('CUDA out of memory')", 1, "fail: TRAIN: rank 1: CUDA out of memory"),
+        ("pass", 3, "inconclusive: TRAIN: did not end within 2 s"),
+    ],
+    ids=["aborted", "killed", "stopped", "out of memory", "hangs"],
+)
+def test_a_rank_that_breaks_training_is_named(machine: Machine, ends: str, status: int, reason: str) -> None:
+    machine.has(training=RANK_1.format(ends))
+    began = time.monotonic()
+    assert machine.check("--allow-no-gpu", "--timeout-s", "2")[1][-1] == f"[RESULT] {reason}"
+    assert time.monotonic() - began < 20
+    assert machine.results()["verdict"] == reason.partition(":")[0]
+
+
+def test_one_process_of_a_machine_checks_it(machine: Machine) -> None:
+    """The others say nothing, and what the first one starts is not of the launcher's world."""
+    machine.has(
+        training=f"import os; assert not {{'SLURM_PROCID', 'TORCHELASTIC_RUN_ID'}} & os.environ.keys()\n{TRAIN}"
+    )
+    torchrun = {"TORCHELASTIC_RUN_ID": "x", "RANK": "1", "WORLD_SIZE": "2", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}
+    assert machine.check(environment={**torchrun, "LOCAL_RANK": "1"}) == (0, [])
+    assert machine.check("--allow-no-gpu", environment={**torchrun, "LOCAL_RANK": "0"})[0] == 0
+
+
+def test_a_check_that_is_ended_ends_what_it_started(machine: Machine) -> None:
+    machine.has(training="import os, pathlib, time\npathlib.Path('pid').write_text(str(os.getpid()))\ntime.sleep(60)")
+    child = subprocess.Popen(
+        machine.command("--allow-no-gpu"), env=machine.environment(), cwd=machine.work, stdout=subprocess.DEVNULL
+    )
+    pid = machine.work / "pid"
+    deadline = time.monotonic() + 30
+    while not (pid.exists() and pid.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(20) == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+def test_results_that_cannot_be_written_change_no_verdict(machine: Machine) -> None:
+    done = subprocess.run(
+        machine.command("--allow-no-gpu", "--results", "/nowhere/results.json"),
+        env=machine.environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (
+        0,
+        "check: /nowhere/results.json cannot be written: No such file or directory\n",
+    )

@@ -1,0 +1,41 @@
+"""What the probe of the step `training` prints, and the nodes that it ran on."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from seatrial.config.cluster import Cluster
+from seatrial.model.testbed import Node, Testbed, dial_tcp
+from seatrial.remote.mpi import MpiResult
+
+LAB = Cluster.model_validate({"name": "lab", "nodes": 4, "platform": {"kind": "local"}})
+
+
+def make_testbed(nodes: int = 4, slots: int = 1) -> Testbed:
+    made = tuple(Node(f"node-{i}", f"10.0.0.{i + 1}", 222, slots, "ssh-ed25519 AAAA") for i in range(nodes))
+    return Testbed("run-1", made, "root", Path("key"), dial_tcp, "/w", network="10.0.0.0/24")
+
+
+def rank(i: int, **changes: Any) -> dict[str, Any]:
+    same = {"rank": i, "host": f"node-{i}", "checksum": "ab" * 32, "finite": True}
+    return {**same, "step_time_ms_median": 10.0 + i, "compute_ms_median": 4.0, **changes}
+
+
+def printed(losses: Sequence[float | None] = (4.0, 3.0, 2.0, 1.0), **changes: Any) -> list[str]:
+    """What the probe prints: one line per step, then the summary."""
+    steps = [{"event": "step", "step": i, "loss": loss, "step_time_ms": 10.0} for i, loss in enumerate(losses)]
+    summary: dict[str, Any] = {
+        "event": "summary",
+        "steps": len(losses),
+        "world_size": 4,
+        "first_loss": losses[0],
+        "last_loss": losses[-1],
+        "throughput_samples_s": 800.0,
+    }
+    summary |= {"step_time_ms": [9.0, 10.0, 30.0], "ranks": [rank(i) for i in range(4)], **changes}
+    return [json.dumps(event) for event in [*steps, summary]]
+
+
+def result(lines: Sequence[str], status: int | None = 0, **more: Any) -> MpiResult:
+    return MpiResult(status, tuple(lines), 1.0, **more)
