@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from flows.serving.garbage import never_collected
 from flows.serving.server import provide_prefect_server
 from seatrial.model.errors import InputError
 from seatrial.model.reason import Reason
@@ -88,8 +89,9 @@ def by_hand(
 def _run_flow(server_log: IO[bytes], **parameters: Any) -> Any:
     """The flow's result, or the exception it ended in. Prefect is imported while its server starts."""
     provide_prefect_server(server_log)
-    from flows.check import check
-    from flows.serving.outcome import results
+    with never_collected():
+        from flows.check import check
+        from flows.serving.outcome import results
 
     threading.Thread(target=_import_ahead, daemon=True).start()
     results.clear()

@@ -8,6 +8,8 @@ event loop, that write is never committed, and nothing goes on until SQLite give
 import gc
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _EVERY_S = 1.0
 _OLD, _OF_ALL = 1, 2  # generations
@@ -19,6 +21,17 @@ def collect_apart() -> None:
     gc.disable()
     gc.freeze()
     threading.Thread(target=_collect, name="garbage", daemon=True).start()
+
+
+@contextmanager
+def never_collected() -> Iterator[None]:
+    """For imports: what they make stays, and the collector would search it again and again while they go on."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _collect() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,11 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
+
+gc.disable()  # as in rendezvous.py: a fifth of what this import takes
+with suppress(ImportError):  # of a torch before 2.0
+    import torch._dynamo  # DistributedDataParallel and optimizers import it when they are made
+gc.enable()
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _PAIRS = 4  # steps with and without communication that are compared, the first pair left out
