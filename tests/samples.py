@@ -1,19 +1,13 @@
 """Two runs with realistic numbers, for tests of everything that reads a RunResult: a healthy and a faulty one."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import numpy as np
-
 from seatrial.catalog.links import with_links
-from seatrial.history.rows import Readings, RunRow
 from seatrial.judge import efficiency
-from seatrial.judge.baselines.nights import Nights
-from seatrial.judge.fleet.past import choose
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Expected, Judgement, RunResult, Suspect, conclude, merge_suspects
@@ -174,7 +168,7 @@ def _curve(peak: float, base_us: float, factor: float, size: int) -> tuple[float
 def _sweep(
     operation: str, sizes: Sequence[int], ranks: int, peak: float, base_us: float, slow: float = 1.0
 ) -> list[Measurement]:
-    found = []
+    measurements = []
     for size in sizes:
         conditions: dict[str, ConditionValue] = {
             "operation": operation,
@@ -186,9 +180,9 @@ def _sweep(
             busbw, time_us = _curve(peak * slow * tilt, base_us, _BUS_FACTOR[operation], size)
             samples = tuple(busbw * (1 + 0.004 * math.sin(7 * i + size)) for i in range(5))
             at: dict[str, ConditionValue] = {**conditions, "placement": placement}
-            found.append(Measurement("busbw", busbw, "GB/s", CLUSTER, at, samples))
-            found.append(Measurement("latency", time_us, "us", CLUSTER, at, better="lower"))
-    return found
+            measurements.append(Measurement("busbw", busbw, "GB/s", CLUSTER, at, samples))
+            measurements.append(Measurement("latency", time_us, "us", CLUSTER, at, better="lower"))
+    return measurements
 
 
 def _plateau(operation: str, ranks: int, value: float) -> Measurement:
@@ -203,8 +197,8 @@ def judge(measurement: Measurement, centre: float, spread: float, source: str) -
     deviation = measurement.value / centre - 1
     verdict = Verdict.PASS if measurement.value >= low else Verdict.DEGRADED if deviation > -0.4 else Verdict.FAIL
     size = measurement.conditions.get("message_bytes", "large messages")
-    said = f"{measurement.value:.3g} {measurement.unit} at {size}, expected {low:.3g} to {high:.3g} ({source})"
-    return Judgement(measurement, verdict, said, source, Expected(low, high), deviation)
+    reason = f"{measurement.value:.3g} {measurement.unit} at {size}, expected {low:.3g} to {high:.3g} ({source})"
+    return Judgement(measurement, verdict, reason, source, Expected(low, high), deviation)
 
 
 def _local_collectives() -> Check:
@@ -274,32 +268,6 @@ def _training(steps: int, ranks: int, per_second: float) -> Check:
     return Check(
         "training", Verdict.PASS, f"loss {loss[0]:.2f} to {loss[-1]:.2f} in {steps} steps", 9.6, measured, judged
     )
-
-
-def nights_of(runs: Sequence[Check], changed: str = "", references: int | None = None) -> Nights:
-    """What a store would hand out for runs that passed, one night apart, oldest first."""
-    first = datetime(2026, 9, 1, 1, tzinfo=UTC)
-    names = sorted({m.series() for check in runs for m in check.measurements})
-    *started, tonight = (first + timedelta(days=night) for night in range(len(runs) + 1))
-    known = [RunRow(f"run-{i}", "lab", "quick", t, t, Verdict.PASS, "", {}, "") for i, t in enumerate(started)]
-    chosen = choose(np.ones(len(runs), dtype=bool), np.ones(len(runs), dtype=bool))
-    count = len(chosen.reference) if references is None else references
-    return Nights(
-        names, known, count, _readings(runs, names), tonight, lambda some: (known, _readings(runs, some)), changed
-    )
-
-
-def _readings(runs: Sequence[Check], names: Sequence[str]) -> Readings:
-    place = {name: i for i, name in enumerate(names)}
-    rows: list[tuple[int, int, int, float]] = []
-    for run, check in enumerate(runs):
-        seen: Counter[str] = Counter()
-        for m in (m for m in check.measurements if m.series() in place):
-            rows.append((run, place[m.series()], seen[m.series()], m.value))
-            seen[m.series()] += 1
-    table = np.array(rows, dtype=np.float64).reshape(-1, 4)
-    whole = table[:, :3].astype(np.int64)
-    return Readings(whole[:, 0], whole[:, 1], whole[:, 2], table[:, 3], np.full(len(rows), -1))
 
 
 def with_codes(result: RunResult) -> RunResult:

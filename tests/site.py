@@ -63,7 +63,7 @@ class Site:
         return httpx.BasicAuth(*file.read_text().strip().split(":", 1)) if file.exists() else None
 
     @property
-    def said(self) -> str:
+    def log(self) -> str:
         log = self.folder / "serve.log"
         return log.read_text() if log.exists() else ""
 
@@ -78,12 +78,12 @@ class Site:
 
     def start(self, *arguments: str) -> None:
         """Serve, and come back when the runner has everything in place."""
-        before = len(self.said)
+        before = len(self.log)
         self.process = self.spawn(sys.executable, "-m", "seatrial", "serve", *arguments, "--port", str(self.port))
-        self.until(lambda: "every 15 minutes" in self.said[before:])
+        self.until(lambda: "every 15 minutes" in self.log[before:])
 
     def spawn(self, *command: str) -> "subprocess.Popen[bytes]":
-        """Start a process of this site, which ends with it; `said` has what it says."""
+        """Start a process of this site, which ends with it; `log` has what it says."""
         with (self.folder / "serve.log").open("ab") as log:
             process = subprocess.Popen(
                 command, stdout=log, stderr=log, cwd=self.folder, env=self.environment, start_new_session=True
@@ -110,23 +110,23 @@ class Site:
 
     def run(self, deployment: str, flow: str = "check", **parameters: Any) -> str:
         """Start a run of a deployment, of the check if not of another flow; the flow run's id."""
-        found = self.deployment(deployment, flow)["id"]
+        deployment_id = self.deployment(deployment, flow)["id"]
         body = {"parameters": parameters, "enforce_parameter_schema": False}  # the form offers this site's suites alone
-        return str(self.api("POST", f"/deployments/{found}/create_flow_run", **body)["id"])
+        return str(self.api("POST", f"/deployments/{deployment_id}/create_flow_run", **body)["id"])
 
     def deployment(self, name: str, flow: str = "check") -> dict[str, Any]:
-        found: dict[str, Any] = self.api("GET", f"/deployments/name/seatrial-{flow}/{name}")
-        return found
+        document: dict[str, Any] = self.api("GET", f"/deployments/name/seatrial-{flow}/{name}")
+        return document
 
     def flow_run(self, flow_run: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.api("GET", f"/flow_runs/{flow_run}")
-        return found
+        document: dict[str, Any] = self.api("GET", f"/flow_runs/{flow_run}")
+        return document
 
     def ended(self, flow_run: str, timeout_s: float = 240) -> dict[str, Any]:
         """The state in which the flow run ends."""
         self.until(lambda: self.flow_run(flow_run)["state"]["type"] in _FINAL, timeout_s)
-        found: dict[str, Any] = self.flow_run(flow_run)["state"]
-        return found
+        state: dict[str, Any] = self.flow_run(flow_run)["state"]
+        return state
 
     def until_sweeping(self, out: Path) -> None:
         log = out / "logs" / "run.log"
@@ -139,18 +139,18 @@ class Site:
             with suppress(httpx.HTTPError):
                 if true():
                     return
-            assert time.monotonic() < deadline, f"it did not happen in time; it said:\n{self.said[-4000:]}"
+            assert time.monotonic() < deadline, f"it did not happen in time; it said:\n{self.log[-4000:]}"
             time.sleep(0.3)
 
     def processes(self) -> dict[int, str]:
         """The command lines of everything that was started here and lives: by their environment."""
         mark = str(self.folder).encode() + b"/state"
-        found = {}
+        commands = {}
         for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 if mark in (entry / "environ").read_bytes():
-                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        return found
+                    commands[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return commands
 
     def pids(self, word: str) -> list[int]:
         return [pid for pid, command in self.processes().items() if word in command]
@@ -166,18 +166,18 @@ class Site:
     def left(self) -> set[str]:
         """Namespaces, folders and processes of runs that were started here."""
         logs = [*self.folder.glob("*/logs/run.log"), *self.folder.glob("runs/*/logs/run.log")]
-        ids = {found for log in logs for found in re.findall(r"run (\S+): \d+ nodes", log.read_text())}
+        ids = {run_id for log in logs for run_id in re.findall(r"run (\S+): \d+ nodes", log.read_text())}
         return {left for left in leftovers() if any(run_id in left for run_id in ids)}
 
     def document(self, out: Path) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((out / "run.json").read_text())
-        return found
+        document: dict[str, Any] = json.loads((out / "run.json").read_text())
+        return document
 
 
 def run_id_in(out: Path) -> str:
     """The id of the run that writes there, as its log has it."""
-    (found,) = set(re.findall(r"run (\S+): \d+ nodes", (out / "logs" / "run.log").read_text()))
-    return str(found)
+    (run_id,) = set(re.findall(r"run (\S+): \d+ nodes", (out / "logs" / "run.log").read_text()))
+    return str(run_id)
 
 
 def as_nobody(command: str) -> str:

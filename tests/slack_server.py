@@ -160,12 +160,12 @@ class Slack:
         return Answer(f"OK - {len(body)}")
 
     def _files_completeUploadExternal(self, given: dict[str, Any]) -> dict[str, Any] | str:
-        wanted = [self.uploads.get(entry["id"], {}) for entry in _loaded(given.get("files"))]
-        if not wanted or any("data" not in file for file in wanted):
+        uploads = [self.uploads.get(entry["id"], {}) for entry in _loaded(given.get("files"))]
+        if not uploads or any("data" not in file for file in uploads):
             return "file_not_found"
         if given.get("channel_id") not in CHANNELS.values():
             return "invalid_channel"
-        for file in wanted:
+        for file in uploads:
             file["thread"] = given.get("thread_ts")
         return {"files": [{"id": entry["id"]} for entry in _loaded(given["files"])]}
 
@@ -217,14 +217,14 @@ def _channel(named: str) -> str | None:
 
 
 def _loaded(value: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(value) if isinstance(value, str) else value or []
-    return found
+    entries: list[dict[str, Any]] = json.loads(value) if isinstance(value, str) else value or []
+    return entries
 
 
 def decoded(headers: dict[str, str], body: bytes) -> dict[str, Any]:
     if headers.get("content-type", "").startswith("application/json"):
-        found: dict[str, Any] = json.loads(body)
-        return found
+        document: dict[str, Any] = json.loads(body)
+        return document
     return {key: values[0] for key, values in parse_qs(body.decode(errors="replace")).items()}
 
 

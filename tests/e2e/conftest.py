@@ -29,6 +29,7 @@ BRIEF: dict[str, Any] = {
         "timeout_s": 60,
     },
 }
+TRAINING = {"steps": 12, "batch_per_rank": 4, "min_loss_drop": 0.05, "timeout_s": 60}
 
 
 @dataclass(slots=True)
@@ -79,7 +80,7 @@ class Console:
     def run_ids(self) -> set[str]:
         """Of the runs that were started here, as their logs say."""
         logs = self.folder.glob("**/logs/run.log")
-        return {found for log in logs for found in re.findall(r"run (\S+): \d+ nodes", log.read_text())}
+        return {run_id for log in logs for run_id in re.findall(r"run (\S+): \d+ nodes", log.read_text())}
 
     def left(self) -> set[str]:
         """What the runs that were started here have up, or have left."""
@@ -105,12 +106,12 @@ class Finished:
     document: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return f"{self.out}\n{self.err}"
 
     def check(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = next(check for check in self.document["checks"] if check["name"] == name)
-        return found
+        entry: dict[str, Any] = next(check for check in self.document["checks"] if check["name"] == name)
+        return entry
 
 
 @pytest.fixture(scope="session")

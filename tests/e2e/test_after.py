@@ -18,7 +18,7 @@ def kept_run(console: Console, **fields: object) -> str:
     upload = f"file://{console.folder}/bucket"
     cluster = console.cluster(2, upload=upload, keep="on_failure", **fields)
     run = console.check(cluster, console.suite())
-    assert run.status in (1, 3), run.said
+    assert run.status in (1, 3), run.output
     run_id = str(run.document["run_id"])
     *_, notes, login, end, files, verdict = run.out.splitlines()
     assert notes.startswith("nodes are kept until ")
@@ -109,7 +109,7 @@ def test_an_upload_that_cannot_work_is_said_before_anything_starts(console: Cons
     """ossfs is nothing that anybody needs here."""
     cluster = console.cluster(2, upload="oss://bucket/logs")
     run = console.check(cluster, console.suite())
-    assert run.status == 3, run.said
+    assert run.status == 3, run.output
     assert f"{cluster}: upload: ossfs is not installed, which oss:// needs: " in run.err
     assert run.err.rstrip().endswith("-m pip install ossfs")
     assert not (console.folder / "out" / "run.json").exists()

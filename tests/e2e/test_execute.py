@@ -32,12 +32,12 @@ class Api:
         """Of a deployment that somebody has made or edited."""
         flow_id = self("POST", "/flows/", name=flow)["id"]
         made = self("POST", "/deployments/", name="edited", flow_id=flow_id, **deployment)["id"]
-        found: str = self("POST", f"/deployments/{made}/create_flow_run", parameters=parameters)["id"]
-        return found
+        flow_run_id: str = self("POST", f"/deployments/{made}/create_flow_run", parameters=parameters)["id"]
+        return flow_run_id
 
     def state(self, flow_run: str) -> str:
-        found: str = self("GET", f"/flow_runs/{flow_run}")["state"]["type"]
-        return found
+        state_type: str = self("GET", f"/flow_runs/{flow_run}")["state"]["type"]
+        return state_type
 
     def close(self) -> None:
         self._client.close()
@@ -45,9 +45,9 @@ class Api:
 
 @pytest.fixture
 def api(prefect_server: TemporaryServer) -> Iterator[Api]:
-    found = Api(prefect_server)
-    yield found
-    found.close()
+    client = Api(prefect_server)
+    yield client
+    client.close()
 
 
 def start(console: Console, flow_run: str) -> "subprocess.Popen[str]":
@@ -72,16 +72,16 @@ def test_an_edited_deployment_runs_the_installed_code(console: Console, api: Api
         "seatrial-reap", {"clusters": []}, entrypoint=f"{tmp_path}/evil.py:evil", pull_steps=[shell], path=str(tmp_path)
     )
     process = start(console, flow_run)
-    said, _ = process.communicate(timeout=240)
-    assert (process.returncode, api.state(flow_run)) == (0, "COMPLETED"), said
+    output, _ = process.communicate(timeout=240)
+    assert (process.returncode, api.state(flow_run)) == (0, "COMPLETED"), output
     assert not mark.exists()
 
 
 def test_a_flow_that_is_not_ours_is_refused(console: Console, api: Api) -> None:
     process = start(console, api.flow_run("evil", {}))
-    said, _ = process.communicate(timeout=240)
+    output, _ = process.communicate(timeout=240)
     assert process.returncode == 2
-    assert "seatrial: flow 'evil': is not seatrial's and is not run here; legal: " in said
+    assert "seatrial: flow 'evil': is not seatrial's and is not run here; legal: " in output
 
 
 def test_a_run_that_is_told_to_end_takes_its_nodes_down_first(console: Console, api: Api) -> None:
@@ -95,6 +95,6 @@ def test_a_run_that_is_told_to_end_takes_its_nodes_down_first(console: Console, 
     until(lambda: any("all_reduce     1M" in log.read_text() for log in logs.glob("*/logs/run.log")), timeout_s=240)
     assert console.left()
     process.send_signal(signal.SIGTERM)
-    said, _ = process.communicate(timeout=120)
-    assert not console.left(), said
+    output, _ = process.communicate(timeout=120)
+    assert not console.left(), output
     assert api.state(flow_run) != "COMPLETED"

@@ -33,7 +33,7 @@ def test_the_image_is_built_once_and_recorded(console: Console, calls: Path) -> 
         (folder / "Dockerfile").write_text(f"FROM {registry.host}/base:1\n")
         recipe = {"build": str(folder), "builder": "docker", "repository": f"{registry.host}/team"}
         first = run(console, recipe, "first")
-        assert first.status == 0, first.said
+        assert first.status == 0, first.output
         image = first.document["fingerprint"]["image"]
         assert image.startswith(f"{registry.host}/team/own:1-")
         assert "@sha256:" in image
@@ -48,7 +48,7 @@ def test_the_image_is_built_once_and_recorded(console: Console, calls: Path) -> 
 def test_an_image_that_does_not_exist_is_a_prerequisite_that_is_missing(console: Console, calls: Path) -> None:
     with serving(Registry()) as registry:
         done = run(console, f"{registry.host}/team/nope:1", "out")
-    assert done.status == 3, done.said
+    assert done.status == 3, done.output
     assert done.check("image")["verdict"] == "not_run"
     assert done.check("image")["code"] == "image-missing"
     assert f"{registry.host}/team/nope:1" in done.check("image")["reason"]
@@ -63,7 +63,7 @@ def test_a_build_that_fails_is_inconclusive(console: Console, calls: Path) -> No
         (folder / "Dockerfile").write_text("FROM scratch\n")
         recipe = {"build": str(folder), "builder": "docker", "repository": f"{registry.host}/team"}
         done = run(console, recipe, "out")
-    assert done.status == 3, done.said
+    assert done.status == 3, done.output
     assert done.check("image")["verdict"] == "inconclusive"
     assert "quota: ERROR: no space left on device; next: free some" in done.check("image")["reason"]
 
@@ -94,5 +94,5 @@ def test_a_recipe_of_cloud_build_that_is_none_is_bad_input(console: Console) -> 
     (folder / "cloudbuild.yaml").write_text("steps: []\nimages: ['x:1']\n")
     recipe = {"build": str(folder), "builder": "cloud-build", "repository": "us-docker.pkg.dev/p/r"}
     done = run(console, recipe, "out")
-    assert done.status == 2, done.said
+    assert done.status == 2, done.output
     assert "cloudbuild.yaml: images: the first must end in :${_TAG}" in done.err

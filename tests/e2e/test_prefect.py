@@ -80,15 +80,15 @@ def start(console: Console, **parameters: str) -> str:
 
 def registered(console: Console, name: str) -> dict[str, Any]:
     """The deployment of that name, once its runner has registered it."""
-    wanted = {"name": {"any_": [name]}}
-    until(lambda: bool(call(console, "POST", "/deployments/filter", deployments=wanted)))
-    (found,) = call(console, "POST", "/deployments/filter", deployments=wanted)
-    return dict(found)
+    by_name = {"name": {"any_": [name]}}
+    until(lambda: bool(call(console, "POST", "/deployments/filter", deployments=by_name)))
+    (deployment,) = call(console, "POST", "/deployments/filter", deployments=by_name)
+    return dict(deployment)
 
 
 def state(console: Console, flow_run: str) -> dict[str, Any]:
-    found: dict[str, Any] = call(console, "GET", f"/flow_runs/{flow_run}")["state"]
-    return found
+    current: dict[str, Any] = call(console, "GET", f"/flow_runs/{flow_run}")["state"]
+    return current
 
 
 def logged(console: Console, flow_run: str) -> set[str]:
@@ -102,7 +102,7 @@ def only(flow_run: str) -> dict[str, Any]:
     return {"flow_runs": {"id": {"any_": [flow_run]}}}
 
 
-def said(console: Console) -> str:
+def run_log(console: Console) -> str:
     log = console.folder / "runs" / "out" / "logs" / "run.log"
     return log.read_text() if log.exists() else ""
 
@@ -117,7 +117,7 @@ def test_a_cancelled_run_takes_its_nodes_down(served: Console) -> None:
         }
     )
     flow_run = start(served, cluster=str(served.cluster()), suite=str(suite), out=str(served.folder / "runs" / "out"))
-    until(lambda: "mpirun: 4 ranks" in said(served))
+    until(lambda: "mpirun: 4 ranks" in run_log(served))
     assert served.left()
     call(served, "POST", f"/flow_runs/{flow_run}/set_state", state={"type": "CANCELLING", "name": "Cancelling"})
     until(lambda: state(served, flow_run)["name"] == "Cancelled")

@@ -30,8 +30,8 @@ def test_a_secret_that_a_node_prints_is_nowhere(console: Console, killed: bool) 
     if killed:
         until(lambda: log.exists() and "talked" in log.read_text())
         process.kill()
-    said = "".join(process.communicate())
-    assert not leaks(said)
+    output = "".join(process.communicate())
+    assert not leaks(output)
     files = [path for path in out.rglob("*") if path.is_file()]
     assert log in files
     assert "*** " in log.read_text()

@@ -37,14 +37,14 @@ def long_suite(console: Console) -> Path:
 
 def servers(console: Console) -> list[int]:
     """The processes of Prefect servers that runs of this console have started."""
-    mark, found = f"PREFECT_HOME={console.environment['PREFECT_HOME']}".encode(), []
+    mark, processes = f"PREFECT_HOME={console.environment['PREFECT_HOME']}".encode(), []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if mark in (entry / "environ").read_bytes() and b"uvicorn.run" in (entry / "cmdline").read_bytes():
-                found.append(int(entry.name))
+                processes.append(int(entry.name))
         except OSError:
             continue
-    return found
+    return processes
 
 
 def port_of(server: int) -> int:

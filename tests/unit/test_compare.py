@@ -16,7 +16,7 @@ from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict, worst
 from tasks.compare import compare
-from tests.samples import nights_of
+from tests.stored_nights import nights_of
 
 CLUSTER = Subject("cluster", "lab")
 SETUP = Setup("cpu", 4, 0, 1)

@@ -16,7 +16,7 @@ from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from tests.samples import nights_of
+from tests.stored_nights import nights_of
 
 NODES = 9
 NIGHTS = (0, 4, 12)  # peers alone, few runs, enough for odds

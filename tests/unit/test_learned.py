@@ -12,7 +12,7 @@ from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from tests.samples import nights_of
+from tests.stored_nights import nights_of
 
 SETUP = Setup("cpu", 16, 0, 1)
 NODES = 16

@@ -20,7 +20,7 @@ from seatrial.model.reason import code_of
 from seatrial.model.result import Check, RunResult
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
-from tests.samples import nights_of
+from tests.stored_nights import nights_of
 
 NODES = 64
 SETUP = Setup("cpu", NODES, 0, 1)

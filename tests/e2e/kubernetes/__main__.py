@@ -42,11 +42,11 @@ def _up() -> int:
     machine = Machine()
     try:
         with build.exclusive(machine.lock):
-            found = cluster.running(machine) or cluster.start(machine, keep=True)
+            running = cluster.running(machine) or cluster.start(machine, keep=True)
     except cluster.Unavailable as error:
         print(error, file=sys.stderr)
         return 3
-    print(f"export KUBECONFIG={found.kubeconfig}")
+    print(f"export KUBECONFIG={running.kubeconfig}")
     return 0
 
 
@@ -56,12 +56,12 @@ def _down() -> int:
 
 
 def _status() -> int:
-    found = cluster.running(Machine())
-    if not found:
+    running = cluster.running(Machine())
+    if not running:
         print("no cluster is up", file=sys.stderr)
         return 3
-    print(found.kubectl("get", "nodes"), end="")
-    print(f"export KUBECONFIG={found.kubeconfig}")
+    print(running.kubectl("get", "nodes"), end="")
+    print(f"export KUBECONFIG={running.kubeconfig}")
     return 0
 
 

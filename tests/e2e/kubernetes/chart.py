@@ -112,10 +112,12 @@ def _topology(asked: Topology | None) -> dict[str, str]:
 
 def _volumes(settings: KubernetesPlatform) -> Values:
     """By kind, as the recipes have them; every cluster file here has them in the chart's order."""
-    said = [volume.model_dump(exclude_defaults=True) for volume in settings.volumes]
+    volumes = [volume.model_dump(exclude_defaults=True) for volume in settings.volumes]
     kinds = {
         kind: [
-            {_WORDS.get(key, key): each[key] for key in each if key != "kind"} for each in said if each["kind"] == kind
+            {_WORDS.get(key, key): each[key] for key in each if key != "kind"}
+            for each in volumes
+            if each["kind"] == kind
         ]
         for kind in ("gcs", "nfs", "pvc", "local-ssd")
     }

@@ -45,8 +45,8 @@ class Cluster:
 
     def get(self, *what: str) -> dict[str, Any]:
         """`kubectl get` as data."""
-        found: dict[str, Any] = json.loads(self.kubectl("get", *what, "--output", "json"))
-        return found
+        document: dict[str, Any] = json.loads(self.kubectl("get", *what, "--output", "json"))
+        return document
 
     def apply(self, *objects: object) -> None:
         document = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
@@ -84,10 +84,10 @@ class Cluster:
     def host_veth_of(self, pod: str, namespace: str = "default") -> tuple[str, str]:
         """Node and link: `cluster.on_node(node, "tc", "qdisc", "add", "dev", link, "root", "tbf", ...)`."""
         node = self.kubectl("get", "pod", pod, "--namespace", namespace, "--output", "jsonpath={.spec.nodeName}")
-        wanted = [["K8S_POD_NAMESPACE", namespace], ["K8S_POD_NAME", pod]]
+        pairs = [["K8S_POD_NAMESPACE", namespace], ["K8S_POD_NAME", pod]]
         for file in (self.own.state / node / "lib" / "cni" / "results").glob("pods-*"):
             made = json.loads(file.read_text())
-            if all(pair in made["cniArgs"] for pair in wanted):
+            if all(pair in made["cniArgs"] for pair in pairs):
                 links = (link["name"] for link in made["result"]["interfaces"] if "sandbox" not in link)
                 return node, next(name for name in links if name.startswith("veth"))
         raise LookupError(f"pod {pod} has no link on {node}")
@@ -101,10 +101,10 @@ class Cluster:
         return control.token(self.own, "nobody")
 
 
-def _all_established(found: dict[str, Any]) -> bool:
+def _all_established(definitions: dict[str, Any]) -> bool:
     """Whether these CRDs, or this one, can be used."""
     ready = {"type": "Established", "status": "True"}.items()
-    statuses = [thing.get("status", {}) for thing in found.get("items", [found])]
+    statuses = [thing.get("status", {}) for thing in definitions.get("items", [definitions])]
     return all(any(ready <= each.items() for each in status.get("conditions") or ()) for status in statuses)
 
 

@@ -237,8 +237,8 @@ def until(true: Callable[[], bool], timeout_s: float = 60) -> None:
 
 
 def _given(kubeconfig: Path) -> Cluster:
-    found = shutil.which("kubectl")
-    bare = Cluster(kubeconfig, (), Path(found).parent if found else build.programs(), image=GIVEN_IMAGE)
+    program = shutil.which("kubectl")
+    bare = Cluster(kubeconfig, (), Path(program).parent if program else build.programs(), image=GIVEN_IMAGE)
     items = json.loads(bare.kubectl("get", "nodes", "--output", "json"))["items"]
     names = tuple(item["metadata"]["name"] for item in items if _takes_pods(item))
     assert len(names) >= 2, f"{kubeconfig}: {len(names)} nodes take pods of any kind, and these tests need two"

@@ -11,8 +11,8 @@ def known(cluster: Cluster) -> list[str]:
     """The kinds that a run of any launcher makes and the cluster knows, as kubectl calls them, such as "jobs.batch"."""
     rows = (row.split() for row in cluster.kubectl("api-resources", "--no-headers").splitlines())
     served = {(_group(row[-3]), row[-1]): row[0] for row in rows}
-    wanted = [(_group(kind.api_version), kind.kind) for kind in kinds()]
-    return [f"{served[group, kind]}.{group}".rstrip(".") for group, kind in wanted if (group, kind) in served]
+    own_kinds = [(_group(kind.api_version), kind.kind) for kind in kinds()]
+    return [f"{served[group, kind]}.{group}".rstrip(".") for group, kind in own_kinds if (group, kind) in served]
 
 
 def left(cluster: Cluster, namespace: str) -> str:

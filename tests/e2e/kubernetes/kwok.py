@@ -73,8 +73,8 @@ def _wait_until_ready(cluster: Cluster, count: int, timeout_s: float = 120) -> N
     path = '{range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\\n"}{end}'
     deadline = time.monotonic() + timeout_s
     while True:
-        said = cluster.kubectl("get", "nodes", "--selector", f"{LABEL}=fake", "--output", f"jsonpath={path}")
-        if said.split().count("True") == count:
+        statuses = cluster.kubectl("get", "nodes", "--selector", f"{LABEL}=fake", "--output", f"jsonpath={path}")
+        if statuses.split().count("True") == count:
             return
         assert time.monotonic() < deadline, cluster.own.log("kwok")
         time.sleep(0.5)

@@ -37,15 +37,15 @@ class Queues:
         group = {"coveredResources": list(quota), "flavors": [{"name": self.flavor, "resources": resources}]}
         preemption = {"withinClusterQueue": "LowerPriority"}
         spec = {"namespaceSelector": {}, "resourceGroups": [group], "preemption": preemption, **more}
-        wanted = [
+        objects = [
             self._object("ResourceFlavor", self.flavor, spec=self._flavor(labels, bool(levels))),
             self._object("ClusterQueue", self.namespace, spec=spec),
             self._object("LocalQueue", name, namespace=self.namespace, spec={"clusterQueue": self.namespace}),
         ]
         if levels:
             places = {"levels": [{"nodeLabel": level} for level in levels]}
-            wanted.insert(0, self._object("Topology", self.namespace, spec=places))
-        self.cluster.apply(*wanted)
+            objects.insert(0, self._object("Topology", self.namespace, spec=places))
+        self.cluster.apply(*objects)
 
     def _flavor(self, labels: dict[str, str] | None, has_topology: bool) -> dict[str, Any]:
         spec = {"nodeLabels": labels, "topologyName": self.namespace if has_topology else None}
@@ -95,14 +95,14 @@ class Queues:
         self.jobs.remove(job)
 
     def workloads(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.cluster.get("workloads", "--namespace", self.namespace)["items"]
-        return found
+        items: list[dict[str, Any]] = self.cluster.get("workloads", "--namespace", self.namespace)["items"]
+        return items
 
     def workload_of(self, job: str) -> str:
         """The name of the Workload of the one job whose name begins so."""
         owners = {each["metadata"]["name"]: each["metadata"]["ownerReferences"][0]["name"] for each in self.workloads()}
-        (found,) = (name for name, owner in owners.items() if owner.startswith(job))
-        return str(found)
+        (workload,) = (name for name, owner in owners.items() if owner.startswith(job))
+        return str(workload)
 
     def admitted(self) -> list[str]:
         """Whose Workloads are admitted."""

@@ -46,8 +46,8 @@ class Going:
 
 
 def check_of(document: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(check for check in document["checks"] if check["name"] == name)
-    return found
+    entry: dict[str, Any] = next(check for check in document["checks"] if check["name"] == name)
+    return entry
 
 
 def seconds_to_ready(pods: list[dict[str, Any]]) -> float:

@@ -56,18 +56,18 @@ class Site:
 
     def start(self, deployment: str, **parameters: Any) -> str:
         """Start a run of a deployment such as "seatrial-check/ad-hoc"; the flow run's id."""
-        found = self.api("GET", f"/deployments/name/{deployment}")["id"]
-        return str(self.api("POST", f"/deployments/{found}/create_flow_run", parameters=parameters)["id"])
+        deployment_id = self.api("GET", f"/deployments/name/{deployment}")["id"]
+        return str(self.api("POST", f"/deployments/{deployment_id}/create_flow_run", parameters=parameters)["id"])
 
     def switch_off(self, deployment: str) -> None:
         """Its one schedule, as a person does in Prefect's UI."""
-        found = self.api("GET", f"/deployments/name/{deployment}")
-        (schedule,) = found["schedules"]
-        self.api("PATCH", f"/deployments/{found['id']}/schedules/{schedule['id']}", active=False)
+        document = self.api("GET", f"/deployments/name/{deployment}")
+        (schedule,) = document["schedules"]
+        self.api("PATCH", f"/deployments/{document['id']}/schedules/{schedule['id']}", active=False)
 
     def state(self, flow_run: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.api("GET", f"/flow_runs/{flow_run}")["state"]
-        return found
+        state: dict[str, Any] = self.api("GET", f"/flow_runs/{flow_run}")["state"]
+        return state
 
     def ended(self, flow_run: str, timeout_s: float = 240) -> tuple[str, str]:
         """Name and message of the state in which the flow run ends."""
@@ -88,13 +88,13 @@ class Site:
 
     def pods(self, flow_run: str) -> list[dict[str, Any]]:
         """Those of the run's Job."""
-        found = self.cluster.get("pods", "-n", RUNS_NAMESPACE, "-l", f"prefect.io/flow-run-id={flow_run}")
-        items: list[dict[str, Any]] = found["items"]
+        listing = self.cluster.get("pods", "-n", RUNS_NAMESPACE, "-l", f"prefect.io/flow-run-id={flow_run}")
+        items: list[dict[str, Any]] = listing["items"]
         return items
 
     def jobs(self, flow_run: str) -> list[dict[str, Any]]:
-        found = self.cluster.get("jobs", "-n", RUNS_NAMESPACE, "-l", f"prefect.io/flow-run-id={flow_run}")
-        items: list[dict[str, Any]] = found["items"]
+        listing = self.cluster.get("jobs", "-n", RUNS_NAMESPACE, "-l", f"prefect.io/flow-run-id={flow_run}")
+        items: list[dict[str, Any]] = listing["items"]
         return items
 
     def nodes(self) -> str:
@@ -102,11 +102,11 @@ class Site:
         kinds = "jobs,pods,secrets,services"
         return self.kubectl_runs("get", kinds, "-l", "app.kubernetes.io/managed-by=seatrial", "--output", "name")
 
-    def until(self, true: Callable[[], bool], timeout_s: float, told: Callable[[], str]) -> None:
+    def until(self, true: Callable[[], bool], timeout_s: float, details: Callable[[], str]) -> None:
         deadline = time.monotonic() + timeout_s
         while not true():
             assert time.monotonic() < deadline, (
-                f"it did not happen in time:\n{told()}{self.kubectl('get', 'pods', '-A')}"
+                f"it did not happen in time:\n{details()}{self.kubectl('get', 'pods', '-A')}"
             )
             time.sleep(0.5)
 
@@ -212,15 +212,15 @@ def _forwarded(cluster: Cluster, folder: Path) -> Iterator[str]:
     """The server's address on this machine, as people get at it."""
     program, kubeconfig = str(cluster.tools / "kubectl"), str(cluster.kubeconfig)
     command = [program, "--kubeconfig", kubeconfig, "-n", NAMESPACE, "port-forward", "service/prefect", ":4200"]
-    said = folder / "port-forward.log"
-    with said.open("wb") as log:
+    log_file = folder / "port-forward.log"
+    with log_file.open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         deadline = time.monotonic() + 30
-        while not (found := re.search(r"127\.0\.0\.1:\d+", said.read_text())):
-            assert time.monotonic() < deadline, said.read_text()
+        while not (address := re.search(r"127\.0\.0\.1:\d+", log_file.read_text())):
+            assert time.monotonic() < deadline, log_file.read_text()
             time.sleep(0.1)
-        yield f"http://{found[0]}"
+        yield f"http://{address[0]}"
     finally:
         process.terminate()
         process.wait(30)

@@ -48,7 +48,7 @@ def test_a_failed_run_is_kept_with_its_logs_until_its_time_is_over(
         keep_s=3600,
     )
     run = console.check(file, console.suite())
-    assert run.status == 3, run.said
+    assert run.status == 3, run.output
     run_id, *names = run_id_of(run), *(node["name"] for node in run.document["nodes"])
     assert f"seatrial ssh {run_id} head" in run.out
     assert f"file://{console.folder}/bucket/{run_id}/" in run.out
@@ -68,7 +68,7 @@ def test_a_failed_run_is_kept_with_its_logs_until_its_time_is_over(
     assert "PRIVATE KEY" not in "".join(path.read_text() for path in there.rglob("*") if path.is_file())
 
     inside = console.run("ssh", run_id, "head", "--", "echo $((6 * 7)); cat /run/seatrial/pid; exit 5")
-    assert inside.status == 5, inside.said
+    assert inside.status == 5, inside.output
     assert inside.out.splitlines()[0] == "42"
     assert console.run("ssh", console.folder / "out", worker, "true").status == 0
     unknown = console.run("ssh", run_id, "node-77")
@@ -93,7 +93,7 @@ def test_an_image_that_cannot_be_had_leaves_its_events_and_pods(
         keep="on_failure",
     )
     run = console.check(file, console.suite())
-    assert run.status == 3, run.said
+    assert run.status == 3, run.output
     run_id = run_id_of(run)
     there = uploaded(console, run_id)
     assert any("ErrImageNeverPull" in line for line in events(there))

@@ -48,8 +48,8 @@ def test_a_job_gets_one_pod_a_node_and_mpi_goes_across(gpu_cluster: Cluster, nam
         name = pod["metadata"]["name"]
         assert testbed.ssh(cluster, namespace, name, keys, "hostname") == f"bed-{index}\n"
     hosts = ",".join(pod["status"]["podIP"] for pod in pods)
-    said = testbed.ssh(cluster, namespace, head, keys, f"mpirun -host {hosts} -np 2 hostname 2>&1")
-    assert sorted(said.split()) == ["bed-0", "bed-1"]
+    output = testbed.ssh(cluster, namespace, head, keys, f"mpirun -host {hosts} -np 2 hostname 2>&1")
+    assert sorted(output.split()) == ["bed-0", "bed-1"]
 
 
 def test_a_pods_link_can_be_made_slow(own_cluster: Cluster, namespace: str) -> None:

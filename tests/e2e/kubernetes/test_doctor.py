@@ -19,10 +19,10 @@ def ask(console: Console, least_rights: None, cluster: Cluster, namespace: str) 
     def missing(nodes: int = 2, image: str = cluster.image, **platform: Any) -> list[str]:
         fields = platform.pop("fields", {})
         settings = {"kind": "kubernetes", "namespace": namespace, "image_pull_policy": cluster.pull_policy, **platform}
-        said = console.run("doctor", console.cluster(nodes, platform=settings, image=image, **fields))
-        found = [line.split(maxsplit=1)[1] for line in said.out.splitlines() if line.startswith("missing")]
-        assert said.status == (1 if found else 0), said.said
-        return found
+        doctor = console.run("doctor", console.cluster(nodes, platform=settings, image=image, **fields))
+        lines = [line.split(maxsplit=1)[1] for line in doctor.out.splitlines() if line.startswith("missing")]
+        assert doctor.status == (1 if lines else 0), doctor.output
+        return lines
 
     return missing
 
@@ -49,7 +49,7 @@ def claims(own_cluster: Cluster, namespace: str) -> Iterator[None]:
 
 def test_what_is_not_there_is_named_all_at_once(ask: Ask, own_cluster: Cluster, namespace: str) -> None:
     own_cluster.kubectl("create", "secret", "generic", "plain", "--from-literal=key=x", "-n", namespace)
-    found = ask(
+    lines = ask(
         image_pull_secrets=["plain", "absent"],
         secret_env=[{"name": "HF_TOKEN", "secret": "plain", "key": "token"}],
         service_account="nobody",
@@ -59,7 +59,7 @@ def test_what_is_not_there_is_named_all_at_once(ask: Ask, own_cluster: Cluster, 
             {"kind": "gcs", "mount": "/bucket", "bucket": "tokens"},
         ],
     )
-    assert [line.removeprefix("platform kubernetes: ").partition(": ")[0] for line in found] == [
+    assert [line.removeprefix("platform kubernetes: ").partition(": ")[0] for line in lines] == [
         "platform.image_pull_secrets",
         "platform.image_pull_secrets",
         "platform.secret_env",
@@ -68,9 +68,9 @@ def test_what_is_not_there_is_named_all_at_once(ask: Ask, own_cluster: Cluster, 
         "platform.volumes",
         "platform.volumes",
     ]
-    for said in ("Secret plain is Opaque", "no Secret absent", "no key token; it has: key", "there is no nobody"):
-        assert said in "\n".join(found)
-    assert "system-cluster-critical" in "\n".join(found)  # what it has
+    for problem in ("Secret plain is Opaque", "no Secret absent", "no key token; it has: key", "there is no nobody"):
+        assert problem in "\n".join(lines)
+    assert "system-cluster-critical" in "\n".join(lines)  # what it has
 
 
 def test_what_is_there_is_no_problem(ask: Ask, cluster: Cluster, namespace: str, claims: None) -> None:
@@ -80,20 +80,20 @@ def test_what_is_there_is_no_problem(ask: Ask, cluster: Cluster, namespace: str,
         service_account="seatrial",
         volumes=[{"kind": "pvc", "mount": "/data", "claim": "late"}],
     )
-    (found,) = ask(volumes=[{"kind": "pvc", "mount": "/data", "claim": "never"}])
-    assert "claim never is Pending, so no pod can have it" in found
+    (line,) = ask(volumes=[{"kind": "pvc", "mount": "/data", "claim": "never"}])
+    assert "claim never is Pending, so no pod can have it" in line
 
 
 def test_a_namespace_that_is_not_there_is_told(ask: Ask, cluster: Cluster, console: Console) -> None:
     console.environment["KUBECONFIG"] = str(cluster.kubeconfig)  # whose rights are everywhere
-    (found,) = ask(namespace="no-such-namespace")
-    assert "kubectl create namespace no-such-namespace" in found
+    (line,) = ask(namespace="no-such-namespace")
+    assert "kubectl create namespace no-such-namespace" in line
 
 
 def test_nodes_with_fewer_cores_than_gpus_are_named(ask: Ask, own_cluster: Cluster) -> None:
-    (found,) = ask(fields={"gpus_per_node": 8, "hardware": {"name": "test"}})
-    assert "2 nodes are asked for, 0 could take one if idle" in found
-    assert "CPUs for 8 GPUs; each rank needs one of its own" in found
+    (line,) = ask(fields={"gpus_per_node": 8, "hardware": {"name": "test"}})
+    assert "2 nodes are asked for, 0 could take one if idle" in line
+    assert "CPUs for 8 GPUs; each rank needs one of its own" in line
 
 
 def test_a_kind_in_another_version_is_named(ask: Ask, own_cluster: Cluster) -> None:
@@ -116,11 +116,11 @@ def test_a_kind_in_another_version_is_named(ask: Ask, own_cluster: Cluster) -> N
     own_cluster.kubectl("create", "--filename", "-", stdin=json.dumps(definition))
     try:
         own_cluster.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s")
-        (found,) = ask(launcher="trainjob")
+        (line,) = ask(launcher="trainjob")
         assert (
             "the cluster has TrainJob as trainer.kubeflow.org/v1beta9, and we speak trainer.kubeflow.org/v1alpha1"
-            in found
+            in line
         )
-        assert "install a release that serves it" in found
+        assert "install a release that serves it" in line
     finally:
         own_cluster.kubectl("delete", "crd", name)

@@ -109,9 +109,9 @@ def test_what_a_launcher_adds(template: Template, tmp_path: Path, launcher: str)
 def test_somebody_elses_secret_is_taken_as_it_is(template: Template) -> None:
     file = CLUSTERS["job"]
     given = rendered(template, {**values_for(file), "keys": {"existingSecret": "team-keys"}})
-    wanted = [thing for thing in submitted(file) if thing["kind"] != "Secret"]
-    wanted[0]["spec"]["template"]["spec"]["volumes"][0]["secret"]["secretName"] = "team-keys"
-    assert given == wanted
+    objects = [thing for thing in submitted(file) if thing["kind"] != "Secret"]
+    objects[0]["spec"]["template"]["spec"]["volumes"][0]["secret"]["secretName"] = "team-keys"
+    assert given == objects
 
 
 GOOD: Values = {"workload": {"image": "registry.example.com/testbed:1"}, "keys": KEYS}
@@ -128,7 +128,7 @@ def test_the_defaults_are_two_a4_nodes_and_the_same_twice(template: Template) ->
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ("workload.gpus=12", "workload.gpus: machine a4 has 8 per node, so 1 to 8 or a multiple of 8 is legal, is 12"),
         ("machine=a4x,workload.gpus=6", "machine a4x has 4 per node, so 1 to 4 or a multiple of 4 is legal, is 6"),
@@ -157,10 +157,10 @@ def test_the_defaults_are_two_a4_nodes_and_the_same_twice(template: Template) ->
         ("keys.existingSecret=mine", "keys.authorized_keys: keys.existingSecret is given too"),
     ],
 )
-def test_what_cannot_work_is_refused_in_one_line(template: Template, change: str, said: str) -> None:
+def test_what_cannot_work_is_refused_in_one_line(template: Template, change: str, message: str) -> None:
     done = template(GOOD, "--set", change)
     assert done.returncode != 0
-    assert len([line for line in done.stderr.splitlines() if said in line]) == 1, done.stderr
+    assert len([line for line in done.stderr.splitlines() if message in line]) == 1, done.stderr
 
 
 def test_a_name_that_pods_cannot_have_is_refused(helm_program: Path) -> None:

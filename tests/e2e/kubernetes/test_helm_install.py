@@ -46,8 +46,8 @@ def install(
 
 def pods(cluster: Cluster, namespace: str) -> list[Object]:
     """Of the release, by index."""
-    found = json.loads(cluster.kubectl("-n", namespace, "get", "pods", "--selector", SELECT, "--output", "json"))
-    by_index: list[Object] = sorted(found["items"], key=lambda pod: str(pod["metadata"]["name"]))
+    listing = json.loads(cluster.kubectl("-n", namespace, "get", "pods", "--selector", SELECT, "--output", "json"))
+    by_index: list[Object] = sorted(listing["items"], key=lambda pod: str(pod["metadata"]["name"]))
     return by_index
 
 
@@ -66,8 +66,8 @@ def untouched(pod: Object) -> tuple[object, ...]:
 
 def left(cluster: Cluster, namespace: str) -> set[str]:
     kinds = ",".join([*known(cluster), "configmaps"])
-    found = cluster.kubectl("get", kinds, "-n", namespace, "--output", "name").split()
-    return set(found) - {"configmap/kube-root-ca.crt"}
+    names = cluster.kubectl("get", kinds, "-n", namespace, "--output", "name").split()
+    return set(names) - {"configmap/kube-root-ca.crt"}
 
 
 def commands(notes: str, after: str) -> str:
@@ -92,18 +92,18 @@ def test_a_testbed_by_helm(
     host = KeyPair(keys["ssh_host_ed25519_key"], keys["known_hosts"].removeprefix("* ").strip())
     own = testbed.Keys(KeyPair(keys["id_ed25519"], keys["authorized_keys"].strip()), host)
     for pod in (head, other):  # port 222, from outside
-        said = testbed.ssh(cluster, namespace, pod["metadata"]["name"], own, "hostname; ssh bed-1.bed hostname")
-        assert said == f"{pod['spec']['hostname']}\nbed-1\n"
+        output = testbed.ssh(cluster, namespace, pod["metadata"]["name"], own, "hostname; ssh bed-1.bed hostname")
+        assert output == f"{pod['spec']['hostname']}\nbed-1\n"
 
     script = commands(notes, "In there, a hostfile, and mpirun over all nodes:")
     name = head["metadata"]["name"]
-    said = cluster.kubectl("-n", namespace, "exec", "-i", name, "--", "ssh", "localhost", stdin=script)
-    assert sorted(said.split()) == ["bed-0", "bed-0", "bed-1", "bed-1"]
+    output = cluster.kubectl("-n", namespace, "exec", "-i", name, "--", "ssh", "localhost", stdin=script)
+    assert sorted(output.split()) == ["bed-0", "bed-0", "bed-1", "bed-1"]
 
     console.environment["KUBECONFIG"] = str(cluster.kubeconfig)
     file = console.cluster(2, platform={"kind": "kubernetes", "namespace": namespace}, image=cluster.image)
     reap = console.run("reap", file)
-    assert reap.status == 0, reap.said
+    assert reap.status == 0, reap.output
     assert [untouched(pod) for pod in pods(cluster, namespace)] == [untouched(head), untouched(other)]
 
     helm("uninstall", RELEASE, "--namespace", namespace, "--wait", "--timeout", "60s")

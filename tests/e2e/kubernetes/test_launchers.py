@@ -46,8 +46,8 @@ def untouched(cluster: Cluster, namespace: str) -> Iterator[None]:
 def _things(cluster: Cluster, namespace: str) -> set[str]:
     """Of every kind that a run or its controller may make."""
     kinds = ",".join([*known(cluster), "configmaps"])
-    found = cluster.kubectl("get", kinds, "-n", namespace, "--output", "name").split()
-    return {*found, *workloads(cluster, namespace)}
+    names = cluster.kubectl("get", kinds, "-n", namespace, "--output", "name").split()
+    return {*names, *workloads(cluster, namespace)}
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ def passes(
         until(lambda: process.poll() is not None or (log.exists() and "2 of 2 nodes answer" in log.read_text()))
         pods = cluster.get("pods", "-n", namespace, "-l", NODES)["items"]
         saved = [_environment(cluster, pod) for pod in sorted(pods, key=_index)]
-        said = process.communicate(timeout=240)
-        assert process.returncode == 0, said
+        output = process.communicate(timeout=240)
+        assert process.returncode == 0, output
         document = json.loads((out / "run.json").read_text())
         assert document["verdict"] == "pass"
         names = {node["name"] for node in document["nodes"]}
@@ -90,8 +90,8 @@ def _environment(cluster: Cluster, pod: dict[str, Any]) -> dict[str, str]:
     """What the entry point has saved for the sessions of sshd."""
     metadata = pod["metadata"]
     shell = ("sh", "-c", ". /run/seatrial/environment; env -0")
-    said = cluster.kubectl("exec", metadata["name"], "-n", metadata["namespace"], "--", "env", "-i", *shell)
-    return dict(line.split("=", 1) for line in said.split("\0") if "=" in line)
+    output = cluster.kubectl("exec", metadata["name"], "-n", metadata["namespace"], "--", "env", "-i", *shell)
+    return dict(line.split("=", 1) for line in output.split("\0") if "=" in line)
 
 
 def test_a_pytorchjob_under_its_operator(training_operator: None, passes: Callable[..., list[dict[str, str]]]) -> None:
@@ -140,8 +140,8 @@ def test_a_job_that_fails_fails_all_above_it_and_is_named(
     until(lambda: cluster.get("jobs", "-n", namespace)["items"] != [])
     (job,) = (job["metadata"]["name"] for job in cluster.get("jobs", "-n", namespace)["items"])
     cluster.kubectl("patch", "job", job, "-n", namespace, "--patch", '{"spec": {"activeDeadlineSeconds": 1}}')
-    said = process.communicate(timeout=600)  # the controllers of a busy machine take their time
-    assert process.returncode == 3, said
+    output = process.communicate(timeout=600)  # the controllers of a busy machine take their time
+    assert process.returncode == 3, output
     why = f"jobset failed due to one or more job failures (first failed job: {job})"
     assert json.loads((out / "run.json").read_text())["reason"] == f"launch: the {kind} failed (FailedJobs): {why}"
 
@@ -151,7 +151,7 @@ def test_workers_that_the_mpi_operator_may_not_make_are_the_reason(
 ) -> None:
     cluster.kubectl("create", "quota", "none", "--hard=pods=0", "-n", namespace)
     run = console.check(trial(launcher="mpijob"), console.suite())
-    assert run.status == 3, run.said
+    assert run.status == 3, run.output
     assert "its pods are not admitted: worker pod created failed: " in run.document["reason"]
     assert "exceeded quota: none" in run.document["reason"]
 
@@ -168,7 +168,7 @@ def test_a_killed_run_is_reaped(
     assert owners == [KINDS[launcher]]
     started = time.monotonic()
     reaped = console.run("reap", trial(launcher=launcher))
-    assert reaped.status == 0, reaped.said
+    assert reaped.status == 0, reaped.output
     assert "1 run reaped" in reaped.out
     print(f"reaped in {time.monotonic() - started:.1f} s")
     assert left(cluster, namespace) == ""

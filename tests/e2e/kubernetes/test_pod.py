@@ -57,7 +57,7 @@ def launched(cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pyte
     return launch
 
 
-def said(testbed: Testbed, command: str) -> str:
+def output_of(testbed: Testbed, command: str) -> str:
     with connected(testbed, testbed.head, 30) as head:
         done = run_command(head, command, timeout_s=60)
     assert done.exit_status == 0, done.output
@@ -66,11 +66,11 @@ def said(testbed: Testbed, command: str) -> str:
 
 def test_ranks_may_pin_memory_beyond_the_limit_and_share_it(launched: Launch, own_cluster: Cluster) -> None:
     with launched(gpus_per_node=8, hardware={"name": "test"}) as testbed:
-        assert said(testbed, f"python3 -c '{PIN}'").split() == ["0"]
-        kilobytes = int(said(testbed, "df --output=size /dev/shm | tail -n 1"))
+        assert output_of(testbed, f"python3 -c '{PIN}'").split() == ["0"]
+        kilobytes = int(output_of(testbed, "df --output=size /dev/shm | tail -n 1"))
     assert kilobytes > 1 << 20  # what a container has without a volume there is 64 MiB
     with launched() as testbed:  # without GPUs there is nothing to pin for
-        assert said(testbed, f"python3 -c '{PIN}'").split() == ["-1"]
+        assert output_of(testbed, f"python3 -c '{PIN}'").split() == ["-1"]
 
 
 @pytest.mark.parametrize("gpus", [0, 8])
@@ -78,7 +78,7 @@ def test_ranks_are_confined(launched: Launch, own_cluster: Cluster, gpus: int) -
     """What sshd starts as root can gain nothing, and has the capabilities that a node needs alone."""
     more = {"gpus_per_node": gpus, "hardware": {"name": "test"}} if gpus else {}
     with launched(**more) as testbed:
-        lines = said(testbed, "cat /proc/self/status").splitlines()
+        lines = output_of(testbed, "cat /proc/self/status").splitlines()
     status = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
     assert int(status["CapBnd"], 16).bit_count() == len(CAPABILITIES) + (gpus > 0)
@@ -90,7 +90,7 @@ def test_nodes_without_gpus_come_up_where_pods_keep_within_the_baseline(
     enforced = "pod-security.kubernetes.io/enforce=baseline"
     own_cluster.kubectl("label", "namespace", namespace, enforced)
     with launched(nodes=2) as testbed:
-        assert said(testbed, f"ssh {testbed.nodes[1].address} id -un") == "root"
+        assert output_of(testbed, f"ssh {testbed.nodes[1].address} id -un") == "root"
     more = {"gpus_per_node": 8, "hardware": {"name": "test"}, "platform": {"start_timeout_s": 10}}
     with pytest.raises(LaunchError, match=r"violates PodSecurity.*IPC_LOCK"), launched(**more):
         pass
@@ -102,7 +102,7 @@ def test_who_has_the_last_word_on_a_setting(launched: Launch, monkeypatch: pytes
     profile = Machine(source="/etc/os-release", defaults=settings, env={"NCCL_NET": "Socket"})
     monkeypatch.setitem(_MACHINES, "generic", profile)
     with launched(env={"ID": "mine"}) as testbed:
-        words = [line.partition("=") for line in said(testbed, "env").splitlines()]
+        words = [line.partition("=") for line in output_of(testbed, "env").splitlines()]
     ranks = {name: value for name, _, value in words} | variables(testbed, {})
     assert (ranks["ID"], ranks["NCCL_NET"], ranks["NCCL_CROSS_NIC"]) == ("mine", "Socket", "0")
     assert ranks["VERSION_ID"] == "12"  # the script's, of Debian 12
@@ -130,9 +130,9 @@ def test_what_is_on_a_claim_is_there(launched: Launch, own_cluster: Cluster, nam
     objects = {"apiVersion": "v1", "kind": "List", "items": [volume, claim]}
     own_cluster.kubectl("create", "--filename", "-", stdin=json.dumps(objects))
     try:
-        wanted = {"kind": "pvc", "mount": "/data", "claim": "shared", "read_only": True}
-        with launched(platform={"volumes": [wanted]}) as testbed:
-            assert said(testbed, "ls -d /data/doc; touch /data/x 2>&1 || true").splitlines() == [
+        mount = {"kind": "pvc", "mount": "/data", "claim": "shared", "read_only": True}
+        with launched(platform={"volumes": [mount]}) as testbed:
+            assert output_of(testbed, "ls -d /data/doc; touch /data/x 2>&1 || true").splitlines() == [
                 "/data/doc",
                 "touch: cannot touch '/data/x': Read-only file system",
             ]

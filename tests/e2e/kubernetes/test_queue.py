@@ -25,7 +25,7 @@ def test_a_queue_with_room(console: Console, trial: Trial, queues: Queues, own_c
     file = trial(queue="night", topology={"required": f"{LEVEL}subblock"})
     until(lambda: console.run("doctor", file).status == 0)
     run = console.check(file, console.suite())
-    assert run.status == 0, run.said
+    assert run.status == 0, run.output
     assert "all_reduce over 4 ranks" in run.check("collectives")["reason"]
 
 
@@ -112,8 +112,8 @@ def test_a_workload_that_is_deactivated(console: Console, trial: Trial, queues: 
     queues.patch("workload", queues.workload_of("seatrial-"), {"spec": {"active": False}})
     status, document, terminal = run.end()
     assert status == 3, terminal
-    told = "launch: Kueue has deactivated it"
-    assert document["reason"].startswith(told)
+    reason = "launch: Kueue has deactivated it"
+    assert document["reason"].startswith(reason)
 
 
 def test_an_admission_check(console: Console, trial: Trial, queues: Queues, own_cluster: Cluster) -> None:

@@ -37,9 +37,9 @@ def test_a_launcher_in_a_queue(
     run = Going(console, trial(launcher=launcher, queue="night"), training=TRAINING)
     run.until_said(f"queued: 1 more pods needed in flavor {queues.flavor}")
     (name,) = (queues.workload_of("seatrial-"),)
-    found = next(each["spec"]["podSets"] for each in queues.workloads() if each["metadata"]["name"] == name)
-    assert sum(each["count"] for each in found) == pods
-    assert found[-1]["name"] == pod_set
+    pod_sets = next(each["spec"]["podSets"] for each in queues.workloads() if each["metadata"]["name"] == name)
+    assert sum(each["count"] for each in pod_sets) == pods
+    assert pod_sets[-1]["name"] == pod_set
     queues.leave(other)
     status, document, terminal = run.end()
     assert (status, document["verdict"]) == (0, "pass"), terminal

@@ -22,7 +22,7 @@ LEVEL = "cloud.google.com/gce-topology-"
 def reason(console: Console, file: Path) -> str:
     """Of a run that does not come up."""
     run = console.check(file, console.suite(**BRIEF))
-    assert (run.status, run.document["verdict"]) == (3, "inconclusive"), run.said
+    assert (run.status, run.document["verdict"]) == (3, "inconclusive"), run.output
     assert run.out.splitlines()[-1] == f"inconclusive: {run.document['reason']}"
     return str(run.document["reason"])
 
@@ -36,19 +36,19 @@ def with_gpus(file: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("topology", "told"),
+    ("topology", "message"),
     [
         ({"required": None}, "topology: needs exactly one of required: LEVEL, preferred: LEVEL, unconstrained: true"),
         ({"required": ""}, "platform.kubernetes.topology.required: '' is no label key"),
     ],
 )
 def test_a_topology_without_a_level_is_bad_input(
-    console: Console, trial: Trial, topology: dict[str, str | None], told: str
+    console: Console, trial: Trial, topology: dict[str, str | None], message: str
 ) -> None:
     run = console.run("run", trial(queue="night", topology=topology))
     assert run.status == 2
     (line,) = run.err.splitlines()
-    assert told in line
+    assert message in line
 
 
 def test_a_queue_that_is_not_there(console: Console, trial: Trial, queues: Queues, namespace: str) -> None:
@@ -64,12 +64,12 @@ def test_a_queue_that_is_too_small(console: Console, trial: Trial, queues: Queue
     queues.make(quota={"nvidia.com/gpu": 8})
     sums = "previously considered podsets requests (0) + current podset request (16) > maximum capacity (8)"
     lack = f"insufficient quota for nvidia.com/gpu in flavor {queues.flavor}, {sums}"
-    told = f"launch: will never be admitted: couldn't assign flavors to pod set main: {lack}"
-    assert reason(console, with_gpus(trial(queue="night"))) == told
+    message = f"launch: will never be admitted: couldn't assign flavors to pod set main: {lack}"
+    assert reason(console, with_gpus(trial(queue="night"))) == message
 
 
 @pytest.mark.parametrize(
-    ("topology", "told"),
+    ("topology", "message"),
     [
         (
             {"preferred": "rack"},
@@ -89,25 +89,25 @@ def test_a_queue_that_is_too_small(console: Console, trial: Trial, queues: Queue
     ids=["no-level", "no-domain", "too-small"],
 )
 def test_a_topology_that_has_no_place(
-    console: Console, trial: Trial, queues: Queues, own_cluster: Cluster, topology: dict[str, str], told: str
+    console: Console, trial: Trial, queues: Queues, own_cluster: Cluster, topology: dict[str, str], message: str
 ) -> None:
     queues.make(quota={"nvidia.com/gpu": 16}, levels=("example.com/hall", f"{LEVEL}block", f"{LEVEL}host"))
-    told = told.replace("{set}", "couldn't assign flavors to pod set main: ")
-    told = told.replace("{flavor}", queues.flavor).replace("{topology}", queues.namespace)
-    assert reason(console, with_gpus(trial(queue="night", topology=topology, queue_timeout_s=15))) == told
+    message = message.replace("{set}", "couldn't assign flavors to pod set main: ")
+    message = message.replace("{flavor}", queues.flavor).replace("{topology}", queues.namespace)
+    assert reason(console, with_gpus(trial(queue="night", topology=topology, queue_timeout_s=15))) == message
 
 
 def test_a_queue_that_stays_full(console: Console, trial: Trial, queues: Queues) -> None:
     queues.make(quota={"pods": 3})
     other = queues.occupy()
     until(lambda: queues.admitted() == [other])
-    told = f"queued: 1 more pods needed in flavor {queues.flavor}"
+    message = f"queued: 1 more pods needed in flavor {queues.flavor}"
     file = trial(queue="night", queue_timeout_s=15)
-    assert reason(console, file) == f"launch: not up within 15 s (platform.queue_timeout_s): {told}"
+    assert reason(console, file) == f"launch: not up within 15 s (platform.queue_timeout_s): {message}"
 
 
 @pytest.mark.parametrize(
-    ("stopped", "of_cluster", "told"),
+    ("stopped", "of_cluster", "message"),
     [
         ("localqueue", {}, "is not active (Stopped): LocalQueue is stopped"),
         (
@@ -118,13 +118,13 @@ def test_a_queue_that_stays_full(console: Console, trial: Trial, queues: Queues)
     ],
 )
 def test_a_queue_that_is_stopped(
-    console: Console, trial: Trial, queues: Queues, stopped: str | None, of_cluster: dict[str, Any], told: str
+    console: Console, trial: Trial, queues: Queues, stopped: str | None, of_cluster: dict[str, Any], message: str
 ) -> None:
     queues.make(**of_cluster)
     kind, name = ("LocalQueue", "night") if stopped else ("ClusterQueue", queues.namespace)
     if stopped:
         queues.patch(stopped, name, {"spec": {"stopPolicy": "Hold"}})
     file = trial(queue="night", queue_timeout_s=15)
-    until(lambda: f"queue night: {told}" in console.run("doctor", file).out)
-    told = f"launch: not up within 15 s (platform.queue_timeout_s): queued: {kind} {name} is inactive"
-    assert reason(console, file) == told
+    until(lambda: f"queue night: {message}" in console.run("doctor", file).out)
+    message = f"launch: not up within 15 s (platform.queue_timeout_s): queued: {kind} {name} is inactive"
+    assert reason(console, file) == message

@@ -22,13 +22,13 @@ def test_a_healthy_cluster_passes_with_the_least_rights(
 ) -> None:
     file = trial()
     doctor = console.run("doctor", file)
-    assert doctor.status == 0, doctor.said
+    assert doctor.status == 0, doctor.output
     run = Going(console, file, devices={"seconds": 0.1}, training=TRAINING)
     run.until_said("2 of 2 nodes answer")
     cluster_s = seconds_to_ready(cluster.get("pods", "-n", namespace, "-l", OURS)["items"])
-    status, document, said = run.end()
-    assert status == 0, said
-    assert without_extent(said.splitlines()[-1]) == "pass: connectivity, devices, collectives, training: all pass"
+    status, document, terminal = run.end()
+    assert status == 0, terminal
+    assert without_extent(terminal.splitlines()[-1]) == "pass: connectivity, devices, collectives, training: all pass"
     assert "all_reduce over 4 ranks" in check_of(document, "collectives")["reason"]
     names = {node["name"] for node in document["nodes"]}
     assert len(names) == 2
@@ -65,7 +65,7 @@ def test_what_keeps_nodes_from_coming_up_is_the_reason(
     reason: str,
 ) -> None:
     run = console.check(trial(image=image or cluster.image, **platform), console.suite())
-    assert run.status == 3, run.said
+    assert run.status == 3, run.output
     assert run.document["verdict"] == verdict
     assert run.document["reason"].startswith("launch: ")
     assert reason in run.document["reason"]
@@ -82,7 +82,7 @@ def test_a_kind_that_the_cluster_does_not_know_is_the_reason(
     kind: str,
 ) -> None:
     run = console.check(trial(**platform), console.suite())
-    assert (run.status, run.document["verdict"]) == (3, "not_run"), run.said
+    assert (run.status, run.document["verdict"]) == (3, "not_run"), run.output
     assert f"launch: the cluster does not know {kind}" in run.document["reason"]
     assert left(own_cluster, namespace) == ""
 
@@ -92,7 +92,7 @@ def test_a_kind_that_went_is_not_remembered(
 ) -> None:
     with definitions(own_cluster, "jobset"):
         doctor = console.run("doctor", trial(launcher="jobset"))
-        assert doctor.status == 0, doctor.said
+        assert doctor.status == 0, doctor.output
     doctor = console.run("doctor", trial(launcher="jobset"))
     assert doctor.status == 1
     assert "the cluster does not know JobSet" in doctor.out
@@ -103,7 +103,7 @@ def test_a_quota_that_forbids_pods_is_the_reason(
 ) -> None:
     cluster.kubectl("create", "quota", "none", "--hard=pods=0", "-n", namespace)
     run = console.check(trial(), console.suite())
-    assert run.status == 3, run.said
+    assert run.status == 3, run.output
     assert "its pods are not admitted" in run.document["reason"]
     assert "exceeded quota: none" in run.document["reason"]
     assert left(cluster, namespace) == ""
@@ -114,7 +114,7 @@ def test_a_user_without_rights_is_told_which(
 ) -> None:
     console.environment["KUBECONFIG"] = str(own_cluster.kubeconfig_without_rights)
     run = console.check(trial(), console.suite())
-    assert run.status == 3, run.said
+    assert run.status == 3, run.output
     assert "may not" in run.document["reason"]
     doctor = console.run("doctor", trial())
     assert doctor.status == 1
@@ -176,15 +176,15 @@ def test_a_slow_link_is_judged_against_healthy_runs(
 ) -> None:
     for i in range(3):
         healthy = console.check(trial(), console.suite(collectives=SIZES), f"healthy-{i}")
-        assert healthy.status == 0, healthy.said
+        assert healthy.status == 0, healthy.output
     run = Going(console, trial(), collectives=SIZES)
     run.until_said("2 of 2 nodes answer")
     pod = own_cluster.kubectl("get", "pods", "-n", namespace, "-l", OURS, "--output", "name").split()[1]
     node, link = own_cluster.host_veth_of(pod.partition("/")[2], namespace)
     shape = shlex.split("root tbf rate 40mbit burst 32kbit latency 400ms")
     own_cluster.on_node(node, "tc", "qdisc", "add", "dev", link, *shape)
-    status, document, said = run.end()
-    assert status == 1, said
+    status, document, terminal = run.end()
+    assert status == 1, terminal
     judged = check_of(document, "collectives")["judgements"]
     slow = [each for each in judged if each["source"] == "history" and each["verdict"] in ("degraded", "fail")]
     assert slow, judged
@@ -195,8 +195,8 @@ def test_doctor_names_a_node_that_is_silent(console: Console, trial: Callable[..
     own_cluster.stop_kubelet("node-1")
     try:
         until(lambda: "missing" in console.run("doctor", trial()).out, timeout_s=90)
-        assert "2 nodes are asked for, 1 could take one if idle" in (said := console.run("doctor", trial()).out)
-        assert "node-1: is not ready" in said
+        assert "2 nodes are asked for, 1 could take one if idle" in (output := console.run("doctor", trial()).out)
+        assert "node-1: is not ready" in output
     finally:
         own_cluster.resume_kubelet("node-1")
         own_cluster.kubectl("wait", "--for", "condition=Ready", "node/node-1", "--timeout=60s")
@@ -217,7 +217,7 @@ def test_nodes_are_reached_by_name_where_asked(
         trial(launcher=launcher, host_names=True),
         console.suite(training=TRAINING),
     )
-    assert run.status == 0, run.said
+    assert run.status == 0, run.output
     addresses = [node["address"] for node in run.document["nodes"]]
     assert all(address.endswith(f".{namespace}.svc") for address in addresses), addresses
     assert left(cluster, namespace) == ""

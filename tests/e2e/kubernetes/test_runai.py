@@ -100,9 +100,9 @@ def test_a_whole_run_passes(
     console.environment["PATH"] = os.environ["PATH"]
     file = console.cluster(2, platform={**settings, "framework": framework}, image=cluster.image, slots_per_node=2)
     doctor = console.run("doctor", file)
-    assert doctor.status == 0, doctor.said
+    assert doctor.status == 0, doctor.output
     finished = console.check(file, console.suite(training=TRAINING))
-    assert finished.status == 0, finished.said
+    assert finished.status == 0, finished.output
     assert finished.document["verdict"] == "pass"
     assert "all_reduce over 4 ranks" in check_of(finished.document, "collectives")["reason"]
     assert check_of(finished.document, "training")["verdict"] == "pass"
@@ -131,9 +131,9 @@ def test_the_nodes_train_by_what_the_operator_tells_them(
     with ThreadPoolExecutor() as pool:
         printed = list(pool.map(train, [node.name for node in testbed.nodes]))
     for rank, text in enumerate(printed):
-        told = dict(line.split("=", 1) for line in text.splitlines() if line.startswith("PET_"))
-        assert (told["PET_NNODES"], told["PET_NODE_RANK"]) == (str(run.cluster.nodes), str(rank))
-        assert told["PET_MASTER_ADDR"] == f"{workload_name(run.run_id)}-master-0"
+        variables = dict(line.split("=", 1) for line in text.splitlines() if line.startswith("PET_"))
+        assert (variables["PET_NNODES"], variables["PET_NODE_RANK"]) == (str(run.cluster.nodes), str(rank))
+        assert variables["PET_MASTER_ADDR"] == f"{workload_name(run.run_id)}-master-0"
     result = next(json.loads(line) for line in printed[0].splitlines() if '"summary"' in line)
     assert len(result["ranks"]) == run.cluster.nodes
 

@@ -65,8 +65,10 @@ def asked(cluster: Cluster, namespace: str, nodes: int, folder: Path, **selector
         "tolerations": [kwok.TOLERATION],
     }
     file = {"name": "scale", "nodes": nodes, "gpus_per_node": 8, "hardware": {"name": "test"}, "image": cluster.image}
-    wanted = ClusterFile.model_validate({**file, "platform": settings})
-    return platform_for(wanted), Run(f"{RUN_PREFIX}{secrets.token_hex(4)}", wanted, load_suite("quick"), folder)
+    cluster_file = ClusterFile.model_validate({**file, "platform": settings})
+    return platform_for(cluster_file), Run(
+        f"{RUN_PREFIX}{secrets.token_hex(4)}", cluster_file, load_suite("quick"), folder
+    )
 
 
 def in_topology_order(testbed: Testbed) -> bool:
@@ -116,8 +118,8 @@ def test_waiting_asks_nothing(
 ) -> None:
     """Pods that find no node are watched; once there are nodes for them, the launch goes on."""
     platform, run = asked(own_cluster, namespace, 2, tmp_path, **{"test/pool": namespace})
-    found: list[Testbed] = []
-    launch = threading.Thread(target=lambda: found.append(platform.launch(run)))
+    testbeds: list[Testbed] = []
+    launch = threading.Thread(target=lambda: testbeds.append(platform.launch(run)))
     launch.start()
     try:
         until(lambda: len(own_cluster.get("pods", "-n", namespace)["items"]) == 2)
@@ -127,7 +129,7 @@ def test_waiting_asks_nothing(
         assert requests.seen[before:] == []
         own_cluster.kubectl("label", "node", *fake_nodes[:2], f"test/pool={namespace}")
         launch.join(60)
-        assert [node.name for node in found[0].nodes] == list(fake_nodes[:2])
+        assert [node.name for node in testbeds[0].nodes] == list(fake_nodes[:2])
     finally:
         platform.teardown(run.run_id)
         launch.join(60)

@@ -118,7 +118,7 @@ def test_no_password_is_written_down_and_nothing_was_refused(running: Site) -> N
     assert "started!" in worker
     pool = json.dumps(running.api("GET", "/work_pools/seatrial-kubernetes"))
     runs = json.dumps(running.api("POST", "/flow_runs/filter", limit=200))
-    for told in (jobs, worker, pool, runs):
-        assert not [word for word in (PASSWORD, DATABASE_PASSWORD, HISTORY_PASSWORD) if word in told]
+    for text in (jobs, worker, pool, runs):
+        assert not [word for word in (PASSWORD, DATABASE_PASSWORD, HISTORY_PASSWORD) if word in text]
     assert "403" not in worker
     assert "orbidden" not in worker

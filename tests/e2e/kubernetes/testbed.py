@@ -81,8 +81,8 @@ def wait_for_pods(cluster: Cluster, namespace: str, nodes: int, timeout_s: float
     """The pods by index, once all of them are Ready."""
     deadline = time.monotonic() + timeout_s
     while True:
-        found = json.loads(cluster.kubectl("-n", namespace, "get", "pods", "--selector", "bed", "--output", "json"))
-        pods: list[dict[str, Any]] = found["items"]
+        listing = json.loads(cluster.kubectl("-n", namespace, "get", "pods", "--selector", "bed", "--output", "json"))
+        pods: list[dict[str, Any]] = listing["items"]
         if len(pods) == nodes and all(_is_ready(pod) for pod in pods):
             return sorted(pods, key=_index)
         assert time.monotonic() < deadline, cluster.kubectl("-n", namespace, "describe", "pods")
@@ -106,10 +106,10 @@ def ssh(cluster: Cluster, namespace: str, pod: str, keys: Keys, command: str) ->
         transport.auth_publickey("root", paramiko.Ed25519Key.from_private_key(io.StringIO(keys.user.private)))
         channel = transport.open_session()
         channel.exec_command(command)
-        said: str = channel.makefile("rb").read().decode()
+        output: str = channel.makefile("rb").read().decode()
         stream.shutdown(socket.SHUT_WR)  # before anything is closed: unread bytes would break the proxy's thread
         transport.join(5)
-        return said
+        return output
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from seatrial.model.result import Check, RunResult, now
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from tasks.compare import compare
-from tests.samples import nights_of
+from tests.stored_nights import nights_of
 from tests.unit.repeats.doubts import LAB, Nodes, collectives, plateau
 
 

@@ -23,7 +23,7 @@ from seatrial.model.setup import Setup
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.node_setup import NodeConnection
-from tests.samples import nights_of
+from tests.stored_nights import nights_of
 from tests.unit.collectives.fake_mpirun import make_run, make_testbed
 from tests.unit.repeats.doubts import FakeTransport
 

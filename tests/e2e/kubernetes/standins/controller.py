@@ -79,10 +79,10 @@ def _bring_about(api: DynamicClient, actions: list[Action], world: World) -> Non
         try:
             _carry_out(api, action, world)
         except (ApiException, HTTPError) as error:  # the object changed or went meanwhile, it is not allowed
-            said = _said(error)
-            log.warning("%s: %s", what, said)
+            message = _said(error)
+            log.warning("%s: %s", what, message)
             if isinstance(action, Create) and action.refused and getattr(error, "status", None) == 403:
-                _bring_about(api, [Create(warning(action.refused, said, world.now))], world)
+                _bring_about(api, [Create(warning(action.refused, message, world.now))], world)
             return
         log.info("%s", what)
 

@@ -52,34 +52,34 @@ def reconcile(jobset: Object, world: World) -> Iterator[Action]:
     if any(holds(job, "Failed") for job in jobs):
         return
     there = {job["metadata"]["name"]: job for job in jobs}
-    for wanted in desired_jobs(jobset):
-        found = there.get(wanted["metadata"]["name"])
-        if found is None:
-            text = f'job "{wanted["metadata"]["name"]}" creation failed with error: {{}}'
-            yield Create(wanted, refused=Complaint(jobset, "JobCreationFailed", text))
-        elif not _ended(found) and found["spec"].get("suspend", False) != is_suspended(jobset):
-            yield from suspend(found) if is_suspended(jobset) else resume(found, wanted)
+    for desired in desired_jobs(jobset):
+        existing = there.get(desired["metadata"]["name"])
+        if existing is None:
+            text = f'job "{desired["metadata"]["name"]}" creation failed with error: {{}}'
+            yield Create(desired, refused=Complaint(jobset, "JobCreationFailed", text))
+        elif not _ended(existing) and existing["spec"].get("suspend", False) != is_suspended(jobset):
+            yield from suspend(existing) if is_suspended(jobset) else resume(existing, desired)
 
 
 def status(jobset: Object, jobs: list[Object], world: World) -> Object:
     """What the status of a JobSet with these Jobs is to say; of one that has ended, no new condition."""
     names = [each["name"] for each in jobset["spec"].get("replicatedJobs", ())]
     of = {name: [job for job in jobs if replicated_job(job) == name] for name in names}
-    found: Object = {"restarts": 0, "replicatedJobsStatus": [_counts(*each) for each in of.items()]}
+    fields: Object = {"restarts": 0, "replicatedJobsStatus": [_counts(*each) for each in of.items()]}
     if holds(jobset, "Completed", "Failed"):
-        return found
+        return fields
     if any(holds(job, "Failed") for job in jobs):
-        news, found["terminalState"] = ("Failed", True, *_failure(jobset, jobs)), "Failed"
+        news, fields["terminalState"] = ("Failed", True, *_failure(jobset, jobs)), "Failed"
     elif jobs and len(jobs) == len(desired_jobs(jobset)) and all(holds(job, "Complete") for job in jobs):
         news = ("Completed", True, "AllJobsCompleted", "jobset completed successfully")
-        found["terminalState"] = "Completed"
+        fields["terminalState"] = "Completed"
     elif is_suspended(jobset):
         news = ("Suspended", True, "SuspendedJobs", "jobset is suspended")
     elif holds(jobset, "Suspended"):
         news = ("Suspended", False, "ResumeJobs", "jobset is resumed")
     else:
-        return found
-    return {**found, "conditions": with_condition(conditions(jobset), world.now, *news)}
+        return fields
+    return {**fields, "conditions": with_condition(conditions(jobset), world.now, *news)}
 
 
 def _counts(name: str, jobs: list[Object]) -> Object:
@@ -98,8 +98,8 @@ def _counts(name: str, jobs: list[Object]) -> Object:
 def _is_ready(job: Object) -> bool:
     """Whether all pods that it is to have are Ready or done."""
     status, spec = job.get("status", {}), job["spec"]
-    wanted = min(spec["parallelism"], spec.get("completions", spec["parallelism"]))
-    return bool(status.get("ready", 0) + status.get("succeeded", 0) >= wanted)
+    needed = min(spec["parallelism"], spec.get("completions", spec["parallelism"]))
+    return bool(status.get("ready", 0) + status.get("succeeded", 0) >= needed)
 
 
 def _failure(jobset: Object, jobs: list[Object]) -> tuple[str, str]:

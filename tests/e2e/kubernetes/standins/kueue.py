@@ -144,14 +144,14 @@ def _inactive(queue: Object, world: World) -> tuple[str, str] | None:
 
 def _local_queue(queue: Object, world: World) -> Iterator[Action]:
     behind = world.get(CLUSTER_QUEUE, None, queue["spec"]["clusterQueue"])
-    said: Said = ("Active", True, "Ready", "Can submit new workloads to localQueue")
+    condition: Said = ("Active", True, "Ready", "Can submit new workloads to localQueue")
     if queue["spec"].get("stopPolicy", "None") != "None":
-        said = ("Active", False, "Stopped", "LocalQueue is stopped")
+        condition = ("Active", False, "Stopped", "LocalQueue is stopped")
     elif behind is None:
-        said = ("Active", False, "ClusterQueueDoesNotExist", "Can't submit new workloads to clusterQueue")
+        condition = ("Active", False, "ClusterQueueDoesNotExist", "Can't submit new workloads to clusterQueue")
     elif _inactive(behind, world):
-        said = ("Active", False, "ClusterQueueIsInactive", "Can't submit new workloads to clusterQueue")
-    yield from _say(queue, world, said, **_counts(_waiting_in(queue, world)))
+        condition = ("Active", False, "ClusterQueueIsInactive", "Can't submit new workloads to clusterQueue")
+    yield from _say(queue, world, condition, **_counts(_waiting_in(queue, world)))
 
 
 def _cluster_queue(queue: Object, world: World) -> Iterator[Action]:
@@ -168,27 +168,27 @@ def _cluster_queue(queue: Object, world: World) -> Iterator[Action]:
     for workload in waiting:
         if not _blocker(workload, world):
             offer = quota.Offer(queue, _by_name(FLAVOR, world), _by_name(TOPOLOGY, world), world.all(NODE), used)
-            found = quota.assign(workload, offer)
-            used = used if found.message else used + found.usage
-            yield from _decide(workload, found, offer, reserving, world)
+            assignment = quota.assign(workload, offer)
+            used = used if assignment.message else used + assignment.usage
+            yield from _decide(workload, assignment, offer, reserving, world)
 
 
 def _decide(
-    workload: Object, found: quota.Assignment, offer: quota.Offer, reserving: list[Object], world: World
+    workload: Object, assignment: quota.Assignment, offer: quota.Offer, reserving: list[Object], world: World
 ) -> Iterator[Action]:
     """Quota, or others that have to go for it, or what is missing."""
-    if not found.message:
-        yield from _reserve(workload, found, offer.queue, world)
+    if not assignment.message:
+        yield from _reserve(workload, assignment, offer.queue, world)
         return
-    going = [] if found.never else quota.victims(workload, offer, reserving)
+    going = [] if assignment.never else quota.victims(workload, offer, reserving)
     pending = f". Pending the preemption of {len(going)} workload(s)" if going else ""
-    yield from _say(workload, world, ("QuotaReserved", False, "Pending", found.message + pending))
+    yield from _say(workload, world, ("QuotaReserved", False, "Pending", assignment.message + pending))
     for victim in going:
         if not holds(victim, "Evicted"):
             yield from _preempt(victim, workload, offer.queue, world)
 
 
-def _reserve(workload: Object, found: quota.Assignment, queue: Object, world: World) -> Iterator[Action]:
+def _reserve(workload: Object, assignment: quota.Assignment, queue: Object, world: World) -> Iterator[Action]:
     name, checks = (
         queue["metadata"]["name"],
         queue["spec"].get("admissionChecksStrategy", {}).get("admissionChecks", ()),
@@ -204,7 +204,7 @@ def _reserve(workload: Object, found: quota.Assignment, queue: Object, world: Wo
         world,
         ("QuotaReserved", True, "QuotaReserved", f"Quota reserved in ClusterQueue {name}"),
         *over,
-        admission={"clusterQueue": name, "podSetAssignments": quota.parts(workload, found)},
+        admission={"clusterQueue": name, "podSetAssignments": quota.parts(workload, assignment)},
         **({"admissionChecks": [{"name": each["name"], **pending} for each in checks]} if checks else {}),
     )
 
@@ -222,8 +222,8 @@ def _preempt(victim: Object, preemptor: Object, queue: Object, world: World) -> 
 def _waiting_in(queue: Object, world: World) -> list[Object]:
     """What is in a LocalQueue and has not ended."""
     name, namespace = queue["metadata"]["name"], queue["metadata"]["namespace"]
-    found = [each for each in world.all(WORKLOAD, namespace) if each["spec"]["queueName"] == name]
-    return [each for each in found if not holds(each, "Finished") and "deletionTimestamp" not in each["metadata"]]
+    queued = [each for each in world.all(WORKLOAD, namespace) if each["spec"]["queueName"] == name]
+    return [each for each in queued if not holds(each, "Finished") and "deletionTimestamp" not in each["metadata"]]
 
 
 def _counts(workloads: list[Object]) -> dict[str, int]:
@@ -237,9 +237,9 @@ def _by_name(kind: Kind, world: World) -> dict[str, Object]:
     return {each["metadata"]["name"]: each for each in world.all(kind)}
 
 
-def _say(thing: Object, world: World, *said: Said, **fields: object) -> Iterator[Action]:
+def _say(thing: Object, world: World, *news: Said, **fields: object) -> Iterator[Action]:
     """Set conditions and other fields of a status."""
-    found = conditions(thing)
-    for each in said:
-        found = with_condition(found, world.now, *each)
-    yield from set_status(thing, conditions=found, **fields)
+    merged = conditions(thing)
+    for each in news:
+        merged = with_condition(merged, world.now, *each)
+    yield from set_status(thing, conditions=merged, **fields)

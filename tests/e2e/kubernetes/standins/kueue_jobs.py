@@ -50,9 +50,9 @@ def pod_sets(job: Object, world: World) -> list[Object]:
 
 def workload(job: Object, world: World) -> Object | None:
     """A job's Workload; None while its pods, or what its priority is, are not known."""
-    metadata, found = job["metadata"], pod_sets(job, world)
-    importance = _priority(job, found, world)
-    if not found or importance is None:
+    metadata, sets = job["metadata"], pod_sets(job, world)
+    importance = _priority(job, sets, world)
+    if not sets or importance is None:
         return None
     kind = kind_of(job)
     told_apart = "\n".join((kind.kind, kind.api_version.rpartition("/")[0], metadata["name"], metadata["uid"]))
@@ -66,7 +66,7 @@ def workload(job: Object, world: World) -> Object | None:
             "labels": {f"{GROUP}/job-uid": metadata["uid"]},
             "ownerReferences": controlled_by(job),
         },
-        "spec": {"queueName": metadata["labels"][f"{GROUP}/queue-name"], "podSets": found, **importance},
+        "spec": {"queueName": metadata["labels"][f"{GROUP}/queue-name"], "podSets": sets, **importance},
     }
 
 
@@ -77,9 +77,9 @@ def _priority(job: Object, pod_sets: list[Object], world: World) -> Object | Non
     name, kind = (label, CLASS) if label else (next(filter(None, named), None), POD_CLASS)
     if not name:
         return {"priority": 0}
-    found = world.get(kind, None, name)
+    priority_class = world.get(kind, None, name)
     reference = {"group": kind.api_version.partition("/")[0], "kind": kind.kind, "name": name}
-    return {"priority": found["value"], "priorityClassRef": reference} if found else None
+    return {"priority": priority_class["value"], "priorityClassRef": reference} if priority_class else None
 
 
 def started(job: Object, placing: dict[str, Object]) -> Patch:
@@ -153,11 +153,11 @@ def _count(status: Any, key: str) -> int:
 
 def _difference(old: Object, new: Object) -> Object:
     """The merge patch that makes `new` of `old`."""
-    found: Object = {key: None for key in old if key not in new}
+    changes: Object = {key: None for key in old if key not in new}
     for key, value in new.items():
         if isinstance(value, dict) and isinstance(old.get(key), dict):
             if deeper := _difference(old[key], value):
-                found[key] = deeper
+                changes[key] = deeper
         elif old.get(key) != value:
-            found[key] = value
-    return found
+            changes[key] = value
+    return changes

@@ -41,19 +41,19 @@ def assign(workload: Object, offer: Offer) -> Assignment:
     """Flavors for all pod sets of a Workload, as far as there is quota."""
     flavors: dict[str, dict[str, str]] = {}
     usage: Amounts = Counter()
-    told = []
+    messages = []
     for pod_set in workload["spec"]["podSets"]:
         chosen, reasons = _flavors(pod_set, offer, usage)
         if reasons:
-            told.append(f"couldn't assign flavors to pod set {pod_set['name']}: {', '.join(sorted(reasons))}")
+            messages.append(f"couldn't assign flavors to pod set {pod_set['name']}: {', '.join(sorted(reasons))}")
         if chosen is None:
-            return Assignment({}, Counter(), "; ".join(told), never=True)
+            return Assignment({}, Counter(), "; ".join(messages), never=True)
         flavors[pod_set["name"]] = chosen
         usage += Counter(
             {(chosen[resource], resource): n for resource, n in asked(pod_set).items() if resource in chosen}
         )
-    if told:
-        return Assignment(flavors, usage, "; ".join(told))
+    if messages:
+        return Assignment(flavors, usage, "; ".join(messages))
     for pod_set in workload["spec"]["podSets"]:
         if reason := _misplaced(pod_set, flavors[pod_set["name"]], offer):
             message = f"couldn't assign flavors to pod set {pod_set['name']}: {reason}"
@@ -82,18 +82,18 @@ def priority(workload: Object) -> int:
 
 def taken(workload: Object) -> Amounts:
     """What the quota that a Workload has reserved comes to."""
-    found: Amounts = Counter()
+    amounts: Amounts = Counter()
     for part in workload["status"]["admission"]["podSetAssignments"]:
         for resource, amount in part.get("resourceUsage", {}).items():
-            found[part["flavors"][resource], resource] += parse_quantity(amount)
-    return found
+            amounts[part["flavors"][resource], resource] += parse_quantity(amount)
+    return amounts
 
 
-def parts(workload: Object, found: Assignment) -> list[Object]:
+def parts(workload: Object, assignment: Assignment) -> list[Object]:
     """What is said of each pod set where quota is reserved."""
     made = []
     for pod_set in workload["spec"]["podSets"]:
-        flavors = found.flavors[pod_set["name"]]
+        flavors = assignment.flavors[pod_set["name"]]
         usage = {resource: text(amount) for resource, amount in asked(pod_set).items() if resource in flavors}
         made.append({"name": pod_set["name"], "count": pod_set["count"], "flavors": flavors, "resourceUsage": usage})
     return made
@@ -122,18 +122,18 @@ def _amounts(container: Object) -> Counter[str]:
 def _flavors(pod_set: Object, offer: Offer, before: Amounts) -> tuple[dict[str, str] | None, list[str]]:
     """Flavors by resource, and what is not to be had now; None instead where it cannot be had at all."""
     groups = offer.queue["spec"].get("resourceGroups", ())
-    wanted = asked(pod_set)
+    requests = asked(pod_set)
     if not any("pods" in group["coveredResources"] for group in groups):
-        del wanted["pods"]
+        del requests["pods"]
     chosen: dict[str, str] = {}
     missing: list[str] = []
-    for resource in wanted:
+    for resource in requests:
         if resource in chosen:
             continue
         group = next((group for group in groups if resource in group["coveredResources"]), None)
         if group is None:
             return None, [f"resource {resource} unavailable in ClusterQueue"]
-        here = {name: amount for name, amount in wanted.items() if name in group["coveredResources"]}
+        here = {name: amount for name, amount in requests.items() if name in group["coveredResources"]}
         flavor, reasons = _flavor(pod_set, here, group, offer, before)
         if flavor is None:
             return None, reasons
@@ -143,21 +143,21 @@ def _flavors(pod_set: Object, offer: Offer, before: Amounts) -> tuple[dict[str, 
 
 
 def _flavor(
-    pod_set: Object, wanted: dict[str, Decimal], group: Object, offer: Offer, before: Amounts
+    pod_set: Object, requests: dict[str, Decimal], group: Object, offer: Offer, before: Amounts
 ) -> tuple[str | None, list[str]]:
     """The first flavor that has room, else the first that would have if it were empty; and what the others lack."""
-    best, told = None, list[str]()
+    best, reasons = None, list[str]()
     for flavor in group["flavors"]:
         if mismatch := _mismatch(pod_set, flavor["name"], offer):
-            told.append(mismatch)
+            reasons.append(mismatch)
             continue
-        lacks = [_lack(flavor, resource, amount, offer, before) for resource, amount in wanted.items()]
+        lacks = [_lack(flavor, resource, amount, offer, before) for resource, amount in requests.items()]
         if not any(lacks):
             return flavor["name"], []
-        told += [said for said, _ in filter(None, lacks)]
+        reasons += [reason for reason, _ in filter(None, lacks)]
         if best is None and not any(never for _, never in filter(None, lacks)):
             best = flavor["name"]
-    return best, told
+    return best, reasons
 
 
 def _lack(flavor: Object, resource: str, amount: Decimal, offer: Offer, before: Amounts) -> tuple[str, bool] | None:

@@ -52,34 +52,34 @@ def reconcile(mpijob: Object, world: World) -> Iterator[Action]:
     else:
         there = {pod["metadata"]["name"] for pod in workers}
         complaint = Complaint(mpijob, "MPIJobFailed", "worker pod created failed: {}")
-        wanted = (worker(mpijob, index) for index in range(worker_count(mpijob)))
-        yield from (Create(pod, complaint) for pod in wanted if pod["metadata"]["name"] not in there)
+        desired = (worker(mpijob, index) for index in range(worker_count(mpijob)))
+        yield from (Create(pod, complaint) for pod in desired if pod["metadata"]["name"] not in there)
     yield from _launch(mpijob, launchers)
 
 
 def _launch(mpijob: Object, launchers: list[Object]) -> Iterator[Action]:
-    wanted = launcher(mpijob)
+    job = launcher(mpijob)
     if not launchers:
-        yield Create(wanted, Complaint(mpijob, "MPIJobFailed", "launcher pod created failed: {}"))
+        yield Create(job, Complaint(mpijob, "MPIJobFailed", "launcher pod created failed: {}"))
     elif launchers[0]["spec"].get("suspend", False) != is_suspended(mpijob):
-        yield from suspend(launchers[0]) if is_suspended(mpijob) else resume(launchers[0], wanted)
+        yield from suspend(launchers[0]) if is_suspended(mpijob) else resume(launchers[0], job)
 
 
 def status(mpijob: Object, launchers: list[Object], workers: list[Object], world: World) -> Object:
     """What the status of an MPIJob with these is to say."""
     pods = [pod for job in launchers for pod in world.owned(job, POD)]
     counts = {"Launcher": _counts(pods), "Worker": _counts(workers)}
-    found: Object = {"replicaStatuses": counts}
+    fields: Object = {"replicaStatuses": counts}
     old = conditions(mpijob)
     if holds(mpijob, "Succeeded", "Failed"):
         return {}
     for news in _news(mpijob, launchers, pods, workers):
         old = _with(old, world, *news)
         if news[0] in ("Succeeded", "Failed"):
-            found["completionTime"] = stamp(world.now)
+            fields["completionTime"] = stamp(world.now)
     if "startTime" not in mpijob.get("status", {}) and not is_suspended(mpijob):
-        found["startTime"] = stamp(world.now)
-    return {**found, "conditions": old}
+        fields["startTime"] = stamp(world.now)
+    return {**fields, "conditions": old}
 
 
 def _news(
@@ -136,5 +136,5 @@ def _cleans(mpijob: Object, pod: Object) -> bool:
 
 def _is_foreign(thing: Object, mpijob: Object, world: World) -> bool:
     """Whether somebody else made what has its name."""
-    found = world.get(kind_of(thing), thing["metadata"]["namespace"], thing["metadata"]["name"])
-    return found is not None and found not in world.owned(mpijob, kind_of(thing))
+    existing = world.get(kind_of(thing), thing["metadata"]["namespace"], thing["metadata"]["name"])
+    return existing is not None and existing not in world.owned(mpijob, kind_of(thing))

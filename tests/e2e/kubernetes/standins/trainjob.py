@@ -33,22 +33,22 @@ STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 
 def reconcile(trainjob: Object, world: World) -> Iterator[Action]:
     """The JobSet of a TrainJob that is under way, resumed and suspended as the TrainJob is."""
-    found = next(iter(world.owned(trainjob, JOBSET)), None)
-    yield from set_status(trainjob, **status(trainjob, found, world))
+    existing = next(iter(world.owned(trainjob, JOBSET)), None)
+    yield from set_status(trainjob, **status(trainjob, existing, world))
     if holds(trainjob, "Complete", "Failed"):
         return
     if _is_late(trainjob, world):
-        yield from (Delete(jobset) for jobset in [found] if jobset)
+        yield from (Delete(jobset) for jobset in [existing] if jobset)
         return
     runtime = runtime_of(trainjob, world)
     if runtime is None:
         return
-    wanted = jobset(trainjob, runtime)
-    if found is None:
+    desired = jobset(trainjob, runtime)
+    if existing is None:
         text = "TrainJob resources reconciliation failed: {}"
-        yield Create(wanted, Complaint(trainjob, "TrainJobResourcesCreationFailed", text))
-    elif found["spec"].get("suspend", False) != wanted["spec"]["suspend"]:
-        yield Patch(found, {"spec": {"suspend": wanted["spec"]["suspend"]}})
+        yield Create(desired, Complaint(trainjob, "TrainJobResourcesCreationFailed", text))
+    elif existing["spec"].get("suspend", False) != desired["spec"]["suspend"]:
+        yield Patch(existing, {"spec": {"suspend": desired["spec"]["suspend"]}})
 
 
 def runtime_of(trainjob: Object, world: World) -> Object | None:
@@ -115,7 +115,7 @@ def _upserted(env: list[Object], more: list[Object]) -> list[Object]:
     return list({each["name"]: each for each in (*env, *more)}.values())
 
 
-def status(trainjob: Object, found: Object | None, world: World) -> Object:
+def status(trainjob: Object, existing: Object | None, world: World) -> Object:
     """What the status of a TrainJob with this JobSet is to say: mostly what the JobSet's says."""
     if holds(trainjob, "Complete", "Failed"):
         return {}
@@ -124,14 +124,14 @@ def status(trainjob: Object, found: Object | None, world: World) -> Object:
         now = with_condition(now, world.now, "Suspended", True, "Suspended", "TrainJob is suspended")
     elif holds(trainjob, "Suspended"):
         now = with_condition(now, world.now, "Suspended", False, "Resumed", "TrainJob is resumed")
-    if found and (ended := holds(found, "Completed", "Failed")):
+    if existing and (ended := holds(existing, "Completed", "Failed")):
         kind = "Complete" if ended["type"] == "Completed" else "Failed"
         now = with_condition(now, world.now, kind, True, ended["reason"], ended["message"])
     if _is_late(trainjob, world):
         now = with_condition(
             now, world.now, "Failed", True, "DeadlineExceeded", "TrainJob exceeded its active deadline"
         )
-    jobs = (found or {}).get("status", {}).get("replicatedJobsStatus", ())
+    jobs = (existing or {}).get("status", {}).get("replicatedJobsStatus", ())
     counts = [{key: value for key, value in job.items() if key != "jobRestarts"} for job in jobs]
     return {**({"conditions": now} if now else {}), **({"jobsStatus": counts} if counts else {})}
 

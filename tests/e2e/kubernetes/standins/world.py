@@ -70,9 +70,9 @@ class World:
 
     def all(self, kind: Kind, namespace: str | None = None) -> list[Object]:
         """All of a kind, in one namespace or everywhere, by name."""
-        found = self.objects.get(kind, {})
-        places = sorted((place for place in found if namespace in (None, place[0])), key=_spelt)
-        return [found[place] for place in places]
+        objects = self.objects.get(kind, {})
+        places = sorted((place for place in objects if namespace in (None, place[0])), key=_spelt)
+        return [objects[place] for place in places]
 
     def get(self, kind: Kind, namespace: str | None, name: str) -> Object | None:
         """One object; None when there is none. Nodes and the like are in no namespace (None)."""
@@ -126,11 +126,11 @@ def suspend(job: Object) -> Iterator[Action]:
     yield Patch(job, {"spec": {"suspend": True}})
 
 
-def resume(job: Object, wanted: Object) -> Iterator[Action]:
-    """Let a Job have its pods, where `wanted` has them go: whoever suspended it may have decided that meanwhile."""
+def resume(job: Object, desired: Object) -> Iterator[Action]:
+    """Let a Job have its pods, where `desired` has them go: whoever suspended it may have decided that meanwhile."""
     if "startTime" in job.get("status", {}):  # or its template cannot be changed
         yield Patch(job, {"status": {"startTime": None}}, "status")
-    pod = wanted["spec"]["template"]
+    pod = desired["spec"]["template"]
     placing = {key: pod["spec"][key] for key in _PLACING if key in pod["spec"]}
     yield Patch(job, {"spec": {"suspend": False, "template": {"metadata": pod["metadata"], "spec": placing}}})
 
@@ -138,9 +138,9 @@ def resume(job: Object, wanted: Object) -> Iterator[Action]:
 _PLACING = ("nodeSelector", "tolerations", "schedulingGates")
 
 
-def warning(complaint: Complaint, said: str, now: datetime) -> Object:
+def warning(complaint: Complaint, refusal: str, now: datetime) -> Object:
     """The event. What is said again is the same event."""
-    metadata, message = complaint.about["metadata"], complaint.text.format(said)
+    metadata, message = complaint.about["metadata"], complaint.text.format(refusal)
     of = {"apiVersion": complaint.about["apiVersion"], "kind": complaint.about["kind"]}
     digest = hashlib.sha256(f"{metadata['uid']} {complaint.reason} {message}".encode()).hexdigest()[:16]
     return {

@@ -1,0 +1,108 @@
+"""Runs that do not go on to their end as they began: a link goes down, a reader leaves, somebody ends or kills them."""
+
+import json
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from seatrial.system.disk_reserve import RESERVE
+from tests.e2e.conftest import TRAINING, Console, until
+
+
+def test_a_link_that_goes_down_in_the_middle_of_a_sweep_ends_within_its_timeout(console: Console) -> None:
+    suite = console.suite(
+        collectives={
+            "operations": ["all_reduce", "broadcast"],
+            "gpu": {"min_bytes": "1M", "max_bytes": "1M"},
+            # The first row comes at once, and the second takes seconds: it is on its way when the link goes down.
+            "cpu": {
+                "min_bytes": "256K",
+                "max_bytes": "64M",
+                "step_factor": 256,
+                "warmup_iterations": 0,
+                "iterations": 8,
+            },
+            "timeout_s": 24,
+        },
+    )
+    out = console.folder / "out"
+    process = console.start("run", console.cluster(3), "--suite", suite, "--out", out)
+    log = out / "logs" / "run.log"
+    until(lambda: log.exists() and "all_reduce   256K" in log.read_text())
+    (namespace,) = (left for left in console.left() if re.fullmatch(r"seatrial-\S+-node-2", left))
+    subprocess.run(["ip", "netns", "exec", namespace, "ip", "link", "set", "eth0", "down"], check=True)
+    broken_at = time.monotonic()
+    until(lambda: "node-2" in log.read_text().split("all_reduce   256K")[-1], timeout_s=60)
+    assert time.monotonic() - broken_at < 45
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 1, errors
+    document = json.loads((out / "run.json").read_text())
+    assert document["verdict"] == "fail"
+    assert "all_reduce" in document["reason"]
+    # The node that died is named, and the other two go on without it.
+    assert [suspect["name"] for suspect in document["suspects"]] == ["node-2"]
+    verdicts = {check["name"]: check["verdict"] for check in document["checks"]}
+    assert verdicts == {"connectivity": "pass", "collectives": "fail"}
+    assert "broadcast   256K" in log.read_text()
+    assert output.splitlines()[-1].startswith("fail: ")
+    assert not console.left()
+
+
+def test_a_reader_that_goes_away_does_not_change_the_verdict(console: Console) -> None:
+    process = console.start("run", console.cluster(2), "--suite", console.suite(), "--out", console.folder / "out")
+    assert process.stdout
+    assert process.stderr
+    process.stderr.readline()  # as `2>&1 | head -1` does
+    process.stderr.close()
+    process.stdout.close()
+    assert process.wait(timeout=120) == 0
+    process.stdout, process.stderr = None, None
+    assert json.loads((console.folder / "out" / "run.json").read_text())["verdict"] == "pass"
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGHUP, 143)])
+def test_interrupted_runs_take_everything_down(console: Console, number: signal.Signals, status: int) -> None:
+    out = console.folder / "out"
+    process = console.start("run", console.cluster(), "--suite", console.suite(), "--out", out)
+    log = out / "logs" / "run.log"
+    until(lambda: log.exists() and "mpirun: 4 ranks" in log.read_text())
+    assert console.left()
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == status, errors
+    assert "everything is taken down" in errors
+    assert not console.left()
+    document = json.loads((out / "run.json").read_text())
+    assert document["verdict"] == "inconclusive"
+    assert "cut off by" in document["reason"]
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("seen", ["nodes, head", "all_reduce     1M"])
+def test_a_killed_run_leaves_nothing_once_the_next_reaps(console: Console, seen: str) -> None:
+    out = console.folder / "out"
+    process = console.start("run", console.cluster(), "--suite", console.suite(training=TRAINING), "--out", out)
+    log = out / "logs" / "run.log"
+    until(lambda: log.exists() and seen in log.read_text())
+    process.kill()
+    process.communicate()
+    reaped = console.run("reap")
+    assert reaped.status == 0, reaped.output
+    until(lambda: not console.left(), timeout_s=60)
+
+
+def test_a_folder_used_again_does_not_keep_the_old_verdict(console: Console) -> None:
+    out = console.folder / "out"
+    out.mkdir()
+    for name in ("run.json", "measurements.csv", "report.html"):
+        (out / name).write_text('{"verdict": "pass"}')
+    process = console.start("run", console.cluster(2), "--suite", console.suite(), "--out", out)
+    until(lambda: bool(console.run_ids()))
+    process.kill()
+    process.communicate()
+    assert {path.name for path in out.iterdir()} <= {"logs", RESERVE}
+    assert console.run("reap").status == 0
+    until(lambda: not console.left(), timeout_s=60)
