@@ -99,6 +99,7 @@ test-production: setup   # seatrial serve and a work pool with their processes k
 bench: setup
 	$(BIN)/python benchmarks/launch.py
 	$(BIN)/python benchmarks/start.py
+	$(BIN)/python benchmarks/quick_run.py
 	$(BIN)/python benchmarks/judge_speed.py
 	nice $(BIN)/python benchmarks/judge_error_rates.py   # a tenth of the trials of docs/error-rates.md; minutes
 	nice $(BIN)/python benchmarks/judge_first_nights.py

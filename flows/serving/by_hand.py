@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from flows.serving.garbage import never_collected
-from flows.serving.server import provide_prefect_server
+from flows.serving.server import has_lasting_server, provide_prefect_server
 from seatrial.model.errors import InputError
 from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult
@@ -90,10 +90,14 @@ def _run_flow(server_log: IO[bytes], **parameters: Any) -> Any:
     """The flow's result, or the exception it ended in. Prefect is imported while its server starts."""
     provide_prefect_server(server_log)
     with never_collected():
+        from prefect.settings import get_current_settings
+
         from flows.check import check
         from flows.serving.outcome import results
 
     threading.Thread(target=_import_ahead, daemon=True).start()
+    if not has_lasting_server():  # nobody would miss a beat, and the thread that sends them takes a second to end
+        get_current_settings().flows.heartbeat_frequency = None
     results.clear()
     ended: Any = None
     try:
