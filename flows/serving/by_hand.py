@@ -96,7 +96,7 @@ def _run_flow(server_log: IO[bytes], **parameters: Any) -> Any:
         from flows.serving.outcome import results
 
     threading.Thread(target=_import_ahead, daemon=True).start()
-    if not has_lasting_server():  # nobody would miss a beat, and the thread that sends them takes a second to end
+    if not has_lasting_server():  # nobody watches its heartbeats, and their thread takes up to a second to end
         get_current_settings().flows.heartbeat_frequency = None
     results.clear()
     ended: Any = None
