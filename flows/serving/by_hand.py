@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import logging
 import signal
-import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,35 +49,37 @@ def _import_ahead() -> None:
 
 
 def by_hand(
-    cluster: Path, suite: str, out: Path | None, *, notify: bool, rebuild: bool, require_baseline: bool = False
+    cluster: Path,
+    suite: str,
+    out: Path | None,
+    *,
+    notify: bool,
+    rebuild: bool,
+    require_baseline: bool = False,
+    server_log: IO[bytes],
 ) -> RunResult | Unfinished:
-    """What the flow came to, also when it did not come to its end."""
+    """What the flow came to, also when it did not come to its end. What a temporary server says is in `server_log`."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _terminate)
-    with tempfile.TemporaryFile() as server_log:
-        try:
-            result = _run_flow(
-                server_log,
-                cluster=str(cluster),
-                suite=suite,
-                out=str(out) if out else None,
-                notify=notify,
-                rebuild=rebuild,
-                require_baseline=require_baseline,
-            )
-        except KeyboardInterrupt:
-            return INTERRUPTED
-        except _Terminated:
-            return TERMINATED
-        except InputError as error:
-            result = error
-        except Exception as error:
-            return Unfinished(
-                3,
-                Reason.of(
-                    "prefect-failed", error_type=type(error).__name__, error=error, words=_last_words(server_log)
-                ),
-            )
+    try:
+        result = _run_flow(
+            server_log,
+            cluster=str(cluster),
+            suite=suite,
+            out=str(out) if out else None,
+            notify=notify,
+            rebuild=rebuild,
+            require_baseline=require_baseline,
+        )
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except _Terminated:
+        return TERMINATED
+    except InputError as error:
+        result = error
+    except Exception as error:
+        words = _last_words(server_log)
+        return Unfinished(3, Reason.of("prefect-failed", error_type=type(error).__name__, error=error, words=words))
     if isinstance(result, RunResult):
         return result
     if isinstance(result, InputError):

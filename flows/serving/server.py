@@ -23,6 +23,10 @@ log = logging.getLogger("seatrial")
 
 _SERVER_SETTINGS = {
     "PREFECT_UI_ENABLED": "0",
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+    # A lasting server and whoever saves a block register its type. Looking for types takes a second.
+    "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "0",
+    "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "0",
     "PREFECT__SERVER_EPHEMERAL": "1",  # leaves out the services that only a lasting server needs
     "PREFECT__SERVER_FINAL": "1",
 }

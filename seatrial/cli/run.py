@@ -2,6 +2,8 @@
 
 import gc
 import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -9,6 +11,7 @@ import click
 
 from seatrial.cli.options import FILE, baseline_option, json_option
 from seatrial.cli.suites import show_suites
+from seatrial.model.errors import InputError
 
 LIST = "list"
 
@@ -51,17 +54,23 @@ def run(
         sys.exit(0)
     if cluster is None:
         raise click.MissingParameter(ctx=context, param_hint="'CLUSTER'", param_type="argument")
-    from seatrial.cli.run_by_hand import run_by_hand
+    with tempfile.TemporaryFile() as server_log:
+        from flows.serving.server import provide_prefect_server
 
-    status = run_by_hand(
-        cluster,
-        suite,
-        out,
-        notify=notify,
-        rebuild=rebuild,
-        require_baseline=require_baseline,
-        as_json=as_json,
-        verbose=verbose,
-    )
+        with suppress(InputError):  # the run says so, after all else that its input lacks
+            provide_prefect_server(server_log)  # it starts while the rest is imported and the input is checked
+        from seatrial.cli.run_by_hand import run_by_hand
+
+        status = run_by_hand(
+            cluster,
+            suite,
+            out,
+            notify=notify,
+            rebuild=rebuild,
+            require_baseline=require_baseline,
+            as_json=as_json,
+            verbose=verbose,
+            server_log=server_log,
+        )
     gc.freeze()  # at its end the interpreter would search everything once more, for half a second
     sys.exit(status)

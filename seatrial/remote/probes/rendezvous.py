@@ -16,7 +16,9 @@ import re
 import socket
 import struct
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read when torch is imported; its warnings would fill the log
@@ -49,6 +51,7 @@ except ModuleNotFoundError as missing:
 BROKEN, BAD_ARGUMENTS, CANNOT_START, WRONG_RESULT = 1, 2, 3, 7
 
 _SIOCGIFADDR = 0x8915
+_PORT_WAIT_S, _PORT_PAUSE_S = 5.0, 0.02
 _TEXT_BYTES = 1024  # what one rank may tell the others in `share`
 
 
@@ -121,6 +124,8 @@ def join(here: RankPlacement, options: argparse.Namespace, backend: str = "gloo"
         return
     os.environ["GLOO_SOCKET_IFNAME"] = interface(options.network, options.master_addr, addresses())
     meeting = f"{options.master_addr}:{options.master_port}"
+    if here.rank:
+        _wait_for_port(options.master_addr, options.master_port, min(options.timeout_s, _PORT_WAIT_S))
     try:
         dist.init_process_group(
             backend,
@@ -135,6 +140,16 @@ def join(here: RankPlacement, options: argparse.Namespace, backend: str = "gloo"
             raise CannotStart(f"port {options.master_port} on {options.master_addr} is already in use") from error
         raise RuntimeError(f"the ranks did not meet at {meeting} within {options.timeout_s:g} s: {text}") from error
     last_words.announce(here.rank, here.host)
+
+
+def _wait_for_port(address: str, port: int, seconds: float) -> None:
+    """Until rank 0 listens, at most `seconds`: torch tries again only after up to a second, and says why it failed."""
+    ends = time.monotonic() + seconds
+    while (left := ends - time.monotonic()) > 0:
+        with suppress(OSError):
+            socket.create_connection((address, port), timeout=left).close()
+            return
+        time.sleep(_PORT_PAUSE_S)
 
 
 def share(text: str, device: str = "cpu") -> list[str]:
