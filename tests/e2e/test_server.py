@@ -6,6 +6,8 @@ import os
 import signal
 import socket
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +58,12 @@ def port_of(server: int) -> int:
     return int(address.rpartition(":")[2], 16)
 
 
-def login_of(server: int) -> httpx.BasicAuth:
+def auth_string_of(server: int) -> str:
     """From its environment, which its own user and root can read."""
     variables = dict(
         entry.split("=", 1) for entry in Path(f"/proc/{server}/environ").read_text().split("\0") if "=" in entry
     )
-    return httpx.BasicAuth(*variables["PREFECT_SERVER_API_AUTH_STRING"].split(":", 1))
+    return variables["PREFECT_SERVER_API_AUTH_STRING"]
 
 
 def log_of(console: Console) -> str:
@@ -76,16 +78,15 @@ def flow_runs(console: Console) -> list[tuple[Any, ...]]:
         return database.execute(select).fetchall()
 
 
-def make_secret(api: str, login: httpx.BasicAuth) -> None:
-    """A block of Prefect's, as a person makes one in the UI."""
-    with httpx.Client(base_url=api, auth=login, verify=TLS, timeout=60) as client:
-        kind = client.get("/block_types/slug/secret").raise_for_status().json()["id"]
-        schemas = client.post("/block_schemas/filter", json={"block_schemas": {"block_type_id": {"any_": [kind]}}})
-        schema = schemas.raise_for_status().json()[0]["id"]
-        block = {"name": "token", "data": {"value": "opensesame"}, "block_type_id": kind, "block_schema_id": schema}
-        until(lambda: client.post("/block_documents/", json=block).status_code != 503)  # SQLite is busy: try again
-        read = client.get("/block_types/slug/secret/block_documents/name/token", params={"include_secrets": True})
-        assert read.json()["data"]["value"] == "opensesame"
+def make_secret(console: Console, api: str, auth_string: str) -> None:
+    """A block of Prefect's, as a person saves one from Python."""
+    save = "from prefect.blocks.system import Secret; Secret(value='opensesame').save('token')"
+    own = {**console.environment, "PREFECT_API_URL": api, "PREFECT_API_AUTH_STRING": auth_string}
+    subprocess.run([sys.executable, "-c", save], env=own, check=True, timeout=120)
+    login = httpx.BasicAuth(*auth_string.split(":", 1))
+    document = f"{api}/block_types/slug/secret/block_documents/name/token"
+    read = httpx.get(document, params={"include_secrets": True}, auth=login, verify=TLS, timeout=60)
+    assert read.json()["data"]["value"] == "opensesame"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a moment")
@@ -93,8 +94,8 @@ def test_other_users_do_not_read_secrets_from_a_runs_server(alone: Console) -> N
     run = alone.start("run", alone.cluster(2), "--suite", long_suite(alone), "--out", alone.folder / "out")
     until(lambda: SWEEPING in log_of(alone), timeout_s=240)
     (server,) = servers(alone)
-    port, login = port_of(server), login_of(server)
-    make_secret(f"http://127.0.0.1:{port}/api", login)
+    port = port_of(server)
+    make_secret(alone, f"http://127.0.0.1:{port}/api", auth_string_of(server))
     path = "/api/block_types/slug/secret/block_documents/name/token?include_secrets=true"
     request = f"GET {path} HTTP/1.0\\r\\nHost: 127.0.0.1\\r\\n\\r\\n"
     answer = as_nobody(f"exec 3<>/dev/tcp/127.0.0.1/{port}; printf '{request}' >&3; cat <&3")
