@@ -15,9 +15,9 @@ run: setup
 
 # Tests that measure real nodes run alone, after those that measure nothing, which share the processors.
 SHARING := tests/unit tests/contract $(addprefix tests/integration/,alerts cloud_build \
-	test_few_files.py test_no_home.py test_other_users.py test_registry.py \
-	probes/test_datasets.py probes/test_launchers.py probes/test_patterns.py probes/test_rendezvous.py \
-	probes/test_training_on_datasets.py)
+	test_few_files.py test_local_platform.py test_no_home.py test_other_users.py test_registry.py \
+	probes/test_all_reduce.py probes/test_datasets.py probes/test_launchers.py probes/test_patterns.py probes/test_rendezvous.py \
+	probes/test_training_by_hand.py probes/test_training_on_datasets.py)
 ALONE := tests/integration tests/gpu $(addprefix --ignore=,$(SHARING))
 
 test: lint

@@ -113,7 +113,7 @@ def test_a_wrong_host_key_is_told_from_a_dead_node(local_testbed: LocalTestbed) 
 
 def test_a_link_is_down_between_two_nodes_only(local_testbed: LocalTestbed) -> None:
     with local_testbed(nodes=3, faults=[{"link": ["node-0", "node-2"], "state": "down"}]) as (_, testbed):
-        assert say(testbed, testbed.head, "ssh node-1 hostname; ssh node-2 true; echo $?").splitlines()[::2] == [
+        assert say(testbed, testbed.head, "ssh node-1 hostname; ssh node-2 true 2>&1; echo $?").splitlines()[::2] == [
             "node-1",
             "255",
         ]

@@ -1,0 +1,72 @@
+"""The training of one process, or of two by torchrun, as people start it by hand: models, sizes, bad arguments."""
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from seatrial.checks.training.section import Workload
+from seatrial.checks.training.transformer import TransformerSize
+from seatrial.remote.probes import models, probe
+
+
+# torchvision's own models of these names have as many parameters.
+@pytest.mark.parametrize(
+    ("model", "parameters"), [("resnet18", 11_689_512), pytest.param("resnet50", 25_557_032, marks=pytest.mark.slow)]
+)
+def test_one_process_trains_a_resnet_that_learns(model: str, parameters: int) -> None:
+    size = ["--model", model, "--image-size", "32", "--steps", "6", "--batch", "4"]
+    done = subprocess.run(
+        [sys.executable, str(probe("training")), *size], capture_output=True, text=True, timeout=300, check=True
+    )
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (summary["model"], summary["parameters"], summary["world_size"]) == (model, parameters, 1)
+    assert summary["last_loss"] < 0.8 * summary["first_loss"]
+
+
+def test_a_transformer_has_the_size_that_is_asked_for(tmp_path: Path) -> None:
+    size = TransformerSize(layers=3, width=32, heads=4, sequence_length=16, vocabulary=64)
+    workload = Workload(model="transformer", transformer=size, steps=40, batch_per_rank=8, learning_rate=3e-3)
+    argv = [sys.executable, str(probe("training")), "--device", "cpu", *workload.arguments()]
+    written = tmp_path / "results.json"
+    done = subprocess.run([*argv, "--results", str(written)], capture_output=True, text=True, timeout=300, check=True)
+    summary, results = json.loads(done.stdout.splitlines()[-1]), json.loads(written.read_text())
+    assert summary["model"] == results["model"] == workload.name == "transformer 3x32"
+    assert results["transformer"] == size.model_dump()
+    blocks, embedded = 3 * (12 * 32**2 + 13 * 32), (64 + 16) * 32
+    assert summary["parameters"] == embedded + blocks + 2 * 32 + 32 * 64 + 64
+    assert summary["flops_per_sample"] == pytest.approx(size.flops()), "as a plan of the suite has it"
+    assert summary["last_loss"] < 0.8 * summary["first_loss"]
+
+
+def test_a_transformer_of_unsaid_size_is_the_suites() -> None:
+    assert TransformerSize().model_dump() == asdict(models.TransformerSize())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--model", "transformer", "--layers", "0"], "needs --layers of 1"),
+        (["--model", "transformer", "--width", "100"], "--width that --heads divides"),
+        (["--model", "resnet18", "--layers", "3"], "are of transformer; --model is resnet18"),
+    ],
+)
+def test_a_size_that_is_none_is_refused_in_one_line(arguments: list[str], words: str) -> None:
+    argv = [sys.executable, str(probe("training")), "--device", "cpu", *arguments]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+    error = done.stderr.splitlines()[-1]
+    assert (done.returncode, error.startswith("training.py: error: "), words in error) == (2, True, True), error
+
+
+@pytest.mark.slow
+def test_two_processes_by_torchrun_end_with_the_same_resnet() -> None:
+    size = ["--model", "resnet18", "--image-size", "32", "--steps", "4", "--batch", "2"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*torchrun, str(probe("training")), *size], capture_output=True, text=True, timeout=300, check=True
+    )
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (summary["world_size"], len({rank["checksum"] for rank in summary["ranks"]})) == (2, 1)
