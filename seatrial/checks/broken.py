@@ -12,7 +12,7 @@ from seatrial.remote.mpi import MpiResult
 _COMPLAINT = re.compile(r"probe: (?P<host>\S+) rank (?P<rank>\d+): (?P<cause>.+)")
 LOST_A_PEER = re.compile(r"connection (?:was )?(?:closed|reset)|broken pipe|socket closed", re.IGNORECASE)
 NO_WORD = "no word from "  # rank R on HOST: it is stopped or hangs, and the others waited for it
-KILLED = "process killed by a signal"  # the classifier's name
+KILLED, _CRASHED = "process killed by a signal", "crashed"  # the classifier's names
 _WAITED_IN_VAIN = re.compile(r"timed out|did not meet", re.IGNORECASE)
 CANNOT_START = re.compile(
     r"(?<![\w.-])(?P<host>[\w.-]{1,253}+)(?: rank (?P<rank>\d{1,7}|\?))?: cannot start: (?P<cause>.+)"
@@ -52,7 +52,7 @@ def broken(result: MpiResult, *, began: bool, messages: Sequence[str] = ()) -> t
         return Verdict.FAIL, Reason.of("ranks-output-flood", seconds=seconds)
     if unable := [match for line in result.lines if (match := CANNOT_START.search(line))]:
         return _unable(unable)
-    findings = classify(result.lines)
+    findings = _without_teardown(result.lines, classify(result.lines))
     setup = next((finding for finding in findings if _setup(finding)), None)
     if setup and not began and (setup.fatal or result.exit_status == _NOT_FOUND):
         return _SETUP[_setup(setup)], Reason.of("launcher-setup", problem=_location(setup), next_step=setup.next_step)
@@ -110,11 +110,22 @@ def _fault(result: MpiResult, findings: Sequence[Finding], message: str | None, 
     return Verdict.FAIL, cause or Reason.of("mpirun-failed", exit_status=result.exit_status)
 
 
+def _without_teardown(lines: Sequence[str], findings: Sequence[Finding]) -> Sequence[Finding]:
+    """The findings without a crash of mpirun itself, which Open MPI 4.1 may come to when it ends what a rank has left.
+
+    It names no rank, and ranks had given up before; one before that may be why they did.
+    """
+    if not any(finding.cause == _CRASHED and finding.rank is None for finding in findings):
+        return findings
+    gave_up_at = next((at for at, line in enumerate(lines) if _COMPLAINT.search(line)), len(lines))
+    before = {(finding.cause, finding.host) for finding in classify(lines[:gave_up_at])}
+    return [f for f in findings if f.cause != _CRASHED or f.rank is not None or (f.cause, f.host) in before]
+
+
 def _cause(findings: Sequence[Finding], complaints: Sequence[re.Match[str]]) -> str | None:
     """What a rank said first, unless it only lost a peer; then the earliest primary cause; else what followed from it.
 
-    That ranks say nothing weighs more than what those said that waited for them. What mpirun prints while it is being
-    torn down (crashes of its own among it) comes after the ranks' words.
+    That ranks say nothing weighs more than what those said that waited for them.
     """
     if silent := silences(complaints):
         killed = next((finding for finding in findings if finding.cause.startswith(KILLED)), None)

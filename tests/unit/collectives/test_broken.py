@@ -48,6 +48,8 @@ NO_TORCH = "node-3: cannot start: torch is missing for /usr/bin/python3: No modu
             "killed by a signal (9 (Killed)) on node-2 (rank 2)",
         ),
         (result([*table(footer=False), LOST], 1), Verdict.FAIL, "rank 1 on node-1 gave up: RuntimeError"),
+        (result([*table(footer=False), LOST, CRASHED], 1), Verdict.FAIL, "rank 1 on node-1 gave up: RuntimeError"),
+        (result([*table(footer=False), CRASHED, LOST], 1), Verdict.FAIL, "crashed on node-0"),
         (
             result([*table(footer=False), WAITED.format(2), WAITED.format(0), SILENT], 1),
             Verdict.FAIL,
