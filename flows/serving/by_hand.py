@@ -9,14 +9,13 @@ import signal
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from flows.serving.garbage import never_collected
-from flows.serving.server import has_lasting_server, provide_prefect_server
+from flows.serving.server import has_lasting_server, last_words, provide_prefect_server
 from seatrial.model.errors import InputError
 from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult
-from seatrial.text.lines import last_line
 
 log = logging.getLogger("seatrial")
 
@@ -49,21 +48,13 @@ def _import_ahead() -> None:
 
 
 def by_hand(
-    cluster: Path,
-    suite: str,
-    out: Path | None,
-    *,
-    notify: bool,
-    rebuild: bool,
-    require_baseline: bool = False,
-    server_log: IO[bytes],
+    cluster: Path, suite: str, out: Path | None, *, notify: bool, rebuild: bool, require_baseline: bool = False
 ) -> RunResult | Unfinished:
-    """What the flow came to, also when it did not come to its end. What a temporary server says is in `server_log`."""
+    """What the flow came to, also when it did not come to its end."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _terminate)
     try:
         result = _run_flow(
-            server_log,
             cluster=str(cluster),
             suite=suite,
             out=str(out) if out else None,
@@ -78,7 +69,8 @@ def by_hand(
     except InputError as error:
         result = error
     except Exception as error:
-        words = _last_words(server_log)
+        line = last_words()
+        words = f"Its server said: {line}" if line else ""
         return Unfinished(3, Reason.of("prefect-failed", error_type=type(error).__name__, error=error, words=words))
     if isinstance(result, RunResult):
         return result
@@ -87,9 +79,9 @@ def by_hand(
     return Unfinished(3, Reason.of("no-verdict", result=result))
 
 
-def _run_flow(server_log: IO[bytes], **parameters: Any) -> Any:
+def _run_flow(**parameters: Any) -> Any:
     """The flow's result, or the exception it ended in. Prefect is imported while its server starts."""
-    provide_prefect_server(server_log)
+    provide_prefect_server()
     with never_collected():
         from prefect.settings import get_current_settings
 
@@ -108,9 +100,3 @@ def _run_flow(server_log: IO[bytes], **parameters: Any) -> Any:
             raise
         log.warning("Prefect does not know how the run ended: %s: %s", type(error).__name__, error)
     return results[-1] if results else ended
-
-
-def _last_words(log: IO[bytes]) -> str:
-    log.seek(0)
-    line = last_line(log.read().decode(errors="replace"))
-    return f"Its server said: {line}" if line else ""

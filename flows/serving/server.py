@@ -10,14 +10,17 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import tomllib
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, cast
 
 from flows.serving.auth import CLIENT_AUTH, ORIGINS, SERVER_AUTH, prefect_home, random_auth_string
+from seatrial.text.lines import last_line
 
 log = logging.getLogger("seatrial")
 
@@ -126,21 +129,34 @@ class TemporaryServer:
         self._listener.close()
 
 
-def provide_prefect_server(log: IO[bytes]) -> None:
+@cache
+def _server_log() -> IO[bytes]:
+    """What the temporary server of this process prints."""
+    return tempfile.TemporaryFile()
+
+
+def provide_prefect_server() -> None:
     """Make sure that Prefect, imported after this, has a server: the configured one, else a temporary one.
 
     The temporary server keeps its runs in Prefect's usual database, so a lasting server shows them later. It is
-    stopped when this process exits, after Prefect has sent what it still holds. What it says goes to `log`. Raises
-    InputError where Prefect's folder cannot be used.
+    stopped when this process exits, after Prefect has sent what it still holds. Raises InputError where Prefect's
+    folder cannot be used.
     """
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", str(HEARTBEAT_S))
     if not configured_api_url():
         prefect_home()
-        server = TemporaryServer(log)
+        server = TemporaryServer(_server_log())
         atexit.register(server.stop)
         os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "3")  # 14 s; while it starts again, calls wait at its door
         os.environ |= {"PREFECT_API_URL": server.api_url, CLIENT_AUTH: server.auth_string, TEMPORARY: "1"}
+
+
+def last_words() -> str:
+    """The last line that the temporary server of this process has printed; empty where there is none."""
+    log = _server_log()
+    log.seek(0)
+    return last_line(log.read().decode(errors="replace"))
 
 
 def has_lasting_server() -> bool:

@@ -42,8 +42,8 @@ def broken(result: MpiResult, *, began: bool, messages: Sequence[str] = ()) -> t
     """The verdict and the reason of a run without a usable result; `began`: the ranks had met and said so.
 
     not_run: a program is missing. inconclusive: it could not be started as asked, or it stopped without a word. fail:
-    the cluster broke it: a rank died, a GPU is gone, a connection was lost, it did not end in time. `told` are causes
-    that were read as the output came, for where the lines that were kept name none.
+    the cluster broke it: a rank died, a GPU is gone, a connection was lost, it did not end in time. `messages` are
+    causes that were read as the output came, for where the lines that were kept name none.
     """
     if result.not_started is not None:
         return Verdict.NOT_RUN, Reason.of("mpi-program-missing", not_started=result.not_started)
@@ -129,17 +129,17 @@ def _cause(findings: Sequence[Finding], complaints: Sequence[re.Match[str]]) -> 
     """
     if silent := silences(complaints):
         killed = next((finding for finding in findings if finding.cause.startswith(KILLED)), None)
-        return _named(killed) if killed else _said(silent[:1])
+        return _log_cause(killed) if killed else _rank_gave_up(silent[:1])
     own = [complaint for complaint in complaints if not LOST_A_PEER.search(complaint["cause"])]
     if own:
-        return _said(own)
+        return _rank_gave_up(own)
     primary = next((finding for finding in findings if not finding.secondary and finding.kind != "unknown"), None)
     if primary:
-        return _named(primary)
-    return _said(complaints) if complaints else _named(findings[0]) if findings else None
+        return _log_cause(primary)
+    return _rank_gave_up(complaints) if complaints else _log_cause(findings[0]) if findings else None
 
 
-def _said(complaints: Sequence[re.Match[str]]) -> str:
+def _rank_gave_up(complaints: Sequence[re.Match[str]]) -> str:
     """The first rank's words, and which others ended like it: who is missing there was not heard any more."""
     first = complaints[0]
     others = sorted({int(c["rank"]) for c in complaints[1:]} - {int(first["rank"])})
@@ -157,7 +157,7 @@ def complaints_in(lines: Sequence[str]) -> list[re.Match[str]]:
     return [match for line in lines if (match := _COMPLAINT.search(line))]
 
 
-def _named(finding: Finding) -> str:
+def _log_cause(finding: Finding) -> str:
     return Reason.of("log-cause", cause=_location(finding))
 
 

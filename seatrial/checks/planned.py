@@ -41,6 +41,7 @@ START_S = {True: 15.0, False: 5.0}  # mpirun, torch and NCCL, by whether there a
 
 def one_part(section: Strict, nodes: PlannedNodes) -> list[PlannedPart]:
     """All of a check in one part, for one that says nothing else: it takes a start, and its timeout at most."""
-    seconds = START_S[nodes.gpus]
+    usual_s = START_S[nodes.gpus]
+    most_s = float(getattr(section, "timeout_s", usual_s))
     description = " ".join((type(section).__doc__ or "").partition("\n\n")[0].split()).rstrip(".")
-    return [PlannedPart(description, seconds, float(getattr(section, "timeout_s", seconds)))]
+    return [PlannedPart(description, min(usual_s, most_s), most_s)]

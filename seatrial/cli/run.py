@@ -2,7 +2,6 @@
 
 import gc
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -54,23 +53,21 @@ def run(
         sys.exit(0)
     if cluster is None:
         raise click.MissingParameter(ctx=context, param_hint="'CLUSTER'", param_type="argument")
-    with tempfile.TemporaryFile() as server_log:
-        from flows.serving.server import provide_prefect_server
+    from flows.serving.server import provide_prefect_server
 
-        with suppress(InputError):  # the run says so, after all else that its input lacks
-            provide_prefect_server(server_log)  # it starts while the rest is imported and the input is checked
-        from seatrial.cli.run_by_hand import run_by_hand
+    with suppress(InputError):  # the run says so, after all else that its input lacks
+        provide_prefect_server()  # it starts while the rest is imported and the input is checked
+    from seatrial.cli.run_by_hand import run_by_hand
 
-        status = run_by_hand(
-            cluster,
-            suite,
-            out,
-            notify=notify,
-            rebuild=rebuild,
-            require_baseline=require_baseline,
-            as_json=as_json,
-            verbose=verbose,
-            server_log=server_log,
-        )
+    status = run_by_hand(
+        cluster,
+        suite,
+        out,
+        notify=notify,
+        rebuild=rebuild,
+        require_baseline=require_baseline,
+        as_json=as_json,
+        verbose=verbose,
+    )
     gc.freeze()  # at its end the interpreter would search everything once more, for half a second
     sys.exit(status)

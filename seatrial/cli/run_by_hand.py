@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from rich.console import Console
 
@@ -40,7 +39,6 @@ def run_by_hand(
     require_baseline: bool,
     as_json: bool,
     verbose: bool,
-    server_log: IO[bytes],
 ) -> int:
     """Run the flow `check` and show how it goes; returns the exit status.
 
@@ -60,15 +58,7 @@ def run_by_hand(
     writable(out, "--out") if out else check_runs_folder()  # said before an hour is spent, not after it
     with _progress(verbose, secrets_of(loaded)) as console:
         console.print(f"[bold]seatrial[/] {cluster} · {suite}", highlight=False)
-        outcome = by_hand(
-            cluster,
-            suite,
-            out,
-            notify=notify,
-            rebuild=rebuild,
-            require_baseline=require_baseline,
-            server_log=server_log,
-        )
+        outcome = by_hand(cluster, suite, out, notify=notify, rebuild=rebuild, require_baseline=require_baseline)
         if not isinstance(outcome, RunResult):
             console.print(secrets_of(loaded).out_of_line(outcome.reason), markup=False, highlight=False)
             return outcome.exit_status

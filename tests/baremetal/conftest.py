@@ -2,9 +2,10 @@
 
 import os
 import secrets
+import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from tests.baremetal.hosts import Hosts, lacking
 from tests.conftest import RUN_PREFIX, leftovers
-from tests.e2e.conftest import console, prefect_server
+from tests.e2e.conftest import Console, console, prefect_server, until
 
 __all__ = ["console", "prefect_server"]
 
@@ -90,3 +91,15 @@ def run_on(settings: dict[str, Any], folder: Path, **fields: Any) -> Run:
     nodes = fields.pop("nodes", len(NAMES))
     cluster = Cluster.model_validate({"name": "test", "nodes": nodes, "platform": settings, **fields})
     return Run(f"{RUN_PREFIX}{secrets.token_hex(4)}", cluster, load_suite("quick"), folder)
+
+
+def kill_and_reap(console: Console, cluster: Path, hosts: Hosts, is_up: Callable[[], bool]) -> None:
+    """Kill a run once it is up; what it leaves on the hosts is gone after `seatrial reap`."""
+    process = console.start("run", cluster, "--suite", console.suite(), "--out", "out")
+    until(lambda: is_up() or process.poll() is not None)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert hosts.left()
+    reaped = console.run("reap", cluster)
+    assert reaped.status == 0, reaped.output
+    assert hosts.left() == set()

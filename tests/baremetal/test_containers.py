@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from seatrial.platforms import platform_for
 from seatrial.platforms import state as states
 from seatrial.remote.mpi import mpirun
 from seatrial.remote.node_setup import set_up_node
-from tests.baremetal.conftest import run_on, up
+from tests.baremetal.conftest import kill_and_reap, run_on, up
 from tests.baremetal.containers import ApptainerHosts, DockerHosts, PodmanHosts
 from tests.baremetal.test_run import CHAIN
 from tests.e2e.conftest import Console, until
@@ -92,14 +91,7 @@ def test_hosts_remove_their_container_at_the_deadline(
 
 def test_a_killed_run_is_reaped(console: Console, hosts: PodmanHosts, settings: dict[str, Any]) -> None:
     cluster = console.cluster(2, platform=settings, image=hosts.image)
-    process = console.start("run", cluster, "--suite", console.suite(), "--out", "out")
-    until(lambda: len({left[:5] for left in hosts.left() if "conmon" in left}) == 2 or process.poll() is not None)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert hosts.left()
-    reaped = console.run("reap", cluster)
-    assert reaped.status == 0, reaped.output
-    assert hosts.left() == set()
+    kill_and_reap(console, cluster, hosts, lambda: len({left[:5] for left in hosts.left() if "conmon" in left}) == 2)
 
 
 @pytest.mark.parametrize("victim", ["supervisor", "podman", "both"])

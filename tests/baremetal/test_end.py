@@ -1,7 +1,6 @@
 """How a run on hosts that are up ends: at its deadline, killed, or with hosts that are cut off or down."""
 
 import json
-import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from seatrial.platforms import state as states
 from seatrial.remote.node_setup import set_up_node
 from seatrial.remote.ssh import on_each
 from seatrial.runs.login import ssh_argv
-from tests.baremetal.conftest import run_on
+from tests.baremetal.conftest import kill_and_reap, run_on
 from tests.baremetal.hosts import Hosts
 from tests.e2e.conftest import Console, until
 
@@ -58,14 +57,7 @@ def test_nothing_is_left_when_a_process_of_the_run_is_killed(run: Run, hosts: Ho
 
 def test_a_killed_run_is_reaped(console: Console, hosts: Hosts, settings: dict[str, Any]) -> None:
     cluster = console.cluster(4, platform=settings)
-    process = console.start("run", cluster, "--suite", console.suite(), "--out", "out")
-    until(lambda: len({left[:5] for left in hosts.left()}) == 4 or process.poll() is not None)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert hosts.left()
-    reaped = console.run("reap", cluster)
-    assert reaped.status == 0, reaped.output
-    assert hosts.left() == set()
+    kill_and_reap(console, cluster, hosts, lambda: len({left[:5] for left in hosts.left()}) == 4)
 
 
 def test_a_host_that_is_cut_off_is_named(console: Console, hosts: Hosts, settings: dict[str, Any]) -> None:

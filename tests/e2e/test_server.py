@@ -71,11 +71,15 @@ def log_of(console: Console) -> str:
     return log.read_text() if log.exists() else ""
 
 
-def flow_runs(console: Console) -> list[tuple[Any, ...]]:
-    """State and its message of what Prefect's database has."""
+def rows(console: Console, select: str) -> list[tuple[Any, ...]]:
+    """Of Prefect's database."""
     with sqlite3.connect(Path(console.environment["PREFECT_HOME"]) / "prefect.db") as database:
-        select = "select s.name, s.message from flow_run r join flow_run_state s on r.state_id = s.id"
         return database.execute(select).fetchall()
+
+
+def flow_runs(console: Console) -> list[tuple[Any, ...]]:
+    """State and its message."""
+    return rows(console, "select s.name, s.message from flow_run r join flow_run_state s on r.state_id = s.id")
 
 
 def make_secret(console: Console, api: str, auth_string: str) -> None:
@@ -107,6 +111,10 @@ def test_other_users_do_not_read_secrets_from_a_runs_server(alone: Console) -> N
     assert modes == [0, 0]
     run.send_signal(signal.SIGINT)
     run.communicate(timeout=120)
+    events = {event for (event,) in rows(alone, "select event from events")}
+    assert "prefect.flow-run.Running" in events
+    assert "prefect.flow-run.heartbeat" not in events, "the thread that sends them takes a second to end"
+    assert rows(alone, "select slug from block_type") == [("secret",)], "types that nobody saves take a second to find"
 
 
 def test_a_server_that_is_killed_is_started_again_and_the_result_stands(alone: Console) -> None:

@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -272,7 +271,7 @@ def test_every_run_beats_as_often_as_a_lasting_server_expects(monkeypatch: pytes
     for name, value in {_BEAT: "", "PREFECT_SERVER_ANALYTICS_ENABLED": "", "PREFECT_API_URL": "http://x/api"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv(_BEAT)
-    provide_prefect_server(BytesIO())
+    provide_prefect_server()
     beats = [deployment["work_pool"]["job_variables"]["env"][_BEAT] for deployment in _prefect_yaml()["deployments"]]
     assert {*beats, os.environ[_BEAT]} == {str(SILENCE_S // 3)}
 

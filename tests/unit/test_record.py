@@ -113,10 +113,10 @@ def test_a_run_that_was_told_though_not_recorded_did_not_die(full: Trial, monkey
 def test_a_run_that_is_recorded_nowhere_could_not_measure(full: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SeatrialError, match="No space left") as raised:
         results.rewrite_run_json(full)
-    monkeypatch.setattr(by_hand, "provide_prefect_server", lambda _: None)
+    monkeypatch.setattr(by_hand, "provide_prefect_server", lambda: None)
     monkeypatch.setattr(by_hand, "_run_flow", lambda *_, **__: raised.value)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    outcome = by_hand.by_hand(Path("a.yaml"), "quick", None, notify=True, rebuild=False, server_log=io.BytesIO())
+    outcome = by_hand.by_hand(Path("a.yaml"), "quick", None, notify=True, rebuild=False)
     assert isinstance(outcome, by_hand.Unfinished)
     assert outcome.exit_status == 3
 

@@ -3,8 +3,11 @@
 import importlib
 import socket
 import sys
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -20,6 +23,40 @@ def test_a_port_in_use_is_said_in_one_line() -> None:
     assert done.status == 3
     (line,) = done.lines
     assert line.endswith(f"rank 0: cannot start: port {port} on 127.0.0.1 is already in use")
+
+
+def test_a_rank_joins_once_rank_0_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not before: torch would try again only after up to a second."""
+    monkeypatch.syspath_prepend(PROBE_FOLDER)
+    rendezvous = importlib.import_module("rendezvous")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # is put back, too
+    joined = threading.Event()
+    monkeypatch.setattr(rendezvous.dist, "init_process_group", lambda *_, **__: joined.set())
+    monkeypatch.setattr(rendezvous.last_words, "announce", lambda *_: None)
+    with socket.socket() as rank_0:
+        rank_0.bind(("127.0.0.1", 0))  # from here on nobody else has the port
+        refused, dial = threading.Semaphore(0), socket.create_connection
+
+        def counted(*address: Any, **options: Any) -> socket.socket:
+            try:
+                return dial(*address, **options)
+            except ConnectionRefusedError:
+                refused.release()
+                raise
+
+        monkeypatch.setattr(rendezvous.socket, "create_connection", counted)
+        options = SimpleNamespace(
+            network="lo", master_addr="127.0.0.1", master_port=rank_0.getsockname()[1], timeout_s=60
+        )
+        rank_1 = SimpleNamespace(rank=1, host="node-1", world_size=2)
+        rank = threading.Thread(target=rendezvous.join, args=(rank_1, options))
+        rank.start()
+        assert refused.acquire(timeout=60)
+        assert refused.acquire(timeout=60)  # it has tried again
+        assert not joined.is_set()
+        rank_0.listen()
+        rank.join(60)
+    assert joined.is_set()
 
 
 def test_one_rank_needs_no_port() -> None:
