@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.checks.planned import PlannedNodes
+from seatrial.checks.devices.section import Devices
+from seatrial.checks.planned import PlannedNodes, one_part
 from seatrial.checks.suites import SHIPPED, SuiteFile, load_suite
 from seatrial.checks.suites.outline import Outline, outline, outlines
 from seatrial.checks.table import CHECKS
@@ -21,6 +22,12 @@ def command(*words: str) -> int:
         patched.setattr(sys, "argv", ["seatrial", *words])
         main()
     return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize(("timeout_s", "about_s"), [(10, 10), (120, 15)])
+def test_a_check_that_says_nothing_takes_a_start_and_never_more_than_its_timeout(timeout_s: int, about_s: int) -> None:
+    (part,) = one_part(Devices(timeout_s=timeout_s), GPUS)
+    assert (part.about_s, part.most_s) == (about_s, timeout_s)
 
 
 @pytest.mark.parametrize("nodes", [GPUS, CPUS], ids=["gpus", "cpus"])
