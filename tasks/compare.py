@@ -40,12 +40,13 @@ def compare(
     """
     knowledge = knowledge_of(checks, setup, store, context)
     assessment = assess(checks, knowledge)
-    enough, given_up = time.monotonic() + MOST_REPEATING_S, set[str]()
+    enough, given_up, repeats = time.monotonic() + MOST_REPEATING_S, set[str](), dict[str, Repeated]()
     while again and (doubts := _without(assessment.doubts, given_up)) and time.monotonic() < enough:
         more = again(doubts, enough)
-        checks = [_extended(check, more.get(check.name)) for check in checks]
+        for name, repeated in more.items():
+            repeats.setdefault(name, Repeated()).add(repeated)
         given_up |= _unanswered(doubts, more)
-        assessment = assess(checks, knowledge)
+        assessment = assess([_extended(check, repeats.get(check.name)) for check in checks], knowledge)
         if any(repeated.over for repeated in more.values()):
             break
     return explained(assessment.checks, knowledge.setup)
@@ -65,12 +66,13 @@ def _extended(check: Check, repeated: Repeated | None) -> Check:
     """The check with what was measured again, what broke while it was, and who is to blame for that."""
     if repeated is None:
         return check
+    own = repeated.check or check
     return replace(
-        check,
-        verdict=worst((check.verdict, *(verdict for verdict, _ in repeated.problems))),
-        reason=join((check.reason, *(reason for _, reason in repeated.problems))),
+        own,
+        verdict=worst((own.verdict, *(verdict for verdict, _ in repeated.problems))),
+        reason=join((own.reason, *(reason for _, reason in repeated.problems))),
         measurements=(*check.measurements, *repeated.measurements),
-        suspects=(*check.suspects, *repeated.suspects),
+        suspects=(*own.suspects, *repeated.suspects),
     )
 
 

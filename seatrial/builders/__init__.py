@@ -90,14 +90,14 @@ def ensure_image(config: "Image", architecture: str | None, log_file: Path, *, r
         return BuiltImage(config.path)  # on the nodes, which tell whether it is there
     builder = builder_for(config)
     if isinstance(config, Prebuilt):
-        return _found(builder, config.reference) or BuiltImage(config.reference)
+        return _existing_image(builder, config.reference) or BuiltImage(config.reference)
     platforms, digests = platforms_of(config, architecture), _digests(builder, config)
     plan = make_plan(config, platforms, digests, builder.reference)
     # Found, but never built, by what a base last was: it may have moved, and a tag must not claim that it has not.
     known = with_last_seen(digests)
     earlier = plan if known == digests else make_plan(config, platforms, known, builder.reference)
     for reference in () if rebuild else dict.fromkeys((earlier.reference, plan.reference)):
-        if image := _found(builder, reference):
+        if image := _existing_image(builder, reference):
             log.info("%s is there: nothing that it is made of is known to have changed", reference)
             return image
     log.info("building %s with %s (%s)", plan.reference, config.builder, log_file)
@@ -155,7 +155,7 @@ def _digests(builder: Builder, config: "Recipe") -> dict[str, str | None]:
     return digests
 
 
-def _found(builder: Builder, reference: str) -> BuiltImage | None:
+def _existing_image(builder: Builder, reference: str) -> BuiltImage | None:
     try:
         stored = builder.exists(reference)
     except UnreachableError as error:

@@ -55,7 +55,7 @@ class CloudBuildImage:
         try:
             return self._build(plan, log_file)
         except (GoogleAPIError, RequestException, TransportError) as error:
-            raise LaunchError(build_failure(plan.reference, "Cloud Build", _told(error), self._parent)) from error
+            raise LaunchError(build_failure(plan.reference, "Cloud Build", _error_text(error), self._parent)) from error
         except GoogleAuthError as error:
             raise MissingError(Reason.of("google-login-missing", problem=str(error))) from error
 
@@ -158,7 +158,7 @@ def _text(file: Path) -> str:
     return file.read_text(errors="replace") if file.exists() else ""
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     status = getattr(error, "grpc_status_code", None) or getattr(error, "code", "")
     return f"{getattr(status, 'name', status)} {error}"
 

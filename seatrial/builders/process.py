@@ -77,11 +77,11 @@ def _copy(child: "subprocess.Popen[bytes]", out: RawLog) -> str:
     assert child.stdout is not None
     decoder, tail = codecs.getincrementaldecoder("utf-8")("replace"), ""
     while data := os.read(child.stdout.fileno(), 65536):
-        tail = _told(out.write(decoder.decode(data)), tail)
-    return _told(out.close(), tail)
+        tail = _logged(out.write(decoder.decode(data)), tail)
+    return _logged(out.close(), tail)
 
 
-def _told(text: str, tail: str) -> str:
+def _logged(text: str, tail: str) -> str:
     for line in text.splitlines():
         log.debug("%s", line)
     return (tail + text)[-_TAIL:]

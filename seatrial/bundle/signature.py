@@ -43,7 +43,7 @@ def sign(manifest: Path, key: Path) -> Path:
         raise InputError(f"--sign {key}: is no file; make a key with: ssh-keygen -t ed25519 -f {key}")
     process = _ssh_keygen("sign", "-f", str(key), "-n", NAMESPACE, str(manifest))
     if process.returncode:
-        raise InputError(f"--sign {key}: cannot sign: {_said(process.stderr)}; it must be a private SSH key")
+        raise InputError(f"--sign {key}: cannot sign: {_output_text(process.stderr)}; it must be a private SSH key")
     return manifest.with_name(SIGNATURE)
 
 
@@ -63,7 +63,7 @@ def _checked(manifest: bytes, sig: str, signers: str | None) -> SignatureCheck:
     """The signature itself first, then whose it is."""
     process = _ssh_keygen("check-novalidate", "-n", NAMESPACE, "-s", sig, given=manifest)
     if process.returncode:
-        return SignatureCheck(problem=f"{MANIFEST}: is not what was signed ({_said(process.stderr)})")
+        return SignatureCheck(problem=f"{MANIFEST}: is not what was signed ({_output_text(process.stderr)})")
     match = _KEY.search(process.stdout.decode(errors="replace"))
     by = f"{match[1]} key {match[2]}" if match else "an unknown key"
     if signers is None:
@@ -100,5 +100,5 @@ def _ssh_keygen(action: str | None, *arguments: str, given: bytes | None = None)
         raise InputError(f"ssh-keygen did not answer within {_TIMEOUT_S} s; is a passphrase or a touch due?") from error
 
 
-def _said(text: bytes) -> str:
+def _output_text(text: bytes) -> str:
     return last_line(text.decode(errors="replace")) or "ssh-keygen does not say why"

@@ -17,6 +17,7 @@ from seatrial.model.testbed import Testbed
 from seatrial.model.tolerance import Tolerance
 
 Section = TypeVar("Section", bound=Strict)
+Kept = TypeVar("Kept")
 Facts = Mapping[str, Mapping[str, Any]]  # by node, as seatrial/remote/probes/facts.py prints them
 
 UNIT = {"units": 1}  # `extra` of a log record that reports one more unit of progress
@@ -24,11 +25,19 @@ UNIT = {"units": 1}  # `extra` of a log record that reports one more unit of pro
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What a check gets: the run, the nodes that are left, and the facts about them (empty until a check asks them)."""
+    """What a check gets: the run, the nodes that are left, and the facts about them (empty until a check asks them).
+
+    `kept` is what the checks before kept for their repeats.
+    """
 
     run: Run
     testbed: Testbed
     facts: Facts = field(default_factory=dict)
+    kept: tuple[object, ...] = ()
+
+    def recall(self, model: type[Kept]) -> Kept | None:
+        """What a check kept of that type; None where it did not."""
+        return next((each for each in self.kept if isinstance(each, model)), None)
 
     def section(self, model: type[Section]) -> Section:
         """The suite's section of that model. Raises LookupError where the suite leaves it out."""
@@ -43,7 +52,7 @@ class StepResult:
     """The verdict and measurements of a check, and the testbed without the nodes that it took out.
 
     `facts` and `fingerprint` (version by package) come from a check that asks the nodes what they are; `notes` are
-    remarks that blame nobody.
+    remarks that blame nobody; `kept` is what the check's `repeat` needs to know of the first time.
     """
 
     check: Check
@@ -51,6 +60,7 @@ class StepResult:
     facts: Facts = field(default_factory=dict)
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    kept: object = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason
-from seatrial.model.result import Suspect
+from seatrial.model.result import Check, Suspect
 from seatrial.model.verdict import Verdict
 
 log = logging.getLogger("seatrial.repeat")
@@ -32,12 +32,23 @@ class Repeated:
     """What repeating a check's doubtful numbers came to: further measurements, and what broke meanwhile.
 
     `suspects` are to blame for that. `over`: the cluster is not what was measured any more, or has no time left.
+    `check` is what the check comes to by itself, before its numbers are judged, given the repeats; None where they
+    change nothing about that.
     """
 
     measurements: list[Measurement] = field(default_factory=list)
     problems: list[tuple[Verdict, str]] = field(default_factory=list)
     suspects: list[Suspect] = field(default_factory=list)
     over: bool = False
+    check: Check | None = None
+
+    def add(self, later: "Repeated") -> None:
+        """Add what a later repeat came to."""
+        self.measurements += later.measurements
+        self.problems += later.problems
+        self.suspects += later.suspects
+        self.over = self.over or later.over
+        self.check = later.check or self.check
 
     def broke(self, verdict: Verdict, reason: str) -> None:
         """Only a cluster that breaks or computes wrongly says something about the cluster."""

@@ -69,7 +69,7 @@ def stored_result(connection: Connection, run_id: str) -> RunResult | None:
         run.finished,
         run.verdict,
         run.reason,
-        nodes=[{"name": name, **_told(hardware)} for name, hardware in nodes.items()],
+        nodes=[{"name": name, **_hardware_fields(hardware)} for name, hardware in nodes.items()],
         checks=_checks(connection, run),
         suspects=[_suspect(s.kind, s.name, s.confidence, s.evidence, s.code) for s in blamed],
         fingerprint=run.fingerprint,
@@ -77,7 +77,7 @@ def stored_result(connection: Connection, run_id: str) -> RunResult | None:
     )
 
 
-def _told(hardware: NodeHardware) -> dict[str, Any]:
+def _hardware_fields(hardware: NodeHardware) -> dict[str, Any]:
     facts = {name: value for name, value in asdict(hardware).items() if value and name != "ids"}
     return {**facts, "hardware_ids": sorted(hardware.ids)} if hardware.ids else facts
 

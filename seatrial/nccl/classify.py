@@ -38,7 +38,7 @@ class Classifier:
     """
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str | None, int | None], Finding] = {}
+        self._by_key: dict[tuple[str, str | None, int | None], Finding] = {}
         self._box: list[str] | None = None
         self._before = ""
 
@@ -58,7 +58,7 @@ class Classifier:
     def findings(self) -> list[Finding]:
         """What was found, causes before consequences, and each of them in the order of the log."""
         self._close_box()
-        return sorted(self._found.values(), key=_weight)
+        return sorted(self._by_key.values(), key=_weight)
 
     def _toggle_box(self) -> None:
         was_open = self._box is not None
@@ -88,8 +88,8 @@ class Classifier:
             self._keep(finding)
 
     def _keep(self, finding: Finding) -> None:
-        if len(self._found) < _MAX_FINDINGS:
-            self._found.setdefault((finding.cause, finding.host, finding.rank), finding)
+        if len(self._by_key) < _MAX_FINDINGS:
+            self._by_key.setdefault((finding.cause, finding.host, finding.rank), finding)
 
 
 def classify(lines: Iterable[str]) -> list[Finding]:

@@ -78,7 +78,7 @@ def registry(result: RunResult, last_good: datetime | None) -> "CollectorRegistr
     gauges: dict[str, Gauge] = {}
     for headline in headlines(result):
         at = {**own, "operation": headline.operation, "arm": headline.arm, "dtype": headline.dtype}
-        for name, description, more, value in _told(headline):
+        for name, description, more, value in _samples(headline):
             if name not in gauges:
                 gauges[name] = Gauge(name, description, (*_LABELS, *_CONDITIONS, *more), registry=into)
             gauges[name].labels(**at, **more).set(value)
@@ -139,8 +139,8 @@ def _of_the_run(result: RunResult, last_good: datetime | None) -> Iterator[tuple
         yield "last_good_run_timestamp_seconds", "when the last run that passed ended", last_good.timestamp()
 
 
-def _told(headline: HeadlineMetric) -> Iterator[tuple[str, str, dict[str, str], float]]:
-    """Name, help, further labels and value of everything that is told of a headline."""
+def _samples(headline: HeadlineMetric) -> Iterator[tuple[str, str, dict[str, str], float]]:
+    """Name, help, further labels and value of every sample of a headline."""
     what = headline.name.replace("_", " ")
     yield f"seatrial_{headline.name}_{headline.unit}", f"{what} of the whole cluster", {}, headline.value
     for bound, value in (("low", headline.low), ("high", headline.high)):

@@ -39,7 +39,7 @@ def _draw(axes: "Axes", headline: Headline, unit: str) -> list[Mark]:
             axes.axvline(i, color=INK, lw=0.8, ls=":")
     _dates(axes, trend)
     _from_zero_where_it_is_near(axes)
-    return [Mark(i, then.value, _told(then, headline, i)) for i, then in enumerate(trend)]
+    return [Mark(i, then.value, _mark_lines(then, headline, i)) for i, then in enumerate(trend)]
 
 
 def _draw_expected(axes: "Axes", headline: Headline) -> None:
@@ -79,7 +79,7 @@ def _from_zero_where_it_is_near(axes: "Axes") -> None:
         axes.set_ylim(bottom=0)
 
 
-def _told(then: HeadlinePoint, headline: Headline, at: int) -> tuple[str, ...]:
+def _mark_lines(then: HeadlinePoint, headline: Headline, at: int) -> tuple[str, ...]:
     verdict = f" · {words.GLYPHS[then.verdict]} {words.label(then.verdict)}" if then.verdict else ""
     change = next((step for step in headline.changes if step.at == at), None)
     lines = (

@@ -41,6 +41,7 @@ class Trial:
     finished: datetime | None = None  # when the cluster had been tried; what people are told and what is kept agree
     _testbed: Testbed | None = None
     _facts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    _kept: list[object] = field(default_factory=list)
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[None]:
@@ -84,13 +85,14 @@ class Trial:
         self.fingerprint |= result.fingerprint
         self.notes += result.notes
         self._facts |= result.facts
+        self._kept += [result.kept] if result.kept is not None else []
         for name, fact in result.facts.items():
             shown = {**{key: fact.get(key) for key in _SHOWN_FACTS}, "driver": fact["versions"].get("driver")}
             self.nodes[name] |= {key: value for key, value in shown.items() if value}
 
     def context(self) -> CheckContext:
         """What the next check gets. Raises LaunchError before there are nodes."""
-        return CheckContext(self.run, self.testbed, self._facts)
+        return CheckContext(self.run, self.testbed, self._facts, tuple(self._kept))
 
     @property
     def testbed(self) -> Testbed:

@@ -55,14 +55,14 @@ class SlackSink:
             if updated is None:
                 delivered = full_receipt(alert, self._post(alert))
                 return Delivery(
-                    delivered, self._said(f"sent to {shown(self.channel)}", self._thread(alert, delivered, files))
+                    delivered, self._joined(f"sent to {shown(self.channel)}", self._thread(alert, delivered, files))
                 )
             if not (news := alert.incident.changes[receipt.reported :]):
                 return Delivery(receipt, f"message in {shown(self.channel)} {updated}")
             self._reply(alert, receipt.place, news)
             delivered = full_receipt(alert, receipt.place)
             return Delivery(
-                delivered, self._said(f"told {shown(self.channel)} the change", self._thread(alert, delivered, files))
+                delivered, self._joined(f"told {shown(self.channel)} the change", self._thread(alert, delivered, files))
             )
         except Exception as error:
             return Delivery(delivered, self.scrub(explain(error)), failed=True)
@@ -142,7 +142,7 @@ class SlackSink:
             raise SlackRefusedError(code(error)) from None
 
     @staticmethod
-    def _said(summary: str, missed: str | None) -> str:
+    def _joined(summary: str, missed: str | None) -> str:
         return f"{summary}; {missed}" if missed else summary
 
 

@@ -34,7 +34,7 @@ from seatrial.system.rawlog import write_log
 
 log = logging.getLogger("seatrial.collectives")
 
-_MOST_ROWS_SAID = 500  # a sweep has some 30; the log of a run must not grow with what a broken node prints
+_MOST_LOGGED_ROWS = 500  # a sweep has some 30; the log of a run must not grow with what a broken node prints
 _MAX_JSON_BYTES = 64 * 1024**2
 _NCCL_TYPES = {"float32": "float", "float64": "double", "float16": "half", "bfloat16": "bfloat16", "int32": "int32"}
 
@@ -166,26 +166,26 @@ def rendezvous_argv(run: Run, testbed: Testbed, what: str, timeout_s: float) -> 
 
 
 class _OutputReader:
-    """Reads an operation's output as it arrives, however long it is, and says every row."""
+    """Reads an operation's output as it arrives, however long it is, and logs its rows."""
 
     def __init__(self, planned: PlannedSweep) -> None:
         self.transport = TransportReader()
         self._planned = planned
-        self._said = 0
+        self._rows = 0
         self._reader = SweepReader(planned.operation)
 
     def line(self, line: str) -> None:
         self.transport.feed(line)
         for row in self._reader.feed(line):
-            self._say(row)
+            self._log_row(row)
 
     def sweep(self) -> Sweep | None:
         """The fullest sweep; None where there is nothing of one."""
         return max(self._reader.sweeps(), key=lambda sweep: len(sweep.rows), default=None)
 
-    def _say(self, row: Row) -> None:
-        self._said += 1
-        if self._said > _MOST_ROWS_SAID or self._planned.arm == INTRA:  # of many nodes at once
+    def _log_row(self, row: Row) -> None:
+        self._rows += 1
+        if self._rows > _MOST_LOGGED_ROWS or self._planned.arm == INTRA:  # of many nodes at once
             return
         side = row.out_of_place or row.in_place
         if side and side.time_us is not None:

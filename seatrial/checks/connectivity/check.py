@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from itertools import count
 
-from seatrial.checks.connectivity.findings import Findings
+from seatrial.checks.connectivity.findings import NAME, Findings
 from seatrial.checks.connectivity.inventory import broken_gpus, impaired_gpus, old_drivers, remarks
 from seatrial.checks.connectivity.mpireach import HostnameResult, guilty_nodes, show_hosts
 from seatrial.checks.connectivity.nodefacts import (
@@ -17,7 +17,7 @@ from seatrial.checks.connectivity.nodefacts import (
     without_gpus,
     without_mpirun,
 )
-from seatrial.checks.connectivity.rates import divided, measurements, slow_suspects, summary
+from seatrial.checks.connectivity.rates import measurements, summary
 from seatrial.checks.connectivity.repeat import repeat_streams
 from seatrial.checks.connectivity.section import Connectivity
 from seatrial.checks.connectivity.stages import (
@@ -35,11 +35,10 @@ from seatrial.checks.contract import CheckContext, CheckType, Facts, Metric, Ste
 from seatrial.checks.planned import PlannedNodes, PlannedPart
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError, NodesError, RemoteError
-from seatrial.model.reason import Reason, join, placed, rewritten
-from seatrial.model.result import Check, Suspect
+from seatrial.model.reason import Reason
+from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.tolerance import Tolerance
-from seatrial.model.verdict import Verdict
 from seatrial.remote.node_setup import NodeConnection
 from seatrial.remote.ssh import allow_many_connections
 from seatrial.remote.streams import try_streams
@@ -47,8 +46,6 @@ from seatrial.text.hostlist import host_list
 from seatrial.text.words import some_of
 
 log = logging.getLogger("seatrial.connectivity")
-
-_NAME = "connectivity"
 
 _CLEAR_MAJORITY = 0.66  # share of nodes that must agree before the others are taken out: 2 of 3, 3 of 4
 
@@ -60,7 +57,7 @@ def connectivity(context: CheckContext) -> StepResult:
     """
     started, run, testbed = time.monotonic(), context.run, context.testbed
     allow_many_connections()
-    findings = Findings(testbed)
+    findings = Findings(testbed, node_count=len(testbed.nodes))
     contacts = contact_nodes(findings, settings_of(run).timeout_s)
     try:
         _judge_facts(findings, contacts, run)
@@ -78,10 +75,11 @@ def connectivity(context: CheckContext) -> StepResult:
     finally:
         for contact in contacts.values():
             contact.transport.close()
-    check = _check(findings, len(testbed.nodes), time.monotonic() - started)
+    findings.seconds = time.monotonic() - started
     notes = [*unknown({name: contact.versions for name, contact in contacts.items()}), *findings.notes]
     facts = {name: contact.facts for name, contact in contacts.items()}
-    return StepResult(check, findings.testbed, facts, _fingerprint(findings.testbed, facts), tuple(notes))
+    fingerprint = _fingerprint(findings.testbed, facts)
+    return StepResult(findings.check(), findings.testbed, facts, fingerprint, tuple(notes), findings)
 
 
 def _fingerprint(testbed: Testbed, facts: Facts) -> dict[str, str]:
@@ -117,7 +115,7 @@ def _judge_inventory(findings: Findings, contacts: Mapping[str, NodeConnection])
     """The state of every GPU, and what nodes that should be alike have otherwise."""
     inventories = ask_inventories(findings, contacts)
     broken = broken_gpus(inventories)
-    findings.slow += impaired_gpus(inventories)
+    findings.impaired += impaired_gpus(inventories)
     findings.notes += [
         *remarks(inventories, models_of(contacts)),
         *old_drivers({name: contact.versions for name, contact in contacts.items()}),
@@ -136,11 +134,8 @@ def _try_links(findings: Findings, contacts: Mapping[str, NodeConnection], run: 
         _try_links(findings, contacts, run)
         return
     findings.measurements += measurements(streams)
-    models = models_of(contacts)
-    log.info("links: %s", summary(streams, models))
-    findings.slow += slow_suspects(streams, models)
-    if nobody_knows := divided(streams, models):
-        findings.doubts.append(nobody_knows)
+    findings.streams, findings.model_by_node = dict(streams), models_of(contacts)
+    log.info("links: %s", summary(streams, findings.model_by_node))
     if missing := plan.not_measured(streams):
         findings.doubts.append(Reason.of("tcp-not-measured", missing=len(missing), links=some_of(missing)))
 
@@ -178,24 +173,6 @@ def _try_mpi(findings: Findings, contacts: Mapping[str, NodeConnection], run: Ru
         )
 
 
-def _check(findings: Findings, node_count: int, seconds: float) -> Check:
-    left = len(findings.testbed.nodes)
-    good = f"{left} of {node_count} nodes answer, reach each other and run MPI"
-    slow = [placed(suspect.name, suspect.evidence) for suspect in findings.slow]
-    bad = [*findings.problems, *slow, *findings.doubts]
-    more = f" (and {len(bad) - 3} more)" if len(bad) > 3 else ""
-    reason = rewritten(join(bad[:3]), lambda text: text + more)
-    unsure = Verdict.DEGRADED if slow else Verdict.INCONCLUSIVE if findings.doubts else Verdict.PASS
-    return Check(
-        name=_NAME,
-        verdict=Verdict.FAIL if findings.problems else unsure,
-        reason=reason or good,
-        seconds=seconds,
-        measurements=tuple(findings.measurements),
-        suspects=(*findings.suspects, *findings.slow),
-    )
-
-
 def _plan(section: Connectivity, nodes: PlannedNodes) -> list[PlannedPart]:
     """Four rounds of questions, each as long as `timeout_s` at most: nodes, pairs, streams and MPI."""
     what = "every node answers, reaches the others and runs MPI; clocks, software, TCP streams"
@@ -208,7 +185,7 @@ def _plan(section: Connectivity, nodes: PlannedNodes) -> list[PlannedPart]:
 TCP = Tolerance(sigma=0.5, cap=8.0, coarse=True)
 
 CONNECTIVITY = CheckType(
-    name=_NAME,
+    name=NAME,
     section=Connectivity,
     description="always part of a run",
     run=connectivity,

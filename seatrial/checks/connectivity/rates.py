@@ -31,6 +31,12 @@ Key = TypeVar("Key")
 Streams = Mapping[Pair, float]  # MB/s by (from, to); a stream that could not be measured is not there
 
 
+def keep_best(streams: dict[Pair, float], new: Streams) -> None:
+    """Of each stream the faster one of both, in `streams`."""
+    for pair, mb_s in new.items():
+        streams[pair] = max(mb_s, streams.get(pair, 0.0))
+
+
 def egress(streams: Streams) -> dict[str, float]:
     """MB/s that each node sends at best."""
     return {name: max(values) for name, values in _by_end(streams, 0).items()}

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+from seatrial.checks.connectivity.findings import Findings
 from seatrial.checks.connectivity.rates import Streams, measurements
 from seatrial.checks.connectivity.reachability import Pair
 from seatrial.checks.connectivity.roll_call import conclude_repeat
@@ -20,7 +21,10 @@ from seatrial.text.words import some_of
 
 
 def repeat_streams(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
-    """Between each doubtful node and the neighbours that it had the first time, both ways."""
+    """Between each doubtful node and the neighbours that it had the first time, both ways.
+
+    A node or link that was slow the first time alone is not blamed any more.
+    """
     run, testbed = context.run, context.testbed
     names = [node.name for node in testbed.nodes]
     doubtful = [name for name in names if any(d.measurement.subject.name == name for d in doubts)]
@@ -49,6 +53,9 @@ def repeat_streams(context: CheckContext, doubts: Sequence[Doubt], repeated: Rep
     finally:
         for contact in contacts.values():
             contact.transport.close()
+    if findings := context.recall(Findings):
+        findings.try_again(streams)
+        repeated.check = findings.check()
     # Without the best of its neighbours a healthy node looks slow.
     lacking = {name for pair in planned if pair not in streams for name in pair}
     repeated.measurements += [m for m in measurements(streams) if m.subject.name not in lacking]

@@ -3,7 +3,15 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from seatrial.checks.connectivity.rates import DOUBTFUL_FACTOR, Streams, egress, ingress, slow_links, slow_nodes
+from seatrial.checks.connectivity.rates import (
+    DOUBTFUL_FACTOR,
+    Streams,
+    egress,
+    ingress,
+    keep_best,
+    slow_links,
+    slow_nodes,
+)
 from seatrial.checks.connectivity.reachability import Pair, link_name
 
 ONE_BY_ONE_UP_TO = 8  # nodes; these may share one machine's cores
@@ -76,14 +84,14 @@ def explore_again(plan: Plan, doubtful: Sequence[str], nth: int, measure: Measur
 def _with_second_tries(batches: Sequence[Sequence[Pair]], nodes: int, measure: Measure) -> Streams:
     streams: dict[Pair, float] = {}
     for pairs in batches:
-        _keep_best(streams, measure(pairs))
+        keep_best(streams, measure(pairs))
     lacking = [(a, b) for pairs in batches for a, b in pairs if (a, b) not in streams or (b, a) not in streams]
     for pair in lacking[:_TURNS]:  # too many started at once for them all to begin in time
-        _keep_best(streams, measure([pair]))
+        keep_best(streams, measure([pair]))
     for _ in range(SECOND_TRIES):
         for disjoint in (*second_tries(streams), *_disjoint(slow_links(streams, DOUBTFUL_FACTOR))):
             for pairs in _batches(disjoint, nodes):
-                _keep_best(streams, measure(pairs))
+                keep_best(streams, measure(pairs))
     return streams
 
 
@@ -115,11 +123,6 @@ def _ring(names: Sequence[str], every_other: bool) -> list[list[Pair]]:
 def _batches(pairs: Sequence[Pair], nodes: int) -> list[list[Pair]]:
     size = 1 if nodes <= ONE_BY_ONE_UP_TO else AT_ONCE
     return [list(pairs[start : start + size]) for start in range(0, len(pairs), size)]
-
-
-def _keep_best(streams: dict[Pair, float], new: Streams) -> None:
-    for pair, mb_s in new.items():
-        streams[pair] = max(mb_s, streams.get(pair, 0.0))
 
 
 def second_tries(streams: Streams) -> list[list[Pair]]:

@@ -28,7 +28,7 @@ class BringUp:
         self._look_at = self._begun + _LOOK_S
         self._placed: float | None = None  # when every pod had its node
         self._troubled: dict[str, float] = {}  # as `waiting.troubled` gives it
-        self._said = ""
+        self._last_logged = ""
 
     def wait(self) -> list[Object]:
         """The pods, once every sshd answers. Raises LaunchError when that will never be, or time is up."""
@@ -107,8 +107,8 @@ class BringUp:
         story = waiting.story(pods, self._plan.nodes, queued, self._seen.unmounted)
         if self._seen.complaint and not pods:
             story = self._seen.complaint.words
-        if story != self._said:
-            self._said = story
+        if story != self._last_logged:
+            self._last_logged = story
             log.info("%s", story)
         now = time.monotonic()
         if queued:  # also where Kueue had admitted it and has taken the nodes away again

@@ -113,10 +113,14 @@ def nodes_that_fit(nodes: list[Object], cluster: "Cluster", settings: Kubernetes
         return []
     selector = ", ".join(f"{key}={value}" for key, value in labels.items())
     meant = f"{len(chosen)} of {len(nodes)} nodes are meant" + (f" ({selector})" if selector else "")
-    return [Reason.of("too-few-fitting-nodes", nodes=cluster.nodes, fit=fit, meant=meant, words=_told(lack_by_node))]
+    return [
+        Reason.of(
+            "too-few-fitting-nodes", nodes=cluster.nodes, fit=fit, meant=meant, words=_lacks_by_nodes(lack_by_node)
+        )
+    ]
 
 
-def _told(lack_by_node: Mapping[str, str]) -> str:
+def _lacks_by_nodes(lack_by_node: Mapping[str, str]) -> str:
     """What is lacking where, the same said once; nodes that are nowhere near it come last."""
     by_lack: dict[str, list[str]] = {}
     for name, lack in lack_by_node.items():

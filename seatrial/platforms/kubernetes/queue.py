@@ -75,12 +75,12 @@ def waits_for(workload: Object) -> Queued | None:
     status = workload.get("status", {})
     known = conditions(workload)
     if workload["spec"].get("active") is False:
-        return Queued(Reason.of("workload-deactivated", words=_said(known.get("Evicted"))), hopeless=True)
+        return Queued(Reason.of("workload-deactivated", words=_condition_text(known.get("Evicted"))), hopeless=True)
     if holding(workload, "Finished"):
-        return Queued(Reason.of("workload-finished", words=_said(known["Finished"])), hopeless=True)
+        return Queued(Reason.of("workload-finished", words=_condition_text(known["Finished"])), hopeless=True)
     reserved = known.get("QuotaReserved", {})
     if holding(workload, "Evicted") and _is_old(reserved, known["Evicted"]):
-        return Queued(Reason.of("queued-after-eviction", words=_said(known["Evicted"])))
+        return Queued(Reason.of("queued-after-eviction", words=_condition_text(known["Evicted"])))
     if holding(workload, "Admitted"):
         return None
     if holding(workload, "QuotaReserved"):
@@ -147,10 +147,10 @@ def unmanaged(kind: str, priority: str | None) -> Queued:
 def preempted(workload: Object) -> str | None:
     """Why Kueue has taken the nodes away again, by its own words; None when it has not."""
     evicted = holding(workload, "Evicted")
-    return Reason.of("evicted", words=_said(evicted)) if evicted else None
+    return Reason.of("evicted", words=_condition_text(evicted)) if evicted else None
 
 
-def _said(condition: Object | None) -> str:
+def _condition_text(condition: Object | None) -> str:
     if not condition:
         return "no reason is given"
     return f"{condition.get('reason')}: {one_line(condition.get('message'))}"

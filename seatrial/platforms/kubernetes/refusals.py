@@ -25,7 +25,7 @@ def refused(doing: str, namespace: str, error: Any) -> SeatrialError:
             return MissingError(Reason.of("not-logged-in", doing=doing, message=message))
         case 403:
             return MissingError(Reason.of("forbidden", doing=doing, namespace=namespace, message=message))
-        case 404 if not _said(error):  # no words of the API server's: nothing is served there any more
+        case 404 if not _api_message(error):  # no words of the API server's: nothing is served there any more
             return UnknownKindError(Reason.of("kind-gone", doing=doing))
         case 404 if "namespaces" in message:
             return MissingError(Reason.of("namespace-missing", doing=doing, message=message, namespace=namespace))
@@ -37,10 +37,10 @@ def refused(doing: str, namespace: str, error: Any) -> SeatrialError:
 
 def _message(error: Any) -> str:
     """What the API server said, else the status."""
-    return _said(error) or f"{error.status} {error.reason}"
+    return _api_message(error) or f"{error.status} {error.reason}"
 
 
-def _said(error: Any) -> str | None:
+def _api_message(error: Any) -> str | None:
     with suppress(ValueError, TypeError, AttributeError, KeyError):
         return short(json.loads(error.body)["message"])
     return None

@@ -161,10 +161,10 @@ def _containers(pod: Object) -> list[Object]:
 def _trouble(pod: Object) -> str | None:
     """What the kubelet tries again."""
     waits = [container.get("state", {}).get("waiting") or {} for container in _containers(pod)]
-    return next((_told(_AGAIN, each) for each in waits if each.get("reason") in _AGAIN), None)
+    return next((_waiting_text(_AGAIN, each) for each in waits if each.get("reason") in _AGAIN), None)
 
 
-def _told(words: Mapping[str, str], waiting: Object) -> str:
+def _waiting_text(words: Mapping[str, str], waiting: Object) -> str:
     return f"{words[waiting['reason']]} ({waiting['reason']}): {first_line(waiting.get('message'))}"
 
 
@@ -180,9 +180,9 @@ def _pod_problem(pod: Object) -> str | None:
         state = container.get("state", {})
         waiting, ended = state.get("waiting") or {}, state.get("terminated")
         if waiting.get("reason") in _NEVER:
-            return _told(_NEVER, waiting)
+            return _waiting_text(_NEVER, waiting)
         if waiting.get("reason") in _AGAIN and _is_final(waiting.get("message")):
-            return _told(_AGAIN, waiting)
+            return _waiting_text(_AGAIN, waiting)
         if ended and (ended.get("exitCode") or container in own):
             hint = "" if ended.get("exitCode") else ": has the image the entry point of images/common?"
             return Reason.of(

@@ -1,18 +1,19 @@
 """What is in doubt is measured again before anybody is blamed: how often, and what counts."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from seatrial.checks.repeated import Doubt
+from seatrial.checks.repeated import Doubt, Repeated
 from seatrial.history.store import Store
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge
 from seatrial.judge.run_context import RunContext
 from seatrial.model.measurement import Measurement, Subject, once
-from seatrial.model.result import Check, RunResult, now
+from seatrial.model.result import Check, RunResult, Suspect, now
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from tasks.compare import compare
@@ -63,6 +64,21 @@ def test_what_breaks_while_it_is_repeated_counts(store: Store) -> None:
     check = compared(store, 0.1, nodes)
     assert check.verdict is Verdict.CORRUPT
     assert "when it was repeated: 7 wrong elements" in check.reason
+
+
+def test_what_a_check_takes_back_after_a_repeat_is_gone_and_what_broke_meanwhile_stays(store: Store) -> None:
+    blamed = Suspect("link", "node-0--node-1", 0.8, "5 MB/s")
+    first = replace(collectives(0.1), verdict=Verdict.DEGRADED, reason="a slow link", suspects=(blamed,))
+    broke = (Verdict.CORRUPT, "when it was repeated: 7 wrong elements")
+    rounds = [Repeated([plateau(1.0)], [broke]), Repeated([plateau(1.0)], check=collectives(0.1))]
+    (check,) = compare(
+        [first], LAB, store, RunContext("lab", "quick"), lambda doubts, until: {"collectives": rounds.pop(0)}
+    )
+    assert not rounds
+    assert (check.verdict, check.suspects) == (Verdict.CORRUPT, ())
+    assert "a slow link" not in check.reason
+    assert "7 wrong elements" in check.reason
+    assert [m.value for m in check.measurements] == [0.1, 1.0, 1.0]
 
 
 def test_repeats_of_a_run_teach_as_one_run(store: Store) -> None:

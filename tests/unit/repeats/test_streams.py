@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.checks.connectivity import repeat as step
+from seatrial.checks.connectivity.findings import Findings
 from seatrial.checks.connectivity.rates import egress, ingress, measurements
 from seatrial.checks.connectivity.reachability import Pair
 from seatrial.checks.connectivity.throughput import Plan, explore, explore_again, once_more
 from seatrial.checks.contract import CheckContext
+from seatrial.checks.repeated import Doubt
 from seatrial.checks.repeats import measure_again
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge
@@ -103,3 +105,27 @@ def test_racks_blame_no_healthy_node_when_streams_are_repeated(monkeypatch: pyte
             assert max(len(taken) for taken in by_series(more).values()) == 1  # one repeat a round
             check = replace(check, measurements=(*check.measurements, *more))
         assert assess([check], knowledge).checks[0].verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(("again", "verdict"), [(1000.0, Verdict.PASS), (6.0, Verdict.DEGRADED)])
+def test_a_link_that_is_slow_the_first_time_alone_is_not_blamed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, again: float, verdict: Verdict
+) -> None:
+    """Of two nodes, of which history doubts one."""
+    ways = [("node-0", "node-1"), ("node-1", "node-0")]
+    findings = Findings(testbed := make_testbed(2), node_count=2)
+    findings.streams = dict(zip(ways, (1000.0, 5.0), strict=True))
+    findings.measurements += measurements(findings.streams)
+    first = findings.check()
+    assert (first.verdict, [suspect.name for suspect in first.suspects]) == (Verdict.DEGRADED, ["node-0--node-1"])
+    monkeypatch.setattr(step, "set_up_node", lambda *_, **__: NodeConnection(FakeTransport(), {}, 1, 0, 0))  # type: ignore[arg-type]
+    monkeypatch.setattr(step, "try_streams", lambda *_: dict(zip(ways, (900.0, again), strict=True)))
+    doubts = [Doubt(m, 1, 3) for m in first.measurements if m.metric == "tcp_egress" and m.subject.name == "node-1"]
+    context = CheckContext(make_run(tmp_path, nodes=2), testbed, kept=(findings,))
+    repeated = measure_again(context, {"connectivity": doubts})["connectivity"]
+    assert [m.value for m in repeated.measurements] == [again]
+    assert repeated.check is not None
+    assert repeated.check.verdict is verdict
+    assert bool(repeated.check.suspects) is (verdict is Verdict.DEGRADED)
+    if verdict is Verdict.PASS:
+        assert repeated.check.reason == "2 of 2 nodes answer, reach each other and run MPI"

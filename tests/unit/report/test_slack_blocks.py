@@ -151,7 +151,7 @@ def test_the_letter_says_the_same() -> None:
     for part in ("h100-east fails (2 runs)", "node node-5 (97%)", "205 GB/s, expected 364", "next: seatrial compare"):
         assert part in letter
     assert "What is new" not in letter
-    assert "What is new:\n- more" in full_text(replace(alert, incident=_told(alert, "more")), ("more",))
+    assert "What is new:\n- more" in full_text(replace(alert, incident=_with_news(alert, "more")), ("more",))
 
 
 EVIL = "node-1 said: <!channel> @all ![p](http://evil.example/p.png) `x` *y* _z_ ~t~"
@@ -190,7 +190,7 @@ def test_the_end_is_said_once(wrong: RunOutcome, text: str) -> None:
     assert _text(blocks(alert)[1]).count(phrase) == 1
 
 
-def _told(alert: Alert, news: str) -> Any:
+def _with_news(alert: Alert, news: str) -> Any:
     incident = replace(alert.incident, changes=(*alert.incident.changes, news))
     return incident.with_receipt("slack", Receipt(1))
 
