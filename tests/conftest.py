@@ -1,10 +1,12 @@
 """What every test shares: a state of its own, and a look at what it left behind."""
 
+import gc
 import logging
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,11 +21,26 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's backgro
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thousands of tests are made, and all of them stay: there is no garbage to look for meanwhile."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+@pytest.fixture(scope="session")
+def state_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the state of each test goes; numbered folders of pytest would be counted anew for each of thousands."""
+    return tmp_path_factory.mktemp("state")
+
+
 @pytest.fixture(autouse=True)
-def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_state(state_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or writes the user's history, Prefect database or Slack settings."""
-    state = tmp_path_factory.mktemp("state")
-    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    monkeypatch.setenv("XDG_STATE_HOME", tempfile.mkdtemp(dir=state_folders))
     for name in list(os.environ):
         if name.startswith(("SEATRIAL_", "PREFECT_API")):
             monkeypatch.delenv(name)
