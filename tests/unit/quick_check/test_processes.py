@@ -72,19 +72,19 @@ def test_one_process_of_a_machine_checks_it(machine: Machine) -> None:
 
 
 def test_a_check_that_is_ended_ends_what_it_started(machine: Machine) -> None:
-    machine.has(training="import os, pathlib, time\npathlib.Path('pid').write_text(str(os.getpid()))\ntime.sleep(60)")
+    machine.has(training="import os, pathlib, time\npathlib.Path(f'rank-{os.getpid()}').touch()\ntime.sleep(60)")
     child = subprocess.Popen(
         machine.command("--allow-no-gpu"), env=machine.environment(), cwd=machine.work, stdout=subprocess.DEVNULL
     )
-    pid = machine.work / "pid"
     deadline = time.monotonic() + 30
-    while not (pid.exists() and pid.read_text()):
+    while not list(machine.work.glob("rank-*")):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     child.send_signal(signal.SIGTERM)
     assert child.wait(20) == 128 + signal.SIGTERM
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid.read_text()), 0)
+    for started in machine.work.glob("rank-*"):
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(started.name.removeprefix("rank-")), 0)
 
 
 def test_results_that_cannot_be_written_change_no_verdict(machine: Machine) -> None:
