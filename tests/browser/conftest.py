@@ -3,8 +3,10 @@
 With `--pictures` the tests also take the pictures in docs/pictures anew.
 """
 
+import ctypes
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +27,7 @@ SUITE = {
     },
 }
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
+_NEW_NETWORK = 0x40000000  # CLONE_NEWNET of Linux; os.unshare has it since Python 3.12
 TRAINING = {"steps": 20, "batch_per_rank": 4, "min_loss_drop": 0.05, "timeout_s": 60}
 
 
@@ -41,6 +44,27 @@ def chromium() -> str:
     if lacking := [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]:
         pytest.skip(f"{' and '.join(lacking)} not installed; as root: scripts/browser-packages")
     return str(shutil.which("chromium"))
+
+
+@pytest.fixture(scope="module")
+def own_network() -> Iterator[None]:
+    """A network with nothing but loopback, for what this process starts; who is not root stays in the machine's.
+
+    Chromium breaks off what it is loading when any interface of its network comes or goes, such as those of containers.
+    """
+    if os.geteuid() != 0:
+        yield
+        return
+    libc, outside = ctypes.CDLL(None, use_errno=True), os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    try:
+        if libc.unshare(_NEW_NETWORK):
+            raise OSError(ctypes.get_errno(), "unshare")
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+        yield
+    finally:
+        back = libc.setns(outside, _NEW_NETWORK)
+        os.close(outside)
+        assert back == 0
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ _OURS = ("data:", "blob:", "chrome:", "about:")
 
 
 @pytest.fixture(scope="module")
-def served(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def served(chromium: str, own_network: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A site that offers a suite of its own in the form, one that takes a while."""
     if lacking := PLATFORM.missing():
         pytest.skip("; ".join(lacking))
