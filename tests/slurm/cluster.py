@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.site import free_port
 from tests.slurm.accounting import Accounting
 from tests.slurm.containers import Containers
 from tests.slurm.network import Network
@@ -76,12 +77,12 @@ def lacking() -> str:
 class SlurmCluster:
     """`nodes` virtual nodes n0, n1, ...; up when `start` returns, gone when `stop` does."""
 
-    def __init__(self, nodes: int = 4, *, port: int = 6817, accounting: bool = False) -> None:
+    def __init__(self, nodes: int = 4, *, accounting: bool = False) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-test-", dir="/var/tmp"))
         self.shared = self.folder / "shared"  # what a shared home is on a real cluster
         self.names = [f"n{i}" for i in range(nodes)]
         self.containers = Containers(self.folder / "images")
-        self._port = port
+        self._port = free_port()  # slurmctld listens on all addresses, beside that of another cluster
         self._accounting = Accounting(self.folder) if accounting else None
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._network = Network(self.names)

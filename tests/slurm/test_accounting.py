@@ -31,7 +31,7 @@ def slurm() -> Iterator[SlurmCluster]:
         pytest.skip("only root can start slurmd")
     if packages := f"{lacking()} {accounting.lacking()}".strip():
         pytest.skip(f"missing: scripts/slurm-packages installs {packages}")
-    cluster = SlurmCluster(2, port=6816, accounting=True)
+    cluster = SlurmCluster(2, accounting=True)
     cluster.start()
     yield cluster
     cluster.stop()
