@@ -40,11 +40,29 @@ def _terminate(number: int, frame: object) -> None:
     raise _Terminated
 
 
+# What later steps need, in the order of their need.
+_IMPORTED_AHEAD = (
+    "fastapi",
+    "prefect.task_engine",
+    "alembic.command",
+    "seatrial.history.store",
+    "seatrial.history.migrate",
+    "paramiko",
+    "pandas",
+    "matplotlib.figure",
+    "matplotlib.backends.backend_svg",
+    "jinja2",
+    "seatrial.report.html",
+    "seatrial.report.terminal",
+)
+
+
 def _import_ahead() -> None:
-    """Load what later steps need while this process waits for its Prefect server; a failure shows up there."""
-    for name in ("paramiko", "sqlalchemy", "pandas", "matplotlib.figure", "matplotlib.backends.backend_svg"):
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
+    """Load modules while this process waits for its Prefect server; a failure shows up where they are needed."""
+    with never_collected():
+        for name in _IMPORTED_AHEAD:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
 
 
 def by_hand(

@@ -29,6 +29,7 @@ from flows.serving.auth import (
     prefect_home,
 )
 from flows.serving.guard import own_hosts, own_origins
+from flows.serving.listener import listen
 from flows.serving.server import HEARTBEAT_S, TEMPORARY
 from flows.serving.signals import uninterrupted
 from flows.serving.site import ServeConfig, validated
@@ -71,20 +72,17 @@ def serve(site: ServeConfig, host: str, port: int) -> None:
 @contextmanager
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
     """A socket that nobody else has. Raises InputError."""
-    with socket.socket() as listener:
-        # one that was closed a moment ago does not count
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, port))
-        except OSError as error:
-            other = f"something listens there already: http://{host}:{port}"
-            why = other if error.errno == errno.EADDRINUSE else error.strerror
-            ports = error.errno in (errno.EADDRINUSE, errno.EACCES)  # all else is about the address
-            option, given = ("--port", port) if ports else ("--host", host)
-            raise InputError(f"{option} {given}: {why}; give another {option}") from error
-        except TypeError as error:  # what cannot be encoded as a name
-            raise InputError(f"--host {host}: not an address; give another --host") from error
-        listener.listen(512)
+    try:
+        listener = listen(host, port, backlog=512)
+    except OSError as error:
+        other = f"something listens there already: http://{host}:{port}"
+        why = other if error.errno == errno.EADDRINUSE else error.strerror
+        ports = error.errno in (errno.EADDRINUSE, errno.EACCES)  # all else is about the address
+        option, given = ("--port", port) if ports else ("--host", host)
+        raise InputError(f"{option} {given}: {why}; give another {option}") from error
+    except TypeError as error:  # what cannot be encoded as a name
+        raise InputError(f"--host {host}: not an address; give another --host") from error
+    with listener:
         yield listener
 
 

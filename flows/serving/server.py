@@ -7,7 +7,6 @@ Started first and beside the imports it is up when the flow needs it; the kernel
 import atexit
 import logging
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from flows.serving.auth import CLIENT_AUTH, ORIGINS, SERVER_AUTH, prefect_home, random_auth_string
+from flows.serving.listener import listen
 from seatrial.text.lines import last_line
 
 log = logging.getLogger("seatrial")
@@ -30,6 +30,7 @@ _SERVER_SETTINGS = {
     # A lasting server and whoever saves a block register its type. Looking for types takes a second.
     "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "0",
     "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "0",
+    "PY_KEY_VALUE_DISABLE_BEARTYPE": "true",  # a store of the server's task queue would check its own types for 0.2 s
     "PREFECT__SERVER_EPHEMERAL": "1",  # leaves out the services that only a lasting server needs
     "PREFECT__SERVER_FINAL": "1",
 }
@@ -37,16 +38,20 @@ _SERVER_SETTINGS = {
 HEARTBEAT_S = 30  # the least that Prefect takes; a lasting server calls dead what is silent for three of them
 TEMPORARY = "SEATRIAL_TEMPORARY_SERVER"  # set where the Prefect server is there for one run alone
 GIVEN_UP = "the Prefect server does not stay up; the run goes on without it"
+_VACUUM, _DAY_S = "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED", 86400.0
 _QUICK_S, _TRIES = 60.0, 3  # a server that dies sooner than this, this often in a row, does not come up
 
 # PR_SET_PDEATHSIG (1) with SIGKILL (9): the server goes when the run does, even when nothing can be said any more.
 _SERVE = """
 import ctypes, sys
 ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
-import uvicorn
-from flows.serving.garbage import collect_apart
+from flows.serving.garbage import collect_apart, never_collected
+with never_collected():
+    import uvicorn
+    from prefect.server.api.server import create_app
+    app = create_app()
 collect_apart()
-uvicorn.run("prefect.server.api.server:create_app", factory=True, fd=int(sys.argv[1]), log_level="error", lifespan="on")
+uvicorn.run(app, fd=int(sys.argv[1]), log_level="error", lifespan="on")
 """
 
 
@@ -61,9 +66,8 @@ class TemporaryServer:
     def __init__(self, log: IO[bytes]) -> None:
         self.auth_string = random_auth_string()
         self._log = log
-        self._listener = socket.socket()
-        self._listener.bind(("127.0.0.1", 0))
-        self._listener.listen(128)  # connections queue here until the server is up, so nobody has to ask whether it is
+        # Connections queue here until the server is up, so nobody has to ask whether it is.
+        self._listener = listen("127.0.0.1", 0, backlog=128)
         self.api_url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/api"
         own = {SERVER_AUTH: self.auth_string, ORIGINS: self.api_url.removesuffix("/api")}
         self._environment = {**os.environ, **_SERVER_SETTINGS, **own}
@@ -145,11 +149,27 @@ def provide_prefect_server() -> None:
     os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", str(HEARTBEAT_S))
     if not configured_api_url():
-        prefect_home()
+        if not _events_are_due(prefect_home()):
+            os.environ.setdefault(_VACUUM, "orphans")  # which a temporary server leaves to a lasting one
         server = TemporaryServer(_server_log())
         atexit.register(server.stop)
         os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "3")  # 14 s; while it starts again, calls wait at its door
         os.environ |= {"PREFECT_API_URL": server.api_url, CLIENT_AUTH: server.auth_string, TEMPORARY: "1"}
+
+
+def _events_are_due(home: Path) -> bool:
+    """Whether a day has passed since a temporary server last deleted old events; if so, this one does.
+
+    A server does so as soon as it is up. On SQLite that refuses one in three first requests of a run, which Prefect's
+    client sends again two seconds later.
+    """
+    stamp = home / "seatrial-events-deleted"
+    with suppress(OSError):
+        if 0 <= time.time() - stamp.stat().st_mtime < _DAY_S:
+            return False
+    with suppress(OSError):
+        stamp.touch()
+    return True
 
 
 def last_words() -> str:

@@ -1,0 +1,38 @@
+"""What makes the Prefect server of one run quick."""
+
+import os
+import socket
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from flows.serving.listener import listen
+from flows.serving.server import _events_are_due
+
+DAY_S = 86400
+
+
+def test_answers_do_not_wait_for_an_acknowledgement() -> None:
+    with closing(listen("127.0.0.1", 0, backlog=1)) as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.parametrize(
+    ("age_s", "due"), [(60, False), (DAY_S - 60, False), (DAY_S + 60, True), (-DAY_S, True)], ids=str
+)
+def test_old_events_are_deleted_by_one_server_a_day(tmp_path: Path, age_s: float, due: bool) -> None:
+    assert _events_are_due(tmp_path)
+    assert not _events_are_due(tmp_path)
+    (stamp,) = tmp_path.iterdir()
+    then = time.time() - age_s
+    os.utime(stamp, (then, then))
+    assert _events_are_due(tmp_path) is due
+    assert not _events_are_due(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_to_keeps_no_server_from_its_work(tmp_path: Path) -> None:
+    assert _events_are_due(tmp_path / "missing")
