@@ -68,7 +68,7 @@ class Message:
 
 @dataclass
 class Slack:
-    """What it was sent and what it shows; `scopes` are the app's."""
+    """What it was sent and what it shows; `scopes` are the app's. `arrived`: it has read a request."""
 
     url: str = ""
     scopes: set[str] = field(default_factory=lambda: {"chat:write", "files:write"})
@@ -77,6 +77,7 @@ class Slack:
     messages: dict[str, Message] = field(default_factory=dict)
     hooked: list[dict[str, Any]] = field(default_factory=list)
     uploads: dict[str, dict[str, Any]] = field(default_factory=dict)
+    arrived: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
 
     def plan(self, method: str, *answers: Answer) -> None:
@@ -252,6 +253,7 @@ def _handler(fake: Slack) -> type[BaseHTTPRequestHandler]:
             method = self.path.removeprefix("/api/").split("?")[0]
             headers = {key.lower(): value for key, value in self.headers.items()}
             fake.requests.append((method, headers, body))
+            fake.arrived.set()
             answer = fake.answer(method, headers, body)
             if answer.hang:
                 fake.released.wait(20)
