@@ -11,9 +11,8 @@ def listen(host: str, port: int, backlog: int) -> socket.socket:
     """
     listener = socket.socket()
     try:
-        listener.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # one that was closed a moment ago does not count
+        # One that was closed a moment ago does not count.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.bind((host, port))
         listener.listen(backlog)

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from flows.serving import server
 from flows.serving.listener import listen
-from flows.serving.server import _events_are_due
+from flows.serving.server import _events_are_due, provide_prefect_server
 
 DAY_S = 86400
+VACUUM = "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED"
 
 
 def test_answers_do_not_wait_for_an_acknowledgement() -> None:
@@ -36,3 +38,27 @@ def test_old_events_are_deleted_by_one_server_a_day(tmp_path: Path, age_s: float
 
 def test_a_folder_that_cannot_be_written_to_keeps_no_server_from_its_work(tmp_path: Path) -> None:
     assert _events_are_due(tmp_path / "missing")
+
+
+class _NoServer:
+    api_url, auth_string = "http://127.0.0.1:9/api", "ann:password"
+
+    def __init__(self, log: object) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("chosen", [None, "events"])
+def test_the_next_server_of_a_day_deletes_no_events_unless_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str | None
+) -> None:
+    monkeypatch.setattr(server, "TemporaryServer", _NoServer)
+    settings = []
+    for _ in range(2):
+        environment = {"PREFECT_HOME": str(tmp_path), **({VACUUM: chosen} if chosen else {})}
+        monkeypatch.setattr(os, "environ", environment)
+        provide_prefect_server()
+        settings.append(environment.get(VACUUM))
+    assert settings == [chosen, chosen or "orphans"]
