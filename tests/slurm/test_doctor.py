@@ -72,7 +72,8 @@ def test_the_mpi_plugin_of_srun_is_looked_for(
 
 def test_a_controller_that_does_not_answer_is_named(slurm: SlurmCluster, settings: dict[str, Any]) -> None:
     down = slurm.folder / "down.conf"
-    down.write_text((slurm.folder / "slurm.conf").read_text().replace("SlurmctldPort=6817", "SlurmctldPort=1"))
+    configured = (slurm.folder / "slurm.conf").read_text()
+    down.write_text(re.sub(r"SlurmctldPort=\d+", "SlurmctldPort=1", configured))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLURM_CONF", str(down))
         (problem,) = missing(settings)
