@@ -20,6 +20,7 @@ from flows.serving.results import opened_history, publish_results, record_cut, r
 from flows.serving.shown import introduce, show_verdict
 from flows.serving.signals import end_with_parent, uninterrupted
 from seatrial.checks.repeats import measure_again
+from seatrial.checks.requirements import without_meaning
 from seatrial.checks.suites import load_suite
 from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster, load_cluster
@@ -128,7 +129,11 @@ def _try_out(trial: Trial, rebuild: bool, store: "Store | None", unreachable: st
             with trial.attempt("launch"):
                 trial.up(launch_task(trial.run))
         for kind in CHECKS:
-            if trial.run.suite.section(kind.section) and trial.can(kind.name, after=kind.after):
+            if not trial.run.suite.section(kind.section):
+                continue
+            if left_out := without_meaning(kind, trial.run.cluster):
+                trial.note(left_out)
+            elif trial.can(kind.name, after=kind.after):
                 with trial.attempt(kind.name):
                     trial.checked(check_task(kind, trial.context()))
         with trial.attempt("compare"):

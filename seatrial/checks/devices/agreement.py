@@ -29,6 +29,7 @@ def disagreements(measured: Mapping[str, Sequence[DeviceMeasurement]]) -> Iterat
     Only devices of one model, library and software are compared, with results of one dtype. Those that are known to be
     wrong have no say.
     """
+    outvoted: dict[str, list[tuple[_Digested, str, int]]] = {}
     for (_, _, _, dtype), group in _groups(measured).items():
         common, count = Counter(member.digest for member in group).most_common(1)[0]
         if count == len(group):
@@ -37,10 +38,13 @@ def disagreements(measured: Mapping[str, Sequence[DeviceMeasurement]]) -> Iterat
             names = some_of([member.name for member in group])
             yield Problem(Verdict.INCONCLUSIVE, Reason.of("digests-divided", dtype=dtype, names=names))
             continue
-        evidence = Reason.of("digest-differs", dtype=dtype, count=count)
         for member in group:
             if member.digest != common:
-                yield Problem.of(Verdict.CORRUPT, Suspect(member.device.kind, member.name, _CONFIDENCE, evidence))
+                outvoted.setdefault(member.name, []).append((member, dtype, count))
+    for name, votes in outvoted.items():
+        dtypes = some_of([dtype for _, dtype, _ in votes])
+        evidence = Reason.of("digest-differs", dtypes=dtypes, count=min(count for _, _, count in votes))
+        yield Problem.of(Verdict.CORRUPT, Suspect(votes[0][0].device.kind, name, _CONFIDENCE, evidence))
 
 
 def _groups(

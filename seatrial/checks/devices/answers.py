@@ -12,6 +12,7 @@ from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text
+from seatrial.text.numbers import short
 
 PROBE = "devices"
 
@@ -115,6 +116,8 @@ class DevicesAnswer(NodeAnswer):
 def summary(measured: Sequence[DeviceMeasurement]) -> str:
     """What the slowest device reaches."""
     rates = [(median(d.matmul_tflops), median(d.copy_gb_s)) for d in measured if not d.problem()]
-    matmul, copy = min(rates, default=(0.0, 0.0))
+    if not rates:
+        return f"none of {len(measured)} devices was measured"
+    matmul, copy = min(rates)
     which = "" if len(rates) == 1 else f"{len(rates)} devices, the slowest "
-    return f"{which}{matmul:.3g} TFLOP/s, {copy:.3g} GB/s"
+    return f"{which}{short(matmul)} TFLOP/s, {short(copy)} GB/s"

@@ -39,7 +39,7 @@ REASONS = {
         "Take the node out of use, and check its disk, controller and memory.",
     ),
     "digest-differs": Explanation(
-        "computes wrongly: its {dtype} results of fixed data differ from those of {count} like devices, which agree",
+        "computes wrongly: its {dtypes} results of fixed data differ from those of {count} like devices, which agree",
         "Devices of one model with the same software give the same result bit for bit; this one gives another.",
         "Take the device out of use, and have its memory and its ECC counters checked. If it computes well, look for a"
         " setting of its own: `NVIDIA_TF32_OVERRIDE`, `CUBLAS_WORKSPACE_CONFIG`, `OPENBLAS_CORETYPE`.",

@@ -28,6 +28,11 @@ REASONS = {
         "The check measures between ranks, and the cluster file asks for one rank only.",
         "Set `slots_per_node` in the cluster file to 2 or more, or ask for a second node.",
     ),
+    "single-gpu": Explanation(
+        "{check} left out: it needs at least two GPUs, and the cluster is a single one",
+        "The check measures between GPUs. A single GPU has no other one to exchange data with; the rest was checked.",
+        "Nothing has to be done. Ask for a second GPU or node to measure the links between them.",
+    ),
     "lease-lost": Explanation(
         "the Prefect server was away for too long, and another run has this cluster now",
         "The run lost its lock on the cluster, so two runs may have measured at the same time. Nobody is blamed.",

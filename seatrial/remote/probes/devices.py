@@ -27,7 +27,7 @@ import time
 import corruption
 import thorough
 from machine_lock import MachineLock
-from processors import MAX_TEXT, NumpyProcessors, processors
+from processors import NumpyProcessors, processors
 from sampling import sampled
 from torch_device import TorchDevice
 
@@ -51,7 +51,7 @@ def answer(options):
     try:
         measured_devices = devices(options.gpus)
     except ImportError as error:
-        return {"error": short(f"torch cannot be imported: {error}")}
+        return {"error": f"torch cannot be imported: {thorough.problem_of(error)}"}
     lock.release()
     if not lock.acquire(fcntl.LOCK_EX, ends):
         return {"devices": []}
@@ -73,10 +73,6 @@ def arguments():
     parser.add_argument("--peers", action="store_true", help="copy from each GPU to every other one")
     parser.add_argument("--stress-s", type=float, default=0.0, help="seconds that all GPUs multiply at once")
     return parser.parse_args()
-
-
-def short(text):
-    return " ".join(str(text).split())[:MAX_TEXT]
 
 
 def devices(gpus):
@@ -106,7 +102,7 @@ def measured(device, options):
         measure_rates(device, options.seconds, result)
         result |= {key: value for key, value in searched(device, options.rounds).items() if value}
     except Exception as error:  # a broken GPU may raise anything; the others are measured all the same
-        result["error"] = short(error) or type(error).__name__
+        result["error"] = thorough.problem_of(error)
     return result
 
 

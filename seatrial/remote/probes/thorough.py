@@ -52,5 +52,10 @@ def guarded(outcomes, work):
             outcome["wrong"] = outcome["wrong"] or problem
     except Exception as error:  # a broken GPU may raise anything
         for outcome in outcomes:
-            text = " ".join(str(error).split())[:MAX_TEXT] or type(error).__name__
-            outcome["error"] = outcome["error"] or text
+            outcome["error"] = outcome["error"] or problem_of(error)
+
+
+def problem_of(error):
+    """The first line of what it says; CUDA's errors go on with advice for programmers."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return " ".join(lines[0].split())[:MAX_TEXT]

@@ -231,11 +231,13 @@ def test_what_breaks_does_not_stop_the_rest(load: Load, torch_cpu: Any) -> None:
     options = argparse.Namespace(memory_share=0.0, **settings)
 
     def no_buffer(size: int) -> None:
-        raise RuntimeError("CUDA error: unspecified\nlaunch failure")
+        raise RuntimeError(
+            "CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation' in https://docs.nvidia.com"
+        )
 
     torch_cpu.host_buffer = no_buffer
     (outcome,) = load("thorough").measure([torch_cpu], options)
-    assert outcome["error"] == "CUDA error: unspecified launch failure"
+    assert outcome["error"] == "CUDA error: out of memory"
     assert [rate["metric"] for rate in outcome["rates"]] == ["matmul_stress"]
 
 

@@ -11,7 +11,7 @@ from seatrial.checks.devices.section import Devices, Disk
 from seatrial.checks.repeated import Doubt
 from seatrial.checks.repeats import measure_again
 from seatrial.config.setup import setup_of
-from seatrial.model.reason import code_of
+from seatrial.model.reason import Reason, code_of
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.fake import ProgramOutput
 from tasks.compare import compare
@@ -88,6 +88,14 @@ def test_the_minority_computes_wrongly(lab: Lab) -> None:
     assert (check.verdict, code_of(check.reason)) == (Verdict.CORRUPT, "digest-differs")
     assert [(suspect.kind, suspect.name) for suspect in check.suspects] == [("node", "node-2")]
     assert left == ["node-0", "node-1", "node-3"]
+
+
+def test_wrong_results_of_several_formats_are_one_reason(lab: Lab) -> None:
+    lab.says(answer(digested("a", digests={"float32": "a" * 16, "bfloat16": "a" * 16})))
+    lab.says(answer(digested("a", digests={"float32": "b" * 16, "bfloat16": "c" * 16})), "node-2")
+    check, _ = lab.check()
+    (suspect,) = check.suspects
+    assert suspect.evidence == Reason.of("digest-differs", dtypes="float32, bfloat16", count=3)
 
 
 def test_a_gpu_is_held_against_those_of_other_nodes(make_lab: Callable[..., Lab]) -> None:

@@ -242,3 +242,19 @@ def test_two_speeds_of_nodes_that_tell_no_model_do_not_pass(chain: Chain) -> Non
     chain.platform = two_speeds({})
     result = chain.run()
     assert (result.verdict, code_of(result.reason)) == (Verdict.INCONCLUSIVE, "nodes-divided-evenly")
+
+
+def test_a_single_gpu_is_checked_without_what_needs_two(chain: Chain) -> None:
+    chain.platform = FakePlatform(nodes=1)
+    chain.platform.nodes["node-0"].facts |= {"gpus": 1, "gpu_model": "NVIDIA H100 80GB HBM3"}
+    result = chain.run(gpus_per_node=1, hardware="H100-SXM")
+    assert result.verdict is Verdict.PASS
+    assert {*verdicts(result)} == {*CHECKS} - {"collectives"}
+    assert result.notes == (str(Reason.of("single-gpu", check="collectives")),)
+
+
+def test_a_single_rank_on_processors_is_told_to_have_two(chain: Chain) -> None:
+    chain.platform = FakePlatform(nodes=1)
+    result = chain.run()
+    (collectives,) = (each for each in result.checks if each.name == "collectives")
+    assert (result.verdict, code_of(collectives.reason)) == (Verdict.NOT_RUN, "too-few-ranks")
