@@ -60,7 +60,7 @@ class DeviceFigure:
 
 @dataclass(frozen=True, slots=True)
 class TrainingFigure:
-    """Samples/s that a source expects over `gpus` GPUs, and from which number on that is as expected.
+    """Samples/s that a source expects or measured over `gpus` GPUs, and from which number on that is as expected.
 
     `model` is a name of a suite's section `training`; of a transformer its size follows.
     """
@@ -77,8 +77,9 @@ class TrainingFigure:
 
     @property
     def place(self) -> str:
-        """What it is expected of, for people: "8 H100-SXM that train resnet50 in fp32, batch 64"."""
-        return f"{self.gpus} {self.hardware} that train {self.model} in {self.precision}, batch {self.batch_per_rank}"
+        """What it is of, for people: "8 H100-SXM that train resnet50 in fp32, batch 64"."""
+        train = "trains" if self.gpus == 1 else "train"
+        return f"{self.gpus} {self.hardware} that {train} {self.model} in {self.precision}, batch {self.batch_per_rank}"
 
 
 @cache
@@ -114,6 +115,13 @@ def _value(cell: str, kind: Any) -> Any:
     if kind == float | None:
         return float(cell) if cell else None
     return kind(cell)
+
+
+@cache
+def hardware_of(gpu_model: str) -> str | None:
+    """The hardware whose GPUs nvidia-smi calls so; None where the catalog does not know that model."""
+    with (_FOLDER / "gpu_models.csv").open(encoding="utf-8") as rows:
+        return next((row["hardware"] for row in csv.DictReader(rows) if row["model"] == gpu_model), None)
 
 
 @cache

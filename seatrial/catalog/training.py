@@ -39,7 +39,8 @@ def beside(measurement: Measurement, setup: Setup) -> str | None:
     row = min(of_model, key=lambda row: len(list(_differences(row, measurement, setup))))
     differences = " and ".join(_differences(row, measurement, setup))
     cause = f"differs in {differences}" if differences else "it has no range to judge by"
-    return f"not judged by the {short(row.samples_s)} samples/s expected of {row.place} ({row.source}): {cause}"
+    words = "expected of" if row.kind == "expected" else "measured on"
+    return f"not judged by the {short(row.samples_s)} samples/s {words} {row.place} ({row.source}): {cause}"
 
 
 def _is_throughput(measurement: Measurement) -> bool:

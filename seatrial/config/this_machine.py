@@ -5,6 +5,7 @@ import socket
 import subprocess
 from typing import Any
 
+from seatrial.catalog import hardware_of
 from seatrial.model.errors import InputError
 
 NAME = "this-machine"
@@ -14,10 +15,14 @@ _MOST_GPUS = 1024
 
 def this_machine() -> dict[str, Any]:
     """What its cluster file would say. Raises InputError where the driver's tool is there and does not answer."""
-    models = _gpu_models()
-    hardware = {"name": models[0][:63], "gpus_per_node": len(models)} if models else "cpu"
-    slots = {} if models else {"slots_per_node": 2}  # one rank has nobody to exchange data with
-    return {"name": _name(), "nodes": 1, "hardware": hardware, "platform": {"kind": NAME}, **slots}
+    return {"name": _name(), "nodes": 1, "platform": {"kind": NAME}, **_hardware(_gpu_models())}
+
+
+def _hardware(models: list[str]) -> dict[str, Any]:
+    """The catalog's name of GPUs that it knows, so that its figures count; else the model's own."""
+    if not models:
+        return {"hardware": "cpu", "slots_per_node": 2}  # one rank has nobody to exchange data with
+    return {"hardware": hardware_of(models[0]) or {"name": models[0][:63]}, "gpus_per_node": len(models)}
 
 
 def _gpu_models() -> list[str]:

@@ -191,14 +191,22 @@ def test_a_figure_that_no_gpu_can_reach_judges_nothing(samples_s: float) -> None
 
 
 def test_other_hardware_has_nothing_beside_it() -> None:
-    setup = Setup("H200-SXM", 1, 8, 8)
+    setup = Setup("B200-SXM", 1, 8, 8)
     check = Check("training", Verdict.PASS, "trained", measurements=(throughput(8_000, RESNET),))
     assert "not judged by" not in shown(check, setup).reason
 
 
+def test_what_was_measured_is_not_said_to_be_expected() -> None:
+    check = Check("training", Verdict.PASS, "trained", measurements=(throughput(8_000, RESNET),))
+    reason = shown(check, Setup("H200-SXM", 1, 8, 8)).reason
+    assert "2797 samples/s measured on 1 H200-SXM that trains resnet50 in bf16" in reason
+    assert reason.endswith("differs in number of GPUs and precision")
+
+
 def test_figures_of_trainings_make_sense() -> None:
     for row in trainings():
-        assert row.kind == "expected", row
+        assert row.kind in ("expected", "measured"), row
+        assert row.kind == "expected" or row.low_samples_s is None, row
         assert row.source, row
         assert row.low_samples_s is None or 0 < row.low_samples_s < row.samples_s, row
     keys = {(row.hardware, row.gpus, row.model, row.precision, row.batch_per_rank) for row in trainings()}

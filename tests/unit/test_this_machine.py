@@ -34,7 +34,13 @@ def test_without_gpus_two_ranks_share_the_processor(nvidia_smi: Path) -> None:
 def test_its_gpus_take_part(nvidia_smi: Path) -> None:
     _say(nvidia_smi, "yes 'NVIDIA H100 80GB HBM3' | head -8")
     cluster = load_cluster(HERE)
-    assert (cluster.hardware.name, cluster.gpus, cluster.slots) == ("NVIDIA H100 80GB HBM3", 8, 8)
+    assert (cluster.hardware.name, cluster.gpus, cluster.slots) == ("H100-SXM", 8, 8)
+
+
+def test_gpus_that_the_catalog_does_not_know_have_their_own_name(nvidia_smi: Path) -> None:
+    _say(nvidia_smi, "yes 'NVIDIA RTX 9999' | head -2")
+    cluster = load_cluster(HERE)
+    assert (cluster.hardware.name, cluster.gpus, cluster.slots) == ("NVIDIA RTX 9999", 2, 2)
 
 
 def test_a_driver_that_does_not_answer_is_said(nvidia_smi: Path) -> None:

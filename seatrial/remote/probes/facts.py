@@ -173,11 +173,13 @@ def installed_packages() -> "dict[str, str]":
 
 
 def nccl_version():
-    """The system's libnccl, as its file name says; else the one that came with torch."""
+    """The system's libnccl, as its file name says, and the one that came with torch where that is another."""
+    of_torch = package_version("nvidia-nccl-cu12", "nvidia-nccl-cu13")
     for folder in ("/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/local/lib", "/usr/local/*/lib"):
         for library in paths(folder + "/libnccl.so.2.*"):
-            return library.rsplit(".so.", 1)[1]
-    return package_version("nvidia-nccl-cu12", "nvidia-nccl-cu13")
+            version = library.rsplit(".so.", 1)[1]
+            return f"{version} (torch: {of_torch})" if of_torch not in ("", version) else version
+    return of_torch
 
 
 def driver_version():

@@ -41,6 +41,24 @@ def test_a_version_stands_in_the_name_of_its_folder(
         facts.installed_packages.cache_clear()
 
 
+@pytest.mark.parametrize(
+    ("libraries", "of_torch", "version"),
+    [
+        ([], "", ""),
+        ([], "2.28.9", "2.28.9"),
+        (["/usr/lib64/libnccl.so.2.28.3"], "", "2.28.3"),
+        (["/usr/lib64/libnccl.so.2.28.3"], "2.28.3", "2.28.3"),
+        (["/usr/lib64/libnccl.so.2.28.3"], "2.28.9", "2.28.3 (torch: 2.28.9)"),
+    ],
+)
+def test_the_nccl_of_torch_is_told_where_the_system_has_another_one(
+    libraries: list[str], of_torch: str, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(facts, "paths", lambda pattern: libraries)
+    monkeypatch.setattr(facts, "package_version", lambda *names: of_torch)
+    assert facts.nccl_version() == version  # type: ignore[no-untyped-call]
+
+
 def test_it_imports_nothing_that_is_slow() -> None:
     check = f"""
 import runpy, sys
