@@ -34,23 +34,16 @@ def test_training_on_one_gpu() -> None:
 
 
 def test_a_rank_without_a_gpu_of_its_own_says_so() -> None:
-    beyond = {**os.environ, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": str(torch.cuda.device_count())}
+    beyond = str(torch.cuda.device_count())
+    launched = {"RANK": beyond, "LOCAL_RANK": beyond, "WORLD_SIZE": str(torch.cuda.device_count() + 1)}
+    meeting = ["--master-addr", "127.0.0.1", "--master-port", "1"]
     done = subprocess.run(
-        [
-            sys.executable,
-            str(probe("training")),
-            "--device",
-            "cuda",
-            "--master-addr",
-            "127.0.0.1",
-            "--master-port",
-            "1",
-        ],
-        env=beyond,
+        [sys.executable, str(probe("training")), "--device", "cuda", *meeting],
+        env={**os.environ, **launched},
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-    assert done.returncode == 3
+    assert done.returncode == 3, done.stderr
     assert "cannot start" in done.stderr
