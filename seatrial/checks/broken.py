@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from seatrial.model.reason import Reason
 from seatrial.model.verdict import Verdict
-from seatrial.nccl import Finding, classify
+from seatrial.nccl import Finding
 from seatrial.remote.mpi import MpiResult
 
 # What a probe says of itself (seatrial/remote/probes/rendezvous.py).
@@ -52,7 +53,7 @@ def broken(result: MpiResult, *, began: bool, messages: Sequence[str] = ()) -> t
         return Verdict.FAIL, Reason.of("ranks-output-flood", seconds=seconds)
     if unable := [match for line in result.lines if (match := CANNOT_START.search(line))]:
         return _unable(unable)
-    findings = _without_teardown(result.lines, classify(result.lines))
+    findings = _without_teardown(result)
     setup = next((finding for finding in findings if _setup(finding)), None)
     if setup and not began and (setup.fatal or result.exit_status == _NOT_FOUND):
         return _SETUP[_setup(setup)], Reason.of("launcher-setup", problem=_location(setup), next_step=setup.next_step)
@@ -110,15 +111,16 @@ def _fault(result: MpiResult, findings: Sequence[Finding], message: str | None, 
     return Verdict.FAIL, cause or Reason.of("mpirun-failed", exit_status=result.exit_status)
 
 
-def _without_teardown(lines: Sequence[str], findings: Sequence[Finding]) -> Sequence[Finding]:
+def _without_teardown(result: MpiResult) -> Sequence[Finding]:
     """The findings without a crash of mpirun itself, which Open MPI 4.1 may come to when it ends what a rank has left.
 
     It names no rank, and ranks had given up before; one before that may be why they did.
     """
+    findings = result.findings
     if not any(finding.cause == _CRASHED and finding.rank is None for finding in findings):
         return findings
-    gave_up_at = next((at for at, line in enumerate(lines) if _COMPLAINT.search(line)), len(lines))
-    before = {(finding.cause, finding.host) for finding in classify(lines[:gave_up_at])}
+    gave_up_at = next((at for at, line in enumerate(result.lines) if _COMPLAINT.search(line)), len(result.lines))
+    before = {(finding.cause, finding.host) for finding in replace(result, lines=result.lines[:gave_up_at]).findings}
     return [f for f in findings if f.cause != _CRASHED or f.rank is not None or (f.cause, f.host) in before]
 
 

@@ -13,7 +13,6 @@ from seatrial.checks.rank_nodes import device_of, node_of
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
-from seatrial.nccl import classify
 from seatrial.remote.mpi import MpiResult
 
 Complaints = Sequence[re.Match[str]]
@@ -65,7 +64,7 @@ def _killed(result: MpiResult, testbed: Testbed, complaints: Complaints) -> Iter
     if result.timed_out:
         return
     spoke = {int(complaint["rank"]) for complaint in complaints}
-    for finding in classify(result.lines):
+    for finding in result.findings:
         signal = _SIGNAL.search(finding.cause) if finding.cause.startswith(KILLED) else None
         number = int(signal.group(1)) if signal else 0
         if number in _BLAMED_SIGNALS and finding.rank is not None and finding.rank not in spoke:

@@ -7,8 +7,9 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seatrial.model.testbed import Node, RankProcess, Testbed
 from seatrial.remote.command import is_piece, run_command, start_process
@@ -16,6 +17,9 @@ from seatrial.remote.ssh import connected
 from seatrial.system.rawlog import RawLog
 from seatrial.text.kept_lines import KeptLines
 from seatrial.text.redact import Secrets
+
+if TYPE_CHECKING:
+    from seatrial.nccl import Finding
 
 log = logging.getLogger("seatrial.mpi")
 
@@ -43,6 +47,7 @@ class MpiResult:
     middle where there are very many. `timed_out`: it ran past its time. `reaped`: it had printed everything, then hung,
     and was ended; its output counts. `flooded`: it printed more than it may and was ended. `not_started`: which program
     the head could not start, and why. `lost`: the connection to the head broke, so nobody knows what became of it.
+    `node_names` are by the address that mpirun calls a node by.
     """
 
     exit_status: int | None
@@ -53,21 +58,31 @@ class MpiResult:
     flooded: bool = False
     not_started: str | None = None
     lost: bool = False
+    node_names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
         return self.exit_status == 0 or self.reaped
 
     @property
-    def cause(self) -> str | None:
-        """The earliest primary cause that the output names, and its host, in one line; None when it names none."""
+    def findings(self) -> "tuple[Finding, ...]":
+        """The causes that the output names, the earliest primary one first, with the names of their nodes."""
         from seatrial.nccl import classify
 
+        return tuple(replace(each, host=self.node_name(each.host)) for each in classify(self.lines))
+
+    def node_name(self, host: str | None) -> str | None:
+        """The node's name for its address; anything else as it is."""
+        return self.node_names.get(host, host) if host else host
+
+    @property
+    def cause(self) -> str | None:
+        """The earliest primary cause that the output names, and its host, in one line; None when it names none."""
         if self.not_started is not None:
             return f"the head node cannot start {self.not_started}"
         if self.flooded:
             return FLOOD
-        first = next(iter(classify(self.lines)), None)
+        first = next(iter(self.findings), None)
         if first is None:
             return None
         return first.cause + (f" on {first.host}" if first.host else "")
@@ -144,7 +159,8 @@ def mpirun(
             file.write(f"$ {command}\n")
             settle_s = SETTLE_S + SETTLE_S_PER_RANK * testbed.world_size
             most = max_bytes or OUTPUT_BYTES + OUTPUT_BYTES_PER_RANK * testbed.world_size
-            return _Follower(process, timeout_s, settle_s, _keeper(file), on_line, is_done, most).follow()
+            done = _Follower(process, timeout_s, settle_s, _keeper(file), on_line, is_done, most).follow()
+            return replace(done, node_names={node.address: node.name for node in testbed.nodes})
 
 
 @contextmanager

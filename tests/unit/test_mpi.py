@@ -128,6 +128,14 @@ def test_the_supervisors_word_is_no_line_of_the_output(play: Play, half: str) ->
     assert absent.cause == "the head node cannot start mpirun: No such file or directory"
 
 
+def test_a_cause_names_the_node_that_mpirun_calls_by_its_address(play: Play) -> None:
+    address = testbed().nodes[1].address
+    line = f"mpirun noticed that process rank 1 with PID 124 on node {address} exited on signal 9 (Killed)."
+    result, *_ = play(iter([[line]]), 137)
+    assert [(finding.host, finding.rank) for finding in result.findings] == [(testbed().nodes[1].name, 1)]
+    assert str(result.cause).endswith(f" on {testbed().nodes[1].name}")
+
+
 def test_a_connection_that_breaks_is_neither_a_timeout_nor_a_status(play: Play) -> None:
     result, *_ = play(iter([["n0"]]), None)
     assert (result.lost, result.timed_out, result.exit_status, result.ok) == (True, False, None, False)
