@@ -20,9 +20,8 @@ from flows.serving.results import opened_history, publish_results, record_cut, r
 from flows.serving.shown import introduce, show_verdict
 from flows.serving.signals import end_with_parent, uninterrupted
 from seatrial.checks.repeats import measure_again
-from seatrial.checks.requirements import without_meaning
 from seatrial.checks.suites import load_suite
-from seatrial.checks.table import CHECKS
+from seatrial.checks.table import CHECKS, left_out
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import Run, below_runs, secrets_of, set_aside, writable
 from seatrial.config.setup import setup_of
@@ -129,13 +128,13 @@ def _try_out(trial: Trial, rebuild: bool, store: "Store | None", unreachable: st
             with trial.attempt("launch"):
                 trial.up(launch_task(trial.run))
         for kind in CHECKS:
-            if not trial.run.suite.section(kind.section):
+            if not trial.run.suite.section(kind.section) or not trial.can(kind.name, after=kind.after):
                 continue
-            if left_out := without_meaning(kind, trial.run.cluster):
-                trial.note(left_out)
-            elif trial.can(kind.name, after=kind.after):
-                with trial.attempt(kind.name):
-                    trial.checked(check_task(kind, trial.context()))
+            if reason := left_out(kind, trial.run):
+                trial.note(reason)
+                continue
+            with trial.attempt(kind.name):
+                trial.checked(check_task(kind, trial.context()))
         with trial.attempt("compare"):
             cluster = trial.run.cluster
             again = partial(measure_again, trial.context()) if trial.nodes_up else None

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from seatrial.checks.contract import CheckContext, CheckType, Facts, StepResult
 from seatrial.config.architecture import foreign_nodes
-from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import Reason
@@ -13,12 +12,6 @@ from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.text.words import some_of
-
-
-def without_meaning(kind: CheckType, cluster: Cluster) -> str | None:
-    """Why a check of the suite is left out on this cluster: a single GPU has no other one to exchange data with."""
-    ranks = cluster.nodes * cluster.slots
-    return Reason.of("single-gpu", check=kind.name) if cluster.gpus and ranks < kind.least_ranks else None
 
 
 def try_check(kind: CheckType, context: CheckContext) -> StepResult:

@@ -16,7 +16,7 @@ Cell = str | float | None
 
 
 def summary(result: RunResult) -> str:
-    """Verdict, reason, suspects, checks, the worst judgements and the software, in that order."""
+    """Verdict, reason, suspects, checks, notes, the worst judgements and the software, in that order."""
     parts = [
         f"## {words.GLYPHS[result.standing]} {escape(words.headline(result))}",
         f"**{words.label(result.verdict)}**: {escape(result.reason)}",
@@ -24,6 +24,7 @@ def summary(result: RunResult) -> str:
         _losses_found(result),
         _suspects(result),
         _table("Checks", ("check", "verdict", "reason", "time"), map(_check_row, result.checks)),
+        _notes(result),
         _bad(result),
         _software(result),
     ]
@@ -102,6 +103,11 @@ def _headline_row(headline: Headline) -> tuple[str, ...]:
 def _check_row(check: Check) -> tuple[str, ...]:
     verdict = f"{words.GLYPHS[check.standing]} {words.label(check.standing)}"
     return check.name, verdict, check.reason, words.duration(check.seconds)
+
+
+def _notes(result: RunResult) -> str:
+    lines = [f"- {escape(' '.join(note.split()))}" for note in result.notes[:MAX_ROWS]]
+    return "\n".join([*lines, *_more(len(result.notes), "notes")])
 
 
 def _bad(result: RunResult) -> str:

@@ -1,10 +1,12 @@
 """`seatrial run this-machine`: the cluster that needs no file."""
 
+import csv
 import stat
 from pathlib import Path
 
 import pytest
 
+from seatrial import catalog
 from seatrial.config.cluster import load_cluster
 from seatrial.model.errors import InputError
 
@@ -41,6 +43,14 @@ def test_gpus_that_the_catalog_does_not_know_have_their_own_name(nvidia_smi: Pat
     _say(nvidia_smi, "yes 'NVIDIA RTX 9999' | head -2")
     cluster = load_cluster(HERE)
     assert (cluster.hardware.name, cluster.gpus, cluster.slots) == ("NVIDIA RTX 9999", 2, 2)
+
+
+def test_every_model_has_hardware_of_the_catalog() -> None:
+    with (Path(catalog.__file__).parent / "gpu_models.csv").open() as rows:
+        models = list(csv.DictReader(rows))
+    assert {row["hardware"] for row in models} <= {*catalog.known_hardware()}
+    assert len({row["model"] for row in models}) == len(models)
+    assert all(row["source"] for row in models)
 
 
 def test_a_driver_that_does_not_answer_is_said(nvidia_smi: Path) -> None:

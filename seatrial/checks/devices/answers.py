@@ -117,7 +117,7 @@ def summary(measured: Sequence[DeviceMeasurement]) -> str:
     """What the slowest device reaches."""
     rates = [(median(d.matmul_tflops), median(d.copy_gb_s)) for d in measured if not d.problem()]
     if not rates:
-        return f"none of {len(measured)} devices was measured"
+        return f"no healthy device of {len(measured)}"
     matmul, copy = min(rates)
     which = "" if len(rates) == 1 else f"{len(rates)} devices, the slowest "
     return f"{which}{short(matmul)} TFLOP/s, {short(copy)} GB/s"

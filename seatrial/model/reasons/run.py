@@ -24,13 +24,13 @@ REASONS = {
         "Read the reasons of the earlier checks, which name the nodes that were taken out.",
     ),
     "too-few-ranks": Explanation(
-        "needs at least two ranks, {ranks} here: set slots_per_node",
+        "needs at least two ranks, {ranks} here: ask for a second GPU or node, or set slots_per_node",
         "The check measures between ranks, and the cluster file asks for one rank only.",
-        "Set `slots_per_node` in the cluster file to 2 or more, or ask for a second node.",
+        "Ask for a second GPU or node in the cluster file; without GPUs, set `slots_per_node` to 2 or more.",
     ),
     "single-gpu": Explanation(
         "{check} left out: it needs at least two GPUs, and the cluster is a single one",
-        "The check measures between GPUs. A single GPU has no other one to exchange data with; the rest was checked.",
+        "The check measures between GPUs, and a single GPU has no other one to exchange data with.",
         "Nothing has to be done. Ask for a second GPU or node to measure the links between them.",
     ),
     "lease-lost": Explanation(

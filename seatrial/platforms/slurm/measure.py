@@ -4,8 +4,10 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from seatrial.checks.collectives.check import COLLECTIVES
 from seatrial.checks.collectives.section import ARM_OPERATION, LATENCY_SIZES, Collectives
 from seatrial.checks.collectives.sweep import nccl_argv
+from seatrial.checks.table import left_out
 from seatrial.checks.training.section import Training
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
@@ -103,7 +105,7 @@ def _assignments(settings: SlurmPlatform, env: Mapping[str, str]) -> list[str]:
 def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
     """As training uses NCCL, and then the arms: inside each node, over the network alone, and small messages."""
     cluster, section = run.cluster, run.suite.section(Collectives)
-    if section is None:
+    if section is None or left_out(COLLECTIVES, run):
         return
     sweep = shlex.join(nccl_argv(section, ARM_OPERATION, None))
     yield "# nccl-tests as training uses NCCL: one rank for each GPU, over whatever NCCL chooses."

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from seatrial.checks.collectives.section import Collectives
-from seatrial.checks.table import CHECKS
+from seatrial.checks.table import CHECKS, left_out
 from seatrial.checks.training.section import Training
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError
@@ -37,7 +37,7 @@ def check_time_limit(run: Run, settings: SlurmPlatform) -> str | None:
 
 def _needed_s(run: Run) -> Iterator[tuple[str, float]]:
     """Name and timeout in seconds of each step: of a check, and of each operation that is swept."""
-    for kind in CHECKS:
+    for kind in (kind for kind in CHECKS if not left_out(kind, run)):
         section = run.suite.section(kind.section)
         timeout_s = float(getattr(section, "timeout_s", 0))
         if isinstance(section, Collectives):

@@ -4,11 +4,14 @@
 a memory test only; the rest is for GPUs.
 """
 
+import re
+
 import gpu_compute
 import gpu_links
 import memory_test
 
 MAX_TEXT = 200
+CUDA_ADVICE = re.compile(r"Search for `cuda|CUDA kernel errors might|For debugging consider|Compile with `TORCH_USE")
 MOST_PEER_S = 0.1  # for a pair of GPUs: eight have 56
 
 
@@ -56,6 +59,5 @@ def guarded(outcomes, work):
 
 
 def problem_of(error):
-    """The first line of what it says; CUDA's errors go on with advice for programmers."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return " ".join(lines[0].split())[:MAX_TEXT]
+    """What it says, in one line, without the advice to programmers that ends an error of CUDA's."""
+    return " ".join(CUDA_ADVICE.split(str(error), 1)[0].split())[:MAX_TEXT] or type(error).__name__

@@ -28,6 +28,24 @@ def test_every_gpu_is_measured(make_lab: Callable[..., Lab]) -> None:
     assert copy.samples == (2000.0, 2100.0)
 
 
+@pytest.mark.parametrize(
+    ("says", "words"),
+    [
+        (gpus(1), "node-0: 700 TFLOP/s, 2050 GB/s"),
+        (gpus(2, copy_gb_s=[3010.4], matmul_tflops=[1.5]), "node-0: 2 devices, the slowest 1.5 TFLOP/s, 3010 GB/s"),
+        (gpus(1, error="CUDA error: out of memory"), "node-0: no healthy device of 1"),
+    ],
+)
+def test_a_line_tells_what_the_slowest_device_reaches(
+    says: list[dict[str, Any]], words: str, make_lab: Callable[..., Lab], caplog: pytest.LogCaptureFixture
+) -> None:
+    lab = make_lab(gpus=len(says))
+    lab.says(answer(*says))
+    with caplog.at_level("INFO", "seatrial"):
+        lab.check()
+    assert words in caplog.messages
+
+
 def test_without_gpus_the_node_is_measured(lab: Lab) -> None:
     lab.says(answer(device()))
     check, _ = lab.check()

@@ -11,6 +11,7 @@ from flows import check
 from seatrial.checks.contract import CheckContext, CheckType, StepResult
 from seatrial.checks.devices.section import Devices
 from seatrial.checks.requirements import try_check
+from seatrial.checks.suites import load_suite
 from seatrial.checks.table import CHECKS as TABLE
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason, code_of
@@ -251,6 +252,26 @@ def test_a_single_gpu_is_checked_without_what_needs_two(chain: Chain) -> None:
     assert result.verdict is Verdict.PASS
     assert {*verdicts(result)} == {*CHECKS} - {"collectives"}
     assert result.notes == (str(Reason.of("single-gpu", check="collectives")),)
+
+
+@pytest.mark.parametrize(
+    ("suite", "cluster"),
+    [
+        ("quick", {"gpus_per_node": 8, "slots_per_node": 1}),  # seven more GPUs are there to be asked
+        ("a4-sweep", {"gpus_per_node": 1}),  # which measures nothing else of a GPU
+    ],
+)
+def test_collectives_are_not_left_out_otherwise(chain: Chain, suite: str, cluster: dict[str, int]) -> None:
+    chain.platform, chain.suite = FakePlatform(nodes=1), load_suite(suite)
+    facts = {
+        "gpus": cluster["gpus_per_node"],
+        "gpu_model": "NVIDIA H100 80GB HBM3",
+        "nccl_tests": "/usr/bin/all_reduce_perf",
+    }
+    chain.platform.nodes["node-0"].facts |= facts
+    result = chain.run(hardware="H100-SXM", **cluster)
+    (collectives,) = (each for each in result.checks if each.name == "collectives")
+    assert (result.verdict, code_of(collectives.reason)) == (Verdict.NOT_RUN, "too-few-ranks")
 
 
 def test_a_single_rank_on_processors_is_told_to_have_two(chain: Chain) -> None:

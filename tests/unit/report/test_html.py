@@ -103,6 +103,13 @@ def test_every_text_from_outside_is_escaped() -> None:
     assert page.text.count("<script>alert(1)") > 10
 
 
+def test_notes_stand_below_the_checks_and_are_bounded() -> None:
+    attack = "<b onclick=alert(1)>files are at x"
+    page = Page(report_html(replace(samples.healthy_local(), notes=(attack,) * 25), ReportContext()))
+    assert page.text.count(attack) == 20
+    assert "and 5 more notes in run.json" in page.text
+
+
 def test_an_empty_run_has_a_report() -> None:
     empty = replace(samples.healthy_local(), checks=(), nodes=(), fingerprint={}, timings={}, verdict=Verdict.NOT_RUN)
     assert "no check was run" in Page(report_html(empty)).text

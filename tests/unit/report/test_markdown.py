@@ -22,6 +22,13 @@ def test_tables_are_whole_whatever_the_text() -> None:
     assert not re.search(r"(?<!\\)\[x", outside_code)
 
 
+def test_notes_follow_the_checks() -> None:
+    run = replace(samples.healthy_local(), notes=("collectives left out", *("kept\nuntil | noon",) * MAX_ROWS))
+    text = summary(run)
+    assert "- collectives left out\n- kept until" in text
+    assert "and 1 more notes in `run.json`" in text
+
+
 def test_a_passing_run_has_no_bad_rows() -> None:
     text = summary(samples.healthy_local())
     assert "Not as expected" not in text

@@ -46,6 +46,10 @@ def clusters() -> dict[str, tuple[Cluster, str]]:
         "h100-pyxis": (load_cluster(ROOT / "deployments" / "clusters" / "h100-slurm-pyxis.yaml"), "nightly"),
         "h100": (load_cluster(ROOT / "deployments" / "clusters" / "h100-slurm.yaml"), "nightly"),
         "cpu": (Cluster.model_validate({"name": "cpu", "nodes": 4, "platform": {"kind": "slurm"}}), "quick"),
+        "one-gpu": (
+            Cluster.model_validate({**described, "nodes": 1, "gpus_per_node": 1, "platform": {"kind": "slurm"}}),
+            "nightly",
+        ),
         "full": (Cluster.model_validate({**described, "platform": {"kind": "slurm", **FULL}}), "quick"),
     }
 

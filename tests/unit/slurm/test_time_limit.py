@@ -42,3 +42,9 @@ def test_a_step_that_may_outlive_the_job_is_refused(suite: str, limit: str) -> N
         warning(suite, limit)
     assert code_of(error.value.reason) == "slurm-time-limit-short"
     assert f"time_limit is 0:{limit[3:]}" in error.value.reason
+
+
+def test_what_a_single_gpu_does_without_needs_no_time() -> None:
+    gpus = {"hardware": "H100-SXM", "nodes": 1}
+    assert warning("nightly", "00:45:00", gpus_per_node=1, **gpus) is None
+    assert warning("nightly", "00:45:00", gpus_per_node=2, **gpus)
