@@ -44,7 +44,7 @@ class Other:
 Event = Row | Mark | Unreadable | Other
 
 
-class LineReader:
+class TableLineReader:
     """Reads one line at a time.
 
     nccl-tests prints a row in three pieces, and NCCL's log goes to the same stream: another line may stand between two
@@ -220,7 +220,7 @@ class RowReader:
     """Rows as they arrive, for progress while a test runs."""
 
     def __init__(self) -> None:
-        self._reader = LineReader()
+        self._reader = TableLineReader()
 
     def feed(self, line: str) -> Row | None:
         """The row that `line` completes, or None; `line` may have prefixes and pieces of NCCL's log in it."""

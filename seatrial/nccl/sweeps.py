@@ -8,7 +8,7 @@ from seatrial.nccl.header import Average, Bounds, ColumnLayout, Concluded, Param
 from seatrial.nccl.infer import named_collective
 from seatrial.nccl.model import Device, Row, Sweep
 from seatrial.nccl.nompi import without_mpi
-from seatrial.nccl.reader import Event, LineReader, Other, Unreadable
+from seatrial.nccl.reader import Event, Other, TableLineReader, Unreadable
 from seatrial.nccl.transport import TransportReader
 
 _MAX_SWEEPS = 10_000
@@ -24,7 +24,7 @@ class SweepReader:
 
     def __init__(self, source: str = "") -> None:
         self._name = named_collective(source)
-        self._lines = LineReader()
+        self._lines = TableLineReader()
         self._drafts: list[Draft] = [Draft()]
         self._rows = 0
         self._next_command: Other | None = None

@@ -11,7 +11,7 @@ from seatrial.model.errors import LaunchError, SeatrialError
 from seatrial.model.reason import Reason, join
 from seatrial.platforms.runai.client import Client
 from seatrial.platforms.runai.config import RunaiPlatform
-from seatrial.platforms.runai.workload import Workload, ending, workload_name
+from seatrial.platforms.runai.workload import DescribedWorkload, ending, workload_name
 from seatrial.text.printable import printable
 
 log = logging.getLogger("seatrial.launch")
@@ -87,12 +87,12 @@ class BringUp:
             return PodAddress(pod, match[2], int(match[1]), match[3])
         return Reason.of("runai-node-failed", pod=pod, problem=printable(" ".join(text.split()))[:500] or "no answer")
 
-    def _tell(self, workload: Workload) -> None:
+    def _tell(self, workload: DescribedWorkload) -> None:
         if workload.shown != self._shown:
             self._shown = workload.shown
             log.info("%s: %s", workload_name(self._run.run_id), workload.shown)
 
-    def _queued_too_long(self, workload: Workload) -> str:
+    def _queued_too_long(self, workload: DescribedWorkload) -> str:
         limit_s = f"{self._settings.queue_timeout_s:g}"
         name = workload_name(self._run.run_id)
         return Reason.of("runai-queued-too-long", workload=name, limit_s=limit_s, phase=workload.shown)

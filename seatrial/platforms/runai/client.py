@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from seatrial.model.errors import LaunchError, MissingError
 from seatrial.model.reason import Reason
 from seatrial.platforms.runai.config import RunaiPlatform
-from seatrial.platforms.runai.workload import Workload, command_argv, exec_argv, read_workload, workload_name
+from seatrial.platforms.runai.workload import DescribedWorkload, command_argv, exec_argv, read_workload, workload_name
 from seatrial.text.printable import printable
 from seatrial.text.secret_values import looks_secret
 
@@ -78,7 +78,7 @@ class Client:
                 raise CommandError(_words(errors.read(10_000).decode(errors="replace")) or _words(text[-1000:]))
             return text
 
-    def describe(self, run_id: str) -> Workload | None:
+    def describe(self, run_id: str) -> DescribedWorkload | None:
         """What RunAI knows of the run's workload; None where there is none."""
         argv = command_argv(self._settings, "describe", run_id, "--output=json")
         try:

@@ -20,7 +20,7 @@ _OVER = frozenset({"Failed", "Stopped", "Stopping", "Completed", "Deleting", "Te
 _DEPTH, _WORDS_TOLD = 8, 3
 
 
-class Workload(BaseModel):
+class DescribedWorkload(BaseModel):
     """What RunAI says of it: `phase` one word, `words` why it is there, newest last."""
 
     phase: str = Field("Unknown", max_length=100)
@@ -89,18 +89,18 @@ def exec_argv(settings: RunaiPlatform, run_id: str, pod: str, command: list[str]
     return command_argv(settings, "exec", run_id, f"--pod={pod}", "--stdin", *options, "--", *command)
 
 
-def read_workload(text: str) -> Workload:
+def read_workload(text: str) -> DescribedWorkload:
     """Of `describe --output json`; phase Unknown where the text is anything else."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return Workload(phase="Unknown", words=("runai describe printed no JSON",))
+        return DescribedWorkload(phase="Unknown", words=("runai describe printed no JSON",))
     phases = [value for key in _PHASE for value in _values(document, key)]
     words = dict.fromkeys(printable(value)[:300] for key in _WORDS for value in _values(document, key) if value)
     try:
-        return Workload(phase=phases[0] if phases else "Unknown", words=tuple(words)[-_WORDS_TOLD:])
+        return DescribedWorkload(phase=phases[0] if phases else "Unknown", words=tuple(words)[-_WORDS_TOLD:])
     except ValidationError:
-        return Workload(phase="Unknown")
+        return DescribedWorkload(phase="Unknown")
 
 
 def _values(document: Any, key: str, depth: int = 0) -> Iterator[str]:
@@ -117,7 +117,7 @@ def _values(document: Any, key: str, depth: int = 0) -> Iterator[str]:
         yield from _values(child, key, depth + 1)
 
 
-def ending(run_id: str, workload: Workload | None) -> str | None:
+def ending(run_id: str, workload: DescribedWorkload | None) -> str | None:
     """Why the nodes of a run are gone; None while they should be there."""
     name = workload_name(run_id)
     if workload is None:

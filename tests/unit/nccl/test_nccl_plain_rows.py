@@ -10,7 +10,7 @@ from seatrial.nccl import parse_text, rows
 from seatrial.nccl.classify import _CAUSES
 from seatrial.nccl.header import ColumnLayout, layout
 from seatrial.nccl.model import Row
-from seatrial.nccl.reader import LineReader
+from seatrial.nccl.reader import TableLineReader
 from seatrial.nccl.rowformat import plain_row
 from seatrial.nccl.text import any_of
 
@@ -65,7 +65,7 @@ def general(text: str, columns: ColumnLayout, monkeypatch: pytest.MonkeyPatch) -
 def test_rows_of_real_logs_are_read_alike_and_nearly_all_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     under_header = plain = 0
     for log in LOGS:
-        reader = LineReader()
+        reader = TableLineReader()
         for line in log.read_text(errors="replace").splitlines():
             row_here = any(isinstance(event, Row) for event in reader.feed(line))
             if row_here and reader.layout is not None:
