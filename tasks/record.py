@@ -13,7 +13,7 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
 from seatrial.config.run import Run
-from seatrial.judge.curves import Reading, every_reading
+from seatrial.model.curves import Reading, every_reading
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult

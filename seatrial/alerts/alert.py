@@ -6,8 +6,8 @@ from itertools import islice
 
 from seatrial.config.notify import Notify
 from seatrial.history.incident import Incident, nights
-from seatrial.judge.curves import bad_judgements
 from seatrial.judge.difference import Difference, MeasurementChange
+from seatrial.model.curves import bad_judgements
 from seatrial.model.result import Judgement, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.text import words

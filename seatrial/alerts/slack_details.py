@@ -5,7 +5,7 @@ from itertools import accumulate
 
 from seatrial.alerts.slack import judgement, suspect
 from seatrial.alerts.slack_text import TEXT_CHARS, Block, clip, context, cut, escape, section
-from seatrial.judge.curves import bad_judgements
+from seatrial.model.curves import bad_judgements
 from seatrial.model.explained_codes import codes_to_explain
 from seatrial.model.result import RunResult
 from seatrial.text import words

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from seatrial.judge.baselines.tolerance import tolerance_of
-from seatrial.judge.curves import readings
+from seatrial.model.curves import readings
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Judgement, RunResult
 from seatrial.model.verdict import Verdict

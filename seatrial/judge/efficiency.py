@@ -7,20 +7,19 @@ node and trees over two may exceed it (seatrial/judge/baselines/physics.py).
 from dataclasses import replace
 
 from seatrial.judge.baselines.physics import wire
+from seatrial.model.curves import SHARE
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup, part_of
 from seatrial.text.numbers import short
 
-METRIC = "busbw_share"
-
 
 def with_shares(check: Check, setup: Setup) -> Check:
     """The check with one more measurement for each plateau whose links are known; it is not judged, but told beside the
     judgement of the plateau."""
-    measured = tuple(m for m in check.measurements if m.metric != METRIC)
+    measured = tuple(m for m in check.measurements if m.metric != SHARE)
     shares = tuple(
-        Measurement(METRIC, share, "", m.subject, m.conditions, better=None)
+        Measurement(SHARE, share, "", m.subject, m.conditions, better=None)
         for m in measured
         if (share := _share(m, setup)) is not None
     )

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from seatrial.judge.curves import Curve, Point
+from seatrial.model.curves import Curve, Point
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.report.svg import BAD, SERIES, WEAK, Mark, inline_svg

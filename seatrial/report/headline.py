@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from seatrial.history.rows import RunRow
-from seatrial.judge.curves import worst_first
 from seatrial.judge.fleet.drift import LevelShift, find_steps
+from seatrial.model.curves import worst_first
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Expected, Judgement, RunResult
 from seatrial.model.verdict import Verdict

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.judge.curves import Reading, readings
+from seatrial.model.curves import Reading, readings
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from seatrial.judge.curves import plateau
+from seatrial.model.curves import plateau
 from seatrial.model.result import RunResult
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict

@@ -5,8 +5,8 @@ from typing import Any
 
 from rich.text import Text
 
-from seatrial.judge.efficiency import METRIC
 from seatrial.judge.logs import LogsJudgement
+from seatrial.model.curves import SHARE
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check, Expected
 from seatrial.model.verdict import Verdict
@@ -41,7 +41,7 @@ def show_judged(judged: LogsJudgement) -> None:
 
 def _cells(check: Check) -> tuple[str, ...]:
     """Log, operation, plateau, share, expected, latency."""
-    plateau, share, latency = (_one(check, metric) for metric in ("busbw_plateau", METRIC, "latency"))
+    plateau, share, latency = (_one(check, metric) for metric in ("busbw_plateau", SHARE, "latency"))
     return (
         check.name,
         str(plateau.conditions["operation"]) if plateau else "",

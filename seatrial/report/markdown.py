@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from seatrial.judge.curves import bad_judgements
+from seatrial.model.curves import bad_judgements
 from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.report.context import ReportContext
 from seatrial.report.headline import Headline, headline_numbers

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from seatrial.judge.curves import bad_judgements
+from seatrial.model.curves import bad_judgements
 from seatrial.model.explained_codes import codes_to_explain
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict

@@ -3,7 +3,7 @@
 import io
 from collections.abc import Sequence
 
-from seatrial.judge.curves import Curve, busbw_curves
+from seatrial.model.curves import Curve, busbw_curves
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict, worst
 from seatrial.report.charts import LastValue, busbw_caption, busbw_title, draw_busbw

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from seatrial.checks.table import CHECKS
-from seatrial.judge.curves import (
+from seatrial.model.arms import INTRA, arm_of
+from seatrial.model.curves import (
     LatencyTable,
     Point,
     bad_judgements,
@@ -16,7 +17,6 @@ from seatrial.judge.curves import (
     readings,
     share,
 )
-from seatrial.model.arms import INTRA, arm_of
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict

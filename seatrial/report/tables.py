@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from seatrial.judge.efficiency import METRIC as SHARE
+from seatrial.model.curves import SHARE
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Judgement
 from seatrial.text import words

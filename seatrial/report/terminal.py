@@ -8,7 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from seatrial.judge.curves import Curve, busbw_curves, plateau, share
+from seatrial.model.curves import Curve, busbw_curves, plateau, share
 from seatrial.model.explained_codes import codes_to_explain
 from seatrial.model.result import Check, Expected, RunResult, Suspect
 from seatrial.model.sizes import format_size

@@ -1,7 +1,7 @@
 import re
 from xml.etree import ElementTree
 
-from seatrial.judge.curves import Curve, Point, busbw_curves, latency_table, losses
+from seatrial.model.curves import Curve, Point, busbw_curves, latency_table, losses
 from seatrial.model.result import Expected
 from seatrial.model.verdict import Verdict
 from seatrial.report.charts import busbw_chart, loss_chart

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from seatrial.judge.efficiency import METRIC as SHARE
 from seatrial.model.measurement import Measurement, once
 from seatrial.model.result import Check, Expected, Judgement
 from seatrial.model.verdict import Verdict
 
+SHARE = "busbw_share"  # the metric of how much of what the links carry a plateau reaches
 LATENCY_MAX_BYTES = 1 << 20  # beyond it, time says what busbw already says
 
 
