@@ -53,6 +53,11 @@ class Readings:
         passed: NDArray[np.bool_] = (self.verdict < 0) | (self.verdict == VERDICTS.index(Verdict.PASS))
         return passed
 
+    def moved(self, series: "NDArray[np.int64]") -> "Readings":
+        """The readings at other places of `series`; those at -1 are left out."""
+        known = series >= 0
+        return Readings(self.run[known], series[known], self.nth[known], self.value[known], self.verdict[known])
+
 
 @dataclass(frozen=True, slots=True)
 class Pin:

@@ -16,8 +16,8 @@ from seatrial.history.records import series_key
 from seatrial.history.rows import Pin, Readings, RunRow
 from seatrial.history.schema import baselines, checks, node_hardware, readings, runs, samples, series, suspects
 from seatrial.history.series import KEYS_PER_QUERY, known_series, numbers_of
-from seatrial.history.stored import hardware_of, run_row, stored_measurements, stored_result
-from seatrial.model.measurement import Measurement
+from seatrial.history.stored import described_series, hardware_of, run_row, stored_measurements, stored_result
+from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.node_hardware import NodeHardware
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
@@ -88,6 +88,17 @@ class Store:
         with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
             return [run_row(row) for row in connection.execute(query)]
 
+    def runs_before(
+        self, cluster: str, suite: str, before: datetime, limit: int, verdict: Verdict | None = None
+    ) -> list[RunRow]:
+        """The cluster's newest `limit` runs of that suite that started before, newest first."""
+        query = select(runs).where(runs.c.cluster == cluster, runs.c.suite == suite, runs.c.started < before)
+        query = query.order_by(*_NEWEST_FIRST).limit(limit)
+        if verdict is not None:
+            query = query.where(runs.c.verdict == verdict.value)
+        with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
+            return [run_row(row) for row in connection.execute(query)]
+
     def last_run(self, cluster: str, suite: str) -> RunRow | None:
         """The cluster's newest run with that suite, whatever it came to."""
         return self._newest(runs.c.cluster == cluster, runs.c.suite == suite)
@@ -127,6 +138,11 @@ class Store:
         """What those runs measured of those series."""
         with explained(self._engine.url, "measurements cannot be read"), self._engine.begin() as connection:
             return numbers_of(connection, run_ids, series)
+
+    def series_of_cluster(self, cluster: str) -> list[Measurement]:
+        """What runs have measured of the cluster as a whole, each series once, without values."""
+        with explained(self._engine.url, "measurements cannot be read"), self._engine.begin() as connection:
+            return described_series(connection, Subject("cluster", cluster))
 
     def hardware(self, run_ids: Sequence[str]) -> dict[str, dict[str, NodeHardware]]:
         """What the nodes of those runs were made of, by run and node; a run that did not tell is left out."""

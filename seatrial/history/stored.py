@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, outerjoin, select
+from sqlalchemy import Connection, Row, and_, literal, outerjoin, select
 
 from seatrial.history.rows import RunRow
 from seatrial.history.schema import checks, node_hardware, readings, runs, samples, series, suspects
@@ -39,6 +39,14 @@ def stored_measurements(connection: Connection, run_id: str) -> list[tuple[str, 
         .order_by(readings.c.series_id, readings.c.nth)
     )
     return [(row.check_name, _measurement(row)) for row in connection.execute(query)]
+
+
+def described_series(connection: Connection, subject: Subject) -> list[Measurement]:
+    """Every series of the subject, each once, with NaN for a value."""
+    of_subject = series.c.subject_kind == subject.kind, series.c.subject_name == subject.name
+    query = select(series, literal(None).label("value"), literal(None).label("samples")).where(*of_subject)
+    measured = (_measurement(row) for row in connection.execute(query.order_by(series.c.id)))
+    return list({m.series(): m for m in measured}.values())
 
 
 def hardware_of(connection: Connection, run_ids: Sequence[str]) -> dict[str, dict[str, NodeHardware]]:

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from seatrial.history import Pin, open_store
+from seatrial.history.past import PastRuns, past_runs
 from seatrial.history.store import Store
-from seatrial.judge.baselines.nights import nights_before
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check, RunResult, Suspect
 from seatrial.model.verdict import Verdict
@@ -40,9 +40,16 @@ def a_pin(value: float = 0.5) -> Pin:
     return Pin(plateau(value).series(), value, 0.4, None, "GB/s", "ann", START, "run-001", "after the upgrade")
 
 
-def taught(store: Store, *series: str, cluster: str = "lab") -> dict[str, list[float]]:
-    """What a run of today would learn from the store."""
-    return nights_before(store, cluster, "quick", {"nccl": "2.27"}, series, START + timedelta(days=80)).values()
+def past_of_lab(store: Store, *series: str) -> PastRuns:
+    """What a later run of the same suite gets."""
+    return past_runs(store, "lab", "quick", {"nccl": "2.27"}, series, START + timedelta(days=80))
+
+
+def taught(store: Store, *series: str) -> dict[str, list[float]]:
+    """The good medians of the series in `lab`, newest first."""
+    past = past_of_lab(store, *series)
+    values = {name: past.median[past.good[:, i], i][::-1].tolist() for i, name in enumerate(series)}
+    return {name: found for name, found in values.items() if found}
 
 
 def wide(number: int, width: int = 300) -> RunResult:

@@ -1,0 +1,158 @@
+"""What earlier runs measured, as dense arrays for the judge."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seatrial.history.rows import Readings, RunRow
+from seatrial.history.same_machine import Machines
+from seatrial.model.measurement import Measurement
+from seatrial.model.verdict import Verdict
+
+if TYPE_CHECKING:
+    from seatrial.history.store import Store
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+REFERENCE_RUNS = 30  # a month of nights
+RECENT_RUNS = 5
+PAST_RUNS = REFERENCE_RUNS + RECENT_RUNS
+_CHANGES_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PastRuns:
+    """What the last runs (T, oldest first) measured of M series, in the unit of each series; NaN: not measured.
+
+    Arrays are (T, M): the first reading of each run, the second, the median of all and their number. `good`: the series
+    was judged `pass` or not at all, in a run that is not `corrupt`. `changed` is the software that is not that of the
+    newest run that passed, "" where all is.
+    """
+
+    runs: Sequence[RunRow]
+    first: Floats
+    second: Floats
+    median: Floats
+    count: Ints
+    good: Bools
+    changed: str
+
+
+def past_runs(
+    store: "Store",
+    cluster: str,
+    suite: str,
+    fingerprint: Mapping[str, str],
+    names: Sequence[str],
+    before: datetime,
+    machines: Machines | None = None,
+) -> PastRuns:
+    """What the store holds of the series `names` for a run of `suite` with that software.
+
+    With `machines`, a node's past is that of its hardware, under whatever name. Raises SeatrialError when the store
+    cannot be read.
+    """
+    runs = chosen_runs(
+        store.runs_before(cluster, suite, before, PAST_RUNS),
+        store.runs_before(cluster, suite, before, PAST_RUNS, Verdict.PASS),
+    )
+    readings = _readings(store, [run.run_id for run in runs], names, machines or Machines())
+    last_pass = next((run for run in reversed(runs) if run.verdict is Verdict.PASS), None)
+    return _dense(runs, readings, len(names), changes(last_pass.fingerprint, fingerprint) if last_pass else "")
+
+
+def chosen_runs(newest: Sequence[RunRow], passed: Sequence[RunRow]) -> list[RunRow]:
+    """The runs that teach and bear witness, oldest first, of the newest and the newest that passed, newest first.
+
+    The newest few are taken whatever their verdict. The others are those that passed, however old, so that a fault
+    that stays for months does not displace what was healthy; other runs fill up where too few passed.
+    """
+    recent = newest[:RECENT_RUNS]
+    healthy = [run for run in passed if run not in recent][:REFERENCE_RUNS]
+    others = [run for run in newest[RECENT_RUNS:] if run.verdict is not Verdict.PASS]
+    return sorted(
+        [*recent, *healthy, *others[: REFERENCE_RUNS - len(healthy)]], key=lambda run: (run.started, run.run_id)
+    )
+
+
+def at_other_ranks(store: "Store", cluster: str, measurements: Sequence[Measurement]) -> dict[str, dict[int, str]]:
+    """By series of `measurements` of the whole cluster, and by number of ranks, the stored series that differs in
+    nothing else. Raises SeatrialError when the store cannot be read."""
+    stored: dict[object, dict[int, str]] = {}
+    for m in store.series_of_cluster(cluster):
+        if type(ranks := m.conditions.get("ranks")) is int:
+            stored.setdefault(_but_ranks(m), {})[ranks] = m.series()
+    alike = ((m.series(), stored.get(_but_ranks(m), {})) for m in measurements if "ranks" in m.conditions)
+    others = {name: {ranks: other for ranks, other in series.items() if other != name} for name, series in alike}
+    return {name: series for name, series in others.items() if series}
+
+
+def _but_ranks(m: Measurement) -> tuple[object, ...]:
+    conditions = frozenset((key, value) for key, value in m.conditions.items() if key != "ranks")
+    return m.metric, m.unit, m.subject, conditions
+
+
+def _readings(store: "Store", run_ids: Sequence[str], names: Sequence[str], machines: Machines) -> Readings:
+    """What the same machines measured of the series `names`, as places in both lists."""
+    hardware = store.hardware(run_ids) if machines.hardware else {}
+    changed = machines.earlier_series(names, [hardware.get(run_id, {}) for run_id in run_ids])
+    requested = list(dict.fromkeys([*names, *(name for series in changed for name in series.values() if name)]))
+    column = np.full((len(run_ids), len(requested)), -1)
+    column[:, : len(names)] = np.arange(len(names))
+    place = {name: i for i, name in enumerate(requested)}
+    for columns, series in zip(column, changed, strict=True):
+        columns[list(series)] = -1
+        for i, name in series.items():
+            if name is not None:
+                columns[place[name]] = i
+    readings = store.readings(run_ids, requested)
+    return readings.moved(column[readings.run, readings.series])
+
+
+def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str) -> PastRuns:
+    shape = len(runs), series
+    cell = readings.run * series + readings.series
+    count = np.bincount(cell, minlength=len(runs) * series)
+    start = np.cumsum(count) - count
+    in_turn = readings.value[np.argsort(cell, kind="stable")]
+    by_value = readings.value[np.lexsort((readings.value, cell))]
+    low, high = (_at(by_value, start + half, count > 0) for half in ((count - 1) // 2, count // 2))
+    whole = np.array([run.verdict is not Verdict.CORRUPT for run in runs], dtype=bool)
+    bad = np.bincount(cell[~readings.good], minlength=count.size) > 0
+    return PastRuns(
+        runs,
+        _at(in_turn, start, count > 0).reshape(shape),
+        _at(in_turn, start + 1, count > 1).reshape(shape),
+        ((low + high) / 2).reshape(shape),
+        count.reshape(shape),
+        ((count > 0) & ~bad).reshape(shape) & whole[:, None],
+        changed,
+    )
+
+
+def _at(values: Floats, places: Ints, known: Bools) -> Floats:
+    """The values at `places` where they are `known`, NaN elsewhere."""
+    taken = np.full(places.shape, np.nan)
+    taken[known] = values[places[known]]
+    return taken
+
+
+def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """nccl 2.27 -> 2.28, driver 570 -> 575; digests are cut short."""
+    keys = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
+    told = [f"{key} {_short(before.get(key))} -> {_short(now.get(key))}" for key in keys[:_CHANGES_SHOWN]]
+    more = [f"{len(keys) - _CHANGES_SHOWN} more"] if len(keys) > _CHANGES_SHOWN else []
+    return ", ".join([*told, *more])
+
+
+def _short(version: str | None) -> str:
+    if version is None:
+        return "unknown"
+    name, _, digest = version.partition("@sha256:")
+    return f"{name.rsplit('/', 1)[-1]}@{digest[:12]}" if digest else version

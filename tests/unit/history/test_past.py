@@ -1,0 +1,113 @@
+"""What earlier runs measured, as the judge gets it: which runs, and their readings as arrays."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seatrial.history.past import at_other_ranks, changes, past_runs
+from seatrial.history.store import Store
+from seatrial.model.measurement import Measurement
+from seatrial.model.result import Check, Judgement
+from seatrial.model.verdict import Verdict
+from tests.unit.history.stored import START, a_run, past_of_lab, plateau
+
+SERIES = plateau(0).series()
+LATER = START + timedelta(days=400)
+
+
+def test_the_readings_of_a_run_are_kept_in_order_beside_their_median(store: Store) -> None:
+    taken = tuple(plateau(value) for value in (5.0, 9.0, 8.0, 2.0))
+    store.save(a_run(1, checks=[Check("collectives", Verdict.PASS, "", 0.0, taken)]), Path())
+    store.save(a_run(2, 7.0), Path())
+    past = past_of_lab(store, "unknown", SERIES)
+    assert [run.run_id for run in past.runs] == ["run-001", "run-002"]
+    assert past.first[:, 1].tolist() == [5.0, 7.0]
+    np.testing.assert_array_equal(past.second[:, 1], [9.0, np.nan])
+    assert past.median[:, 1].tolist() == [6.5, 7.0]
+    assert past.count.tolist() == [[0, 4], [0, 1]]
+    assert past.good.tolist() == [[False, True], [False, True]]
+    assert np.isnan(past.first[:, 0]).all()
+
+
+def test_one_series_in_two_checks_has_the_readings_of_both(store: Store) -> None:
+    checks = [Check(name, Verdict.PASS, "", 0.0, (plateau(value),)) for name, value in (("a", 1.0), ("b", 3.0))]
+    store.save(a_run(1, checks=checks), Path())
+    past = past_of_lab(store, SERIES)
+    assert (past.first[0, 0], past.second[0, 0], past.median[0, 0], past.count[0, 0]) == (1.0, 3.0, 2.0, 2)
+
+
+def test_what_was_judged_bad_or_is_of_a_corrupt_run_is_not_good(store: Store) -> None:
+    for number, verdict in enumerate(Verdict):
+        m = plateau(float(number))
+        judged = Judgement(m, verdict, "", "history")
+        store.save(a_run(number, checks=[Check("collectives", Verdict.PASS, "", 0.0, (m,), (judged,))]), Path())
+    store.save(a_run(20, verdict=Verdict.CORRUPT), Path())
+    store.save(a_run(21, verdict=Verdict.FAIL), Path())
+    past = past_of_lab(store, SERIES)
+    good = [run.run_id for run, fine in zip(past.runs, past.good[:, 0], strict=True) if fine]
+    assert good == [f"run-{list(Verdict).index(Verdict.PASS):03}", "run-021"]
+
+
+def verdicts(store: Store, passed: int, failed: int) -> list[int]:
+    """The numbers of the runs chosen after so many that passed and so many later ones that did not."""
+    for number in range(passed + failed):
+        verdict = Verdict.PASS if number < passed else Verdict.DEGRADED
+        store.save(a_run(number, verdict=verdict, checks=[]), Path())
+    store.save(a_run(0, run_id="other", cluster="other"), Path())
+    store.save(a_run(0, run_id="suite", suite="nightly"), Path())
+    return [int(run.run_id[4:]) for run in past_runs(store, "lab", "quick", {}, [], LATER).runs]
+
+
+@pytest.mark.parametrize(
+    ("passed", "failed", "chosen"),
+    [
+        (3, 0, [0, 1, 2]),
+        (50, 0, list(range(15, 50))),
+        (40, 100, [*range(10, 40), *range(135, 140)]),
+        (4, 50, [*range(4), *range(23, 54)]),
+        (0, 40, list(range(5, 40))),
+    ],
+    ids=["few", "all passed", "a fault that stays", "too few passed", "none passed"],
+)
+def test_what_was_healthy_is_not_displaced_by_what_was_not(
+    store: Store, passed: int, failed: int, chosen: list[int]
+) -> None:
+    assert verdicts(store, passed, failed) == chosen
+
+
+def test_a_run_does_not_know_those_after_it(store: Store) -> None:
+    for number in range(3):
+        store.save(a_run(number), Path())
+    past = past_runs(store, "lab", "quick", {}, [SERIES], START + timedelta(days=1))
+    assert [run.run_id for run in past.runs] == ["run-000"]
+    assert past_runs(store, "nobody", "quick", {}, [SERIES], LATER).first.shape == (0, 1)
+
+
+def test_software_is_compared_with_that_of_the_newest_run_that_passed(store: Store) -> None:
+    store.save(a_run(1), Path())
+    store.save(a_run(2, verdict=Verdict.FAIL, fingerprint={"nccl": "2.28"}), Path())
+    assert past_of_lab(store).changed == ""
+    assert past_runs(store, "lab", "quick", {"nccl": "2.28"}, [], LATER).changed == "nccl 2.27 -> 2.28"
+
+
+def test_changes_are_cut_short() -> None:
+    now = {"image": "registry/lab/check@sha256:0123456789abcdef", "a": "1", "b": "2", "c": "3"}
+    assert changes({}, now) == "a unknown -> 1, b unknown -> 2, c unknown -> 3, 1 more"
+    assert changes({"image": "lab:1"}, {"image": now["image"]}) == "image lab:1 -> check@0123456789ab"
+
+
+def with_ranks(m: Measurement, ranks: int) -> Measurement:
+    return replace(m, conditions={**m.conditions, "ranks": ranks})
+
+
+def test_the_same_sweep_at_other_numbers_of_ranks_is_found(store: Store) -> None:
+    at = {ranks: with_ranks(plateau(1.0), ranks) for ranks in (4, 8, 16)}
+    other = replace(with_ranks(plateau(1.0), 8), metric="busbw")
+    for number, m in enumerate((at[4], at[8], other)):
+        store.save(a_run(number, checks=[Check("collectives", Verdict.PASS, "", 0.0, (m,))]), Path())
+    found = at_other_ranks(store, "lab", [at[16], at[8], replace(at[16], unit="s")])
+    assert found == {at[16].series(): {4: at[4].series(), 8: at[8].series()}, at[8].series(): {4: at[4].series()}}
+    assert at_other_ranks(store, "other", [at[16]]) == {}
