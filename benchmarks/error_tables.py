@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from seatrial.judge.fleet.grouped import Bools
-
 TARGET = Path(__file__).parents[1] / "docs" / "error-rates.md"
 
 
@@ -19,9 +17,13 @@ class Count:
     hits: int = 0
     of: int = 0
 
-    def add(self, is_hit: Bools | bool) -> None:
-        self.hits += int(np.sum(is_hit))
-        self.of += int(np.size(is_hit))
+    def add(self, hits: int, of: int) -> None:
+        self.hits += hits
+        self.of += of
+
+    @property
+    def share(self) -> str:
+        return percent(self.hits / self.of) if self.of else "–"
 
     def __str__(self) -> str:
         """The share and its 95 % interval (Wilson)."""
@@ -42,12 +44,12 @@ def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def write(parts: Mapping[str, str], scale: float) -> None:
-    """Replace what stands between the markers."""
+def write(parts: Mapping[str, str]) -> None:
+    """Replace the text between the markers of each part."""
     text = TARGET.read_text()
     for name, part in parts.items():
         head, rest = text.split(f"<!-- {name} -->\n", 1)
         _, tail = rest.split(f"<!-- /{name} -->", 1)
         text = f"{head}<!-- {name} -->\n{part}\n<!-- /{name} -->{tail}"
     TARGET.write_text(text)
-    print(f"{TARGET} written, scale {scale:g}", file=sys.stderr)
+    print(f"{TARGET} written", file=sys.stderr)

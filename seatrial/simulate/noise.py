@@ -1,111 +1,79 @@
-"""Healthy numbers: what a fleet measures, on natural logs."""
+"""Healthy readings: what a fleet measures night after night, relative to the level of its metric."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from seatrial.judge.fleet.grouped import Ints
-from seatrial.judge.fleet.odds import Floats
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How healthy measurements differ; a share is one of the variance `sd` squared, a size is on natural logs.
+    """The noise of healthy readings; shares are of readings, of series or of the variance `sd` squared.
 
-    One measurement has `sd`: Student's t with `freedom` degrees of freedom, scaled. `spread` (sd, normal) is between
-    nodes for good. `shared` is the share that all measurements of one series in one night have in common and no other
-    night has; `slow` the share that also lasts: an AR(1) with `persistence` from one night to the next. Repeats average
-    out neither.
-
-    `walk` is how far each series drifts a night and never returns; `common` the sd of what all series of a metric have
-    in common, an AR(1) with `persistence` (0: each night anew). A share `loud` of the series has `loudness`
-    times the noise. A share `stray` of the measurements reads a further `stray_loss` too low. `skew` of the variance is
-    one-sided: readings that are too low by an exponential. `tick` is the unit to which readings are rounded, 1 being
-    the healthy value.
+    One reading has the relative standard deviation `sd`; "t4" is Student's t with 4 degrees of freedom. `spread` is
+    the permanent difference between nodes. `lasting` is the share of the variance that all readings of a night have in
+    common and that follows an AR(1) with `PERSISTENCE` from night to night; `common` is the standard deviation of a
+    drift of that kind which all series of a metric have in common. A share `loud` of the series has three times the
+    noise. A share `stray` of the readings loses `stray_loss`. `tick` is the unit to which readings are rounded.
     """
 
+    shape: Literal["t4", "normal", "lognormal"] = "t4"
     sd: float = 0.03
     spread: float = 0.01
-    freedom: float = 4.0
-    stray: float = 0.0
-    stray_loss: float = 0.2
-    shared: float = 0.0
-    slow: float = 0.0
-    persistence: float = 0.9
-    walk: float = 0.0
+    lasting: float = 0.0
     common: float = 0.0
     loud: float = 0.0
-    loudness: float = 3.0
-    skew: float = 0.0
+    stray: float = 0.0
+    stray_loss: float = 0.0
     tick: float = 0.0
+
+
+PERSISTENCE = 0.9
+LOUDNESS = 3.0
 
 
 @dataclass(slots=True)
 class Draws:
-    """Draws the logs of M series, night after night; `group` (M) says which have their common drift in common."""
+    """Readings of M series, night after night; `metric` (M) numbers the metric of each series."""
 
-    series: int
     noise: Noise
+    metric: Ints
     rng: np.random.Generator
-    group: Ints | None = None
-    level: Floats = field(init=False)
-    loudness: Floats = field(init=False)
-    _slow: Floats = field(init=False)
-    _walked: Floats = field(init=False)
+    _level: Floats = field(init=False)
+    _sd: Floats = field(init=False)
+    _lasting: Floats = field(init=False)
     _common: Floats = field(init=False)
 
     def __post_init__(self) -> None:
+        noise, series = self.noise, len(self.metric)
+        self._level = noise.spread * self.rng.standard_normal(series)
+        self._sd = noise.sd * np.where(self.rng.random(series) < noise.loud, LOUDNESS, 1.0)
+        self._lasting = self.rng.standard_normal(series)
+        self._common = self.rng.standard_normal(int(self.metric.max()) + 1)
+
+    def night(self, readings: int) -> Floats:
+        """The next night's readings of all series (M, readings), 1 being the level of the metric."""
         noise = self.noise
-        self.level = noise.spread * self.rng.standard_normal(self.series)
-        self.loudness = np.ones(self.series)
-        if noise.loud:
-            self.loudness[self.rng.random(self.series) < noise.loud] = noise.loudness
-        self._walked = np.zeros(self.series)
-        self._slow = self._normal(noise.slow)
-        self._common = noise.common * self.rng.standard_normal(self._groups) if noise.common else np.zeros(self._groups)
-
-    @property
-    def _groups(self) -> int:
-        return 1 if self.group is None else int(self.group.max()) + 1
-
-    def night(self) -> Floats:
-        """Go on to the next night: what all measurements of a series in it have in common; normal."""
-        noise = self.noise
-        if noise.slow:
-            fresh = np.sqrt(1 - noise.persistence**2)
-            self._slow = noise.persistence * self._slow + fresh * self._normal(noise.slow)
-        if noise.walk:
-            self._walked = self._walked + noise.walk * self.rng.standard_normal(self.series)
-        if noise.common:
-            fresh = noise.common * np.sqrt(1 - noise.persistence**2)
-            self._common = noise.persistence * self._common + fresh * self.rng.standard_normal(self._groups)
-        common = self._common[0 if self.group is None else self.group]
-        return np.asarray(self._normal(noise.shared) + self._slow + self._walked + common, dtype=np.float64)
-
-    def measure(self, night: Floats, which: Ints | None = None, loss: Floats | float = 0.0) -> Floats:
-        """One measurement of each series of `which` (all when None), each slower by its `loss`."""
-        noise, at = self.noise, slice(None) if which is None else which
-        count = self.series if which is None else len(which)
-        sd = noise.sd * np.sqrt(1 - noise.shared - noise.slow - noise.skew) * self.loudness[at]
-        values = self.level[at] + night[at] + self._t(count, sd) - loss
-        if noise.skew:
-            one_sided = noise.sd * np.sqrt(noise.skew) * self.loudness[at]
-            values += one_sided * (1 - self.rng.standard_exponential(count))
+        self._lasting, self._common = self._next(self._lasting), self._next(self._common)
+        night = (
+            self._level + self._sd * np.sqrt(noise.lasting) * self._lasting + noise.common * self._common[self.metric]
+        )
+        own = self._sd * np.sqrt(1 - noise.lasting)
+        relative = night[:, None] + own[:, None] * self._standard((len(own), readings))
+        values = 1 + relative if noise.shape == "normal" else np.exp(relative)
         if noise.stray:
-            values -= noise.stray_loss * (self.rng.random(count) < noise.stray)
-        if noise.tick:
-            values = np.log(np.maximum(np.round(np.exp(values) / noise.tick), 1) * noise.tick)
-        return np.asarray(values, dtype=np.float64)
+            values = values * np.where(self.rng.random(values.shape) < noise.stray, 1 - noise.stray_loss, 1.0)
+        return np.asarray(np.round(values / noise.tick) * noise.tick if noise.tick else values, dtype=np.float64)
 
-    def _normal(self, share: float) -> Floats:
-        """A part of each series' variance."""
-        if not share:
-            return np.zeros(self.series)
-        sd = self.noise.sd * np.sqrt(share) * self.loudness
-        return np.asarray(sd * self.rng.standard_normal(self.series), dtype=np.float64)
+    def _next(self, state: Floats) -> Floats:
+        fresh = self.rng.standard_normal(len(state))
+        return np.asarray(PERSISTENCE * state + np.sqrt(1 - PERSISTENCE**2) * fresh, dtype=np.float64)
 
-    def _t(self, count: int, sd: Floats) -> Floats:
-        if not self.noise.sd:
-            return np.zeros(count)
-        scale = sd * np.sqrt((self.noise.freedom - 2) / self.noise.freedom)
-        return np.asarray(scale * self.rng.standard_t(self.noise.freedom, count), dtype=np.float64)
+    def _standard(self, shape: tuple[int, int]) -> Floats:
+        if self.noise.shape == "t4":
+            return np.asarray(self.rng.standard_t(4, shape) / np.sqrt(2), dtype=np.float64)  # its variance is 2
+        return self.rng.standard_normal(shape)
