@@ -3,10 +3,8 @@
 A number without one passes because it is finite and positive, which says nothing about how fast the cluster is.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 from seatrial.model.verdict import Verdict
@@ -24,14 +22,11 @@ class Coverage:
     """`judged` of `numbers` series were compared with a baseline.
 
     `without_baseline` names what was measured and compared in no size and on no node: "collectives: all_reduce".
-    `detectable` is, by such a name, the least loss of speed that the run finds four times in five, as a share: the
-    median over nodes and sizes.
     """
 
     judged: int
     numbers: int
     without_baseline: tuple[str, ...]
-    detectable: Mapping[str, float]
 
     @property
     def extent(self) -> Extent | None:
@@ -48,29 +43,20 @@ class Coverage:
         return "" if self.extent == "all" else f"{self.judged:,} of {self.numbers:,} judged, no baseline yet"
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "judged": self.judged,
-            "measured": self.numbers,
-            "without_baseline": list(self.without_baseline),
-            "detectable": {name: round(loss, 4) for name, loss in self.detectable.items()},
-        }
+        return {"judged": self.judged, "measured": self.numbers, "without_baseline": list(self.without_baseline)}
 
 
 def coverage(checks: Iterable["Check"]) -> Coverage:
     """Counts series, so that repeats and several baselines of one number count once."""
     compared: dict[tuple[str, str], bool] = {}
     by_metric: dict[str, bool] = {}
-    losses: dict[str, list[float]] = defaultdict(list)
     for check in checks:
         for judgement in check.judgements:
             series, metric = (check.name, judgement.measurement.series()), f"{check.name}: {_metric(judgement)}"
             compared[series] = compared.get(series, False) or judgement.compared
             by_metric[metric] = by_metric.get(metric, False) or judgement.compared
-            if judgement.detectable is not None:
-                losses[metric].append(judgement.detectable)
     open_metrics = tuple(metric for metric, judged in by_metric.items() if not judged)
-    detectable = {metric: median(some) for metric, some in losses.items()}
-    return Coverage(sum(compared.values()), len(compared), open_metrics, detectable)
+    return Coverage(sum(compared.values()), len(compared), open_metrics)
 
 
 def _metric(judgement: "Judgement") -> str:

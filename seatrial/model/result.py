@@ -86,19 +86,17 @@ class Judgement:
             "expected": {"low": finite(self.expected.low), "high": finite(self.expected.high)},
             "source": self.source,
             "deviation": finite(self.deviation),
-            "drift": asdict(self.drift) if self.drift else None,
             "share": finite(self.share),
-            "detectable": finite(self.detectable),
             **_outcome(self.verdict, self.reason),
         }
 
 
-SuspectKind = Literal["node", "gpu", "link"]
+SuspectKind = Literal["node", "gpu", "rail", "link", "switch"]
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A node, GPU or link that is blamed; `confidence` is 0..1, `evidence` a sentence a person can check."""
+    """A part that is blamed; `confidence` is 0..1, `evidence` a sentence a person can check."""
 
     kind: SuspectKind
     name: str

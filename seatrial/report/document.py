@@ -51,10 +51,6 @@ def _headline(headline: Headline) -> dict[str, Any]:
             {"run_id": then.run_id, "started": then.started.isoformat(timespec="seconds"), "value": then.value}
             for then in headline.trend
         ],
-        "changes": [
-            {"run_id": headline.trend[step.at].run_id, "before": step.before, "after": step.after}
-            for step in headline.changes
-        ],
     }
 
 

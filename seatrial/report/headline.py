@@ -1,12 +1,11 @@
 """The headline numbers: each with what is expected of it by whom, what the last good run had, and its history. Pure."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
 from seatrial.history.rows import RunRow
-from seatrial.judge.fleet.drift import LevelShift, find_steps
 from seatrial.model.curves import worst_first
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Expected, Judgement, RunResult
@@ -30,13 +29,12 @@ class HeadlinePoint:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """One number of the whole cluster; `judgements` come worst first, `trend` and `changes` oldest first."""
+    """One number of the whole cluster; `judgements` come worst first, `trend` oldest first."""
 
     measurement: Measurement
     judgements: tuple[Judgement, ...]
     last: float | None
     trend: tuple[HeadlinePoint, ...]
-    changes: tuple[LevelShift, ...]
 
     @property
     def name(self) -> str:
@@ -73,15 +71,7 @@ def _headline(m: Measurement, result: RunResult, past: EarlierRuns) -> Headline:
     own_judgements = [j for check in result.checks for j in check.judgements if j.measurement.series() == series]
     judgements = tuple(sorted(own_judgements, key=worst_first))
     now = HeadlinePoint(result.run_id, result.started, m.value, judgements[0].verdict if judgements else None)
-    trend = (*_trend(series, past), now)
-    steps = find_steps([then.value for then in trend], _last_step(judgements, trend))
-    return Headline(m, judgements, past.last_value(series), trend, tuple(steps))
-
-
-def _last_step(judgements: Sequence[Judgement], trend: Sequence[HeadlinePoint]) -> int | None:
-    """The run since which the number is bad, as the judge says."""
-    since = next((j.drift.since for j in judgements if j.drift and j.drift.kind == "step"), None)
-    return next((i for i, then in enumerate(trend) if i and since and f"{then.started:%Y-%m-%d}" >= since), None)
+    return Headline(m, judgements, past.last_value(series), (*_trend(series, past), now))
 
 
 def _trend(series: str, past: EarlierRuns) -> Iterator[HeadlinePoint]:

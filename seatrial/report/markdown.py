@@ -21,7 +21,6 @@ def summary(result: RunResult) -> str:
         f"## {words.GLYPHS[result.standing]} {escape(words.headline(result))}",
         f"**{words.label(result.verdict)}**: {escape(result.reason)}",
         _facts(result),
-        _losses_found(result),
         _suspects(result),
         _table("Checks", ("check", "verdict", "reason", "time"), map(_check_row, result.checks)),
         _notes(result),
@@ -71,11 +70,6 @@ def _facts(result: RunResult) -> str:
     nodes = f"{len(result.nodes)} node{'' if len(result.nodes) == 1 else 's'}"
     started = result.started.strftime("%Y-%m-%d %H:%M %Z")
     return f"suite {escape(result.suite)} · {nodes} · {started} · {took} · run `{code(result.run_id)}`"
-
-
-def _losses_found(result: RunResult) -> str:
-    losses = words.losses_found(result.coverage)
-    return f"finds four in five losses from: {escape(losses)}" if losses else ""
 
 
 def _suspects(result: RunResult) -> str:

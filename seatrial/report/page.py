@@ -65,7 +65,6 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
         ("GPUs", f"{gpus:,}" if gpus else ""),
         ("checks passed", f"{passed} of {len(result.checks)}"),
         ("judgements passed", f"{good:,} of {len(judgements):,}" if judgements else ""),
-        ("finds losses from", words.losses_found(result.coverage)),
         ("took", words.duration((result.finished - result.started).total_seconds())),
     ]
     return [(name, text) for name, text in facts if text]

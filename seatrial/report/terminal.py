@@ -35,9 +35,6 @@ class TerminalSummary:
         if self.result.suspects:
             yield Text()
             yield _suspects(self.result.suspects, options.encoding)
-        if losses := words.losses_found(self.result.coverage):
-            yield Text()
-            yield Text(words.plain(f"finds four in five losses from: {losses}", options.encoding), "dim")
         if codes := codes_to_explain(self.result):
             yield Text()
             yield Text(f"meaning and next step: seatrial explain {' | '.join(codes)}", "dim")

@@ -15,7 +15,6 @@ from seatrial.model.result import (
     SCHEMA,
     Check,
     CheckResult,
-    Drift,
     Expected,
     Judgement,
     RunResult,
@@ -83,9 +82,7 @@ class _Judgement(_VerdictWithReason):
     expected: Expected = Expected()
     source: Text
     deviation: float | None = None
-    drift: Drift | None = None
     share: float | None = None
-    detectable: Annotated[float, Field(ge=0, le=1)] | None = None
 
     def to_judgement(self) -> Judgement:
         subject = Subject(self.subject.kind, self.subject.name)
@@ -97,9 +94,7 @@ class _Judgement(_VerdictWithReason):
             self.expected,
             self.deviation,
             tuple(_number(value) for value in self.repeats),
-            self.drift,
-            self.share,
-            self.detectable,
+            share=self.share,
         )
 
 

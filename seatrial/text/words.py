@@ -54,13 +54,6 @@ def verdict_line(verdict: Verdict, coverage: Coverage, reason: str) -> str:
     return f"{verdict.value}{_extent(verdict, coverage)}: {reason}"
 
 
-def losses_found(coverage: Coverage) -> str:
-    """The least loss of speed that the run finds four times in five: "matmul 4 %, all reduce 31 %"."""
-    return ", ".join(
-        f"{metric_name(name.partition(': ')[2])} {fraction(loss)}" for name, loss in coverage.detectable.items()
-    )
-
-
 def _extent(verdict: Verdict, coverage: Coverage) -> str:
     return f" ({coverage.words})" if verdict is Verdict.PASS and coverage.words else ""
 

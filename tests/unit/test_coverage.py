@@ -1,12 +1,10 @@
 """A pass that was compared with nothing is not shown as a pass, and does not count where a baseline is required."""
 
-import io
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from flows.serving.outcome import has_verdict, state_of
 from seatrial.alerts import slack
@@ -14,7 +12,7 @@ from seatrial.model.coverage import UNJUDGED, coverage, exit_status
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Expected, Judgement, RunResult
 from seatrial.model.verdict import Verdict
-from seatrial.report import markdown, terminal
+from seatrial.report import markdown
 from seatrial.report.html import report_html
 from seatrial.report.metrics import headlines, registry
 from seatrial.report.terminal import closing_line
@@ -60,7 +58,6 @@ def test_a_number_with_several_baselines_counts_once_and_one_size_speaks_for_the
         "judged": 1,
         "measured": 3,
         "without_baseline": ["collectives: all_reduce"],
-        "detectable": {},
     }
     assert (FIRST_NIGHT.coverage.extent, LATER.coverage.extent, LATER.coverage.judged) == ("some", "all", 1)
     assert coverage([]).extent is None
@@ -78,19 +75,6 @@ def test_a_number_with_several_baselines_counts_once_and_one_size_speaks_for_the
 )
 def test_run_json_says_how_much_was_judged(result: RunResult, judged: str, standing: str) -> None:
     assert (result.to_dict()["judged"], result.standing) == (judged, standing)
-
-
-def test_every_medium_says_what_the_run_would_have_found() -> None:
-    losses = [
-        replace(judgement("history", operation="all_reduce", message_bytes=n), detectable=n / 100) for n in (3, 4, 9)
-    ]
-    result = a_run(check("collectives", *losses, judgement("sanity", operation="all_reduce", message_bytes=16)))
-    assert result.to_dict()["numbers"]["detectable"] == {"collectives: all_reduce": 0.04}
-    assert "<dt>finds losses from</dt><dd>all reduce 4 %</dd>" in report_html(result)
-    with io.StringIO() as shown:
-        Console(file=shown, width=110).print(terminal.summary(result))
-        for text in (markdown.summary(result), shown.getvalue()):
-            assert "finds four in five losses from: all reduce 4 %" in text
 
 
 def test_a_check_without_numbers_stands_by_its_verdict() -> None:

@@ -55,6 +55,16 @@ def test_measurements_of_another_run_are_left_alone(tmp_path: Path) -> None:
     assert all(check.measurements == () for check in load_result(tmp_path).checks)
 
 
+def test_fields_that_earlier_versions_wrote_are_ignored(tmp_path: Path) -> None:
+    result = samples.faulty_h100()
+    document = result.to_dict()
+    document["numbers"]["detectable"] = {"collectives: all_reduce": 0.31}
+    for judgement in (j for check in document["checks"] for j in check["judgements"]):
+        judgement |= {"drift": {"kind": "step", "since": "2026-03-10", "size": -0.1}, "detectable": 0.31}
+    (tmp_path / "run.json").write_text(json.dumps(document))
+    assert load_result(tmp_path).to_dict() == result.to_dict()
+
+
 SETUP = {"hardware": "", "nodes": 2, "gpus_per_node": 0, "slots_per_node": 1}
 
 

@@ -8,7 +8,6 @@ import pytest
 from seatrial.history import RunRow, open_store
 from seatrial.history.store import Store
 from seatrial.model.errors import SeatrialError
-from seatrial.model.result import Drift
 from seatrial.model.verdict import Verdict
 from seatrial.report.context import context_of, log_files
 from seatrial.report.headline import headline_numbers
@@ -71,22 +70,6 @@ def test_a_change_of_software_is_told_where_it_happened(store: Store) -> None:
     store.save(replace(samples.night(RESULT, 2, 1.0), fingerprint=RESULT.fingerprint), Path("/runs"))
     changes = [then.software for then in headline_numbers(RESULT, past_of(RESULT, store))[0].trend]
     assert changes == ["", "driver 565.57.01 to 570.124.06", ""]
-
-
-def test_the_step_that_the_judge_tells_is_the_one_in_the_chart(store: Store) -> None:
-    for n in range(-6, 5):
-        _save(store, n, factor=1.5 if n < 3 else 1.0)
-    past = past_of(RESULT, store)
-    plain = headline_numbers(RESULT, past)[0]
-    since = plain.trend[-3].started
-    drift = Drift("step", f"{since:%Y-%m-%d}", -0.33)
-    judgements = (replace(plain.judgements[0], drift=drift), *plain.judgements[1:])
-    checks = [
-        replace(check, judgements=(judgements[0], *(j for j in check.judgements if j != plain.judgements[0])))
-        for check in RESULT.checks
-    ]
-    marks = headline_numbers(replace(RESULT, checks=checks), past)[0].changes
-    assert [plain.trend[mark.at].started for mark in marks] == [since]
 
 
 @pytest.mark.parametrize(
