@@ -16,7 +16,9 @@ LINE_CHARS = 600
 
 
 def subject(alert: Alert) -> str:
-    return words.harmless(f"seatrial: {headline(alert.incident)}")[:150]
+    """The headline and the reason, which names suspects first, as far as they fit."""
+    reason = "" if alert.over else f": {alert.incident.reason}"
+    return words.harmless(f"seatrial: {headline(alert.incident)}{reason}")[:150]
 
 
 def full_text(alert: Alert, news: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ TOTAL_CHARS = 9000  # Slack refuses a message whose blocks together hold some 13
 
 
 def details(result: RunResult) -> tuple[str, list[Block]]:
-    """Every check, suspect and bad number, as many as are worth reading in Slack, and the software."""
+    """Every suspect, check and bad number, as many as are worth reading in Slack, and the software."""
     bad = [j for _, j in bad_judgements(result.checks)]
     checks = [
         f"{words.GLYPHS[standing]} *{escape(cut(c.name, 60))}* {words.label(standing)}: {clip(escape(c.reason), 500)}"
@@ -23,8 +23,8 @@ def details(result: RunResult) -> tuple[str, list[Block]]:
         for standing in [c.standing]
     ]
     parts = {
-        "Checks": checks,
         "Suspects": [suspect(s) for s in result.suspects[:MAX_LINES]],
+        "Checks": checks,
         "Not as expected": [judgement(j) for j in bad[:MAX_LINES]],
     }
     hidden = {"Suspects": len(result.suspects) - MAX_LINES, "Not as expected": len(bad) - MAX_LINES}

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from seatrial.model.result import RunResult
+from seatrial.model.result import SURE, RunResult
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text import words
 
 Kind = Literal["fault", "unmeasured", "silent"]
 
-SURE = 0.5  # a suspect of less confidence is no news
 REASON_CHARS = 2000
 KEEP_TRYING = timedelta(days=7)  # how long an incident that is over is still told to those who could not be told
 _OVER: Mapping[Kind, str] = {"fault": "pass again", "unmeasured": "measured again", "silent": "runs again"}

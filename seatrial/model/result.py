@@ -91,6 +91,7 @@ class Judgement:
         }
 
 
+SURE = 0.5  # a suspect of less confidence is more likely innocent than not
 SuspectKind = Literal["node", "gpu", "rail", "link", "switch"]
 
 
@@ -231,7 +232,10 @@ def _outcome(verdict: Verdict, reason: str) -> dict[str, Any]:
 
 
 def conclude(checks: Sequence[Check]) -> tuple[Verdict, str]:
-    """The run's verdict, the worst of its checks, and the reasons of those that came to it, two at most."""
+    """The run's verdict, the worst of its checks, and the reasons of those that came to it, two at most.
+
+    Of a fault the suspects come first, unless the reason begins with one of them.
+    """
     verdict = worst(check.verdict for check in checks)
     if verdict is Verdict.PASS:
         return verdict, f"{', '.join(check.name for check in checks)}: all pass"
@@ -241,8 +245,15 @@ def conclude(checks: Sequence[Check]) -> tuple[Verdict, str]:
     distinct: dict[Hashable, str] = {}
     for check in first_hand:
         distinct.setdefault(identity(check.reason), placed(check.name, check.reason))
-    reasons = list(distinct.values())
-    return verdict, join(reasons[:2]) if reasons else Reason.of("nothing-measured")
+    if not distinct:
+        return verdict, Reason.of("nothing-measured")
+    reason = join(list(distinct.values())[:2])
+    names = tuple(s.name for s in merge_suspects(bad) if s.confidence >= SURE) if verdict.is_fault else ()
+    return verdict, placed(_some(names), reason) if names and not first_hand[0].reason.startswith(names) else reason
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:2]) + (f" and {len(names) - 2:,} more" if len(names) > 2 else "")
 
 
 def merge_suspects(checks: Iterable[Check]) -> list[Suspect]:

@@ -22,19 +22,19 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 @dataclass(frozen=True, slots=True)
 class TerminalSummary:
-    """Renders checks, the sweep and suspects in the characters that the console's encoding has."""
+    """Renders suspects, checks and the sweep in the characters that the console's encoding has."""
 
     result: RunResult
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        if self.result.suspects:
+            yield _suspects(self.result.suspects, options.encoding)
+            yield Text()
         yield _checks(self.result.checks, options.encoding)
         curves = [(check, curve) for check in self.result.checks for curve in busbw_curves(check)]
         if curves:
             yield Text()
             yield _sweep(curves, options.encoding)
-        if self.result.suspects:
-            yield Text()
-            yield _suspects(self.result.suspects, options.encoding)
         if codes := codes_to_explain(self.result):
             yield Text()
             yield Text(f"meaning and next step: seatrial explain {' | '.join(codes)}", "dim")

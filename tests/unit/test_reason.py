@@ -160,7 +160,7 @@ def test_a_run_json_without_codes_is_read(tmp_path: Path) -> None:
         del part["code"]
     (tmp_path / "run.json").write_text(json.dumps(document))
     result = load_result(tmp_path)
-    assert (code_of(result.reason), result.reason) == (None, f"connectivity: {REFUSED}")
+    assert (code_of(result.reason), result.reason) == (None, f"node-1: connectivity: {REFUSED}")
 
 
 def test_a_code_that_is_none_is_refused(tmp_path: Path) -> None:

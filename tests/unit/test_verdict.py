@@ -32,6 +32,23 @@ def test_the_reason_is_that_of_the_worst_checks() -> None:
     assert conclude(checks) == (Verdict.FAIL, "b: broken; c: too")
 
 
+@pytest.mark.parametrize(
+    ("reason", "verdict", "suspects", "said"),
+    [
+        ("41 GB/s, 40 % below", Verdict.FAIL, {"n1": 0.9}, "n1: a: 41 GB/s, 40 % below"),
+        ("n1: refused", Verdict.FAIL, {"n1": 0.9, "n2": 0.8}, "a: n1: refused"),
+        ("slow", Verdict.FAIL, {"n1": 0.4}, "a: slow"),
+        ("slow", Verdict.DEGRADED, {"n1": 0.9, "n2": 0.8, "n3": 0.7}, "n1, n2 and 1 more: a: slow"),
+        ("no answer", Verdict.INCONCLUSIVE, {"n1": 0.9}, "a: no answer"),
+    ],
+)
+def test_the_reason_of_a_fault_begins_with_its_suspects(
+    reason: str, verdict: Verdict, suspects: dict[str, float], said: str
+) -> None:
+    blamed = tuple(Suspect("node", name, confidence, "") for name, confidence in suspects.items())
+    assert conclude([Check("a", verdict, reason, suspects=blamed)]) == (verdict, said)
+
+
 def test_a_suspect_of_several_checks_is_one_suspect() -> None:
     checks = [
         Check("a", Verdict.FAIL, "", suspects=(Suspect("node", "n1", 0.5, "slow"),)),

@@ -94,7 +94,7 @@ def test_a_failure_says_what_who_what_changed_and_what_next() -> None:
     )
     text, layout = blocks(alert, ("here", "U024BE7LH"))
     payload = _text(layout)
-    assert text.startswith("h100-east fails: collectives:")
+    assert text.startswith("h100-east fails: node-5: collectives: all_reduce at 8G")
     assert "*node node-5* (97%): every pair with node-5" in payload
     assert "*205 GB/s*, expected 364 – 410 GB/s (catalog), -47 %" in payload
     assert "nccl 2.26.0 → 2.27.1" in payload
@@ -148,6 +148,7 @@ def test_where_reports_are(notify: dict[str, str], upload: str | None, address: 
 def test_the_letter_says_the_same() -> None:
     alert = alert_of(nights.bad(1), nights.bad(2), before=nights.good(0))
     letter = full_text(alert, alert.incident.changes)
+    assert subject(alert).startswith("seatrial: h100-east fails (2 runs): node-5: collectives: all_reduce at 8G")
     for part in ("h100-east fails (2 runs)", "node node-5 (97%)", "205 GB/s, expected 364", "next: seatrial compare"):
         assert part in letter
     assert "What is new" not in letter

@@ -16,8 +16,9 @@ def _printed(result: RunResult, encoding: str = "utf-8") -> str:
         return bytes_out.getvalue().decode(encoding)
 
 
-def test_the_summary_shows_checks_sweep_and_suspects() -> None:
+def test_the_summary_shows_suspects_then_checks_and_sweep() -> None:
     text = _printed(samples.faulty_h100())
+    assert text.startswith("suspect")
     assert "inconclusive" in text
     assert "all_reduce      205 GB/s" in text
     assert "64K ▁" in text
