@@ -1,12 +1,12 @@
 """How much of what the links carry a plateau reaches. Pure.
 
 Recorded as `busbw_share` beside each `busbw_plateau`, a fraction: 1 is a ring that saturates the links. NVLS on one
-node and trees over two may exceed it (seatrial/judge/baselines/physics.py).
+node and trees over two may exceed it (seatrial/catalog/physics.py).
 """
 
 from dataclasses import replace
 
-from seatrial.judge.baselines.physics import wire
+from seatrial.catalog.physics import wire
 from seatrial.model.curves import SHARE
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import Check

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from seatrial.catalog import Reference, known_hardware, references
 from seatrial.catalog.match import from_catalog
+from seatrial.catalog.physics import from_physics
 from seatrial.config.cluster import Cluster
 from seatrial.config.setup import setup_of
 from seatrial.history import Pin
 from seatrial.judge.baselines.history import from_history
 from seatrial.judge.baselines.peers import from_peers
-from seatrial.judge.baselines.physics import from_physics
 from seatrial.judge.baselines.pinned import from_pin
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
 from seatrial.judge.judge import judge

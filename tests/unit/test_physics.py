@@ -9,10 +9,10 @@ from seatrial.catalog import devices, references, trainings
 from seatrial.catalog.links import gpu_link_gb_s, node_link_gb_s, usual_gpus, with_links
 from seatrial.catalog.match import from_catalog
 from seatrial.catalog.nearest import no_reference
+from seatrial.catalog.physics import from_physics, refuse_beyond_physics, wire
 from seatrial.cli.app import main
 from seatrial.config.cluster import Cluster
 from seatrial.config.setup import setup_of
-from seatrial.judge.baselines.physics import from_physics, refuse_beyond_physics, wire
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
 from seatrial.judge.efficiency import plateau_words, with_shares
 from seatrial.judge.judge import judge

@@ -4,7 +4,7 @@ import pytest
 
 from seatrial.catalog import Reference, references
 from seatrial.catalog.links import with_links
-from seatrial.judge.baselines.reach import FLOOR, LOW, SMALLEST_BYTES, from_reach, model
+from seatrial.catalog.reach import FLOOR, LOW, SMALLEST_BYTES, from_reach, model
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
 from seatrial.judge.judge import judge
 from seatrial.model.measurement import ConditionValue, Measurement, Subject

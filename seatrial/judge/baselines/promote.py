@@ -12,9 +12,9 @@ from datetime import datetime
 from statistics import median
 
 from seatrial.catalog.links import with_links
+from seatrial.catalog.physics import refuse_beyond_physics
 from seatrial.history.rows import Pin, RunRow
 from seatrial.judge.baselines.history import MIN_SAMPLES
-from seatrial.judge.baselines.physics import refuse_beyond_physics
 from seatrial.judge.baselines.tolerance import log_width, tolerance_of
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement, once

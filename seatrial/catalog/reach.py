@@ -16,7 +16,7 @@ from statistics import median
 
 from seatrial.catalog import Reference, references
 from seatrial.catalog.links import with_links
-from seatrial.judge.baselines.physics import wire
+from seatrial.catalog.physics import wire
 from seatrial.model.arms import arm_of
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
