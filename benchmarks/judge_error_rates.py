@@ -1,10 +1,10 @@
 """How often the judge is wrong: writes the table of docs/error-rates.md.
 
-    python benchmarks/judge_error_rates.py [--rows t4 normal ...] [--nodes 8 64 232] [--nights 8 30] [--readings 24]
-                                           [--scale 1] [--seed S] [--write]
+    python benchmarks/judge_error_rates.py [--rows t4 normal ...] [--cases] [--nodes 8 64 232] [--nights 8 30]
+                                           [--readings 24] [--scale 1] [--seed S] [--write]
 
-Rows of made-up and of recorded fleets (benchmarks/noise_rows.py) go through `seatrial.judge.replay.replay`, as
-`seatrial replay` takes them from a file. --scale multiplies the number of trials.
+Rows of simulated and of recorded fleets (benchmarks/noise_rows.py) and of faults (benchmarks/fault_cases.py) go through
+`seatrial.judge.replay.replay`, as `seatrial replay` takes them from a file. --scale multiplies the number of trials.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.error_tables import Count, markdown, write
+from benchmarks.fault_cases import CASES, Case, case_rows
 from benchmarks.noise_rows import ROWS, NoiseRow
 from benchmarks.rivals import RULES
 from seatrial.judge.replay import ReplayedRun, replay
@@ -55,7 +56,7 @@ class Rates:
 
 def judged(row: NoiseRow, nodes: int, nights: Sequence[Floats], rates: Rates) -> list[ReplayedRun]:
     """The runs of these nights; adds to `rates` how many readings the judge took."""
-    series = fleet_series(range(nodes), row.metrics)
+    series = fleet_series(nodes, row.metrics)
     runs = replay(all_rows([night_rows(series, relative, night) for night, relative in enumerate(nights)]))
     rates.readings += [run.readings / len(series) for run in runs]
     return runs
@@ -118,10 +119,58 @@ def measure(name: str, nodes: int, earlier: Sequence[int], readings: int, scale:
     return rates
 
 
+@dataclass(slots=True)
+class Outcome:
+    """Of one case: healthy nights that passed and faulty ones that did not, fleets whose verdict stayed the same."""
+
+    right: Count = field(default_factory=Count)
+    steady: Count = field(default_factory=Count)
+    suspects: list[int] = field(default_factory=list)
+    guilty: Count = field(default_factory=Count)
+    verdicts: set[str] = field(default_factory=set)
+
+    def __str__(self) -> str:
+        verdicts, guilty = " or ".join(sorted(self.verdicts)), self.guilty
+        right = f", {guilty.hits} of {guilty.of} guilty" if guilty.of else ""
+        return (
+            f"{verdicts}; as it should be on {self.right.hits} of {self.right.of} nights, "
+            f"the same every night in {self.steady.hits} of {self.steady.of} fleets; "
+            f"{np.mean(self.suspects):.1f} suspects a night{right}"
+        )
+
+
+def measure_case(case: Case, fleets: int, seed: int) -> Outcome:
+    outcome, guilty = Outcome(), {node_name(node) for node in case.guilty}
+    for fleet in range(fleets):
+        runs = replay(case_rows(case, np.random.default_rng([seed, fleet])))[case.healthy_nights :]
+        bad = [run.verdict is not Verdict.PASS for run in runs]
+        outcome.right.add(sum(one == case.is_fault for one in bad), len(runs))
+        outcome.steady.add(len({run.verdict for run in runs}) == 1, 1)
+        outcome.verdicts |= {run.verdict.value for run in runs}
+        for run in runs:
+            nodes = [set(suspect.name.replace("--", "/").split("/")) for suspect in run.suspects]
+            outcome.suspects.append(len(nodes))
+            outcome.guilty.add(sum(bool(some & guilty) for some in nodes), len(nodes))
+    return outcome
+
+
+def cases(names: Sequence[str], scale: float, seed: int) -> str:
+    fleets = max(1, round(20 * scale))
+    return "\n".join(f"- {name}: {measure_case(CASES[name], fleets, seed)}" for name in names)
+
+
 HEADINGS = (
-    "noise", "nodes", "first 8 nights wrong", "later nights wrong", "10 % same night", "5 % in 3 nights", "20 % first night",
-    "sure suspects right", "readings", *(f"{name}: nights wrong, 10 % found" for name in RULES),
-)  # fmt: skip
+    "noise",
+    "nodes",
+    "first 8 nights wrong",
+    "later nights wrong",
+    "10 % same night",
+    "5 % in 3 nights",
+    "20 % first night",
+    "sure suspects right",
+    "readings",
+    *(f"{name}: nights wrong, 10 % found" for name in RULES),
+)
 
 
 def line(name: str, nodes: int, r: Rates) -> tuple[str, ...]:
@@ -132,23 +181,24 @@ def line(name: str, nodes: int, r: Rates) -> tuple[str, ...]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--rows", nargs="*", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--cases", nargs="*", choices=CASES, default=list(CASES))
     parser.add_argument("--nodes", type=int, nargs="+", default=[8, 64, 232])
     parser.add_argument("--nights", type=int, nargs="+", default=[8, 30], help="Earlier nights.")
     parser.add_argument("--readings", type=int, default=24, help="Readings of a series in a night, if asked for.")
     parser.add_argument("--scale", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=20261205)
-    parser.add_argument("--write", action="store_true", help="Put the table into docs/error-rates.md.")
+    parser.add_argument("--write", action="store_true", help="Put the results into docs/error-rates.md.")
     options = parser.parse_args()
     lines = [
         line(name, nodes, measure(name, nodes, options.nights, options.readings, options.scale, options.seed))
         for name in options.rows
         for nodes in options.nodes
     ]
-    table = markdown(HEADINGS, lines)
-    print(table)
+    parts = {"RATES": markdown(HEADINGS, lines), "CASES": cases(options.cases, options.scale, options.seed)}
+    print("\n\n".join(parts.values()))
     if options.write:
-        write({"RATES": table})
+        write(parts)
 
 
 if __name__ == "__main__":

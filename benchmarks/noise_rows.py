@@ -7,13 +7,13 @@ import csv
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 
 from seatrial.simulate.noise import Draws, Floats, Noise
-from seatrial.simulate.rows import Metric
+from seatrial.simulate.rows import Metric, of_gpus
 
 ROOT = Path(__file__).parents[1]
 LOCAL_NIGHTS = ROOT / "benchmarks" / "data" / "eight_local_nodes.csv"
@@ -27,10 +27,14 @@ FOUR = (
     Metric("matmul", "TFLOP/s", 700.0),
     Metric("memory_copy", "GB/s", 3000.0),
     Metric("host_to_device", "GB/s", 55.0),
-    Metric("busbw_plateau", "GB/s", 450.0, operation="all_reduce"),
+    Metric("busbw_plateau", "GB/s", 450.0, conditions={"operation": "all_reduce"}),
 )
-OF_ONE_GPU = tuple(Metric(m.name, m.unit, m.level, gpus=1) for m in FOUR[:3]) + (
-    Metric("device_to_host", "GB/s", 55.0, gpus=1),
+ONE_GPU = partial(of_gpus, gpus=1)
+OF_ONE_GPU = (
+    Metric("matmul", "TFLOP/s", 700.0, ONE_GPU),
+    Metric("memory_copy", "GB/s", 3000.0, ONE_GPU),
+    Metric("host_to_device", "GB/s", 55.0, ONE_GPU),
+    Metric("device_to_host", "GB/s", 55.0, ONE_GPU),
 )
 LOCAL = (
     Metric("matmul", "TFLOP/s", 0.035),

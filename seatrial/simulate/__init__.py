@@ -1,1 +1,1 @@
-"""A fleet that is not there: numbers with noise, faults in known places, and what the judge makes of them."""
+"""A simulated fleet: readings with noise, faults in known places, and how the judge scores on them."""

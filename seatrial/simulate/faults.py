@@ -1,98 +1,77 @@
-"""What can go wrong in the simulated fleet, and where: each fault lowers some series by some loss on some nights."""
+"""The faults of a simulated fleet: each lowers the numbers that a run really measures of it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seatrial.judge.fleet.grouped import Bools, Ints
-from seatrial.judge.fleet.odds import Floats
+from seatrial.simulate.noise import Floats
+from seatrial.simulate.rows import GPUS, Metric, node_name, of_cluster, of_gpus
 
-GPUS = 8
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
-
-@dataclass(frozen=True, slots=True)
-class FleetLayout:
-    """The series of a fleet: matmul of each GPU, memory and NVLink of each node, busbw of each link of a ring.
-
-    `group` numbers these four metrics; `node` is the node of each series, for a link the one it leaves.
-    """
-
-    nodes: int
-    group: Ints = field(init=False)
-    node: Ints = field(init=False)
-
-    def __post_init__(self) -> None:
-        every = np.arange(self.nodes)
-        object.__setattr__(self, "group", np.repeat([0, 1, 2, 3], [GPUS * self.nodes, *[self.nodes] * 3]))
-        object.__setattr__(self, "node", np.concatenate([np.repeat(every, GPUS), every, every, every]))
-
-    def gpu(self, node: int, gpu: int) -> int:
-        return node * GPUS + gpu
-
-    def gpus(self, node: int) -> slice:
-        return slice(node * GPUS, (node + 1) * GPUS)
-
-    def link(self, node: int) -> int:
-        """From `node` to the next of the ring."""
-        return (GPUS + 2) * self.nodes + node
-
-    def links(self, node: int) -> list[int]:
-        return [self.link((node - 1) % self.nodes), self.link(node)]
+FACTS = {"model": "H100-SXM", "driver": "570.86", "clock": "1980"}
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast")
+RUN = (
+    Metric("matmul", "TFLOP/s", 700.0, of_gpus, FACTS),
+    Metric("memory_copy", "GB/s", 3000.0, of_gpus, FACTS),
+    Metric("busbw_plateau", "GB/s", 450.0, conditions={"operation": "all_reduce", "arm": "intra", **FACTS}),
+    Metric("tcp_egress", "MB/s", 5000.0, conditions=FACTS),
+    Metric("tcp_ingress", "MB/s", 5000.0, conditions=FACTS),
+    *(Metric("busbw_plateau", "GB/s", 380.0, of_cluster, {"operation": name}) for name in OPERATIONS),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`loss(night)` (M) is what it costs on logs, night 0 being the first of the fault; `culprits` may be blamed."""
+    """`left(night)` is the share of each series that is left (M), night 0 being the first of the fault.
+
+    `culprit` is the node or GPU that may be named; "": the whole fleet is slower, and nobody is to blame.
+    """
 
     kind: str
     size: str
-    loss: Callable[[int], Floats]
-    culprits: Bools
-    software: int = 0
+    left: Callable[[int], Floats]
+    culprit: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    def names(self, suspect: str) -> bool:
+        """Whether that is the culprit, its node, or a GPU of it."""
+        return suspect in (self.culprit, self.culprit.split("/")[0]) or suspect.split("/")[0] == self.culprit
 
 
-KINDS: Mapping[str, tuple[str, ...]] = {
-    "slow node": ("5 %", "10 %", "20 %"),
-    "slow GPU": ("5 %", "10 %", "20 %"),
-    "slow link": ("5 %", "10 %", "50 %"),
-    "flaky node": ("15 %, every third",),
-    "7 of 8 GPUs": ("one GPU's share",),
-    "TCP fallback": ("a tenth is left",),
-    "slow decay": ("1 % per week",),
-    "upgrade": ("6 %", "15 %"),
+KINDS: Mapping[str, Mapping[str, float]] = {
+    "slow node": {"5 %": 0.05, "10 %": 0.1, "20 %": 0.2},
+    "slow GPU": {"5 %": 0.05, "10 %": 0.1, "20 %": 0.2},
+    "slow NVLink": {"10 %": 0.1, "50 %": 0.5},
+    "slow NIC": {"10 %": 0.1, "50 %": 0.5},
+    "flaky node": {"15 %, every third night": 0.15},
+    "slow decay": {"1 % per week": 0.01},
+    "upgrade": {"6 %": 0.06, "15 %": 0.15},
 }
 
 
-def make(kind: str, size: str, layout: FleetLayout, rng: np.random.Generator) -> Fault:
-    """A fault of that kind and size (see KINDS)."""
-    node, share = int(rng.integers(layout.nodes)), _percent(size)
-    series = layout.group.size
-    hit = np.zeros(series, dtype=bool)
-    own = np.flatnonzero(layout.node == node)
-    if kind in ("slow node", "flaky node", "slow decay"):
-        hit[own] = True
-        hit[layout.links(node)] = True
-    elif kind == "slow GPU":
-        hit[layout.gpu(node, int(rng.integers(GPUS)))] = True
-    elif kind in ("slow link", "TCP fallback"):
-        hit[layout.link(node)] = True
-    elif kind == "7 of 8 GPUs":
-        hit[(layout.group == 2) & (layout.node == node)] = True
-    elif kind == "upgrade":
-        hit[layout.group == 3] = True
-    lost = {"TCP fallback": np.log(10), "7 of 8 GPUs": -np.log(7 / 8)}.get(kind, -np.log(1 - share))
-    culprits = hit if kind != "upgrade" else np.zeros(series, dtype=bool)
-    return Fault(kind, size, lambda night: hit * lost * _course(kind, night), culprits, int(kind == "upgrade"))
+def make(kind: str, size: str, series: "DataFrame", rng: np.random.Generator) -> Fault:
+    """A fault of that kind and size (see KINDS) at a random place."""
+    node, gpu = int(rng.integers(series["node"].max() + 1)), int(rng.integers(GPUS))
+    own, wide = series["node"] == node, series["subject_kind"] == "cluster"
+    on_nvlink, on_network = series["metric"] == "busbw_plateau", series["metric"].isin(["tcp_egress", "tcp_ingress"])
+    hit = {
+        "slow GPU": own & (series["part"] == gpu),
+        "slow NVLink": own & on_nvlink,
+        "slow NIC": own & on_network | wide,  # every rank of a sweep waits for the slowest
+        "upgrade": on_nvlink,
+    }.get(kind, own)
+    loss, hits = KINDS[kind][size], hit.to_numpy()
+    culprit = {"slow GPU": f"{node_name(node)}/gpu-{gpu}", "upgrade": ""}.get(kind, node_name(node))
+    facts = {"driver": "580.65"} if kind == "upgrade" else {}
+    return Fault(kind, size, lambda night: np.where(hits, 1 - loss * _course(kind, night), 1.0), culprit, facts)
 
 
 def _course(kind: str, night: int) -> float:
-    """How much of the loss there is on a night."""
+    """The part of the loss on a night."""
     if kind == "slow decay":
         return (night + 1) / 7
     return float(night % 3 == 2) if kind == "flaky node" else 1.0
-
-
-def _percent(size: str) -> float:
-    first = size.split(" ", 1)[0]
-    return int(first) / 100 if first.isdigit() else 0.0

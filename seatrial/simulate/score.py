@@ -1,46 +1,55 @@
 """Hold what the judge says of a simulated fleet against the truth."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seatrial.judge.fleet.peer_groups import Verdicts
-from seatrial.simulate.faults import KINDS, Fault, FleetLayout, make
-from seatrial.simulate.nights import Memory, one_night
+from seatrial.judge.replay import ReplayedRun, replay
+from seatrial.model.verdict import Verdict
+from seatrial.simulate.faults import KINDS, RUN, Fault, make
 from seatrial.simulate.noise import Draws, Noise
+from seatrial.simulate.rows import all_rows, fleet_series, night_rows
 
-NIGHTS_BEFORE = 30
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+NIGHTS_BEFORE = 10
+READINGS = 8  # of each series in a night, of which the judge takes those that it asks for
+_MOST_HEALTHY = 30  # nights of one fleet
+_DECAY_NIGHTS = 35  # 5 % at 1 % per week
 
 
 @dataclass(frozen=True, slots=True)
 class HealthyNights:
-    """Healthy nights: how many, in how many anything was blamed, and how often a series was measured."""
+    """Healthy nights: how many, in how many the verdict was not pass, and how often a series was measured."""
 
     nights: int
     alarms: int
-    measurements: float
+    readings: float
 
     def to_dict(self) -> dict[str, Any]:
-        return {"nights": self.nights, "alarms": self.alarms, "measurements_per_series": round(self.measurements, 2)}
+        return {"nights": self.nights, "alarms": self.alarms, "readings_per_series": round(self.readings, 2)}
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
     """One kind and size of fault, tried `trials` times over some nights.
 
-    `first_night` and `named` count the trials in which a culprit was named the first night, and at all; `wrong` those
-    in which somebody innocent was; `nights` are the nights it took, in those that were named.
+    `nights` are the nights (from 1) on which a culprit was named first, in the trials in which one was; `wrong` counts
+    the trials in which somebody innocent was.
     """
 
     kind: str
     size: str
     trials: int
-    first_night: int
-    named: int
     wrong: int
-    nights: tuple[int, ...]
+    nights: Sequence[int]
+
+    @property
+    def first_night(self) -> int:
+        return sum(night == 1 for night in self.nights)
 
     @property
     def median_nights(self) -> float | None:
@@ -52,62 +61,53 @@ class Score:
             "size": self.size,
             "trials": self.trials,
             "found_first_night": self.first_night,
-            "found": self.named,
-            "missed": self.trials - self.named,
+            "found": len(self.nights),
+            "missed": self.trials - len(self.nights),
             "wrong_blame": self.wrong,
             "median_nights_to_find": self.median_nights,
         }
 
 
-def make_fleet(nodes: int, noise: Noise, rng: np.random.Generator) -> tuple[FleetLayout, Draws, Memory]:
-    """A fleet with a month of healthy nights behind it, everything measured twice."""
-    layout = FleetLayout(nodes)
-    draws, memory = Draws(layout.group.size, noise, rng, layout.group), Memory(layout.group)
-    everything = np.arange(layout.group.size)
-    for _ in range(NIGHTS_BEFORE):
-        night = draws.night()
-        memory.keep(draws.measure(night), (everything, draws.measure(night)), passed=True)
-    return layout, draws, memory
+def simulated_rows(nodes: int, nights: int, fault: Fault | None, rng: np.random.Generator) -> "DataFrame":
+    """Healthy nights of a fleet, then `nights` more with the fault."""
+    series = fleet_series(nodes, RUN)
+    draws = Draws(Noise(), series["group"].to_numpy(), rng)
+    rows = [night_rows(series, draws.night(READINGS), night) for night in range(NIGHTS_BEFORE)]
+    for night in range(nights):
+        left = fault.left(night)[:, None] if fault else 1.0
+        now = series.assign(**fault.facts) if fault else series
+        rows.append(night_rows(now, draws.night(READINGS) * left, NIGHTS_BEFORE + night))
+    return all_rows(rows)
 
 
-def quiet(nodes: int, nights: int, noise: Noise, rng: np.random.Generator) -> HealthyNights:
+def quiet(nodes: int, nights: int, rng: np.random.Generator) -> HealthyNights:
     """Nights on which nothing is wrong."""
-    _, draws, memory = make_fleet(nodes, noise, rng)
-    verdicts = [one_night(memory, draws)[0] for _ in range(nights)]
-    taken = float(np.mean([night.each.repeats.mean() for night in verdicts])) if verdicts else 0.0
-    return HealthyNights(nights, sum(night.alarm for night in verdicts), taken)
+    lengths = [min(_MOST_HEALTHY, nights - start) for start in range(0, nights, _MOST_HEALTHY)]
+    runs = [run for count in lengths for run in replay(simulated_rows(nodes, count, None, rng))[NIGHTS_BEFORE:]]
+    readings = float(np.mean([run.readings for run in runs])) / len(fleet_series(nodes, RUN)) if runs else 0.0
+    return HealthyNights(nights, sum(run.verdict is not Verdict.PASS for run in runs), readings)
 
 
-def scores(nodes: int, nights: int, trials: int, noise: Noise, rng: np.random.Generator) -> Iterator[Score]:
+def scores(nodes: int, nights: int, trials: int, rng: np.random.Generator) -> Iterator[Score]:
     """Every kind and size of fault, each time in a fleet of its own; a decay is given as many nights as it needs."""
+    series = fleet_series(nodes, RUN)
     for kind, sizes in KINDS.items():
         for size in sizes:
-            long = max(nights, 35) if kind == "slow decay" else nights
-            yield _score(kind, size, [_trial(kind, size, nodes, long, noise, rng) for _ in range(trials)])
+            long = max(nights, _DECAY_NIGHTS) if kind == "slow decay" else nights
+            tried = [_trial(nodes, long, make(kind, size, series, rng), rng) for _ in range(trials)]
+            found = tuple(night for night, _ in tried if night)
+            yield Score(kind, size, trials, sum(wrong for _, wrong in tried), found)
 
 
-def _score(kind: str, size: str, trials: list[tuple[int | None, bool]]) -> Score:
-    nights = tuple(night for night, _ in trials if night is not None)
-    first, wrong = sum(night == 1 for night in nights), sum(blamed for _, blamed in trials)
-    return Score(kind, size, len(trials), first, len(nights), wrong, nights)
+def _trial(nodes: int, nights: int, fault: Fault, rng: np.random.Generator) -> tuple[int, bool]:
+    """The night (from 1) on which the fault was found, 0 when it was not; and whether anybody innocent was named."""
+    runs = replay(simulated_rows(nodes, nights, fault, rng))[NIGHTS_BEFORE:]
+    wrong = any(not fault.names(suspect.name) for run in runs for suspect in run.suspects)
+    return next((night for night, run in enumerate(runs, 1) if _finds(run, fault)), 0), wrong
 
 
-def _trial(
-    kind: str, size: str, nodes: int, nights: int, noise: Noise, rng: np.random.Generator
-) -> tuple[int | None, bool]:
-    """The night (from 1) on which it was found, None when it was not; and whether anybody innocent was blamed."""
-    layout, draws, memory = make_fleet(nodes, noise, rng)
-    fault, wrong = make(kind, size, layout, rng), False
-    for night in range(nights):
-        verdicts, _ = one_night(memory, draws, fault.loss(night), fault.software)
-        wrong |= bool((verdicts.each.guilty & ~fault.culprits).any())
-        if _names(verdicts, fault):
-            return night + 1, wrong
-    return None, wrong
-
-
-def _names(verdicts: Verdicts, fault: Fault) -> bool:
-    """Whether a culprit is blamed; where the whole fleet is it, whether the fleet is."""
-    if fault.culprits.any():
-        return bool((verdicts.each.guilty & fault.culprits).any())
-    return bool(verdicts.fleet.guilty.any())
+def _finds(run: ReplayedRun, fault: Fault) -> bool:
+    """Whether the culprit is named; where nobody is to blame, whether the run does not pass."""
+    if fault.culprit:
+        return any(fault.names(suspect.name) for suspect in run.suspects)
+    return run.verdict is not Verdict.PASS

@@ -1,0 +1,78 @@
+"""The fleets of docs/error-rates.md are what their rows say, and the rivals' rules are theirs."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.error_tables import Count
+from benchmarks.fault_cases import CASES, READINGS, case_rows
+from benchmarks.noise_rows import LOCAL, ROWS, _local_nights
+from benchmarks.rivals import RULES
+from seatrial.simulate.rows import GPUS
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_row_draws_positive_readings_around_its_level(name: str) -> None:
+    row = ROWS[name]
+    night = row.fleet(16, np.random.default_rng(1))
+    values = np.array([night(4) for _ in range(3)])
+    assert values.shape == (3, 16 * len(row.metrics), 4)
+    assert (values > 0).all()
+    assert np.median(values) == pytest.approx(1, abs=0.15)
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "low"), [("strays-2-at-20-core-0.7", 0.02, 0.9), ("strays-13-at-75", 0.13, 0.5)]
+)
+def test_strays_are_as_many_as_the_name_says(name: str, share: float, low: float) -> None:
+    values = ROWS[name].fleet(500, np.random.default_rng(1))(8)
+    assert (values < low).mean() == pytest.approx(share, rel=0.1)
+
+
+def test_samples_of_a_gpu_are_drawn_from_those_that_it_measured() -> None:
+    """H200: multiplication falls by a third at times, copies of its memory by less than 1 %."""
+    matmul, copy = ROWS["h200-median-of-1"].fleet(200, np.random.default_rng(1))(8)[:400].reshape(2, -1)
+    assert matmul.min() < 0.85
+    assert copy.min() > 0.95
+
+
+def test_recorded_nights_follow_each_other_as_they_were_recorded() -> None:
+    recorded, _ = _local_nights()
+    assert recorded.shape == (26, len(LOCAL), 8)
+    night = ROWS["local-nights"].fleet(8, np.random.default_rng(1))
+    drawn = np.array([night(2) for _ in range(26)])[:, :, 0]
+    start = np.flatnonzero((recorded.reshape(26, -1) == drawn[0]).all(axis=1))[0]
+    assert (drawn == np.roll(recorded.reshape(26, -1), -start, axis=0)).all()
+
+
+def test_the_generators_know_nothing_of_the_judge() -> None:
+    code = "import sys, json; from benchmarks import noise_rows, fault_cases; print(json.dumps(list(sys.modules)))"
+    root = Path(__file__).parents[2]
+    loaded = json.loads(subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, check=True).stdout)
+    assert not [name for name in loaded if name.startswith("seatrial.judge")]
+
+
+def test_a_case_lowers_the_nights_after_the_healthy_ones() -> None:
+    rows = case_rows(CASES["20 new nodes at half speed beside 16"], np.random.default_rng(1))
+    matmul = rows[(rows["metric"] == "matmul") & (rows["run_id"] == "night-008")]
+    assert len(matmul) == 36 * GPUS * READINGS
+    assert len(rows[(rows["metric"] == "matmul") & (rows["run_id"] == "night-007")]) == 16 * GPUS * READINGS
+    level = matmul.groupby(matmul["subject"] >= "node-016")["value"].median()
+    assert level[True] / level[False] == pytest.approx(0.5, rel=0.01)
+    assert set(rows[rows["subject_kind"] == "cluster"]["ranks"]) == {"128", "288"}
+
+
+def test_rivals_rules_are_theirs() -> None:
+    """4 % below the mean passes everywhere; 6 % is SuperBench's, 11 % everybody's."""
+    tonight = np.array([0.96, 0.94, 0.89])
+    bad = [rule(np.ones((3, 3)), tonight, np.zeros(3, dtype=np.int64)).tolist() for rule in RULES.values()]
+    assert bad == [[False, True, True], [False, False, True]]
+
+
+def test_a_share_has_its_interval() -> None:
+    """Wilson's interval of 5 among 1,000: 0.21 to 1.17 %."""
+    assert str(Count(5, 1000)) == "0.5 % (0.21 %–1.17 %)"
