@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from seatrial.config.notify import Notify
 from seatrial.history.incident import Incident, nights
-from seatrial.judge.difference import Difference, MeasurementChange
+from seatrial.judge.difference import Difference
 from seatrial.model.curves import bad_judgements
 from seatrial.model.result import Judgement, RunResult
 from seatrial.model.verdict import Verdict
@@ -96,15 +97,15 @@ def software(since: Difference) -> list[str]:
 
 def numbers(since: Difference) -> list[str]:
     """The numbers that got worse, beyond their own noise: "busbw plateau of all_reduce 387 → 205 GB/s (-47 %)"."""
-    worse = [moved for moved in since.measurements if moved.direction == "worse" and moved.sigmas >= _MOVED]
-    whole = sorted(worse, key=lambda moved: "message_bytes" in moved.after.conditions)  # sweeps before single sizes
-    return [_moved(moved) for moved in whole[:ROWS]]
+    moved = since.measurements
+    worse: list[Any] = list(moved[(moved["direction"] == "worse") & (moved["sigmas"] >= _MOVED)].itertuples())
+    worse.sort(key=lambda row: "message_bytes" in row.conditions)  # sweeps before single sizes
+    return [_moved(row) for row in worse[:ROWS]]
 
 
-def _moved(moved: MeasurementChange) -> str:
-    m = moved.after
-    was = words.number(moved.before.value)
-    return f"{words.what(m)} {was} → {words.quantity(m.value, m.unit)} ({words.percent(moved.ratio - 1)})"
+def _moved(row: Any) -> str:
+    was, now = words.number(row.before), words.quantity(row.after, row.unit)
+    return f"{row.what} {was} → {now} ({words.percent(row.ratio - 1)})"
 
 
 def next_command(alert: Alert) -> str | None:

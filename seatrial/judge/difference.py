@@ -1,73 +1,53 @@
 """What changed between two runs, in order of weight: verdicts, software, then measurements. Pure.
 
 A measurement's move counts by its own noise: the natural log of the ratio over the standard deviation of the difference
-of two such values. The noise is what the interval of a judgement by history rests on, else what is assumed of such a
-number (seatrial/judge/baselines/tolerance.py).
+of two such values. The noise is what the interval of a judgement by earlier runs rests on, else what is assumed of such
+a number (seatrial/judge/baselines/tolerance.py).
 """
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from seatrial.judge.baselines.tolerance import tolerance_of
-from seatrial.model.curves import readings
+from seatrial.model.curves import Reading, readings
 from seatrial.model.measurement import Measurement
-from seatrial.model.result import Judgement, RunResult
-from seatrial.model.verdict import Verdict
+from seatrial.model.result import RunResult
+from seatrial.text.words import what
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _K = 3.0  # an interval of the history is three standard deviations wide
 _LEAST_SIGMA = 0.005  # rates repeat no better than half a percent
 
-Direction = Literal["better", "worse", "same", ""]
+_COLUMNS = ("what", "check", "metric", "subject_kind", "subject", "conditions", "unit", "before", "after")
 
 
 @dataclass(frozen=True, slots=True)
-class VerdictChange:
-    """A verdict that is not what it was; `what` is the run or a check's name, None a check that was not there."""
-
-    what: str
-    before: Verdict | None
-    after: Verdict | None
-
-
-@dataclass(frozen=True, slots=True)
-class SoftwareChange:
-    """One piece of software or one fact, None where a run does not name it."""
+class Change:
+    """A verdict, a version or another fact; None where a run does not have it."""
 
     what: str
     before: str | None
     after: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class MeasurementChange:
-    """One measurement in both runs; `ratio` is after over before, `sigmas` how far that is against its own noise."""
-
-    check: str
-    before: Measurement
-    after: Measurement
-    ratio: float
-    sigmas: float
-
-    @property
-    def direction(self) -> Direction:
-        if self.after.better is None:
-            return ""
-        if self.ratio == 1:
-            return "same"
-        return "better" if (self.ratio > 1) is (self.after.better == "higher") else "worse"
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Difference:
-    """What changed from one run to the other; `only_before` and `only_after` count measurements of one of them."""
+    """What changed from one run to the other; `only_before` and `only_after` count measurements of one of them.
+
+    `measurements` has a row per measurement of both runs, the furthest move first. Columns: what (in words), check,
+    metric, subject_kind, subject, conditions, unit, before, after, ratio (after over before), sigmas (how far that is
+    against its own noise), direction (better, worse, same, or empty where neither is).
+    """
 
     before: RunResult
     after: RunResult
-    verdicts: tuple[VerdictChange, ...]
-    software: tuple[SoftwareChange, ...]
-    measurements: tuple[MeasurementChange, ...]
+    verdicts: tuple[Change, ...]
+    software: tuple[Change, ...]
+    measurements: "DataFrame"
     only_before: int
     only_after: int
 
@@ -75,9 +55,9 @@ class Difference:
         return {
             "before": _run(self.before),
             "after": _run(self.after),
-            "verdicts": [{"what": t.what, "before": _word(t.before), "after": _word(t.after)} for t in self.verdicts],
-            "software": [{"what": r.what, "before": r.before, "after": r.after} for r in self.software],
-            "measurements": [_moved(m) for m in self.measurements],
+            "verdicts": [asdict(change) for change in self.verdicts],
+            "software": [asdict(change) for change in self.software],
+            "measurements": [_moved(row) for row in self.measurements.to_dict("records")],
             "only_before": self.only_before,
             "only_after": self.only_after,
         }
@@ -86,27 +66,39 @@ class Difference:
 def difference(before: RunResult, after: RunResult) -> Difference:
     """What changed, the weightiest first."""
     old, new = _by_series(before), _by_series(after)
-    moved = (_compared(key, old[key], new[key]) for key in old if key in new)
     return Difference(
         before,
         after,
-        tuple(_turned(before, after)),
-        tuple(_replaced(_facts(before), _facts(after))),
-        tuple(sorted((m for m in moved if m), key=lambda m: (-m.sigmas, m.check, m.after.series()))),
+        tuple(_changes(_verdicts(before), _verdicts(after))),
+        tuple(_changes(_facts(before), _facts(after))),
+        _measurements({key: (old[key], new[key]) for key in old if key in new}),
         len(old.keys() - new.keys()),
         len(new.keys() - old.keys()),
     )
 
 
-_Known = tuple[Measurement, Judgement | None]
+def _measurements(pairs: Mapping[tuple[str, str], tuple[Reading, Reading]]) -> "DataFrame":
+    """Those whose two values have logarithms."""
+    import numpy as np
+    import pandas as pd
+
+    rows = [
+        (what(m), check, m.metric, m.subject.kind, m.subject.name, dict(m.conditions), m.unit, old.measurement.value,
+         m.value, m.better, max(_sigma(old), _sigma(new)))
+        for (check, _), (old, new) in pairs.items()
+        if (m := new.measurement).finite and m.value > 0 and old.measurement.finite and old.measurement.value > 0
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=[*_COLUMNS, "better", "sigma"])
+    ratio, better = frame["after"] / frame["before"], frame.pop("better")
+    frame["ratio"] = ratio
+    frame["sigmas"] = np.abs(np.log(ratio.astype(float))) / (frame.pop("sigma") * math.sqrt(2))
+    known = [better.isna(), ratio == 1, (ratio > 1) == (better == "higher")]
+    frame["direction"] = np.select(known, ["", "same", "better"], "worse")
+    return frame.sort_values("sigmas", ascending=False, kind="stable", ignore_index=True)
 
 
-def _by_series(run: RunResult) -> dict[tuple[str, str], _Known]:
-    return {
-        (check.name, _anywhere(reading.measurement).series()): (reading.measurement, reading.judgement)
-        for check in run.checks
-        for reading in readings(check)
-    }
+def _by_series(run: RunResult) -> dict[tuple[str, str], Reading]:
+    return {(check.name, _anywhere(r.measurement).series()): r for check in run.checks for r in readings(check)}
 
 
 def _anywhere(measurement: Measurement) -> Measurement:
@@ -115,53 +107,34 @@ def _anywhere(measurement: Measurement) -> Measurement:
     return replace(measurement, subject=replace(subject, name="")) if subject.kind == "cluster" else measurement
 
 
-def _compared(key: tuple[str, str], before: _Known, after: _Known) -> MeasurementChange | None:
-    """None where one of the values has no logarithm."""
-    old, new = before[0].value, after[0].value
-    if not (math.isfinite(old) and math.isfinite(new) and old > 0 and new > 0):
-        return None
-    sigma = max(_sigma(*before), _sigma(*after))
-    return MeasurementChange(key[0], before[0], after[0], new / old, abs(math.log(new / old)) / (sigma * math.sqrt(2)))
-
-
-def _sigma(measurement: Measurement, judgement: Judgement | None) -> float:
+def _sigma(reading: Reading) -> float:
     """The standard deviation of one value on natural logs."""
-    learned = _learned(measurement, judgement) if judgement and judgement.source == "history" else None
-    return max(_LEAST_SIGMA, tolerance_of(measurement).sigma if learned is None else learned)
+    return max(_LEAST_SIGMA, _learned(reading) or tolerance_of(reading.measurement).sigma)
 
 
-def _learned(measurement: Measurement, judgement: Judgement) -> float | None:
-    bound = judgement.expected.low if judgement.expected.low is not None else judgement.expected.high
-    if judgement.deviation is None or judgement.deviation <= -1 or not bound or bound <= 0:
+def _learned(reading: Reading) -> float | None:
+    judgement = reading.judgement
+    if judgement is None or judgement.source != "history" or judgement.deviation is None or judgement.deviation <= -1:
         return None
-    centre = measurement.value / (1 + judgement.deviation)
-    return abs(math.log(bound / centre)) / _K if centre > 0 else None
+    bound = judgement.expected.low if judgement.expected.low is not None else judgement.expected.high
+    centre = reading.measurement.value / (1 + judgement.deviation)
+    return abs(math.log(bound / centre)) / _K if bound and bound > 0 and centre > 0 else None
 
 
-def _turned(before: RunResult, after: RunResult) -> Iterator[VerdictChange]:
-    if before.verdict is not after.verdict:
-        yield VerdictChange("run", before.verdict, after.verdict)
-    old = {check.name: check.verdict for check in before.checks}
-    new = {check.name: check.verdict for check in after.checks}
-    for name in dict.fromkeys((*old, *new)):
-        if old.get(name) is not new.get(name):
-            yield VerdictChange(name, old.get(name), new.get(name))
+def _verdicts(run: RunResult) -> dict[str, str]:
+    return {"run": run.verdict, **{check.name: check.verdict for check in run.checks}}
 
 
 def _facts(run: RunResult) -> dict[str, str]:
     """The software, and what else makes runs of one cluster differ."""
-    return {
-        **run.fingerprint,
-        "suite": run.suite,
-        "nodes": str(run.setup.nodes if run.setup else len(run.nodes)),
-        "cluster": run.cluster,
-    }
+    nodes = run.setup.nodes if run.setup else len(run.nodes)
+    return {**run.fingerprint, "suite": run.suite, "nodes": str(nodes), "cluster": run.cluster}
 
 
-def _replaced(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[SoftwareChange]:
+def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
     for name in dict.fromkeys((*before, *after)):
         if before.get(name) != after.get(name):
-            yield SoftwareChange(name, before.get(name), after.get(name))
+            yield Change(name, before.get(name), after.get(name))
 
 
 def _run(run: RunResult) -> dict[str, Any]:
@@ -174,21 +147,7 @@ def _run(run: RunResult) -> dict[str, Any]:
     }
 
 
-def _word(verdict: Verdict | None) -> str | None:
-    return verdict.value if verdict else None
-
-
-def _moved(moved: MeasurementChange) -> dict[str, Any]:
-    m = moved.after
-    return {
-        "check": moved.check,
-        "metric": m.metric,
-        "subject": {"kind": m.subject.kind, "name": m.subject.name},
-        "conditions": dict(m.conditions),
-        "unit": m.unit,
-        "before": moved.before.value,
-        "after": m.value,
-        "ratio": moved.ratio,
-        "sigmas": round(moved.sigmas, 3),
-        "direction": moved.direction or None,
-    }
+def _moved(row: Mapping[Any, Any]) -> dict[str, Any]:
+    subject = {"kind": row["subject_kind"], "name": row["subject"]}
+    own = {"subject": subject, "sigmas": round(row["sigmas"], 3), "direction": row["direction"] or None}
+    return {name: value for name, value in {**row, **own}.items() if name not in ("what", "subject_kind")}

@@ -1,13 +1,13 @@
 """`seatrial compare`: what changed between two runs, as tables."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from seatrial.judge.difference import Difference, MeasurementChange
+from seatrial.judge.difference import Change, Difference
 from seatrial.model.result import RunResult
-from seatrial.model.verdict import Verdict
 from seatrial.report.console import output, print_line, table
 from seatrial.text import words
 
@@ -24,12 +24,10 @@ def show_difference(difference: Difference) -> None:
         print_line(console, f"{name}: {_run(run)}")
     if (one := difference.before.cluster) != (other := difference.after.cluster):
         print_line(console, f"two clusters, {one} and {other}: what is of a whole cluster is held against the other's")
-    turned = ((t.what, _verdict(t.before), _verdict(t.after)) for t in difference.verdicts)
-    _show(console, "verdicts", ("", "before", "after"), turned)
-    replaced = ((r.what, r.before or "-", r.after or "-") for r in difference.software)
-    _show(console, "software and shape", ("", "before", "after"), replaced)
-    beyond = [m for m in difference.measurements if m.sigmas >= _NOISE]
-    shown = [[*_cells(m), Text(m.direction, _STYLES[m.direction])] for m in beyond[:MAX_ROWS]]
+    _show(console, "verdicts", ("", "before", "after"), map(_sides, difference.verdicts))
+    _show(console, "software and shape", ("", "before", "after"), map(_sides, difference.software))
+    beyond = difference.measurements[difference.measurements["sigmas"] >= _NOISE]
+    shown = map(_cells, beyond[:MAX_ROWS].itertuples())
     _show(console, "measurements", ("", "before", "after", "change", "sigmas", ""), shown)
     print_line(console, _rest(difference, len(beyond)))
 
@@ -50,15 +48,14 @@ def _run(run: RunResult) -> str:
     return f"{run.run_id} of {run.cluster}, {run.suite}, {started}: {words.label(run.verdict)}: {run.reason}"
 
 
-def _verdict(verdict: Verdict | None) -> str:
-    return words.label(verdict) if verdict else "-"
+def _sides(change: Change) -> tuple[str, str, str]:
+    return change.what, change.before or "-", change.after or "-"
 
 
-def _cells(moved: MeasurementChange) -> list[str | Text]:
-    m = moved.after
-    change = f"{(moved.ratio - 1) * 100:+.1f} %" if moved.ratio < 10 else f"x {moved.ratio:.3g}"
-    before, after = (words.quantity(value, m.unit) for value in (moved.before.value, m.value))
-    return [words.what(m), before, after, change, f"{moved.sigmas:.1f}"]
+def _cells(row: Any) -> tuple[str | Text, ...]:
+    change = f"{(row.ratio - 1) * 100:+.1f} %" if row.ratio < 10 else f"x {row.ratio:.3g}"
+    before, after = (words.quantity(value, row.unit) for value in (row.before, row.after))
+    return row.what, before, after, change, f"{row.sigmas:.1f}", Text(row.direction, _STYLES[row.direction])
 
 
 def _show(console: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:

@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from seatrial.history.rows import VERDICTS, RunRow
-from seatrial.judge.difference import SoftwareChange
+from seatrial.judge.difference import Change
 from seatrial.model.measurement import Measurement, once
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
@@ -124,8 +124,8 @@ def _is_earlier(row: RunRow, result: RunResult) -> bool:
     return row.suite == result.suite and row.run_id != result.run_id and row.started < result.started
 
 
-def software(result: RunResult, past: EarlierRuns) -> list[SoftwareChange]:
+def software(result: RunResult, past: EarlierRuns) -> list[Change]:
     """Every fact of the fingerprint beside the last good run's; equal on both sides where nothing changed."""
     before = past.last_good.fingerprint if past.last_good else {}
     names = dict.fromkeys((*result.fingerprint, *before))
-    return [SoftwareChange(name, before.get(name) or None, result.fingerprint.get(name) or None) for name in names]
+    return [Change(name, before.get(name) or None, result.fingerprint.get(name) or None) for name in names]
