@@ -102,8 +102,6 @@ bench: setup
 	$(BIN)/python benchmarks/quick_run.py
 	$(BIN)/python benchmarks/judge_speed.py
 	nice $(BIN)/python benchmarks/judge_error_rates.py   # a tenth of the trials of docs/error-rates.md; minutes
-	nice $(BIN)/python benchmarks/judge_first_nights.py
-	nice $(BIN)/python benchmarks/judge_few_peers.py
 
 format: setup
 	$(BIN)/ruff format .

@@ -50,7 +50,7 @@ class Rates:
             self.suspects(run, set())
 
     def suspects(self, run: ReplayedRun, faulty: set[str]) -> None:
-        sure = [suspect.name for suspect in run.suspects if suspect.confidence >= SURE]
+        sure = [suspect.name.partition("/")[0] for suspect in run.suspects if suspect.confidence >= SURE]
         self.sure.add(sum(name in faulty for name in sure), len(sure))
 
 
@@ -102,7 +102,7 @@ def first_night(row: NoiseRow, nodes: int, readings: int, rng: np.random.Generat
 
 
 def _named(run: ReplayedRun) -> set[str]:
-    return {suspect.name.split("/")[0] for suspect in run.suspects}
+    return {suspect.name.partition("/")[0] for suspect in run.suspects}
 
 
 def measure(name: str, nodes: int, earlier: Sequence[int], readings: int, scale: float, seed: int) -> Rates:
@@ -130,12 +130,10 @@ class Outcome:
     verdicts: set[str] = field(default_factory=set)
 
     def __str__(self) -> str:
-        verdicts, guilty = " or ".join(sorted(self.verdicts)), self.guilty
-        right = f", {guilty.hits} of {guilty.of} guilty" if guilty.of else ""
+        guilty = f" ({self.guilty.hits} of {self.guilty.of} guilty)" if self.guilty.of else ""
         return (
-            f"{verdicts}; as it should be on {self.right.hits} of {self.right.of} nights, "
-            f"the same every night in {self.steady.hits} of {self.steady.of} fleets; "
-            f"{np.mean(self.suspects):.1f} suspects a night{right}"
+            f"{' or '.join(sorted(self.verdicts))}, right on {self.right.hits} of {self.right.of} nights, "
+            f"unchanged in {self.steady.hits} of {self.steady.of} fleets, {np.mean(self.suspects):.1f} suspects{guilty}"
         )
 
 

@@ -39,7 +39,7 @@ class Fault:
 
     def names(self, suspect: str) -> bool:
         """Whether that is the culprit, its node, or a GPU of it."""
-        return suspect in (self.culprit, self.culprit.split("/")[0]) or suspect.split("/")[0] == self.culprit
+        return suspect in (self.culprit, self.culprit.partition("/")[0]) or suspect.partition("/")[0] == self.culprit
 
 
 KINDS: Mapping[str, Mapping[str, float]] = {
