@@ -1,11 +1,11 @@
 """Which network, algorithm and protocol NCCL used, as its own log says: the proof against a silent fallback to sockets.
 
-The network is in NCCL_DEBUG=INFO, the algorithm in the subsystem TUNING; what was set, in the subsystem ENV, or on the
-command line or in the script that the log quotes.
+The network and its devices are in NCCL_DEBUG=INFO, the algorithm in the subsystem TUNING; what was set, in the
+subsystem ENV, or on the command line or in the script that the log quotes.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from seatrial.nccl.text import clean
@@ -17,10 +17,16 @@ _PLUGIN = re.compile(
     r"|Successfully loaded external (?:network|net) plugin (\S+)|Plugin load \((\S+)\) returned"
 )
 _NODES = re.compile(r"nNodes (\d+)")
+_NO_DEVICE = re.compile(r"NET/IB : No device found")
+_PROVIDER = re.compile(r"Selected [Pp]rovider is ([\w;.-]+)")
+_FOUND = re.compile(r"found (\d{1,4}) nics")
+_USED_DEVICES = re.compile(r"NET/g?IB : Using (\S.*)")
+_PORT = re.compile(r"(?<![\w.-])([\w.-]{1,64}:\d{1,3})/(?:IB|RoCE)")
+_HOST = re.compile(r"(?<!\S)([\w.-]{1,255}):\d+(?::\d+)? \[\d+\] NCCL")
 _CHOSEN = re.compile(r"NCCL INFO \w+: (\d{1,18}) Bytes -> Algo (\w+) proto (\w+)")
 _SET = re.compile(
     r"\b(?:NCCL_)?(ALGO|PROTO|NET|P2P_DISABLE|P2P_LEVEL|SHM_DISABLE|IB_DISABLE|MNNVL_ENABLE|NVLS_ENABLE)"
-    r"(?:=| set by environment to )[\"']?([\w.-]*\w)"
+    r"(?:=| set by environment to )[\"']?(\^?\w(?:[\w.-]*\w)?(?:,(?!\w+=)\w+)*)"
 )
 _NUMBERED = {  # before 2.24 the log names them by number
     "algorithm": ("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"),
@@ -30,6 +36,11 @@ _NETWORK_WORDS = ("NET", "network", "nNodes", "plugin")
 _WORDS = (*_NETWORK_WORDS, " -> Algo ", "NCCL_", "ALGO=")
 _MAX_NETWORKS = 16
 _MAX_CHOICES = 256
+_MAX_HOSTS, _MAX_PORTS = 1 << 13, 256
+_SOCKETS = ("socket", "fastsocket")  # FastSocket: Google's plugin of several TCP connections
+_TCP_PROVIDERS = frozenset({"tcp", "sockets", "udp", "net"})  # of libfabric, without RDMA
+_NVLS = frozenset({"NVLS", "NVLSTree"})
+NO_NVLS = "Ring/Tree"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +48,9 @@ class Transport:
     """What NCCL's log says about the network.
 
     `networks` are the names in use (`IB`, `gIB`, `FasTrak`, `AWS Libfabric`, `Socket`, ...), first seen first;
-    `plugin` the external network plugin that was loaded. `gpu_direct` is None where no network channel was logged.
+    `plugin` the external network plugin that was loaded; `provider` the one that libfabric selected (`efa`, `cxi`,
+    `tcp;ofi_rxm`). `nics` are the host with the fewest network devices and their number, None where they were not
+    listed. `gpu_direct` is None where no network channel was logged.
     `nodes` is the number of nodes of the communicator: on one node the network is named but carries nothing.
     `choices` are algorithm and protocol by message size in bytes, smallest first; `settings` the variables of NCCL that
     steer any of this, without their `NCCL_`.
@@ -50,19 +63,27 @@ class Transport:
     evidence: str = ""
     choices: tuple[tuple[int, str, str], ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
+    provider: str | None = None
+    nics: tuple[str, int] | None = None
 
     @property
     def sockets_only(self) -> bool:
-        """Whether all that was used is TCP sockets."""
-        return bool(self.networks) and all(name.lower() == "socket" for name in self.networks)
+        """Whether all that was used is TCP, by NCCL's sockets or under libfabric."""
+        over_tcp = self.provider is not None and _is_tcp(self.provider)
+        return over_tcp or (bool(self.networks) and all(name.lower() in _SOCKETS for name in self.networks))
 
     @property
     def algorithm(self) -> str | None:
-        """What the largest message took, by NCCL's own word, else what was asked for; None where neither is known."""
+        """What the largest message took, by NCCL's own word, else the one that the settings leave; None where unknown.
+
+        Where they leave several, `NO_NVLS` if NVLS is not among them: NCCL_NVLS_ENABLE=0, NCCL_ALGO=^NVLS.
+        """
         if self.choices:
             return self.choices[-1][1]
-        requested = dict(self.settings).get("ALGO")
-        return _named("algorithm", requested) if requested else None
+        settings = dict(self.settings)
+        allowed = _allowed(settings.get("ALGO", ""))
+        allowed -= _NVLS if settings.get("NVLS_ENABLE") == "0" else frozenset()
+        return next(iter(allowed)) if len(allowed) == 1 else None if _NVLS & allowed else NO_NVLS
 
     @property
     def words(self) -> str:
@@ -83,6 +104,9 @@ class TransportReader:
         self._nodes: int | None = None
         self._choices: dict[int, tuple[str, str]] = {}
         self._settings: dict[str, str] = {}
+        self._no_device = ""
+        self._provider: tuple[str, str] | None = None
+        self._ports: dict[str, set[str]] = {}
 
     def feed(self, raw: str) -> None:
         """Takes one line."""
@@ -107,18 +131,43 @@ class TransportReader:
             self._gpu_direct = bool(self._gpu_direct or match[2])
         elif match := _NODES.search(text):
             self._nodes = max(self._nodes or 0, int(match[1][:9]))
+        elif match := _PROVIDER.search(text):
+            self._take_provider(match[1], text)
+        elif match := _USED_DEVICES.search(text):
+            self._take_ports(_PORT.findall(match[1]), text)
         elif match := _PLUGIN.search(text):
             self._plugin = self._plugin or next(group for group in match.groups() if group)
+        elif _NO_DEVICE.search(text):
+            self._no_device = self._no_device or text.strip()[:300]
+
+    def _take_provider(self, provider: str, text: str) -> None:
+        """One that is TCP stays, whatever other ranks selected."""
+        if self._provider is None or (_is_tcp(provider) and not _is_tcp(self._provider[0])):
+            self._provider = provider[:80], text.strip()[:300]
+        if found := _FOUND.search(text):
+            self._take_ports([str(number) for number in range(int(found[1]))], text)
+
+    def _take_ports(self, ports: Sequence[str], text: str) -> None:
+        """Collect the network devices by host; those of ranks that were given one each add up."""
+        host = match[1] if (match := _HOST.search(text)) else ""
+        if ports and (host in self._ports or len(self._ports) < _MAX_HOSTS):
+            known = self._ports.setdefault(host, set())
+            known.update(ports[: _MAX_PORTS - len(known)])
 
     def transport(self) -> Transport | None:
         """The evidence so far; None where neither a network nor an algorithm nor a setting was named."""
-        if not (self._networks or self._choices or self._settings):
+        networks = self._networks or ({"Socket": self._no_device} if self._no_device and not self._provider else {})
+        if not (networks or self._choices or self._settings or self._provider or self._ports):
             return None
-        evidence = next(iter(self._networks.values()), "")
+        evidence = next(iter(networks.values()), "")
+        if self._provider and _is_tcp(self._provider[0]):
+            evidence = self._provider[1]
+        fewest = min(((len(ports), host) for host, ports in self._ports.items()), default=None)
         choices = tuple((size, *self._choices[size]) for size in sorted(self._choices))
         return Transport(
-            tuple(self._networks), self._plugin, self._gpu_direct, self._nodes, evidence,
+            tuple(networks), self._plugin, self._gpu_direct, self._nodes, evidence,
             choices, tuple(sorted(self._settings.items())),
+            self._provider and self._provider[0], fewest and (fewest[1], fewest[0]),
         )  # fmt: skip
 
     def _choose(self, size: int, algorithm: str, protocol: str) -> None:
@@ -137,6 +186,17 @@ def _named(kind: str, word: str) -> str:
         return names[int(word[:9])] if int(word[:9]) < len(names) else word
     bare = word.replace("_", "").lower()
     return next((name for name in names if name.lower() == bare), word)
+
+
+def _is_tcp(provider: str) -> bool:
+    return provider.partition(";")[0] in _TCP_PROVIDERS
+
+
+def _allowed(requested: str) -> frozenset[str]:
+    """The algorithms that NCCL_ALGO leaves: the named ones, or all but those behind `^`."""
+    known = frozenset(_NUMBERED["algorithm"])
+    named = known & {_named("algorithm", word) for word in requested.lstrip("^").split(",")}
+    return named if named and not requested.startswith("^") else known - named
 
 
 def transport(lines: Iterable[str]) -> Transport | None:
