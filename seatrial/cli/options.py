@@ -3,9 +3,14 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from seatrial.text.csv_cells import as_text
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 FILE = click.Path(path_type=Path)
 
@@ -28,6 +33,8 @@ json_option = click.option(
     help="Print one JSON document to standard output, and messages to standard error.",
 )
 
+csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print one table as CSV to standard output.")
+
 
 def name_of(cluster: str) -> str:
     """The cluster's name, where a name is wanted and a cluster file may be given. Raises InputError."""
@@ -41,3 +48,8 @@ def name_of(cluster: str) -> str:
 
 def print_json(document: Any) -> None:
     print(json.dumps(document, indent=2, allow_nan=False))
+
+
+def print_csv(frame: "DataFrame") -> None:
+    """The table under its column names; no cell is a formula."""
+    print(frame.map(as_text).to_csv(index=False, lineterminator="\n"), end="")

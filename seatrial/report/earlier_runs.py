@@ -1,13 +1,16 @@
-"""`seatrial history`: earlier runs as a table, or as JSON."""
+"""`seatrial history`: earlier runs as a table, as a pandas frame, or as JSON."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
 from seatrial.history.rows import RunRow
 from seatrial.report.console import output, table, verdict_cell
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _COLUMNS = ("run", "cluster", "suite", "started", "took", "verdict", "reason")
 
@@ -26,8 +29,15 @@ def history_table(rows: Sequence[RunRow], encoding: str) -> Table:
     return grid
 
 
+def history_frame(rows: Sequence[RunRow]) -> "DataFrame":
+    """One row per run, as given, with a column for each version of its software: `fingerprint.driver`."""
+    import pandas as pd
+
+    return pd.json_normalize(history_json(rows))
+
+
 def history_json(rows: Sequence[RunRow]) -> list[dict[str, Any]]:
-    """The same as one JSON document."""
+    """The same as one JSON document, with whole reasons and times in UTC."""
     return [row.to_dict() for row in rows]
 
 

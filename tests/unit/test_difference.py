@@ -1,5 +1,6 @@
 """What changed between two runs: what is said first, and what counts as a move."""
 
+import csv
 import json
 import math
 import sys
@@ -134,6 +135,9 @@ def test_two_folders_as_a_table_and_as_json(tmp_path: Path, capsys: pytest.Captu
     document = json.loads(capsys.readouterr().out)
     assert (document["before"]["verdict"], document["after"]["verdict"]) == ("pass", "fail")
     assert [(m["before"], m["after"], m["direction"]) for m in document["measurements"]] == [(100, 30, "worse")]
+    assert command(*paths, "--csv") == 0
+    (row,) = csv.DictReader(capsys.readouterr().out.splitlines())
+    assert (row["what"], row["before"], row["after"]) == ("busbw plateau of all_reduce", "100.0", "30.0")
 
 
 def test_a_table_says_what_did_not_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

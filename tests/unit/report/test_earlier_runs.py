@@ -7,7 +7,7 @@ import pytest
 
 from seatrial.history import open_store
 from seatrial.model.verdict import Verdict
-from seatrial.report.earlier_runs import history_json, history_table, show_history
+from seatrial.report.earlier_runs import history_frame, history_json, history_table, show_history
 from tests.unit.history.stored import a_run
 
 
@@ -35,4 +35,10 @@ def test_a_long_reason_takes_no_room_from_what_else_is_told(capsys: pytest.Captu
     assert "node-2 is slow" in line
 
 
-# The schema
+def test_the_frame_has_a_column_for_each_version() -> None:
+    with open_store("sqlite://") as store:
+        for number, version in ((1, "2.27"), (2, "2.28")):
+            store.save(a_run(number, fingerprint={"nccl": version}), Path("/runs"))
+        frame = history_frame(store.runs())
+    assert frame["fingerprint.nccl"].tolist() == ["2.28", "2.27"]
+    assert history_frame([]).empty

@@ -12,7 +12,7 @@ from seatrial.history import open_store
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, RunResult
 from seatrial.model.verdict import Verdict
-from seatrial.report.link_ages import LinkAges
+from seatrial.report.link_ages import link_ages
 from tests.unit.history.stored import START, a_run
 
 NODES = tuple({"name": f"node-{i}", "cpu_model": "EPYC"} for i in range(4))
@@ -61,6 +61,13 @@ def test_json_has_every_link() -> None:
 
 
 @pytest.mark.usefixtures("history")
+def test_csv_has_every_link_with_its_age() -> None:
+    header, first, *_ = seatrial("lab", "--links", "--csv").splitlines()
+    assert header == "link,last_measured,age_days"
+    assert first.split(",")[::2] == ["node-0--node-1", "1.0"]
+
+
+@pytest.mark.usefixtures("history")
 def test_links_without_a_cluster_are_bad_input() -> None:
     done = CliRunner().invoke(command, ["--links"])
     assert "--links needs a CLUSTER" in str(done.exception)
@@ -69,12 +76,11 @@ def test_links_without_a_cluster_are_bad_input() -> None:
 def test_a_run_of_one_node_has_no_links() -> None:
     with open_store("sqlite://") as store:
         store.save(a_run(1, nodes=NODES[:1]), Path())
-        ages = LinkAges.of(store.runs()[0], ["node-0"], store.links_measured("lab"))
-    assert (ages.never, ages.within(1), ages.oldest()) == (0, 0, [])
+        assert link_ages(store.runs()[0], ["node-0"], store.links_measured("lab")).empty
 
 
 def test_a_node_whose_name_has_the_separator_of_links_in_it() -> None:
     with open_store("sqlite://") as store:
         store.save(night(1, "pool--a--pool--b"), Path())
-        ages = LinkAges.of(store.runs()[0], ["pool--b", "pool--a"], store.links_measured("lab"))
-    assert (ages.never, ages.within(1)) == (0, 1)
+        ages = link_ages(store.runs()[0], ["pool--b", "pool--a"], store.links_measured("lab"))
+    assert ages[["link", "age_days"]].values.tolist() == [["pool--a--pool--b", 0.0]]
