@@ -1,4 +1,4 @@
-"""Step `record`: write down what the run came to, so that nothing is lost when a later part fails."""
+"""Step `record`: write the files of the run and save it, so that nothing is lost when a later step fails."""
 
 import contextlib
 import json

@@ -24,9 +24,9 @@ _OVER = {"fault": "{} recovered: {}", "unmeasured": "{} is measured again", "sil
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """What is to be told. `result` is the run that shows it, or that ended it; `since` the last good run.
+    """An incident with `result`, the run that shows or ended it, and `since`, the changes since the last good run.
 
-    None where there is none: no run shows that the check did not run.
+    `result` is None if the check did not run.
     """
 
     incident: Incident
@@ -41,7 +41,7 @@ class Alert:
 
     @property
     def run_id(self) -> str:
-        """The run that shows it, or that ended it, also where it cannot be read any more; "" where there is none."""
+        """The run that shows or ended it, also if that run can no longer be read; "" if the check did not run."""
         if self.result:
             return self.result.run_id
         return "" if self.over or self.incident.kind == "silent" else self.incident.last_run
@@ -132,5 +132,5 @@ def report_address(notify: Notify, run_id: str, cluster: str, upload: str | None
 
 
 def mentions_for(incident: Incident, mentions: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Who is called: nobody when it is over."""
+    """The members and groups to mention; none when the incident is over."""
     return () if incident.closed else tuple(mentions.get(incident.verdict.value, ()))

@@ -10,7 +10,7 @@ APPRISE = ("apprise",)
 
 @contextmanager
 def muted(names: tuple[str, ...]) -> Iterator[None]:
-    """Nobody hears meanwhile what those loggers say."""
+    """Disable those loggers meanwhile."""
     loggers = [logging.getLogger(name) for name in names]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:

@@ -12,7 +12,7 @@ from seatrial.text import words
 def overdue(last: RunRow | None, suite: str, max_age: timedelta, now: datetime) -> RunOutcome | None:
     """A silent night where the last run is older than its schedule allows; None where it is young enough.
 
-    A cluster without any run is overdue at once: whoever watches it means it to be checked.
+    A cluster without any run is overdue at once, as it is watched to be checked.
     """
     if last is None:
         return _silent("", now, Reason.of("run-never-recorded", suite=suite))

@@ -1,6 +1,6 @@
 """An alert in plain text, for e-mail and whatever else takes text, and as JSON for machines. Pure.
 
-Chats take text for their own markup, each another one, so what people read mentions and links nobody.
+Each chat has a markup of its own, so the text neither mentions people nor links.
 """
 
 from collections.abc import Sequence

@@ -49,7 +49,7 @@ class LatencyTable:
 
 
 def readings(check: Check) -> list[Reading]:
-    """What each series of the check came to, whether it was judged or only recorded; its median where repeated."""
+    """Each series of the check, judged or only recorded; the median of its readings."""
     return _held_together(check, once(check.measurements))
 
 

@@ -1,4 +1,4 @@
-"""What a run came to: judgements, checks, suspects and the document `run.json` (schema 1)."""
+"""The result of a run: judgements, checks, suspects and the document `run.json` (schema 1)."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -116,7 +116,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a check came to by itself, before any of its numbers was held against a baseline."""
+    """The result of a check itself, before its numbers are judged."""
 
     verdict: Verdict
     reason: str
@@ -129,10 +129,10 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was tried on the testbed, with what it measured and what that came to.
+    """One thing that was tried on the testbed, with its measurements and their judgements.
 
-    `before_judging`, what it came to by itself, is set once the numbers have been judged; verdict, reason and suspects
-    hold what follows from both.
+    `before_judging`, its own result, is set once the numbers have been judged; verdict, reason and suspects then follow
+    from both.
     """
 
     name: str
@@ -146,7 +146,7 @@ class Check:
 
     @property
     def by_itself(self) -> CheckResult:
-        """What it came to before its numbers were judged."""
+        """Its own result, before its numbers were judged."""
         return self.before_judging or CheckResult(self.verdict, self.reason, self.suspects)
 
     @property
@@ -232,9 +232,9 @@ def _outcome(verdict: Verdict, reason: str) -> dict[str, Any]:
 
 
 def conclude(checks: Sequence[Check]) -> tuple[Verdict, str]:
-    """The run's verdict, the worst of its checks, and the reasons of those that came to it, two at most.
+    """Return the run's verdict, the worst of its checks, and the reasons of the checks with that verdict, at most two.
 
-    Of a fault the suspects come first, unless the reason begins with one of them.
+    The reason of a fault begins with the suspects.
     """
     verdict = worst(check.verdict for check in checks)
     if verdict is Verdict.PASS:

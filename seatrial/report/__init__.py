@@ -1,1 +1,4 @@
-"""What a run tells people: HTML, markdown, Slack, the terminal. Pure; writing and sending happen in tasks."""
+"""Reports of a run: HTML, Markdown, PDF, JSON, the terminal, Prometheus metrics.
+
+Pure; writing and sending happen in tasks.
+"""

@@ -61,7 +61,7 @@ def loss_chart(losses: Sequence[float]) -> str:
 
 
 def draw_busbw(axes: "Axes", curves: Sequence[Curve], last: LastValue) -> list[Mark]:
-    """The curves on empty axes, and what each point tells."""
+    """Draw the curves on empty axes; return the marks of their points."""
     axes.set_xscale("log", base=2)
     axes.set_title("busbw, GB/s", pad=8 + _legend_height(curves))
     for curve, colour in zip(curves, SERIES * (1 + len(curves) // len(SERIES)), strict=False):

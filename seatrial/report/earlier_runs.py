@@ -16,7 +16,7 @@ _COLUMNS = ("run", "cluster", "suite", "started", "took", "verdict", "reason")
 
 
 def show_history(rows: Sequence[RunRow]) -> None:
-    """The table; where there is no terminal, there is room for all but a long reason."""
+    """Print the table; without a terminal it is wide enough for all but long reasons."""
     console = output()
     console.print(history_table(rows, console.encoding))
 

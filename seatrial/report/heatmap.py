@@ -94,7 +94,7 @@ def heat_map(result: RunResult) -> HeatMap | None:
 
 
 def _cells(result: RunResult) -> tuple[list[Column], dict[tuple[str, Column], Cell]]:
-    """What was judged anywhere is a column; what was only recorded tells nothing of good and bad."""
+    """A column per metric that was judged on any node; metrics that were only recorded have none."""
     readings_by_node: dict[Column, dict[str, list[Reading]]] = {}
     for check in result.checks:
         for reading in readings(check):

@@ -1,4 +1,4 @@
-"""What a run came to as Prometheus metrics: https://prometheus.io/docs/practices/naming. Values are in base units."""
+"""A run as Prometheus metrics, in base units: https://prometheus.io/docs/practices/naming."""
 
 import math
 import os
@@ -66,7 +66,7 @@ def headlines(result: RunResult) -> list[HeadlineMetric]:
 
 
 def registry(result: RunResult, last_good: datetime | None) -> "CollectorRegistry":
-    """Everything that is told of the run; `last_good` is when the last run that passed ended, None where none did."""
+    """All metrics of the run; `last_good` is the end of the last run that passed, None if none did."""
     from prometheus_client import CollectorRegistry, Gauge
 
     into, own = CollectorRegistry(), {"cluster": result.cluster, "suite": result.suite}

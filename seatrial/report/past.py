@@ -1,4 +1,4 @@
-"""What the report tells of earlier runs: the last good one, and how each headline number went."""
+"""Earlier runs in the report: the last good one, and the history of each headline number."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

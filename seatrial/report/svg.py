@@ -50,7 +50,7 @@ _GREY = ("axes.edgecolor", "grid.color")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A point of the axes and what it tells, a line per fact."""
+    """A point of the axes and the lines that pointing at it shows."""
 
     x: float
     y: float

@@ -80,7 +80,7 @@ def _title(measurement: Measurement) -> str:
 
 
 def _own_words(measurement: Measurement) -> str:
-    """What tells a row from its neighbours: subject, message size, and the placement when it is the unusual one."""
+    """What distinguishes a row in its group: subject, message size, and the placement if it is in place."""
     usual = ("placement",) if measurement.conditions.get("placement") == "out_of_place" else ()
     others = tuple(key for key in measurement.conditions if key not in _in_row(measurement))
     own = words.condition_words(measurement, without=(*others, *usual))

@@ -1,4 +1,4 @@
-"""Where alerts go. A sink knows its own words and its own errors; what is told, and when, it does not decide."""
+"""Receivers of alerts. A sink has its own format and errors; which alerts it gets, and when, is decided elsewhere."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

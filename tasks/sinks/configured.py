@@ -1,4 +1,4 @@
-"""Who is told: what the environment, the Prefect Secret blocks and the cluster file come to."""
+"""The receivers that the environment, Prefect Secret blocks and the cluster file configure."""
 
 import logging
 import os
@@ -48,7 +48,7 @@ def _slack_of_blocks(cluster: Cluster) -> SlackSettings | None:
 
 
 def _block(name: str) -> str | None:
-    """The value of a Secret block, or None where there is no such block."""
+    """The value of a Secret block; None if the block does not exist."""
     from prefect.blocks.system import Secret
 
     try:

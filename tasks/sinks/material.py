@@ -1,4 +1,4 @@
-"""What an incident is told with, without secrets: the run that shows it, the last good run, the curve, the report."""
+"""The contents of an alert, without secrets: the run that shows it, the last good run, the curve, the report."""
 
 import logging
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ log = logging.getLogger("seatrial.notify")
 
 @dataclass(frozen=True, slots=True)
 class AlertContext:
-    """What telling needs to know besides what is told."""
+    """Everything an alert needs besides the incident and the run."""
 
     cluster: Cluster
     store: "Store | None"
@@ -94,7 +94,7 @@ def _result(site: AlertContext, row: "RunRow") -> RunResult | None:
 
 
 def files(site: AlertContext, alert: Alert, tonight: RunResult | None) -> Files:
-    """The curve and the report, where somebody is to hear something new of this very run."""
+    """The curve and the report, if a sink has not been sent the news of this run yet."""
     run, waiting = alert.result, any(alert.incident.news(sink.name) for sink in site.sinks)
     if run is None or alert.over or not waiting:
         return Files()

@@ -31,7 +31,7 @@ class AppriseSink:
 
     @property
     def name(self) -> str:
-        """Service and host as apprise shows them, with logins masked, and what tells it from others of that service.
+        """Service and host as apprise shows them, with logins masked, and a digest that distinguishes addresses.
 
         Without the path: in that of a receiver of JSON apprise masks nothing.
         """
@@ -104,7 +104,7 @@ def _attached(files: Files) -> Iterator[list[str]]:
 
 @contextmanager
 def _listened() -> Iterator[list[str]]:
-    """What apprise says of a failure. It only logs it, addresses and all, so nobody else may hear it meanwhile."""
+    """Collect what apprise logs of a failure; it logs addresses too, so other handlers do not get it."""
     messages: list[str] = []
 
     class Listener(logging.Handler):

@@ -80,7 +80,7 @@ class SlackSink:
         return {"channel": str(sent["channel"]), "ts": str(sent["ts"])}
 
     def _updated(self, alert: Alert, place: Mapping[str, str]) -> str | None:
-        """Bring the message up to date, and say how that went; None where there is no message any more."""
+        """Update the message and return what was done; None if the message no longer exists."""
         text, message = blocks(alert)
         try:
             self._call("chat_update", channel=place["channel"], ts=place["ts"], text=text, blocks=message)
