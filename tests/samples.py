@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from seatrial.catalog import efficiency
 from seatrial.catalog.links import with_links
-from seatrial.judge import efficiency
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Expected, Judgement, RunResult, Suspect, conclude, merge_suspects

@@ -49,6 +49,11 @@ def nics_of(fabric: str | None) -> int | None:
     return int(rate[1]) if rate and rate[1] else None
 
 
+def one_nic(setup: Setup) -> float:
+    """The part of a node's NICs that one of them is; where the fabric's name has no number, one for each GPU."""
+    return 1 / (nics_of(setup.fabric) or setup.gpus_per_node or 1)
+
+
 @cache
 def _fabrics() -> dict[str, float]:
     with (Path(__file__).parent / "fabrics.csv").open(encoding="utf-8") as rows:

@@ -13,12 +13,15 @@ from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
 from seatrial.model.setup import Setup, is_busbw, ranks_of
 from seatrial.nccl.collectives import COLLECTIVES, Collective
+from seatrial.nccl.transport import NO_NVLS
 from seatrial.text.numbers import short
 
-# Data sheets mix 1e9 and 2^30 bytes (7 %) and round; only what is clearly beyond them is impossible.
-_ALLOWANCE = 1.1
-# In one NVLink domain the rates are exact and protocols take their part of them: no published row reaches its limit.
-_DOMAIN_ALLOWANCE = 1.05
+# Rates are exact, protocols take their part of them, and no published row reaches its limit; times are rounded.
+_ALLOWANCE = 1.05
+# What TCP is given where nodes have no fabric: 100 Gb/s Ethernet. Two nodes of A3 reach 23.7 GB/s of busbw that way.
+_ETHERNET_GB_S = 12.5
+MANY_GPUS = 8  # of a node; such nodes are not joined by sockets on purpose unless somebody says so
+_SOCKETS_SHARE = 0.02  # of the GPUs' own links, for nodes of fewer GPUs, of which some have one NIC
 # What networks that add up themselves (SHARP) reach of a ring's busbw at most, over three and more nodes.
 _IN_NETWORK_GAIN = 1.5
 # sendrecv: a rank sends over the NICs of its own GPU, and PXN may add those of a neighbour.
@@ -65,9 +68,8 @@ def from_physics(measurement: Measurement, setup: Setup) -> Baseline | None:
     operation, ranks = measurement.conditions["operation"], ranks_of(measurement, setup)
     by = f" by {measurement.conditions['algorithm']}" if _is_ring(measurement) else ""
     detail = f"the {short(limit.gb_s)} GB/s that {operation} over {ranks} ranks can reach{by} on {limit.links}"
-    allowance = _DOMAIN_ALLOWANCE if limit.kind == "GPU" else _ALLOWANCE
     detail += _as_if_joined(measurement, setup)
-    return Baseline("physics", limit.gb_s, None, limit.gb_s * allowance, None, 0, detail)
+    return Baseline("physics", limit.gb_s, None, limit.gb_s * _ALLOWANCE, None, 0, detail)
 
 
 def from_links(measurement: Measurement, setup: Setup, largest_bytes: int | None) -> Baseline | None:
@@ -78,7 +80,7 @@ def from_links(measurement: Measurement, setup: Setup, largest_bytes: int | None
     """
     if measurement.metric != "busbw_plateau" or setup.part_of_node is None or setup.gpu_link_gb_s is None:
         return None
-    if largest_bytes is None or largest_bytes < max(_LARGE_BYTES, _LARGE_PART_BYTES * setup.ranks):
+    if not _is_large(largest_bytes, setup):
         return None
     node_link = setup.node_link_gb_s and setup.node_link_gb_s * setup.part_of_node
     limit = wire(measurement, replace(setup, node_link_gb_s=node_link))
@@ -86,6 +88,10 @@ def from_links(measurement: Measurement, setup: Setup, largest_bytes: int | None
         return None
     low, floor = limit.gb_s * _SLOW_SHARE, limit.gb_s * _BROKEN_SHARE
     return Baseline("physics", limit.gb_s, low, None, floor, 0, limit.words)
+
+
+def _is_large(largest_bytes: int | None, setup: Setup) -> bool:
+    return largest_bytes is not None and largest_bytes >= max(_LARGE_BYTES, _LARGE_PART_BYTES * setup.ranks)
 
 
 def refuse_beyond_physics(measurement: Measurement, threshold: float, setup: Setup) -> None:
@@ -119,6 +125,19 @@ def wire(measurement: Measurement, setup: Setup) -> Limit | None:
     return min(across, inside or across, key=lambda limit: limit.gb_s) if across else None
 
 
+def as_slow_as_ethernet(plateau: Measurement, setup: Setup, largest_bytes: int | None) -> bool:
+    """Whether TCP over 100 Gb/s Ethernet would reach this plateau between nodes whose GPUs' links carry far more.
+
+    A tree over two nodes exceeds a ring.
+    """
+    if setup.gpu_link_gb_s is None or not _is_large(largest_bytes, setup):
+        return False
+    ethernet = replace(setup, node_link_gb_s=_ETHERNET_GB_S)
+    limit = _ceiling(plateau, ethernet) if setup.nodes == 2 else wire(plateau, ethernet)
+    share = _BROKEN_SHARE if setup.slots_per_node >= MANY_GPUS else _SOCKETS_SHARE
+    return limit is not None and plateau.value <= min(_ALLOWANCE * limit.gb_s, share * setup.gpu_link_gb_s)
+
+
 def _of_gpu_links(factor: float, setup: Setup) -> Limit | None:
     return _limit(factor, setup.gpu_link_gb_s, "GPU")
 
@@ -136,19 +155,38 @@ def _is_ring(measurement: Measurement) -> bool:
     return measurement.conditions.get("algorithm") == "Ring" and arm_of(measurement) != NETWORK
 
 
+def is_without_nvls(measurement: Measurement) -> bool:
+    """Whether NCCL was kept from NVLS: inside a node nothing is faster than a ring then."""
+    return measurement.conditions.get("algorithm") in ("Ring", NO_NVLS) and arm_of(measurement) != NETWORK
+
+
 def _ceiling(measurement: Measurement, setup: Setup) -> Limit | None:
     ranks = ranks_of(measurement, setup)
     if not is_busbw(measurement) or ranks < 2:
         return None
     collective = COLLECTIVES.get(str(measurement.conditions["operation"]))
-    if _is_ring(measurement) and collective and collective.ring:
+    one_domain = _one_domain(ranks, setup)
+    if (_is_ring(measurement) or (one_domain and is_without_nvls(measurement))) and collective and collective.ring:
         return wire(measurement, setup)
-    if _one_domain(ranks, setup) or setup.fabric in _PARTLY_NVLINK:
+    if one_domain or setup.fabric in _PARTLY_NVLINK:
         return _of_gpu_links(_most_in_a_domain(collective, ranks), setup)
     most = _most_across_nodes(collective, ranks, setup)
-    if setup.node_link_gb_s is None and setup.fabric and setup.part_of_node:
-        return Limit(most * _fastest_nics(setup), "the fastest node", _fastest_nics(setup))
-    return _limit(most, setup.node_link_gb_s, "node")
+    across = _limit(most, setup.node_link_gb_s, "node")
+    if across is None and setup.fabric and setup.part_of_node:
+        across = Limit(most * _fastest_nics(setup), "the fastest node", _fastest_nics(setup))
+    limits = (across, _within_each_node(collective, ranks, setup))
+    return min((limit for limit in limits if limit), key=lambda limit: limit.gb_s, default=None)
+
+
+def _within_each_node(collective: Collective | None, ranks: int, setup: Setup) -> Limit | None:
+    """What the GPUs' own links allow an all_reduce between nodes: in each node all its GPUs' data must be added up.
+
+    For that a GPU of g sends (1 + 1/g) of the data through NVLS, or 2(g-1)/g of it around a ring.
+    """
+    each = setup.slots_per_node
+    if collective is not COLLECTIVES["all_reduce"] or each < 2:
+        return None
+    return _of_gpu_links(collective.factor(ranks) / min(1 + 1 / each, 2 * (each - 1) / each), setup)
 
 
 def _fastest_nics(setup: Setup) -> float:

@@ -63,8 +63,9 @@ def _from_catalog(measurement: Measurement, setup: Setup, sizes: Sequence[int]) 
         return None
     algorithm, arm = measurement.conditions.get("algorithm"), arm_of(measurement)
     published_arm = "" if arm == INTRA else arm  # on one node NCCL takes NVLink by itself
-    operation = str(measurement.conditions["operation"])
-    baseline = from_catalog(setup, operation, size, plateau, algorithm=algorithm, arm=published_arm)
+    operation, ring = str(measurement.conditions["operation"]), wire(measurement, setup)
+    ring_gb_s = ring.gb_s if ring else None
+    baseline = from_catalog(setup, operation, size, plateau, algorithm, published_arm, ring_gb_s)
     return None if baseline and _is_beyond_the_network(measurement, baseline, setup) else baseline
 
 

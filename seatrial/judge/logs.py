@@ -7,18 +7,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
+from seatrial.catalog.efficiency import plateau_words, with_shares
 from seatrial.catalog.links import usual_gpus, with_links
+from seatrial.catalog.log_facts import fabric_named, other_model, other_network
 from seatrial.catalog.nearest import missing_reference
+from seatrial.catalog.physics import MANY_GPUS, as_slow_as_ethernet
 from seatrial.checks.collectives.control import Arm, no_control, settings_of, switched_off, treatment_of
 from seatrial.checks.collectives.outcome import SweepOutcome, conclude, wrong_results
 from seatrial.checks.collectives.ranks import fewer_nodes
 from seatrial.checks.collectives.setting import Setting, network_of
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge
-from seatrial.judge.device_models import other_model
-from seatrial.judge.efficiency import plateau_words, with_shares
-from seatrial.judge.logsweep import algorithms_of, as_mpi_result, by_kind, dtype_of, is_of_cpus
-from seatrial.judge.split import group_of, not_all_ranks, with_own_nics
+from seatrial.judge.logsweep import (
+    algorithms_of,
+    as_mpi_result,
+    by_kind,
+    dtype_of,
+    group_of,
+    is_of_cpus,
+    more_hosts,
+    not_all_ranks,
+    with_own_nics,
+)
 from seatrial.model.arms import arm_of_settings
 from seatrial.model.coverage import Coverage, coverage
 from seatrial.model.measurement import Measurement
@@ -32,7 +42,6 @@ from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.text.numbers import short
 
 _MAX_REASONS = 4
-_SOCKETS_SHARE = 0.02  # of the GPUs' own links
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +116,7 @@ def _with_plateau(arm: Arm, outcome: SweepOutcome) -> Arm:
 
 def _outcome(arm: Arm, config: LogsConfig, is_control: bool) -> SweepOutcome:
     """What one sweep came to by itself, as in a run."""
+    config = _with_fabric(config, arm.sweep)
     operation = arm.sweep.collective or "all_reduce"  # where there are no rows, any will do
     group = group_of(arm.sweep)
     problem = not_all_ranks(config.nodes, _asked_ranks(config), arm.sweep)
@@ -121,7 +131,11 @@ def _outcome(arm: Arm, config: LogsConfig, is_control: bool) -> SweepOutcome:
         operation, dtype_of(sweep), setup.ranks, config.hardware, sizes, fabric, config.nodes, algorithms, on_gpus,
         arm_of_settings(settings_of(sweep)),
     )  # fmt: skip
-    strange = other_model(config.hardware, sweep.devices)
+    strange = (
+        other_model(config.hardware, sweep.devices)
+        or other_network(fabric, sweep.transport)
+        or more_hosts(config.nodes, setup.ranks, sweep)
+    )
     if strange is None and sweep.collective not in COLLECTIVES and sweep.rows:
         strange = Reason.of("log-without-collective")
     if strange and not wrong_results(sweep):
@@ -150,6 +164,7 @@ def _check(arm: Arm, outcome: SweepOutcome, config: LogsConfig, arms: Sequence[A
     """The outcome held against what is known. Nothing is known of a cluster with a link switched off on purpose."""
     several = len(arms) > 1
     measurements = tuple(_named(m, arm.name) for m in outcome.measurements) if several else outcome.measurements
+    asked, config = config, _with_fabric(config, arm.sweep)
     setup = setup_of(_within_a_group(_of_the_ranks(config, arm.sweep), arm.sweep), arm.sweep)
     setup = with_own_nics(setup) if group_of(arm.sweep) else setup
     off = switched_off(arm.sweep)
@@ -159,7 +174,7 @@ def _check(arm: Arm, outcome: SweepOutcome, config: LogsConfig, arms: Sequence[A
     reason = rewritten(outcome.reason, lambda reason: reason + suffix)
     judged_check = Check(arm.name, outcome.verdict, reason, measurements=measurements)
     (check,) = assess([with_shares(judged_check, setup)], known).checks
-    doubt = None if is_control else _as_slow_as_sockets(check, setup)
+    doubt = None if is_control else _sockets(check, setup, arm.sweep)
     verdict = worst((check.verdict, Verdict.INCONCLUSIVE if doubt else Verdict.PASS))
     missing = "a control arm, held against nothing" if is_control else missing_reference(check, setup)
     notes = (
@@ -168,18 +183,22 @@ def _check(arm: Arm, outcome: SweepOutcome, config: LogsConfig, arms: Sequence[A
         *plateau_words(check, setup),
         missing,
         _silent(check, setup, arm.sweep),
+        Reason.of("log-names-fabric", fabric=setup.fabric) if setup.fabric and not asked.fabric else None,
     )
     return replace(check, verdict=verdict, reason=join(note for note in notes if note))
 
 
-def _as_slow_as_sockets(check: Check, setup: Setup) -> str | None:
-    """A plateau that nobody would buy such GPUs for, where nobody said what data must go over."""
-    plateau = next((m.value for m in check.measurements if m.metric == "busbw_plateau"), None)
-    if setup.fabric or setup.nodes < 2 or not plateau or not setup.gpu_link_gb_s:
+def _sockets(check: Check, setup: Setup, sweep: Sweep) -> str | None:
+    """Why GPUs with links of their own may have fallen back to TCP, where nobody said what data must go over."""
+    if setup.fabric or setup.nodes < 2 or not (setup.gpu_link_gb_s or setup.slots_per_node >= MANY_GPUS):
         return None
-    if plateau > _SOCKETS_SHARE * setup.gpu_link_gb_s:
+    if sweep.transport and sweep.transport.sockets_only and sweep.transport.nodes != 1:
+        return Reason.of("log-over-sockets", evidence=sweep.transport.evidence)
+    plateau = next((m for m in check.measurements if m.metric == "busbw_plateau"), None)
+    largest_bytes = max((row.size for row in sweep.rows), default=None)
+    if plateau is None or not as_slow_as_ethernet(plateau, setup, largest_bytes):
         return None
-    return Reason.of("log-as-slow-as-sockets", plateau=short(plateau))
+    return Reason.of("log-as-slow-as-sockets", plateau=short(plateau.value))
 
 
 def _silent(check: Check, setup: Setup, sweep: Sweep) -> str | None:
@@ -218,6 +237,13 @@ def setup_of(config: LogsConfig, sweep: Sweep) -> Setup:
     """The cluster as it is said to be; where nobody says how many GPUs a node has, as many as took part."""
     usual = config.gpus_per_node or usual_gpus(config.hardware) or max(1, ceil((sweep.ranks or 0) / config.nodes))
     return with_links(Setup(config.hardware, config.nodes, usual, usual, config.fabric))
+
+
+def _with_fabric(config: LogsConfig, sweep: Sweep) -> LogsConfig:
+    """The cluster with the fabric that NCCL's log names, where nobody said which it has."""
+    if config.fabric or config.nodes < 2:
+        return config
+    return replace(config, fabric=fabric_named(config.hardware, sweep.transport))
 
 
 def _other_gpus(config: LogsConfig, sweep: Sweep) -> str | None:

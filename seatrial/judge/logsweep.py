@@ -1,9 +1,19 @@
-"""What a sweep of a log tells of itself, which a run knows beforehand. Pure."""
+"""What a sweep of a log tells of itself, which a run knows beforehand: its parts, its ranks and their groups. Pure.
 
+Under NCCL_TESTS_SPLIT every group ran the collective by itself, at the same time as the others. nccl-tests prints the
+time that all groups took on average and the wrong elements of all of them, so one group stands for each. It is judged
+as a cluster of its own: of its nodes, with as many GPUs on each, and their part of the NICs. Source: BenchTime and
+Allreduce in nccl-tests src/common.cu.
+"""
+
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from seatrial.checks.collectives.rows import interleaved
+from seatrial.checks.collectives.rows import Problem, interleaved
+from seatrial.model.reason import Reason
+from seatrial.model.setup import Setup
+from seatrial.model.verdict import Verdict
 from seatrial.nccl import Sweep, classify
 from seatrial.remote.mpi import MpiResult
 
@@ -48,9 +58,60 @@ def dtype_of(sweep: Sweep) -> str:
 
 
 def algorithms_of(sweep: Sweep) -> Mapping[int, str]:
-    """By message size as NCCL's log has it, and for the largest; one that was asked for holds for all."""
+    """By message size as NCCL's log has it, and for the largest; one that the settings leave holds for all."""
     transport = sweep.transport
     if transport is None or transport.algorithm is None:
         return {}
     chosen = {size: algorithm for size, algorithm, _ in transport.choices}
     return (chosen or {row.size: transport.algorithm for row in sweep.rows}) | {0: transport.algorithm}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The group of rank 0, which stands for all: its sweep as if it had run alone, and the nodes it is spread over."""
+
+    sweep: Sweep
+    nodes: int
+    gpus_per_node: int
+
+
+def group_of(sweep: Sweep) -> Group | None:
+    """None where the ranks are in one group, or where the groups, or a group's nodes, are not alike."""
+    first = min(sweep.devices, key=lambda device: device.rank, default=None)
+    sizes = set(Counter(device.group for device in sweep.devices).values())
+    if first is None or sweep.groups < 2 or len(sizes) > 1:
+        return None
+    members = tuple(device for device in sweep.devices if device.group == first.group)
+    by_host = Counter(device.host for device in members)
+    if len(set(by_host.values())) > 1:
+        return None
+    return Group(replace(sweep, devices=members), len(by_host), by_host[first.host])
+
+
+def with_own_nics(setup: Setup) -> Setup:
+    """The setup of one group: its GPUs' part of the NICs, because the others of a node use theirs at the same time."""
+    part = setup.part_of_node or 1.0
+    return replace(setup, node_link_gb_s=setup.node_link_gb_s and setup.node_link_gb_s * part, part_of_node=1.0)
+
+
+def not_all_ranks(nodes: int, ranks: int | None, sweep: Sweep) -> Problem | None:
+    """Why groups together are not the `ranks` asked for (None: nobody said) on that many `nodes`, or are not alike."""
+    if sweep.groups < 2:
+        return None
+    listed, hosts = len(sweep.devices), {device.host for device in sweep.devices}
+    if ranks and listed != ranks:
+        return Verdict.FAIL, Reason.of("ranks-missing", took_part=f"{listed} of {ranks}", cause="")
+    if len(hosts) < nodes:
+        reason = Reason.of("ranks-on-fewer-nodes", ranks=listed, hosts=len(hosts), nodes=nodes, min=min(hosts))
+        return Verdict.FAIL, reason
+    if group_of(sweep) is None:
+        return Verdict.INCONCLUSIVE, Reason.of("ranks-in-groups", groups=sweep.groups)
+    return None
+
+
+def more_hosts(nodes: int, ranks: int, sweep: Sweep) -> str | None:
+    """Why the `ranks` are of another cluster than one of that many `nodes`: each has a line, and names more hosts."""
+    hosts = {device.host for device in sweep.devices}
+    if len(sweep.devices) != ranks or sweep.groups > 1 or len(hosts) <= nodes:
+        return None
+    return Reason.of("log-of-more-hosts", ranks=ranks, hosts=len(hosts), nodes=nodes)

@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from seatrial.catalog.beside import figures_beside
+from seatrial.catalog.efficiency import with_shares
 from seatrial.catalog.links import with_links
 from seatrial.catalog.nearest import missing_reference
 from seatrial.judge.baselines.nights import nights_before
 from seatrial.judge.baselines.same_machine import Machines
 from seatrial.judge.baselines.selection import Knowledge
-from seatrial.judge.efficiency import with_shares
 from seatrial.judge.node_groups import group_nodes
 from seatrial.model.node_hardware import hardware_by_node
 from seatrial.model.reason import join

@@ -4,12 +4,14 @@ Source: nccl-tests doc/PERFORMANCE.md and the GetBw function of each src/<collec
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.model import Row, Timing
 
 _MAX_RANKS = 1 << 20
+_PLATEAU_SIZES = 3
+_PLATEAU_SPAN = 64  # three sizes a factor of 8 apart; what is smaller lies on the slope
 
 
 def busbw_factor(collective: str, ranks: int) -> float:
@@ -24,6 +26,14 @@ def busbw_factor(collective: str, ranks: int) -> float:
 def expected_algbw(size_bytes: int, time_us: float) -> float:
     """algbw in GB/s (1e9 bytes per second) of `size_bytes` moved in `time_us` microseconds."""
     return size_bytes / time_us / 1e3 if time_us > 0 else math.inf
+
+
+def plateau_sizes(sizes: Sequence[int]) -> list[int]:
+    """Return those of `sizes`, smallest first, that make the plateau: the largest three, less those far below the last.
+
+    The plateau of a sweep is the median of its busbw at these sizes.
+    """
+    return [size for size in sizes if size * _PLATEAU_SPAN >= sizes[-1]][-_PLATEAU_SIZES:]
 
 
 def ratio_interval(rows: Iterable[Row]) -> tuple[float, float] | None:

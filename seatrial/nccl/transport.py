@@ -148,11 +148,12 @@ class TransportReader:
             self._take_ports([str(number) for number in range(int(found[1]))], text)
 
     def _take_ports(self, ports: Sequence[str], text: str) -> None:
-        """Collect the network devices by host; those of ranks that were given one each add up."""
+        """Collect the network devices by host; a bond is two ports, and those of ranks with one each add up."""
         host = match[1] if (match := _HOST.search(text)) else ""
         if ports and (host in self._ports or len(self._ports) < _MAX_HOSTS):
             known = self._ports.setdefault(host, set())
-            known.update(ports[: _MAX_PORTS - len(known)])
+            both = [half for port in ports for half in ((port, f"{port}+") if "bond" in port else (port,))]
+            known.update(both[: _MAX_PORTS - len(known)])
 
     def transport(self) -> Transport | None:
         """The evidence so far; None where neither a network nor an algorithm nor a setting was named."""

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from seatrial.catalog import devices, references, trainings
+from seatrial.catalog.efficiency import plateau_words, with_shares
 from seatrial.catalog.links import gpu_link_gb_s, node_link_gb_s, usual_gpus, with_links
 from seatrial.catalog.match import from_catalog
 from seatrial.catalog.nearest import no_reference
@@ -14,7 +15,6 @@ from seatrial.cli.app import main
 from seatrial.config.cluster import Cluster
 from seatrial.config.setup import setup_of
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
-from seatrial.judge.efficiency import plateau_words, with_shares
 from seatrial.judge.judge import judge
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
@@ -44,6 +44,8 @@ def plateau(value: float, ranks: int, operation: str = "all_reduce", algorithm: 
         (NODE, plateau(1, 8, "all_gather"), 450),
         (PAIR, plateau(1, 16, algorithm="Ring"), 400),
         (PAIR, plateau(1, 16), 750),  # a tree over two nodes
+        (with_links(Setup("H100-SXM", 2, 8, 8)), plateau(1, 16), 750),  # NVLS in each node: 9/8 of the data
+        (NODE, plateau(1, 8, algorithm="Ring/Tree"), 450),
         (PAIR, plateau(1, 16, "alltoall"), 93.75),
         (NODE, plateau(1, 8, "sendrecv"), 450),
         (PAIR, plateau(1, 16, "sendrecv"), 100),  # over the NICs of one rank and those of a neighbour
@@ -101,22 +103,20 @@ def test_sendrecv_is_judged_by_the_links(value: float, verdict: Verdict) -> None
     assert judgement.verdict is verdict
 
 
-@pytest.mark.parametrize(
-    ("value", "verdict"), [(39, Verdict.FAIL), (60, Verdict.DEGRADED), (110, Verdict.PASS), (380, Verdict.PASS)]
-)
+@pytest.mark.parametrize(("value", "verdict"), [(4.5, Verdict.FAIL), (12, Verdict.DEGRADED), (15, Verdict.PASS)])
 def test_a_fraction_of_the_links_is_no_pass_even_without_a_reference(value: float, verdict: Verdict) -> None:
     setup = with_links(Setup("H100-SXM", 10, 8, 8, "IB-8x400G"))
-    m = plateau(value, 80)
+    m = plateau(value, 80, "sendrecv")
     sweep = Measurement("busbw", value, "GB/s", m.subject, {**m.conditions, "message_bytes": 8 * G})
     judgement = judge(m, baselines_for(m, Knowledge(setup), [sweep]))
     assert judgement is not None
     assert judgement.verdict is verdict
-    assert ("of the links" in judgement.reason or "of node links" in judgement.reason) is (verdict is not Verdict.PASS)
+    assert ("that node links of 400 GB/s allow" in judgement.reason) is (verdict is not Verdict.PASS)
 
 
 def test_a_part_of_a_node_owes_its_part_of_the_nics() -> None:
-    m = plateau(13.56, 2)
-    sweep = Measurement("busbw", 13.56, "GB/s", m.subject, {**m.conditions, "message_bytes": 8 * G})
+    m = plateau(45, 2)
+    sweep = Measurement("busbw", 45, "GB/s", m.subject, {**m.conditions, "message_bytes": 8 * G})
     judgement = judge(m, baselines_for(m, Knowledge(with_links(Setup("H100-SXM", 2, 1, 1, "IB-8x400G"))), [sweep]))
     assert judgement is not None
     assert judgement.verdict is Verdict.PASS

@@ -1,5 +1,7 @@
 """The model of what healthy nodes reach of their links, and how it judges plateaus without a published row."""
 
+from dataclasses import replace
+
 import pytest
 
 from seatrial.catalog import Reference, references
@@ -73,9 +75,35 @@ def test_without_a_fabric_of_known_rate_the_model_says_nothing() -> None:
         assert from_reach(plateau(9.9, 16), ib(2, fabric), SIZES) is None
 
 
-@pytest.mark.parametrize("sizes", [[8, 4 * G], [1 << 20, 4 << 20, 16 << 20]])
+@pytest.mark.parametrize("sizes", [[8], [64 << 20, 128 << 20], [1 << 20, 4 << 20, 16 << 20]])
 def test_a_sweep_that_ends_too_early_is_not_held_to_it(sizes: list[int]) -> None:
     assert from_reach(plateau(100, 32), ib(4), sizes) is None
+
+
+@pytest.mark.parametrize("sizes", [[16 * G], [8 * G, 16 * G], [8, 16 * G], SIZES])
+def test_the_model_speaks_of_one_size_as_of_many(sizes: list[int]) -> None:
+    baseline = from_reach(plateau(150, 32), ib(4), sizes)
+    assert baseline is not None
+    assert baseline.centre == pytest.approx(388, rel=0.02)
+
+
+def test_a_single_size_is_held_to_the_loss_of_one_nic() -> None:
+    """335 of 383 GB/s is what seven of eight NICs carry; a collective that nobody measured so well may be lower."""
+    size = Measurement("busbw", 335, "GB/s", Subject("cluster", ""), {**plateau(1, 32).conditions, "message_bytes": G})
+    for operation, part in (("all_reduce", 7 / 8), ("reduce_scatter", LOW)):
+        m = replace(size, conditions={**size.conditions, "operation": operation})
+        baseline = from_reach(m, ib(4), [])
+        assert baseline is not None
+        assert baseline.low == pytest.approx(part * baseline.centre)
+
+
+def test_inside_a_node_the_model_speaks_of_rings_alone() -> None:
+    node = with_links(Setup("H100-SXM", 1, 8, 8))
+    assert from_reach(plateau(365, 8), node, SIZES) is None
+    for algorithm in ("Ring", "Ring/Tree"):
+        baseline = from_reach(plateau(365, 8, algorithm=algorithm), node, SIZES)
+        assert baseline is not None
+        assert baseline.centre == pytest.approx(353, rel=0.02), "81 % of the 450 GB/s of GPU links, at 4G"
 
 
 def published() -> list[Reference]:

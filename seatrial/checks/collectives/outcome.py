@@ -17,10 +17,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from seatrial.catalog.links import nics_of
 from seatrial.checks.broken import broken, fabric_gone
-from seatrial.checks.collectives.plateau import plateau_sizes
 from seatrial.checks.collectives.ranks import fewer_nodes, has_unknown_ranks, other_ranks
-from seatrial.checks.collectives.rows import Problem, falls_off, interleaved, slow_in_place, without_plateau
+from seatrial.checks.collectives.rows import (
+    Problem,
+    falls_off,
+    interleaved,
+    slow_in_place,
+    slow_small_messages,
+    without_plateau,
+)
 from seatrial.checks.collectives.setting import Setting
 from seatrial.model.arms import INTRA, LATENCY
 from seatrial.model.measurement import ConditionValue, Measurement
@@ -29,6 +36,7 @@ from seatrial.model.result import Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Row, Sweep, Timing, Transport, busbw_factor, expected_algbw
+from seatrial.nccl.busbw import plateau_sizes
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.rowformat import TYPES
 from seatrial.remote.mpi import MpiResult
@@ -76,6 +84,7 @@ def conclude(
         or mixed
         or _one_rank(setting)
         or _missing_sizes(setting, result, rows)
+        or _missing_nics(setting, transport)
         or (_slow_sizes(setting, sweep, rows) if sweep else None)
     )
     of_others = strange and not has_unknown_ranks(setting, sweep)
@@ -96,8 +105,12 @@ def _span(rows: Sequence[Row]) -> str:
 
 def _slow_sizes(setting: Setting, sweep: Sweep, rows: Sequence[Row]) -> Problem | None:
     rate = partial(busbw_of, setting, sweep)
-    slow = slow_in_place(rows, rate)
-    return slow or ((without_plateau(setting.sizes) or falls_off(rows, rate)) if setting.is_whole_on_gpus else None)
+    if slow := slow_in_place(rows, rate):
+        return slow
+    if not setting.is_whole_on_gpus:
+        return None
+    slow = None if sweep.launch_times else slow_small_messages(rows, setting.ranks)
+    return slow or without_plateau(setting.sizes) or falls_off(rows, rate)
 
 
 def _both(problem: Problem, other: Problem | None) -> Problem:
@@ -145,6 +158,18 @@ def _over_sockets(setting: Setting, transport: Transport | None) -> Problem | No
     if setting.fabric is None or transport is None or not transport.sockets_only or transport.nodes == 1:
         return None
     return Verdict.FAIL, Reason.of("nccl-over-sockets", fabric=setting.fabric, evidence=transport.evidence)
+
+
+def _missing_nics(setting: Setting, transport: Transport | None) -> Problem | None:
+    """Whether NCCL lists fewer network devices on a node than the name of the fabric says that it has."""
+    nics = nics_of(setting.fabric)
+    if nics is None or transport is None or transport.nics is None or transport.nodes == 1:
+        return None
+    host, used = transport.nics
+    if used >= nics:  # more where storage has NICs of its own
+        return None
+    reason = Reason.of("nics-missing", used=used, nics=nics, fabric=setting.fabric, host=host or "a node")
+    return Verdict.DEGRADED, reason
 
 
 def _missing_sizes(setting: Setting, result: MpiResult, rows: Sequence[Row]) -> Problem | None:

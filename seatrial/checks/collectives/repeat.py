@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from seatrial.checks.collectives.intra import sweep_each_node
 from seatrial.checks.collectives.outcome import SweepOutcome
-from seatrial.checks.collectives.plateau import sizes_behind
 from seatrial.checks.collectives.section import Collectives, PlannedSweep
 from seatrial.checks.collectives.sweep import can_write_json, planned_sweeps, sweep_once
 from seatrial.checks.connectivity.roll_call import conclude_repeat
@@ -14,9 +13,11 @@ from seatrial.checks.contract import CheckContext
 from seatrial.checks.repeated import Doubt, Repeated, TimeLeft, log_repeat, unused_label, was_cut
 from seatrial.config.run import Run
 from seatrial.model.arms import INTRA, arm_of
+from seatrial.model.measurement import Measurement
 from seatrial.model.sizes import format_size
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
+from seatrial.nccl.busbw import plateau_sizes
 
 
 def repeat_sweeps(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
@@ -26,7 +27,7 @@ def repeat_sweeps(context: CheckContext, doubts: Sequence[Doubt], repeated: Repe
     for planned in planned_sweeps(testbed, section):
         own = [d for d in doubts if d.measurement.conditions.get("operation") == planned.operation]
         own = [d for d in own if arm_of(d.measurement) == planned.arm]
-        doubtful = sorted({size for d in own for size in sizes_behind(d.measurement, planned.sizes.sizes())})
+        doubtful = sorted({size for d in own for size in _sizes_behind(d.measurement, planned.sizes.sizes())})
         if not doubtful or left.over:
             continue
         log_repeat(f"{planned.label} at {_span(doubtful)}", own)
@@ -41,6 +42,14 @@ def repeat_sweeps(context: CheckContext, doubts: Sequence[Doubt], repeated: Repe
         conclude_repeat(run, testbed, repeated, Verdict.INCONCLUSIVE if cut else outcome.verdict, outcome.reason)
         if repeated.over:
             return
+
+
+def _sizes_behind(measurement: Measurement, sizes: Sequence[int]) -> Sequence[int]:
+    """Return which of the sizes asked for, smallest first, the number comes from; what was moved may be less."""
+    moved = measurement.conditions.get("message_bytes")
+    if not isinstance(moved, int):
+        return plateau_sizes(sizes)
+    return [size for size in sizes if size >= moved][:1]
 
 
 def _once_more(

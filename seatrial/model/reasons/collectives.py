@@ -173,14 +173,24 @@ REASONS = {
         "Operations that overwrite their input are much slower than others, which no healthy GPU shows.",
         "Compare NCCL versions and the settings of user buffer registration, and run again.",
     ),
+    "small-messages-slow": Explanation(
+        "messages of up to 64K take {time} us in the median, and {limit} us is slow for so many ranks",
+        "Small messages take milliseconds where tens of microseconds are healthy (`degraded`).",
+        "Check GPUDirect RDMA, the NICs' interrupts, the cores of NCCL's proxy threads, and power states of the CPUs.",
+    ),
     "falls-at-size": Explanation(
         "falls to {reached} GB/s at {size} after {best} GB/s at smaller sizes",
         "A large message is carried much more slowly than smaller ones.",
         "Run that size alone; look for memory that is nearly full, throttled clocks, and a congested fabric.",
     ),
+    "nics-missing": Explanation(
+        "NCCL lists {used} network devices on {host}, and {fabric} has {nics}",
+        "NCCL's log names fewer NICs on a node than the name of the fabric says (`degraded`).",
+        "Look for links that are down on that node (`ibstat`, `rdma link`), and at `NCCL_IB_HCA`.",
+    ),
     "nccl-over-sockets": Explanation(
         "the data went over sockets, not over {fabric}: {evidence}",
-        "NCCL did not find the fabric and used TCP sockets.",
+        "NCCL, or libfabric under it, did not find the fabric and used TCP sockets.",
         "Check NCCL's plugin in the image, `NCCL_NET`, `NCCL_IB_HCA`, and `/dev/infiniband` in the container.",
     ),
     "sizes-missing": Explanation(

@@ -14,10 +14,30 @@ REASONS = {
         "The log names another GPU model than `--hardware`.",
         "Correct `--hardware`.",
     ),
+    "log-of-other-network": Explanation(
+        "the log is of {network}, not of {fabric}: {evidence}",
+        "NCCL's log names another kind of network than `--fabric` (`inconclusive`).",
+        "Correct `--fabric`, or find out why NCCL took that network.",
+    ),
+    "log-of-more-hosts": Explanation(
+        "the {ranks} ranks are on {hosts} hosts, not on {nodes}",
+        "The header names more hosts than `--nodes`, so the numbers are of another cluster (`inconclusive`).",
+        "Correct `--nodes` and `--gpus-per-node`.",
+    ),
+    "log-names-fabric": Explanation(
+        "held against {fabric}, which the log names",
+        "A note to the verdict. `--fabric` was not given, and NCCL's log says which fabric it took.",
+        "None.",
+    ),
     "log-without-collective": Explanation(
         "the log does not say which collective it is of",
         "The log is not one of nccl-tests, or its header is lost.",
         "Give the log with its header.",
+    ),
+    "log-over-sockets": Explanation(
+        "the data went over sockets: say --fabric, Ethernet if that is all there is: {evidence}",
+        "NCCL's log says that it used TCP sockets, and `--fabric` does not say whether that is as it should be.",
+        "Name the fabric with `--fabric`.",
     ),
     "log-as-slow-as-sockets": Explanation(
         "{plateau} GB/s between nodes is what TCP sockets reach: say --fabric, Ethernet if that is all there is",

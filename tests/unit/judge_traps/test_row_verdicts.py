@@ -112,7 +112,7 @@ def test_in_place_ten_times_slower_is_no_pass_without_a_catalog_row_either() -> 
             fields[9:12] = [f"{float(fields[9]) * 10:.2f}", *(f"{float(field) / 10:.2f}" for field in fields[10:12])]
         lines.append(" ".join(fields))
     result = judged("\n".join(lines), LogsConfig("H100-SXM", 4, 8, "IB-8x400G"))
-    assert (result.verdict, "in place 37.6 GB/s against 376 GB/s" in result.reason) == (Verdict.DEGRADED, True)
+    assert (result.verdict, "in place 37.6 GB/s against 376 GB/s" in result.reason) == (Verdict.FAIL, True)
 
 
 def test_a_broadcast_over_half_of_the_ranks_is_a_fail() -> None:
