@@ -117,23 +117,19 @@ def _readings(store: "Store", run_ids: Sequence[str], names: Sequence[str], mach
 
 def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str) -> PastRuns:
     shape = len(runs), series
-    cell = readings.run * series + readings.series
+    cell, value = readings.run * series + readings.series, readings.value
     count = np.bincount(cell, minlength=len(runs) * series)
     start = np.cumsum(count) - count
-    in_turn = readings.value[np.argsort(cell, kind="stable")]
-    by_value = readings.value[np.lexsort((readings.value, cell))]
-    low, high = (_at(by_value, start + half, count > 0) for half in ((count - 1) // 2, count // 2))
-    whole = np.array([run.verdict is not Verdict.CORRUPT for run in runs], dtype=bool)
+    in_turn = value[np.argsort(cell, kind="stable")]
+    first, second = (_at(in_turn, start + nth, count > nth) for nth in (0, 1))
+    median = np.where(count == 2, (first + second) / 2, first)
+    many = (count > 2)[cell]
+    median[count > 2] = _medians(value[many], cell[many])
     bad = np.bincount(cell[~readings.good], minlength=count.size) > 0
-    return PastRuns(
-        runs,
-        _at(in_turn, start, count > 0).reshape(shape),
-        _at(in_turn, start + 1, count > 1).reshape(shape),
-        ((low + high) / 2).reshape(shape),
-        count.reshape(shape),
-        ((count > 0) & ~bad).reshape(shape) & whole[:, None],
-        changed,
-    )
+    whole = np.array([run.verdict is not Verdict.CORRUPT for run in runs], dtype=bool)
+    good = ((count > 0) & ~bad).reshape(shape) & whole[:, None]
+    first, second, median = (values.reshape(shape) for values in (first, second, median))
+    return PastRuns(runs, first, second, median, count.reshape(shape), good, changed)
 
 
 def _at(values: Floats, places: Ints, known: Bools) -> Floats:
@@ -141,6 +137,14 @@ def _at(values: Floats, places: Ints, known: Bools) -> Floats:
     taken = np.full(places.shape, np.nan)
     taken[known] = values[places[known]]
     return taken
+
+
+def _medians(values: Floats, cell: Ints) -> Floats:
+    """The median of the values of each cell that has any, by cell."""
+    ordered = values[np.lexsort((values, cell))]
+    count = np.unique(cell, return_counts=True)[1]
+    start = np.cumsum(count) - count
+    return np.asarray((ordered[start + (count - 1) // 2] + ordered[start + count // 2]) / 2, dtype=np.float64)
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:

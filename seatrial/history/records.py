@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -47,23 +47,35 @@ def checks(result: RunResult) -> list[Record]:
 Key = tuple[str, str, str]  # of a series: digest, check, unit
 
 
-def series(result: RunResult) -> dict[Key, Record]:
-    """What the run measured, each series described once."""
-    return {_key(check, m): _described(check, m) for check in result.checks for m in check.measurements}
+def keyed(result: RunResult) -> list[tuple[Key, Check, Measurement]]:
+    """Every measurement of the run with its check and the key of its series."""
+    return [
+        ((series_key(m.series()), name, clean(m.unit)), check, m)
+        for check in result.checks
+        for name in [clean(check.name)]
+        for m in check.measurements
+    ]
 
 
-def readings(result: RunResult, ids: Mapping[Key, int]) -> tuple[list[Record], list[Record]]:
+def series(measured: Sequence[tuple[Key, Check, Measurement]]) -> dict[Key, Record]:
+    """What was measured, each series described once."""
+    one_of_each = {key: (check, m) for key, check, m in measured}
+    return {key: _described(key, check, m) for key, (check, m) in one_of_each.items()}
+
+
+def readings(
+    result: RunResult, measured: Sequence[tuple[Key, Check, Measurement]], ids: Mapping[Key, int]
+) -> tuple[list[Record], list[Record]]:
     """Every number, with the worst verdict that its series was judged in that check; and the samples behind it."""
+    verdicts = {id(check): _judged(check) for check in result.checks}
     numbers, raw, counts = [], [], Counter[int]()
-    for check in result.checks:
-        verdicts = _judged(check)
-        for m in check.measurements:
-            series_id, verdict = ids[_key(check, m)], verdicts.get(m.series())
-            place = {"run_id": result.run_id, "series_id": series_id, "nth": counts[series_id]}
-            counts[series_id] += 1
-            numbers.append({**place, "value": _number(m.value), "verdict": verdict.value if verdict else None})
-            if m.samples:
-                raw.append({**place, "samples": [_number(sample) for sample in m.samples]})
+    for key, check, m in measured:
+        series_id = ids[key]
+        place = {"run_id": result.run_id, "series_id": series_id, "nth": counts[series_id]}
+        counts[series_id] += 1
+        numbers.append({**place, "value": _number(m.value), "verdict": verdicts[id(check)].get(m.series())})
+        if m.samples:
+            raw.append({**place, "samples": [_number(sample) for sample in m.samples]})
     return numbers, raw
 
 
@@ -89,13 +101,9 @@ def pin(cluster: str, pin: Pin) -> Record:
     return {"cluster": cluster, "series_key": series_key(pin.series), **asdict(pin)}
 
 
-def _key(check: Check, m: Measurement) -> Key:
-    return series_key(m.series()), clean(check.name), clean(m.unit)
-
-
-def _described(check: Check, m: Measurement) -> Record:
+def _described(key: Key, check: Check, m: Measurement) -> Record:
     return {
-        "series_key": series_key(m.series()),
+        "series_key": key[0],
         "check_name": check.name,
         "unit": m.unit,
         "series": m.series(),
@@ -107,11 +115,13 @@ def _described(check: Check, m: Measurement) -> Record:
     }
 
 
-def _judged(check: Check) -> dict[str, Verdict]:
-    verdicts: dict[str, list[Verdict]] = defaultdict(list)
+def _judged(check: Check) -> dict[str, str]:
+    """The worst verdict of each series."""
+    verdicts: dict[str, Verdict] = {}
     for judgement in check.judgements:
-        verdicts[judgement.measurement.series()].append(judgement.verdict)
-    return {series: worst(worst_of) for series, worst_of in verdicts.items()}
+        name = judgement.measurement.series()
+        verdicts[name] = worst((judgement.verdict, verdicts[name])) if name in verdicts else judgement.verdict
+    return {name: verdict.value for name, verdict in verdicts.items()}
 
 
 def _number(value: float) -> float | None:

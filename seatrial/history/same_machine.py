@@ -71,9 +71,12 @@ class Machines:
     def earlier_series(self, names: Sequence[str], then: Sequence[Hardware]) -> list[Mapping[int, str | None]]:
         """For each run `then`, the series of the same machine by place in `names`, only where its node had another
         name; None: the machine was not there."""
-        by_change: dict[frozenset[tuple[str, str | None]], Mapping[int, str | None]] = {frozenset(): {}}
-        series = []
-        for hardware in then:
+        by_change: dict[frozenset[tuple[str, str | None]], Mapping[int, str | None]] = {}
+        series: list[Mapping[int, str | None]] = []
+        for earlier, hardware in zip((None, *then), then, strict=False):
+            if hardware == earlier:  # as on most nights
+                series.append(series[-1])
+                continue
             change = frozenset(earlier_names(self.hardware, hardware).items())
             if change not in by_change:
                 by_change[change] = self._renamed(names, dict(change))
@@ -81,6 +84,8 @@ class Machines:
         return series
 
     def _renamed(self, names: Sequence[str], earlier: EarlierNames) -> dict[int, str | None]:
+        if not earlier:
+            return {}
         known = ((i, self.measured.get(name)) for i, name in enumerate(names))
         return {
             i: _renamed(m, earlier)

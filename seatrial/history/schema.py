@@ -58,6 +58,8 @@ def _cleaned(value: Any) -> Any:
 
 def clean(text: str) -> str:
     """`text` as a CleanText column keeps it."""
+    if text.isascii() and "\0" not in text:  # nearly all is
+        return text
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 

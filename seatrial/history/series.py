@@ -1,18 +1,24 @@
 """Series and their numbers: what is read and written by the ten thousand, so plain rows and no objects per row."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, and_, case, select
+from sqlalchemy import JSON, Connection, Select, and_, case, func, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from seatrial.history.records import Key, Record, series_key
 from seatrial.history.rows import VERDICTS, Readings
 from seatrial.history.schema import readings, series
+from seatrial.model.verdict import Verdict
 
-# Both databases limit the parameters of one statement, SQLite at 32766.
-KEYS_PER_QUERY = 500
+_FEW = 500  # series that are looked up one by one; of more, runs are read whole
+
+
+def listed(connection: Connection, values: Sequence[str | int]) -> Select[Any]:
+    """A query of the values, however many: as one parameter, since both databases limit how many there may be."""
+    each = func.json_each if connection.dialect.name == "sqlite" else func.json_array_elements_text
+    return select(each(literal(list(values), JSON)).table_valued("value").c.value)
 
 
 def known_series(connection: Connection, requested: Mapping[Key, Record]) -> dict[Key, int]:
@@ -28,29 +34,21 @@ def known_series(connection: Connection, requested: Mapping[Key, Record]) -> dic
 
 
 def _ids(connection: Connection, requested: Mapping[Key, Record]) -> dict[Key, int]:
-    digests = sorted({digest for digest, _, _ in requested})
     columns = (series.c.series_key, series.c.check_name, series.c.unit, series.c.id)
-    rows = (
-        row
-        for some in _slices(digests)
-        for row in connection.execute(select(*columns).where(series.c.series_key.in_(some)))
-    )
-    return {(digest, check, unit): series_id for digest, check, unit, series_id in rows}
+    digests = sorted({digest for digest, _, _ in requested})
+    query = select(*columns).where(series.c.series_key.in_(listed(connection, digests)))
+    return {(digest, check, unit): series_id for digest, check, unit, series_id in _plain(connection, query)}
 
 
 def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[str]) -> Readings:
     """What the runs measured of the series, as places in both lists."""
     place = {series_key(name): i for i, name in enumerate(names)}
-    columns = (series.c.series_key, series.c.id)
-    known = [
-        (int(series_id), place[digest])
-        for some in _slices(sorted(place))
-        for digest, series_id in connection.execute(select(*columns).where(series.c.series_key.in_(some)))
-    ]
+    query = select(series.c.series_key, series.c.id).where(series.c.series_key.in_(listed(connection, sorted(place))))
+    known = [(series_id, place[digest]) for digest, series_id in _plain(connection, query)]
     at = np.full(max((series_id for series_id, _ in known), default=0) + 2, -1, dtype=np.int64)
     for series_id, i in known:
         at[series_id] = i
-    few = sorted(series_id for series_id, _ in known) if len(known) <= KEYS_PER_QUERY else None
+    few = sorted(series_id for series_id, _ in known) if len(known) <= _FEW else None
     return _collected(connection, run_ids, at, few)
 
 
@@ -76,24 +74,24 @@ def _collected(connection: Connection, run_ids: Sequence[str], at: Any, few: Seq
 
 
 def _rows(connection: Connection, run_id: str, few: Sequence[int] | None) -> list[Any]:
-    """Past SQLAlchemy's own rows, which cost three times as much as reading; the whole run where `few` is None."""
-    verdict = case({verdict.value: i for i, verdict in enumerate(VERDICTS)}, value=readings.c.verdict, else_=-1)
+    """The numbers of the run that are finite, of a whole run where `few` is None."""
+    places = {verdict.value: VERDICTS.index(verdict) for verdict in (Verdict.PASS, *VERDICTS)}  # nearly all passed
+    verdict = case(places, value=readings.c.verdict, else_=-1)
     query = (
         select(readings.c.series_id, readings.c.nth, readings.c.value, verdict)
         .where(and_(readings.c.run_id == run_id, readings.c.value.is_not(None)))
         .order_by(readings.c.series_id, readings.c.nth)
     )
-    if few is not None:
-        query = query.where(readings.c.series_id.in_(few))
-    cursor = connection.execute(query)
-    assert cursor.cursor is not None
-    return list(cursor.cursor.fetchall())
+    return _plain(connection, query if few is None else query.where(readings.c.series_id.in_(few)))
+
+
+def _plain(connection: Connection, query: Select[Any]) -> list[Any]:
+    """The rows as the driver has them: SQLAlchemy's own cost three times as much as reading."""
+    cursor = connection.execute(query).cursor
+    assert cursor is not None
+    return list(cursor.fetchall())
 
 
 def _columns(rows: list[Any]) -> tuple[Any, ...]:
     table = np.array(rows, dtype=np.float64).reshape(-1, 4)
     return table[:, 0], table[:, 1], table[:, 2], table[:, 3]
-
-
-def _slices(values: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (values[start : start + KEYS_PER_QUERY] for start in range(0, len(values), KEYS_PER_QUERY))

@@ -15,7 +15,7 @@ from seatrial.history.incident import Incident, Receipt, RunOutcome
 from seatrial.history.records import series_key
 from seatrial.history.rows import Pin, Readings, RunRow
 from seatrial.history.schema import baselines, checks, node_hardware, readings, runs, samples, series, suspects
-from seatrial.history.series import KEYS_PER_QUERY, known_series, numbers_of
+from seatrial.history.series import known_series, listed, numbers_of
 from seatrial.history.stored import described_series, hardware_of, run_row, stored_measurements, stored_result
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.node_hardware import NodeHardware
@@ -51,8 +51,8 @@ class Store:
 
     def _replace(self, result: RunResult, out: Path) -> None:
         with self._writer.begin() as connection:
-            ids = known_series(connection, records.series(result))
-            numbers, raw = records.readings(result, ids)
+            measured = records.keyed(result)
+            numbers, raw = records.readings(result, measured, known_series(connection, records.series(measured)))
             connection.execute(delete(runs).where(runs.c.run_id == result.run_id))
             connection.execute(insert(runs), records.run(result, out))
             rows_by_table = (
@@ -121,8 +121,7 @@ class Store:
     def remove_runs(self, run_ids: Sequence[str]) -> int:
         """Forget those runs with all their numbers, all or nothing; how many there were. Pins and incidents stay."""
         with explained(self._engine.url, "runs cannot be removed"), self._writer.begin() as connection:
-            slices = (run_ids[start : start + KEYS_PER_QUERY] for start in range(0, len(run_ids), KEYS_PER_QUERY))
-            return sum(connection.execute(delete(runs).where(runs.c.run_id.in_(some))).rowcount for some in slices)
+            return connection.execute(delete(runs).where(runs.c.run_id.in_(listed(connection, run_ids)))).rowcount
 
     def incidents(self, cluster: str, suite: str, night: RunOutcome, sinks: Iterable[str]) -> list[Incident]:
         """What is wrong after that night and was not settled before, kept; see `seatrial.history.incident.advance`."""

@@ -1,11 +1,13 @@
 """A run back from the store's tables."""
 
+import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, literal, outerjoin, select
+from sqlalchemy import Connection, Row, Text, and_, cast, literal, outerjoin, select
 
 from seatrial.history.rows import RunRow
 from seatrial.history.schema import checks, node_hardware, readings, runs, samples, series, suspects
@@ -50,16 +52,25 @@ def described_series(connection: Connection, subject: Subject) -> list[Measureme
 
 
 def hardware_of(connection: Connection, run_ids: Sequence[str]) -> dict[str, dict[str, NodeHardware]]:
-    """By run and node."""
-    query = select(node_hardware).where(node_hardware.c.run_id.in_(run_ids)).order_by(node_hardware.c.id)
-    by_run: dict[str, dict[str, NodeHardware]] = {}
-    for row in connection.execute(query):
-        hardware = NodeHardware(row.gpu_model, row.gpu_clock_mhz, row.cpu_model, row.driver)
-        ids: dict[str, list[str]] = row.ids or {}
-        nodes = by_run.setdefault(row.run_id, {})
-        nodes.update(dict.fromkeys(row.nodes, hardware))
-        nodes.update({name: replace(hardware, ids=frozenset(own)) for name, own in ids.items()})
+    """By run and node; what is the same in several runs is read once."""
+    names = ("gpu_model", "gpu_clock_mhz", "cpu_model", "driver")
+    texts = (cast(node_hardware.c[name], Text) for name in ("nodes", "ids"))
+    query = select(node_hardware.c.run_id, *(node_hardware.c[name] for name in names), *texts)
+    nodes, by_run = cache(_nodes), dict[str, dict[str, NodeHardware]]()
+    for run_id, *row in connection.execute(
+        query.where(node_hardware.c.run_id.in_(run_ids)).order_by(node_hardware.c.id)
+    ):
+        by_run.setdefault(run_id, {}).update(nodes(*row))
     return by_run
+
+
+def _nodes(
+    gpu_model: str, gpu_clock_mhz: int | None, cpu_model: str, driver: str, nodes: str, ids: str | None
+) -> dict[str, NodeHardware]:
+    """The nodes of one row, of which `nodes` and `ids` are JSON; `ids` is null where none has any."""
+    by_node = (json.loads(ids) if ids else None) or {}
+    facts = gpu_model, gpu_clock_mhz, cpu_model, driver
+    return {name: NodeHardware(*facts, frozenset(by_node.get(name, ()))) for name in json.loads(nodes)}
 
 
 def stored_result(connection: Connection, run_id: str) -> RunResult | None:

@@ -43,6 +43,7 @@ class Measurement:
     conditions: Mapping[str, ConditionValue] = field(default_factory=dict)
     samples: tuple[float, ...] = ()
     better: Literal["higher", "lower"] | None = "higher"
+    _series: str = field(default="", init=False, repr=False, compare=False)  # made once: a fleet's are read often
 
     @property
     def finite(self) -> bool:
@@ -62,8 +63,11 @@ class Measurement:
 
     def series(self) -> str:
         """The key under which the same measurement of other runs is found: metric, subject, conditions and unit."""
-        conditions = ",".join(f"{key}={self.conditions[key]}" for key in sorted(self.conditions))
-        return f"{self.metric}|{self.subject.kind}:{self.subject.name}|{conditions}|{self.unit}"
+        if not self._series:
+            conditions = ",".join([f"{key}={self.conditions[key]}" for key in sorted(self.conditions)])
+            series = f"{self.metric}|{self.subject.kind}:{self.subject.name}|{conditions}|{self.unit}"
+            object.__setattr__(self, "_series", series)
+        return self._series
 
 
 def finite(value: float | None) -> float | None:
