@@ -1,6 +1,6 @@
 """What earlier runs measured, as dense arrays for the judge."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -58,27 +58,29 @@ def past_runs(
     With `machines`, a node's past is that of its hardware, under whatever name. Raises SeatrialError when the store
     cannot be read.
     """
-    runs = chosen_runs(
-        store.runs_before(cluster, suite, before, PAST_RUNS),
-        store.runs_before(cluster, suite, before, PAST_RUNS, Verdict.PASS),
-    )
+    newest = store.runs_before(cluster, suite, before, PAST_RUNS)
+    passed = store.runs_before(cluster, suite, before, PAST_RUNS, Verdict.PASS)
+    runs = chosen_runs({run.run_id: run for run in (*newest, *passed)}.values())
     readings = _readings(store, [run.run_id for run in runs], names, machines or Machines())
     last_pass = next((run for run in reversed(runs) if run.verdict is Verdict.PASS), None)
     return _dense(runs, readings, len(names), changes(last_pass.fingerprint, fingerprint) if last_pass else "")
 
 
-def chosen_runs(newest: Sequence[RunRow], passed: Sequence[RunRow]) -> list[RunRow]:
-    """The runs that teach and bear witness, oldest first, of the newest and the newest that passed, newest first.
+def chosen_runs(runs: Iterable[RunRow]) -> list[RunRow]:
+    """The runs that the next one of the same cluster and suite is compared with, oldest first.
 
     The newest few are taken whatever their verdict. The others are those that passed, however old, so that a fault
     that stays for months does not displace what was healthy; other runs fill up where too few passed.
     """
-    recent = newest[:RECENT_RUNS]
-    healthy = [run for run in passed if run not in recent][:REFERENCE_RUNS]
-    others = [run for run in newest[RECENT_RUNS:] if run.verdict is not Verdict.PASS]
-    return sorted(
-        [*recent, *healthy, *others[: REFERENCE_RUNS - len(healthy)]], key=lambda run: (run.started, run.run_id)
-    )
+    newest_first = sorted(runs, key=_age, reverse=True)
+    recent, older = newest_first[:RECENT_RUNS], newest_first[RECENT_RUNS:]
+    passed = [run for run in older if run.verdict is Verdict.PASS][:REFERENCE_RUNS]
+    others = [run for run in older if run.verdict is not Verdict.PASS][: REFERENCE_RUNS - len(passed)]
+    return sorted([*recent, *passed, *others], key=_age)
+
+
+def _age(run: RunRow) -> tuple[datetime, str]:
+    return run.started, run.run_id
 
 
 def at_other_ranks(store: "Store", cluster: str, measurements: Sequence[Measurement]) -> dict[str, dict[int, str]]:

@@ -1,12 +1,13 @@
 """Remove what the limits let go: folders of runs, and rows of the history."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seatrial.judge.baselines.nights import OLDEST
+from seatrial.history.past import chosen_runs
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.result import now
@@ -78,8 +79,12 @@ def prune_runs(runs: Path, limits: Limits, cluster: str | None, *, delete: bool)
 
 
 def _rows_to_remove(rows: Sequence["RunRow"], limits: Limits, protected: set[str], at: datetime) -> list["RunRow"]:
-    """Never those that baselines may still be learned from."""
-    return [row for row in expendable(rows, limits, protected, at) if at - row.started > OLDEST]
+    """Never those that the next run is compared with."""
+    of_suite: dict[tuple[str, str], list[RunRow]] = defaultdict(list)
+    for row in rows:
+        of_suite[row.cluster, row.suite].append(row)
+    compared = {row.run_id for some in of_suite.values() for row in chosen_runs(some)}
+    return expendable(rows, limits, protected | compared, at)
 
 
 def _protected(store: "Store", rows: Iterable["RunRow"]) -> set[str]:

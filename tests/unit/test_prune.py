@@ -43,6 +43,12 @@ def aged(days: float, verdict: Verdict = Verdict.PASS, cluster: str = "lab", sui
     return a_run(1, verdict=verdict, run_id=name, cluster=cluster, suite=suite, started=started, finished=started)
 
 
+def later_runs(store: Store, count: int = 35) -> None:
+    """Runs of the history without folders: as many as the next run is compared with, or fewer."""
+    for number in range(count):
+        store.save(aged(0.5 - number / 1000), Path())
+
+
 def folder_of(runs: Path, result: RunResult) -> Path:
     folder = runs / result.run_id
     (folder / "logs").mkdir(parents=True)
@@ -69,6 +75,7 @@ def names(runs: Path) -> set[str]:
 
 
 def test_nothing_is_removed_without_yes(runs: Path, store: Store) -> None:
+    later_runs(store)
     for days in (1, 100, 200):
         result = aged(days)
         store.save(result, folder_of(runs, result))
@@ -76,20 +83,21 @@ def test_nothing_is_removed_without_yes(runs: Path, store: Store) -> None:
     assert "lab-quick-100" in shown.output
     assert "would remove: 2 folders, 0.0 MB; 2 runs of the history; --yes removes them" in shown.output
     assert names(runs) == {"lab-quick-1", "lab-quick-100", "lab-quick-200"}
-    assert len(store.runs()) == 3
+    assert len(store.runs(limit=100)) == 38
     shown = pruned("--older-than", "30d", "--yes")
     assert "removed: 2 folders, 0.0 MB; 2 runs of the history" in shown.output
     assert names(runs) == {"lab-quick-1"}
-    assert [row.run_id for row in store.runs()] == ["lab-quick-1"]
+    assert [row.run_id for row in store.runs(limit=100)][35:] == ["lab-quick-1"]
 
 
-def test_the_history_keeps_what_baselines_learn_from(runs: Path, store: Store) -> None:
-    for days in (1, 89, 91):
-        result = aged(days)
+def test_the_history_keeps_what_the_next_run_is_compared_with(runs: Path, store: Store) -> None:
+    """Of each cluster and suite 35 runs, of those before the newest five the ones that passed."""
+    later_runs(store, 33)
+    for result in (aged(1), aged(89, FAIL), aged(91), aged(92), aged(93, suite="nightly")):
         store.save(result, folder_of(runs, result))
     pruned("--older-than", "1d", "--keep", "1", "--yes")
-    assert names(runs) == {"lab-quick-1"}
-    assert {row.run_id for row in store.runs()} == {"lab-quick-1", "lab-quick-89"}
+    assert names(runs) == {"lab-quick-1", "lab-nightly-93"}
+    assert {row.run_id for row in store.runs(limit=100)[33:]} == {"lab-quick-1", "lab-quick-91", "lab-nightly-93"}
 
 
 def test_the_last_run_that_passed_stays_of_each_cluster_and_suite(runs: Path) -> None:
@@ -102,6 +110,7 @@ def test_the_last_run_that_passed_stays_of_each_cluster_and_suite(runs: Path) ->
 
 
 def test_a_run_that_baselines_are_pinned_from_stays(runs: Path, store: Store) -> None:
+    later_runs(store)
     for days in (1, 300, 310):
         result = aged(days)
         store.save(result, folder_of(runs, result))
@@ -109,7 +118,7 @@ def test_a_run_that_baselines_are_pinned_from_stays(runs: Path, store: Store) ->
     store.pin("lab", [Pin(pin.series, 1.0, None, None, pin.unit, "ann", NOW, "lab-quick-300")])
     pruned("--older-than", "30d", "--yes")
     assert names(runs) == {"lab-quick-1", "lab-quick-300"}
-    assert {row.run_id for row in store.runs()} == {"lab-quick-1", "lab-quick-300"}
+    assert {row.run_id for row in store.runs(limit=100)[35:]} == {"lab-quick-1", "lab-quick-300"}
     assert store.pinned("lab")
 
 
