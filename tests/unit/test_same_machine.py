@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from seatrial.history import open_store
-from seatrial.judge.assess import assess
-from seatrial.judge.baselines.same_machine import earlier_names
-from seatrial.judge.run_context import RunContext, knowledge_of
+from seatrial.history.past import past_runs
+from seatrial.history.same_machine import Machines, earlier_names
+from seatrial.judge.run_context import RunContext
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.node_hardware import NodeHardware
+from seatrial.model.node_hardware import NodeHardware, hardware_by_node
 from seatrial.model.result import Check, RunResult
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
+from tasks.compare import compare
 
 START = datetime(2026, 11, 2, 1, tzinfo=UTC)
 SETUP = Setup("cpu", 8, 0, 1)
@@ -98,20 +99,16 @@ def test_a_history_goes_with_the_machine() -> None:
         for number in range(12):
             store.save(night(number, range(8), rng), Path())
         tonight = night(12, (1, 0, 2, 3, 4, 5, 6, 9), rng)
-        context = RunContext("lab", "quick", started=tonight.started, nodes=tonight.nodes)
-        known = knowledge_of(tonight.checks, SETUP, store, context)
-        series = {m.subject.name: m.series() for m in tonight.checks[0].measurements}
+        measured = {m.series(): m for m in tonight.checks[0].measurements}
+        machines = Machines(hardware_by_node(tonight.nodes), measured)
+        past = past_runs(store, "lab", "quick", {}, list(measured), tonight.started, machines)
         stored = store.result("run-3")
-        assert known.nights is not None
-        _, courses = known.nights.courses([series["node-0"], series["node-7"]])
+    median = {m.subject.name: past.median[:, i] for i, m in enumerate(measured.values())}
     for name, machine in (("node-0", 1), ("node-1", 0), ("node-2", 2)):
         for subject in (name, f"{name}/gpu-0", f"{name}--{name}"):
-            values = known.history[series[subject]]
-            assert len(values) == 12
-            assert np.median(values) == pytest.approx(600 + 10 * machine, rel=0.006), subject
-    assert series["node-7"] not in known.history
-    assert np.median(courses[series["node-0"]]) == pytest.approx(610, rel=0.006)
-    assert np.isnan(courses[series["node-7"]]).all()
+            assert np.median(median[subject]) == pytest.approx(600 + 10 * machine, rel=0.006), subject
+    assert np.isnan(median["node-7"]).all()
+    assert past.count.sum() == 12 * 3 * 3 * 7
     assert stored is not None
     assert stored.nodes[2]["hardware_ids"] == sorted(parts(0, 1, 2)["node-2"].ids)
 
@@ -126,6 +123,6 @@ def test_a_node_that_is_slow_under_a_new_name_is_found_by_its_own_history() -> N
         for slow in (7, -1):
             tonight = night(20, places, rng, slow)
             context = RunContext("lab", "quick", started=tonight.started, nodes=tonight.nodes)
-            check = assess(tonight.checks, knowledge_of(tonight.checks, SETUP, store, context)).checks[0]
+            (check,) = compare(tonight.checks, SETUP, store, context)
             blamed[slow] = {suspect.name for suspect in check.suspects if suspect.kind == "node"}
     assert blamed == {7: {"node-0"}, -1: set()}
