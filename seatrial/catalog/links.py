@@ -11,6 +11,7 @@ from seatrial.model.setup import Setup
 
 _RATE = re.compile(r"-(?:(\d+)x)?(\d+)G$")  # IB-8x400G, EFA-3200G: Gb/s per node, as sold
 _BITS_PER_BYTE = 8
+_SOCKETS = re.compile(r"sockets?|tcp|ethernet|\d*gbe", re.IGNORECASE)
 
 
 def with_links(setup: Setup) -> Setup:
@@ -47,6 +48,11 @@ def nics_of(fabric: str | None) -> int | None:
     """How many NICs a node has, as a name says that ends in number and rate: 8 of IB-8x400G."""
     rate = _RATE.search(fabric or "")
     return int(rate[1]) if rate and rate[1] else None
+
+
+def is_sockets(fabric: str | None) -> bool:
+    """Whether the name says that nodes are joined by TCP over Ethernet: "Ethernet", "Ethernet-1x100G", "100GbE"."""
+    return bool(_SOCKETS.fullmatch(re.split(r"[-\s]", fabric or "", maxsplit=1)[0]))
 
 
 def one_nic(setup: Setup) -> float:

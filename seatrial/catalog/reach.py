@@ -16,7 +16,7 @@ from functools import cache
 from statistics import median
 
 from seatrial.catalog import Reference, references
-from seatrial.catalog.links import one_nic, with_links
+from seatrial.catalog.links import is_sockets, one_nic, with_links
 from seatrial.catalog.physics import is_without_nvls, wire
 from seatrial.model.arms import arm_of
 from seatrial.model.baseline import Baseline
@@ -37,9 +37,9 @@ _RANKS = 128  # the delay was fitted up to so many ranks, and grows with their n
 def from_reach(busbw: Measurement, setup: Setup, sizes: Sequence[int]) -> Baseline | None:
     """What busbw at one size, or the plateau of a sweep over `sizes` (bytes), reaches on known hardware and links.
 
-    None in an arm, where the links are not known, and where the sizes that the number comes from are too small.
+    None in an arm, over TCP, where the links are not known, and where the sizes behind the number are too small.
     """
-    if not is_busbw(busbw) or arm_of(busbw) or setup.part_of_node is None:
+    if not is_busbw(busbw) or arm_of(busbw) or setup.part_of_node is None or is_sockets(setup.fabric):
         return None
     size = busbw.conditions.get("message_bytes")
     behind = [size] if isinstance(size, int) else plateau_sizes(sizes)

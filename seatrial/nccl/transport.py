@@ -22,6 +22,7 @@ _PROVIDER = re.compile(r"Selected [Pp]rovider is ([\w;.-]+)")
 _FOUND = re.compile(r"found (\d{1,4}) nics")
 _USED_DEVICES = re.compile(r"NET/g?IB : Using (\S.*)")
 _PORT = re.compile(r"(?<![\w.-])([\w.-]{1,64}:\d{1,3})/(?:IB|RoCE)")
+_CHOSEN_DEVICES = re.compile(r"NCCL_IB_HCA(?:=| set by environment to )[\"']?=?([\w:,-]{1,1024})")
 _HOST = re.compile(r"(?<!\S)([\w.-]{1,255}):\d+(?::\d+)? \[\d+\] NCCL")
 _CHOSEN = re.compile(r"NCCL INFO \w+: (\d{1,18}) Bytes -> Algo (\w+) proto (\w+)")
 _SET = re.compile(
@@ -117,6 +118,8 @@ class TransportReader:
         """Takes one line that is already `clean`."""
         if "NCCL_" in text or "ALGO=" in text:
             self._settings.update({name: value[:80] for name, value in _SET.findall(text)})
+            if match := _CHOSEN_DEVICES.search(text):
+                self._take_chosen(match[1].split(","), text)
         if " Bytes -> Algo " in text:
             if match := _CHOSEN.search(text):
                 self._choose(int(match[1]), _named("algorithm", match[2]), _named("protocol", match[3]))
@@ -146,6 +149,11 @@ class TransportReader:
             self._provider = provider[:80], text.strip()[:300]
         if found := _FOUND.search(text):
             self._take_ports([str(number) for number in range(int(found[1]))], text)
+
+    def _take_chosen(self, names: Sequence[str], text: str) -> None:
+        """What NCCL_IB_HCA lists; one name, or one without a number, stands for all devices that begin so."""
+        if len(names) > 1 and all(name[-1:].isdecimal() for name in names):
+            self._take_ports([name if ":" in name else f"{name}:1" for name in names], text)
 
     def _take_ports(self, ports: Sequence[str], text: str) -> None:
         """Collect the network devices by host; a bond is two ports, and those of ranks with one each add up."""

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from seatrial.catalog.links import is_sockets
 from seatrial.model.measurement import Subject
 
 _INSIDE_A_NODE = ("NVLink", "xGMI", "MNNVL")  # fabrics that NCCL needs no network for
-_SOCKETS = frozenset({"socket", "sockets", "tcp", "ethernet"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,4 +44,4 @@ class Setting:
 
 def network_of(fabric: str | None) -> str | None:
     """What data between nodes must go over; None where sockets, or nothing but the GPUs' own links, do."""
-    return None if fabric is None or fabric in _INSIDE_A_NODE or fabric.lower() in _SOCKETS else fabric
+    return None if fabric is None or fabric in _INSIDE_A_NODE or is_sockets(fabric) else fabric

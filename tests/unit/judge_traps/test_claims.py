@@ -1,0 +1,263 @@
+"""What a log says of network, devices, hosts and algorithm, held against what it is said to be of."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from seatrial.catalog.log_facts import fabric_named
+from seatrial.checks.collectives.setting import network_of
+from seatrial.judge.logs import LogsConfig
+from seatrial.model.verdict import Verdict
+from seatrial.nccl import transport
+from tests.unit.judge_traps.sweeplogs import SIZES, G, M, is_row, judged, log_text
+
+INFO = "node-0:1:1 [0] NCCL INFO "
+OVER_NODES = (270.0, 330.0, 355.0, 372.0, 376.0)  # 32 or 64 H100 with eight NICs of 400 Gb/s
+IB = "IB-8x400G"
+QUAD = LogsConfig("H100-SXM", 4, 8, IB)
+
+
+def devices(count: int, host: str = "node-0", link: str = "IB") -> str:
+    listed = " ".join(f"[{i}]mlx5_{i}:1/{link}" for i in range(count))
+    return f"{host}:1:1 [0] NCCL INFO NET/IB : Using {listed} [RO]; OOB eth0:10.0.0.1<0>"
+
+
+def over_four_nodes(before: Sequence[str] = (), factor: float = 1.0, sizes: Sequence[int] = SIZES) -> str:
+    return log_text([factor * value for value in OVER_NODES], 32, 4, before, sizes=sizes)
+
+
+# The network
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NET/OFI Selected Provider is tcp",
+        "NET/OFI Selected provider is tcp;ofi_rxm, fabric is 10.0.0.0/8 (found 1 nics)",
+        "NET/OFI Selected provider is sockets",
+        "NET/IB : No device found.",
+        "Using network Socket",
+        "Using network FastSocket",
+    ],
+)
+@pytest.mark.parametrize(
+    ("fabric", "verdict"), [("EFA", Verdict.FAIL), (None, Verdict.INCONCLUSIVE), ("Ethernet", Verdict.PASS)]
+)
+def test_tcp_between_nodes_of_eight_gpus_is_no_silent_pass(line: str, fabric: str | None, verdict: Verdict) -> None:
+    after = [] if "Socket" in line or "No device" in line else [f"{INFO}Using network AWS Libfabric"]
+    text = over_four_nodes([INFO + line, *after], 0.03)
+    result = judged(text, LogsConfig("H100-SXM", 4, 8, fabric))
+    assert result.verdict is verdict, result.reason
+    assert (line in result.reason) is (verdict is not Verdict.PASS), "the line is the evidence"
+
+
+@pytest.mark.parametrize(("busbw", "verdict"), [(11.5, Verdict.INCONCLUSIVE), (60.0, Verdict.PASS)])
+def test_what_100_gbe_carries_is_no_pass_where_nobody_names_a_fabric(busbw: float, verdict: Verdict) -> None:
+    result = judged(log_text([busbw] * 5, 32, 4), LogsConfig("H100-SXM", 4, 8))
+    assert result.verdict is verdict
+    assert ("is what TCP sockets reach: say --fabric" in result.reason) is (verdict is not Verdict.PASS)
+
+
+def test_two_nodes_over_100_gbe_reach_a_trees_share_of_it() -> None:
+    """23.7 GB/s of busbw were measured on two nodes of eight H100 that had fallen back to TCP."""
+    result = judged(log_text([20.0, 22.0, 23.0, 23.5, 23.7], 16, 2), LogsConfig("H100-SXM", 2, 8))
+    assert result.verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("network", "fabric", "verdict"),
+    [
+        ("FasTrak", IB, Verdict.INCONCLUSIVE),
+        ("IB", "EFA-3200G", Verdict.INCONCLUSIVE),
+        ("GPUDirectTCPX_v7", "GPUDirect-TCPXO", Verdict.INCONCLUSIVE),
+        ("IBext_v8", IB, Verdict.PASS),
+        ("gIB", "RoCE-8x400G", Verdict.PASS),
+        ("AWS Libfabric", "EFA-3200G", Verdict.PASS),
+        ("AWS Libfabric", IB, Verdict.PASS),  # libfabric has verbs as well
+    ],
+)
+def test_another_network_than_the_claimed_one_is_named(network: str, fabric: str, verdict: Verdict) -> None:
+    result = judged(over_four_nodes([f"{INFO}Using network {network}"]), LogsConfig("H100-SXM", 4, 8, fabric))
+    assert result.verdict is verdict, result.reason
+    assert (f", not of {fabric}" in result.reason) is (verdict is not Verdict.PASS)
+
+
+@pytest.mark.parametrize(
+    ("line", "fabric"),
+    [
+        ("Using network FasTrak", "GPUDirect-TCPXO"),
+        ("NET/OFI Selected provider is efa, fabric is efa (found 32 nics)", "EFA-3200G"),
+        ("Using network IB", None),  # of any rate
+        ("Using network AWS Libfabric", None),
+    ],
+)
+def test_the_log_names_the_fabric_where_nobody_else_does(line: str, fabric: str | None) -> None:
+    assert fabric_named("H100-SXM", transport([INFO + line])) == fabric
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (0.6, Verdict.DEGRADED)])
+def test_a_fabric_that_the_log_names_has_a_reference(factor: float, verdict: Verdict) -> None:
+    busbw = [factor * value for value in (120.0, 230.0, 298.0, 330.0, 339.0)]
+    text = log_text(busbw, 16, 2, [f"{INFO}Using network FasTrak"])
+    result = judged(text, LogsConfig("H100-SXM", 2, 8))
+    assert (result.verdict, "held against GPUDirect-TCPXO, which the log names" in result.reason) == (verdict, True)
+
+
+@pytest.mark.parametrize("fabric", ["Ethernet", "tcp", "Ethernet-1x100G", "100GbE"])
+def test_ethernet_is_a_fabric_that_sockets_do_for(fabric: str) -> None:
+    assert network_of(fabric) is None
+    text = log_text([9.0] * 5, 32, 4, [f"{INFO}Using network Socket"])
+    assert judged(text, LogsConfig("H100-SXM", 4, 8, fabric)).verdict is Verdict.PASS
+
+
+# Its devices
+
+
+@pytest.mark.parametrize(
+    ("lines", "verdict"),
+    [
+        ([devices(6)], Verdict.DEGRADED),
+        ([devices(8), devices(7, "node-2")], Verdict.DEGRADED),
+        ([f"{INFO}NCCL_IB_HCA set by environment to mlx5_0,mlx5_1,mlx5_2,mlx5_3."], Verdict.DEGRADED),
+        ([devices(8)], Verdict.PASS),
+        ([devices(8, link="RoCE")], Verdict.PASS),
+        ([devices(10)], Verdict.PASS),  # storage has NICs of its own
+        ([f"{INFO}NCCL_IB_HCA set by environment to mlx5."], Verdict.PASS),
+    ],
+)
+def test_fewer_network_devices_than_the_fabric_has_are_named(lines: list[str], verdict: Verdict) -> None:
+    result = judged(over_four_nodes([*lines, f"{INFO}Using network IB"]), QUAD)
+    assert result.verdict is verdict, result.reason
+    assert (f"and {IB} has 8" in result.reason) is (verdict is not Verdict.PASS)
+
+
+@pytest.mark.parametrize(
+    ("line", "nics"),
+    [
+        ("NET/IB : Using [0]={[0] mlx5_2:1/RoCE, [1] mlx5_3:1/RoCE} [1]={[2] mlx5_0:1/RoCE} [RO]; OOB", 3),
+        ("NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]mlx5_1:1/IB/SHARP [RO]; OOB ibp25s0:10.20.0.119<0>", 2),
+        ("NET/IB : Using [0]mlx5_bond_0:1/RoCE [1]mlx5_bond_1:1/RoCE [RO]; OOB bond0:10.0.0.1<0>", 4),
+        ("NET/OFI Selected Provider is efa (found 4 nics)", 4),
+    ],
+)
+def test_devices_as_nccl_lists_them(line: str, nics: int) -> None:
+    found = transport([INFO + line])
+    assert found is not None
+    assert found.nics == ("node-0", nics)
+
+
+# Hosts
+
+
+@pytest.mark.parametrize("each", [8, None])
+def test_more_hosts_than_claimed_are_another_cluster(each: int | None) -> None:
+    """16 ranks on four hosts of four GPUs, said to be of two nodes of eight."""
+    text = log_text(OVER_NODES, 16, 4)
+    result = judged(text, LogsConfig("H100-SXM", 2, each, IB))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "the 16 ranks are on 4 hosts, not on 2" in result.reason
+    assert (
+        judged(log_text((*OVER_NODES[:-1], 380.0), 16, 2), LogsConfig("H100-SXM", 2, each, IB)).verdict is Verdict.PASS
+    )
+
+
+# The algorithm
+
+RING = (300.0, 340.0, 355.0, 365.0, 366.0)  # eight H100 or H200 without NVLS
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        f"{INFO}NCCL_NVLS_ENABLE set by environment to 0.",
+        "export NCCL_NVLS_ENABLE=0",
+        "NCCL_ALGO=Ring",
+        "NCCL_ALGO=Ring,Tree",
+        "NCCL_ALGO=^NVLS,NVLSTree",
+    ],
+)
+@pytest.mark.parametrize("hardware", ["H100-SXM", "H200-SXM"])
+def test_without_nvls_a_node_is_held_to_a_ring(setting: str, hardware: str) -> None:
+    config = LogsConfig(hardware, 1, 8)
+    assert judged(log_text(RING), config).verdict is not Verdict.PASS
+    assert judged(log_text(RING, before=[setting]), config).verdict is Verdict.PASS
+    slow = judged(log_text([0.6 * value for value in RING], before=[setting]), config)
+    assert slow.verdict in (Verdict.DEGRADED, Verdict.FAIL)
+    assert judged(log_text([480.0] * 5, before=[setting]), config).verdict is Verdict.INCONCLUSIVE, "no ring does that"
+
+
+def test_b200_without_nvls_is_held_to_the_published_ring() -> None:
+    busbw, before = (499.0, 577.0, 627.0, 670.0, 677.0), [f"{INFO}NCCL_NVLS_ENABLE set by environment to 0."]
+    result = judged(log_text(busbw, before=before), LogsConfig("B200-SXM", 1, 8))
+    assert (result.verdict, "by Ring/Tree" in result.reason) == (Verdict.PASS, True)
+
+
+def test_two_nodes_without_nvls_are_held_to_a_ring_and_not_bound_by_one() -> None:
+    config, before = LogsConfig("H100-SXM", 2, 8, "EFA-3200G"), ["NCCL_NVLS_ENABLE=0"]
+    for value, verdict in ((365.0, Verdict.PASS), (440.0, Verdict.PASS), (200.0, Verdict.DEGRADED)):
+        result = judged(log_text([0.8 * value, 0.9 * value, value, value, value], 16, 2, before), config)
+        assert result.verdict is verdict, result.reason
+
+
+# Sizes
+
+
+@pytest.mark.parametrize("sizes", [(16 * G,), (8 * G, 16 * G)])
+@pytest.mark.parametrize(
+    ("busbw", "verdict"), [(149.0, Verdict.FAIL), (280.0, Verdict.DEGRADED), (380.0, Verdict.PASS)]
+)
+def test_one_or_two_sizes_are_held_against_the_model(sizes: tuple[int, ...], busbw: float, verdict: Verdict) -> None:
+    assert judged(log_text([busbw] * len(sizes), 32, 4, sizes=sizes), QUAD).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("nodes", "fabric", "busbw", "verdict"),
+    [
+        (2, "EFA-3200G", 290.0, Verdict.DEGRADED),  # of 479
+        (2, "EFA-3200G", 355.0, Verdict.PASS),  # a ring
+        (2, "GPUDirect-TCPXO", 205.0, Verdict.DEGRADED),  # of 339
+        (2, IB, 290.0, Verdict.DEGRADED),  # less than a ring
+        (2, IB, 791.0, Verdict.INCONCLUSIVE),
+        (2, None, 791.0, Verdict.INCONCLUSIVE),
+        (8, IB, 331.0, Verdict.DEGRADED),  # seven of eight NICs
+        (12, IB, 331.0, Verdict.DEGRADED),
+        (8, IB, 375.0, Verdict.PASS),
+    ],
+)
+def test_a_loss_between_nodes_is_no_pass(nodes: int, fabric: str | None, busbw: float, verdict: Verdict) -> None:
+    sizes = (G, 2 * G, 4 * G, 8 * G, 16 * G)
+    text = log_text([0.92 * busbw, 0.96 * busbw, busbw, busbw, busbw], 8 * nodes, nodes, sizes=sizes)
+    result = judged(text, LogsConfig("H100-SXM", nodes, 8, fabric))
+    assert result.verdict is verdict, result.reason
+
+
+@pytest.mark.parametrize(("time_us", "verdict"), [(2000.0, Verdict.DEGRADED), (200.0, Verdict.PASS)])
+def test_small_messages_in_milliseconds_are_slow(time_us: float, verdict: Verdict) -> None:
+    lines = over_four_nodes().splitlines()
+    first = next(i for i, line in enumerate(lines) if is_row(line))
+    small = [f"{8 << i} {2 << i} float sum -1 {time_us} 0.00 0.00 0 {time_us} 0.00 0.00 0" for i in range(10)]
+    result = judged("\n".join([*lines[:first], *small, *lines[first:]]), QUAD)
+    assert (result.verdict, "messages of up to 64K take" in result.reason) == (verdict, verdict is not Verdict.PASS)
+    outlier = small[0].replace("200.0", "2193.5")  # of a first row, as people published it
+    if verdict is Verdict.PASS:
+        assert judged("\n".join([*lines[:first], outlier, *small[1:], *lines[first:]]), QUAD).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.55, Verdict.DEGRADED), (0.9, Verdict.PASS)])
+def test_in_place_much_slower_at_every_size(share: float, verdict: Verdict) -> None:
+    lines = []
+    for line in over_four_nodes().splitlines():
+        fields = line.split()
+        if is_row(line):
+            fields[9:12] = [f"{float(fields[9]) / share:.2f}", *(f"{float(f) * share:.2f}" for f in fields[10:12])]
+        lines.append(" ".join(fields))
+    result = judged("\n".join(lines), LogsConfig("H100-SXM", 4, 8))  # without any reference
+    assert (result.verdict, "in place" in result.reason) == (verdict, verdict is not Verdict.PASS)
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.6, Verdict.DEGRADED), (0.9, Verdict.PASS)])
+def test_the_largest_size_at_much_less_than_the_one_below(share: float, verdict: Verdict) -> None:
+    sizes = [64 * M, 256 * M, G, 4 * G, 8 * G, 16 * G]
+    text = log_text([*OVER_NODES, share * OVER_NODES[-1]], 32, 4, sizes=sizes)
+    result = judged(text, QUAD)
+    assert (result.verdict, "at 16G after 376 GB/s" in result.reason) == (verdict, verdict is not Verdict.PASS)
