@@ -192,6 +192,7 @@ def main() -> None:
         line(name, nodes, measure(name, nodes, options.nights, options.readings, options.scale, options.seed))
         for name in options.rows
         for nodes in options.nodes
+        if ROWS[name].only_nodes in (None, nodes)
     ]
     parts = {"RATES": markdown(HEADINGS, lines), "CASES": cases(options.cases, options.scale, options.seed)}
     print("\n\n".join(parts.values()))

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,7 @@ OF_ONE_GPU = (
     Metric("host_to_device", "GB/s", 55.0, ONE_GPU),
     Metric("device_to_host", "GB/s", 55.0, ONE_GPU),
 )
-LOCAL = (
+LOCAL = (  # in the order of their names
     Metric("matmul", "TFLOP/s", 0.035),
     Metric("memory_copy", "GB/s", 11.0),
     Metric("tcp_egress", "MB/s", 800.0),
@@ -46,10 +47,14 @@ LOCAL = (
 
 @dataclass(frozen=True, slots=True)
 class NoiseRow:
-    """A kind of noise: `fleet` makes the nights of so many nodes, series in order of `metrics`, then of nodes."""
+    """A kind of noise: `fleet` makes the nights of so many nodes, series in order of `metrics`, then of nodes.
+
+    Recorded nights are those of `only_nodes` nodes.
+    """
 
     fleet: Fleet
     metrics: Sequence[Metric] = FOUR
+    only_nodes: int | None = None
 
 
 def simulated(noise: Noise) -> NoiseRow:
@@ -86,40 +91,28 @@ def _gpu_pools(gpu: str) -> Mapping[str, Floats]:
     return {metric: np.array(samples) / np.median(samples) for metric, samples in sampled.items()}
 
 
-def _local_fleet(nodes: int, rng: np.random.Generator) -> Night:
-    """Recorded nights in their order, from any one on; eight more nodes are the same eight on other nights.
+def _recorded_fleet(nodes: int, rng: np.random.Generator) -> Night:
+    """The recorded nights in their order, from any one on, with the readings that were taken."""
+    recorded, start = _local_nights(), int(rng.integers(len(_local_nights())))
+    order = count(start)
+    return lambda readings: recorded[next(order) % len(recorded), ..., :readings].reshape(nodes * len(LOCAL), -1).copy()
 
-    A second reading is the first times the ratio of two recorded readings of one night.
-    """
-    recorded, ratios = _local_nights()
-    start = rng.integers(len(recorded), size=-(-nodes // LOCAL_NODES))
-    count = 0
 
-    def night(readings: int) -> Floats:
-        nonlocal count
-        at = (start + count) % len(recorded)
-        count += 1
-        first = np.concatenate([recorded[one] for one in at], axis=1)[:, :nodes]
-        again = np.stack([rng.choice(some, (nodes, readings - 1)) for some in ratios])
-        return np.concatenate([first[..., None], first[..., None] * again], axis=2).reshape(-1, readings)
-
-    return night
+def _drawn_fleet(nodes: int, rng: np.random.Generator) -> Night:
+    """Each reading is any recorded one of its metric, over the median of the node that it was taken on."""
+    of_node = _local_nights() / np.nanmedian(_local_nights(), axis=(0, 3))[None, ..., None]
+    pools = [pool[np.isfinite(pool)] for pool in of_node.swapaxes(0, 1).reshape(len(LOCAL), -1)]
+    return lambda readings: np.concatenate([rng.choice(pool, (nodes, readings)) for pool in pools])
 
 
 @cache
-def _local_nights() -> tuple[Floats, Sequence[Floats]]:
-    """First readings (night, metric, node) over the metric's median; by metric the ratios of later readings."""
+def _local_nights() -> Floats:
+    """The recorded readings (night, metric, node, reading) over the median of their metric; NaN: not taken."""
     from pandas import read_csv
 
-    rows = read_csv(LOCAL_NIGHTS)
-    names = [metric.name for metric in LOCAL]
-    first = rows.groupby(["night", "metric", "node"])["value"].first().unstack("node")
-    values = np.stack([first.xs(name, level="metric").to_numpy() for name in names], axis=1)
-    over_first = rows["value"] / rows.groupby(["night", "metric", "node"])["value"].transform("first")
-    again = rows.groupby(["night", "metric", "node"]).cumcount() > 0
-    ratios = [over_first[again & (rows["metric"] == name)].to_numpy() for name in names]
-    # Of TCP nothing was measured twice, so its readings of a night are all the same.
-    return values / np.median(values, axis=(0, 2))[:, None], [some if len(some) else np.ones(1) for some in ratios]
+    rows = read_csv(LOCAL_NIGHTS).set_index(["night", "metric", "node", "nth"])["value"].unstack("nth")
+    values = rows.to_numpy(dtype=np.float64).reshape(-1, len(LOCAL), LOCAL_NODES, rows.shape[1])
+    return np.asarray(values / np.nanmedian(values, axis=(0, 2, 3))[:, None, None], dtype=np.float64)
 
 
 ROWS: Mapping[str, NoiseRow] = {
@@ -140,6 +133,7 @@ ROWS: Mapping[str, NoiseRow] = {
         for core in (0.7, 1.5, 3)
     },
     "strays-13-at-75": simulated(Noise(stray=0.13, stray_loss=0.75)),
-    **{f"{gpu}-median-of-{count}": gpu_samples(gpu, count) for gpu in ("h100", "h200") for count in (1, 5)},
-    "local-nights": NoiseRow(_local_fleet, LOCAL),
+    **{f"{gpu}-median-of-{of}": gpu_samples(gpu, of) for gpu in ("h100", "h200") for of in (1, 5)},
+    "local-nights": NoiseRow(_recorded_fleet, LOCAL, only_nodes=LOCAL_NODES),
+    "local-drawn": NoiseRow(_drawn_fleet, LOCAL),
 }

@@ -81,10 +81,10 @@ def fleet_series(nodes: int, metrics: Sequence[Metric]) -> "DataFrame":
 
 
 def night_rows(series: "DataFrame", relative: Floats, night: int) -> "DataFrame":
-    """The rows of one run: readings (M, R) of these series, relative to their levels."""
-    count, readings = relative.shape
-    rows = series.drop(columns=["node", "part", "group", "level"]).take(np.repeat(np.arange(count), readings))
-    values = (relative * series["level"].to_numpy()[:, None]).ravel()
+    """The rows of one run: readings (M, R) of these series, relative to their levels; NaN: not read so often."""
+    which = np.nonzero(np.isfinite(relative))
+    rows = series.drop(columns=["node", "part", "group", "level"]).take(which[0])
+    values = (relative * series["level"].to_numpy()[:, None])[which]
     started = (FIRST_NIGHT + timedelta(days=night)).isoformat()
     return rows.assign(value=values, run_id=f"night-{night:03}", started=started)
 

@@ -18,11 +18,11 @@ from seatrial.simulate.rows import GPUS
 @pytest.mark.parametrize("name", ROWS)
 def test_every_row_draws_positive_readings_around_its_level(name: str) -> None:
     row = ROWS[name]
-    night = row.fleet(16, np.random.default_rng(1))
+    night = row.fleet(8, np.random.default_rng(1))
     values = np.array([night(4) for _ in range(3)])
-    assert values.shape == (3, 16 * len(row.metrics), 4)
-    assert (values > 0).all()
-    assert np.median(values) == pytest.approx(1, abs=0.15)
+    assert values.shape == (3, 8 * len(row.metrics), 4)
+    assert np.nanmin(values) > 0
+    assert np.nanmedian(values) == pytest.approx(1, abs=0.3)
 
 
 @pytest.mark.parametrize(
@@ -40,13 +40,24 @@ def test_samples_of_a_gpu_are_drawn_from_those_that_it_measured() -> None:
     assert copy.min() > 0.95
 
 
-def test_recorded_nights_follow_each_other_as_they_were_recorded() -> None:
-    recorded, _ = _local_nights()
-    assert recorded.shape == (26, len(LOCAL), 8)
+def test_recorded_nights_follow_each_other_with_the_readings_that_were_taken() -> None:
+    recorded = _local_nights()
+    assert recorded.shape == (26, len(LOCAL), 8, 12)
     night = ROWS["local-nights"].fleet(8, np.random.default_rng(1))
-    drawn = np.array([night(2) for _ in range(26)])[:, :, 0]
-    start = np.flatnonzero((recorded.reshape(26, -1) == drawn[0]).all(axis=1))[0]
-    assert (drawn == np.roll(recorded.reshape(26, -1), -start, axis=0)).all()
+    drawn = np.array([night(2) for _ in range(26)])
+    assert (
+        np.isfinite(drawn).reshape(26, len(LOCAL), 8, 2).all(axis=(0, 2)).tolist()
+        == [[True, True]] * 2 + [[True, False]] * 2
+    )
+    as_recorded = recorded[..., :2].reshape(drawn.shape)
+    start = np.flatnonzero((as_recorded[..., 0] == drawn[0, :, 0]).all(axis=1))[0]
+    assert np.array_equal(drawn, np.roll(as_recorded, -start, axis=0), equal_nan=True)
+
+
+def test_drawn_nights_are_as_noisy_as_the_page_says() -> None:
+    by_metric = np.log(ROWS["local-drawn"].fleet(500, np.random.default_rng(1))(8)).reshape(len(LOCAL), -1)
+    noise = np.median(np.abs(by_metric), axis=1) / 0.6745
+    assert all(0.05 < one < 0.6 for one in noise), noise
 
 
 def test_the_generators_know_nothing_of_the_judge() -> None:
