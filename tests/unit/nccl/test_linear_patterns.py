@@ -18,7 +18,7 @@ MODULES = (
         "text.redact",
         "text.secret_values",
         "checks.broken",
-        "judge.device_models",
+        "catalog.log_facts",
         "nccl.classify",
         "nccl.xid",
         "nccl.transport",
