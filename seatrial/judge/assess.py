@@ -16,7 +16,7 @@ from seatrial.judge.baselines.learned import Learned, learn
 from seatrial.judge.baselines.nights import Nights
 from seatrial.judge.baselines.peers import from_peers
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
-from seatrial.judge.baselines.tolerance import tolerance_of
+from seatrial.judge.tolerance import tolerance_of
 from seatrial.judge.completeness import blamed_nodes, unmeasured, without_rate
 from seatrial.judge.divided import judge_splits, measure_twice, slower_together, splits_of
 from seatrial.judge.judge import judge

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from seatrial.judge.baselines.tolerance import tolerance_of
+from seatrial.judge.tolerance import tolerance_of
 from seatrial.model.curves import Reading, readings
 from seatrial.model.measurement import Measurement
 from seatrial.model.result import RunResult

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from seatrial.checks.repeated import Doubt
 from seatrial.judge.baselines.grouping import Split
-from seatrial.judge.baselines.tolerance import FAIL_FACTOR
+from seatrial.judge.tolerance import FAIL_FACTOR
 from seatrial.model.measurement import Measurement, Subject, by_series
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Judgement, Suspect

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import ceil
 
-from seatrial.judge.fleet.modes import least_nodes
 from seatrial.model.measurement import Subject
 from seatrial.model.node_hardware import NodeHardware
 from seatrial.text.words import some_of
@@ -52,7 +52,7 @@ def group_nodes(hardware: Mapping[str, NodeHardware]) -> NodeGroups:
         return NodeGroups(dict.fromkeys(hardware, ""))
     commonest = known.most_common(1)[0][0]
     model_by_node = {node: h.model or commonest for node, h in hardware.items()}
-    enough, name_by_node, differences = least_nodes(len(hardware)), dict[str, str](), set[str]()
+    enough, name_by_node, differences = max(3, ceil(0.05 * len(hardware))), dict[str, str](), set[str]()
     for model in known:
         members = {node: _variant(hardware[node]) for node, its_model in model_by_node.items() if its_model == model}
         variant_by_node = _large_enough(members, enough)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from seatrial.checks.repeated import Doubt
 from seatrial.judge.baselines.learned import Learned
-from seatrial.judge.baselines.tolerance import tolerance_of
+from seatrial.judge.tolerance import tolerance_of
 from seatrial.model.measurement import Measurement, by_series
 from seatrial.model.reason import rewritten
 from seatrial.model.result import Judgement

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from seatrial.judge.baselines.tolerance import tolerance_of
+from seatrial.judge.tolerance import tolerance_of
 from seatrial.judge.fleet.grouped import Ints
 from seatrial.judge.fleet.modes import LEAST_NODES, Modes, find_modes, stays
 from seatrial.judge.fleet.odds import Floats

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from seatrial.judge.baselines.interval import around
-from seatrial.judge.baselines.tolerance import log_width, tolerance_of
+from seatrial.judge.tolerance import log_width, tolerance_of
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement
 from seatrial.text.numbers import short

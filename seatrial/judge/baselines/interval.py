@@ -2,7 +2,7 @@
 
 import math
 
-from seatrial.judge.baselines.tolerance import FAIL_FACTOR
+from seatrial.judge.tolerance import FAIL_FACTOR
 from seatrial.judge.fleet.detectable import DEVIATIONS
 from seatrial.model.baseline import Baseline, Source
 from seatrial.model.measurement import Measurement

@@ -14,7 +14,7 @@ import numpy as np
 from seatrial.judge.baselines.grouping import PeerGroups, SeriesOfRun, Split, group_peers
 from seatrial.judge.baselines.interval import around
 from seatrial.judge.baselines.nights import Nights
-from seatrial.judge.baselines.tolerance import log_reach, tolerance_of
+from seatrial.judge.tolerance import log_reach, tolerance_of
 from seatrial.judge.fleet.detectable import DEVIATIONS, detectable
 from seatrial.judge.fleet.drift import find_change
 from seatrial.judge.fleet.grouped import Ints

@@ -6,7 +6,7 @@ from statistics import NormalDist, median
 
 from seatrial.judge.baselines.grouping import peer_key
 from seatrial.judge.baselines.interval import around
-from seatrial.judge.baselines.tolerance import log_width, tolerance_of
+from seatrial.judge.tolerance import log_width, tolerance_of
 from seatrial.judge.node_groups import NodeGroups
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement

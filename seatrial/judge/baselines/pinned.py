@@ -1,7 +1,7 @@
 """What a person approved."""
 
 from seatrial.history.rows import Pin
-from seatrial.judge.baselines.tolerance import FAIL_FACTOR
+from seatrial.judge.tolerance import FAIL_FACTOR
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement
 from seatrial.text.numbers import short

@@ -15,7 +15,7 @@ from seatrial.catalog.links import with_links
 from seatrial.catalog.physics import refuse_beyond_physics
 from seatrial.history.rows import Pin, RunRow
 from seatrial.judge.baselines.history import MIN_SAMPLES
-from seatrial.judge.baselines.tolerance import log_width, tolerance_of
+from seatrial.judge.tolerance import log_width, tolerance_of
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement, once
 from seatrial.model.setup import Setup

@@ -30,19 +30,11 @@ REASONS = {
         "Some nodes have no such number, and no check says why.",
         "Read the raw log of the check for those nodes.",
     ),
-    "nodes-divided": Explanation(
-        "{metric} of {slow} of {nodes} nodes ({names}) is {percent} % slower, all alike: {slow_median}, {fast_median}"
-        " on the others; these nodes share a fault, or they are another model and do not tell it",
-        "A few nodes are slower together, and they say that they are like the others. Earlier runs do not show it.",
-        "Find what these nodes share: rack, switch, power, BIOS, cooling. If they are other hardware, keep the runs:"
-        " when three earlier runs show the same, the nodes count as two groups.",
-    ),
-    "nodes-divided-evenly": Explanation(
-        "{metric} falls into two groups: {slow_median} on {slow} of {nodes} nodes ({names}), {percent} % slower than"
-        " {fast_median} on the others; the nodes tell no difference, so it is unknown which group is healthy",
-        "Many nodes are slower together, and they say that they are like the others. Earlier runs do not show it.",
-        "Find what the slower nodes share: rack, switch, power, BIOS, cooling. If they are other hardware, keep the"
-        " runs: when three earlier runs show the same, the nodes count as two groups.",
+    "many-alike": Explanation(
+        "{metric} of {count} of {total} {kinds} ({names}) is {percent} % {side} {against} (limit {limit} %), all alike",
+        "More than a third of the peers read lower, by about as much. They have one cause, and it is in none of them.",
+        "Find what they share: rack, switch, driver, power, cooling, a shared file system. If that is how they are,"
+        " accept it with `seatrial baseline promote RUN --force REASON`.",
     ),
     "above-physics": Explanation(
         "{comparison}, so it was not measured over those links",
@@ -54,16 +46,41 @@ REASONS = {
         "There is nothing to compare the number with. It is finite, and that is all that is known.",
         "Make three passing runs, or approve one with `seatrial baseline promote`.",
     ),
+    "replayed-pass": Explanation(
+        "as expected: {judged} of {series} series were held against earlier runs or their peers",
+        "No number of the replayed run is lower than expected.",
+        "None.",
+    ),
+    "replayed-unjudged": Explanation(
+        "no baseline yet: no series has three accepted runs or four peers",
+        "The numbers of the replayed run were compared with nothing.",
+        "Add earlier runs to the file.",
+    ),
     "broke-when-repeated": Explanation(
         "when it was repeated: {reason}",
         "A suspicious number was measured again, and that measurement broke.",
         "Look up the reason that follows.",
     ),
 }
+_AGAINST_RUNS_OR_PEERS = "{number}: {percent} % {side} {against} (limit {limit} %), in {agreeing} of {readings} measurements{of_runs}"
 for _source, _words, _next in (
     ("peers", "the other nodes of the same run", "Check the hardware, the link and the switch port of that node."),
-    ("pinned", "the value that a person approved for this cluster", _COMPARE),
     ("history", "the earlier runs of this cluster", _COMPARE),
+):
+    REASONS |= {
+        f"within-{_source}": Explanation(
+            "{number}: not lower than {against} (limit {limit} %)",
+            f"The number is as {_words} let expect.",
+            "None.",
+        ),
+        f"worse-than-{_source}": Explanation(
+            _AGAINST_RUNS_OR_PEERS,
+            f"The number is worse than {_words}: `degraded` below the limit, `fail` below half of it.",
+            _next,
+        ),
+    }
+for _source, _words, _next in (
+    ("pinned", "the value that a person approved for this cluster", _COMPARE),
     ("catalog", "the published numbers for this hardware", "Compare the set-up with the source that the line names."),
     (
         "model",

@@ -18,7 +18,7 @@ _MILDEST_FIRST = (Verdict.PASS, Verdict.DEGRADED, Verdict.FAIL)
 _ROUNDS_TO_ZERO_BYTES = 4096
 
 
-def judge(measurement: Measurement, baselines: Sequence[Baseline]) -> Judgement | None:
+def judge_number(measurement: Measurement, baselines: Sequence[Baseline]) -> Judgement | None:
     """What `measurement` comes to; None where nothing is to be judged.
 
     A number without a better direction is only recorded, and so is the busbw of one rank, which is 0 by definition.
@@ -54,14 +54,14 @@ def _is_single_rank(measurement: Measurement) -> bool:
 def _insane(m: Measurement) -> Judgement | None:
     """Numbers that no cluster yields; None for those that one does."""
     if not m.finite:
-        return _sanity(m, Verdict.INCONCLUSIVE, Reason.of("not-finite", number=_head(m)))
+        return _sanity(m, Verdict.INCONCLUSIVE, Reason.of("not-finite", number=number_words(m)))
     if not m.above_zero or m.value > 0:
         return None
     if m.value < 0 or m.better == "lower":
-        return _sanity(m, Verdict.INCONCLUSIVE, Reason.of("not-positive", number=_head(m), quantity=_kind(m)))
+        return _sanity(m, Verdict.INCONCLUSIVE, Reason.of("not-positive", number=number_words(m), quantity=_kind(m)))
     if _rounded_to_zero(m):
-        return _sanity(m, Verdict.PASS, Reason.of("rounded-to-zero", number=_head(m)))
-    return _sanity(m, Verdict.FAIL, Reason.of("zero-rate", number=_head(m)))
+        return _sanity(m, Verdict.PASS, Reason.of("rounded-to-zero", number=number_words(m)))
+    return _sanity(m, Verdict.FAIL, Reason.of("zero-rate", number=number_words(m)))
 
 
 def _kind(m: Measurement) -> str:
@@ -89,7 +89,7 @@ def _far_below_the_links(m: Measurement, baselines: Sequence[Baseline]) -> Judge
 
 def _by_sanity(m: Measurement) -> Judgement:
     tried = "finite, positive" if m.above_zero else "finite"
-    return _sanity(m, Verdict.PASS, Reason.of("no-baseline", number=_head(m), tested=tried))
+    return _sanity(m, Verdict.PASS, Reason.of("no-baseline", number=number_words(m), tested=tried))
 
 
 def _sanity(m: Measurement, verdict: Verdict, reason: str) -> Judgement:
@@ -134,7 +134,7 @@ def _compared(m: Measurement, baseline: Baseline) -> str:
     deviation = _deviation(m, baseline) or 0.0
     percent = round(abs(deviation) * 100)
     where = f"{percent} % {'below' if deviation < 0 else 'above'}" if percent else "at"
-    return f"{_head(m)} is {where} {baseline.detail}"
+    return f"{number_words(m)} is {where} {baseline.detail}"
 
 
 def _expectation(m: Measurement, baseline: Baseline, verdict: Verdict) -> str:
@@ -146,7 +146,7 @@ def _expectation(m: Measurement, baseline: Baseline, verdict: Verdict) -> str:
     )
 
 
-def _head(m: Measurement) -> str:
+def number_words(m: Measurement) -> str:
     """What was measured, as a sentence begins: all_reduce busbw 0.02 GB/s at 16M on node-3."""
     size = m.conditions.get("message_bytes")
     parts = (

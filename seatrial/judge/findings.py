@@ -1,0 +1,252 @@
+"""What the judged series of a run mean: a judgement for each, and few findings. Pure.
+
+Many alike are one finding that blames nobody; what is wrong with one node, one GPU or one link is one suspect.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from seatrial.judge.number import number_words
+from seatrial.judge.outliers import Night, Shift
+from seatrial.judge.references import ENOUGH, Bools
+from seatrial.judge.series import SeriesJudge
+from seatrial.judge.tolerance import FAIL_FACTOR
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.reason import Reason, rewritten
+from seatrial.model.result import Expected, Judgement, Suspect, SuspectKind
+from seatrial.model.verdict import Verdict
+from seatrial.text.numbers import short
+from seatrial.text.words import some_of
+
+MINORITY = 1 / 3  # of the peers: if more of them are slow, they share a cause that is in none of them
+_MANY = 3
+# How often a suspect was right, by how far beyond its limit it reads: the least of all rows of docs/error-rates.md.
+_CONFIDENCE = ((1.5, 0.97), (1.2, 0.95), (1.0, 0.9))
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One cause: its judgement, the places of the series that it stands for, and who is to blame."""
+
+    judgement: Judgement
+    series: tuple[int, ...]
+    suspects: tuple[Suspect, ...] = ()
+
+
+class JudgedNight:
+    """The judgement of each series of a run that has a reference, by its place."""
+
+    def __init__(self, judge: SeriesJudge, night: Night) -> None:
+        reference = judge.reference
+        self.table, self.night, self.readings = judge.table, night, judge.readings
+        centre = np.where(reference.runs >= ENOUGH, reference.own, reference.expected)
+        self._centre = (centre + night.expected - reference.expected).tolist()
+        self._low = (night.expected - night.limit).tolist()
+        self._runs, self._value = reference.runs.tolist(), night.value.tolist()
+        self._moved = (night.expected - reference.expected).tolist()
+        self._sizes = np.bincount(self.table.group)[self.table.group].tolist()
+
+    @property
+    def bad(self) -> Bools:
+        """Which series read too low, by themselves or with their peers: they teach nothing."""
+        bad = self.night.bad.copy()
+        for shift in self.night.shifts:
+            bad[shift.members] |= shift.bad
+        return bad
+
+    def judgement(self, i: int) -> Judgement:
+        """Raises nothing: only series with a reference are asked."""
+        m, bad = self.table.first[i], bool(self.night.bad[i])
+        code = f"{'worse-than' if bad else 'within'}-{self.source(i)}"
+        words = {"number": number_words(self.measurement(i)), "against": self._against(i), "limit": self.limit_percent(i)}
+        if bad:
+            words |= {"percent": self.percent(i), "side": _side(m), **self._readings_words(i)}
+        low = self.table.value(i, self._low[i])
+        expected = Expected(high=low) if m.better == "lower" else Expected(low=low)
+        deviation = math.exp(self.table.sign[i] * (self._value[i] - self._centre[i])) - 1
+        taken = self.readings[np.isfinite(self.readings[:, i]), i] if self.night.readings[i] > 1 else ()
+        repeats = tuple(self.table.value(i, log) for log in taken)
+        return Judgement(
+            self.measurement(i), self.verdict(i), Reason.of(code, **words), self.source(i), expected, deviation, repeats
+        )
+
+    def measurement(self, i: int) -> Measurement:
+        """The series with the median of its readings."""
+        m = self.table.first[i]
+        if self.night.readings[i] < 2:
+            return m
+        return Measurement(m.metric, self.table.value(i, self._value[i]), m.unit, m.subject, m.conditions, m.samples, m.better)
+
+    def verdict(self, i: int) -> Verdict:
+        if not self.night.bad[i]:
+            return Verdict.PASS
+        return Verdict.FAIL if self._value[i] < self._low[i] - math.log(FAIL_FACTOR) else Verdict.DEGRADED
+
+    def source(self, i: int) -> str:
+        return "history" if self._runs[i] else "peers"
+
+    def percent(self, i: int) -> str:
+        return percent_words(self._value[i] - self._centre[i], self.table.first[i])
+
+    def limit_percent(self, i: int) -> str:
+        return percent_words(self._low[i] - self._centre[i], self.table.first[i])
+
+    def confidence(self, i: int) -> float:
+        """By the table, of how far beyond its limit the series reads."""
+        beyond = (self.night.expected[i] - self._value[i]) / self.night.limit[i]
+        return next((share for least, share in _CONFIDENCE if beyond >= least), _CONFIDENCE[-1][1])
+
+    def _against(self, i: int) -> str:
+        m, centre = self.table.first[i], short(self.table.value(i, self._centre[i]))
+        kinds, peers, runs = f"{m.subject.kind}s", self._sizes[i] - 1, self._runs[i]
+        if runs >= ENOUGH or (runs and not peers):
+            words = f"its median of {centre} in {runs} runs"
+        elif runs:
+            words = f"the {centre} expected from its {runs} run{'s'[: runs > 1]} and {peers} other {kinds}"
+        else:
+            words = f"the median of {centre} of {peers} other {kinds}"
+        moved = self._moved[i]
+        return f"{words}, less what all {kinds} moved by" if abs(moved) > 0.005 else words
+
+    def _readings_words(self, i: int) -> dict[str, object]:
+        runs, before = int(self.night.runs[i]), self.night.earlier[i]
+        of = f" of {runs} runs" if runs > 1 else ""
+        total = int(self.night.readings[i] + before)
+        return {"agreeing": int(self.night.agreeing[i]), "readings": f"{total}", "of_runs": of}
+
+
+def percent_words(distance: float, m: Measurement) -> str:
+    """How far a value is from another one, given the distance of their logs; of times, how much longer."""
+    return short(round(100 * abs(math.exp(-distance if m.better == "lower" else distance) - 1), 1))
+
+
+def _side(m: Measurement) -> str:
+    return "above" if m.better == "lower" else "below"
+
+
+def findings(judged: JudgedNight) -> list[Finding]:
+    """What is wrong, the worst first."""
+    night, table = judged.night, judged.table
+    found = [_moved_together(judged, shift) for shift in night.shifts if shift.bad]
+    alike, alone = _alike(judged, np.flatnonzero(night.bad).tolist())
+    found += [*alike, *_by_cause(judged, alone)]
+    return sorted(found, key=lambda finding: (finding.judgement.verdict.severity, -len(finding.series)))
+
+
+def _moved_together(judged: JudgedNight, shift: Shift) -> Finding:
+    """Peers that are slower than in their own past, or new ones that are slower than the known ones."""
+    places = shift.members.tolist()
+    m, group = judged.table.first[places[0]], np.flatnonzero(judged.table.group == judged.table.group[places[0]])
+    known = group.size - len(places)
+    against = f"the {known} that are known" if shift.new else "their earlier runs"
+    return Finding(_of_many(judged, places, against, shift.moved, shift.limit), tuple(places))
+
+
+def _alike(judged: JudgedNight, bad: Sequence[int]) -> tuple[list[Finding], list[int]]:
+    """A finding for each group of peers of which more than a third read low, and the series that are left."""
+    found, left = [], []
+    by_group: dict[int, list[int]] = defaultdict(list)
+    for i in bad:
+        by_group[int(judged.table.group[i])].append(i)
+    for group, places in by_group.items():
+        peers = np.flatnonzero(judged.table.group == group).tolist()
+        slow, every = (_holders(judged.table.first[i].subject for i in some) for some in (places, peers))
+        if len(slow) >= _MANY and len(slow) > MINORITY * len(every) and len(places) < len(every) * 2:
+            distance = float(np.median([judged.night.value[i] - judged.night.expected[i] for i in places]))
+            limit = float(np.median(judged.night.limit[places]))
+            against = "their earlier runs" if judged.source(places[0]) == "history" else f"the median of {len(every)}"
+            found.append(Finding(_of_many(judged, places, against, distance, limit), tuple(places)))
+        else:
+            left += places
+    return found, left
+
+
+def _holders(subjects: Iterable[Subject]) -> set[str]:
+    """The nodes of GPUs and nodes; links by their own names."""
+    return {subject.name if subject.kind == "link" else subject.nodes[0] for subject in subjects if subject.nodes}
+
+
+def _of_many(judged: JudgedNight, places: Sequence[int], against: str, distance: float, limit: float) -> Judgement:
+    m = judged.table.first[places[0]]
+    subjects = [judged.table.first[i].subject for i in places]
+    kinds, total = f"{m.subject.kind}s", int((judged.table.group == judged.table.group[places[0]]).sum())
+    verdict = Verdict.FAIL if distance < -(limit + math.log(FAIL_FACTOR)) else Verdict.DEGRADED
+    reason = Reason.of(
+        "many-alike",
+        metric=m.metric,
+        count=len(places),
+        total=total,
+        kinds=kinds,
+        names=_names(subjects),
+        percent=percent_words(distance, m),
+        side=_side(m),
+        against=against,
+        limit=percent_words(-limit, m),
+    )
+    value = judged.table.value(places[0], float(np.median([judged.night.value[i] for i in places])))
+    subject = Subject("group", f"{len(places)} of {total} {kinds}")
+    lot = Measurement(m.metric, value, m.unit, subject, m.conditions, better=m.better)
+    return Judgement(lot, verdict, reason, judged.source(places[0]), deviation=math.exp(distance) - 1)
+
+
+def _names(subjects: Sequence[Subject]) -> str:
+    """node-1, node-2 and 3 more; "gpu-0 of each" where it is the same GPU of many nodes."""
+    parts = {subject.name.partition("/")[2] for subject in subjects}
+    if len(subjects) > 1 and len(parts) == 1 and "" not in parts:
+        return f"{parts.pop()} of {len(subjects)} nodes"
+    return some_of(subject.name for subject in subjects)
+
+
+def _by_cause(judged: JudgedNight, bad: Sequence[int]) -> Iterator[Finding]:
+    """One finding for each node, GPU, link or number of the whole cluster."""
+    by_subject: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for i, (kind, name) in zip(bad, _culprits(judged, bad), strict=True):
+        by_subject[kind, name].append(i)
+    for (kind, name), places in by_subject.items():
+        worst = min(places, key=lambda i: (_own_kind(judged, i, kind), judged.night.value[i] - judged.night.expected[i]))
+        judgement = judged.judgement(worst)
+        if kind not in ("node", "gpu", "link"):
+            yield Finding(judgement, tuple(places))
+            continue
+        others = f" (and {len(places) - 1} more of it)" if len(places) > 1 else ""
+        evidence = rewritten(judgement.reason, lambda reason, others=others: reason + others)
+        sure = max(judged.confidence(i) for i in places)
+        suspect = Suspect(cast(SuspectKind, kind), name, sure, evidence)
+        yield Finding(judgement, tuple(places), (suspect,))
+
+
+def _own_kind(judged: JudgedNight, i: int, kind: str) -> bool:
+    return judged.table.first[i].subject.kind != kind
+
+
+def _culprits(judged: JudgedNight, bad: Sequence[int]) -> list[tuple[str, str]]:
+    """Who explains each bad number: a node for its own, for two and more of its GPUs and for most of its links."""
+    subjects = [judged.table.first[i].subject for i in bad]
+    links = {subject.name for subject in subjects if subject.kind == "link"}
+    measured: dict[str, set[str]] = defaultdict(set)
+    for m in judged.table.first if links else ():
+        if m.subject.kind == "link":
+            for node in m.subject.nodes:
+                measured[node].add(m.subject.name)
+    nodes = {subject.name for subject in subjects if subject.kind == "node"}
+    gpus = {subject.name for subject in subjects if subject.kind == "gpu"}
+    nodes |= {node for node, names in measured.items() if _most(names, links)}
+    for node in {name.partition("/")[0] for name in gpus}:
+        if sum(name.partition("/")[0] == node for name in gpus) > 1:
+            nodes.add(node)
+    return [_culprit(subject, nodes) for subject in subjects]
+
+
+def _most(names: set[str], bad: set[str]) -> bool:
+    """Whether two links at least, and more than half of those that a node has, are bad."""
+    return len(names & bad) > max(1.0, len(names) / 2)
+
+
+def _culprit(subject: Subject, nodes: set[str]) -> tuple[str, str]:
+    guilty = next((node for node in subject.nodes if node in nodes), None)
+    return (subject.kind, subject.name) if guilty is None else ("node", guilty)

@@ -1,0 +1,199 @@
+"""Which numbers of a run are too low, all series at once. Pure: numpy arrays in, numpy arrays out.
+
+A limit is a normal quantile with Bonferroni's correction for all series of the run. What reads low is read again. It is
+blamed when the median of tonight's readings is below the limit and more readings are than strays explain (binomial test,
+with the share of strays that healthy readings show). The last runs count together (window-limited likelihood ratio: Lai,
+"Sequential changepoint detection in quality control", 1995). docs/verdicts.md follows an example by hand.
+"""
+
+from dataclasses import dataclass
+from math import comb
+from statistics import NormalDist
+
+import numpy as np
+
+from seatrial.judge.references import (
+    ENOUGH,
+    LEAST_PEERS,
+    LEAST_STRAYS,
+    MEDIAN_VARIANCE,
+    Bools,
+    Floats,
+    Ints,
+    Reference,
+    beyond_chance,
+    median_of,
+)
+
+FALSE_ALARMS = 0.001  # of healthy runs; docs/error-rates.md measures what noise of unkind shapes makes of it
+AGREEING = 3  # readings, or two runs: nobody is blamed for less
+MOST_READINGS = 24  # of a series in one run: more would narrow the median by little
+MUST_FIND = 0.105  # on logs: a loss of 10 % is read again until it is found or ruled out
+WINDOW = 5  # runs that count together
+_RULED_OUT = 2.5  # standard deviations: 0.6 % of such losses are missed by chance
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """Peers that read lower all alike: known ones than in their own past, or `new` ones than the known ones.
+
+    `moved` and `limit` are on logs; `agreeing` of `readings` of their median lie below the limit.
+    """
+
+    members: Ints
+    new: bool
+    moved: float
+    limit: float
+    agreeing: int
+    readings: int
+    bad: bool
+    doubtful: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Night:
+    """The judgement of M series; natural logs.
+
+    `value` is the median of tonight's `readings`, `expected` what it should be, `limit` how much less is healthy.
+    `agreeing` of the readings lie below that, those of `runs` runs together, of which `earlier` are not tonight's.
+    `doubtful` are to be read once more.
+    """
+
+    value: Floats
+    readings: Ints
+    expected: Floats
+    limit: Floats
+    agreeing: Ints
+    runs: Ints
+    earlier: Ints
+    bad: Bools
+    doubtful: Bools
+    shifts: list[Shift]
+
+    @property
+    def judged(self) -> Bools:
+        """Which series have a reference."""
+        return np.asarray(np.isfinite(self.limit) & np.isfinite(self.value))
+
+
+def judge(reference: Reference, readings: Floats) -> Night:
+    """Judge tonight's `readings` (K, M), NaN where a series was read less often."""
+    level = FALSE_ALARMS / (2 * max(readings.shape[1], 1))  # half for series, half for peers that move together
+    z = NormalDist().inv_cdf(1 - level)
+    shifts, moved, unsure = _shifts(reference, readings - reference.expected, z)
+    tonight = _Tonight(reference, readings - reference.expected - moved, np.hypot(reference.level, unsure), z, level)
+    limit, agreeing, bad = tonight.limit.copy(), tonight.agreeing.copy(), tonight.bad()
+    runs, earlier = np.ones(moved.size, dtype=np.int64), np.zeros(moved.size, dtype=np.int64)
+    for i in np.flatnonzero(tonight.low & ~bad & np.isfinite(limit)):
+        for more in range(1, min(WINDOW, len(reference.past.count) + 1)):
+            together = tonight.with_past(i, more)
+            if together is not None:
+                limit[i], agreeing[i], runs[i], bad[i] = *together, more + 1, True
+                earlier[i] = reference.past.count[-more:, i].sum()
+                break
+    young = np.isfinite(reference.peers) & (reference.runs < ENOUGH) & (tonight.count == 1)
+    doubtful = (tonight.low | young) & ~bad & (tonight.count > 0) & (tonight.count < MOST_READINGS)
+    for shift in shifts:
+        doubtful[shift.members] |= shift.doubtful
+    value, expected = median_of(readings), reference.expected + moved
+    return Night(value, tonight.count, expected, limit, agreeing, runs, earlier, bad, doubtful, shifts)
+
+
+class _Tonight:
+    """Tonight's readings less what they should be, (K, M), and what follows from them series by series."""
+
+    def __init__(self, reference: Reference, distance: Floats, unsure: Floats, z: float, level: float) -> None:
+        self.reference, self.distance, self.unsure, self.z, self.level = reference, distance, unsure, z, level
+        self.count, self.value = np.isfinite(distance).sum(axis=0), median_of(distance)
+        self.noise = _with_scatter(reference.noise, distance, self.value, self.count)
+        chance = np.sqrt(unsure**2 + _variance(self.noise, self.count))
+        self.limit = np.minimum(z * chance, reference.cap)
+        self.agreeing = (distance < -self.limit).sum(axis=0)
+        ruled_out = MUST_FIND - _RULED_OUT * chance
+        self.low = self.value < -np.clip(ruled_out, self.limit / 5, self.limit / 3)
+
+    def bad(self) -> Bools:
+        """Which are too low by tonight's readings alone."""
+        bad = (self.value < -self.limit) & (self.agreeing >= AGREEING)
+        for i in np.flatnonzero(bad):
+            bad[i] = self._no_strays(i, self.limit[i], int(self.agreeing[i]), int(self.count[i]))
+        return np.asarray(bad)
+
+    def with_past(self, i: int, more: int) -> tuple[float, int] | None:
+        """The limit of series `i` and how many readings lie below it, where `more` earlier runs agree; else None."""
+        past, group = self.reference.past, self.reference.group[i]
+        then = past.median[-more:, i] - self.reference.expected[i] - self.reference.moved[-more:, group]
+        counts = past.count[-more:, i]
+        if not counts.all():
+            return None
+        total = int(self.count[i] + counts.sum())
+        mean = (self.value[i] * self.count[i] + then @ counts) / total
+        shifted = self.reference.unsure[group] * self.reference.moved[-more:, group].any()
+        chance = np.sqrt(self.unsure[i] ** 2 + shifted**2 + MEDIAN_VARIANCE * self.noise[i] ** 2 / total)
+        limit = min(self.z * chance, self.reference.cap[i])
+        low = then < -limit
+        agreeing = int((self.distance[:, i] < -limit).sum() + ((counts[low] + 1) // 2).sum())
+        agree = agreeing >= AGREEING or bool(low.any() and self.value[i] < -limit)
+        if mean < -limit and self.value[i] < -limit / 2 and agree and self._no_strays(i, limit, agreeing, total):
+            return limit, agreeing
+        return None
+
+    def _no_strays(self, i: int, limit: float, agreeing: int, readings: int) -> bool:
+        """Whether so many of so many readings below the limit are more than strays explain in a healthy run."""
+        group = self.reference.group[i]
+        by_own, by_usual = self.reference.strays[group]
+        below = max(
+            np.searchsorted(by_own, -limit / self.noise[i]), np.searchsorted(by_usual, -limit / self.reference.usual[group])
+        )
+        share = (below + (self.distance[0, i] >= -limit)) / max(by_own.size, 1)  # its own reading does not count
+        p = float(min(max(share, LEAST_STRAYS), 1.0))
+        chance = sum(
+            comb(readings, n) * p**n * (1 - p) ** (readings - n) for n in range(agreeing, readings + 1)
+        )
+        return chance <= self.level
+
+
+def _variance(noise: Floats, count: Ints) -> Floats:
+    """Of the median of `count` readings."""
+    return np.asarray(np.where(count > 2, MEDIAN_VARIANCE, 1.0) * noise**2 / np.maximum(count, 1))
+
+
+def _with_scatter(noise: Floats, distance: Floats, value: Floats, count: Ints) -> Floats:
+    """The noise, larger where tonight's own readings of a series scatter more."""
+    many = np.flatnonzero(count >= AGREEING)
+    squares = np.nansum((distance[:, many] - value[many]) ** 2, axis=0)
+    louder = noise.copy()
+    louder[many] = np.maximum(noise[many], np.sqrt((ENOUGH * noise[many] ** 2 + squares) / (ENOUGH + count[many] - 1)))
+    return louder
+
+
+def _shifts(reference: Reference, distance: Floats, z: float) -> tuple[list[Shift], Floats, Floats]:
+    """Which peers moved together; by how much each of M series moved with them, and the error of that."""
+    shifts, moved, unsure = [], np.zeros(distance.shape[1]), np.zeros(distance.shape[1])
+    for number, at in enumerate(reference.groups):
+        known, new = at[reference.runs[at] > 0], at[reference.runs[at] == 0]
+        noise = float(np.median(reference.noise[at]))
+        if known.size >= LEAST_PEERS:
+            shift = _shift(reference, distance, known, z * float(reference.together[number]), new=False)
+            shifts.append(shift)
+            moved[at] = beyond_chance(np.array([shift.moved]), reference.unsure[number : number + 1])
+            unsure[at] = reference.unsure[number] * (moved[at] != 0)
+        if known.size > 1 and new.size >= AGREEING:
+            unlike = float(reference.spread[at[0]]) if known.size >= ENOUGH else noise
+            chance = np.sqrt(unlike**2 + MEDIAN_VARIANCE * noise**2 * (1 / known.size + 1 / new.size))
+            shift = _shift(reference, distance - moved, new, z * float(chance), new=True)
+            shifts.append(shift)
+            moved[new] += shift.moved if shift.bad else 0.0
+    return shifts, moved, unsure
+
+
+def _shift(reference: Reference, distance: Floats, members: Ints, limit: float, new: bool) -> Shift:
+    """Whether the median of `members` is below the limit in enough rounds of readings, or in the run before as well."""
+    limit = min(limit, float(reference.cap[members[0]]))
+    taken = 2 * np.isfinite(distance[:, members]).sum(axis=1) >= members.size
+    rounds = median_of(distance[taken][:, members].T) if taken.any() else np.zeros(1)
+    moved, agreeing = float(np.median(rounds)), int((rounds < -limit).sum())
+    before = reference.past.median[-1:, members] - reference.expected[members]
+    again = bool(before.size and (median_of(before.T) < -limit).all())
+    bad = moved < -limit and (agreeing >= AGREEING or again)
+    return Shift(members, new, moved, limit, agreeing, len(rounds), bad, moved < -limit and not bad and len(rounds) < ENOUGH)

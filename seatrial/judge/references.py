@@ -1,0 +1,255 @@
+"""What each number of a run should read, and how far chance takes it. Pure: numpy arrays in, numpy arrays out.
+
+Values are natural logs with more = better, one column a series. The reference of a series is the median of its accepted
+runs, drawn to its peers' as far as those runs are few (empirical Bayes: Efron and Morris, "Data analysis using Stein's
+estimator", 1975). Noise is a robust scale of the steps from run to run; a series that is louder than its peers counts as
+loud as its own past shows (moderated variance: Smyth, "Linear models and empirical Bayes methods", 2004). How much of it
+all readings of a run share, second readings tell: the slope of their regression on the first ones, which stays right
+although mostly what looks low is read twice.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+ENOUGH = 8  # values: a scale that is learned from fewer is off by half and more
+LEAST_PEERS = 4  # of three nobody can tell which one is odd
+LEAST_RUNS = 3  # without peers: of two nobody can tell which one is odd
+LEAST_STRAYS = 0.005  # of readings: how many stray is never taken as none
+LEAST_NOISE = 0.003  # on logs: copies in the memory of one H100 repeat to 0.1 to 0.3 % (docs/gpu-results)
+MEDIAN_VARIANCE = np.pi / 2  # of normal values, over that of the mean
+_MAD = 1.4826  # the standard deviation of normal values over their median absolute deviation
+_WINSOR = 4.0  # standard deviations: what lies farther off counts as that
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What earlier runs measured, oldest first: (T, M), NaN where nothing was.
+
+    `good` marks what was accepted and so teaches what is healthy; the rest is evidence alone.
+    """
+
+    first: Floats
+    second: Floats
+    median: Floats
+    count: Ints
+    good: Bools
+
+    def accepted(self, rows: Floats) -> Floats:
+        return np.where(self.good, rows, np.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class Tonight:
+    """The M series of a run: the first two readings, which series are peers (`group`, numbered from 0), the noise that
+    is `assumed` where data are too few, and how far (`cap`, on logs) a limit may lie from what is expected."""
+
+    first: Floats
+    second: Floats
+    group: Ints
+    assumed: Floats
+    cap: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What M series should read, learned from `past` and tonight's first readings; NaN where nothing tells.
+
+    `own` is the median of the `runs` accepted runs; `expected` that drawn to the median of the `peers`, which differ by
+    a standard deviation of `spread`; `level` is the standard deviation of a healthy level around it, `noise` that of
+    one reading. `moved` (T, G) is by how much each group of peers moved together in each run, known to `unsure` (G);
+    `together` (G) is the standard deviation of that over runs. `usual` (G) is the noise of a usual series.
+    `strays` (G) are the healthy readings of each group less what they should be, sorted: in units of their own noise,
+    and of the usual one.
+    """
+
+    past: Past
+    group: Ints
+    groups: list[Ints]
+    own: Floats
+    runs: Ints
+    expected: Floats
+    level: Floats
+    peers: Floats
+    spread: Floats
+    noise: Floats
+    cap: Floats
+    moved: Floats
+    unsure: Floats
+    together: Floats
+    usual: Floats
+    strays: list[tuple[Floats, Floats]]
+
+
+def members(group: Ints) -> list[Ints]:
+    """The places of the series of each group."""
+    order = np.argsort(group, kind="stable")
+    return list(np.split(order, np.cumsum(np.bincount(group))[:-1])) if group.size else []
+
+
+def median_of(rows: Floats) -> Floats:
+    """The median of each column without its NaN; NaN for a column that has nothing else."""
+    count = np.isfinite(rows).sum(axis=0)
+    if not count.any():
+        return np.full(rows.shape[1], np.nan)
+    ordered = np.sort(rows, axis=0)  # NaN last
+    places = (np.maximum(count - 1, 0) // 2, np.minimum(count // 2, len(rows) - 1))
+    low, high = (np.take_along_axis(ordered, place[None], axis=0)[0] for place in places)
+    return np.asarray((low + high) / 2)
+
+
+def learn(past: Past, tonight: Tonight) -> Reference:
+    """The references of tonight's series."""
+    groups = members(tonight.group)
+    accepted, firsts = past.accepted(past.median), past.accepted(past.first)
+    own, runs = median_of(accepted), np.isfinite(accepted).sum(axis=0)
+    noise = _noise(firsts, own, runs, tonight, groups)
+    error = _error(accepted, noise, runs, groups)
+    peers, spread = _peers(own, error, noise, tonight, groups)
+    weight = np.where(np.isfinite(spread), spread**2 / (spread**2 + error**2), 1.0)
+    drawn = np.where(np.isfinite(peers), peers + weight * (own - peers), own)
+    expected = np.where(np.isfinite(peers) | (runs >= LEAST_RUNS), np.where(runs > 0, drawn, peers), np.nan)
+    shifts = shift_of(groups, np.vstack([past.median, tonight.first]) - expected, runs)
+    first, second = (
+        (np.vstack([past.accepted(rows), now]) - expected - shifts[:, tonight.group]) / noise
+        for rows, now in ((past.first, tonight.first), (past.second, tonight.second))
+    )
+    shared = _shared(first, second, groups)[tonight.group]
+    usual = np.array([float(np.median(noise[at])) for at in groups])
+    errors = np.array([_shift_error(noise[at], runs[at]) for at in groups])
+    # Where all are new and many, their noise of tonight holds already how much they differ.
+    told = (np.bincount(tonight.group, runs > 0) > 1) | (np.bincount(tonight.group) < ENOUGH)
+    known = np.where(runs > 0, weight * error**2, np.where(told[tonight.group], spread**2, 0.0))
+    level = np.sqrt(np.maximum(known, shared * noise**2))
+    return Reference(
+        past, tonight.group, groups, own, runs, expected, level, peers, spread, noise, tonight.cap,
+        beyond_chance(shifts[:-1], errors), errors,
+        _together(shifts[:-1], noise, tonight, groups), usual, _strays(first, noise, usual, groups),
+    )  # fmt: skip
+
+
+def shift_of(groups: list[Ints], distance: Floats, runs: Ints) -> Floats:
+    """(T, G) from (T, M): by how much the known peers of each group moved together; 0 where they are too few to tell."""
+    shifts = np.zeros((len(distance), len(groups)))
+    for number, at in enumerate(groups):
+        known = at[runs[at] > 0]
+        if known.size < LEAST_PEERS:
+            continue
+        count = np.isfinite(distance[:, known]).sum(axis=1)
+        enough = (count >= LEAST_PEERS) & (2 * count >= known.size)
+        shifts[:, number] = np.where(enough, median_of(distance[:, known].T), 0.0)
+    return shifts
+
+
+def beyond_chance(shifts: Floats, errors: Floats) -> Floats:
+    """The shifts without what chance makes of them: nothing is left of one below two standard errors (James and Stein,
+    positive part)."""
+    return np.asarray(shifts * np.maximum(0.0, 1 - (2 * errors / np.where(shifts == 0, np.inf, shifts)) ** 2))
+
+
+def _shift_error(noise: Floats, runs: Ints) -> float:
+    """The standard error of a shift of such peers."""
+    return float(np.median(noise) * np.sqrt(MEDIAN_VARIANCE / max(int((runs > 0).sum()), 1)))
+
+
+def _noise(firsts: Floats, own: Floats, runs: Ints, tonight: Tonight, groups: list[Ints]) -> Floats:
+    """The standard deviation of one reading of each series: that of its group, or its own where it is louder."""
+    steps, rest = np.abs(np.diff(np.vstack([firsts, tonight.first]), axis=0)), firsts - own
+    noise = np.empty(own.size)
+    for at in groups:
+        noise[at] = _scale(steps[:, at], rest[:, at], tonight.first[at], float(tonight.assumed[at[0]]))
+    squares = np.nansum(np.clip(rest, -_WINSOR * noise, _WINSOR * noise) ** 2, axis=0)
+    loud = np.sqrt((ENOUGH * noise**2 + squares) / (ENOUGH + np.maximum(runs - 1, 0)))
+    return np.maximum(np.maximum(noise, loud), LEAST_NOISE)
+
+
+def _error(accepted: Floats, noise: Floats, runs: Ints, groups: list[Ints]) -> Floats:
+    """The standard error of the median of a series' runs: normal, or what the runs around it show (McKean and Schrader,
+    "A comparison of methods for studentizing the sample median", 1984) on average over peers where that is more."""
+    ordered, beside = np.sort(accepted, axis=0), (np.maximum(runs - np.sqrt(runs), 0) / 2).astype(int)
+    low, high = (
+        np.take_along_axis(ordered, np.clip(at, 0, len(ordered) - 1)[None], axis=0)[0] if len(ordered) else accepted
+        for at in (beside, runs - 1 - beside)
+    )
+    error = noise * np.sqrt(MEDIAN_VARIANCE / np.maximum(runs, 1))
+    squares = np.where(runs >= LEAST_PEERS, ((high - low) / 2) ** 2, np.nan) if len(ordered) else np.full(runs.size, np.nan)
+    for at in groups:
+        seen = squares[at][np.isfinite(squares[at])]
+        error[at] = np.maximum(error[at], np.sqrt(seen.mean()) if seen.size else 0.0)
+    return error
+
+
+def _scale(steps: Floats, rest: Floats, first: Floats, assumed: float) -> float:
+    """The noise of a group: by its steps from run to run, else by what peers differ by tonight, else as assumed."""
+    steps, apart = steps[np.isfinite(steps)], np.abs(first - np.nanmedian(first))
+    if steps.size >= ENOUGH:
+        scale = _typical(steps) / np.sqrt(2) * (1 + 1 / np.sqrt(steps.size))
+        if first.size >= LEAST_PEERS:
+            return scale
+        rest = rest[np.isfinite(rest)]  # alone, what lasts for runs counts as noise as well
+        return max(scale, _typical(np.abs(rest)) * (1 + 2 / np.sqrt(rest.size)))
+    apart = apart[np.isfinite(apart)]
+    return _typical(apart) * (1 + 2 / np.sqrt(apart.size)) if apart.size >= ENOUGH else assumed
+
+
+def _typical(distances: Floats) -> float:
+    """The standard deviation by the median of distances; equal readings are rounded ones and hide the noise."""
+    unequal = distances[distances > 0]
+    return _MAD * float(np.median(unequal)) if unequal.size else 0.0
+
+
+def _peers(own: Floats, error: Floats, noise: Floats, tonight: Tonight, groups: list[Ints]) -> tuple[Floats, Floats]:
+    """What peers read and how much they differ: by the known ones, or by tonight where there are none; else NaN."""
+    centre, spread = np.full(own.size, np.nan), np.full(own.size, np.nan)
+    for at in groups:
+        measured = at[np.isfinite(tonight.first[at])]
+        if measured.size < LEAST_PEERS:
+            continue
+        known = at[np.isfinite(own[at])]
+        values = own[known] if known.size > 1 else tonight.first[measured]
+        chance = float(np.mean(error[known] ** 2)) if known.size > 1 else 0.0
+        seen = _MAD * float(np.median(np.abs(values - np.median(values)))) * (1 + 2 / np.sqrt(values.size))
+        if values.size < ENOUGH:
+            seen = max(seen, float(tonight.assumed[at[0]]))
+        centre[at] = np.median(values)
+        spread[at] = np.sqrt(max(seen**2 - chance, float(np.median(noise[at])) ** 2 / 9))
+    return centre, spread
+
+
+def _shared(first: Floats, second: Floats, groups: list[Ints]) -> Floats:
+    """(G) the share of the noise's variance that all readings of a run have in common, at most so much in five of six
+    cases; groups with few second readings take the figure of all."""
+    both = np.isfinite(first) & np.isfinite(second) & (np.abs(first) < _WINSOR)
+    x, y = np.where(both, first, 0.0), np.where(both, np.clip(second, -_WINSOR, _WINSOR), 0.0)
+    product, square = (x * y).sum(axis=0), (x * x).sum(axis=0)
+    sums = np.array([(product[at].sum(), square[at].sum()) for at in groups])
+    sums = np.where(sums[:, 1:] < 100, sums.sum(axis=0), sums)
+    weight = np.maximum(sums[:, 1], 1e-9)
+    return np.asarray(np.minimum(np.maximum(sums[:, 0] / weight, 0.0) + 1 / np.sqrt(weight), 1.0))
+
+
+def _together(shifts: Floats, noise: Floats, tonight: Tonight, groups: list[Ints]) -> Floats:
+    """(G) how far a group's median lies from its past by chance, one standard deviation; runs teach it."""
+    together = np.empty(len(groups))
+    for number, at in enumerate(groups):
+        seen = shifts[shifts[:, number] != 0, number]
+        chance = float(np.median(noise[at])) * np.sqrt(MEDIAN_VARIANCE / at.size)
+        usual = _typical(np.abs(seen - np.median(seen))) * (1 + 2 / np.sqrt(seen.size)) if seen.size else 0.0
+        together[number] = max(chance, usual, LEAST_NOISE, float(tonight.assumed[at[0]]) if seen.size < ENOUGH else 0.0)
+    return together
+
+
+def _strays(first: Floats, noise: Floats, usual: Floats, groups: list[Ints]) -> list[tuple[Floats, Floats]]:
+    """By group all readings, sorted; few of them tell little, so that small groups take those of all."""
+    own = [(rows := first[:, at])[np.isfinite(rows)] for at in groups]
+    same = [(rows := first[:, at] * noise[at] / usual[n])[np.isfinite(rows)] for n, at in enumerate(groups)]
+    everything = np.sort(np.concatenate(own)), np.sort(np.concatenate(same))
+    enough = [values.size >= ENOUGH**2 for values in own]
+    return [
+        (np.sort(a), np.sort(b)) if many else everything for a, b, many in zip(own, same, enough, strict=True)
+    ]

@@ -1,0 +1,234 @@
+"""`seatrial replay`: the judge over anybody's numbers, run by run, each against the runs before it.
+
+Rows are tidy, as measurements.csv has them. Several rows of one series in a run are its readings in order; the second
+and later ones are taken only if the judge asks for them, as a real run would measure again.
+"""
+
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+import numpy as np
+
+from seatrial.history.past import chosen_runs
+from seatrial.history.rows import RunRow
+from seatrial.judge.findings import Finding, JudgedNight, findings
+from seatrial.judge.node_groups import group_nodes
+from seatrial.judge.number import judge_number
+from seatrial.judge.references import Floats, Ints, Past
+from seatrial.judge.series import SeriesJudge, SeriesTable, carried
+from seatrial.model.errors import InputError
+from seatrial.model.measurement import TIMES, Measurement, Subject, SubjectKind
+from seatrial.model.node_hardware import NodeHardware
+from seatrial.model.reason import Reason, rewritten
+from seatrial.model.result import Judgement, Suspect
+from seatrial.model.verdict import Verdict, worst
+from seatrial.text.printable import printable
+from seatrial.text.similar import nearest_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NEEDED = ("run_id", "metric", "subject_kind", "subject", "value", "unit")
+FACTS = ("model", "driver", "clock")
+_OPTIONAL = ("started", "cluster", "suite", "check", "better", *FACTS)
+_ERRORS_SHOWN = 5
+_RESULTS = ("verdict", "expected_low", "expected_high", "source", "samples", "reason")  # of measurements.csv
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedRun:
+    """The judgement of one run; `readings` is how many numbers the judge took."""
+
+    run_id: str
+    verdict: Verdict
+    reason: str
+    suspects: tuple[Suspect, ...]
+    readings: int
+
+    def to_dict(self) -> dict[str, Any]:
+        suspects = [{"kind": s.kind, "name": s.name, "confidence": s.confidence} for s in self.suspects]
+        return {
+            "run_id": self.run_id,
+            "verdict": self.verdict.value,
+            "reason": self.reason,
+            "suspects": suspects,
+            "readings": self.readings,
+        }
+
+
+def read_rows(path: Path) -> "pd.DataFrame":
+    """The rows of a CSV file. Raises InputError, one line for each error, where a column or a number is missing."""
+    import pandas as pd
+
+    try:
+        rows = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise InputError(f"{path}: cannot be read as CSV: {printable(str(error))}") from error
+    missing = [name for name in NEEDED if name not in rows.columns]
+    if missing:
+        raise InputError("; ".join(f"{path}: column {name} is missing; {_nearest(name, rows)}" for name in missing))
+    errors = [*_bad_numbers(path, rows), *_bad_words(path, rows)]
+    if errors:
+        raise InputError("; ".join(errors[:_ERRORS_SHOWN]))
+    return rows
+
+
+def _nearest(name: str, rows: "pd.DataFrame") -> str:
+    known = [printable(str(column)) for column in rows.columns]
+    return nearest_of(name, known) or f"there are {', '.join(known[:20])}"
+
+
+def _bad_numbers(path: Path, rows: "pd.DataFrame") -> Iterator[str]:
+    import pandas as pd
+
+    numbers = pd.to_numeric(rows["value"], errors="coerce")
+    bad = rows["value"][numbers.isna() & ~rows["value"].str.lower().isin(("nan", "inf", "-inf"))]
+    return (f"{path}: line {at + 2}: value: {printable(text)[:40]!r} is not a number" for at, text in bad.items())
+
+
+def _bad_words(path: Path, rows: "pd.DataFrame") -> Iterator[str]:
+    for column, legal in (("subject_kind", get_args(SubjectKind)), ("better", ("higher", "lower", ""))):
+        if column in rows.columns:
+            bad = rows[column][~rows[column].isin(legal)]
+            for at, text in bad.items():
+                near = nearest_of(text, [word for word in legal if word])
+                legal_words = near or f"legal: {', '.join(legal)}".rstrip(", ")
+                yield f"{path}: line {int(cast(int, at)) + 2}: {column}: {printable(text)[:40]!r}; {legal_words}"
+
+
+def replay(rows: "pd.DataFrame") -> list[ReplayedRun]:
+    """Judge each run of `rows` by the runs before it, in order of `started`, else of the rows."""
+    frame = _tidy(rows)
+    replayed: dict[str, ReplayedRun] = {}
+    for _, part in frame.groupby(["cluster", "suite"], sort=False):
+        replayed |= {run.run_id: run for run in _Replay(part).runs()}
+    return [replayed[run_id] for run_id in frame["run_id"].unique()]
+
+
+def _tidy(rows: "pd.DataFrame") -> "pd.DataFrame":
+    """The rows that are to be judged, runs in their order, with all columns that the replay uses."""
+    import pandas as pd
+
+    frame = rows.drop(columns=[name for name in _RESULTS if name in rows.columns]).copy()
+    for name in (*_OPTIONAL, *NEEDED):
+        column = frame[name] if name in frame.columns else pd.Series("", index=frame.index)
+        frame[name] = column if name == "value" else column.fillna("").astype(str)
+    frame["value"] = pd.to_numeric(frame["value"], errors="coerce")
+    if "better" not in rows.columns:
+        frame["better"] = np.where(frame["unit"].isin(sorted(TIMES)), "lower", "higher")
+    frame = frame[frame["better"] != ""]
+    return frame.sort_values("started", kind="stable") if (frame["started"] != "").all() else frame
+
+
+class _Replay:
+    """The runs of one cluster and suite, one after the other; M series in all, T runs."""
+
+    def __init__(self, frame: "pd.DataFrame") -> None:
+        conditions = [c for c in frame.columns if c not in (*NEEDED, *_OPTIONAL) and frame[c].notna().any()]
+        keys = ["metric", "subject_kind", "subject", "unit", "better", "check", "model", *conditions]
+        series = frame.groupby(keys, sort=False, dropna=False)
+        self._frame = frame.assign(series=series.ngroup())
+        self._series = [_series_of(row, conditions) for row in series.head(1).to_dict("records")]
+        self._runs: list[RunRow] = []
+        self._rows = {name: np.empty((0, len(self._series))) for name in ("first", "second", "median", "count", "good")}
+        self._tables: dict[Hashable, SeriesTable] = {}
+
+    def runs(self) -> Iterator[ReplayedRun]:
+        for run_id, rows in self._frame.groupby("run_id", sort=False):
+            yield self._judged(str(run_id), rows)
+
+    def _judged(self, run_id: str, rows: "pd.DataFrame") -> ReplayedRun:
+        nth = rows.groupby("series").cumcount().to_numpy()
+        places, at = np.unique(rows["series"].to_numpy(), return_inverse=True)
+        values = np.full((int(nth.max()) + 1, places.size), np.nan)
+        values[nth, at] = rows["value"].to_numpy()
+        judge = SeriesJudge(self._table(rows, places), self._past(places))
+        judged = _read(judge, values)
+        measured = [replace(m, value=float(v)) for m, v in zip(judge.table.first, values[0], strict=True)]
+        broken = [j for m in measured if not m.value > 0 and (j := judge_number(m, ())) is not None]
+        run = _concluded(run_id, judged, findings(judged), broken)
+        self._keep(run, places, judged)
+        return run
+
+    def _table(self, rows: "pd.DataFrame", places: Ints) -> SeriesTable:
+        facts = _facts(rows)
+        key = places.tobytes(), frozenset(facts.items())
+        if key not in self._tables:
+            self._tables = {key: SeriesTable.of([self._series[i] for i in places], group_nodes(facts))}
+        return self._tables[key]
+
+    def _past(self, places: Ints) -> Past:
+        """The last runs of those series; one over another number of ranks where the series is new."""
+        chosen = {row.run_id for row in chosen_runs(self._runs)}
+        some = [i for i, row in enumerate(self._runs) if row.run_id in chosen]
+        known = self._rows["count"][some].any(axis=0) if some else np.zeros(len(self._series), dtype=bool)
+        source = [i if known[i] else carried(i, self._series, known) for i in places.tolist()]
+        first, second, middle, count, good = (self._rows[name][np.ix_(some, source)] for name in self._rows)
+        return Past(first, second, middle, count.astype(np.int64), good > 0)
+
+    def _keep(self, run: ReplayedRun, places: Ints, judged: JudgedNight) -> None:
+        readings, night = judged.readings, judged.night
+        second = readings[1] if len(readings) > 1 else np.full(places.size, np.nan)
+        own = (readings[0], second, night.value, night.readings, ~judged.bad)
+        for (name, rows), values in zip(self._rows.items(), own, strict=True):
+            row = np.full((1, len(self._series)), 0.0 if name in ("count", "good") else np.nan)
+            row[0, places] = values
+            self._rows[name] = np.vstack([rows, row])
+        at = datetime.fromtimestamp(len(self._runs), UTC)
+        self._runs.append(RunRow(run.run_id, "", "", at, at, run.verdict, run.reason, {}, ""))
+
+
+def _read(judge: SeriesJudge, values: Floats) -> JudgedNight:
+    """Read as often as the judge asks, as far as there are `values` (K, M)."""
+    logs = judge.table.logs(values)
+    judge.add(logs[0])
+    night = judge.night()
+    while True:
+        row = np.minimum(night.readings, len(logs) - 1)
+        again = np.where(night.doubtful & (night.readings < len(logs)), logs[row, np.arange(row.size)], np.nan)
+        if not np.isfinite(again).any():
+            return JudgedNight(judge, night)
+        judge.add(again)
+        night = judge.night()
+
+
+def _concluded(
+    run_id: str, judged: JudgedNight, found: Sequence[Finding], broken: Sequence[Judgement]
+) -> ReplayedRun:
+    bad = [*(j for j in broken if j.verdict is not Verdict.PASS), *(finding.judgement for finding in found)]
+    suspects = tuple(suspect for finding in found for suspect in finding.suspects)
+    readings, known = int(judged.night.readings.sum()), int(judged.night.judged.sum())
+    if not bad:
+        count = len(judged.table.first)
+        reason = Reason.of("replayed-pass", judged=known, series=count) if known else Reason.of("replayed-unjudged")
+        return ReplayedRun(run_id, Verdict.PASS, reason, (), readings)
+    verdict = worst(judgement.verdict for judgement in bad)
+    reasons = [j.reason for j in sorted(bad, key=lambda j: j.verdict.severity)]
+    more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+    return ReplayedRun(run_id, verdict, rewritten(reasons[0], lambda text: text + more), suspects, readings)
+
+
+def _series_of(row: Mapping[str, Any], conditions: Sequence[str]) -> Measurement:
+    """The series that a row is of, without its value."""
+    known = {name: _condition(str(row[name])) for name in conditions if row[name] and row[name] == row[name]}
+    better: Literal["higher", "lower"] = "lower" if row["better"] == "lower" else "higher"
+    subject = Subject(cast(SubjectKind, row["subject_kind"]), row["subject"])
+    return Measurement(row["metric"], math.nan, row["unit"], subject, known, better=better)
+
+
+def _condition(text: str) -> str | int:
+    return int(text) if text.isdecimal() and len(text) < 16 else text
+
+
+def _facts(rows: "pd.DataFrame") -> dict[str, NodeHardware]:
+    """What each node says of itself in this run."""
+    nodes = rows[rows["subject_kind"].isin(("node", "gpu"))].drop_duplicates("subject")
+    facts: dict[str, NodeHardware] = {}
+    for subject, model, driver, clock in nodes[["subject", *FACTS]].itertuples(index=False):
+        mhz = int(float(clock)) if clock.replace(".", "", 1).isdecimal() else None
+        facts.setdefault(subject.partition("/")[0], NodeHardware(model, mhz, driver=driver))
+    return facts

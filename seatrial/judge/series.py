@@ -1,0 +1,117 @@
+"""The series of a run as arrays: which are peers, what noise is assumed of them, and their readings as logs."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from seatrial.judge.node_groups import NodeGroups
+from seatrial.judge.outliers import Night, judge
+from seatrial.judge.references import Bools, Floats, Ints, Past, Reference, Tonight, learn
+from seatrial.judge.tolerance import tolerance_of
+from seatrial.model.measurement import Measurement
+from seatrial.model.setup import is_busbw
+
+PEERS = ("node", "gpu", "link")
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesTable:
+    """M series, each with its first measurement of tonight; `group` numbers those that are peers, from 0.
+
+    `sign` is -1 where less is better; `assumed` and `cap`, on logs, are the metric's own tolerance.
+    """
+
+    first: Sequence[Measurement]
+    sign: Floats
+    group: Ints
+    assumed: Floats
+    cap: Floats
+
+    @classmethod
+    def of(cls, first: Sequence[Measurement], groups: NodeGroups) -> Self:
+        """Nodes, GPUs and links of like nodes that measure the same are peers; anything else is alone."""
+        numbers: dict[object, int] = {}
+        keys = (peer_key(m, groups) if m.subject.kind in PEERS else i for i, m in enumerate(first))
+        tolerances = [tolerance_of(m) for m in first]
+        return cls(
+            first,
+            np.array([-1.0 if m.better == "lower" else 1.0 for m in first]),
+            np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64),
+            np.array([t.sigma for t in tolerances]),
+            np.array([math.log(t.cap) for t in tolerances]),
+        )
+
+    def logs(self, values: Floats) -> Floats:
+        """Natural logs of (..., M) values, more = better; NaN where a value has none."""
+        return np.asarray(self.sign * np.log(np.where(values > 0, values, np.nan)))
+
+    def value(self, i: int, log: float) -> float:
+        """The value of series `i` in its unit."""
+        return math.exp(self.sign[i] * log)
+
+
+def peer_key(m: Measurement, groups: NodeGroups) -> tuple[object, ...]:
+    """What peers have in common."""
+    return m.metric, m.unit, m.better, m.subject.kind, frozenset(m.conditions.items()), groups.of(m.subject)
+
+
+class SeriesJudge:
+    """Judges the readings of a run as they come in, against what earlier runs measured."""
+
+    def __init__(self, table: SeriesTable, past: Past) -> None:
+        self.table, self.past = table, past
+        self._readings = np.empty((0, len(table.first)))
+        self._count = np.zeros(len(table.first), dtype=np.int64)
+        self._reference: Reference | None = None
+
+    @property
+    def readings(self) -> Floats:
+        """(K, M) logs, in the order they were taken."""
+        return self._readings
+
+    @property
+    def reference(self) -> Reference:
+        """What the series should read. Learned from the first two readings of tonight as well, and then kept."""
+        if self._reference is None:
+            rows = np.vstack([self._readings[:2], np.full((2, len(self.table.first)), np.nan)])
+            self._reference = learn(
+                self.past, Tonight(rows[0], rows[1], self.table.group, self.table.assumed, self.table.cap)
+            )
+        return self._reference
+
+    def add(self, logs: Floats) -> None:
+        """Add a reading of each series (M); NaN where it was not read."""
+        taken = np.flatnonzero(np.isfinite(logs))
+        if not taken.size:
+            return
+        rows = self._count[taken]
+        if rows.max() >= len(self._readings):
+            self._readings = np.vstack([self._readings, np.full((1, len(self.table.first)), np.nan)])
+        self._readings[rows, taken] = logs[taken]
+        self._count[taken] += 1
+        if rows.min() < 2:
+            self._reference = None
+
+    def night(self) -> Night:
+        return judge(self.reference, self._readings)
+
+
+
+
+def carried(place: int, series: Sequence[Measurement], known: Bools) -> int:
+    """The place of the same collective over another number of ranks that is `known`, the last one; else `place`.
+
+    A ring's busbw is what its links carry, whatever their number, so it is the same.
+    """
+    m = series[place]
+    if not is_busbw(m):
+        return place
+    same = (i for i in np.flatnonzero(known)[::-1].tolist() if _without_ranks(series[i]) == _without_ranks(m))
+    return next(same, place)
+
+
+def _without_ranks(m: Measurement) -> tuple[object, ...]:
+    return m.metric, m.unit, m.subject, frozenset((key, value) for key, value in m.conditions.items() if key != "ranks")
