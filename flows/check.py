@@ -25,7 +25,7 @@ from seatrial.checks.table import CHECKS, left_out
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import Run, below_runs, secrets_of, set_aside, writable
 from seatrial.config.setup import setup_of
-from seatrial.judge.run_context import RunContext
+from seatrial.judge.knowledge import RunContext
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, RunResult, now

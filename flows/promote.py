@@ -10,8 +10,8 @@ from prefect.states import Completed, Failed
 
 from flows.serving.signals import end_with_parent
 from seatrial.history import open_store
-from seatrial.judge.baselines.approve import differences_to, promote
-from seatrial.judge.baselines.promote import Approval
+from seatrial.runs.approve import differences_to, promote
+from seatrial.runs.approve import Approval
 from seatrial.model.errors import InputError
 from seatrial.model.result import now
 

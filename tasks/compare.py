@@ -10,8 +10,8 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from seatrial.checks.repeated import Doubt, Repeated
-from seatrial.judge.assess import assess
-from seatrial.judge.run_context import RunContext, explained, knowledge_of
+from seatrial.judge.assess import RunJudge
+from seatrial.judge.knowledge import RunContext, explained, knowledge_of
 from seatrial.model.reason import join
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
@@ -39,17 +39,17 @@ def compare(
     silently forgets its history would pass what it should not.
     """
     knowledge = knowledge_of(checks, setup, store, context)
-    assessment = assess(checks, knowledge)
+    judge = RunJudge(checks, knowledge)
     enough, given_up, repeats = time.monotonic() + MOST_REPEATING_S, set[str](), dict[str, Repeated]()
-    while again and (doubts := _without(assessment.doubts, given_up)) and time.monotonic() < enough:
+    while again and (doubts := _without(judge.doubts(), given_up)) and time.monotonic() < enough:
         more = again(doubts, enough)
         for name, repeated in more.items():
             repeats.setdefault(name, Repeated()).add(repeated)
         given_up |= _unanswered(doubts, more)
-        assessment = assess([_extended(check, repeats.get(check.name)) for check in checks], knowledge)
+        judge.add(m for repeated in more.values() for m in repeated.measurements)
         if any(repeated.over for repeated in more.values()):
             break
-    return explained(assessment.checks, knowledge.setup)
+    return explained(judge.judged([_extended(check, repeats.get(check.name)) for check in checks]), knowledge.setup)
 
 
 def _without(doubts: Mapping[str, Sequence[Doubt]], given_up: Set[str]) -> dict[str, list[Doubt]]:

@@ -29,8 +29,8 @@ def promote(run_id: str, note: str, force: str) -> None:
     A run that did not pass, or whose numbers rest on fewer than three passing runs, is refused unless --force is given.
     """
     from seatrial.history import open_store
-    from seatrial.judge.baselines.approve import promote as approve
-    from seatrial.judge.baselines.promote import Approval
+    from seatrial.runs.approve import promote as approve
+    from seatrial.runs.approve import Approval
     from seatrial.model.result import now
 
     with open_store() as store:
@@ -63,8 +63,8 @@ def show(cluster: str, as_json: bool) -> None:
 def diff(run_id: str, as_json: bool) -> None:
     """Compare RUN with the pinned baselines of its cluster, largest deviation first."""
     from seatrial.history import open_store
-    from seatrial.judge.baselines.approve import stored_run
-    from seatrial.judge.baselines.promote import differences
+    from seatrial.runs.approve import stored_run
+    from seatrial.runs.approve import differences
     from seatrial.report.pinned import differences_json, show_differences
 
     with open_store() as store:

@@ -1,4 +1,4 @@
-"""From judgements to the verdict of a check. Pure: checks and knowledge in, checks out.
+"""From measurements to the verdicts of checks, and to what is to be measured once more. Pure.
 
 A number that averages over a lot (a plateau, a training run) counts on its own. One message size is a few timed
 iterations that a stolen time slice spoils, so the sizes of one operation vote: see
@@ -6,29 +6,31 @@ docs/decisions/0002-judging-with-few-samples.md.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, log
-from typing import Literal, cast
+from typing import cast
 
+import numpy as np
+
+from seatrial.catalog.published import published, swept_sizes
 from seatrial.checks.repeated import Doubt
-from seatrial.judge.baselines.learned import Learned, learn
-from seatrial.judge.baselines.nights import Nights
-from seatrial.judge.baselines.peers import from_peers
-from seatrial.judge.baselines.selection import Knowledge, baselines_for
-from seatrial.judge.tolerance import tolerance_of
 from seatrial.judge.completeness import blamed_nodes, unmeasured, without_rate
-from seatrial.judge.divided import judge_splits, measure_twice, slower_together, splits_of
-from seatrial.judge.judge import judge
-from seatrial.judge.repeats import NOISY_SOURCES, doubts, with_repeats
-from seatrial.judge.summary import groups_of, summary
+from seatrial.judge.findings import Finding, JudgedNight, findings
+from seatrial.judge.knowledge import Knowledge
+from seatrial.judge.number import from_pin, judge_number
+from seatrial.judge.outliers import MOST_READINGS
+from seatrial.judge.series import SeriesJudge, SeriesTable
+from seatrial.judge.tolerance import tolerance_of
 from seatrial.model.measurement import Measurement, by_series, once
 from seatrial.model.reason import join, rewritten
-from seatrial.model.result import Check, Judgement, Suspect
+from seatrial.model.result import Check, Judgement, Suspect, SuspectKind
 from seatrial.model.verdict import Verdict, worst
 
-# Of suspects among a few peers, at least. In simulated runs all were right, but of few: docs/error-rates.md.
-_CONFIDENCE = {Verdict.DEGRADED: 0.6, Verdict.FAIL: 0.8}
+# Sanity and physics say that a number is wrong, which no noise explains.
+_NOISY_SOURCES = frozenset({"peers", "pinned", "history", "catalog", "model"})
+_AGREEING = 2  # of three: what is known from elsewhere takes two readings on the same side
+_WITHOUT_RATE = 0.8  # the confidence that a part that moved nothing, where others did, has a fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,120 +44,193 @@ class Assessment:
 def assess(checks: Sequence[Check], knowledge: Knowledge) -> Assessment:
     """Judge each measurement that can be judged, and say what follows from that for its check.
 
-    All numbers of the run are judged together: how sure the judge must be depends on how many there are. Measurements
-    of the same series in one check are repeats, in the order they were taken, and count by their median.
+    Measurements of the same series are repeats, in the order they were taken, and count by their median.
     """
-    learned = learn((m for check in checks for m in check.measurements), knowledge.nights, knowledge.groups)
-    judged = [(check, _judgements(check, knowledge, learned)) for check in checks]
-    nodes, blamed = knowledge.nodes or knowledge.setup.nodes, blamed_nodes(checks)
-    doubted = ((check.name, _doubts(check, new, learned)) for check, new in judged)
-    return Assessment(
-        [
-            _assessed(check, new, learned, list(unmeasured(check, nodes, blamed)), groups_of(check, knowledge, learned))
-            for check, new in judged
-        ],
-        {name: some for name, some in doubted if some},
-    )
+    judge = RunJudge(checks, knowledge)
+    return Assessment(judge.judged(checks), judge.doubts())
 
 
-def _doubts(check: Check, judgements: Sequence[Judgement], learned: Learned) -> list[Doubt]:
-    """What no rule doubts by itself is doubted where it divides its peers."""
-    own = doubts(judgements, counting(judgements), check.measurements, learned)
-    series = {doubt.measurement.series() for doubt in own}
-    divided = measure_twice(splits_of(check, learned.splits), check.measurements)
-    return [*own, *(doubt for doubt in divided if doubt.measurement.series() not in series)]
+class RunJudge:
+    """All numbers of a run, judged together; more readings may follow."""
+
+    def __init__(self, checks: Sequence[Check], knowledge: Knowledge) -> None:
+        self._knowledge = knowledge
+        self._check_of = {m.series(): check.name for check in checks for m in check.measurements}
+        self._taken = by_series(m for check in checks for m in check.measurements if m.better)
+        sizes = {check.name: swept_sizes(check.measurements) for check in checks}
+        self._sizes: Callable[[str, Measurement], list[int]] = lambda series, m: sizes[self._check_of[series]](m)
+        names = [name for name, taken in self._taken.items() if name not in knowledge.pinned and _positive(taken)]
+        self._place = {name: i for i, name in enumerate(names)}
+        table = SeriesTable.of([self._taken[name][0] for name in names], knowledge.groups)
+        self._series = SeriesJudge(table, knowledge.past_of(table))
+        for nth in range(max((len(self._taken[name]) for name in names), default=0)):
+            self._add([(self._place[name], self._taken[name][nth]) for name in names if len(self._taken[name]) > nth])
+        self._night = self._judged_night()
+        self._numbers = {name: self._number(name) for name in self._taken}
+
+    def add(self, measurements: Iterable[Measurement]) -> None:
+        """Add further readings, in the order they were taken."""
+        new = by_series(m for m in measurements if m.better)
+        for name, taken in new.items():
+            self._taken.setdefault(name, []).extend(taken)
+        for nth in range(max(map(len, new.values()), default=0)):
+            some = ((self._place[name], taken[nth]) for name, taken in new.items() if name in self._place and len(taken) > nth)
+            self._add(list(some))
+        self._night = self._judged_night()
+        self._numbers |= {name: self._number(name) for name in new if name in self._check_of}
+
+    def _add(self, some: Sequence[tuple[int, Measurement]]) -> None:
+        values = np.full(len(self._place), np.nan)
+        for place, m in some:
+            values[place] = m.value
+        if some:
+            self._series.add(self._series.table.logs(values))
+
+    def _judged_night(self) -> JudgedNight | None:
+        return JudgedNight(self._series, self._series.night()) if self._place else None
+
+    def _number(self, name: str) -> Judgement | None:
+        """The judgement by what is known from elsewhere: physics, a pin, the catalog or the model."""
+        taken, known = self._taken[name], self._knowledge
+        m = once(taken)[0]
+        pin = known.pinned.get(name)
+        pinned = from_pin(m, pin) if pin else None
+        baselines = [*published(m, known.setup, self._sizes(name, m)), *([pinned] if pinned else [])]
+        if not baselines and self._has_reference(name):
+            return None
+        judgement = judge_number(m, baselines)
+        return replace(judgement, repeats=tuple(t.value for t in taken)) if judgement and len(taken) > 1 else judgement
+
+    def _has_reference(self, name: str) -> bool:
+        place = self._place.get(name)
+        return place is not None and self._night is not None and bool(self._night.night.judged[place])
+
+    def _judgement(self, name: str) -> Judgement | None:
+        """The harsher of the two, what is wrong with the number itself first."""
+        number = self._numbers[name]
+        if not self._has_reference(name) or self._night is None:
+            return number
+        own = self._night.judgement(self._place[name])
+        if number is None or (number.source == "sanity" and number.verdict is Verdict.PASS):
+            return own
+        return number if number.verdict.severity < own.verdict.severity or not _is_noisy(number) else own
+
+    def doubts(self) -> dict[str, list[Doubt]]:
+        """By check what to measure once more."""
+        doubts: dict[str, list[Doubt]] = defaultdict(list)
+        wanted = set() if self._night is None else self._in_doubt(self._night)
+        for name, number in self._numbers.items():
+            taken = self._taken[name]
+            if name in wanted:
+                doubts[self._check_of[name]].append(Doubt(taken[0], len(taken), MOST_READINGS))
+            elif number is not None and _is_noisy(number) and _is_undecided(number, taken):
+                doubts[self._check_of[name]].append(Doubt(taken[0], len(taken), 2 * _AGREEING - 1))
+        return dict(doubts)
+
+    def _in_doubt(self, judged: JudgedNight) -> set[str]:
+        """Numbers that show only large losses are repeated if they read low, not until a small loss is ruled out."""
+        night, first = judged.night, judged.table.first
+        low = night.value < night.expected - night.limit / 3
+        places = np.flatnonzero(night.doubtful).tolist()
+        return {first[i].series() for i in places if low[i] or not tolerance_of(first[i]).coarse}
+
+    def judged(self, checks: Sequence[Check]) -> list[Check]:
+        """The checks with what their numbers make of them."""
+        judgements = {name: judgement for name in self._numbers if (judgement := self._judgement(name))}
+        found = findings(self._night) if self._night else []
+        blamed, nodes = blamed_nodes(checks), self._knowledge.nodes or self._knowledge.setup.nodes
+        by_check: dict[str, list[str]] = defaultdict(list)
+        for name in judgements:
+            by_check[self._check_of[name]].append(name)
+        return [
+            self._judged_check(check, {n: judgements[n] for n in by_check[check.name]}, found, list(unmeasured(check, nodes, blamed)))
+            for check in checks
+        ]
+
+    def _judged_check(
+        self, check: Check, judgements: Mapping[str, Judgement], found: Sequence[Finding], missing: Sequence[str]
+    ) -> Check:
+        """`missing` says which numbers some nodes lack."""
+        known = {j.measurement.series() for j in check.judgements}
+        new = {n: self._changed(j) for n, j in judgements.items() if not (_is_sanity_pass(j) and n in known)}
+        if not new:
+            return check
+        own = [f for f in found if self._name(f.series[0]) in new]
+        together = [f for f in own if len(f.series) > 1 and f.judgement.measurement.subject.kind == "group"]
+        members = {self._name(i): f.judgement for f in together for i in f.series}
+        alone = [j for name, j in new.items() if name not in members]
+        every = [self._with_cause(j, members.get(name)) for name, j in new.items()]
+        counted = [*(self._changed(f.judgement) for f in together), *counting(alone)]
+        verdicts = (check.verdict, *(j.verdict for j in counted), *(Verdict.INCONCLUSIVE for _ in missing))
+        reason = self._summary(check, every, counted)
+        return replace(
+            check,
+            verdict=worst(verdicts),
+            reason=join((reason, *missing) if counted else (*missing, reason)),
+            judgements=(*check.judgements, *(f.judgement for f in together), *every),
+            suspects=(*check.suspects, *_suspects(own, every)),
+            before_judging=check.by_itself,
+        )
+
+    def _name(self, place: int) -> str:
+        assert self._night is not None
+        return self._night.table.first[place].series()
+
+    def _with_cause(self, judgement: Judgement, together: Judgement | None) -> Judgement:
+        """A number that is low together with its peers is as bad as they are, so that it teaches nothing."""
+        return replace(judgement, verdict=together.verdict, reason=together.reason) if together else judgement
+
+    def _changed(self, judgement: Judgement) -> Judgement:
+        """A bad number of the history whose software is not tonight's: what has changed is the first thing to look at."""
+        past = self._knowledge.past
+        if not past or not past.changed or judgement.verdict is Verdict.PASS or judgement.source != "history":
+            return judgement
+        return replace(judgement, reason=rewritten(judgement.reason, lambda r: f"{r}; changed with {past.changed}"))
+
+    def _summary(self, check: Check, new: Sequence[Judgement], counted: Sequence[Judgement]) -> str:
+        """The check's own words first, then the worst judgement, or what all of them rest on."""
+        if not counted:
+            groups = self._knowledge.groups.words if any(j.measurement.subject.nodes for j in new) else ""
+            rest = join(part for part in (check.reason, rests_on(new), groups) if part)
+            return rest if check.verdict is Verdict.PASS else check.reason
+        more = f" (and {len(counted) - 1} more)" if len(counted) > 1 else ""
+        first = rewritten(counted[0].reason, lambda text: text + more)
+        return first if check.verdict is Verdict.PASS else join((check.reason, first))
 
 
-def _judgements(check: Check, knowledge: Knowledge, learned: Learned) -> list[Judgement]:
-    """One judgement per series; "no baseline yet" is left out where the check has judged the number itself."""
-    counts, taken = replace(check, measurements=once(check.measurements)), by_series(check.measurements)
-    known = {j.measurement.series() for j in check.judgements}
-    judgements = (*_each(counts, knowledge, learned), *_all_alike(counts, knowledge, learned))
-    relevant = [j for j in judgements if not (_is_sanity_pass(j) and j.measurement.series() in known)]
-    divided = judge_splits(splits_of(counts, learned.splits))
-    new = (_changed(j, knowledge.nights) for j in (*relevant, *_judged_by_peers(counts, knowledge, learned), *divided))
-    return [with_repeats(j, taken.get(j.measurement.series(), ())) for j in new]
+def _positive(taken: Sequence[Measurement]) -> bool:
+    return all(m.finite and m.value > 0 for m in taken)
 
 
-def _assessed(
-    check: Check, new: Sequence[Judgement], learned: Learned, missing: Sequence[str], groups: Sequence[str]
-) -> Check:
-    """`missing` says which numbers some nodes lack, `groups` which nodes were compared with each other alone."""
-    if not new:
-        return check
-    counted, splits = counting(new), splits_of(check, learned.splits)
-    verdicts = (check.verdict, *(j.verdict for j in counted), *(Verdict.INCONCLUSIVE for _ in missing))
-    reason = summary(check, new, counted, groups)
-    return replace(
-        check,
-        verdict=worst(verdicts),
-        reason=join((reason, *missing) if counted else (*missing, reason)),
-        judgements=(*check.judgements, *new),
-        suspects=(*check.suspects, *_suspects(new, learned), *slower_together(splits)),
-        before_judging=check.by_itself,
-    )
-
-
-def _each(check: Check, knowledge: Knowledge, learned: Learned) -> Iterator[Judgement]:
-    for m in check.measurements:
-        series = m.series()
-        own = learned.baselines.get(series)
-        past = own if own and own.source == "history" else None
-        judgement = judge(m, baselines_for(m, knowledge, check.measurements, past))
-        if judgement:
-            yield _remarked(judgement, series, learned) if judgement.source == "history" else judgement
-
-
-def _all_alike(check: Check, knowledge: Knowledge, learned: Learned) -> Iterator[Judgement]:
-    """Peers that are slower together, in the check that measured them; not where a person approved how they are."""
-    unpinned = {_what(m) for m in check.measurements if m.series() not in knowledge.pinned}
-    for m, baseline in learned.together:
-        judgement = judge(m, [baseline])
-        if judgement and _what(m) in unpinned:
-            yield judgement
-
-
-def _what(m: Measurement) -> tuple[object, ...]:
-    return m.metric, m.unit, frozenset(m.conditions.items())
-
-
-def _judged_by_peers(check: Check, knowledge: Knowledge, learned: Learned) -> list[Judgement]:
-    """By the judge of fleets where there are enough peers, else by the rule for few; a pin judges alone."""
-    unpinned = [m for m in check.measurements if m.series() not in knowledge.pinned]
-    known = {*knowledge.pinned, *learned.baselines}
-    pairs = from_peers(check.measurements, knowledge.groups, learned.slower)
-    few = [pair for pair in pairs if pair[0].series() not in known]
-    judgements = [judge(measurement, [baseline]) for measurement, baseline in few]
-    for m in unpinned:
-        own = learned.baselines.get(m.series())
-        if own and own.source == "peers":
-            judgement = judge(m, [own])
-            judgements.append(judgement and _remarked(judgement, m.series(), learned))
-    return [j for j in judgements if j]
-
-
-def _remarked(judgement: Judgement, series: str, learned: Learned) -> Judgement:
-    """A bad judgement with what it rests on, and since when it is bad."""
-    remark = learned.remarks.get(series)
-    if remark is None or judgement.verdict is Verdict.PASS:
-        return judgement
-    return replace(judgement, reason=_with(judgement.reason, remark), drift=learned.drifts.get(series))
-
-
-def _changed(judgement: Judgement, nights: Nights | None) -> Judgement:
-    """A bad number of the history whose software is not tonight's: what has changed is the first thing to look at."""
-    if not nights or not nights.changed or judgement.verdict is Verdict.PASS or judgement.source != "history":
-        return judgement
-    return replace(judgement, reason=_with(judgement.reason, f"changed with {nights.changed}"))
-
-
-def _with(reason: str, remark: str) -> str:
-    """The reason, which keeps its code, and the remark."""
-    return rewritten(reason, lambda sentence: f"{sentence}; {remark}")
+def _is_noisy(judgement: Judgement) -> bool:
+    return judgement.source in _NOISY_SOURCES
 
 
 def _is_sanity_pass(judgement: Judgement) -> bool:
     return judgement.source == "sanity" and judgement.verdict is Verdict.PASS
+
+
+def _is_undecided(j: Judgement, taken: Sequence[Measurement]) -> bool:
+    """Whether fewer than two readings agree on a number that is bad."""
+    low, high = j.expected.low, j.expected.high
+    outside = [(low is not None and m.value < low) or (high is not None and m.value > high) for m in taken]
+    if len(taken) == 1:
+        return j.verdict is not Verdict.PASS
+    return max(sum(outside), len(outside) - sum(outside)) < _AGREEING
+
+
+def rests_on(judgements: Sequence[Judgement]) -> str:
+    """What a check that passes was held against, what was repeated, and the single sizes that were let pass."""
+    sources = sorted({j.source for j in judgements} - {"sanity"})
+    against = f"as expected by {' and '.join(sources)}" if sources else "no baseline yet: judged by sanity only"
+    repeated = sum(bool(j.repeats) for j in judgements)
+    odd = sum(j.verdict is not Verdict.PASS for j in judgements)
+    parts = (
+        against,
+        f"{repeated} {'number was' if repeated == 1 else 'numbers were'} repeated" if repeated else "",
+        f"{odd} single {'size' if odd == 1 else 'sizes'} off, too few to count" if odd else "",
+    )
+    return "; ".join(part for part in parts if part)
 
 
 def counting(judgements: Iterable[Judgement]) -> list[Judgement]:
@@ -171,7 +246,7 @@ def counting(judgements: Iterable[Judgement]) -> list[Judgement]:
 
 
 def _is_vote(judgement: Judgement) -> bool:
-    return judgement.source in NOISY_SOURCES and not tolerance_of(judgement.measurement).steady
+    return _is_noisy(judgement) and not tolerance_of(judgement.measurement).steady
 
 
 def _sweep(judgement: Judgement) -> tuple[object, ...]:
@@ -203,23 +278,11 @@ def _order(judgement: Judgement) -> tuple[int, bool, float]:
     return judgement.verdict.severity, _is_vote(judgement), -distance
 
 
-def _suspects(judgements: Sequence[Judgement], learned: Learned) -> list[Suspect]:
-    """The nodes, GPUs and links that stand out among their peers, that the odds are against, or that move nothing."""
-    likely = learned.confidence
-    blamed = (
-        j for j in judgements if j.source == "peers" or (j.source == "history" and j.measurement.series() in likely)
-    )
-    return [
-        _suspect(j, likely.get(j.measurement.series(), _CONFIDENCE[j.verdict]))
-        for j in (*blamed, *without_rate(judgements))
-        if _blames(j)
+def _suspects(found: Sequence[Finding], judgements: Sequence[Judgement]) -> list[Suspect]:
+    """Who is to blame for the findings, and the nodes, GPUs and links that moved nothing."""
+    stopped = [
+        Suspect(cast(SuspectKind, j.measurement.subject.kind), j.measurement.subject.name, _WITHOUT_RATE, j.reason)
+        for j in without_rate(judgements)
+        if j.measurement.subject.kind in ("node", "gpu", "link")
     ]
-
-
-def _blames(judgement: Judgement) -> bool:
-    return judgement.verdict in _CONFIDENCE and judgement.measurement.subject.kind in ("node", "gpu", "link")
-
-
-def _suspect(judgement: Judgement, confidence: float) -> Suspect:
-    subject = judgement.measurement.subject
-    return Suspect(cast(Literal["node", "gpu", "link"], subject.kind), subject.name, confidence, judgement.reason)
+    return [*(suspect for finding in found for suspect in finding.suspects), *stopped]

@@ -17,7 +17,7 @@ from seatrial.checks.collectives.outcome import SweepOutcome, conclude, wrong_re
 from seatrial.checks.collectives.ranks import fewer_nodes
 from seatrial.checks.collectives.setting import Setting, network_of
 from seatrial.judge.assess import assess
-from seatrial.judge.baselines.selection import Knowledge
+from seatrial.judge.knowledge import Knowledge
 from seatrial.judge.logsweep import (
     algorithms_of,
     as_mpi_result,
@@ -31,7 +31,6 @@ from seatrial.judge.logsweep import (
 )
 from seatrial.model.arms import arm_of_settings
 from seatrial.model.coverage import Coverage, coverage
-from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join, rewritten
 from seatrial.model.result import Check
 from seatrial.model.result import conclude as conclude_run
@@ -78,8 +77,18 @@ class LogsJudgement:
 def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
     """The verdict on `logs`, several of them being one run's."""
     arms = _arms(logs)
-    outcomes = [_outcome(arm, config, _is_control(arm, arms, config)) for arm in arms]
-    checks = [_check(arm, outcome, config, arms) for arm, outcome in zip(arms, outcomes, strict=True)]
+    controls = [treatment_of(arm, arms, config.nodes) is not None for arm in arms]
+    claims = [_with_fabric(config, arm.sweep) for arm in arms]
+    outcomes = [
+        _outcome(arm.sweep, claim, is_control) for arm, claim, is_control in zip(arms, claims, controls, strict=True)
+    ]
+    checks = [
+        _check(_named(arm, outcome, several=len(arms) > 1), arm.sweep, claim, is_control)
+        for arm, outcome, claim, is_control in zip(arms, outcomes, claims, controls, strict=True)
+    ]
+    checks = [
+        check if claim == config else _with_note(check, claim) for check, claim in zip(checks, claims, strict=True)
+    ]
     checks += [Check(log.name, Verdict.INCONCLUSIVE, Reason.of("log-empty")) for log in logs if not log.sweeps]
     measured = [_with_plateau(arm, outcome) for arm, outcome in zip(arms, outcomes, strict=True)]
     flaw = no_control(measured, config.nodes)
@@ -105,50 +114,60 @@ def _arms(logs: Sequence[Log]) -> list[Arm]:
     ]
 
 
-def _is_control(arm: Arm, arms: Sequence[Arm], config: LogsConfig) -> bool:
-    return treatment_of(arm, arms, config.nodes) is not None
-
-
 def _with_plateau(arm: Arm, outcome: SweepOutcome) -> Arm:
     plateau = next((m.value for m in outcome.measurements if m.metric == "busbw_plateau"), None)
     return replace(arm, plateau_gb_s=plateau)
 
 
-def _outcome(arm: Arm, config: LogsConfig, is_control: bool) -> SweepOutcome:
-    """What one sweep came to by itself, as in a run."""
-    config = _with_fabric(config, arm.sweep)
-    operation = arm.sweep.collective or "all_reduce"  # where there are no rows, any will do
-    group = group_of(arm.sweep)
-    problem = not_all_ranks(config.nodes, _asked_ranks(config), arm.sweep)
+def _outcome(whole: Sweep, claim: LogsConfig, is_control: bool) -> SweepOutcome:
+    """Conclude from one sweep by itself, as in a run."""
+    operation = whole.collective or "all_reduce"  # where there are no rows, any will do
+    each = claim.gpus_per_node or usual_gpus(claim.hardware)
+    problem = not_all_ranks(claim.nodes, each and each * claim.nodes, whole)
     if problem:
-        return SweepOutcome(operation, *(wrong_results(arm.sweep) or problem))
-    config, sweep = _within_a_group(config, arm.sweep), group.sweep if group else arm.sweep
-    setup = setup_of(config, sweep)
-    fabric = None if is_control or setup.nodes < 2 else network_of(config.fabric)
-    sizes = tuple(sorted({row.size for row in sweep.rows if row.size}))
-    algorithms, on_gpus = algorithms_of(sweep), not is_of_cpus(sweep)
-    setting = Setting(
-        operation, dtype_of(sweep), setup.ranks, config.hardware, sizes, fabric, config.nodes, algorithms, on_gpus,
-        arm_of_settings(settings_of(sweep)),
-    )  # fmt: skip
-    strange = (
-        other_model(config.hardware, sweep.devices)
-        or other_network(fabric, sweep.transport)
-        or more_hosts(config.nodes, setup.ranks, sweep)
-    )
-    if strange is None and sweep.collective not in COLLECTIVES and sweep.rows:
-        strange = Reason.of("log-without-collective")
+        return SweepOutcome(operation, *(wrong_results(whole) or problem))
+    group = group_of(whole)
+    claim, sweep = _within_a_group(claim, whole), group.sweep if group else whole
+    setting = _setting(operation, sweep, claim, is_control)
+    strange = _of_another_cluster(sweep, claim, setting)
     if strange and not wrong_results(sweep):
         return SweepOutcome(operation, Verdict.INCONCLUSIVE, strange)
-    unusual = _other_gpus(config, sweep) if fewer_nodes(setting, sweep) is None else None
+    unusual = _other_gpus(claim, sweep) if fewer_nodes(setting, sweep) is None else None
     if unusual:
         setting = replace(setting, ranks=sweep.ranks or 0)
     outcome = conclude(setting, as_mpi_result(sweep), sweep, sweep.transport)
     if strange:  # numbers of other hardware, and wrong ones
         return replace(outcome, reason=join((outcome.reason, strange)), measurements=())
     if group:
-        note = Reason.of("log-of-groups", groups=arm.sweep.groups, ranks=setting.ranks)
+        note = Reason.of("log-of-groups", groups=whole.groups, ranks=setting.ranks)
         outcome = replace(outcome, reason=rewritten(outcome.reason, lambda reason: f"{reason}, {note}"))
+    return _limited(outcome, sweep, unusual)
+
+
+def _setting(operation: str, sweep: Sweep, claim: LogsConfig, is_control: bool) -> Setting:
+    setup = setup_of(claim, sweep)
+    fabric = None if is_control or setup.nodes < 2 else network_of(claim.fabric)
+    sizes = tuple(sorted({row.size for row in sweep.rows if row.size}))
+    return Setting(
+        operation, dtype_of(sweep), setup.ranks, claim.hardware, sizes, fabric, claim.nodes, algorithms_of(sweep),
+        is_whole_on_gpus=not is_of_cpus(sweep), arm=arm_of_settings(settings_of(sweep)),
+    )  # fmt: skip
+
+
+def _of_another_cluster(sweep: Sweep, claim: LogsConfig, setting: Setting) -> str | None:
+    """Return why the numbers are not of the cluster that the log is said to be of."""
+    strange = (
+        other_model(claim.hardware, sweep.devices)
+        or other_network(setting.fabric, sweep.transport)
+        or more_hosts(claim.nodes, setting.ranks, sweep)
+    )
+    if strange is None and sweep.collective not in COLLECTIVES and sweep.rows:
+        return Reason.of("log-without-collective")
+    return strange
+
+
+def _limited(outcome: SweepOutcome, sweep: Sweep, unusual: str | None) -> SweepOutcome:
+    """The outcome, at best inconclusive where a GPU may be missing or rows were not read."""
     if unusual:
         verdict = worst((outcome.verdict, Verdict.INCONCLUSIVE))
         reason = unusual if outcome.verdict in (Verdict.PASS, Verdict.INCONCLUSIVE) else join((outcome.reason, unusual))
@@ -156,36 +175,34 @@ def _outcome(arm: Arm, config: LogsConfig, is_control: bool) -> SweepOutcome:
     if outcome.verdict is Verdict.PASS and sweep.errors:  # rows that hold no numbers, or were not kept
         problem_of_rows = Reason.of("log-rows-unread", measured=outcome.reason, problem=sweep.errors[0])
         return replace(outcome, verdict=Verdict.INCONCLUSIVE, reason=problem_of_rows)
-    without_operation = rewritten(outcome.reason, lambda reason: reason.removeprefix(f"{operation}: "))
+    without_operation = rewritten(outcome.reason, lambda reason: reason.removeprefix(f"{outcome.operation}: "))
     return outcome if sweep.collective else replace(outcome, reason=without_operation)
 
 
-def _check(arm: Arm, outcome: SweepOutcome, config: LogsConfig, arms: Sequence[Arm]) -> Check:
-    """The outcome held against what is known. Nothing is known of a cluster with a link switched off on purpose."""
-    several = len(arms) > 1
-    measurements = tuple(_named(m, arm.name) for m in outcome.measurements) if several else outcome.measurements
-    asked, config = config, _with_fabric(config, arm.sweep)
-    setup = setup_of(_within_a_group(_of_the_ranks(config, arm.sweep), arm.sweep), arm.sweep)
-    setup = with_own_nics(setup) if group_of(arm.sweep) else setup
-    off = switched_off(arm.sweep)
-    suffix = "".join(f", with {name}={value}" for name, value in sorted(off.items()))
-    is_control = _is_control(arm, arms, config)
+def _named(arm: Arm, outcome: SweepOutcome, several: bool) -> Check:
+    """The outcome as a check named as its log; of several logs every measurement says which it is of."""
+    off = "".join(f", with {name}={value}" for name, value in sorted(switched_off(arm.sweep).items()))
+    mark = {"log": arm.name} if several else {}
+    measurements = tuple(replace(m, conditions={**m.conditions, **mark}) for m in outcome.measurements)
+    return Check(arm.name, outcome.verdict, rewritten(outcome.reason, lambda r: r + off), measurements=measurements)
+
+
+def _check(measured: Check, sweep: Sweep, claim: LogsConfig, is_control: bool) -> Check:
+    """The check held against what is known. Nothing is known of a cluster with a link switched off on purpose."""
+    setup = setup_of(_within_a_group(_of_the_ranks(claim, sweep), sweep), sweep)
+    setup = with_own_nics(setup) if group_of(sweep) else setup
     known = Knowledge(Setup("", setup.nodes, setup.gpus_per_node, setup.slots_per_node) if is_control else setup)
-    reason = rewritten(outcome.reason, lambda reason: reason + suffix)
-    judged_check = Check(arm.name, outcome.verdict, reason, measurements=measurements)
-    (check,) = assess([with_shares(judged_check, setup)], known).checks
-    doubt = None if is_control else _sockets(check, setup, arm.sweep)
-    verdict = worst((check.verdict, Verdict.INCONCLUSIVE if doubt else Verdict.PASS))
+    (check,) = assess([with_shares(measured, setup)], known).checks
+    doubt = None if is_control else _sockets(check, setup, sweep)
     missing = "a control arm, held against nothing" if is_control else missing_reference(check, setup)
-    notes = (
-        doubt,
-        *_worst_first(check, judged_check),
-        *plateau_words(check, setup),
-        missing,
-        _silent(check, setup, arm.sweep),
-        Reason.of("log-names-fabric", fabric=setup.fabric) if setup.fabric and not asked.fabric else None,
-    )
+    words = plateau_words(check, setup)
+    notes = (doubt, *_worst_first(check, measured), *words, missing, _silent(check, setup, sweep))
+    verdict = worst((check.verdict, Verdict.INCONCLUSIVE if doubt else Verdict.PASS))
     return replace(check, verdict=verdict, reason=join(note for note in notes if note))
+
+
+def _with_note(check: Check, claim: LogsConfig) -> Check:
+    return replace(check, reason=join((check.reason, Reason.of("log-names-fabric", fabric=claim.fabric))))
 
 
 def _sockets(check: Check, setup: Setup, sweep: Sweep) -> str | None:
@@ -203,13 +220,8 @@ def _sockets(check: Check, setup: Setup, sweep: Sweep) -> str | None:
 
 def _silent(check: Check, setup: Setup, sweep: Sweep) -> str | None:
     """What to do where a bad number may be a fallback to sockets, and the log keeps it to itself."""
-    has_transport = sweep.transport is not None and sweep.transport.networks
-    if (
-        has_transport
-        or check.verdict not in (Verdict.FAIL, Verdict.DEGRADED)
-        or setup.nodes < 2
-        or not check.judgements
-    ):
+    is_bad = check.verdict in (Verdict.FAIL, Verdict.DEGRADED) and check.judgements
+    if not is_bad or setup.nodes < 2 or (sweep.transport and sweep.transport.networks):
         return None
     return Reason.of("log-without-network") if network_of(setup.fabric) else None
 
@@ -227,10 +239,6 @@ def _as_fast_as_expected(check: Check) -> str | None:
     if check.verdict is Verdict.PASS or judged is None or judged.source == "sanity":
         return None
     return Reason.of("as-fast-as-expected", source=judged.source) if judged.verdict is Verdict.PASS else None
-
-
-def _named(measurement: Measurement, log: str) -> Measurement:
-    return replace(measurement, conditions={**measurement.conditions, "log": log})
 
 
 def setup_of(config: LogsConfig, sweep: Sweep) -> Setup:
@@ -270,8 +278,3 @@ def _within_a_group(config: LogsConfig, sweep: Sweep) -> LogsConfig:
         return config
     fabric = config.fabric if group.nodes > 1 else None
     return replace(config, nodes=group.nodes, gpus_per_node=group.gpus_per_node, fabric=fabric)
-
-
-def _asked_ranks(config: LogsConfig) -> int | None:
-    each = config.gpus_per_node or usual_gpus(config.hardware)
-    return each and each * config.nodes

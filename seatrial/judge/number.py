@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from seatrial.history.rows import Pin
+from seatrial.judge.tolerance import FAIL_FACTOR
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import TIMES, Measurement
 from seatrial.model.reason import Reason
@@ -35,6 +37,16 @@ def judge_number(measurement: Measurement, baselines: Sequence[Baseline]) -> Jud
     if known:
         return _by_the_best(measurement, known)
     return _far_below_the_links(measurement, baselines) or _by_sanity(measurement)
+
+
+def from_pin(measurement: Measurement, pin: Pin) -> Baseline | None:
+    """The baseline of `pin`; None where it leaves the bad side open or speaks of another unit."""
+    bound = pin.high if measurement.better == "lower" else pin.low
+    if bound is None or pin.unit != measurement.unit:
+        return None
+    floor = bound * FAIL_FACTOR if measurement.better == "lower" else bound / FAIL_FACTOR
+    detail = f"the {short(pin.centre)} {pin.unit} that {pin.pinned_by} pinned on {pin.pinned_at:%Y-%m-%d}"
+    return Baseline("pinned", pin.centre, pin.low, pin.high, floor, 1, detail)
 
 
 def _preference(baseline: Baseline) -> int:

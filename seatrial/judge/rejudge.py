@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from seatrial.judge.assess import assess
-from seatrial.judge.run_context import RunContext, explained, knowledge_of
+from seatrial.judge.knowledge import RunContext, explained, knowledge_of
 from seatrial.model.result import RunResult, conclude, merge_suspects
 from seatrial.model.setup import Setup
 

@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from seatrial.history.rows import Pin
-from seatrial.judge.baselines.promote import PinDifference
+from seatrial.runs.approve import PinDifference
 from seatrial.report.console import output, table
 from seatrial.text.numbers import short
 

@@ -16,9 +16,9 @@ from seatrial.config.setup import setup_of
 from seatrial.history import Pin
 from seatrial.judge.baselines.history import from_history
 from seatrial.judge.baselines.peers import from_peers
-from seatrial.judge.baselines.pinned import from_pin
+from seatrial.judge.number import from_pin
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
-from seatrial.judge.judge import judge
+from seatrial.judge.number import judge_number as judge
 from seatrial.model.arms import ARMS
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.setup import Setup

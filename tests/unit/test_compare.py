@@ -9,8 +9,8 @@ import pytest
 
 from seatrial.history import Pin, open_store
 from seatrial.judge.assess import assess
-from seatrial.judge.baselines.selection import Knowledge
-from seatrial.judge.run_context import RunContext
+from seatrial.judge.knowledge import Knowledge
+from seatrial.judge.knowledge import RunContext
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.model.setup import Setup

@@ -3,7 +3,7 @@
 import pytest
 
 from seatrial.judge.assess import assess
-from seatrial.judge.baselines.selection import Knowledge
+from seatrial.judge.knowledge import Knowledge
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import code_of
 from seatrial.model.result import Check, Suspect

@@ -11,9 +11,9 @@ from seatrial.checks.training.section import Workload
 from seatrial.checks.training.transformer import TransformerSize
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
-from seatrial.judge.judge import judge
+from seatrial.judge.number import judge_number as judge
 from seatrial.judge.logs import Log, LogsConfig, LogsJudgement, judge_logs
-from seatrial.judge.run_context import explained
+from seatrial.judge.knowledge import explained
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check, Judgement
 from seatrial.model.setup import Setup

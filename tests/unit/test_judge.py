@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.judge.baselines import Baseline
+from seatrial.model.baseline import Baseline
 from seatrial.judge.baselines.history import from_history
-from seatrial.judge.judge import judge
+from seatrial.judge.number import judge_number as judge
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Judgement
 from seatrial.model.verdict import Verdict

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import seatrial
 from seatrial.judge.assess import assess
-from seatrial.judge.baselines.selection import Knowledge
+from seatrial.judge.knowledge import Knowledge
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup

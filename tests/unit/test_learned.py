@@ -5,9 +5,9 @@ import pytest
 
 from seatrial.judge.assess import assess
 from seatrial.judge.baselines.learned import learn
-from seatrial.judge.baselines.selection import Knowledge
+from seatrial.judge.knowledge import Knowledge
 from seatrial.judge.fleet.drift import find_change
-from seatrial.judge.judge import judge
+from seatrial.judge.number import judge_number as judge
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup

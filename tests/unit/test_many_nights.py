@@ -16,7 +16,7 @@ from rich.console import Console
 from seatrial.checks.repeated import Doubt, Repeated
 from seatrial.history import open_store
 from seatrial.history.store import Store
-from seatrial.judge.run_context import RunContext
+from seatrial.judge.knowledge import RunContext
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check, RunResult, conclude, merge_suspects
 from seatrial.model.setup import Setup

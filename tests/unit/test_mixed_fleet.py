@@ -10,10 +10,10 @@ import pytest
 
 from seatrial.history import open_store
 from seatrial.judge.assess import assess
-from seatrial.judge.baselines.selection import Knowledge
+from seatrial.judge.knowledge import Knowledge
 from seatrial.judge.node_groups import group_nodes
 from seatrial.judge.rejudge import rejudge
-from seatrial.judge.run_context import RunContext, knowledge_of
+from seatrial.judge.knowledge import RunContext, knowledge_of
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.node_hardware import NodeHardware
 from seatrial.model.reason import code_of

@@ -15,7 +15,7 @@ from seatrial.cli.app import main
 from seatrial.config.cluster import Cluster
 from seatrial.config.setup import setup_of
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
-from seatrial.judge.judge import judge
+from seatrial.judge.number import judge_number as judge
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from seatrial.cli.app import app
 from seatrial.history import RunRow, open_store
 from seatrial.history.store import Store
-from seatrial.judge.baselines.approve import differences_to, promote
-from seatrial.judge.baselines.promote import Approval, differences, pins
+from seatrial.runs.approve import differences_to, promote
+from seatrial.runs.approve import Approval, differences, pins
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, RunResult

@@ -8,7 +8,7 @@ from seatrial.catalog import Reference, references
 from seatrial.catalog.links import with_links
 from seatrial.catalog.reach import FLOOR, LOW, SMALLEST_BYTES, from_reach, model
 from seatrial.judge.baselines.selection import Knowledge, baselines_for
-from seatrial.judge.judge import judge
+from seatrial.judge.number import judge_number as judge
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import code_of
 from seatrial.model.setup import Setup

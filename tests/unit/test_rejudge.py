@@ -15,7 +15,7 @@ from seatrial.cli.app import app
 from seatrial.history import Pin, open_store
 from seatrial.history.store import Store
 from seatrial.judge.rejudge import rejudge
-from seatrial.judge.run_context import RunContext
+from seatrial.judge.knowledge import RunContext
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check, RunResult, Suspect, conclude, merge_suspects

@@ -20,7 +20,7 @@ from seatrial.checks.connectivity.rates import (
 from seatrial.checks.connectivity.reachability import Pair
 from seatrial.checks.connectivity.throughput import Plan, explore
 from seatrial.judge.assess import assess
-from seatrial.judge.baselines.selection import Knowledge
+from seatrial.judge.knowledge import Knowledge
 from seatrial.model.reason import code_of
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup

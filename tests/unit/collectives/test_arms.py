@@ -19,7 +19,7 @@ from seatrial.checks.requirements import try_check
 from seatrial.checks.suites import SuiteFile, load_suite
 from seatrial.config.run import Run
 from seatrial.judge.assess import assess
-from seatrial.judge.baselines.selection import Knowledge
+from seatrial.judge.knowledge import Knowledge
 from seatrial.model.arms import ARMS
 from seatrial.model.errors import RemoteError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject

@@ -8,7 +8,7 @@ import pytest
 from seatrial.checks.devices.section import Devices, Disk
 from seatrial.checks.repeated import Doubt
 from seatrial.checks.repeats import measure_again
-from seatrial.judge.baselines.tolerance import tolerance_of
+from seatrial.judge.tolerance import tolerance_of
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict

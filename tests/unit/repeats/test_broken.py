@@ -17,7 +17,7 @@ from seatrial.checks.repeated import Doubt, Repeated
 from seatrial.checks.repeats import measure_again
 from seatrial.checks.training import check as training
 from seatrial.history.store import Store
-from seatrial.judge.run_context import RunContext
+from seatrial.judge.knowledge import RunContext
 from seatrial.model.errors import RemoteError
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Suspect

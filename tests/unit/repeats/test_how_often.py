@@ -10,8 +10,8 @@ import pytest
 from seatrial.checks.repeated import Doubt, Repeated
 from seatrial.history.store import Store
 from seatrial.judge.assess import assess
-from seatrial.judge.baselines.selection import Knowledge
-from seatrial.judge.run_context import RunContext
+from seatrial.judge.knowledge import Knowledge
+from seatrial.judge.knowledge import RunContext
 from seatrial.model.measurement import Measurement, Subject, once
 from seatrial.model.result import Check, RunResult, Suspect, now
 from seatrial.model.setup import Setup

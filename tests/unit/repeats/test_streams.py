@@ -18,7 +18,7 @@ from seatrial.checks.contract import CheckContext
 from seatrial.checks.repeated import Doubt
 from seatrial.checks.repeats import measure_again
 from seatrial.judge.assess import assess
-from seatrial.judge.baselines.selection import Knowledge
+from seatrial.judge.knowledge import Knowledge
 from seatrial.model.measurement import by_series
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup

@@ -1,4 +1,4 @@
-"""From a run that a person approves to pinned baselines. Pure.
+"""Baselines that a person approves: pinned from a stored run, and compared with another one.
 
 A run that passed pins what concerns the cluster as a whole: nodes, GPUs and links are held against their own past and
 their peers, which is sharper than any pin. A run that did not pass is approved as it is, so that every number of it is
@@ -8,22 +8,32 @@ pinned, and judged by its pin alone until that expires.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from seatrial.catalog.links import with_links
 from seatrial.catalog.physics import refuse_beyond_physics
+from seatrial.history.past import past_runs
 from seatrial.history.rows import Pin, RunRow
-from seatrial.judge.baselines.history import MIN_SAMPLES
 from seatrial.judge.tolerance import log_width, tolerance_of
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement, once
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
+from seatrial.text.markdown import code, escape
 
+if TYPE_CHECKING:
+    from seatrial.history.store import Store
+
+MIN_SAMPLES = 3
 ENOUGH_TO_BE_TIGHT = 8  # values; fewer say too little about their spread
 _REACH = 8.0  # scales of t noise: one healthy value in 3000 lies further out on the bad side
 _LEAST_SCALE = 0.003
+_A_MOMENT = timedelta(microseconds=1)
+_SHOWN = 20  # differences in a question
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +141,47 @@ def _difference(pin: Pin, value: float | None) -> PinDifference:
         return PinDifference(pin, None, None, None)
     inside = (pin.low is None or value >= pin.low) and (pin.high is None or value <= pin.high)
     return PinDifference(pin, value, value / pin.centre - 1 if pin.centre else None, inside)
+
+
+def stored_run(store: "Store", run_id: str) -> RunRow:
+    """The run of that id. Raises InputError that names the newest ones when there is none."""
+    run = store.run(run_id)
+    if run is None:
+        newest = ", ".join(row.run_id for row in store.runs(limit=3)) or "none"
+        raise InputError(f"run {run_id}: is not in the history; the newest there: {newest}")
+    return run
+
+
+def differences_to(store: "Store", run_id: str) -> str:
+    """What whoever approves a run should know: what it came to, and how it differs from what is pinned now. Markdown.
+
+    Raises InputError when there is no such run.
+    """
+    run = stored_run(store, run_id)
+    pin_differences = [
+        d for d in differences(store.pinned(run.cluster), store.measurements(run_id)) if d.deviation is not None
+    ]
+    came_to = f"on {run.cluster}, suite {run.suite}: {run.verdict.value}. {run.reason}"
+    lines = [f"**{escape(run.run_id)}** {escape(came_to)}", ""]
+    if run.verdict is not Verdict.PASS:
+        lines += ["It did not pass: to approve it all the same, `force` needs the reason.", ""]
+    lines += [f"- `{code(d.pin.series)}`: {d.deviation:+.1%} from what is pinned" for d in pin_differences[:_SHOWN]]
+    return "\n".join(lines) if pin_differences else "\n".join([*lines, "Nothing that it measured is pinned so far."])
+
+
+def promote(store: "Store", run_id: str, approval: Approval) -> list[Pin]:
+    """Pin the numbers of a run. Raises InputError for one that is unknown, bad, or rests on too little."""
+    run, result = stored_run(store, run_id), store.result(run_id)
+    measured = store.measurements(run_id)
+    names = list(dict.fromkeys(m.series() for m in measured))
+    new_pins = pins(run, measured, _earlier(store, run, names), approval, result.setup if result else None)
+    store.pin(run.cluster, new_pins)
+    return new_pins
+
+
+def _earlier(store: "Store", run: RunRow, names: list[str]) -> dict[str, list[float]]:
+    """The values of passing runs with the same software up to this one, by series."""
+    past = past_runs(store, run.cluster, run.suite, run.fingerprint, names, run.started + _A_MOMENT)
+    alike = [i for i, r in enumerate(past.runs) if r.verdict is Verdict.PASS and r.fingerprint == run.fingerprint]
+    values = np.where(past.good[alike], past.median[alike], np.nan)
+    return {name: column[np.isfinite(column)].tolist() for name, column in zip(names, values.T, strict=True)}

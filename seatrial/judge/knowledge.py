@@ -1,0 +1,137 @@
+"""What is known of the numbers of a run: the cluster's facts, approved baselines, and what earlier runs measured."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from seatrial.catalog.beside import figures_beside
+from seatrial.catalog.efficiency import with_shares
+from seatrial.catalog.links import with_links
+from seatrial.catalog.nearest import missing_reference
+from seatrial.catalog.physics import wire
+from seatrial.history.past import PastRuns, at_other_ranks, past_runs
+from seatrial.history.rows import Pin
+from seatrial.history.same_machine import Machines
+from seatrial.judge.node_groups import NodeGroups, group_nodes
+from seatrial.judge.references import Past
+from seatrial.judge.series import SeriesTable
+from seatrial.model.measurement import Measurement
+from seatrial.model.node_hardware import hardware_by_node
+from seatrial.model.reason import join
+from seatrial.model.result import Check, now
+from seatrial.model.setup import Setup, is_busbw, ranks_of
+
+if TYPE_CHECKING:
+    from seatrial.history.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """The cluster's facts, and by series what a person approved and what earlier runs measured.
+
+    `names` are the series of `past`, in its order. `nodes` are the names of all nodes of the run; empty where only
+    their number is known. `groups` are the nodes that are alike.
+    """
+
+    setup: Setup
+    pinned: Mapping[str, Pin] = field(default_factory=dict)
+    past: PastRuns | None = None
+    names: Sequence[str] = ()
+    nodes: Sequence[str] = ()
+    groups: NodeGroups = field(default_factory=NodeGroups)
+
+    def past_of(self, table: SeriesTable) -> Past:
+        """What earlier runs measured of the series of `table`, as logs."""
+        count = len(table.first)
+        if self.past is None or not self.past.runs:
+            none = np.empty((0, count))
+            return Past(none, none, none, none.astype(np.int64), none.astype(np.bool_))
+        place = {name: i for i, name in enumerate(self.names)}
+        at = np.array([place.get(m.series(), -1) for m in table.first], dtype=np.int64)
+        known = at >= 0
+        first, second, middle = (
+            np.where(known, table.logs(rows[:, at]), np.nan)
+            for rows in (self.past.first, self.past.second, self.past.median)
+        )
+        return Past(first, second, middle, self.past.count[:, at] * known, self.past.good[:, at] & known)
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """Which earlier runs compare: those of the same cluster and suite, before `started`. `nodes` are those of the run,
+    as run.json has them; `fingerprint` is its software."""
+
+    cluster: str
+    suite: str
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+    started: datetime = field(default_factory=now)
+    nodes: Sequence[Mapping[str, Any]] = ()
+
+
+def knowledge_of(checks: Sequence[Check], setup: Setup, store: "Store | None", context: RunContext | None) -> Knowledge:
+    """What the store and the cluster's facts say about the measurements of `checks`."""
+    setup = with_links(setup)
+    if context is None:
+        return Knowledge(setup)
+    hardware = hardware_by_node(context.nodes)
+    known = Knowledge(setup, nodes=list(hardware), groups=group_nodes(hardware))
+    if store is None:
+        return known
+    measured = {m.series(): m for check in checks for m in check.measurements if m.better}
+    names = sorted(measured)
+    machines = Machines(hardware, measured)
+    past = past_runs(store, context.cluster, context.suite, context.fingerprint, names, context.started, machines)
+    past = _over_other_ranks(past, [measured[name] for name in names], setup, store, context)
+    return replace(known, pinned=store.pinned(context.cluster), past=past, names=names)
+
+
+def _over_other_ranks(
+    past: PastRuns, series: Sequence[Measurement], setup: Setup, store: "Store", context: RunContext
+) -> PastRuns:
+    """The past with that of the same collective over another number of ranks where a series has none itself, carried
+    over by what the links allow of each."""
+    empty = [i for i, m in enumerate(series) if is_busbw(m) and not past.count[:, i].any()] if past.runs else []
+    earlier = at_other_ranks(store, context.cluster, [series[i] for i in empty]) if empty else {}
+    at = [i for i in empty if earlier.get(series[i].series())]
+    if not at:
+        return past
+    nearest = [_nearest(series[i], earlier[series[i].series()]) for i in at]
+    then = past_runs(store, context.cluster, context.suite, {}, [name for _, name in nearest], context.started)
+    rates = np.array([_rate(series[i], ranks, setup) for i, (ranks, _) in zip(at, nearest, strict=True)])
+    rows = {name: getattr(past, name).copy() for name in ("first", "second", "median", "count", "good")}
+    for name, values in rows.items():
+        values[:, at] = getattr(then, name) * (rates if name in ("first", "second", "median") else 1)
+    return replace(past, **rows)
+
+
+def _nearest(m: Measurement, earlier: Mapping[int, str]) -> tuple[int, str]:
+    """The number of ranks that is nearest to that of `m`, with the name of its series."""
+    ranks = int(m.conditions["ranks"])
+    return min(earlier.items(), key=lambda known: abs(known[0] - ranks))
+
+
+def _rate(m: Measurement, then: int, setup: Setup) -> float:
+    """What the links allow of a busbw over what they allow of it over `then` ranks; 1 where they are unknown."""
+    slots = max(1, setup.slots_per_node)
+    earlier = replace(m, conditions={**m.conditions, "ranks": then})
+    now_gb_s, then_gb_s = (
+        limit and limit.gb_s
+        for limit in (wire(each, replace(setup, nodes=max(1, ranks_of(each, setup) // slots))) for each in (m, earlier))
+    )
+    return now_gb_s / then_gb_s if now_gb_s and then_gb_s else 1.0
+
+
+def explained(checks: Sequence[Check], setup: Setup) -> list[Check]:
+    """The judged checks with what each plateau is of what the links allow; where nothing published compares, the
+    reason says what comes nearest."""
+    shown = [with_shares(check, setup) for check in checks]
+    return [_with_nearest(check, setup) for check in shown] if setup.gpus_per_node else shown
+
+
+def _with_nearest(check: Check, setup: Setup) -> Check:
+    missing = missing_reference(check, setup)
+    notes = [*([missing] if missing else []), *figures_beside(check, setup)]
+    return replace(check, reason=join((check.reason, *notes))) if notes else check
