@@ -23,6 +23,7 @@ from seatrial.cli.prune import prune
 from seatrial.cli.reap import reap
 from seatrial.cli.rejudge import rejudge
 from seatrial.cli.render import render
+from seatrial.cli.replay import replay
 from seatrial.cli.report import bundle, report, verify
 from seatrial.cli.run import run
 from seatrial.cli.serve import serve
@@ -33,7 +34,7 @@ from seatrial.model.errors import InputError, SeatrialError
 from seatrial.system.state_home import ensure_home
 
 COMMANDS = (
-    run, suites, render, parse, judge, rejudge, explain, baseline, history, compare, report, bundle, verify,
+    run, suites, render, parse, judge, rejudge, replay, explain, baseline, history, compare, report, bundle, verify,
     simulate, probe, prune, reap, doctor, ssh, dial, serve,
 )  # fmt: skip
 

@@ -2,8 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import cast
 
-from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.measurement import Measurement, Subject, SubjectKind
 from seatrial.model.reason import Reason
 from seatrial.model.result import Check, Judgement
 from seatrial.model.verdict import Verdict
@@ -15,7 +16,7 @@ _OF_A_NODE = ("node", "gpu")
 def blamed_nodes(checks: Iterable[Check]) -> set[str]:
     """The nodes that a check blames by itself: it may have taken them out, and its verdict says so."""
     suspects = (suspect for check in checks for suspect in check.by_itself.suspects)
-    return {node for suspect in suspects for node in Subject(suspect.kind, suspect.name).nodes}
+    return {node for suspect in suspects for node in Subject(cast(SubjectKind, suspect.kind), suspect.name).nodes}
 
 
 def unmeasured(check: Check, nodes: Sequence[str] | int, blamed: Collection[str]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from seatrial.judge.references import ENOUGH, Bools
 from seatrial.judge.series import SeriesJudge
 from seatrial.judge.tolerance import FAIL_FACTOR
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Reason, rewritten
+from seatrial.model.reason import Reason, code_of, recorded
 from seatrial.model.result import Expected, Judgement, Suspect, SuspectKind
 from seatrial.model.verdict import Verdict
 from seatrial.text.numbers import short
@@ -63,7 +63,7 @@ class JudgedNight:
         """Raises nothing: only series with a reference are asked."""
         m, bad = self.table.first[i], bool(self.night.bad[i])
         code = f"{'worse-than' if bad else 'within'}-{self.source(i)}"
-        words = {"number": number_words(self.measurement(i)), "against": self._against(i), "limit": self.limit_percent(i)}
+        words: dict[str, object] = {"number": number_words(self.measurement(i)), "against": self._against(i), "limit": self.limit_percent(i)}
         if bad:
             words |= {"percent": self.percent(i), "side": _side(m), **self._readings_words(i)}
         low = self.table.value(i, self._low[i])
@@ -214,7 +214,7 @@ def _by_cause(judged: JudgedNight, bad: Sequence[int]) -> Iterator[Finding]:
             yield Finding(judgement, tuple(places))
             continue
         others = f" (and {len(places) - 1} more of it)" if len(places) > 1 else ""
-        evidence = rewritten(judgement.reason, lambda reason, others=others: reason + others)
+        evidence = recorded(judgement.reason + others, code_of(judgement.reason))
         sure = max(judged.confidence(i) for i in places)
         suspect = Suspect(cast(SuspectKind, kind), name, sure, evidence)
         yield Finding(judgement, tuple(places), (suspect,))

@@ -12,6 +12,7 @@ from seatrial.catalog.links import usual_gpus, with_links
 from seatrial.catalog.log_facts import fabric_named, other_model, other_network
 from seatrial.catalog.nearest import missing_reference
 from seatrial.catalog.physics import MANY_GPUS, as_slow_as_ethernet
+from seatrial.catalog.reach import one_nic_less
 from seatrial.checks.collectives.control import Arm, no_control, settings_of, switched_off, treatment_of
 from seatrial.checks.collectives.outcome import SweepOutcome, conclude, wrong_results
 from seatrial.checks.collectives.ranks import fewer_nodes
@@ -193,16 +194,23 @@ def _check(measured: Check, sweep: Sweep, claim: LogsConfig, is_control: bool) -
     setup = with_own_nics(setup) if group_of(sweep) else setup
     known = Knowledge(Setup("", setup.nodes, setup.gpus_per_node, setup.slots_per_node) if is_control else setup)
     (check,) = assess([with_shares(measured, setup)], known).checks
-    doubt = None if is_control else _sockets(check, setup, sweep)
+    verdict, doubt = (Verdict.PASS, None) if is_control else _doubt(check, setup, sweep)
     missing = "a control arm, held against nothing" if is_control else missing_reference(check, setup)
     words = plateau_words(check, setup)
     notes = (doubt, *_worst_first(check, measured), *words, missing, _silent(check, setup, sweep))
-    verdict = worst((check.verdict, Verdict.INCONCLUSIVE if doubt else Verdict.PASS))
-    return replace(check, verdict=verdict, reason=join(note for note in notes if note))
+    return replace(check, verdict=worst((check.verdict, verdict)), reason=join(note for note in notes if note))
 
 
 def _with_note(check: Check, claim: LogsConfig) -> Check:
     return replace(check, reason=join((check.reason, Reason.of("log-names-fabric", fabric=claim.fabric))))
+
+
+def _doubt(check: Check, setup: Setup, sweep: Sweep) -> tuple[Verdict, str | None]:
+    """Return what a check that passes by its numbers comes to all the same, and why."""
+    if sockets := _sockets(check, setup, sweep):
+        return Verdict.INCONCLUSIVE, sockets
+    slow = one_nic_less(check.measurements, setup) if check.verdict is Verdict.PASS else None
+    return Verdict.DEGRADED if slow else Verdict.PASS, slow
 
 
 def _sockets(check: Check, setup: Setup, sweep: Sweep) -> str | None:

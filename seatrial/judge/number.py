@@ -135,7 +135,7 @@ def _beyond(m: Measurement, limit: float | None) -> bool:
 def _judgement(m: Measurement, verdict: Verdict, reason: str, baseline: Baseline) -> Judgement:
     expected = Expected(baseline.low, baseline.high)
     deviation = _deviation(m, baseline)
-    return Judgement(m, verdict, reason, baseline.source, expected, deviation, detectable=baseline.detectable)
+    return Judgement(m, verdict, reason, baseline.source, expected, deviation)
 
 
 def _deviation(m: Measurement, baseline: Baseline) -> float | None:

@@ -84,7 +84,7 @@ def judge(reference: Reference, readings: Floats) -> Night:
     tonight = _Tonight(reference, readings - reference.expected - moved, np.hypot(reference.level, unsure), z, level)
     limit, agreeing, bad = tonight.limit.copy(), tonight.agreeing.copy(), tonight.bad()
     runs, earlier = np.ones(moved.size, dtype=np.int64), np.zeros(moved.size, dtype=np.int64)
-    for i in np.flatnonzero(tonight.low & ~bad & np.isfinite(limit)):
+    for i in np.flatnonzero(tonight.low & ~bad & np.isfinite(limit)).tolist():
         for more in range(1, min(WINDOW, len(reference.past.count) + 1)):
             together = tonight.with_past(i, more)
             if together is not None:
@@ -115,7 +115,7 @@ class _Tonight:
     def bad(self) -> Bools:
         """Which are too low by tonight's readings alone."""
         bad = (self.value < -self.limit) & (self.agreeing >= AGREEING)
-        for i in np.flatnonzero(bad):
+        for i in np.flatnonzero(bad).tolist():
             bad[i] = self._no_strays(i, self.limit[i], int(self.agreeing[i]), int(self.count[i]))
         return np.asarray(bad)
 

@@ -8,6 +8,7 @@ all readings of a run share, second readings tell: the slope of their regression
 although mostly what looks low is read twice.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -165,7 +166,7 @@ def _noise(firsts: Floats, own: Floats, runs: Ints, tonight: Tonight, groups: li
         noise[at] = _scale(steps[:, at], rest[:, at], tonight.first[at], float(tonight.assumed[at[0]]))
     squares = np.nansum(np.clip(rest, -_WINSOR * noise, _WINSOR * noise) ** 2, axis=0)
     loud = np.sqrt((ENOUGH * noise**2 + squares) / (ENOUGH + np.maximum(runs - 1, 0)))
-    return np.maximum(np.maximum(noise, loud), LEAST_NOISE)
+    return np.asarray(np.maximum(np.maximum(noise, loud), LEAST_NOISE))
 
 
 def _error(accepted: Floats, noise: Floats, runs: Ints, groups: list[Ints]) -> Floats:
@@ -186,15 +187,15 @@ def _error(accepted: Floats, noise: Floats, runs: Ints, groups: list[Ints]) -> F
 
 def _scale(steps: Floats, rest: Floats, first: Floats, assumed: float) -> float:
     """The noise of a group: by its steps from run to run, else by what peers differ by tonight, else as assumed."""
-    steps, apart = steps[np.isfinite(steps)], np.abs(first - np.nanmedian(first))
+    steps, apart = steps[np.isfinite(steps)], np.abs(first - median_of(first[:, None]))
     if steps.size >= ENOUGH:
-        scale = _typical(steps) / np.sqrt(2) * (1 + 1 / np.sqrt(steps.size))
+        scale = _typical(steps) / math.sqrt(2) * (1 + 1 / math.sqrt(steps.size))
         if first.size >= LEAST_PEERS:
             return scale
         rest = rest[np.isfinite(rest)]  # alone, what lasts for runs counts as noise as well
-        return max(scale, _typical(np.abs(rest)) * (1 + 2 / np.sqrt(rest.size)))
+        return max(scale, _typical(np.abs(rest)) * (1 + 2 / math.sqrt(rest.size)))
     apart = apart[np.isfinite(apart)]
-    return _typical(apart) * (1 + 2 / np.sqrt(apart.size)) if apart.size >= ENOUGH else assumed
+    return _typical(apart) * (1 + 2 / math.sqrt(apart.size)) if apart.size >= ENOUGH else assumed
 
 
 def _typical(distances: Floats) -> float:

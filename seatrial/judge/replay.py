@@ -18,7 +18,7 @@ from seatrial.history.rows import RunRow
 from seatrial.judge.findings import Finding, JudgedNight, findings
 from seatrial.judge.node_groups import group_nodes
 from seatrial.judge.number import judge_number
-from seatrial.judge.references import Floats, Ints, Past
+from seatrial.judge.references import Bools, Floats, Ints, Past
 from seatrial.judge.series import SeriesJudge, SeriesTable, carried
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import TIMES, Measurement, Subject, SubjectKind
@@ -87,7 +87,7 @@ def _bad_numbers(path: Path, rows: "pd.DataFrame") -> Iterator[str]:
 
     numbers = pd.to_numeric(rows["value"], errors="coerce")
     bad = rows["value"][numbers.isna() & ~rows["value"].str.lower().isin(("nan", "inf", "-inf"))]
-    return (f"{path}: line {at + 2}: value: {printable(text)[:40]!r} is not a number" for at, text in bad.items())
+    return (f"{path}: line {cast(int, at) + 2}: value: {printable(text)[:40]!r} is not a number" for at, text in bad.items())
 
 
 def _bad_words(path: Path, rows: "pd.DataFrame") -> Iterator[str]:
@@ -97,7 +97,7 @@ def _bad_words(path: Path, rows: "pd.DataFrame") -> Iterator[str]:
             for at, text in bad.items():
                 near = nearest_of(text, [word for word in legal if word])
                 legal_words = near or f"legal: {', '.join(legal)}".rstrip(", ")
-                yield f"{path}: line {int(cast(int, at)) + 2}: {column}: {printable(text)[:40]!r}; {legal_words}"
+                yield f"{path}: line {cast(int, at) + 2}: {column}: {printable(text)[:40]!r}; {legal_words}"
 
 
 def replay(rows: "pd.DataFrame") -> list[ReplayedRun]:
@@ -132,7 +132,7 @@ class _Replay:
         keys = ["metric", "subject_kind", "subject", "unit", "better", "check", "model", *conditions]
         series = frame.groupby(keys, sort=False, dropna=False)
         self._frame = frame.assign(series=series.ngroup())
-        self._series = [_series_of(row, conditions) for row in series.head(1).to_dict("records")]
+        self._series = [_series_of(dict(row), conditions) for row in series.head(1).to_dict("records")]
         self._runs: list[RunRow] = []
         self._rows = {name: np.empty((0, len(self._series))) for name in ("first", "second", "median", "count", "good")}
         self._tables: dict[Hashable, SeriesTable] = {}
@@ -165,7 +165,7 @@ class _Replay:
         """The last runs of those series; one over another number of ranks where the series is new."""
         chosen = {row.run_id for row in chosen_runs(self._runs)}
         some = [i for i, row in enumerate(self._runs) if row.run_id in chosen]
-        known = self._rows["count"][some].any(axis=0) if some else np.zeros(len(self._series), dtype=bool)
+        known: Bools = self._rows["count"][some].sum(axis=0) > 0
         source = [i if known[i] else carried(i, self._series, known) for i in places.tolist()]
         first, second, middle, count, good = (self._rows[name][np.ix_(some, source)] for name in self._rows)
         return Past(first, second, middle, count.astype(np.int64), good > 0)
@@ -212,7 +212,7 @@ def _concluded(
     return ReplayedRun(run_id, verdict, rewritten(reasons[0], lambda text: text + more), suspects, readings)
 
 
-def _series_of(row: Mapping[str, Any], conditions: Sequence[str]) -> Measurement:
+def _series_of(row: Mapping[Any, Any], conditions: Sequence[str]) -> Measurement:
     """The series that a row is of, without its value."""
     known = {name: _condition(str(row[name])) for name in conditions if row[name] and row[name] == row[name]}
     better: Literal["higher", "lower"] = "lower" if row["better"] == "lower" else "higher"

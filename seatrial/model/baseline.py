@@ -13,8 +13,6 @@ class Baseline:
     `low` and `high` bound what is expected; None leaves that side open. `floor` lies beyond them on the bad side, below
     `low` where higher is better and above `high` where lower is: past it a measurement fails. `samples` is how many
     values `centre` rests on. `detail` completes the sentence "0.02 GB/s is 96 % below ...".
-    `detectable` is the least loss of speed, as a share, that tonight's measurements find four times in five; None where
-    nobody can tell.
     """
 
     source: Source
@@ -24,4 +22,3 @@ class Baseline:
     floor: float | None
     samples: int
     detail: str
-    detectable: float | None = None

@@ -23,34 +23,13 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
-    """When a bad number began to be bad, and how: all at once, or slowly.
-
-    `since` is the day of the first run that differs, ISO 8601; `size` the fraction gained, below 0 lost, by a step or
-    per week of a decay.
-    """
-
-    kind: Literal["step", "decay"]
-    since: str
-    size: float
-
-    @property
-    def words(self) -> str:
-        moved = f"{abs(self.size):.1%}".replace("%", " %")
-        if self.kind == "step":
-            return f"a step of {moved} {'lower' if self.size < 0 else 'higher'} on {self.since}"
-        return f"a decay of {moved} per week since about {self.since}"
-
-
-@dataclass(frozen=True, slots=True)
 class Judgement:
     """A measurement held against its baselines.
 
     `source` names the baseline (catalog, pinned, history, peers, physics, sanity); `deviation` is value over centre
     of the baseline minus one, so -0.9 reads "90 % below". `repeats` are the values that the measurement's is the median
-    of, in the order they were taken; empty where it was taken once. `drift` is since when it is bad, where the past
-    tells; `share` what a plateau is of what the links allow. `detectable` is the least loss of speed that is found four
-    times in five, as a share.
+    of, in the order they were taken; empty where it was taken once. `share` is what a
+    plateau is of what the links allow.
     """
 
     measurement: Measurement
@@ -60,9 +39,7 @@ class Judgement:
     expected: Expected = Expected()
     deviation: float | None = None
     repeats: tuple[float, ...] = ()
-    drift: Drift | None = None
     share: float | None = None
-    detectable: float | None = None
 
     @property
     def compared(self) -> bool:
