@@ -83,7 +83,7 @@ CASES: Mapping[str, Case] = {
     "a clock cap of -20 % on one node": Case(16, 16, _clock_cap, range(5, 6)),
     "gpu-0 of every node 20 % slow": Case(16, 16, _first_gpus, range(16)),
     "slow links of four neighbours, -40 %": Case(16, 16, _slow_batch, range(4, 8), metrics=WITH_LINKS),
-    "a rack's TCP at -40 %, sweeps at -30 %": Case(16, 16, _slow_rack, range(8)),
+    "a rack's TCP at -40 %, sweeps at -30 %": Case(32, 32, _slow_rack, range(8)),
 }
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--nights", type=click.IntRange(1, 1000), default=10, show_default=True, help="Nights that a fault lasts."
 )
-@click.option("--trials", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Trials per fault.")
+@click.option("--trials", type=click.IntRange(1, 10_000), default=5, show_default=True, help="Trials per fault.")
 @click.option(
     "--healthy", type=click.IntRange(0, 100_000), default=50, show_default=True, help="Number of healthy nights."
 )
