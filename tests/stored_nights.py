@@ -1,39 +1,51 @@
-"""Past nights as a store hands them out, for tests of what is judged against them."""
+"""What earlier runs measured, as the store hands it out, for tests of what is judged against it."""
 
-from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from seatrial.history.rows import Readings, RunRow
-from seatrial.judge.baselines.nights import Nights
-from seatrial.judge.fleet.past import choose
+from seatrial.history.past import PastRuns, chosen_runs
+from seatrial.history.rows import RunRow
+from seatrial.judge.knowledge import Knowledge
+from seatrial.model.measurement import by_series
 from seatrial.model.result import Check
+from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 
+FIRST = datetime(2026, 9, 1, 1, tzinfo=UTC)
 
-def nights_of(runs: Sequence[Check], changed: str = "", references: int | None = None) -> Nights:
-    """What a store would hand out for runs that passed, one night apart, oldest first."""
-    first = datetime(2026, 9, 1, 1, tzinfo=UTC)
+
+def knowing(
+    setup: Setup, runs: Sequence[Check], accepted: Sequence[bool] | bool = True, changed: str = ""
+) -> Knowledge:
+    """What is known after `runs`, one night apart, oldest first; those that were not accepted are `degraded`."""
+    good = [accepted] * len(runs) if isinstance(accepted, bool) else list(accepted)
+    rows = [_row(number, passed) for number, passed in enumerate(good)]
+    place = {row.run_id: number for number, row in enumerate(rows)}
+    chosen = chosen_runs(rows)
     names = sorted({m.series() for check in runs for m in check.measurements})
-    *started, tonight = (first + timedelta(days=night) for night in range(len(runs) + 1))
-    known = [RunRow(f"run-{i}", "lab", "quick", t, t, Verdict.PASS, "", {}, "") for i, t in enumerate(started)]
-    chosen = choose(np.ones(len(runs), dtype=bool), np.ones(len(runs), dtype=bool))
-    count = len(chosen.reference) if references is None else references
-    return Nights(
-        names, known, count, _readings(runs, names), tonight, lambda some: (known, _readings(runs, some)), changed
+    return Knowledge(
+        setup, past=_past(chosen, [runs[place[row.run_id]] for row in chosen], names, changed), names=names
     )
 
 
-def _readings(runs: Sequence[Check], names: Sequence[str]) -> Readings:
-    place = {name: i for i, name in enumerate(names)}
-    rows: list[tuple[int, int, int, float]] = []
-    for run, check in enumerate(runs):
-        seen: Counter[str] = Counter()
-        for m in (m for m in check.measurements if m.series() in place):
-            rows.append((run, place[m.series()], seen[m.series()], m.value))
-            seen[m.series()] += 1
-    table = np.array(rows, dtype=np.float64).reshape(-1, 4)
-    whole = table[:, :3].astype(np.int64)
-    return Readings(whole[:, 0], whole[:, 1], whole[:, 2], table[:, 3], np.full(len(rows), -1))
+def _row(number: int, passed: bool) -> RunRow:
+    at = FIRST + timedelta(days=number)
+    return RunRow(f"run-{number}", "lab", "quick", at, at, Verdict.PASS if passed else Verdict.DEGRADED, "", {}, "")
+
+
+def _past(rows: Sequence[RunRow], runs: Sequence[Check], names: Sequence[str], changed: str) -> PastRuns:
+    shape = len(runs), len(names)
+    first, second, middle = (np.full(shape, np.nan) for _ in range(3))
+    count = np.zeros(shape, dtype=np.int64)
+    for i, check in enumerate(runs):
+        taken = by_series(check.measurements)
+        for j, name in enumerate(names):
+            values = [m.value for m in taken.get(name, ())]
+            if values:
+                first[i, j], middle[i, j], count[i, j] = values[0], np.median(values), len(values)
+            if len(values) > 1:
+                second[i, j] = values[1]
+    good = np.array([row.verdict is Verdict.PASS for row in rows], dtype=bool)[:, None] & (count > 0)
+    return PastRuns(rows, first, second, middle, count, good, changed)

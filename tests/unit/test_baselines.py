@@ -1,29 +1,28 @@
-"""The sources of baselines: the catalog's table, physics, history, pins and peers."""
+"""The sources of baselines: the catalog's table, physics and pins."""
 
 import math
 from collections import Counter
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from seatrial.catalog import Reference, known_hardware, references
 from seatrial.catalog.match import from_catalog
 from seatrial.catalog.physics import from_physics
+from seatrial.catalog.published import published, swept_sizes
 from seatrial.config.cluster import Cluster
 from seatrial.config.setup import setup_of
 from seatrial.history import Pin
-from seatrial.judge.baselines.history import from_history
-from seatrial.judge.baselines.peers import from_peers
+from seatrial.judge.assess import assess
 from seatrial.judge.number import from_pin
-from seatrial.judge.baselines.selection import Knowledge, baselines_for
 from seatrial.judge.number import judge_number as judge
 from seatrial.model.arms import ARMS
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.local.config import LocalPlatform
+from tests.stored_nights import knowing
 
 G = 1 << 30
 M = 1 << 20
@@ -149,19 +148,19 @@ def test_a_lone_floor_is_a_baseline() -> None:
 def test_two_nodes_are_allowed_the_ring_that_their_reference_may_not_be() -> None:
     baseline = from_catalog(Setup("H200-SXM", 2, 8, 8, "EFA-3200G"), "all_reduce", 16 * G)
     assert baseline is not None
-    assert baseline.low == pytest.approx(486.8 * 0.6)
+    assert baseline.low == pytest.approx(486.8 * 0.7)
 
 
 def test_seven_of_eight_gpus_are_another_cluster() -> None:
-    assert baselines_for(busbw(100, ranks=7), Knowledge(H200)) == []
-    assert [b.source for b in baselines_for(busbw(100, ranks=8), Knowledge(H200))] == ["catalog"]
+    assert published(busbw(100, ranks=7), H200, []) == []
+    assert [b.source for b in published(busbw(100, ranks=8), H200, [])] == ["catalog"]
 
 
 def test_a_plateau_is_held_against_the_largest_size_that_was_swept() -> None:
     siblings = [busbw(400, 128 * M), busbw(460, G), busbw(900, 16 * G, "all_gather")]
-    (baseline,) = baselines_for(busbw(450, None), Knowledge(H200), siblings)
+    (baseline,) = published(busbw(450, None), H200, swept_sizes(siblings)(busbw(450, None)))
     assert baseline.centre == 463.58
-    assert baselines_for(busbw(450, None), Knowledge(H200)) == []
+    assert published(busbw(450, None), H200, []) == []
 
 
 # Physics
@@ -188,11 +187,11 @@ def test_nothing_that_was_published_is_impossible(row: Reference) -> None:
 def test_more_than_the_links_carry_is_inconclusive_however_good_the_history() -> None:
     setup = Setup("cpu", 4, 0, 1, node_link_gb_s=1.0)
     m = busbw(5.0, 16 * M, ranks=4)
-    knowledge = Knowledge(setup, history={m.series(): [5.0, 5.0, 5.0]})
-    judged = judge(m, baselines_for(m, knowledge))
-    assert judged is not None
+    check = Check("collectives", Verdict.PASS, "", measurements=(m,))
+    (assessed,) = assess([check], knowing(setup, [check] * 12)).checks
+    (judged,) = assessed.judgements
     assert (judged.verdict, judged.source) == (Verdict.INCONCLUSIVE, "physics")
-    assert judged.expected.high == pytest.approx(1.65)
+    assert judged.expected.high == pytest.approx(1.575)
     assert judged.reason == (
         "all_reduce busbw 5 GB/s at 16M is 233 % above the 1.5 GB/s that all_reduce over 4 ranks can reach"
         " on node links of 1 GB/s, so it was not measured over those links"
@@ -224,22 +223,7 @@ def test_physics_is_silent_without_rates_and_about_other_metrics() -> None:
     )
 
 
-# History, pins, peers
-
-
-@pytest.mark.parametrize("values", [[], [1.0, 1.0], [1.0, 1.0, math.nan], [1.0, 0.0, 1.0]])
-def test_too_little_history_is_none(values: list[float]) -> None:
-    assert from_history(busbw(1), values) is None
-
-
-@given(st.lists(st.floats(1e-3, 1e6), min_size=3, max_size=30), st.booleans())
-def test_a_historic_interval_is_ordered_and_bounded(values: list[float], plateau: bool) -> None:
-    baseline = from_history(busbw(1, None if plateau else M), values)
-    assert baseline is not None
-    assert baseline.low is not None
-    assert baseline.floor is not None
-    assert 0 < baseline.floor < baseline.low < baseline.centre
-    assert baseline.low >= baseline.centre / 6.01
+# Pins
 
 
 def _pin(low: float | None, high: float | None, unit: str = "GB/s") -> Pin:
@@ -256,24 +240,6 @@ def test_a_pin_judges_by_its_own_bounds() -> None:
 def test_a_pin_that_is_open_on_the_bad_side_or_in_another_unit_says_nothing() -> None:
     assert from_pin(busbw(1), _pin(None, 500)) is None
     assert from_pin(busbw(1), _pin(380, None, "Gb/s")) is None
-
-
-def _nodes(*values: float) -> list[Measurement]:
-    return [
-        Measurement("matmul_bf16", v, "TFLOP/s", Subject("node", f"node-{i}"), {"n": 8192})
-        for i, v in enumerate(values)
-    ]
-
-
-def test_peers_need_four_of_a_kind() -> None:
-    assert from_peers(_nodes(700, 700, 70)) == []
-    assert len(from_peers(_nodes(700, 710, 690, 70))) == 4
-    assert from_peers([*_nodes(700, 710), *_nodes(690, 70)]) == []
-
-
-def test_a_gross_outlier_among_four_is_found_and_its_peers_are_not() -> None:
-    judged = [judge(m, [b]) for m, b in from_peers(_nodes(700, 710, 690, 70))]
-    assert [j.verdict.value for j in judged if j] == ["pass", "pass", "pass", "fail"]
 
 
 def test_the_setup_is_what_the_cluster_file_says() -> None:

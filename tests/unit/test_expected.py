@@ -6,14 +6,14 @@ import pytest
 
 from seatrial.catalog import trainings
 from seatrial.catalog.match import from_catalog
+from seatrial.catalog.published import published, swept_sizes
 from seatrial.checks.collectives.section import SweepSizes
 from seatrial.checks.training.section import Workload
 from seatrial.checks.training.transformer import TransformerSize
 from seatrial.judge.assess import assess
-from seatrial.judge.baselines.selection import Knowledge, baselines_for
-from seatrial.judge.number import judge_number as judge
+from seatrial.judge.knowledge import Knowledge, explained
 from seatrial.judge.logs import Log, LogsConfig, LogsJudgement, judge_logs
-from seatrial.judge.knowledge import explained
+from seatrial.judge.number import judge_number as judge
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check, Judgement
 from seatrial.model.setup import Setup
@@ -37,7 +37,7 @@ def throughput(value: float, workload: Workload, ranks: int = 8) -> Measurement:
 
 
 def judged(m: Measurement, setup: Setup, siblings: Sequence[Measurement] = ()) -> Judgement:
-    judgement = judge(m, baselines_for(m, Knowledge(setup), siblings))
+    judgement = judge(m, published(m, setup, swept_sizes(siblings)(m)))
     assert judgement is not None
     return judgement
 

@@ -11,10 +11,10 @@ from seatrial.catalog.links import gpu_link_gb_s, node_link_gb_s, usual_gpus, wi
 from seatrial.catalog.match import from_catalog
 from seatrial.catalog.nearest import no_reference
 from seatrial.catalog.physics import from_physics, refuse_beyond_physics, wire
+from seatrial.catalog.published import published, swept_sizes
 from seatrial.cli.app import main
 from seatrial.config.cluster import Cluster
 from seatrial.config.setup import setup_of
-from seatrial.judge.baselines.selection import Knowledge, baselines_for
 from seatrial.judge.number import judge_number as judge
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
@@ -61,7 +61,7 @@ def test_the_limit_follows_the_algorithm(setup: Setup, measurement: Measurement,
 @pytest.mark.parametrize(("algorithm", "verdict"), [("Ring", Verdict.INCONCLUSIVE), (None, Verdict.PASS)])
 def test_two_nodes_may_read_more_than_a_ring_unless_it_was_one(algorithm: str | None, verdict: Verdict) -> None:
     m = plateau(480, 16, algorithm=algorithm)
-    judgement = judge(m, baselines_for(m, Knowledge(PAIR)))
+    judgement = judge(m, published(m, PAIR, []))
     assert judgement is not None
     assert judgement.verdict is verdict
 
@@ -98,7 +98,7 @@ def test_no_share_where_a_rate_that_counts_is_unknown() -> None:
 def test_sendrecv_is_judged_by_the_links(value: float, verdict: Verdict) -> None:
     m = plateau(value, 16, "sendrecv")
     sweep = Measurement("busbw", value, "GB/s", m.subject, {**m.conditions, "message_bytes": 8 * G})
-    judgement = judge(m, baselines_for(m, Knowledge(PAIR), [sweep]))
+    judgement = judge(m, published(m, PAIR, swept_sizes([sweep])(m)))
     assert judgement is not None
     assert judgement.verdict is verdict
 
@@ -108,7 +108,7 @@ def test_a_fraction_of_the_links_is_no_pass_even_without_a_reference(value: floa
     setup = with_links(Setup("H100-SXM", 10, 8, 8, "IB-8x400G"))
     m = plateau(value, 80, "sendrecv")
     sweep = Measurement("busbw", value, "GB/s", m.subject, {**m.conditions, "message_bytes": 8 * G})
-    judgement = judge(m, baselines_for(m, Knowledge(setup), [sweep]))
+    judgement = judge(m, published(m, setup, swept_sizes([sweep])(m)))
     assert judgement is not None
     assert judgement.verdict is verdict
     assert ("that node links of 400 GB/s allow" in judgement.reason) is (verdict is not Verdict.PASS)
@@ -117,7 +117,7 @@ def test_a_fraction_of_the_links_is_no_pass_even_without_a_reference(value: floa
 def test_a_part_of_a_node_owes_its_part_of_the_nics() -> None:
     m = plateau(45, 2)
     sweep = Measurement("busbw", 45, "GB/s", m.subject, {**m.conditions, "message_bytes": 8 * G})
-    judgement = judge(m, baselines_for(m, Knowledge(with_links(Setup("H100-SXM", 2, 1, 1, "IB-8x400G"))), [sweep]))
+    judgement = judge(m, published(m, with_links(Setup("H100-SXM", 2, 1, 1, "IB-8x400G")), swept_sizes([sweep])(m)))
     assert judgement is not None
     assert judgement.verdict is Verdict.PASS
 

@@ -6,8 +6,9 @@ import pytest
 
 from seatrial.catalog import Reference, references
 from seatrial.catalog.links import with_links
-from seatrial.catalog.reach import FLOOR, LOW, SMALLEST_BYTES, from_reach, model
-from seatrial.judge.baselines.selection import Knowledge, baselines_for
+from seatrial.catalog.published import published as published_baselines
+from seatrial.catalog.published import swept_sizes
+from seatrial.catalog.reach import FLOOR, LOW, SMALLEST_BYTES, from_reach, model, one_nic_less
 from seatrial.judge.number import judge_number as judge
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.reason import code_of
@@ -33,7 +34,7 @@ def swept(whole: Measurement) -> list[Measurement]:
 
 def verdict_of(value: float, setup: Setup, operation: str = "all_reduce") -> tuple[Verdict, str | None]:
     whole = plateau(value, setup.ranks, operation)
-    judgement = judge(whole, baselines_for(whole, Knowledge(setup), swept(whole)))
+    judgement = judge(whole, published_baselines(whole, setup, swept_sizes(swept(whole))(whole)))
     assert judgement is not None
     return judgement.verdict, code_of(judgement.reason)
 
@@ -87,14 +88,33 @@ def test_the_model_speaks_of_one_size_as_of_many(sizes: list[int]) -> None:
     assert baseline.centre == pytest.approx(388, rel=0.02)
 
 
-def test_a_single_size_is_held_to_the_loss_of_one_nic() -> None:
-    """335 of 383 GB/s is what seven of eight NICs carry; a collective that nobody measured so well may be lower."""
-    size = Measurement("busbw", 335, "GB/s", Subject("cluster", ""), {**plateau(1, 32).conditions, "message_bytes": G})
-    for operation, part in (("all_reduce", 7 / 8), ("reduce_scatter", LOW)):
-        m = replace(size, conditions={**size.conditions, "operation": operation})
-        baseline = from_reach(m, ib(4), [])
-        assert baseline is not None
-        assert baseline.low == pytest.approx(part * baseline.centre)
+@pytest.mark.parametrize(
+    ("rates", "is_less"),
+    [
+        ({G: 306, 4 * G: 327, 16 * G: 333}, True),  # seven of eight NICs
+        ({G: 330, 4 * G: 334, 16 * G: 335}, True),
+        ({16 * G: 335}, True),
+        ({G: 346, 4 * G: 369, 16 * G: 376}, False),
+        ({G: 318, 4 * G: 337, 16 * G: 343}, False),  # a cloud that is 10 % slower
+        ({2 * G: 364, 4 * G: 316, 16 * G: 320}, False),  # published, over 80 H100
+        ({1 << 28: 200}, False),  # latency decides
+    ],
+)
+def test_no_size_is_faster_than_with_one_nic_less(rates: dict[int, float], is_less: bool) -> None:
+    where = plateau(1, 64).conditions
+    sweep = [
+        Measurement("busbw", rate, "GB/s", Subject("cluster", ""), {**where, "message_bytes": size})
+        for size, rate in rates.items()
+    ]
+    reason = one_nic_less(sweep, ib(8))
+    assert (code_of(reason or "") == "one-nic-less") is is_less
+    assert (
+        one_nic_less([replace(m, conditions={**m.conditions, "operation": "all_gather"}) for m in sweep], ib(8)) is None
+    )
+    assert (
+        one_nic_less([replace(m, conditions={**m.conditions, "algorithm": "NVLSTree"}) for m in sweep], ib(8)) is None
+    )
+    assert one_nic_less(sweep, ib(8, "IB-4x400G")) is None, "of four it is a quarter, which the model finds"
 
 
 def test_inside_a_node_the_model_speaks_of_rings_alone() -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from seatrial.catalog.published import published, swept_sizes
 from seatrial.checks.collectives import check as step
 from seatrial.checks.collectives import sweep
 from seatrial.checks.collectives.outcome import conclude
 from seatrial.checks.collectives.setting import Setting
 from seatrial.checks.contract import CheckContext
 from seatrial.checks.requirements import try_check
-from seatrial.judge.baselines.selection import Knowledge, baselines_for
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.testbed import Testbed
@@ -68,8 +68,8 @@ def test_a_plateau_is_held_against_the_catalog_at_the_largest_size() -> None:
     setting = Setting("all_reduce", "float32", 8, "lab", asked)
     outcome = conclude(setting, result([]), sweep_of("all_reduce", [row_of(size) for size in asked], 8))
     (plateau,) = (m for m in outcome.measurements if m.metric == "busbw_plateau")
-    knowledge = Knowledge(Setup("H200-SXM", 1, 8, 8, "NVLink"))
-    (baseline,) = baselines_for(plateau, knowledge, outcome.measurements)
+    sizes = swept_sizes(outcome.measurements)(plateau)
+    (baseline,) = published(plateau, Setup("H200-SXM", 1, 8, 8, "NVLink"), sizes)
     assert (baseline.source, " at 1G " in baseline.detail) == ("catalog", True)
 
 
