@@ -56,8 +56,9 @@ def is_sockets(fabric: str | None) -> bool:
 
 
 def one_nic(setup: Setup) -> float:
-    """The part of a node's NICs that one of them is; where the fabric's name has no number, one for each GPU."""
-    return 1 / (nics_of(setup.fabric) or setup.gpus_per_node or 1)
+    """The part of its NICs that one of a node is; where the fabric's name has no number, there is one for each GPU."""
+    nics = (nics_of(setup.fabric) or 0) * (setup.part_of_node or 1.0)
+    return 1 / (nics or setup.gpus_per_node or 1)
 
 
 @cache

@@ -10,7 +10,8 @@ nodes exceeds a ring, so all_reduce over two nodes is held to what a ring reache
 all_reduce without NVLS alone, by the rows of rings there.
 """
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from statistics import median
@@ -21,10 +22,12 @@ from seatrial.catalog.physics import is_without_nvls, wire
 from seatrial.model.arms import arm_of
 from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
+from seatrial.model.reason import Reason
 from seatrial.model.setup import Setup, is_busbw, ranks_of
 from seatrial.model.sizes import format_size
 from seatrial.nccl.busbw import plateau_sizes
 from seatrial.nccl.collectives import COLLECTIVES
+from seatrial.nccl.transport import NO_NVLS
 from seatrial.text.numbers import short
 
 LOW, FLOOR = 0.8, 0.5  # of what the model says: below LOW is degraded, below FLOOR fails
@@ -46,23 +49,40 @@ def from_reach(busbw: Measurement, setup: Setup, sizes: Sequence[int]) -> Baseli
     modelled = [rate for each in behind if (rate := model(busbw, setup, each)) is not None]
     if not modelled or len(modelled) < len(behind) or median(behind) < SMALLEST_BYTES:
         return None
-    centre, low = median(modelled), _low(busbw, setup)
+    centre = median(modelled)
     operation, ranks = busbw.conditions["operation"], ranks_of(busbw, setup)
     at = format_size(sorted(behind)[len(behind) // 2])
     words = f"the {short(centre)} GB/s that {operation} over {ranks} healthy ranks reaches at {at}"
-    return Baseline("model", centre, low * centre, None, FLOOR * centre, 0, words)
+    return Baseline("model", centre, LOW * centre, None, FLOOR * centre, 0, words)
 
 
-def _low(busbw: Measurement, setup: Setup) -> float:
-    """The part of the model that is as expected.
+def one_nic_less(measurements: Iterable[Measurement], setup: Setup) -> str | None:
+    """Return why the all_reduce of a sweep between nodes is no faster than with one NIC less in each; None otherwise.
 
-    An all_reduce between nodes fits it so well that the loss of one NIC shows, in most of the large sizes: real sweeps
-    fall below at the largest ones alone (345 GB/s at 1G and 316 at 8G over 80 H100), so the plateau is not held to it.
+    A ring fits the model so well that this shows at the largest size. A smaller size that is faster proves that all
+    NICs work: a real sweep over 80 H100 reads 364 GB/s at 2G and 320 at 16G.
     """
-    size = busbw.conditions.get("message_bytes")
-    if setup.nodes > 1 and busbw.conditions["operation"] == "all_reduce" and isinstance(size, int):
-        return max(LOW, 1 - one_nic(setup)) if size >= _LARGE_BYTES else LOW
-    return LOW
+    rates = {_size(m): m for m in sorted(measurements, key=lambda m: m.value) if _is_ring_between_nodes(m, setup)}
+    if not rates or max(rates) < _LARGE_BYTES:
+        return None
+    largest, best, part = rates[max(rates)], max(rates.values(), key=lambda m: m.value), 1 - one_nic(setup)
+    at_largest, at_any = model(largest, setup, max(rates)), model(largest, setup, sys.maxsize)
+    if at_largest is None or at_any is None or largest.value >= part * at_largest or best.value >= part * at_any:
+        return None
+    nics = round(1 / one_nic(setup))
+    return Reason.of("one-nic-less", best=short(best.value), fewer=nics - 1, nics=nics, limit=short(part * at_any))
+
+
+def _is_ring_between_nodes(busbw: Measurement, setup: Setup) -> bool:
+    conditions = busbw.conditions
+    if busbw.metric != "busbw" or conditions["operation"] != "all_reduce" or arm_of(busbw) or is_sockets(setup.fabric):
+        return False
+    limit = wire(busbw, setup) if conditions.get("algorithm") in (None, "Ring", NO_NVLS) else None
+    return limit is not None and limit.kind == "node"
+
+
+def _size(busbw: Measurement) -> int:
+    return int(busbw.conditions["message_bytes"])
 
 
 def model(busbw: Measurement, setup: Setup, message_bytes: int) -> float | None:

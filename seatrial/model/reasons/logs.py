@@ -29,6 +29,11 @@ REASONS = {
         "A note to the verdict. `--fabric` was not given, and NCCL's log says which fabric it took.",
         "None.",
     ),
+    "one-nic-less": Explanation(
+        "all_reduce reaches {best} GB/s at most, and {fewer} of the {nics} NICs of a node would reach {limit}",
+        "No size is faster than with one NIC less in each node, of which a ring would use every one (`degraded`).",
+        "Look for a NIC or link that is down or slow (`ibstat`, `rdma link`, error counters), node by node.",
+    ),
     "log-without-collective": Explanation(
         "the log does not say which collective it is of",
         "The log is not one of nccl-tests, or its header is lost.",
