@@ -78,22 +78,22 @@ class LogsJudgement:
 def judge_logs(logs: Sequence[Log], config: LogsConfig) -> LogsJudgement:
     """The verdict on `logs`, several of them being one run's."""
     arms = _arms(logs)
-    controls = [treatment_of(arm, arms, config.nodes) is not None for arm in arms]
-    claims = [_with_fabric(config, arm.sweep) for arm in arms]
-    outcomes = [
-        _outcome(arm.sweep, claim, is_control) for arm, claim, is_control in zip(arms, claims, controls, strict=True)
-    ]
-    checks = [
-        _check(_named(arm, outcome, several=len(arms) > 1), arm.sweep, claim, is_control)
-        for arm, outcome, claim, is_control in zip(arms, outcomes, claims, controls, strict=True)
-    ]
-    checks = [
-        check if claim == config else _with_note(check, claim) for check, claim in zip(checks, claims, strict=True)
-    ]
-    checks += [Check(log.name, Verdict.INCONCLUSIVE, Reason.of("log-empty")) for log in logs if not log.sweeps]
-    measured = [_with_plateau(arm, outcome) for arm, outcome in zip(arms, outcomes, strict=True)]
-    flaw = no_control(measured, config.nodes)
-    return _judged((*checks, flaw) if flaw else tuple(checks))
+    judged = [_judged_arm(arm, arms, config) for arm in arms]
+    empty = [Check(log.name, Verdict.INCONCLUSIVE, Reason.of("log-empty")) for log in logs if not log.sweeps]
+    flaw = no_control([arm for _, arm in judged], config.nodes)
+    return _judged((*(check for check, _ in judged), *empty, *([flaw] if flaw else [])))
+
+
+def _judged_arm(arm: Arm, arms: Sequence[Arm], config: LogsConfig) -> tuple[Check, Arm]:
+    """One sweep among all as a check, and with its plateau."""
+    is_control = treatment_of(arm, arms, config.nodes) is not None
+    claim = _with_fabric(config, arm.sweep)
+    outcome = _outcome(arm.sweep, claim, is_control)
+    check = _check(_named(arm, outcome, several=len(arms) > 1), arm.sweep, claim, is_control)
+    if claim != config:
+        check = replace(check, reason=join((check.reason, Reason.of("log-names-fabric", fabric=claim.fabric))))
+    plateau = next((m.value for m in outcome.measurements if m.metric == "busbw_plateau"), None)
+    return check, replace(arm, plateau_gb_s=plateau)
 
 
 def _judged(checks: tuple[Check, ...]) -> LogsJudgement:
@@ -113,11 +113,6 @@ def _arms(logs: Sequence[Log]) -> list[Arm]:
         for number, sweep in enumerate(log.sweeps, start=1)
         for suffix, part in by_kind(sweep)
     ]
-
-
-def _with_plateau(arm: Arm, outcome: SweepOutcome) -> Arm:
-    plateau = next((m.value for m in outcome.measurements if m.metric == "busbw_plateau"), None)
-    return replace(arm, plateau_gb_s=plateau)
 
 
 def _outcome(whole: Sweep, claim: LogsConfig, is_control: bool) -> SweepOutcome:
@@ -201,10 +196,6 @@ def _check(measured: Check, sweep: Sweep, claim: LogsConfig, is_control: bool) -
     return replace(check, verdict=worst((check.verdict, verdict)), reason=join(note for note in notes if note))
 
 
-def _with_note(check: Check, claim: LogsConfig) -> Check:
-    return replace(check, reason=join((check.reason, Reason.of("log-names-fabric", fabric=claim.fabric))))
-
-
 def _doubt(check: Check, setup: Setup, sweep: Sweep) -> tuple[Verdict, str | None]:
     """Return what a check that passes by its numbers comes to all the same, and why."""
     if sockets := _sockets(check, setup, sweep):
@@ -244,9 +235,8 @@ def _worst_first(check: Check, sweep_check: Check) -> tuple[str | None, ...]:
 def _as_fast_as_expected(check: Check) -> str | None:
     """Said where something else keeps a sweep from passing; one that passes says it by itself."""
     judged = next((j for j in check.judgements if j.measurement.metric == "busbw_plateau"), None)
-    if check.verdict is Verdict.PASS or judged is None or judged.source == "sanity":
-        return None
-    return Reason.of("as-fast-as-expected", source=judged.source) if judged.verdict is Verdict.PASS else None
+    told = judged and judged.source != "sanity" and judged.verdict is Verdict.PASS and check.verdict is not Verdict.PASS
+    return Reason.of("as-fast-as-expected", source=judged.source) if judged and told else None
 
 
 def setup_of(config: LogsConfig, sweep: Sweep) -> Setup:

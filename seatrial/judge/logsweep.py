@@ -28,11 +28,8 @@ def by_kind(sweep: Sweep) -> list[tuple[str, Sweep]]:
     if len(kinds) < 2 or interleaved([row for row in sweep.rows if row.size]):
         return [("", sweep)]
     varies = [len({kind[place] for kind in kinds}) > 1 for place in range(3)]
-    return [(_suffix(part, varies), part) for part in (_of_kind(sweep, kind) for kind in kinds)]
-
-
-def _of_kind(sweep: Sweep, kind: tuple[object, ...]) -> Sweep:
-    return replace(sweep, rows=tuple(row for row in sweep.rows if (row.type, row.redop, row.root) == kind))
+    rows = [tuple(row for row in sweep.rows if (row.type, row.redop, row.root) == kind) for kind in kinds]
+    return [(_suffix(part, varies), part) for part in (replace(sweep, rows=some) for some in rows)]
 
 
 def _suffix(part: Sweep, varies: Sequence[bool]) -> str:

@@ -215,7 +215,7 @@ def test_a_slow_node_is_named_by_its_peers() -> None:
         return Measurement("busbw_plateau", gb_s, "GB/s", Subject("node", f"node-{node}"), conditions)
 
     values = [478, 481, 476, 480, 479, 60]
-    measured = tuple(plateau(node, gb_s) for node, gb_s in enumerate(values))
+    measured = tuple(plateau(node, gb_s) for _ in range(3) for node, gb_s in enumerate(values))
     (check,) = assess(
         [Check("collectives", Verdict.PASS, "ok", measurements=measured)], Knowledge(Setup("cpu", 6, 0, 8))
     ).checks
