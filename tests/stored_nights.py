@@ -1,14 +1,17 @@
 """What earlier runs measured, as the store hands it out, for tests of what is judged against it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from statistics import median
 
 import numpy as np
 
 from seatrial.history.past import PastRuns, chosen_runs
 from seatrial.history.rows import RunRow
+from seatrial.judge.assess import RunJudge
 from seatrial.judge.knowledge import Knowledge
-from seatrial.model.measurement import by_series
+from seatrial.model.measurement import Measurement, by_series
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
@@ -44,8 +47,19 @@ def _past(rows: Sequence[RunRow], runs: Sequence[Check], names: Sequence[str], c
         for j, name in enumerate(names):
             values = [m.value for m in taken.get(name, ())]
             if values:
-                first[i, j], middle[i, j], count[i, j] = values[0], np.median(values), len(values)
+                first[i, j], middle[i, j], count[i, j] = values[0], median(values), len(values)
             if len(values) > 1:
                 second[i, j] = values[1]
     good = np.array([row.verdict is Verdict.PASS for row in rows], dtype=bool)[:, None] & (count > 0)
     return PastRuns(rows, first, second, middle, count, good, changed)
+
+
+def settled(check: Check, knowledge: Knowledge, read: Callable[[Measurement], float] | None = None) -> Check:
+    """The judged check once nothing is in doubt any more; `read` measures again, else all readings are as the first."""
+    judge, more = RunJudge([check], knowledge), list[Measurement]()
+    while doubts := judge.doubts().get(check.name, []):
+        again = [replace(d.measurement, value=read(d.measurement) if read else d.measurement.value) for d in doubts]
+        assert len(more) < 100 * len(check.measurements), "the doubts do not end"
+        judge.add(again)
+        more += again
+    return judge.judged([replace(check, measurements=(*check.measurements, *more))])[0]

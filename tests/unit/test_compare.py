@@ -1,22 +1,23 @@
 """Whole checks: what counts, what is said, who is blamed, and the measured rate of false alarms and misses."""
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from seatrial.checks.repeated import Doubt, Repeated
 from seatrial.history import Pin, open_store
 from seatrial.judge.assess import assess
-from seatrial.judge.knowledge import Knowledge
-from seatrial.judge.knowledge import RunContext
+from seatrial.judge.knowledge import Knowledge, RunContext
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
 from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.model.setup import Setup
-from seatrial.model.verdict import Verdict, worst
+from seatrial.model.verdict import Verdict
 from tasks.compare import compare
-from tests.stored_nights import nights_of
+from tests.stored_nights import knowing, settled
 
 CLUSTER = Subject("cluster", "lab")
 SETUP = Setup("cpu", 4, 0, 1)
@@ -46,12 +47,12 @@ def collectives(*measurements: Measurement, verdict: Verdict = Verdict.PASS, rea
 
 
 def passed(measurements: Iterable[Measurement], value: float = 1.0) -> Knowledge:
-    return Knowledge(SETUP, history={m.series(): [value, value, value, value] for m in measurements})
+    """Four runs."""
+    return knowing(SETUP, [collectives(*(replace(m, value=value) for m in measurements))] * 4)
 
 
 def one(check: Check, knowledge: Knowledge | None = None) -> Check:
-    (assessed,) = assess([check], knowledge or passed(check.measurements)).checks
-    return assessed
+    return settled(check, knowledge or passed(check.measurements))
 
 
 def test_a_first_run_passes_by_sanity_and_says_so() -> None:
@@ -64,16 +65,16 @@ def test_a_first_run_passes_by_sanity_and_says_so() -> None:
 def test_a_plateau_counts_alone_and_its_reason_leads() -> None:
     check = one(collectives(*(busbw(0.01, size) for size in QUICK_SIZES), plateau(0.05)))
     assert check.verdict is Verdict.FAIL
-    assert check.reason.startswith(
-        "all_reduce busbw_plateau 0.05 GB/s is 95 % below the median 1 GB/s of 4 passing runs"
-    )
+    assert check.reason.startswith("all_reduce busbw_plateau 0.05 GB/s: 95 % below its median of 1 in 4 runs (limit ")
     assert check.reason.endswith("(and 7 more)")
 
 
 def test_one_noisy_size_does_not_sink_the_run_and_is_not_hidden() -> None:
     check = one(collectives(busbw(0.01, 4096), *(busbw(1.0, size) for size in QUICK_SIZES[1:]), plateau(1.0)))
     assert check.verdict is Verdict.PASS
-    assert check.reason == "1 sweep; as expected by history; 1 single size off, too few to count"
+    assert check.reason == (
+        "1 sweep; as expected by history; 1 number was repeated; 1 single size off, too few to count"
+    )
     assert [j.verdict for j in check.judgements].count(Verdict.FAIL) == 1
 
 
@@ -129,7 +130,7 @@ def test_judgements_that_are_there_are_kept_and_not_watered_down() -> None:
 
 def test_a_check_without_measurements_is_left_as_it_is() -> None:
     check = Check("devices", Verdict.NOT_RUN, "no GPU")
-    assert one(check) is check
+    assert assess([check], Knowledge(SETUP)).checks == [check]
 
 
 def test_a_slow_node_among_its_peers_becomes_a_suspect() -> None:
@@ -140,9 +141,7 @@ def test_a_slow_node_among_its_peers_becomes_a_suspect() -> None:
     assert check.verdict is Verdict.FAIL
     (suspect,) = check.suspects
     assert (suspect.kind, suspect.name) == ("node", "node-2")
-    assert suspect.evidence.startswith(
-        "matmul 40 TFLOP/s on node-2 is 94 % below the median 695 TFLOP/s of 4 nodes in this run"
-    )
+    assert suspect.evidence.startswith("matmul 40 TFLOP/s on node-2: 94.2 % below the median of 695 of 4 nodes (limit ")
 
 
 @pytest.mark.parametrize("nodes", [4, 12])
@@ -161,14 +160,17 @@ def test_a_pinned_node_is_judged_by_its_pin_alone_whatever_its_peers_read(nodes:
 def test_a_noisy_past_does_not_hide_a_loss_of_three_quarters() -> None:
     """Five runs around 0.289 GB/s that differ by a factor of three among themselves, and then 0.075."""
     past = [0.17, 0.2, 0.289, 0.47, 0.51]
-    number = plateau(0.289 * 0.26)
-    knowledge = Knowledge(SETUP, history={number.series(): past})
-    check = one(collectives(number), knowledge)
+    check = one(collectives(plateau(0.289 * 0.26)), knowing(SETUP, [collectives(plateau(value)) for value in past]))
     assert check.verdict is Verdict.DEGRADED
-    assert "of 5 passing runs" in check.reason
+    assert "its median of 0.289 in 5 runs" in check.reason
 
 
 # With a store
+
+
+def as_before(doubts: Mapping[str, Sequence[Doubt]], until: float) -> dict[str, Repeated]:
+    """Each reads again what it read the first time."""
+    return {name: Repeated([doubt.measurement for doubt in some]) for name, some in doubts.items()}
 
 
 def _saved(number: int, checks: Sequence[Check], verdict: Verdict) -> RunResult:
@@ -184,7 +186,7 @@ def test_three_nights_teach_and_the_fourth_is_judged_by_them() -> None:
             assert "no baseline yet" in checks[0].reason
             store.save(_saved(night, checks, Verdict.PASS), Path())
         for night in (3, 4, 5):  # a bad night teaches nothing
-            (check,) = compare([collectives(plateau(0.02))], SETUP, store, occasion)
+            (check,) = compare([collectives(plateau(0.02))], SETUP, store, occasion, as_before)
             assert check.verdict is Verdict.FAIL
             store.save(_saved(night, [check], check.verdict), Path())
         assert (
@@ -217,9 +219,9 @@ def noisy_run(rng: random.Random, operations: Sequence[str], hostile: bool = Fal
 
 def verdict_after(rng: random.Random, nights: int, operations: Sequence[str], hostile: bool, drop: float) -> Verdict:
     """The verdict on one more run after `nights` passing ones."""
-    past = nights_of([noisy_run(rng, operations, hostile) for _ in range(nights)])
-    knowledge = Knowledge(SETUP, history=past.values(), nights=past)
-    return worst(c.verdict for c in assess([noisy_run(rng, operations, hostile, drop)], knowledge).checks)
+    knowledge = knowing(SETUP, [noisy_run(rng, operations, hostile) for _ in range(nights)])
+    again = {m.series(): m for m in (noisy_run(rng, operations, hostile, drop).measurements)}
+    return settled(noisy_run(rng, operations, hostile, drop), knowledge, lambda m: again[m.series()].value).verdict
 
 
 def rate(
@@ -238,13 +240,13 @@ def rate(
 BAD = (Verdict.DEGRADED, Verdict.FAIL)
 
 
-@pytest.mark.parametrize("nights", [3, 8, 30])
+@pytest.mark.parametrize("nights", [3, 30])
 @pytest.mark.parametrize("hostile", [False, True])
 def test_healthy_runs_rarely_raise_an_alarm(nights: int, hostile: bool) -> None:
-    assert rate(BAD, 200, nights, hostile=hostile) <= 0.02
+    assert rate(BAD, 60, nights, hostile=hostile) <= 0.02
 
 
-@pytest.mark.parametrize("nights", [3, 8, 30])
+@pytest.mark.parametrize("nights", [3, 30])
 @pytest.mark.parametrize("hostile", [False, True])
 def test_a_tenfold_drop_is_always_caught(nights: int, hostile: bool) -> None:
-    assert rate(BAD, 60, nights, hostile=hostile, drop=10.0) == 1.0
+    assert rate(BAD, 20, nights, hostile=hostile, drop=10.0) == 1.0
