@@ -103,7 +103,7 @@ class RunJudge:
 
     def _has_reference(self, name: str) -> bool:
         place = self._place.get(name)
-        return place is not None and self._night is not None and bool(self._night.night.judged[place])
+        return place is not None and self._night is not None and self._night.has_reference[place]
 
     def _judgement(self, name: str) -> Judgement | None:
         """The harsher of the two, what is wrong with the number itself first."""

@@ -47,8 +47,11 @@ class JudgedNight:
         centre = np.where(reference.runs >= ENOUGH, reference.own, reference.expected)
         self._centre = (centre + night.expected - reference.expected).tolist()
         self._low = (night.expected - night.limit).tolist()
+        self._sign = self.table.sign.tolist()
         self._runs, self._value = reference.runs.tolist(), night.value.tolist()
         self._moved = (night.expected - reference.expected).tolist()
+        self.has_reference: list[bool] = night.judged.tolist()
+        self._bad, self._times = night.bad.tolist(), night.readings.tolist()
         self._sizes = np.bincount(self.table.group)[self.table.group].tolist()
 
     @property
@@ -61,15 +64,15 @@ class JudgedNight:
 
     def judgement(self, i: int) -> Judgement:
         """Raises nothing: only series with a reference are asked."""
-        m, bad = self.table.first[i], bool(self.night.bad[i])
+        m, bad = self.table.first[i], self._bad[i]
         code = f"{'worse-than' if bad else 'within'}-{self.source(i)}"
         words: dict[str, object] = {"number": number_words(self.measurement(i)), "against": self._against(i), "limit": self.limit_percent(i)}
         if bad:
             words |= {"percent": self.percent(i), "side": _side(m), **self._readings_words(i)}
         low = self.table.value(i, self._low[i])
         expected = Expected(high=low) if m.better == "lower" else Expected(low=low)
-        deviation = math.exp(self.table.sign[i] * (self._value[i] - self._centre[i])) - 1
-        taken = self.readings[np.isfinite(self.readings[:, i]), i] if self.night.readings[i] > 1 else ()
+        deviation = math.exp(self._sign[i] * (self._value[i] - self._centre[i])) - 1
+        taken = self.readings[np.isfinite(self.readings[:, i]), i] if self._times[i] > 1 else ()
         repeats = tuple(self.table.value(i, log) for log in taken)
         return Judgement(
             self.measurement(i), self.verdict(i), Reason.of(code, **words), self.source(i), expected, deviation, repeats
@@ -78,12 +81,12 @@ class JudgedNight:
     def measurement(self, i: int) -> Measurement:
         """The series with the median of its readings."""
         m = self.table.first[i]
-        if self.night.readings[i] < 2:
+        if self._times[i] < 2:
             return m
         return Measurement(m.metric, self.table.value(i, self._value[i]), m.unit, m.subject, m.conditions, m.samples, m.better)
 
     def verdict(self, i: int) -> Verdict:
-        if not self.night.bad[i]:
+        if not self._bad[i]:
             return Verdict.PASS
         return Verdict.FAIL if self._value[i] < self._low[i] - math.log(FAIL_FACTOR) else Verdict.DEGRADED
 

@@ -50,7 +50,7 @@ class SeriesTable:
 
     def value(self, i: int, log: float) -> float:
         """The value of series `i` in its unit."""
-        return math.exp(self.sign[i] * log)
+        return math.exp(float(self.sign[i]) * log)
 
 
 def peer_key(m: Measurement, groups: NodeGroups) -> tuple[object, ...]:
