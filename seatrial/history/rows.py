@@ -37,13 +37,12 @@ class RunRow:
 class Readings:
     """What some runs measured of some series, one element per number: places in the lists that were asked for.
 
-    `nth` counts the numbers of one series in one run from 0; `verdict` is a place in VERDICTS, -1 where nothing was
-    judged.
+    Numbers of one series in one run stand in the order they were taken; `verdict` is a place in VERDICTS, -1 where
+    nothing was judged.
     """
 
     run: "NDArray[np.int64]"
     series: "NDArray[np.int64]"
-    nth: "NDArray[np.int64]"
     value: "NDArray[np.float64]"
     verdict: "NDArray[np.int64]"
 
@@ -56,7 +55,7 @@ class Readings:
     def moved(self, series: "NDArray[np.int64]") -> "Readings":
         """The readings at other places of `series`; those at -1 are left out."""
         known = series >= 0
-        return Readings(self.run[known], series[known], self.nth[known], self.value[known], self.verdict[known])
+        return Readings(self.run[known], series[known], self.value[known], self.verdict[known])
 
 
 @dataclass(frozen=True, slots=True)

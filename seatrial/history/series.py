@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import JSON, Connection, Select, and_, case, func, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -52,25 +53,19 @@ def numbers_of(connection: Connection, run_ids: Sequence[str], names: Sequence[s
     return _collected(connection, run_ids, at, few)
 
 
-def _collected(connection: Connection, run_ids: Sequence[str], at: Any, few: Sequence[int] | None) -> Readings:
+def _collected(
+    connection: Connection, run_ids: Sequence[str], at: NDArray[np.int64], few: Sequence[int] | None
+) -> Readings:
     """`at`: the place of each series by its id, -1 for those that were not asked for; `few`: the ids, if they are."""
-    runs: list[Any] = []
-    columns: list[tuple[Any, ...]] = []
-    for i, run_id in enumerate(run_ids):
-        rows = _rows(connection, run_id, few)
-        runs.append(np.full(len(rows), i))
-        columns.append(_columns(rows))
-    ids, nth, value, verdict = (np.concatenate([c[n] for c in columns]) if columns else np.empty(0) for n in range(4))
+    tables = [_table(_rows(connection, run_id, few)) for run_id in run_ids]
+    run = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+    ids, value, verdict = np.concatenate([_table([]), *tables]).T
     where = at[np.minimum(ids.astype(np.int64), at.size - 1)]
-    requested = where >= 0
-    run = np.concatenate(runs) if runs else np.empty(0, dtype=np.int64)
-    return Readings(
-        run[requested],
-        where[requested],
-        nth[requested].astype(np.int64),
-        value[requested],
-        verdict[requested].astype(np.int64),
-    )
+    return Readings(run, where, value, verdict.astype(np.int64)).moved(where)
+
+
+def _table(rows: Sequence[Any]) -> NDArray[np.float64]:
+    return np.array(rows, dtype=np.float64).reshape(-1, 3)
 
 
 def _rows(connection: Connection, run_id: str, few: Sequence[int] | None) -> list[Any]:
@@ -78,7 +73,7 @@ def _rows(connection: Connection, run_id: str, few: Sequence[int] | None) -> lis
     places = {verdict.value: VERDICTS.index(verdict) for verdict in (Verdict.PASS, *VERDICTS)}  # nearly all passed
     verdict = case(places, value=readings.c.verdict, else_=-1)
     query = (
-        select(readings.c.series_id, readings.c.nth, readings.c.value, verdict)
+        select(readings.c.series_id, readings.c.value, verdict)
         .where(and_(readings.c.run_id == run_id, readings.c.value.is_not(None)))
         .order_by(readings.c.series_id, readings.c.nth)
     )
@@ -90,8 +85,3 @@ def _plain(connection: Connection, query: Select[Any]) -> list[Any]:
     cursor = connection.execute(query).cursor
     assert cursor is not None
     return list(cursor.fetchall())
-
-
-def _columns(rows: list[Any]) -> tuple[Any, ...]:
-    table = np.array(rows, dtype=np.float64).reshape(-1, 4)
-    return table[:, 0], table[:, 1], table[:, 2], table[:, 3]

@@ -144,7 +144,6 @@ def test_readings_are_found_by_place_and_know_what_was_judged_bad(store: Store) 
     readings = store.readings(["run-002", "run-001", "run-003", "none"], ["unknown", m.series()])
     assert readings.run.tolist() == [0, 1, 1]
     assert readings.series.tolist() == [1, 1, 1]
-    assert readings.nth.tolist() == [0, 0, 1]
     assert readings.value.tolist() == [0.1, 0.5, 0.6]
     assert readings.good.tolist() == [False, True, True]
     assert store.readings([], [m.series()]).value.size == 0

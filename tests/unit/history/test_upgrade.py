@@ -114,7 +114,6 @@ def test_measurements_of_an_older_store_come_along_with_their_repeats_and_sample
         readings = store.readings(["run-000", "run-001"], ["b|GB/s", "a|GB/s"])
         assert readings.value.tolist() == [1.0, 3.0, 2.0] * 2
         assert readings.series.tolist() == [1, 1, 0] * 2
-        assert readings.nth.tolist() == [0, 1, 0] * 2
         assert taught(store, "b|GB/s", "a|GB/s") == {"a|GB/s": [2.0, 2.0], "b|GB/s": [2.0, 2.0]}
         assert taught(store, "a|Gb/s") == {}
         older = store.result("run-000")
