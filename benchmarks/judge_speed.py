@@ -22,7 +22,7 @@ import numpy as np
 from seatrial.history import open_store
 from seatrial.history.past import past_runs
 from seatrial.history.same_machine import Machines
-from seatrial.judge.run_context import RunContext
+from seatrial.judge.knowledge import RunContext
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.node_hardware import hardware_by_node
 from seatrial.model.result import Check, Judgement, RunResult

@@ -81,13 +81,6 @@ class Store:
             row = connection.execute(query).first()
             return run_row(row) if row else None
 
-    def runs_since(self, cluster: str, suite: str, since: datetime, before: datetime) -> list[RunRow]:
-        """The cluster's runs of that suite that started in that time, oldest first."""
-        query = select(runs).where(runs.c.cluster == cluster, runs.c.suite == suite)
-        query = query.where(runs.c.started >= since, runs.c.started < before).order_by(runs.c.started, runs.c.run_id)
-        with explained(self._engine.url, "runs cannot be read"), self._engine.begin() as connection:
-            return [run_row(row) for row in connection.execute(query)]
-
     def runs_before(
         self, cluster: str, suite: str, before: datetime, limit: int, verdict: Verdict | None = None
     ) -> list[RunRow]:

@@ -149,17 +149,18 @@ def test_readings_are_found_by_place_and_know_what_was_judged_bad(store: Store) 
     assert store.readings([], [m.series()]).value.size == 0
 
 
-def test_runs_since_are_oldest_first_of_one_suite(store: Store) -> None:
+def test_runs_before_are_newest_first_of_one_suite(store: Store) -> None:
     for number in (3, 1, 2):
-        store.save(a_run(number), Path())
-    store.save(a_run(4, suite="nightly"), Path())
+        store.save(a_run(number, verdict=Verdict.FAIL if number == 2 else Verdict.PASS), Path())
+    store.save(a_run(0, suite="nightly"), Path())
 
-    def since(first: int, before: int) -> list[str]:
-        rows = store.runs_since("lab", "quick", START + timedelta(days=first), START + timedelta(days=before))
+    def before(day: int, limit: int = 9, verdict: Verdict | None = None) -> list[str]:
+        rows = store.runs_before("lab", "quick", START + timedelta(days=day), limit, verdict)
         return [row.run_id for row in rows]
 
-    assert since(2, 9) == ["run-002", "run-003"]
-    assert since(0, 3) == ["run-001", "run-002"]
+    assert before(3) == ["run-002", "run-001"]
+    assert before(9, limit=2) == ["run-003", "run-002"]
+    assert before(9, verdict=Verdict.PASS) == ["run-003", "run-001"]
 
 
 def test_runs_are_removed_with_their_numbers_while_pins_stay(store: Store) -> None:
