@@ -18,14 +18,13 @@ from seatrial.checks.contract import CheckContext
 from seatrial.checks.repeated import Doubt
 from seatrial.checks.repeats import measure_again
 from seatrial.judge.assess import assess
-from seatrial.judge.knowledge import Knowledge
 from seatrial.model.measurement import by_series
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.node_setup import NodeConnection
-from tests.stored_nights import nights_of
+from tests.stored_nights import knowing
 from tests.unit.collectives.fake_mpirun import make_run, make_testbed
 from tests.unit.repeats.doubts import FakeTransport
 
@@ -95,8 +94,7 @@ def test_racks_blame_no_healthy_node_when_streams_are_repeated(monkeypatch: pyte
     testbed = make_testbed(12)
     monkeypatch.setattr(step, "set_up_node", lambda *_, **__: NodeConnection(FakeTransport(), {}, 1, 0, 0))  # type: ignore[arg-type]
     monkeypatch.setattr(step, "try_streams", streams)
-    nights = nights_of([first_try() for _ in range(20)])
-    knowledge = Knowledge(Setup("cpu", 12, 0, 12), history=nights.values(), nights=nights)
+    knowledge = knowing(Setup("cpu", 12, 0, 12), [first_try() for _ in range(20)])
     run = make_run(tmp_path, nodes=12)
     for _ in range(5):
         check = first_try()
