@@ -109,12 +109,19 @@ class _Tonight:
         chance = np.sqrt(unsure**2 + _variance(self.noise, self.count))
         self.limit = np.minimum(z * chance, reference.cap)
         self.agreeing = (distance < -self.limit).sum(axis=0)
+        self.low_again = (self.value < -self.limit) & (self.agreeing >= AGREEING)
+        usual = np.empty(self.noise.size)
+        for group, at in enumerate(reference.groups):
+            usual[at] = reference.usual[group]
+        once = ~self.low_again  # what reads low again and again is no stray
+        self._first = np.where(once, distance[:1] / self.noise, np.nan)[0], np.where(once, distance[:1] / usual, np.nan)[0]
+        self._usual = usual
         ruled_out = MUST_FIND - _RULED_OUT * chance
         self.low = self.value < -np.clip(ruled_out, self.limit / 5, self.limit / 3)
 
     def bad(self) -> Bools:
         """Which are too low by tonight's readings alone."""
-        bad = (self.value < -self.limit) & (self.agreeing >= AGREEING)
+        bad = self.low_again.copy()
         for i in np.flatnonzero(bad).tolist():
             bad[i] = self._no_strays(i, self.limit[i], int(self.agreeing[i]), int(self.count[i]))
         return np.asarray(bad)
@@ -140,17 +147,25 @@ class _Tonight:
 
     def _no_strays(self, i: int, limit: float, agreeing: int, readings: int) -> bool:
         """Whether so many of so many readings below the limit are more than strays explain in a healthy run."""
-        group = self.reference.group[i]
-        by_own, by_usual = self.reference.strays[group]
-        below = max(
-            np.searchsorted(by_own, -limit / self.noise[i]), np.searchsorted(by_usual, -limit / self.reference.usual[group])
+        strays = self.reference.strays[self.reference.group[i]]
+        shares = (
+            _share_below(-limit / unit, past, tonight[strays.pool])
+            for unit, past, tonight in zip(
+                (self.noise[i], self._usual[i]), (strays.by_own, strays.by_usual), self._first, strict=True
+            )
         )
-        share = (below + (self.distance[0, i] >= -limit)) / max(by_own.size, 1)  # its own reading does not count
-        p = float(min(max(share, LEAST_STRAYS), 1.0))
+        p = min(max(*shares, LEAST_STRAYS), 1.0)
         chance = sum(
             comb(readings, n) * p**n * (1 - p) ** (readings - n) for n in range(agreeing, readings + 1)
         )
         return chance <= self.level
+
+
+def _share_below(limit: float, past: Floats, tonight: Floats) -> float:
+    """The share of all readings that lie below: one more than there are, since none seen is not none; of few readings
+    as if they were more."""
+    known = past.size + int(np.isfinite(tonight).sum())
+    return float((np.searchsorted(past, limit) + int((tonight < limit).sum()) + 1) / max(known + 1, ENOUGH**2))
 
 
 def _variance(noise: Floats, count: Ints) -> Floats:

@@ -58,6 +58,16 @@ class Tonight:
 
 
 @dataclass(frozen=True, slots=True)
+class Strays:
+    """Accepted readings of some series (`pool`) less what they should be, sorted: in units of the noise of each series,
+    and of a usual one of its group."""
+
+    pool: Ints
+    by_own: Floats
+    by_usual: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class Reference:
     """What M series should read, learned from `past` and tonight's first readings; NaN where nothing tells.
 
@@ -65,8 +75,7 @@ class Reference:
     a standard deviation of `spread`; `level` is the standard deviation of a healthy level around it, `noise` that of
     one reading. `moved` (T, G) is by how much each group of peers moved together in each run, known to `unsure` (G);
     `together` (G) is the standard deviation of that over runs. `usual` (G) is the noise of a usual series.
-    `strays` (G) are the healthy readings of each group less what they should be, sorted: in units of their own noise,
-    and of the usual one.
+    `strays` (G) are the accepted readings that each group is held against.
     """
 
     past: Past
@@ -84,7 +93,7 @@ class Reference:
     unsure: Floats
     together: Floats
     usual: Floats
-    strays: list[tuple[Floats, Floats]]
+    strays: list[Strays]
 
 
 def members(group: Ints) -> list[Ints]:
@@ -130,7 +139,7 @@ def learn(past: Past, tonight: Tonight) -> Reference:
     return Reference(
         past, tonight.group, groups, own, runs, expected, level, peers, spread, noise, tonight.cap,
         beyond_chance(shifts[:-1], errors), errors,
-        _together(shifts[:-1], noise, tonight, groups), usual, _strays(first, noise, usual, groups),
+        _together(shifts[:-1], noise, tonight, groups), usual, _strays(first[:-1], noise, usual, groups),
     )  # fmt: skip
 
 
@@ -245,12 +254,13 @@ def _together(shifts: Floats, noise: Floats, tonight: Tonight, groups: list[Ints
     return together
 
 
-def _strays(first: Floats, noise: Floats, usual: Floats, groups: list[Ints]) -> list[tuple[Floats, Floats]]:
-    """By group all readings, sorted; few of them tell little, so that small groups take those of all."""
-    own = [(rows := first[:, at])[np.isfinite(rows)] for at in groups]
-    same = [(rows := first[:, at] * noise[at] / usual[n])[np.isfinite(rows)] for n, at in enumerate(groups)]
-    everything = np.sort(np.concatenate(own)), np.sort(np.concatenate(same))
-    enough = [values.size >= ENOUGH**2 for values in own]
-    return [
-        (np.sort(a), np.sort(b)) if many else everything for a, b, many in zip(own, same, enough, strict=True)
-    ]
+def _strays(past: Floats, noise: Floats, usual: Floats, groups: list[Ints]) -> list[Strays]:
+    """By group the accepted readings of earlier runs; few of them tell little, so that small groups take all."""
+    everywhere = np.concatenate(groups) if groups else np.empty(0, dtype=np.int64)
+    by_usual = past * noise / np.repeat(usual, [at.size for at in groups])[np.argsort(everywhere)]
+    pools = [at if past[:, at].size >= ENOUGH**2 else everywhere for at in groups]
+    return [Strays(at, _sorted(past[:, at]), _sorted(by_usual[:, at])) for at in pools]
+
+
+def _sorted(values: Floats) -> Floats:
+    return np.sort(values[np.isfinite(values)])

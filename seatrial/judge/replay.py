@@ -18,7 +18,7 @@ from seatrial.history.rows import RunRow
 from seatrial.judge.findings import Finding, JudgedNight, findings
 from seatrial.judge.node_groups import group_nodes
 from seatrial.judge.number import judge_number
-from seatrial.judge.references import Bools, Floats, Ints, Past
+from seatrial.judge.references import LEAST_RUNS, Floats, Ints, Past
 from seatrial.judge.series import SeriesJudge, SeriesTable, carried
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import TIMES, Measurement, Subject, SubjectKind
@@ -164,10 +164,14 @@ class _Replay:
     def _past(self, places: Ints) -> Past:
         """The last runs of those series; one over another number of ranks where the series is new."""
         chosen = {row.run_id for row in chosen_runs(self._runs)}
-        some = [i for i, row in enumerate(self._runs) if row.run_id in chosen]
-        known: Bools = self._rows["count"][some].sum(axis=0) > 0
-        source = [i if known[i] else carried(i, self._series, known) for i in places.tolist()]
-        first, second, middle, count, good = (self._rows[name][np.ix_(some, source)] for name in self._rows)
+        some = np.array([i for i, row in enumerate(self._runs) if row.run_id in chosen], dtype=np.int64)
+        taught = self._rows["good"][some].sum(axis=0)
+        source = [i if taught[i] >= LEAST_RUNS else carried(i, self._series, taught > 0) for i in places.tolist()]
+        own, other = np.ix_(some, places), np.ix_(some, np.array(source, dtype=np.int64))
+        measured = self._rows["count"][own] > 0
+        first, second, middle, count, good = (
+            np.where(measured, rows[own], rows[other]) for rows in self._rows.values()
+        )
         return Past(first, second, middle, count.astype(np.int64), good > 0)
 
     def _keep(self, run: ReplayedRun, places: Ints, judged: JudgedNight) -> None:
