@@ -20,8 +20,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-_REFERENCE_RUNS = 30  # nights of a month
-_RECENT_RUNS = 5  # nights of a week
+_REFERENCE_RUNS = 30  # a month of nights
+_RECENT_RUNS = 5  # a working week of nights
 _CHANGES_SHOWN = 3
 
 
