@@ -1,0 +1,208 @@
+"""Whom the judge blames over nights of a fleet, and whom it leaves alone."""
+
+import numpy as np
+import pytest
+
+from seatrial.model.verdict import Verdict
+from tests.unit.judge.readings import Fleet, Series, names, of_nodes, slow
+
+BAD = (Verdict.DEGRADED, Verdict.FAIL)
+
+
+def a_fleet(*kinds: Series, runs: int = 8, seed: int = 1) -> Fleet:
+    """After so many healthy runs."""
+    fleet = Fleet(np.random.default_rng(seed))
+    for _ in range(runs):
+        fleet.run(*kinds)
+    return fleet
+
+
+# Healthy
+
+
+@pytest.mark.parametrize("noise", [0.007, 0.03, 0.1])
+@pytest.mark.parametrize("nodes", [1, 3, 16, 64])
+def test_a_healthy_fleet_passes_every_night(nodes: int, noise: float) -> None:
+    fleet = a_fleet(of_nodes(nodes, noise=noise), of_nodes(nodes, "copy", noise=noise), runs=15)
+    assert {run.verdict for run in fleet.judged()} == {Verdict.PASS}
+
+
+@pytest.mark.parametrize("share", [0.01, 0.02])
+@pytest.mark.parametrize("depth", [0.2, 0.75])
+def test_strays_of_quiet_readings_blame_nobody(share: float, depth: float) -> None:
+    """A core of 0.7 %, and some readings far below it."""
+    nodes = of_nodes(64, noise=0.007)
+    fleet = Fleet(np.random.default_rng(2))
+    for _ in range(20):
+        fleet.run(nodes, readings=0)
+        for subject in nodes.subjects:
+            values = 700 * np.exp(0.007 * fleet.rng.standard_normal(12)) * (1 - depth * (fleet.rng.random(12) < share))
+            fleet.read(nodes, subject, *values)
+    runs = fleet.judged()
+    assert [run for run in runs if run.suspects] == []
+    assert {run.verdict for run in runs} == {Verdict.PASS}
+
+
+def test_nodes_that_differ_for_ever_are_each_held_against_their_own_past() -> None:
+    """By 2 %, and one that every run found 25 % lower, accepted: its own median counts, not that of its peers."""
+    nodes, rng = of_nodes(16), np.random.default_rng(3)
+    levels = dict(zip(nodes.subjects, np.exp(0.02 * rng.standard_normal(16)), strict=True))
+    fleet = a_fleet(runs=0)
+    for _ in range(20):
+        fleet.run(nodes, factor=lambda subject: float(levels[subject]))
+    assert {run.verdict for run in fleet.judged()} == {Verdict.PASS}
+
+
+@pytest.mark.parametrize("drift", [0.01, -0.01])
+def test_a_fleet_that_drifts_together_blames_no_node(drift: float) -> None:
+    fleet = a_fleet(runs=0)
+    for night in range(15):
+        fleet.run(of_nodes(32), factor=lambda _, night=night: 1 + drift * night)  # type: ignore[misc]
+    assert [run.suspects for run in fleet.judged() if run.suspects] == []
+
+
+# Slow nodes
+
+
+def test_one_slow_reading_does_not_blame_and_three_that_agree_do() -> None:
+    nodes = of_nodes(16)
+    for count in range(4):
+        fleet = a_fleet(nodes)
+        fleet.run(of_nodes(15))
+        fleet.read(nodes, "node-15", *[500.0] * count, *[700.0, 695.0, 705.0, 698.0, 703.0] * (count < 3))
+        run = fleet.tonight()
+        assert names(run) == ({("node", "node-15")} if count == 3 else set())
+        assert (run.verdict in BAD) is (count == 3)
+
+
+def test_two_runs_that_agree_blame_where_a_run_reads_once() -> None:
+    fleet = Fleet(np.random.default_rng(4))
+    for _ in range(12):
+        fleet.run(of_nodes(16), readings=1)
+    for _ in range(2):
+        fleet.run(of_nodes(16), factor=slow("node-5", by=0.3), readings=1)
+    *_, first, second = fleet.judged()
+    assert first.suspects == ()
+    assert names(second) == {("node", "node-5")}
+
+
+@pytest.mark.parametrize("nodes", [8, 64])
+def test_ten_percent_are_found_the_same_night(nodes: int) -> None:
+    found = []
+    for seed in range(10):
+        fleet = a_fleet(of_nodes(nodes), of_nodes(nodes, "copy"), seed=seed)
+        fleet.run(of_nodes(nodes), of_nodes(nodes, "copy", noise=0.03), factor=slow("node-5", by=0.1))
+        found.append(names(fleet.tonight()) == {("node", "node-5")})
+    assert sum(found) >= 9
+
+
+def test_twenty_percent_are_found_on_the_first_night_of_a_large_fleet() -> None:
+    for seed in range(5):
+        fleet = a_fleet(runs=0, seed=seed)
+        fleet.run(of_nodes(64), factor=slow("node-5", by=0.2))
+        assert names(fleet.tonight()) == {("node", "node-5")}
+
+
+def test_the_reason_can_be_checked_by_hand() -> None:
+    fleet = a_fleet(of_nodes(8, noise=0.01), runs=20)
+    fleet.run(of_nodes(7, noise=0.01))
+    fleet.read(of_nodes(8), "node-7", 630.0, 631.0, 629.0)
+    reason = fleet.tonight().reason
+    assert reason.startswith("matmul 630 TFLOP/s on node-7: 10")
+    assert "% below its median of 70" in reason
+    assert " in 20 runs (limit " in reason
+    assert reason.endswith("in 3 of 3 measurements")
+
+
+def test_of_times_the_longer_ones_are_worse() -> None:
+    steps = Series("step_time", "node", [f"node-{n}" for n in range(16)], 10.0, "ms")
+    fleet = a_fleet(steps)
+    fleet.run(steps, factor=lambda subject: 1.3 if subject == "node-2" else 0.7 if subject == "node-3" else 1.0)
+    run = fleet.tonight()
+    assert names(run) == {("node", "node-2")}
+    assert "% above its median" in run.reason
+
+
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_what_becomes_better_is_nobodys_fault(better: str) -> None:
+    nodes = of_nodes(16)
+    nodes.conditions = {"better": better}
+    fleet = a_fleet(nodes)
+    fleet.run(nodes, factor=lambda subject: 1.0 if subject == "node-3" else (1.5 if better == "higher" else 0.6))
+    assert fleet.tonight().suspects == ()
+
+
+# Faults that stay
+
+
+@pytest.mark.parametrize("healthy", [0, 8])
+def test_a_fault_gets_the_same_verdict_every_night_until_it_is_repaired(healthy: int) -> None:
+    """Three of 16 nodes, 30 % slow: from the first night on, and later."""
+    fleet = a_fleet(of_nodes(16), of_nodes(16, "copy"), runs=healthy)
+    for _ in range(9):
+        fleet.run(of_nodes(16), of_nodes(16, "copy"), factor=slow("node-3", "node-7", "node-11", by=0.3))
+    for _ in range(3):
+        fleet.run(of_nodes(16), of_nodes(16, "copy"))
+    runs = fleet.judged()[healthy:]
+    assert [run.verdict for run in runs] == [Verdict.DEGRADED] * 9 + [Verdict.PASS] * 3
+    assert all(names(run) == {("node", f"node-{n}") for n in (3, 7, 11)} for run in runs[:9])
+
+
+def test_a_fleet_that_slows_down_together_is_one_finding_every_night() -> None:
+    fleet = a_fleet(of_nodes(16))
+    for _ in range(4):
+        fleet.run(of_nodes(16), factor=lambda _: 0.7)
+    fleet.run(of_nodes(16))
+    runs = fleet.judged()[8:]
+    assert [run.verdict for run in runs] == [Verdict.DEGRADED] * 4 + [Verdict.PASS]
+    assert [run.suspects for run in runs] == [()] * 5
+    assert "matmul of 16 of 16 nodes" in runs[0].reason
+
+
+# Growth
+
+
+@pytest.mark.parametrize(("known", "new"), [(2, 3), (8, 10), (16, 20)])
+def test_new_nodes_at_half_speed_never_pass_and_none_is_named_alone(known: int, new: int) -> None:
+    fleet = a_fleet(of_nodes(known))
+    for _ in range(4):
+        fleet.run(of_nodes(known), of_nodes(new, first=known), factor=slow(*_of(known, known + new), by=0.5))
+    for run in fleet.judged()[8:]:
+        assert run.verdict in BAD
+        assert run.suspects == ()
+
+
+def test_new_nodes_that_are_ten_percent_slower_are_one_finding() -> None:
+    fleet = a_fleet(of_nodes(16))
+    for _ in range(3):
+        fleet.run(of_nodes(16), of_nodes(16, first=16), factor=slow(*_of(16, 32), by=0.1))
+    for run in fleet.judged()[8:]:
+        assert (run.verdict, run.suspects) == (Verdict.DEGRADED, ())
+        assert "of 16 of 32 nodes" in run.reason
+
+
+def _of(first: int, end: int) -> list[str]:
+    return [f"node-{n}" for n in range(first, end)]
+
+
+@pytest.mark.parametrize("known", [4, 16, 64])
+def test_a_healthy_fleet_that_doubles_passes(known: int) -> None:
+    for seed in range(3):
+        fleet = a_fleet(of_nodes(known), of_nodes(known, "copy"), seed=seed)
+        for _ in range(4):
+            fleet.run(of_nodes(2 * known), of_nodes(2 * known, "copy"))
+        assert {run.verdict for run in fleet.judged()} == {Verdict.PASS}
+
+
+def test_a_new_node_that_is_slow_is_found_among_known_ones() -> None:
+    fleet = a_fleet(of_nodes(16))
+    fleet.run(of_nodes(18), factor=slow("node-17", by=0.3))
+    assert names(fleet.tonight()) == {("node", "node-17")}
+
+
+def test_half_of_a_fleet_at_half_speed_from_the_first_night_never_passes() -> None:
+    fleet = a_fleet(runs=0)
+    for _ in range(3):
+        fleet.run(of_nodes(16), factor=slow(*_of(0, 8), by=0.5))
+    for run in fleet.judged():
+        assert (run.verdict is Verdict.PASS, run.suspects) == (False, ())
