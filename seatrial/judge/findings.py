@@ -81,7 +81,7 @@ class JudgedNight:
     def measurement(self, i: int) -> Measurement:
         """The series with the median of its readings."""
         m = self.table.first[i]
-        if self._times[i] < 2:
+        if self._times[i] < 2 and m.finite:
             return m
         return Measurement(m.metric, self.table.value(i, self._value[i]), m.unit, m.subject, m.conditions, m.samples, m.better)
 
@@ -106,7 +106,7 @@ class JudgedNight:
 
     def _against(self, i: int) -> str:
         m, centre = self.table.first[i], short(self.table.value(i, self._centre[i]))
-        kinds, peers, runs = f"{m.subject.kind}s", self._sizes[i] - 1, self._runs[i]
+        kinds, peers, runs = _kinds(m), self._sizes[i] - 1, self._runs[i]
         if runs >= ENOUGH or (runs and not peers):
             words = f"its median of {centre} in {runs} runs"
         elif runs:
@@ -128,17 +128,21 @@ def percent_words(distance: float, m: Measurement) -> str:
     return short(round(100 * abs(math.exp(-distance if m.better == "lower" else distance) - 1), 1))
 
 
+def _kinds(m: Measurement) -> str:
+    return "GPUs" if m.subject.kind == "gpu" else f"{m.subject.kind}s"
+
+
 def _side(m: Measurement) -> str:
     return "above" if m.better == "lower" else "below"
 
 
 def findings(judged: JudgedNight) -> list[Finding]:
-    """What is wrong, the worst first."""
+    """What is wrong: the worst first, and of equals what names a node, GPU or link."""
     night, table = judged.night, judged.table
     found = [_moved_together(judged, shift) for shift in night.shifts if shift.bad]
     alike, alone = _alike(judged, np.flatnonzero(night.bad).tolist())
     found += [*alike, *_by_cause(judged, alone)]
-    return sorted(found, key=lambda finding: (finding.judgement.verdict.severity, -len(finding.series)))
+    return sorted(found, key=lambda f: (f.judgement.verdict.severity, not f.suspects, -len(f.series)))
 
 
 def _moved_together(judged: JudgedNight, shift: Shift) -> Finding:
@@ -177,7 +181,7 @@ def _holders(subjects: Iterable[Subject]) -> set[str]:
 def _of_many(judged: JudgedNight, places: Sequence[int], against: str, distance: float, limit: float) -> Judgement:
     m = judged.table.first[places[0]]
     subjects = [judged.table.first[i].subject for i in places]
-    kinds, total = f"{m.subject.kind}s", int((judged.table.group == judged.table.group[places[0]]).sum())
+    kinds, total = _kinds(m), int((judged.table.group == judged.table.group[places[0]]).sum())
     verdict = Verdict.FAIL if distance < -(limit + math.log(FAIL_FACTOR)) else Verdict.DEGRADED
     reason = Reason.of(
         "many-alike",
@@ -202,7 +206,7 @@ def _names(subjects: Sequence[Subject]) -> str:
     parts = {subject.name.partition("/")[2] for subject in subjects}
     if len(subjects) > 1 and len(parts) == 1 and "" not in parts:
         return f"{parts.pop()} of {len(subjects)} nodes"
-    return some_of(subject.name for subject in subjects)
+    return some_of(sorted(_holders(subjects)))
 
 
 def _by_cause(judged: JudgedNight, bad: Sequence[int]) -> Iterator[Finding]:

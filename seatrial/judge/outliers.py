@@ -84,7 +84,10 @@ def judge(reference: Reference, readings: Floats) -> Night:
     tonight = _Tonight(reference, readings - reference.expected - moved, np.hypot(reference.level, unsure), z, level)
     limit, agreeing, bad = tonight.limit.copy(), tonight.agreeing.copy(), tonight.bad()
     runs, earlier = np.ones(moved.size, dtype=np.int64), np.zeros(moved.size, dtype=np.int64)
-    for i in np.flatnonzero(tonight.low & ~bad & np.isfinite(limit)).tolist():
+    own = np.ones(moved.size, dtype=np.bool_)  # what is found of new peers together is not held against each again
+    for shift in shifts:
+        own[shift.members] &= not (shift.new and shift.bad)
+    for i in np.flatnonzero(tonight.low & own & ~bad & np.isfinite(limit)).tolist():
         for more in range(1, min(WINDOW, len(reference.past.count) + 1)):
             together = tonight.with_past(i, more)
             if together is not None:

@@ -196,13 +196,12 @@ def _error(accepted: Floats, noise: Floats, runs: Ints, groups: list[Ints]) -> F
 
 def _scale(steps: Floats, rest: Floats, first: Floats, assumed: float) -> float:
     """The noise of a group: by its steps from run to run, else by what peers differ by tonight, else as assumed."""
+    if first.size < LEAST_PEERS:  # alone, what lasts for runs counts as noise as well
+        rest = rest[np.isfinite(rest)]
+        return _typical(np.abs(rest)) * (1 + 2 / math.sqrt(rest.size)) if rest.size >= ENOUGH else assumed
     steps, apart = steps[np.isfinite(steps)], np.abs(first - median_of(first[:, None]))
     if steps.size >= ENOUGH:
-        scale = _typical(steps) / math.sqrt(2) * (1 + 1 / math.sqrt(steps.size))
-        if first.size >= LEAST_PEERS:
-            return scale
-        rest = rest[np.isfinite(rest)]  # alone, what lasts for runs counts as noise as well
-        return max(scale, _typical(np.abs(rest)) * (1 + 2 / math.sqrt(rest.size)))
+        return _typical(steps) / math.sqrt(2) * (1 + 1 / math.sqrt(steps.size))
     apart = apart[np.isfinite(apart)]
     return _typical(apart) * (1 + 2 / math.sqrt(apart.size)) if apart.size >= ENOUGH else assumed
 
