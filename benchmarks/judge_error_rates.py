@@ -4,7 +4,7 @@
                                            [--readings 24] [--scale 1] [--seed S] [--write]
 
 Rows of simulated and of recorded fleets (benchmarks/noise_rows.py) and of faults (benchmarks/fault_cases.py) go through
-`seatrial.judge.replay.replay`, as `seatrial replay` takes them from a file. --scale multiplies the number of trials.
+`seatrial.runs.replay.replay`, as `seatrial replay` takes them from a file. --scale multiplies the number of trials.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from benchmarks.error_tables import Count, markdown, write
 from benchmarks.fault_cases import CASES, Case, case_rows
 from benchmarks.noise_rows import ROWS, NoiseRow
 from benchmarks.rivals import RULES
-from seatrial.judge.replay import ReplayedRun, replay
 from seatrial.model.verdict import Verdict
+from seatrial.runs.replay import ReplayedRun, replay
 from seatrial.simulate.noise import Floats
 from seatrial.simulate.rows import all_rows, fleet_series, night_rows, node_name
 

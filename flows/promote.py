@@ -10,10 +10,9 @@ from prefect.states import Completed, Failed
 
 from flows.serving.signals import end_with_parent
 from seatrial.history import open_store
-from seatrial.runs.approve import differences_to, promote
-from seatrial.runs.approve import Approval
 from seatrial.model.errors import InputError
 from seatrial.model.result import now
+from seatrial.runs.approve import Approval, differences_to, promote
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State

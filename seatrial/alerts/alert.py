@@ -7,10 +7,10 @@ from typing import Any
 
 from seatrial.config.notify import Notify
 from seatrial.history.incident import Incident, nights
-from seatrial.judge.difference import Difference
 from seatrial.model.curves import bad_judgements
 from seatrial.model.result import Judgement, RunResult
 from seatrial.model.verdict import Verdict
+from seatrial.runs.difference import Difference
 from seatrial.text import words
 
 ROWS = 3  # as many as convince

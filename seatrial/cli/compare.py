@@ -15,8 +15,8 @@ def compare(before: str, after: str, as_csv: bool, as_json: bool) -> None:
 
     A RUN is a run's folder, its run.json, or its id in the history.
     """
-    from seatrial.judge.difference import difference
     from seatrial.report.compared import show_difference
+    from seatrial.runs.difference import difference
     from seatrial.runs.find import run_of
 
     changes = difference(run_of(before), run_of(after))

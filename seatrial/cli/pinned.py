@@ -29,9 +29,9 @@ def promote(run_id: str, note: str, force: str) -> None:
     A run that did not pass, or whose numbers rest on fewer than three passing runs, is refused unless --force is given.
     """
     from seatrial.history import open_store
-    from seatrial.runs.approve import promote as approve
-    from seatrial.runs.approve import Approval
     from seatrial.model.result import now
+    from seatrial.runs.approve import Approval
+    from seatrial.runs.approve import promote as approve
 
     with open_store() as store:
         pins = approve(store, run_id, Approval(_who(), now(), note, force))
@@ -63,9 +63,8 @@ def show(cluster: str, as_json: bool) -> None:
 def diff(run_id: str, as_json: bool) -> None:
     """Compare RUN with the pinned baselines of its cluster, largest deviation first."""
     from seatrial.history import open_store
-    from seatrial.runs.approve import stored_run
-    from seatrial.runs.approve import differences
     from seatrial.report.pinned import differences_json, show_differences
+    from seatrial.runs.approve import differences, stored_run
 
     with open_store() as store:
         cluster = stored_run(store, run_id).cluster

@@ -22,8 +22,8 @@ def rejudge(run_word: str, require_baseline: bool, as_json: bool) -> NoReturn:
     RUN is an id of `seatrial history`, a run's folder, or its run.json. Exit status: as for `seatrial run`.
     """
     from seatrial.history import open_store
-    from seatrial.judge.rejudge import rejudge as judge_again
     from seatrial.runs.find import run_of
+    from seatrial.runs.rejudge import rejudge as judge_again
 
     was = run_of(run_word)
     with open_store() as store:

@@ -18,7 +18,7 @@ def replay(file: Path, as_json: bool) -> None:
     Several rows of one series in a run are its readings in order; the judge takes the later ones only if it would have
     measured again. Exit status: 0 whatever the verdicts, 2 for a file that cannot be read.
     """
-    from seatrial.judge.replay import read_rows, replay
+    from seatrial.runs.replay import read_rows, replay
     from seatrial.text.words import plain
 
     runs = replay(read_rows(file))

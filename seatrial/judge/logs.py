@@ -14,12 +14,7 @@ from seatrial.catalog.nearest import missing_reference
 from seatrial.catalog.physics import MANY_GPUS, as_slow_as_ethernet
 from seatrial.catalog.reach import one_nic_less
 from seatrial.checks.collectives.control import Arm, no_control, settings_of, switched_off, treatment_of
-from seatrial.checks.collectives.outcome import SweepOutcome, conclude, wrong_results
-from seatrial.checks.collectives.ranks import fewer_nodes
-from seatrial.checks.collectives.setting import Setting, network_of
-from seatrial.judge.assess import assess
-from seatrial.judge.knowledge import Knowledge
-from seatrial.judge.logsweep import (
+from seatrial.checks.collectives.logsweep import (
     algorithms_of,
     as_mpi_result,
     by_kind,
@@ -30,6 +25,11 @@ from seatrial.judge.logsweep import (
     not_all_ranks,
     with_own_nics,
 )
+from seatrial.checks.collectives.outcome import SweepOutcome, conclude, wrong_results
+from seatrial.checks.collectives.ranks import fewer_nodes
+from seatrial.checks.collectives.setting import Setting, network_of
+from seatrial.judge.assess import assess
+from seatrial.judge.knowledge import Knowledge
 from seatrial.model.arms import arm_of_settings
 from seatrial.model.coverage import Coverage, coverage
 from seatrial.model.reason import Reason, join, rewritten

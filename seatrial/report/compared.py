@@ -6,9 +6,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from seatrial.judge.difference import Change, Difference
 from seatrial.model.result import RunResult
 from seatrial.report.console import output, print_line, table
+from seatrial.runs.difference import Change, Difference
 from seatrial.text import words
 
 MAX_ROWS = 20

@@ -7,10 +7,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from seatrial.history.rows import VERDICTS, RunRow
-from seatrial.judge.difference import Change
 from seatrial.model.measurement import Measurement, once
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
+from seatrial.runs.difference import Change
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store

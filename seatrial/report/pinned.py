@@ -7,8 +7,8 @@ from typing import Any
 from rich.text import Text
 
 from seatrial.history.rows import Pin
-from seatrial.runs.approve import PinDifference
 from seatrial.report.console import output, table
+from seatrial.runs.approve import PinDifference
 from seatrial.text.numbers import short
 
 _PINS = ("series", "expected", "unit", "by", "on", "run", "note")

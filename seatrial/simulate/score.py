@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seatrial.judge.replay import ReplayedRun, replay
 from seatrial.model.verdict import Verdict
+from seatrial.runs.replay import ReplayedRun, replay
 from seatrial.simulate.faults import KINDS, RUN, Fault, make
 from seatrial.simulate.noise import Draws, Noise
 from seatrial.simulate.rows import all_rows, fleet_series, night_rows

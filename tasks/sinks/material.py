@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from seatrial.alerts.alert import Alert, report_address
 from seatrial.config.cluster import Cluster
 from seatrial.history.incident import Incident
-from seatrial.judge.difference import Difference, difference
 from seatrial.model.errors import SeatrialError
 from seatrial.model.result import RunResult
 from seatrial.report.picture import curve_png, described
+from seatrial.runs.difference import Difference, difference
 from seatrial.runs.load import load_result
 from seatrial.text.redact import Secrets
 from seatrial.text.redact_result import without_secrets

@@ -13,7 +13,7 @@ import pytest
 
 from seatrial.cli.app import main
 from seatrial.history import open_store
-from seatrial.judge.difference import difference
+from seatrial.runs.difference import difference
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Expected, Judgement, RunResult
 from seatrial.model.verdict import Verdict

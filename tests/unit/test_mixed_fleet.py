@@ -12,7 +12,7 @@ import pytest
 from seatrial.history import open_store
 from seatrial.judge.knowledge import Knowledge, RunContext, knowledge_of
 from seatrial.judge.node_groups import group_nodes
-from seatrial.judge.rejudge import rejudge
+from seatrial.runs.rejudge import rejudge
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.node_hardware import NodeHardware
 from seatrial.model.reason import code_of

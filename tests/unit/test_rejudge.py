@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from seatrial.cli.app import app
 from seatrial.history import Pin, open_store
 from seatrial.history.store import Store
-from seatrial.judge.rejudge import rejudge
+from seatrial.runs.rejudge import rejudge
 from seatrial.judge.knowledge import RunContext
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from seatrial.judge.replay import ReplayedRun, replay
+from seatrial.runs.replay import ReplayedRun, replay
 
 READINGS = 12  # of each series in each run, in case they are asked for
 Factor = Callable[[str], float]

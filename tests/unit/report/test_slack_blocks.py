@@ -15,7 +15,7 @@ from seatrial.alerts.slack import blocks, change, digest
 from seatrial.alerts.slack_details import details
 from seatrial.config.notify import Notify
 from seatrial.history.incident import Receipt, RunOutcome, advance, outcome_of
-from seatrial.judge.difference import difference
+from seatrial.runs.difference import difference
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Expected, Judgement, RunResult, Suspect
 from seatrial.model.verdict import Verdict
