@@ -1,0 +1,135 @@
+"""What series should read, and how far chance takes them, on arrays."""
+
+import numpy as np
+import pytest
+
+from seatrial.judge.references import Floats, Past, Reference, Tonight, learn, median_of, members
+
+NODES = 32
+
+
+def learned(
+    first: Floats, second: Floats | None = None, group: Floats | None = None, runs: int | None = None
+) -> Reference:
+    """From rows of logs (T, M), the last of which is tonight's; the runs before are all accepted."""
+    second = np.full(first.shape, np.nan) if second is None else second
+    median = np.where(np.isnan(second), first, (first + second) / 2)
+    count = np.isfinite(first).astype(np.int64) + np.isfinite(second)
+    past = Past(first[:-1], second[:-1], median[:-1], count[:-1], count[:-1] > 0)
+    series = first.shape[1]
+    places = np.zeros(series, dtype=np.int64) if group is None else group.astype(np.int64)
+    return learn(past, Tonight(first[-1], second[-1], places, np.full(series, 0.25), np.full(series, np.log(3))))
+
+
+def drawn(rng: np.random.Generator, runs: int, series: int = NODES, noise: float = 0.03, spread: float = 0.0) -> Floats:
+    return np.asarray(spread * rng.standard_normal(series) + noise * rng.standard_normal((runs + 1, series)))
+
+
+def test_the_median_of_columns_leaves_out_what_was_not_measured() -> None:
+    rows = np.array([[1.0, np.nan, np.nan], [3.0, 2.0, np.nan], [8.0, 4.0, np.nan], [2.0, np.nan, np.nan]])
+    np.testing.assert_allclose(median_of(rows), [2.5, 3.0, np.nan])
+    assert np.isnan(median_of(np.empty((0, 2)))).all()
+
+
+def test_members_are_the_places_of_each_group() -> None:
+    assert [at.tolist() for at in members(np.array([1, 0, 1, 2]))] == [[1], [0, 2], [3]]
+    assert members(np.array([], dtype=np.int64)) == []
+
+
+@pytest.mark.parametrize("noise", [0.007, 0.03, 0.1])
+def test_the_noise_of_one_reading_is_learned(noise: float) -> None:
+    reference = learned(drawn(np.random.default_rng(1), 30, noise=noise))
+    assert np.median(reference.noise) == pytest.approx(noise, rel=0.15)
+
+
+def test_a_slow_node_does_not_make_the_noise_of_all() -> None:
+    rows = drawn(np.random.default_rng(1), 30)
+    healthy = float(np.median(learned(rows).noise))
+    rows[20:, 3] -= 0.5
+    assert np.median(learned(rows).noise) == pytest.approx(healthy, rel=0.1)
+
+
+def test_a_series_that_is_louder_than_its_peers_is_held_to_its_own_noise() -> None:
+    rng = np.random.default_rng(2)
+    rows = drawn(rng, 30)
+    rows[:, 5] *= 4
+    reference = learned(rows)
+    assert reference.noise[5] > 2 * np.median(reference.noise)
+
+
+def test_rounded_readings_keep_the_noise_of_their_steps() -> None:
+    """Most steps are 0 where readings are rounded to 5 %, which is no reading without noise."""
+    rows = np.round(drawn(np.random.default_rng(3), 30, noise=0.01) / 0.05) * 0.05
+    rows += np.where(np.random.default_rng(4).random(rows.shape) < 0.1, -0.05, 0.0)
+    assert learned(rows).noise.min() > 0.02
+
+
+@pytest.mark.parametrize(("runs", "nearest"), [(3, 0.08), (30, 0.015)])
+def test_many_runs_of_its_own_outweigh_peers_and_few_do_not(runs: int, nearest: float) -> None:
+    """A node 10 % off its peers, which differ by 1 %: between both, and after 30 runs at its own median."""
+    rows = drawn(np.random.default_rng(5), runs, noise=0.03, spread=0.01)
+    rows[:, 7] -= 0.1
+    reference = learned(rows)
+    assert reference.own[7] < reference.expected[7] < reference.peers[7]
+    assert reference.expected[7] - reference.own[7] < nearest
+
+
+def test_a_new_series_is_expected_to_read_what_its_known_peers_do() -> None:
+    rows = drawn(np.random.default_rng(6), 20, spread=0.01)
+    rows[:-1, :3] = np.nan
+    reference = learned(rows)
+    assert reference.runs[:3].tolist() == [0, 0, 0]
+    assert reference.expected[:3] == pytest.approx(np.zeros(3), abs=0.01)
+
+
+@pytest.mark.parametrize(("runs", "known"), [(0, False), (1, False), (2, False), (3, True)])
+def test_a_series_without_peers_has_a_reference_after_three_runs(runs: int, known: bool) -> None:
+    reference = learned(drawn(np.random.default_rng(7), runs, series=1))
+    assert np.isfinite(reference.expected[0]) == known
+
+
+@pytest.mark.parametrize(("peers", "known"), [(3, False), (4, True)])
+def test_on_the_first_night_four_peers_are_a_reference(peers: int, known: bool) -> None:
+    reference = learned(drawn(np.random.default_rng(7), 0, series=peers))
+    assert bool(np.isfinite(reference.expected).all()) == known
+
+
+def test_peers_are_those_of_a_group() -> None:
+    rows = drawn(np.random.default_rng(8), 10)
+    rows[:, 16:] += 1.0
+    reference = learned(rows, group=np.repeat([0, 1], 16))
+    assert reference.peers[:16] == pytest.approx(np.zeros(16), abs=0.03)
+    assert reference.peers[16:] == pytest.approx(np.ones(16), abs=0.03)
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.5, 0.9])
+def test_the_share_of_noise_that_all_readings_of_a_run_have_in_common_is_learned(shared: float) -> None:
+    rng = np.random.default_rng(9)
+    of_run = 0.03 * np.sqrt(shared) * rng.standard_normal((31, NODES))
+    first, second = (of_run + 0.03 * np.sqrt(1 - shared) * rng.standard_normal((31, NODES)) for _ in range(2))
+    reference = learned(first, second)
+    level = float(np.median(reference.level / reference.noise)) ** 2
+    assert shared - 0.15 < level < shared + 0.2
+
+
+def test_what_all_peers_did_together_is_nobodys_own() -> None:
+    rng = np.random.default_rng(10)
+    rows = drawn(rng, 30, noise=0.01)
+    still = learned(rows)
+    rows += 0.05 * rng.standard_normal((31, 1))
+    moved = learned(rows)
+    assert np.median(moved.strays[0].by_own < -3) <= np.median(still.strays[0].by_own < -3) + 0.01
+    assert moved.together[0] > 3 * still.together[0]
+
+
+def test_what_was_not_accepted_teaches_nothing() -> None:
+    rows = drawn(np.random.default_rng(11), 20)
+    rows[10:-1] -= 0.4
+    count = np.ones(rows[:-1].shape, dtype=np.int64)
+    good = np.repeat([True, False], 10)[:, None] & (count > 0)
+    none = np.full(rows.shape, np.nan)
+    past = Past(rows[:-1], none[:-1], rows[:-1], count, good)
+    group = np.zeros(NODES, dtype=np.int64)
+    reference = learn(past, Tonight(rows[-1], none[-1], group, np.full(NODES, 0.25), np.full(NODES, 1.1)))
+    assert reference.runs.tolist() == [10] * NODES
+    assert np.abs(reference.expected).max() < 0.03
