@@ -11,6 +11,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -108,7 +109,7 @@ def _named(run: ReplayedRun) -> set[str]:
 def measure(name: str, nodes: int, earlier: Sequence[int], readings: int, scale: float, seed: int) -> Rates:
     rates, started, row = Rates(), time.monotonic(), ROWS[name]
     for trial in range(max(1, round(50 * scale))):
-        rng = np.random.default_rng([seed, nodes, trial])
+        rng = np.random.default_rng([seed, nodes, trial, *name.encode()])
         for nights in earlier:
             healthy(row, nodes, nights, readings, rng, rates)
         for _ in range(3):
@@ -187,12 +188,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=20261205)
     parser.add_argument("--write", action="store_true", help="Put the results into docs/error-rates.md.")
     options = parser.parse_args()
-    lines = [
-        line(name, nodes, measure(name, nodes, options.nights, options.readings, options.scale, options.seed))
-        for name in options.rows
-        for nodes in options.nodes
-        if ROWS[name].only_nodes in (None, nodes)
+    cells = [
+        (name, nodes) for name in options.rows for nodes in options.nodes if ROWS[name].only_nodes in (None, nodes)
     ]
+    how = (options.nights, options.readings, options.scale, options.seed)
+    with ProcessPoolExecutor() as pool:
+        measured = [pool.submit(measure, name, nodes, *how) for name, nodes in cells]
+        lines = [line(name, nodes, one.result()) for (name, nodes), one in zip(cells, measured, strict=True)]
     parts = {"RATES": markdown(HEADINGS, lines), "CASES": cases(options.cases, options.scale, options.seed)}
     print("\n\n".join(parts.values()))
     if options.write:
