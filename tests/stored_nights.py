@@ -1,12 +1,13 @@
 """What earlier runs measured, as the store hands it out, for tests of what is judged against it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from statistics import median
 
 import numpy as np
 
+from seatrial.checks.repeated import Doubt, Repeated
 from seatrial.history.past import PastRuns, chosen_runs
 from seatrial.history.rows import RunRow
 from seatrial.judge.assess import RunJudge
@@ -63,3 +64,8 @@ def settled(check: Check, knowledge: Knowledge, read: Callable[[Measurement], fl
         judge.add(again)
         more += again
     return judge.judged([replace(check, measurements=(*check.measurements, *more))])[0]
+
+
+def as_before(doubts: Mapping[str, Sequence[Doubt]], until: float) -> dict[str, Repeated]:
+    """Repeats in which each number reads again what it read the first time."""
+    return {name: Repeated([doubt.measurement for doubt in some]) for name, some in doubts.items()}

@@ -1,14 +1,13 @@
 """Whole checks: what counts, what is said, who is blamed, and the measured rate of false alarms and misses."""
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from seatrial.checks.repeated import Doubt, Repeated
 from seatrial.history import Pin, open_store
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge, RunContext
@@ -17,7 +16,7 @@ from seatrial.model.result import Check, Judgement, RunResult
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from tasks.compare import compare
-from tests.stored_nights import knowing, settled
+from tests.stored_nights import as_before, knowing, settled
 
 CLUSTER = Subject("cluster", "lab")
 SETUP = Setup("cpu", 4, 0, 1)
@@ -166,11 +165,6 @@ def test_a_noisy_past_does_not_hide_a_loss_of_three_quarters() -> None:
 
 
 # With a store
-
-
-def as_before(doubts: Mapping[str, Sequence[Doubt]], until: float) -> dict[str, Repeated]:
-    """Each reads again what it read the first time."""
-    return {name: Repeated([doubt.measurement for doubt in some]) for name, some in doubts.items()}
 
 
 def _saved(number: int, checks: Sequence[Check], verdict: Verdict) -> RunResult:

@@ -14,7 +14,6 @@ from click.testing import CliRunner, Result
 from seatrial.cli.app import app
 from seatrial.history import Pin, open_store
 from seatrial.history.store import Store
-from seatrial.runs.rejudge import rejudge
 from seatrial.judge.knowledge import RunContext
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
@@ -22,8 +21,10 @@ from seatrial.model.result import Check, RunResult, Suspect, conclude, merge_sus
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
 from seatrial.runs.find import run_of
+from seatrial.runs.rejudge import rejudge
 from tasks.compare import compare
 from tasks.record import record
+from tests.stored_nights import as_before
 from tests.unit.collectives.fake_mpirun import make_run
 
 START = datetime(2026, 11, 2, 1, 30, tzinfo=UTC)
@@ -39,7 +40,7 @@ def judged(number: int, value: float, store: Store, *more: Check) -> RunResult:
     """A run as the flow makes it."""
     at = START + timedelta(days=number)
     swept = Check("collectives", Verdict.PASS, "1 sweep", 1.0, (plateau(value),))
-    checks = compare([*more, swept], LAB, store, RunContext("lab", "quick", {"nccl": "2.27"}, at))
+    checks = compare([*more, swept], LAB, store, RunContext("lab", "quick", {"nccl": "2.27"}, at), as_before)
     verdict, reason = conclude(checks)
     suspects = merge_suspects(checks)
     return RunResult(
@@ -136,7 +137,9 @@ def test_the_command_says_what_it_was_and_what_it_is(store: Store) -> None:
     assert result.exit_code == 1
     lines = result.output.splitlines()
     assert lines[0].startswith("run-4 was fail: ")
-    assert lines[-1].startswith("fail: collectives: all_reduce busbw_plateau 36 GB/s is 90 % below")
+    assert lines[-1].startswith(
+        "fail: collectives: all_reduce busbw_plateau 36 GB/s: 90 % below its median of 360.5 in 4 runs"
+    )
     document = json.loads(command("rejudge", "run-4", "--json").output)
     assert document["verdict"] == "fail"
     assert document["setup"]["fabric"] == "IB-8x400G"

@@ -15,6 +15,7 @@ from seatrial.model.reason import Reason, code_of
 from seatrial.model.verdict import Verdict
 from seatrial.platforms.fake import ProgramOutput
 from tasks.compare import compare
+from tests.stored_nights import as_before
 from tests.unit.devices.lab import ALL, Lab, answer, device, gpus, rate
 
 
@@ -76,7 +77,7 @@ def test_a_gpu_that_is_slower_than_its_peers_is_named_on_the_first_night(make_la
     lab.says(gpu_pair(1.0))
     lab.says(gpu_pair(0.7), "node-2")
     check, _ = lab.check()
-    (judged,) = compare([check], setup_of(lab.run.cluster))
+    (judged,) = compare([check], setup_of(lab.run.cluster), again=as_before)
     assert judged.verdict in (Verdict.DEGRADED, Verdict.FAIL)
     assert [suspect.name for suspect in judged.suspects] == ["node-2/gpu-1"]
 
