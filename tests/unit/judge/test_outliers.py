@@ -101,6 +101,15 @@ def test_twenty_percent_are_found_on_the_first_night_of_a_large_fleet() -> None:
         assert names(fleet.tonight()) == {("node", "node-5")}
 
 
+@pytest.mark.parametrize("runs", [0, 3, 12])
+def test_where_all_readings_are_equal_one_that_is_not_is_found(runs: int) -> None:
+    """Rounded readings of quiet nodes: what is unlike all others makes no room for itself."""
+    nodes = of_nodes(32, noise=0.0)
+    fleet = a_fleet(nodes, runs=runs)
+    fleet.run(nodes, factor=slow("node-5", by=0.3))
+    assert names(fleet.tonight()) == {("node", "node-5")}
+
+
 def test_the_reason_can_be_checked_by_hand() -> None:
     fleet = a_fleet(of_nodes(8, noise=0.01), runs=20)
     fleet.run(of_nodes(7, noise=0.01))

@@ -49,6 +49,12 @@ def test_a_slow_node_does_not_make_the_noise_of_all() -> None:
     assert np.median(learned(rows).noise) == pytest.approx(healthy, rel=0.1)
 
 
+def test_where_all_readings_are_equal_an_outlier_is_no_noise() -> None:
+    rows = np.zeros((13, NODES))
+    rows[-1, 5] = -0.4
+    assert np.median(learned(rows).noise) < 0.01
+
+
 def test_a_series_that_is_louder_than_its_peers_is_held_to_its_own_noise() -> None:
     rng = np.random.default_rng(2)
     rows = drawn(rng, 30)
