@@ -13,10 +13,10 @@ import pytest
 
 from seatrial.cli.app import main
 from seatrial.history import open_store
-from seatrial.runs.difference import difference
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Expected, Judgement, RunResult
 from seatrial.model.verdict import Verdict
+from seatrial.runs.difference import difference
 from tests import samples
 
 CLUSTER = Subject("cluster", "lab")

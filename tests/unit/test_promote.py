@@ -11,13 +11,12 @@ from click.testing import CliRunner, Result
 from seatrial.cli.app import app
 from seatrial.history import RunRow, open_store
 from seatrial.history.store import Store
-from seatrial.runs.approve import differences_to, promote
-from seatrial.runs.approve import Approval, differences, pins
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, RunResult
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict
+from seatrial.runs.approve import Approval, differences, differences_to, pins, promote
 
 START = datetime(2026, 11, 2, 1, 30, tzinfo=UTC)
 ANN = Approval("ann", START, "after the upgrade")

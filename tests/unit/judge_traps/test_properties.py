@@ -5,9 +5,9 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.model.baseline import Baseline
-from seatrial.judge.number import judge_number as judge
 from seatrial.judge.logs import judge_logs
+from seatrial.judge.number import judge_number as judge
+from seatrial.model.baseline import Baseline
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.verdict import Verdict
 from tests.unit.judge_traps.sweeplogs import H100, HEALTHY, judged, log, log_text

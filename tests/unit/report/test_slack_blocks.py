@@ -15,11 +15,11 @@ from seatrial.alerts.slack import blocks, change, digest
 from seatrial.alerts.slack_details import details
 from seatrial.config.notify import Notify
 from seatrial.history.incident import Receipt, RunOutcome, advance, outcome_of
-from seatrial.runs.difference import difference
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Expected, Judgement, RunResult, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.report.picture import curve_png
+from seatrial.runs.difference import difference
 from tests import nights, samples
 from tests.slack_server import block_problem, texts
 
