@@ -94,7 +94,7 @@ def test_sizes_that_agree_count_though_the_plateau_is_fine() -> None:
 def test_the_vote_is_at_the_verdict_that_enough_sizes_reach() -> None:
     sizes = [
         busbw(0.01, QUICK_SIZES[0]),
-        busbw(0.2, QUICK_SIZES[1]),
+        busbw(0.12, QUICK_SIZES[1]),
         busbw(1.0, QUICK_SIZES[2]),
         busbw(1.0, QUICK_SIZES[3]),
     ]

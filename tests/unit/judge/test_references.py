@@ -108,14 +108,18 @@ def test_peers_are_those_of_a_group() -> None:
     assert reference.peers[16:] == pytest.approx(np.ones(16), abs=0.03)
 
 
-@pytest.mark.parametrize("shared", [0.0, 0.5, 0.9])
-def test_the_share_of_noise_that_all_readings_of_a_run_have_in_common_is_learned(shared: float) -> None:
-    rng = np.random.default_rng(9)
-    of_run = 0.03 * np.sqrt(shared) * rng.standard_normal((31, NODES))
-    first, second = (of_run + 0.03 * np.sqrt(1 - shared) * rng.standard_normal((31, NODES)) for _ in range(2))
-    reference = learned(first, second)
-    level = float(np.median(reference.level / reference.noise)) ** 2
-    assert shared - 0.15 < level < shared + 0.2
+def test_the_share_of_noise_that_all_readings_of_a_run_have_in_common_is_learned() -> None:
+    """More readings tell nothing of it, so that it stays in the level."""
+    levels = []
+    for shared in (0.0, 0.3, 0.9):
+        rng = np.random.default_rng(9)
+        of_run = 0.03 * np.sqrt(shared) * rng.standard_normal((31, NODES))
+        first, second = (of_run + 0.03 * np.sqrt(1 - shared) * rng.standard_normal((31, NODES)) for _ in range(2))
+        reference = learned(first, second)
+        levels.append(float(np.median(reference.level / reference.noise)) ** 2)
+    none, some, most = levels
+    assert none < 0.2 < some < most
+    assert most > 0.8
 
 
 def test_what_all_peers_did_together_is_nobodys_own() -> None:
