@@ -74,7 +74,11 @@ class RunJudge:
         for name, taken in new.items():
             self._taken.setdefault(name, []).extend(taken)
         for nth in range(max(map(len, new.values()), default=0)):
-            some = ((self._place[name], taken[nth]) for name, taken in new.items() if name in self._place and len(taken) > nth)
+            some = (
+                (self._place[name], taken[nth])
+                for name, taken in new.items()
+                if name in self._place and len(taken) > nth
+            )
             self._add(list(some))
         self._night = self._judged_night()
         self._numbers |= {name: self._number(name) for name in new if name in self._check_of}
@@ -143,7 +147,9 @@ class RunJudge:
         for name in judgements:
             by_check[self._check_of[name]].append(name)
         return [
-            self._judged_check(check, {n: judgements[n] for n in by_check[check.name]}, found, list(unmeasured(check, nodes, blamed)))
+            self._judged_check(
+                check, {n: judgements[n] for n in by_check[check.name]}, found, list(unmeasured(check, nodes, blamed))
+            )
             for check in checks
         ]
 

@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from seatrial.judge.number import number_words
-from seatrial.judge.outliers import Night, Shift
+from seatrial.judge.outliers import MINORITY, Night, Shift
 from seatrial.judge.references import ENOUGH, Bools
 from seatrial.judge.series import SeriesJudge
 from seatrial.judge.tolerance import FAIL_FACTOR
@@ -23,7 +23,6 @@ from seatrial.model.verdict import Verdict
 from seatrial.text.numbers import short
 from seatrial.text.words import some_of
 
-MINORITY = 1 / 3  # of the peers: if more of them are slow, they share a cause that is in none of them
 _MANY = 3
 # How often a suspect was right, by how far beyond its limit it reads: the least of all rows of docs/error-rates.md.
 _CONFIDENCE = ((1.5, 0.97), (1.2, 0.95), (1.0, 0.9))
@@ -66,7 +65,11 @@ class JudgedNight:
         """Raises nothing: only series with a reference are asked."""
         m, bad = self.table.first[i], self._bad[i]
         code = f"{'worse-than' if bad else 'within'}-{self.source(i)}"
-        words: dict[str, object] = {"number": number_words(self.measurement(i)), "against": self._against(i), "limit": self.limit_percent(i)}
+        words: dict[str, object] = {
+            "number": number_words(self.measurement(i)),
+            "against": self._against(i),
+            "limit": self.limit_percent(i),
+        }
         if bad:
             words |= {"percent": self.percent(i), "side": _side(m), **self._readings_words(i)}
         low = self.table.value(i, self._low[i])
@@ -83,7 +86,9 @@ class JudgedNight:
         m = self.table.first[i]
         if self._times[i] < 2 and m.finite:
             return m
-        return Measurement(m.metric, self.table.value(i, self._value[i]), m.unit, m.subject, m.conditions, m.samples, m.better)
+        return Measurement(
+            m.metric, self.table.value(i, self._value[i]), m.unit, m.subject, m.conditions, m.samples, m.better
+        )
 
     def verdict(self, i: int) -> Verdict:
         if not self._bad[i]:
@@ -215,7 +220,9 @@ def _by_cause(judged: JudgedNight, bad: Sequence[int]) -> Iterator[Finding]:
     for i, (kind, name) in zip(bad, _culprits(judged, bad), strict=True):
         by_subject[kind, name].append(i)
     for (kind, name), places in by_subject.items():
-        worst = min(places, key=lambda i: (_own_kind(judged, i, kind), judged.night.value[i] - judged.night.expected[i]))
+        worst = min(
+            places, key=lambda i: (_own_kind(judged, i, kind), judged.night.value[i] - judged.night.expected[i])
+        )
         judgement = judged.judgement(worst)
         if kind not in ("node", "gpu", "link"):
             yield Finding(judgement, tuple(places))

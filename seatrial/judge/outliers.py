@@ -25,11 +25,12 @@ from seatrial.judge.references import (
     median_of,
 )
 
-FALSE_ALARMS = 0.001  # of healthy runs; docs/error-rates.md measures what noise of unkind shapes makes of it
+FALSE_ALARMS = 0.003  # of healthy runs; docs/error-rates.md measures what noise of unkind shapes makes of it
 AGREEING = 3  # readings, or two runs: nobody is blamed for less
 MOST_READINGS = 24  # of a series in one run: more would narrow the median by little
 MUST_FIND = 0.105  # on logs: a loss of 10 % is read again until it is found or ruled out
 WINDOW = 5  # runs that count together
+MINORITY = 1 / 3  # of the peers: where more are slow, they share a cause that is in none of them
 _RULED_OUT = 2.5  # standard deviations: 0.6 % of such losses are missed by chance
 
 
@@ -117,10 +118,13 @@ class _Tonight:
         for group, at in enumerate(reference.groups):
             usual[at] = reference.usual[group]
         once = ~self.low_again  # what reads low again and again is no stray
-        self._first = np.where(once, distance[:1] / self.noise, np.nan)[0], np.where(once, distance[:1] / usual, np.nan)[0]
+        self._first = (
+            np.where(once, distance[:1] / self.noise, np.nan)[0],
+            np.where(once, distance[:1] / usual, np.nan)[0],
+        )
         self._usual = usual
         ruled_out = MUST_FIND - _RULED_OUT * chance
-        self.low = self.value < -np.clip(ruled_out, self.limit / 5, self.limit / 3)
+        self.low = self.value < -np.clip(ruled_out, self.limit / 5, self.limit / 4)
 
     def bad(self) -> Bools:
         """Which are too low by tonight's readings alone."""
@@ -158,9 +162,7 @@ class _Tonight:
             )
         )
         p = min(max(*shares, LEAST_STRAYS), 1.0)
-        chance = sum(
-            comb(readings, n) * p**n * (1 - p) ** (readings - n) for n in range(agreeing, readings + 1)
-        )
+        chance = sum(comb(readings, n) * p**n * (1 - p) ** (readings - n) for n in range(agreeing, readings + 1))
         return chance <= self.level
 
 
@@ -196,7 +198,7 @@ def _shifts(reference: Reference, distance: Floats, z: float) -> tuple[list[Shif
             shifts.append(shift)
             moved[at] = beyond_chance(np.array([shift.moved]), reference.unsure[number : number + 1])
             unsure[at] = reference.unsure[number] * (moved[at] != 0)
-        if known.size > 1 and new.size >= AGREEING:
+        if known.size > 1 and new.size > MINORITY * at.size:
             unlike = float(reference.spread[at[0]]) if known.size >= ENOUGH else noise
             chance = np.sqrt(unlike**2 + MEDIAN_VARIANCE * noise**2 * (1 / known.size + 1 / new.size))
             shift = _shift(reference, distance - moved, new, z * float(chance), new=True)
@@ -214,4 +216,6 @@ def _shift(reference: Reference, distance: Floats, members: Ints, limit: float, 
     before = reference.past.median[-1:, members] - reference.expected[members]
     again = bool(before.size and (median_of(before.T) < -limit).all())
     bad = moved < -limit and (agreeing >= AGREEING or again)
-    return Shift(members, new, moved, limit, agreeing, len(rounds), bad, moved < -limit and not bad and len(rounds) < ENOUGH)
+    return Shift(
+        members, new, moved, limit, agreeing, len(rounds), bad, moved < -limit and not bad and len(rounds) < ENOUGH
+    )

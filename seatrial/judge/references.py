@@ -25,6 +25,9 @@ LEAST_STRAYS = 0.005  # of readings: how many stray is never taken as none
 LEAST_NOISE = 0.003  # on logs: copies in the memory of one H100 repeat to 0.1 to 0.3 % (docs/gpu-results)
 MEDIAN_VARIANCE = np.pi / 2  # of normal values, over that of the mean
 _MAD = 1.4826  # the standard deviation of normal values over their median absolute deviation
+# What lasts for runs moves the median of the runs as well: an AR(1) with 0.9 lies 1.6 times as far from it in variance
+# in the next run as in those that it is the median of.
+_LASTING = 1.6
 _WINSOR = 4.0  # standard deviations: what lies farther off counts as that
 
 
@@ -129,13 +132,14 @@ def learn(past: Past, tonight: Tonight) -> Reference:
         (np.vstack([past.accepted(rows), now]) - expected - shifts[:, tonight.group]) / noise
         for rows, now in ((past.first, tonight.first), (past.second, tonight.second))
     )
-    shared = _shared(first, second, groups)[tonight.group]
+    shared, doubt = (share[tonight.group] for share in _shared(first, second, groups))
     usual = np.array([float(np.median(noise[at])) for at in groups])
     errors = np.array([_shift_error(noise[at], runs[at]) for at in groups])
     # Where all are new and many, their noise of tonight holds already how much they differ.
     told = (np.bincount(tonight.group, runs > 0) > 1) | (np.bincount(tonight.group) < ENOUGH)
-    known = np.where(runs > 0, weight * error**2, np.where(told[tonight.group], spread**2, 0.0))
-    level = np.sqrt(np.maximum(known, shared * noise**2))
+    lasting = np.minimum(np.where(runs > 0, np.maximum(_LASTING * shared, doubt), shared + doubt), 1.0) * noise**2
+    new = np.maximum(lasting, np.where(told[tonight.group], spread**2, 0.0))
+    level = np.sqrt(np.where(runs > 0, weight * error**2 + lasting, new))
     return Reference(
         past, tonight.group, groups, own, runs, expected, level, peers, spread, noise, tonight.cap,
         beyond_chance(shifts[:-1], errors), errors,
@@ -187,7 +191,9 @@ def _error(accepted: Floats, noise: Floats, runs: Ints, groups: list[Ints]) -> F
         for at in (beside, runs - 1 - beside)
     )
     error = noise * np.sqrt(MEDIAN_VARIANCE / np.maximum(runs, 1))
-    squares = np.where(runs >= LEAST_PEERS, ((high - low) / 2) ** 2, np.nan) if len(ordered) else np.full(runs.size, np.nan)
+    squares = (
+        np.where(runs >= LEAST_PEERS, ((high - low) / 2) ** 2, np.nan) if len(ordered) else np.full(runs.size, np.nan)
+    )
     for at in groups:
         seen = squares[at][np.isfinite(squares[at])]
         error[at] = np.maximum(error[at], np.sqrt(seen.mean()) if seen.size else 0.0)
@@ -236,16 +242,18 @@ def _peers(own: Floats, error: Floats, noise: Floats, tonight: Tonight, groups: 
     return centre, spread
 
 
-def _shared(first: Floats, second: Floats, groups: list[Ints]) -> Floats:
-    """(G) the share of the noise's variance that all readings of a run have in common, at most so much in five of six
-    cases; groups with few second readings take the figure of all."""
+def _shared(first: Floats, second: Floats, groups: list[Ints]) -> tuple[Floats, Floats]:
+    """(G) the share of the noise's variance that all readings of a run have in common, and its standard error: that
+    of all groups together, but for a group that shows more than chance makes of that."""
     both = np.isfinite(first) & np.isfinite(second) & (np.abs(first) < _WINSOR)
     x, y = np.where(both, first, 0.0), np.where(both, np.clip(second, -_WINSOR, _WINSOR), 0.0)
     product, square = (x * y).sum(axis=0), (x * x).sum(axis=0)
     sums = np.array([(product[at].sum(), square[at].sum()) for at in groups])
-    sums = np.where(sums[:, 1:] < 100, sums.sum(axis=0), sums)
-    weight = np.maximum(sums[:, 1], 1e-9)
-    return np.asarray(np.minimum(np.maximum(sums[:, 0] / weight, 0.0) + 1 / np.sqrt(weight), 1.0))
+    every, weight = sums.sum(axis=0), np.maximum(sums[:, 1], 1e-9)
+    own, error, usual = sums[:, 0] / weight, 1 / np.sqrt(weight), every[0] / max(every[1], 1e-9)
+    differs = own - usual > 3 * error
+    share = np.maximum(np.where(differs, own, usual), 0.0)
+    return share, np.where(differs, error, 1 / np.sqrt(max(every[1], 1e-9)))
 
 
 def _together(shifts: Floats, noise: Floats, tonight: Tonight, groups: list[Ints]) -> Floats:

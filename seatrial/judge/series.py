@@ -99,8 +99,6 @@ class SeriesJudge:
         return judge(self.reference, self._readings)
 
 
-
-
 def carried(place: int, series: Sequence[Measurement], known: Bools) -> int:
     """The place of the same collective over another number of ranks that is `known`, the last one; else `place`.
 

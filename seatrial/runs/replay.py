@@ -87,7 +87,9 @@ def _bad_numbers(path: Path, rows: "pd.DataFrame") -> Iterator[str]:
 
     numbers = pd.to_numeric(rows["value"], errors="coerce")
     bad = rows["value"][numbers.isna() & ~rows["value"].str.lower().isin(("nan", "inf", "-inf"))]
-    return (f"{path}: line {cast(int, at) + 2}: value: {printable(text)[:40]!r} is not a number" for at, text in bad.items())
+    return (
+        f"{path}: line {cast(int, at) + 2}: value: {printable(text)[:40]!r} is not a number" for at, text in bad.items()
+    )
 
 
 def _bad_words(path: Path, rows: "pd.DataFrame") -> Iterator[str]:
@@ -200,9 +202,7 @@ def _read(judge: SeriesJudge, values: Floats) -> JudgedNight:
         night = judge.night()
 
 
-def _concluded(
-    run_id: str, judged: JudgedNight, found: Sequence[Finding], broken: Sequence[Judgement]
-) -> ReplayedRun:
+def _concluded(run_id: str, judged: JudgedNight, found: Sequence[Finding], broken: Sequence[Judgement]) -> ReplayedRun:
     bad = [*(j for j in broken if j.verdict is not Verdict.PASS), *(finding.judgement for finding in found)]
     suspects = tuple(suspect for finding in found for suspect in finding.suspects)
     readings, known = int(judged.night.readings.sum()), int(judged.night.judged.sum())
