@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 _REFERENCE_RUNS = 30  # a month of nights
-_RECENT_RUNS = 5  # a working week of nights
+RECENT_RUNS = 5  # a working week of nights
 _CHANGES_SHOWN = 3
 
 
@@ -57,8 +57,8 @@ def past_runs(
     With `machines`, a node's past is that of its hardware, under whatever name. Raises SeatrialError when the store
     cannot be read.
     """
-    newest = store.runs_before(cluster, suite, before, _REFERENCE_RUNS + _RECENT_RUNS)
-    passed = store.runs_before(cluster, suite, before, _REFERENCE_RUNS + _RECENT_RUNS, Verdict.PASS)
+    newest = store.runs_before(cluster, suite, before, _REFERENCE_RUNS + RECENT_RUNS)
+    passed = store.runs_before(cluster, suite, before, _REFERENCE_RUNS + RECENT_RUNS, Verdict.PASS)
     runs = chosen_runs({run.run_id: run for run in (*newest, *passed)}.values())
     readings = _readings(store, [run.run_id for run in runs], names, machines or Machines())
     last_pass = next((run for run in reversed(runs) if run.verdict is Verdict.PASS), None)
@@ -72,7 +72,7 @@ def chosen_runs(runs: Iterable[RunRow]) -> list[RunRow]:
     that stays for months does not displace what was healthy; other runs fill up where too few passed.
     """
     newest_first = sorted(runs, key=_age, reverse=True)
-    recent, older = newest_first[:_RECENT_RUNS], newest_first[_RECENT_RUNS:]
+    recent, older = newest_first[:RECENT_RUNS], newest_first[RECENT_RUNS:]
     passed = [run for run in older if run.verdict is Verdict.PASS][:_REFERENCE_RUNS]
     others = [run for run in older if run.verdict is not Verdict.PASS][: _REFERENCE_RUNS - len(passed)]
     return sorted([*recent, *passed, *others], key=_age)

@@ -13,7 +13,7 @@ import numpy as np
 
 from seatrial.judge.number import number_words
 from seatrial.judge.outliers import MINORITY, Night, Shift
-from seatrial.judge.references import ENOUGH, Bools
+from seatrial.judge.references import AGREEING, ENOUGH, Bools
 from seatrial.judge.series import SeriesJudge
 from seatrial.judge.tolerance import FAIL_FACTOR
 from seatrial.model.measurement import Measurement, Subject
@@ -23,7 +23,6 @@ from seatrial.model.verdict import Verdict
 from seatrial.text.numbers import short
 from seatrial.text.words import some_of
 
-_MANY = 3
 # How often a suspect was right, by how far beyond its limit it reads: the least of all rows of docs/error-rates.md.
 _CONFIDENCE = ((1.5, 0.97), (1.2, 0.95), (1.0, 0.9))
 
@@ -143,7 +142,7 @@ def _side(m: Measurement) -> str:
 
 def findings(judged: JudgedNight) -> list[Finding]:
     """What is wrong: the worst first, and of equals what names a node, GPU or link."""
-    night, table = judged.night, judged.table
+    night = judged.night
     found = [_moved_together(judged, shift) for shift in night.shifts if shift.bad]
     alike, alone = _alike(judged, np.flatnonzero(night.bad).tolist())
     found += [*alike, *_by_cause(judged, alone)]
@@ -153,8 +152,7 @@ def findings(judged: JudgedNight) -> list[Finding]:
 def _moved_together(judged: JudgedNight, shift: Shift) -> Finding:
     """Peers that are slower than in their own past, or new ones that are slower than the known ones."""
     places = shift.members.tolist()
-    m, group = judged.table.first[places[0]], np.flatnonzero(judged.table.group == judged.table.group[places[0]])
-    known = group.size - len(places)
+    known = int((judged.table.group == judged.table.group[places[0]]).sum()) - len(places)
     against = f"the {known} that are known" if shift.new else "their earlier runs"
     return Finding(_of_many(judged, places, against, shift.moved, shift.limit), tuple(places))
 
@@ -168,7 +166,7 @@ def _alike(judged: JudgedNight, bad: Sequence[int]) -> tuple[list[Finding], list
     for group, places in by_group.items():
         peers = np.flatnonzero(judged.table.group == group).tolist()
         slow, every = (_holders(judged.table.first[i].subject for i in some) for some in (places, peers))
-        if len(slow) >= _MANY and len(slow) > MINORITY * len(every) and len(places) < len(every) * 2:
+        if len(slow) >= AGREEING and len(slow) > MINORITY * len(every) and len(places) < len(every) * 2:
             distance = float(np.median([judged.night.value[i] - judged.night.expected[i] for i in places]))
             limit = float(np.median(judged.night.limit[places]))
             against = "their earlier runs" if judged.source(places[0]) == "history" else f"the median of {len(every)}"

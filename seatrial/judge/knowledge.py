@@ -16,7 +16,7 @@ from seatrial.history.past import PastRuns, at_other_ranks, past_runs
 from seatrial.history.rows import Pin
 from seatrial.history.same_machine import Machines
 from seatrial.judge.node_groups import NodeGroups, group_nodes
-from seatrial.judge.references import LEAST_RUNS, Past
+from seatrial.judge.references import AGREEING, Past
 from seatrial.judge.series import SeriesTable
 from seatrial.model.measurement import Measurement
 from seatrial.model.node_hardware import hardware_by_node
@@ -93,7 +93,7 @@ def _over_other_ranks(
 ) -> PastRuns:
     """The past with that of the same collective over another number of ranks where a series has none itself, carried
     over by what the links allow of each."""
-    empty = [i for i, m in enumerate(series) if is_busbw(m) and past.good[:, i].sum() < LEAST_RUNS] if past.runs else []
+    empty = [i for i, m in enumerate(series) if is_busbw(m) and past.good[:, i].sum() < AGREEING] if past.runs else []
     earlier = at_other_ranks(store, context.cluster, [series[i] for i in empty]) if empty else {}
     at = [i for i in empty if earlier.get(series[i].series())]
     if not at:

@@ -1,4 +1,4 @@
-"""Which nodes are alike by what they say of themselves. Pure. The rules: docs/decisions/0015."""
+"""Which nodes are alike by what they say of themselves. Pure. The rules: docs/verdicts.md."""
 
 from collections import Counter
 from collections.abc import Mapping

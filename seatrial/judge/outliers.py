@@ -1,9 +1,9 @@
 """Which numbers of a run are too low, all series at once. Pure: numpy arrays in, numpy arrays out.
 
 A limit is a normal quantile with Bonferroni's correction for all series of the run. What reads low is read again. It is
-blamed when the median of tonight's readings is below the limit and more readings are than strays explain (binomial test,
-with the share of strays that healthy readings show). The last runs count together (window-limited likelihood ratio: Lai,
-"Sequential changepoint detection in quality control", 1995). docs/verdicts.md follows an example by hand.
+blamed when the median of tonight's readings is below the limit and more readings are than strays explain: a binomial
+test with the share of strays that healthy readings show. The last runs count together (window-limited likelihood ratio:
+Lai, "Sequential changepoint detection in quality control", 1995). docs/verdicts.md follows an example by hand.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,9 @@ from statistics import NormalDist
 
 import numpy as np
 
+from seatrial.history.past import RECENT_RUNS
 from seatrial.judge.references import (
+    AGREEING,
     ENOUGH,
     LEAST_PEERS,
     LEAST_STRAYS,
@@ -25,13 +27,12 @@ from seatrial.judge.references import (
     median_of,
 )
 
-FALSE_ALARMS = 0.003  # of healthy runs; docs/error-rates.md measures what noise of unkind shapes makes of it
-AGREEING = 3  # readings, or two runs: nobody is blamed for less
-MOST_READINGS = 24  # of a series in one run: more would narrow the median by little
-MUST_FIND = 0.105  # on logs: a loss of 10 % is read again until it is found or ruled out
-WINDOW = 5  # runs that count together
-MINORITY = 1 / 3  # of the peers: where more are slow, they share a cause that is in none of them
-_RULED_OUT = 2.5  # standard deviations: 0.6 % of such losses are missed by chance
+FALSE_ALARMS = 0.003  # of healthy runs, so that noise of any shape stays below the 0.5 % of docs/error-rates.md
+MOST_READINGS = 24  # of a series in one run: one more narrows the median by 2 %
+MUST_FIND = 0.105  # on logs, 10 %, the band of ReFrame's tutorial: read again until it is found or ruled out
+# Of the peers. Where more are slow, they share a cause that is in none of them: agreement takes two thirds (Pease,
+# Shostak and Lamport, "Reaching agreement in the presence of faults", 1980).
+MINORITY = 1 / 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def judge(reference: Reference, readings: Floats) -> Night:
     for shift in shifts:
         own[shift.members] &= not (shift.new and shift.bad)
     for i in np.flatnonzero(tonight.low & own & ~bad & np.isfinite(limit)).tolist():
-        for more in range(1, min(WINDOW, len(reference.past.count) + 1)):
+        for more in range(1, min(RECENT_RUNS, len(reference.past.count) + 1)):
             together = tonight.with_past(i, more)
             if together is not None:
                 limit[i], agreeing[i], runs[i], bad[i] = *together, more + 1, True
@@ -123,7 +124,7 @@ class _Tonight:
             np.where(once, distance[:1] / usual, np.nan)[0],
         )
         self._usual = usual
-        ruled_out = MUST_FIND - _RULED_OUT * chance
+        ruled_out = MUST_FIND - NormalDist().inv_cdf(1 - FALSE_ALARMS) * chance
         self.low = self.value < -np.clip(ruled_out, self.limit / 5, self.limit / 4)
 
     def bad(self) -> Bools:

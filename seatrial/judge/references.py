@@ -2,10 +2,10 @@
 
 Values are natural logs with more = better, one column a series. The reference of a series is the median of its accepted
 runs, drawn to its peers' as far as those runs are few (empirical Bayes: Efron and Morris, "Data analysis using Stein's
-estimator", 1975). Noise is a robust scale of the steps from run to run; a series that is louder than its peers counts as
-loud as its own past shows (moderated variance: Smyth, "Linear models and empirical Bayes methods", 2004). How much of it
-all readings of a run share, second readings tell: the slope of their regression on the first ones, which stays right
-although mostly what looks low is read twice.
+estimator and its generalizations", 1975). Noise is a robust scale of the steps from run to run; a series that is louder
+than its peers counts as loud as its own past shows (moderated variance: Smyth, "Linear models and empirical Bayes
+methods", 2004). How much of it all readings of a run share, second readings tell: the slope of their regression on the
+first ones, which stays right although mostly what looks low is read twice.
 """
 
 import math
@@ -19,10 +19,12 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 ENOUGH = 8  # values: a scale that is learned from fewer is off by half and more
-LEAST_PEERS = 4  # of three nobody can tell which one is odd
-LEAST_RUNS = 3  # without peers: of two nobody can tell which one is odd
-LEAST_STRAYS = 0.005  # of readings: how many stray is never taken as none
-LEAST_NOISE = 0.003  # on logs: copies in the memory of one H100 repeat to 0.1 to 0.3 % (docs/gpu-results)
+AGREEING = 3  # readings, runs or other peers: of two nobody can tell which one is odd
+LEAST_PEERS = AGREEING + 1
+LEAST_STRAYS = (
+    0.005  # of readings, a tenth of what copies in the memory of one H100 show (docs/gpu-results): never none
+)
+LEAST_NOISE = 0.003  # on logs: the rest of those copies repeats to 0.1 to 0.3 %
 MEDIAN_VARIANCE = np.pi / 2  # of normal values, over that of the mean
 _MAD = 1.4826  # the standard deviation of normal values over their median absolute deviation
 # What lasts for runs moves the median of the runs as well: an AR(1) with 0.9 lies 1.6 times as far from it in variance
@@ -126,7 +128,7 @@ def learn(past: Past, tonight: Tonight) -> Reference:
     peers, spread = _peers(own, error, noise, tonight, groups)
     weight = np.where(np.isfinite(spread), spread**2 / (spread**2 + error**2), 1.0)
     drawn = np.where(np.isfinite(peers), peers + weight * (own - peers), own)
-    expected = np.where(np.isfinite(peers) | (runs >= LEAST_RUNS), np.where(runs > 0, drawn, peers), np.nan)
+    expected = np.where(np.isfinite(peers) | (runs >= AGREEING), np.where(runs > 0, drawn, peers), np.nan)
     shifts = shift_of(groups, np.vstack([past.median, tonight.first]) - expected, runs)
     first, second = (
         (np.vstack([past.accepted(rows), now]) - expected - shifts[:, tonight.group]) / noise
@@ -148,7 +150,7 @@ def learn(past: Past, tonight: Tonight) -> Reference:
 
 
 def shift_of(groups: list[Ints], distance: Floats, runs: Ints) -> Floats:
-    """(T, G) from (T, M): by how much the known peers of each group moved together; 0 where they are too few to tell."""
+    """(T, G) from (T, M): by how much the known peers of each group moved together; 0 where they are too few."""
     shifts = np.zeros((len(distance), len(groups)))
     for number, at in enumerate(groups):
         known = at[runs[at] > 0]
@@ -213,8 +215,11 @@ def _scale(steps: Floats, rest: Floats, first: Floats, assumed: float) -> float:
 
 
 def unsure(count: int) -> float:
-    """By how much a limit is wider because its scale is the median distance of `count` values: the quantile of Student's
-    t over the normal one, 1 + (z² + 1) / 4f (Cornish and Fisher, 1937) at z = 4.4, with f = 0.37 count."""
+    """How much wider a limit is because its scale is the median distance of `count` values.
+
+    The quantile of Student's t over the normal one: 1 + (z² + 1) / 4f at z = 4.4, with f = 0.37 count (Cornish and Fisher,
+    "Moments and cumulants in the specification of distributions", 1937).
+    """
     return 1 + 14 / count
 
 

@@ -18,7 +18,7 @@ from seatrial.history.rows import RunRow
 from seatrial.judge.findings import Finding, JudgedNight, findings
 from seatrial.judge.node_groups import group_nodes
 from seatrial.judge.number import judge_number
-from seatrial.judge.references import LEAST_RUNS, Floats, Ints, Past
+from seatrial.judge.references import AGREEING, Floats, Ints, Past
 from seatrial.judge.series import SeriesJudge, SeriesTable, carried
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import TIMES, Measurement, Subject, SubjectKind
@@ -168,7 +168,7 @@ class _Replay:
         chosen = {row.run_id for row in chosen_runs(self._runs)}
         some = np.array([i for i, row in enumerate(self._runs) if row.run_id in chosen], dtype=np.int64)
         taught = self._rows["good"][some].sum(axis=0)
-        source = [i if taught[i] >= LEAST_RUNS else carried(i, self._series, taught > 0) for i in places.tolist()]
+        source = [i if taught[i] >= AGREEING else carried(i, self._series, taught > 0) for i in places.tolist()]
         own, other = np.ix_(some, places), np.ix_(some, np.array(source, dtype=np.int64))
         measured = self._rows["count"][own] > 0
         first, second, middle, count, good = (

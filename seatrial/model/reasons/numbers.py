@@ -62,7 +62,9 @@ REASONS = {
         "Look up the reason that follows.",
     ),
 }
-_AGAINST_RUNS_OR_PEERS = "{number}: {percent} % {side} {against} (limit {limit} %), in {agreeing} of {readings} measurements{of_runs}"
+_AGAINST_RUNS_OR_PEERS = (
+    "{number}: {percent} % {side} {against} (limit {limit} %), in {agreeing} of {readings} measurements{of_runs}"
+)
 for _source, _words, _next in (
     ("peers", "the other nodes of the same run", "Check the hardware, the link and the switch port of that node."),
     ("history", "the earlier runs of this cluster", _COMPARE),
