@@ -187,7 +187,7 @@ class RunJudge:
         return replace(judgement, verdict=together.verdict, reason=together.reason) if together else judgement
 
     def _changed(self, judgement: Judgement) -> Judgement:
-        """A bad number with what has changed of the software since the last pass, which is the first thing to look at."""
+        """A bad number with what has changed of the software since the last pass, the first thing to look at."""
         past = self._knowledge.past
         if not past or not past.changed or judgement.verdict is Verdict.PASS or judgement.source != "history":
             return judgement

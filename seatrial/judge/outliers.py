@@ -19,6 +19,7 @@ from seatrial.judge.references import (
     LEAST_PEERS,
     LEAST_STRAYS,
     MEDIAN_VARIANCE,
+    MUST_FIND,
     Bools,
     Floats,
     Ints,
@@ -29,7 +30,6 @@ from seatrial.judge.references import (
 
 FALSE_ALARMS = 0.003  # of healthy runs, so that noise of any shape stays below the 0.5 % of docs/error-rates.md
 MOST_READINGS = 24  # of a series in one run: one more narrows the median by 2 %
-MUST_FIND = 0.105  # on logs, 10 %, the band of ReFrame's tutorial: read again until it is found or ruled out
 # Of the peers. Where more are slow, they share a cause that is in none of them: agreement takes two thirds (Pease,
 # Shostak and Lamport, "Reaching agreement in the presence of faults", 1980).
 MINORITY = 1 / 3

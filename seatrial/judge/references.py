@@ -217,16 +217,20 @@ def _scale(steps: Floats, rest: Floats, first: Floats, assumed: float) -> float:
 def unsure(count: int) -> float:
     """How much wider a limit is because its scale is the median distance of `count` values.
 
-    The quantile of Student's t over the normal one: 1 + (z² + 1) / 4f at z = 4.4, with f = 0.37 count (Cornish and Fisher,
-    "Moments and cumulants in the specification of distributions", 1937).
+    The quantile of Student's t over the normal one: 1 + (z² + 1) / 4f at z = 4.4, with f = 0.37 count (Cornish and
+    Fisher, "Moments and cumulants in the specification of distributions", 1937).
     """
     return 1 + 14 / count
 
 
 def _typical(distances: Floats) -> float:
-    """The standard deviation by the median of distances; equal readings are rounded ones and hide the noise."""
+    """The standard deviation by the median of distances.
+
+    Equal readings are rounded ones and hide the noise, unless most are equal and the rest is too far off for a unit.
+    """
     unequal = distances[distances > 0]
-    return _MAD * float(np.median(unequal)) if unequal.size else 0.0
+    typical = float(np.median(unequal)) if unequal.size else 0.0
+    return 0.0 if typical > MUST_FIND and 2 * unequal.size < distances.size else _MAD * typical
 
 
 def _peers(own: Floats, error: Floats, noise: Floats, tonight: Tonight, groups: list[Ints]) -> tuple[Floats, Floats]:
