@@ -21,6 +21,7 @@ Bools = NDArray[np.bool_]
 ENOUGH = 8  # values: a scale that is learned from fewer is off by half and more
 AGREEING = 3  # readings, runs or other peers: of two nobody can tell which one is odd
 LEAST_PEERS = AGREEING + 1
+MUST_FIND = 0.105  # on logs, 10 %, the band of ReFrame's tutorial: read again until it is found or ruled out
 LEAST_STRAYS = (
     0.005  # of readings, a tenth of what copies in the memory of one H100 show (docs/gpu-results): never none
 )
