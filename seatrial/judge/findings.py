@@ -50,6 +50,8 @@ class JudgedNight:
         self._moved = (night.expected - reference.expected).tolist()
         self.has_reference: list[bool] = night.judged.tolist()
         self._bad, self._times = night.bad.tolist(), night.readings.tolist()
+        # Beyond its limit and not read often enough to blame anybody: no pass, and it teaches nothing.
+        self.unproven = night.doubtful & ~night.bad & (night.value < night.expected - night.limit)
         self._sizes = np.bincount(self.table.group)[self.table.group].tolist()
 
     @property
@@ -63,13 +65,14 @@ class JudgedNight:
     def judgement(self, i: int) -> Judgement:
         """Raises nothing: only series with a reference are asked."""
         m, bad = self.table.first[i], self._bad[i]
-        code = f"{'worse-than' if bad else 'within'}-{self.source(i)}"
+        unproven = bool(self.unproven[i])
+        code = "low-unproven" if unproven else f"{'worse-than' if bad else 'within'}-{self.source(i)}"
         words: dict[str, object] = {
             "number": number_words(self.measurement(i)),
             "against": self._against(i),
             "limit": self.limit_percent(i),
         }
-        if bad:
+        if bad or unproven:
             words |= {"percent": self.percent(i), "side": _side(m), **self._readings_words(i)}
         low = self.table.value(i, self._low[i])
         expected = Expected(high=low) if m.better == "lower" else Expected(low=low)
@@ -90,6 +93,8 @@ class JudgedNight:
         )
 
     def verdict(self, i: int) -> Verdict:
+        if self.unproven[i]:
+            return Verdict.INCONCLUSIVE
         if not self._bad[i]:
             return Verdict.PASS
         return Verdict.FAIL if self._value[i] < self._low[i] - math.log(FAIL_FACTOR) else Verdict.DEGRADED
@@ -110,13 +115,13 @@ class JudgedNight:
 
     def _against(self, i: int) -> str:
         m, centre = self.table.first[i], short(self.table.value(i, self._centre[i]))
-        kinds, peers, runs = _kinds(m), self._sizes[i] - 1, self._runs[i]
-        if runs >= ENOUGH or (runs and not peers):
+        kinds, peers, runs = _kinds(m), self._sizes[i], self._runs[i]
+        if runs >= ENOUGH or (runs and peers == 1):
             words = f"its median of {centre} in {runs} runs"
         elif runs:
-            words = f"the {centre} expected from its {runs} run{'s'[: runs > 1]} and {peers} other {kinds}"
+            words = f"the {centre} expected from its {runs} run{'s'[: runs > 1]} and {peers - 1} other {kinds}"
         else:
-            words = f"the median of {centre} of {peers} other {kinds}"
+            words = f"the median of {centre} of {peers} {kinds}"
         moved = self._moved[i]
         return f"{words}, less what all {kinds} moved by" if abs(moved) > 0.005 else words
 
@@ -152,9 +157,9 @@ def findings(judged: JudgedNight) -> list[Finding]:
 def _moved_together(judged: JudgedNight, shift: Shift) -> Finding:
     """Peers that are slower than in their own past, or new ones that are slower than the known ones."""
     places = shift.members.tolist()
-    known = int((judged.table.group == judged.table.group[places[0]]).sum()) - len(places)
-    against = f"the {known} that are known" if shift.new else "their earlier runs"
-    return Finding(_of_many(judged, places, against, shift.moved, shift.limit), tuple(places))
+    rest = int((judged.table.group == judged.table.group[places[0]]).sum()) - len(places)
+    words = {"past": "their earlier runs", "known": f"the {rest} that are known", "others": f"the other {rest}"}
+    return Finding(_of_many(judged, places, words[shift.against], shift.moved, shift.limit), tuple(places))
 
 
 def _alike(judged: JudgedNight, bad: Sequence[int]) -> tuple[list[Finding], list[int]]:

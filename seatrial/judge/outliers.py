@@ -9,6 +9,7 @@ Lai, "Sequential changepoint detection in quality control", 1995). docs/verdicts
 from dataclasses import dataclass
 from math import comb
 from statistics import NormalDist
+from typing import Literal
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from seatrial.judge.references import (
     Reference,
     beyond_chance,
     median_of,
+    typical,
 )
 
 FALSE_ALARMS = 0.003  # of healthy runs, so that noise of any shape stays below the 0.5 % of docs/error-rates.md
@@ -35,15 +37,18 @@ MOST_READINGS = 24  # of a series in one run: one more narrows the median by 2 %
 MINORITY = 1 / 3
 
 
+Against = Literal["past", "known", "others"]
+
+
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """Peers that read lower all alike: known ones than in their own past, or `new` ones than the known ones.
+    """Peers that read lower all alike than in their own past, than the known ones, or than the others of tonight.
 
     `moved` and `limit` are on logs; `agreeing` of `readings` of their median lie below the limit.
     """
 
     members: Ints
-    new: bool
+    against: Against
     moved: float
     limit: float
     agreeing: int
@@ -75,7 +80,7 @@ class Night:
     @property
     def judged(self) -> Bools:
         """Which series have a reference."""
-        return np.asarray(np.isfinite(self.limit) & np.isfinite(self.value))
+        return np.asarray(np.isfinite(self.expected - self.limit) & np.isfinite(self.value))
 
 
 def judge(reference: Reference, readings: Floats) -> Night:
@@ -88,7 +93,7 @@ def judge(reference: Reference, readings: Floats) -> Night:
     runs, earlier = np.ones(moved.size, dtype=np.int64), np.zeros(moved.size, dtype=np.int64)
     own = np.ones(moved.size, dtype=np.bool_)  # what is found of new peers together is not held against each again
     for shift in shifts:
-        own[shift.members] &= not (shift.new and shift.bad)
+        own[shift.members] &= shift.against == "past" or not shift.bad
     for i in np.flatnonzero(tonight.low & own & ~bad & np.isfinite(limit)).tolist():
         for more in range(1, min(RECENT_RUNS, len(reference.past.count) + 1)):
             together = tonight.with_past(i, more)
@@ -97,7 +102,12 @@ def judge(reference: Reference, readings: Floats) -> Night:
                 earlier[i] = reference.past.count[-more:, i].sum()
                 break
     young = np.isfinite(reference.peers) & (reference.runs < ENOUGH) & (tonight.count == 1)
-    doubtful = (tonight.low | young) & ~bad & (tonight.count > 0) & (tonight.count < MOST_READINGS)
+    doubtful = (
+        (tonight.low | young)
+        & ~(bad & (tonight.count >= AGREEING))
+        & (tonight.count > 0)
+        & (tonight.count < MOST_READINGS)
+    )
     for shift in shifts:
         doubtful[shift.members] |= shift.doubtful
     value, expected = median_of(readings), reference.expected + moved
@@ -138,6 +148,7 @@ class _Tonight:
         """The limit of series `i` and how many readings lie below it, where `more` earlier runs agree; else None."""
         past, group = self.reference.past, self.reference.group[i]
         then = past.median[-more:, i] - self.reference.expected[i] - self.reference.moved[-more:, group]
+        then = np.maximum(then, 2 * self.value[i])  # what was repaired meanwhile says little of tonight
         counts = past.count[-more:, i]
         if not counts.all():
             return None
@@ -168,10 +179,9 @@ class _Tonight:
 
 
 def _share_below(limit: float, past: Floats, tonight: Floats) -> float:
-    """The share of all readings that lie below: one more than there are, since none seen is not none; of few readings
-    as if they were more."""
+    """The share of all readings that lie below; few say little, so a quarter of 16 more is taken to (a Beta prior)."""
     known = past.size + int(np.isfinite(tonight).sum())
-    return float((np.searchsorted(past, limit) + int((tonight < limit).sum()) + 1) / max(known + 1, ENOUGH**2))
+    return float((np.searchsorted(past, limit) + int((tonight < limit).sum()) + 0.25) / (known + 2 * ENOUGH))
 
 
 def _variance(noise: Floats, count: Ints) -> Floats:
@@ -190,25 +200,47 @@ def _with_scatter(noise: Floats, distance: Floats, value: Floats, count: Ints) -
 
 def _shifts(reference: Reference, distance: Floats, z: float) -> tuple[list[Shift], Floats, Floats]:
     """Which peers moved together; by how much each of M series moved with them, and the error of that."""
-    shifts, moved, unsure = [], np.zeros(distance.shape[1]), np.zeros(distance.shape[1])
+    shifts, moved, unsure = list[Shift](), np.zeros(distance.shape[1]), np.zeros(distance.shape[1])
     for number, at in enumerate(reference.groups):
         known, new = at[reference.runs[at] > 0], at[reference.runs[at] == 0]
         noise = float(np.median(reference.noise[at]))
+        if (parted := _parted(distance, at, float(reference.cap[at[0]]))) is not None:
+            shifts.append(parted)
+            moved[parted.members] = parted.moved
+            continue
         if known.size >= LEAST_PEERS:
-            shift = _shift(reference, distance, known, z * float(reference.together[number]), new=False)
+            shift = _shift(reference, distance, known, z * float(reference.together[number]), "past")
             shifts.append(shift)
             moved[at] = beyond_chance(np.array([shift.moved]), reference.unsure[number : number + 1])
             unsure[at] = reference.unsure[number] * (moved[at] != 0)
         if known.size > 1 and new.size > MINORITY * at.size:
             unlike = float(reference.spread[at[0]]) if known.size >= ENOUGH else noise
             chance = np.sqrt(unlike**2 + MEDIAN_VARIANCE * noise**2 * (1 / known.size + 1 / new.size))
-            shift = _shift(reference, distance - moved, new, z * float(chance), new=True)
+            shift = _shift(reference, distance - moved, new, z * float(chance), "known")
             shifts.append(shift)
             moved[new] += shift.moved if shift.bad else 0.0
     return shifts, moved, unsure
 
 
-def _shift(reference: Reference, distance: Floats, members: Ints, limit: float, new: bool) -> Shift:
+def _parted(distance: Floats, at: Ints, cap: float) -> Shift | None:
+    """The slower ones of peers that are two lots: a third at least on either side of a gap that is far wider than what
+    readings of one series differ by. A median and its scale tell nothing there, since both break down at a half."""
+    values, few = median_of(distance[:, at]), max(AGREEING, int(np.ceil(MINORITY * at.size)))
+    if at.size < 2 * few or len(distance) < 2 or not np.isfinite(values).all():
+        return None
+    order, pairs = np.argsort(values), np.abs(distance[1, at] - distance[0, at])
+    gaps, pairs = np.diff(values[order])[few - 1 : at.size - few], pairs[np.isfinite(pairs)]
+    if pairs.size < few:
+        return None
+    limit = min(max(MUST_FIND, 4 * typical(pairs) / np.sqrt(2)), cap)
+    if gaps.max() < limit:
+        return None
+    split = few + int(np.argmax(gaps))
+    moved = float(np.median(values[order[:split]]) - np.median(values[order[split:]]))
+    return Shift(at[order[:split]], "others", moved, limit, split, split, True, False)
+
+
+def _shift(reference: Reference, distance: Floats, members: Ints, limit: float, against: Against) -> Shift:
     """Whether the median of `members` is below the limit in enough rounds of readings, or in the run before as well."""
     limit = min(limit, float(reference.cap[members[0]]))
     taken = 2 * np.isfinite(distance[:, members]).sum(axis=1) >= members.size
@@ -218,5 +250,5 @@ def _shift(reference: Reference, distance: Floats, members: Ints, limit: float, 
     again = bool(before.size and (median_of(before.T) < -limit).all())
     bad = moved < -limit and (agreeing >= AGREEING or again)
     return Shift(
-        members, new, moved, limit, agreeing, len(rounds), bad, moved < -limit and not bad and len(rounds) < ENOUGH
+        members, against, moved, limit, agreeing, len(rounds), bad, moved < -limit and not bad and len(rounds) < ENOUGH
     )

@@ -22,10 +22,9 @@ ENOUGH = 8  # values: a scale that is learned from fewer is off by half and more
 AGREEING = 3  # readings, runs or other peers: of two nobody can tell which one is odd
 LEAST_PEERS = AGREEING + 1
 MUST_FIND = 0.105  # on logs, 10 %, the band of ReFrame's tutorial: read again until it is found or ruled out
-LEAST_STRAYS = (
-    0.005  # of readings, a tenth of what copies in the memory of one H100 show (docs/gpu-results): never none
-)
-LEAST_NOISE = 0.003  # on logs: the rest of those copies repeats to 0.1 to 0.3 %
+# Copies in the memory of one H100 (docs/gpu-results): 3 of 52 readings stray, the others repeat to 0.1 to 0.3 %.
+LEAST_STRAYS = 0.005  # of readings: how many stray is never taken as none
+LEAST_NOISE = 0.003  # on logs
 MEDIAN_VARIANCE = np.pi / 2  # of normal values, over that of the mean
 _MAD = 1.4826  # the standard deviation of normal values over their median absolute deviation
 # What lasts for runs moves the median of the runs as well: an AR(1) with 0.9 lies 1.6 times as far from it in variance
@@ -128,7 +127,8 @@ def learn(past: Past, tonight: Tonight) -> Reference:
     error = _error(accepted, noise, runs, groups)
     peers, spread = _peers(own, error, noise, tonight, groups)
     weight = np.where(np.isfinite(spread), spread**2 / (spread**2 + error**2), 1.0)
-    drawn = np.where(np.isfinite(peers), peers + weight * (own - peers), own)
+    # Limited translation (Efron and Morris, 1972): a series that differs from its peers is its own.
+    drawn = np.where(np.isfinite(peers), own + np.clip((1 - weight) * (peers - own), -error, error), own)
     expected = np.where(np.isfinite(peers) | (runs >= AGREEING), np.where(runs > 0, drawn, peers), np.nan)
     shifts = shift_of(groups, np.vstack([past.median, tonight.first]) - expected, runs)
     first, second = (
@@ -207,12 +207,12 @@ def _scale(steps: Floats, rest: Floats, first: Floats, assumed: float) -> float:
     """The noise of a group: by its steps from run to run, else by what peers differ by tonight, else as assumed."""
     if first.size < LEAST_PEERS:  # alone, what lasts for runs counts as noise as well
         rest = rest[np.isfinite(rest)]
-        return _typical(np.abs(rest)) * unsure(rest.size) if rest.size >= ENOUGH else assumed
+        return typical(np.abs(rest)) * unsure(rest.size) if rest.size >= ENOUGH else assumed
     steps, apart = steps[np.isfinite(steps)], np.abs(first - median_of(first[:, None]))
     if steps.size >= ENOUGH:
-        return _typical(steps) / math.sqrt(2) * unsure(steps.size)
+        return typical(steps) / math.sqrt(2) * unsure(steps.size)
     apart = apart[np.isfinite(apart)]
-    return _typical(apart) * unsure(apart.size) if apart.size >= ENOUGH else assumed
+    return typical(apart) * unsure(apart.size) if apart.size >= ENOUGH else assumed
 
 
 def unsure(count: int) -> float:
@@ -224,14 +224,14 @@ def unsure(count: int) -> float:
     return 1 + 14 / count
 
 
-def _typical(distances: Floats) -> float:
+def typical(distances: Floats) -> float:
     """The standard deviation by the median of distances.
 
-    Equal readings are rounded ones and hide the noise, unless most are equal and the rest is too far off for a unit.
+    Where most are equal, readings are rounded, and the farthest tenth tells.
     """
-    unequal = distances[distances > 0]
-    typical = float(np.median(unequal)) if unequal.size else 0.0
-    return 0.0 if typical > MUST_FIND and 2 * unequal.size < distances.size else _MAD * typical
+    if not distances.size:
+        return 0.0
+    return _MAD * float(np.median(distances)) or float(np.quantile(distances, 0.9)) / 1.645
 
 
 def _peers(own: Floats, error: Floats, noise: Floats, tonight: Tonight, groups: list[Ints]) -> tuple[Floats, Floats]:
@@ -272,7 +272,7 @@ def _together(shifts: Floats, noise: Floats, tonight: Tonight, groups: list[Ints
     for number, at in enumerate(groups):
         seen = shifts[shifts[:, number] != 0, number]
         chance = float(np.median(noise[at])) * np.sqrt(MEDIAN_VARIANCE / at.size)
-        usual = _typical(np.abs(seen - np.median(seen))) * unsure(seen.size) if seen.size else 0.0
+        usual = typical(np.abs(seen - np.median(seen))) * unsure(seen.size) if seen.size else 0.0
         together[number] = max(chance, usual, LEAST_NOISE, float(tonight.assumed[at[0]]) if seen.size < ENOUGH else 0.0)
     return together
 

@@ -46,7 +46,7 @@ class SeriesTable:
 
     def logs(self, values: Floats) -> Floats:
         """Natural logs of (..., M) values, more = better; NaN where a value has none."""
-        return np.asarray(self.sign * np.log(np.where(values > 0, values, np.nan)))
+        return np.asarray(self.sign * np.log(np.where((values > 0) & np.isfinite(values), values, np.nan)))
 
     def value(self, i: int, log: float) -> float:
         """The value of series `i` in its unit."""
@@ -63,7 +63,7 @@ class SeriesJudge:
 
     def __init__(self, table: SeriesTable, past: Past) -> None:
         self.table, self.past = table, past
-        self._readings = np.empty((0, len(table.first)))
+        self._readings = np.full((1, len(table.first)), np.nan)
         self._count = np.zeros(len(table.first), dtype=np.int64)
         self._reference: Reference | None = None
 

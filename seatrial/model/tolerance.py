@@ -1,13 +1,17 @@
-"""How far a healthy number may stray from its centre. The figures: docs/decisions/0002-judging-with-few-samples.md."""
+"""The noise of a metric until it is measured. The figures: docs/decisions/0002-judging-with-few-samples.md."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """`sigma` is the least run-to-run noise assumed, on natural logs; an interval reaches at most `cap` times from its
-    centre, however noisy the past was. A `steady` number is one that counts on its own. A `coarse` one shows losses
-    of several times: it is measured again only where it looks bad, not until a loss of 10 % is ruled out."""
+    """The assumptions about the healthy values of a metric.
+
+    `sigma` is the standard deviation on natural logs that is assumed until eight runs, or as many peers, show it. A
+    limit is at most a factor of `cap` from the expected value, however noisy the metric is. A `steady` value counts by
+    itself; others count where half of the sizes of a sweep agree. A `coarse` metric shows only large losses: it is
+    measured again where it reads low, not until a loss of 10 % is ruled out.
+    """
 
     sigma: float
     cap: float

@@ -68,10 +68,13 @@ def read_rows(path: Path) -> "pd.DataFrame":
         rows = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise InputError(f"{path}: cannot be read as CSV: {printable(str(error))}") from error
+    if not isinstance(rows.index, pd.RangeIndex):  # pandas takes what is too much for names of rows
+        cells, columns = len(rows.columns) + rows.index.nlevels, len(rows.columns)
+        raise InputError(f"{path}: line 2: {cells} cells, and the header names {columns} columns")
     missing = [name for name in NEEDED if name not in rows.columns]
     if missing:
         raise InputError("; ".join(f"{path}: column {name} is missing; {_nearest(name, rows)}" for name in missing))
-    errors = [*_bad_numbers(path, rows), *_bad_words(path, rows)]
+    errors = [*_blank_names(path, rows), *_bad_numbers(path, rows), *_bad_words(path, rows)]
     if errors:
         raise InputError("; ".join(errors[:_ERRORS_SHOWN]))
     return rows
@@ -80,6 +83,12 @@ def read_rows(path: Path) -> "pd.DataFrame":
 def _nearest(name: str, rows: "pd.DataFrame") -> str:
     known = [printable(str(column)) for column in rows.columns]
     return nearest_of(name, known) or f"there are {', '.join(known[:20])}"
+
+
+def _blank_names(path: Path, rows: "pd.DataFrame") -> Iterator[str]:
+    for column in ("run_id", "metric", "subject"):
+        for at in rows.index[rows[column].str.strip() == ""]:
+            yield f"{path}: line {at + 2}: {column}: is empty"
 
 
 def _bad_numbers(path: Path, rows: "pd.DataFrame") -> Iterator[str]:
@@ -151,7 +160,7 @@ class _Replay:
         judge = SeriesJudge(self._table(rows, places), self._past(places))
         judged = _read(judge, values)
         measured = [replace(m, value=float(v)) for m, v in zip(judge.table.first, values[0], strict=True)]
-        broken = [j for m in measured if not m.value > 0 and (j := judge_number(m, ())) is not None]
+        broken = [j for m in measured if not (m.finite and m.value > 0) and (j := judge_number(m, ())) is not None]
         run = _concluded(run_id, judged, findings(judged), broken)
         self._keep(run, places, judged)
         return run
@@ -179,7 +188,7 @@ class _Replay:
     def _keep(self, run: ReplayedRun, places: Ints, judged: JudgedNight) -> None:
         readings, night = judged.readings, judged.night
         second = readings[1] if len(readings) > 1 else np.full(places.size, np.nan)
-        own = (readings[0], second, night.value, night.readings, ~judged.bad)
+        own = (readings[0], second, night.value, night.readings, ~judged.bad & ~judged.unproven)
         for (name, rows), values in zip(self._rows.items(), own, strict=True):
             row = np.full((1, len(self._series)), 0.0 if name in ("count", "good") else np.nan)
             row[0, places] = values
@@ -203,7 +212,9 @@ def _read(judge: SeriesJudge, values: Floats) -> JudgedNight:
 
 
 def _concluded(run_id: str, judged: JudgedNight, found: Sequence[Finding], broken: Sequence[Judgement]) -> ReplayedRun:
-    bad = [*(j for j in broken if j.verdict is not Verdict.PASS), *(finding.judgement for finding in found)]
+    unproven = [judged.judgement(i) for i in np.flatnonzero(judged.unproven).tolist()]
+    broken = [j for j in broken if j.verdict is not Verdict.PASS]
+    bad = [*(finding.judgement for finding in found), *unproven, *broken]
     suspects = tuple(suspect for finding in found for suspect in finding.suspects)
     readings, known = int(judged.night.readings.sum()), int(judged.night.judged.sum())
     if not bad:

@@ -36,6 +36,12 @@ REASONS = {
         "Find what they share: rack, switch, driver, power, cooling, a shared file system. If that is how they are,"
         " accept it with `seatrial baseline promote RUN --force REASON`.",
     ),
+    "low-unproven": Explanation(
+        "{number}: {percent} % {side} {against} (limit {limit} %), in {agreeing} of {readings} measurements{of_runs}:"
+        " too few to blame anybody",
+        "The number is beyond its limit, and could not be measured often enough to tell a fault from a stray reading.",
+        "Run the suite again.",
+    ),
     "above-physics": Explanation(
         "{comparison}, so it was not measured over those links",
         "The number is above what the links can carry.",
