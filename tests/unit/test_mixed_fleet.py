@@ -231,7 +231,7 @@ def test_a_stored_run_is_judged_again_by_the_hardware_it_had() -> None:
     fleet = Fleet(OLD)
     nodes = {f"node-{n}": A100 if n in OLD else H100 for n in range(NODES)}
     with open_store("sqlite://") as store:
-        store.save(a_run(1, fleet.night(), nodes), Path())
+        store.save(a_run(1, fleet.judged(Knowledge(SETUP, groups=MIXED)), nodes), Path())
         stored = store.result("run-1")
         assert stored is not None
         assert {str(node["name"]): node.get("gpu_model") for node in stored.nodes} == {
