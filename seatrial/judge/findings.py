@@ -6,7 +6,7 @@ Many alike are one finding that blames nobody; what is wrong with one node, one 
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -59,7 +59,7 @@ class JudgedNight:
         """Which series read too low, by themselves or with their peers: they teach nothing."""
         bad = self.night.bad.copy()
         for shift in self.night.shifts:
-            bad[shift.members] |= shift.bad
+            bad[shift.members] |= shift.moved < -shift.limit
         return bad
 
     def judgement(self, i: int) -> Judgement:
@@ -148,7 +148,7 @@ def _side(m: Measurement) -> str:
 def findings(judged: JudgedNight) -> list[Finding]:
     """What is wrong: the worst first, and of equals what names a node, GPU or link."""
     night = judged.night
-    found = [_moved_together(judged, shift) for shift in night.shifts if shift.bad]
+    found = [_moved_together(judged, shift) for shift in night.shifts if shift.moved < -shift.limit]
     alike, alone = _alike(judged, np.flatnonzero(night.bad).tolist())
     found += [*alike, *_by_cause(judged, alone)]
     return sorted(found, key=lambda f: (f.judgement.verdict.severity, not f.suspects, -len(f.series)))
@@ -159,7 +159,10 @@ def _moved_together(judged: JudgedNight, shift: Shift) -> Finding:
     places = shift.members.tolist()
     rest = int((judged.table.group == judged.table.group[places[0]]).sum()) - len(places)
     words = {"past": "their earlier runs", "known": f"the {rest} that are known", "others": f"the other {rest}"}
-    return Finding(_of_many(judged, places, words[shift.against], shift.moved, shift.limit), tuple(places))
+    judgement = _of_many(judged, places, words[shift.against], shift.moved, shift.limit)
+    if not shift.bad:  # seen once, and nothing was measured again
+        judgement = replace(judgement, verdict=Verdict.INCONCLUSIVE)
+    return Finding(judgement, tuple(places))
 
 
 def _alike(judged: JudgedNight, bad: Sequence[int]) -> tuple[list[Finding], list[int]]:

@@ -18,7 +18,7 @@ from seatrial.catalog.links import with_links
 from seatrial.catalog.physics import refuse_beyond_physics
 from seatrial.history.past import past_runs
 from seatrial.history.rows import Pin, RunRow
-from seatrial.judge.tolerance import log_width, tolerance_of
+from seatrial.judge.tolerance import tolerance_of
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement, once
 from seatrial.model.setup import Setup
@@ -32,6 +32,7 @@ MIN_SAMPLES = 3
 ENOUGH_TO_BE_TIGHT = 8  # values; fewer say too little about their spread
 _REACH = 8.0  # scales of t noise: one healthy value in 3000 lies further out on the bad side
 _LEAST_SCALE = 0.003
+_MAD = 1.4826  # the standard deviation of normal values over their median absolute deviation
 _A_MOMENT = timedelta(microseconds=1)
 _SHOWN = 20  # differences in a question
 
@@ -106,13 +107,18 @@ def _pin(m: Measurement, values: Sequence[float], run: RunRow, approval: Approva
 
 
 def _width(m: Measurement, values: Sequence[float]) -> float:
-    """On natural logs: what the values themselves show where they are many, else what so few are allowed."""
-    allowed = log_width(list(values), tolerance_of(m), 3.0)
+    """On natural logs: what the values themselves show if they are many, else what so few are allowed.
+
+    The median of n normal values has the variance pi/(2n) of one, which is what the root adds.
+    """
+    logs, tolerance = [math.log(value) for value in values], tolerance_of(m)
+    centre = median(logs)
+    spread = median(abs(log - centre) for log in logs)
+    sigma = max(_MAD * spread, tolerance.sigma) * math.sqrt(1 + math.pi / (2 * len(logs)))
+    allowed = min(3 * sigma, math.log(tolerance.cap))
     if len(values) < ENOUGH_TO_BE_TIGHT:
         return allowed
-    logs = [math.log(value) for value in values]
-    centre = median(logs)
-    scale = median(abs(log - centre) for log in logs) / 0.7407 * (1 + 2 / math.sqrt(len(logs)))
+    scale = spread / 0.7407 * (1 + 2 / math.sqrt(len(logs)))
     return min(allowed, _REACH * max(scale, _LEAST_SCALE))
 
 

@@ -222,9 +222,11 @@ def _concluded(run_id: str, judged: JudgedNight, found: Sequence[Finding], broke
         reason = Reason.of("replayed-pass", judged=known, series=count) if known else Reason.of("replayed-unjudged")
         return ReplayedRun(run_id, Verdict.PASS, reason, (), readings)
     verdict = worst(judgement.verdict for judgement in bad)
-    reasons = [j.reason for j in sorted(bad, key=lambda j: j.verdict.severity)]
-    more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-    return ReplayedRun(run_id, verdict, rewritten(reasons[0], lambda text: text + more), suspects, readings)
+    worst_reason = min(bad, key=lambda j: j.verdict.severity).reason
+    others = sum(1 if f.judgement.measurement.subject.kind == "group" else len(f.series) for f in found)
+    others += len(unproven) + len(broken) - 1
+    more = f" (and {others} more)" if others else ""
+    return ReplayedRun(run_id, verdict, rewritten(worst_reason, lambda text: text + more), suspects, readings)
 
 
 def _series_of(row: Mapping[Any, Any], conditions: Sequence[str]) -> Measurement:
