@@ -114,7 +114,9 @@ class RunJudge:
         number = self._numbers[name]
         if not self._has_reference(name) or self._night is None:
             return number
-        own = self._night.judgement(self._place[name])
+        own, taken = self._night.judgement(self._place[name]), self._taken[name]
+        if len(taken) > 1:
+            own = replace(own, measurement=once(taken)[0], repeats=tuple(t.value for t in taken))
         if number is None or (number.source == "sanity" and number.verdict is Verdict.PASS):
             return own
         return number if number.verdict.severity < own.verdict.severity or not _is_noisy(number) else own

@@ -77,10 +77,8 @@ class JudgedNight:
         low = self.table.value(i, self._low[i])
         expected = Expected(high=low) if m.better == "lower" else Expected(low=low)
         deviation = math.exp(self._sign[i] * (self._value[i] - self._centre[i])) - 1
-        taken = self.readings[np.isfinite(self.readings[:, i]), i] if self._times[i] > 1 else ()
-        repeats = tuple(self.table.value(i, log) for log in taken)
         return Judgement(
-            self.measurement(i), self.verdict(i), Reason.of(code, **words), self.source(i), expected, deviation, repeats
+            self.measurement(i), self.verdict(i), Reason.of(code, **words), self.source(i), expected, deviation
         )
 
     def measurement(self, i: int) -> Measurement:

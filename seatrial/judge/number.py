@@ -12,20 +12,18 @@ from seatrial.model.sizes import format_size
 from seatrial.model.verdict import Verdict
 from seatrial.text.numbers import short
 
-# Best first: a person's word, then the cluster's own past, then what others published, then a model of that.
-_PREFERENCE = ("peers", "pinned", "history", "catalog", "model")
-_DECISIVE = frozenset({"peers", "pinned"})
+# Best first: a person's word, then what others published, then a model of that.
+_PREFERENCE = ("pinned", "catalog", "model")
 _MILDEST_FIRST = (Verdict.PASS, Verdict.DEGRADED, Verdict.FAIL)
 # nccl-tests prints two decimals, so a healthy 8 bytes in 20 us reads 0.00 GB/s.
 _ROUNDS_TO_ZERO_BYTES = 4096
 
 
 def judge_number(measurement: Measurement, baselines: Sequence[Baseline]) -> Judgement | None:
-    """What `measurement` comes to; None where nothing is to be judged.
+    """Judge one number by what is known without earlier runs and peers; None where nothing is to be judged.
 
     A number without a better direction is only recorded, and so is the busbw of one rank, which is 0 by definition.
-    Sanity and physics come first, then the best baseline there is: pinned, history, catalog, model. A young history is
-    wide, so it does not excuse what the catalog or the model calls slow; a pin does. Without any baseline the number
+    Sanity and physics come first, then a pin, then the harsher of catalog and model. Without any of them the number
     passes by sanity only, and the reason says so, unless it is a small fraction of what the links carry.
     """
     if measurement.better is None or _is_single_rank(measurement):
@@ -54,8 +52,8 @@ def _preference(baseline: Baseline) -> int:
 
 
 def _by_the_best(measurement: Measurement, known: Sequence[Baseline]) -> Judgement:
-    """The first baseline's judgement if it is decisive, else the harshest; of equals the first."""
-    chosen = known[:1] if known[0].source in _DECISIVE else known
+    """A pin's judgement if there is one, else the harshest; of equals the first."""
+    chosen = known[:1] if known[0].source == "pinned" else known
     return max((_against(measurement, b) for b in chosen), key=lambda j: _MILDEST_FIRST.index(j.verdict))
 
 
