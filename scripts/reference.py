@@ -50,7 +50,7 @@ _OF_AREA = {  # of the runbook
     " network is named by `tcp_egress` or `tcp_ingress`: check `ethtool` and its switch port.",
     "Collectives": "`fail`, unless the meaning says otherwise. Where the log names a cause, the reason begins with it:"
     " [causes in logs](log-causes.md).",
-    "Numbers": "`degraded` is outside the expected interval, `fail` beyond the floor: [how verdicts are"
+    "Numbers": "`degraded` is worse than the limit, `fail` twice as bad or below a published floor: [how verdicts are"
     " made](verdicts.md). `seatrial compare GOOD BAD` shows what else changed.",
     "Logs": "Of `seatrial judge`; `inconclusive`, unless the meaning says otherwise.",
 }
