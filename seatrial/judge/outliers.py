@@ -237,7 +237,12 @@ def _parted(distance: Floats, at: Ints, cap: float) -> Shift | None:
         return None
     split = few + int(np.argmax(gaps))
     moved = float(np.median(values[order[:split]]) - np.median(values[order[split:]]))
-    return Shift(at[order[:split]], "others", moved, limit, split, split, True, False)
+    slow, middle = at[order[:split]], float(values[order[split - 1 : split + 1]].mean())
+    if (distance[:, slow] > middle).any():  # of two readings a stray makes as much
+        return None
+    readings = int(np.median(np.isfinite(distance[:, slow]).sum(axis=0)))
+    bad = readings >= AGREEING
+    return Shift(slow, "others", moved, limit, readings, readings, bad, not bad)
 
 
 def _shift(reference: Reference, distance: Floats, members: Ints, limit: float, against: Against) -> Shift:

@@ -127,8 +127,9 @@ def learn(past: Past, tonight: Tonight) -> Reference:
     error = _error(accepted, noise, runs, groups)
     peers, spread = _peers(own, error, noise, tonight, groups)
     weight = np.where(np.isfinite(spread), spread**2 / (spread**2 + error**2), 1.0)
-    # Limited translation (Efron and Morris, 1972): a series that differs from its peers is its own.
-    drawn = np.where(np.isfinite(peers), own + np.clip((1 - weight) * (peers - own), -error, error), own)
+    # Limited translation (Efron and Morris, 1972): a series that is known to differ from its peers is drawn a little.
+    most = np.where(runs >= ENOUGH, error, np.inf)
+    drawn = np.where(np.isfinite(peers), own + np.clip((1 - weight) * (peers - own), -most, most), own)
     expected = np.where(np.isfinite(peers) | (runs >= AGREEING), np.where(runs > 0, drawn, peers), np.nan)
     shifts = shift_of(groups, np.vstack([past.median, tonight.first]) - expected, runs)
     first, second = (

@@ -2,7 +2,7 @@
 
 A measurement's move counts by its own noise: the natural log of the ratio over the standard deviation of the difference
 of two such values. The noise is what the interval of a judgement by earlier runs rests on, else what is assumed of such
-a number (seatrial/judge/baselines/tolerance.py).
+a number (seatrial/judge/tolerance.py).
 """
 
 import math
