@@ -107,9 +107,10 @@ class JudgedNight:
         return percent_words(self._low[i] - self._centre[i], self.table.first[i])
 
     def confidence(self, i: int) -> float:
-        """By the table, of how far beyond its limit the series reads."""
+        """By the table, of how far beyond its limit the series reads; never more than the healthy readings above it."""
         beyond = (self.night.expected[i] - self._value[i]) / self.night.limit[i]
-        return next((share for least, share in _CONFIDENCE if beyond >= least), _CONFIDENCE[-1][1])
+        sure = next((share for least, share in _CONFIDENCE if beyond >= least), _CONFIDENCE[-1][1])
+        return round(min(sure, 1 - float(self.night.strays[i])), 2)
 
     def _against(self, i: int) -> str:
         m, centre = self.table.first[i], short(self.table.value(i, self._centre[i]))

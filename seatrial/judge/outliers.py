@@ -63,7 +63,8 @@ class Night:
 
     `value` is the median of tonight's `readings`, `expected` what it should be, `limit` how much less is healthy.
     `agreeing` of the readings lie below that, those of `runs` runs together, of which `earlier` are not tonight's.
-    `doubtful` are to be read once more.
+    `strays` is the share of healthy readings that lie below the limit, of bad series. `doubtful` are to be read once
+    more.
     """
 
     value: Floats
@@ -73,6 +74,7 @@ class Night:
     agreeing: Ints
     runs: Ints
     earlier: Ints
+    strays: Floats
     bad: Bools
     doubtful: Bools
     shifts: list[Shift]
@@ -111,7 +113,7 @@ def judge(reference: Reference, readings: Floats) -> Night:
     for shift in shifts:
         doubtful[shift.members] |= shift.doubtful
     value, expected = median_of(readings), reference.expected + moved
-    return Night(value, tonight.count, expected, limit, agreeing, runs, earlier, bad, doubtful, shifts)
+    return Night(value, tonight.count, expected, limit, agreeing, runs, earlier, tonight.strays, bad, doubtful, shifts)
 
 
 class _Tonight:
@@ -120,6 +122,7 @@ class _Tonight:
     def __init__(self, reference: Reference, distance: Floats, unsure: Floats, z: float, level: float) -> None:
         self.reference, self.distance, self.unsure, self.z, self.level = reference, distance, unsure, z, level
         self.count, self.value = np.isfinite(distance).sum(axis=0), median_of(distance)
+        self.strays = np.zeros(self.count.size)
         self.noise = _with_scatter(reference.noise, distance, self.value, self.count)
         chance = np.sqrt(unsure**2 + _variance(self.noise, self.count))
         self.limit = np.minimum(z * chance, reference.cap)
@@ -173,7 +176,7 @@ class _Tonight:
                 (self.noise[i], self._usual[i]), (strays.by_own, strays.by_usual), self._first, strict=True
             )
         )
-        p = min(max(*shares, LEAST_STRAYS), 1.0)
+        p = self.strays[i] = min(max(*shares, LEAST_STRAYS), 1.0)
         chance = sum(comb(readings, n) * p**n * (1 - p) ** (readings - n) for n in range(agreeing, readings + 1))
         return chance <= self.level
 
