@@ -83,15 +83,15 @@ def test_a_slow_node_is_caught_against_three_healthy_runs_and_a_hiccup_is_not(co
     assert plateau["deviation"] < -0.5
     reason = slow.document["reason"]
     assert "GB/s" in reason
-    assert "3 passing runs" in reason
-    # It was slow whenever it was measured, and as soon as two agreed nothing more was measured.
-    assert "all_reduce at 1M suspicious: repeated 1 of 2 at most" in slow.err
-    assert "repeated 2 of 2" not in slow.err
-    assert len(plateau["repeats"]) == 2
+    assert "in 3 runs (limit " in reason
+    # It was slow whenever it was measured: three readings agree, and nobody is blamed for fewer.
+    assert "all_reduce at 1M suspicious: repeated 1 of " in slow.err
+    taken = len(plateau["repeats"])
+    assert taken >= 3
     assert max(plateau["repeats"]) < plateau["expected"]["low"]
-    assert "the median of 2 measurements" in plateau["reason"]
+    assert f"in {taken} of {taken} measurements" in plateau["reason"]
     rows = (console.folder / "slow" / "measurements.csv").read_text().splitlines()
-    assert sum("busbw_plateau" in row for row in rows) == 2
+    assert sum("busbw_plateau" in row for row in rows) == taken
     assert (console.folder / "slow" / "logs" / "all_reduce-again-1.log").exists()
 
     document = hiccup(console, suite)
