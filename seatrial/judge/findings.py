@@ -4,7 +4,7 @@ Many alike are one finding that blames nobody; what is wrong with one node, one 
 """
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -63,7 +63,7 @@ class JudgedNight:
         return bad
 
     def judgement(self, i: int) -> Judgement:
-        """Raises nothing: only series with a reference are asked."""
+        """The judgement of a series that has a reference."""
         m, bad = self.table.first[i], self._bad[i]
         unproven = bool(self.unproven[i])
         code = "low-unproven" if unproven else f"{'worse-than' if bad else 'within'}-{self.source(i)}"
@@ -173,10 +173,10 @@ def _alike(judged: JudgedNight, bad: Sequence[int]) -> tuple[list[Finding], list
     for group, places in by_group.items():
         peers = np.flatnonzero(judged.table.group == group).tolist()
         slow, every = (_holders(judged.table.first[i].subject for i in some) for some in (places, peers))
-        if len(slow) >= AGREEING and len(slow) > MINORITY * len(every) and len(places) < len(every) * 2:
+        if len(slow) >= AGREEING and len(slow) > MINORITY * len(every):
             distance = float(np.median([judged.night.value[i] - judged.night.expected[i] for i in places]))
             limit = float(np.median(judged.night.limit[places]))
-            against = "their earlier runs" if judged.source(places[0]) == "history" else f"the median of {len(every)}"
+            against = "their earlier runs" if judged.source(places[0]) == "history" else f"the median of {len(peers)}"
             found.append(Finding(_of_many(judged, places, against, distance, limit), tuple(places)))
         else:
             left += places
@@ -208,7 +208,8 @@ def _of_many(judged: JudgedNight, places: Sequence[int], against: str, distance:
     value = judged.table.value(places[0], float(np.median([judged.night.value[i] for i in places])))
     subject = Subject("group", f"{len(places)} of {total} {kinds}")
     lot = Measurement(m.metric, value, m.unit, subject, m.conditions, better=m.better)
-    return Judgement(lot, verdict, reason, judged.source(places[0]), deviation=math.exp(distance) - 1)
+    deviation = math.exp(-distance if m.better == "lower" else distance) - 1
+    return Judgement(lot, verdict, reason, judged.source(places[0]), deviation=deviation)
 
 
 def _names(subjects: Sequence[Subject]) -> str:
@@ -225,9 +226,7 @@ def _by_cause(judged: JudgedNight, bad: Sequence[int]) -> Iterator[Finding]:
     for i, (kind, name) in zip(bad, _culprits(judged, bad), strict=True):
         by_subject[kind, name].append(i)
     for (kind, name), places in by_subject.items():
-        worst = min(
-            places, key=lambda i: (_own_kind(judged, i, kind), judged.night.value[i] - judged.night.expected[i])
-        )
+        worst = min(places, key=lambda i: (_kind(judged, i) != kind, judged.night.value[i] - judged.night.expected[i]))
         judgement = judged.judgement(worst)
         if kind not in ("node", "gpu", "link"):
             yield Finding(judgement, tuple(places))
@@ -239,8 +238,8 @@ def _by_cause(judged: JudgedNight, bad: Sequence[int]) -> Iterator[Finding]:
         yield Finding(judgement, tuple(places), (suspect,))
 
 
-def _own_kind(judged: JudgedNight, i: int, kind: str) -> bool:
-    return judged.table.first[i].subject.kind != kind
+def _kind(judged: JudgedNight, i: int) -> str:
+    return judged.table.first[i].subject.kind
 
 
 def _culprits(judged: JudgedNight, bad: Sequence[int]) -> list[tuple[str, str]]:
@@ -253,11 +252,9 @@ def _culprits(judged: JudgedNight, bad: Sequence[int]) -> list[tuple[str, str]]:
             for node in m.subject.nodes:
                 measured[node].add(m.subject.name)
     nodes = {subject.name for subject in subjects if subject.kind == "node"}
-    gpus = {subject.name for subject in subjects if subject.kind == "gpu"}
+    gpus = {subject.name: subject.nodes[0] for subject in subjects if subject.kind == "gpu"}
     nodes |= {node for node, names in measured.items() if _most(names, links)}
-    for node in {name.partition("/")[0] for name in gpus}:
-        if sum(name.partition("/")[0] == node for name in gpus) > 1:
-            nodes.add(node)
+    nodes |= {node for node, count in Counter(gpus.values()).items() if count > 1}
     return [_culprit(subject, nodes) for subject in subjects]
 
 
