@@ -50,8 +50,8 @@ class JudgedNight:
         self._moved = (night.expected - reference.expected).tolist()
         self.has_reference: list[bool] = night.judged.tolist()
         self._bad, self._times = night.bad.tolist(), night.readings.tolist()
-        # Beyond its limit and not read often enough to blame anybody: no pass, and it teaches nothing.
-        self.unproven = night.doubtful & ~night.bad & (night.value < night.expected - night.limit)
+        # Beyond its limit, and the readings blame nobody: no pass, and it teaches nothing.
+        self.unproven = ~night.bad & (night.value < night.expected - night.limit)
         self._sizes = np.bincount(self.table.group)[self.table.group].tolist()
 
     @property
