@@ -6,7 +6,7 @@ docs/decisions/0002-judging-with-few-samples.md.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, log
 from typing import cast
@@ -57,8 +57,7 @@ class RunJudge:
         self._knowledge = knowledge
         self._check_of = {m.series(): check.name for check in checks for m in check.measurements}
         self._taken = by_series(m for check in checks for m in check.measurements if m.better)
-        sizes = {check.name: swept_sizes(check.measurements) for check in checks}
-        self._sizes: Callable[[str, Measurement], list[int]] = lambda series, m: sizes[self._check_of[series]](m)
+        self._sizes = {check.name: swept_sizes(check.measurements) for check in checks}
         names = [name for name, taken in self._taken.items() if name not in knowledge.pinned and _positive(taken)]
         self._place = {name: i for i, name in enumerate(names)}
         table = SeriesTable.of([self._taken[name][0] for name in names], knowledge.groups)
@@ -99,7 +98,7 @@ class RunJudge:
         m = once(taken)[0]
         pin = known.pinned.get(name)
         pinned = from_pin(m, pin) if pin else None
-        baselines = [*published(m, known.setup, self._sizes(name, m)), *([pinned] if pinned else [])]
+        baselines = [*published(m, known.setup, self._sizes[self._check_of[name]](m)), *([pinned] if pinned else [])]
         if not baselines and self._has_reference(name):
             return None
         judgement = judge_number(m, baselines)
@@ -167,7 +166,7 @@ class RunJudge:
         together = [f for f in own if len(f.series) > 1 and f.judgement.measurement.subject.kind == "group"]
         members = {self._name(i): f.judgement for f in together for i in f.series}
         alone = [j for name, j in new.items() if name not in members]
-        every = [self._with_cause(j, members.get(name)) for name, j in new.items()]
+        every = [_with_cause(j, members.get(name)) for name, j in new.items()]
         counted = [*(self._changed(f.judgement) for f in together), *counting(alone)]
         verdicts = (check.verdict, *(j.verdict for j in counted), *(Verdict.INCONCLUSIVE for _ in missing))
         reason = self._summary(check, every, counted)
@@ -183,10 +182,6 @@ class RunJudge:
     def _name(self, place: int) -> str:
         assert self._night is not None
         return self._night.table.first[place].series()
-
-    def _with_cause(self, judgement: Judgement, together: Judgement | None) -> Judgement:
-        """A number that is low together with its peers is as bad as they are, so that it teaches nothing."""
-        return replace(judgement, verdict=together.verdict, reason=together.reason) if together else judgement
 
     def _changed(self, judgement: Judgement) -> Judgement:
         """A bad number with what has changed of the software since the last pass, the first thing to look at."""
@@ -204,6 +199,11 @@ class RunJudge:
         more = f" (and {len(counted) - 1} more)" if len(counted) > 1 else ""
         first = rewritten(counted[0].reason, lambda text: text + more)
         return first if check.verdict is Verdict.PASS else join((check.reason, first))
+
+
+def _with_cause(judgement: Judgement, together: Judgement | None) -> Judgement:
+    """A number that is low together with its peers is as bad as they are, so that it teaches nothing."""
+    return replace(judgement, verdict=together.verdict, reason=together.reason) if together else judgement
 
 
 def _positive(taken: Sequence[Measurement]) -> bool:

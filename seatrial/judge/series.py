@@ -63,20 +63,15 @@ class SeriesJudge:
 
     def __init__(self, table: SeriesTable, past: Past) -> None:
         self.table, self.past = table, past
-        self._readings = np.full((1, len(table.first)), np.nan)
+        self.readings = np.full((1, len(table.first)), np.nan)  # (K, M) logs, in the order they were taken
         self._count = np.zeros(len(table.first), dtype=np.int64)
         self._reference: Reference | None = None
-
-    @property
-    def readings(self) -> Floats:
-        """(K, M) logs, in the order they were taken."""
-        return self._readings
 
     @property
     def reference(self) -> Reference:
         """What the series should read. Learned from the first two readings of tonight as well, and then kept."""
         if self._reference is None:
-            rows = np.vstack([self._readings[:2], np.full((2, len(self.table.first)), np.nan)])
+            rows = np.vstack([self.readings[:2], np.full((2, len(self.table.first)), np.nan)])
             self._reference = learn(
                 self.past, Tonight(rows[0], rows[1], self.table.group, self.table.assumed, self.table.cap)
             )
@@ -88,15 +83,15 @@ class SeriesJudge:
         if not taken.size:
             return
         rows = self._count[taken]
-        if rows.max() >= len(self._readings):
-            self._readings = np.vstack([self._readings, np.full((1, len(self.table.first)), np.nan)])
-        self._readings[rows, taken] = logs[taken]
+        if rows.max() >= len(self.readings):
+            self.readings = np.vstack([self.readings, np.full((1, len(self.table.first)), np.nan)])
+        self.readings[rows, taken] = logs[taken]
         self._count[taken] += 1
         if rows.min() < 2:
             self._reference = None
 
     def night(self) -> Night:
-        return judge(self.reference, self._readings)
+        return judge(self.reference, self.readings)
 
 
 def carried(place: int, series: Sequence[Measurement], known: Bools) -> int:

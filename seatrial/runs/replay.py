@@ -114,10 +114,10 @@ def _bad_words(path: Path, rows: "pd.DataFrame") -> Iterator[str]:
 def replay(rows: "pd.DataFrame") -> list[ReplayedRun]:
     """Judge each run of `rows` by the runs before it, in order of `started`, else of the rows."""
     frame = _tidy(rows)
-    replayed: dict[str, ReplayedRun] = {}
-    for _, part in frame.groupby(["cluster", "suite"], sort=False):
-        replayed |= {run.run_id: run for run in _Replay(part).runs()}
-    return [replayed[run_id] for run_id in frame["run_id"].unique()]
+    replayed: dict[tuple[str, ...], ReplayedRun] = {}
+    for key, part in frame.groupby(["cluster", "suite"], sort=False):
+        replayed |= {(*map(str, key), run.run_id): run for run in _Replay(part).runs()}
+    return [replayed[key] for key in frame[["cluster", "suite", "run_id"]].drop_duplicates().itertuples(index=False)]
 
 
 def _tidy(rows: "pd.DataFrame") -> "pd.DataFrame":
