@@ -178,7 +178,7 @@ class _Tonight:
         )
         p = self.strays[i] = min(max(*shares, LEAST_STRAYS), 1.0)
         chance = sum(comb(readings, n) * p**n * (1 - p) ** (readings - n) for n in range(agreeing, readings + 1))
-        return chance <= self.level
+        return readings * chance <= self.level  # each further reading is another chance
 
 
 def _share_below(limit: float, past: Floats, tonight: Floats) -> float:
@@ -204,10 +204,12 @@ def _with_scatter(noise: Floats, distance: Floats, value: Floats, count: Ints) -
 def _shifts(reference: Reference, distance: Floats, z: float) -> tuple[list[Shift], Floats, Floats]:
     """Which peers moved together; by how much each of M series moved with them, and the error of that."""
     shifts, moved, unsure = list[Shift](), np.zeros(distance.shape[1]), np.zeros(distance.shape[1])
+    # Few runs may all have been strays, so that peers are two lots by their past alone.
+    apart = distance + np.where(reference.runs < ENOUGH, reference.expected - reference.peers, 0.0)
     for number, at in enumerate(reference.groups):
         known, new = at[reference.runs[at] > 0], at[reference.runs[at] == 0]
         noise = float(np.median(reference.noise[at]))
-        if (parted := _parted(distance, at, float(reference.cap[at[0]]))) is not None:
+        if (parted := _parted(apart, at, float(reference.cap[at[0]]))) is not None:
             shifts.append(parted)
             moved[parted.members] = parted.moved
             continue
@@ -243,7 +245,7 @@ def _parted(distance: Floats, at: Ints, cap: float) -> Shift | None:
     slow, middle = at[order[:split]], float(values[order[split - 1 : split + 1]].mean())
     if (distance[:, slow] > middle).any():  # of two readings a stray makes as much
         return None
-    readings = int(np.median(np.isfinite(distance[:, slow]).sum(axis=0)))
+    readings = int(np.isfinite(distance[:, slow]).sum(axis=0).min())
     bad = readings >= AGREEING
     return Shift(slow, "others", moved, limit, readings, readings, bad, not bad)
 
