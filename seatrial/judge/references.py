@@ -217,22 +217,25 @@ def _scale(steps: Floats, rest: Floats, first: Floats, assumed: float) -> float:
 
 
 def unsure(count: int) -> float:
-    """How much wider a limit is because its scale is the median distance of `count` values.
+    """How much wider a limit is because its scale is learned from `count` distances.
 
-    The quantile of Student's t over the normal one: 1 + (z² + 1) / 4f at z = 4.4, with f = 0.37 count (Cornish and
-    Fisher, "Moments and cumulants in the specification of distributions", 1937).
+    The quantile of Student's t over the normal one: 1 + (z² + 1) / 4f at z = 4.4, with f = 0.6 count, because steps
+    share readings (Cornish and Fisher, "Moments and cumulants in the specification of distributions", 1937).
     """
-    return 1 + 14 / count
+    return 1 + 8 / count
 
 
 def typical(distances: Floats) -> float:
-    """The standard deviation by the median of distances.
+    """The standard deviation of distances, those beyond three by their median winsorized (one step of Huber's proposal 2).
 
     Where most are equal, readings are rounded, and the farthest tenth tells.
     """
     if not distances.size:
         return 0.0
-    return _MAD * float(np.median(distances)) or float(np.quantile(distances, 0.9)) / 1.645
+    scale = _MAD * float(np.median(distances))
+    if not scale:
+        return float(np.quantile(distances, 0.9)) / 1.645
+    return math.sqrt(float(np.mean(np.minimum(distances, 3 * scale) ** 2)))
 
 
 def _peers(own: Floats, error: Floats, noise: Floats, tonight: Tonight, groups: list[Ints]) -> tuple[Floats, Floats]:
@@ -245,7 +248,7 @@ def _peers(own: Floats, error: Floats, noise: Floats, tonight: Tonight, groups: 
         known = at[np.isfinite(own[at])]
         values = own[known] if known.size > 1 else tonight.first[measured]
         chance = float(np.mean(error[known] ** 2)) if known.size > 1 else 0.0
-        seen = _MAD * float(np.median(np.abs(values - np.median(values)))) * unsure(values.size)
+        seen = typical(np.abs(values - np.median(values))) * unsure(values.size)
         if values.size < ENOUGH:
             seen = max(seen, float(tonight.assumed[at[0]]))
         centre[at] = np.median(values)
