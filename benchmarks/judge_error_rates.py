@@ -108,7 +108,7 @@ def _named(run: ReplayedRun) -> set[str]:
 
 def measure(name: str, nodes: int, earlier: Sequence[int], readings: int, scale: float, seed: int) -> Rates:
     rates, started, row = Rates(), time.monotonic(), ROWS[name]
-    for trial in range(max(1, round(50 * scale))):
+    for trial in range(max(2, round(50 * scale * (64 / nodes) ** 0.5))):  # larger fleets have more nodes to try
         rng = np.random.default_rng([seed, nodes, trial, *name.encode()])
         for nights in earlier:
             healthy(row, nodes, nights, readings, rng, rates)

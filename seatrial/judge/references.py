@@ -226,7 +226,7 @@ def unsure(count: int) -> float:
 
 
 def typical(distances: Floats) -> float:
-    """The standard deviation of distances, those beyond three by their median winsorized (one step of Huber's proposal 2).
+    """The standard deviation of distances, winsorized at three by their median (one step of Huber's proposal 2).
 
     Where most are equal, readings are rounded, and the farthest tenth tells.
     """
