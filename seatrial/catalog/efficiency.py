@@ -28,7 +28,7 @@ def with_shares(check: Check, setup: Setup) -> Check:
 
 
 def plateau_words(check: Check, setup: Setup) -> list[str]:
-    """Each plateau in words, and what it is of what the links allow where that is known."""
+    """Each plateau in words, with its share of what the links allow if that is known."""
     return [_words(m, setup) for m in check.measurements if m.metric == "busbw_plateau"]
 
 

@@ -26,7 +26,7 @@ _SOCKETS_SHARE = 0.02  # of the GPUs' own links, for nodes of fewer GPUs, of whi
 _IN_NETWORK_GAIN = 1.5
 # sendrecv: a rank sends over the NICs of its own GPU, and PXN may add those of a neighbour.
 _NICS_OF_A_RANK = 2.0
-# Of each GPU, where nobody knows the rate of a node's: 800 Gb/s.
+# Of each GPU, where the rate of a node is unknown: 800 Gb/s.
 _FASTEST_NIC_GB_S = 100.0
 # No fabric that works falls so far below its links: what TCP sockets, or one link of many, reach.
 _SLOW_SHARE, _BROKEN_SHARE = 0.25, 0.1
@@ -151,7 +151,7 @@ def _one_domain(ranks: int, setup: Setup) -> bool:
 
 
 def _is_ring(measurement: Measurement) -> bool:
-    """Whether a ring's limit holds; with NVLink off nobody knows for sure how many NICs a GPU uses."""
+    """Whether a ring's limit holds; with NVLink off it is unknown how many NICs a GPU uses."""
     return measurement.conditions.get("algorithm") == "Ring" and arm_of(measurement) != NETWORK
 
 

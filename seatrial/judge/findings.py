@@ -1,6 +1,6 @@
-"""What the judged series of a run mean: a judgement for each, and few findings. Pure.
+"""From the judged series of a run to a judgement for each, and few findings. Pure.
 
-Many alike are one finding that blames nobody; what is wrong with one node, one GPU or one link is one suspect.
+Many alike are one finding without suspects; what is wrong with one node, one GPU or one link is one suspect.
 """
 
 import math
@@ -50,7 +50,7 @@ class JudgedNight:
         self._moved = (night.expected - reference.expected).tolist()
         self.has_reference: list[bool] = night.judged.tolist()
         self._bad, self._times = night.bad.tolist(), night.readings.tolist()
-        # Beyond its limit, and the readings blame nobody: no pass, and it teaches nothing.
+        # Beyond its limit, and not proven by its readings: no pass, and it teaches nothing.
         self.unproven = ~night.bad & (night.value < night.expected - night.limit)
         self._sizes = np.bincount(self.table.group)[self.table.group].tolist()
 

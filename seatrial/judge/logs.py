@@ -64,7 +64,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class LogsJudgement:
-    """What the logs came to: a check for each sweep, named as its log, and what was found across them."""
+    """The verdict on logs: a check for each sweep, named as its log, and one for what was found across them."""
 
     verdict: Verdict
     reason: str
@@ -197,7 +197,7 @@ def _check(measured: Check, sweep: Sweep, claim: LogsConfig, is_control: bool) -
 
 
 def _doubt(check: Check, setup: Setup, sweep: Sweep) -> tuple[Verdict, str | None]:
-    """Return what a check that passes by its numbers comes to all the same, and why."""
+    """The verdict that a check gets although its numbers pass, and its reason."""
     if sockets := _sockets(check, setup, sweep):
         return Verdict.INCONCLUSIVE, sockets
     slow = one_nic_less(check.measurements, setup) if check.verdict is Verdict.PASS else None
@@ -205,7 +205,7 @@ def _doubt(check: Check, setup: Setup, sweep: Sweep) -> tuple[Verdict, str | Non
 
 
 def _sockets(check: Check, setup: Setup, sweep: Sweep) -> str | None:
-    """Why GPUs with links of their own may have fallen back to TCP, where nobody said what data must go over."""
+    """The reason to suspect TCP between GPUs with links of their own, if no fabric was claimed."""
     if setup.fabric or setup.nodes < 2 or not (setup.gpu_link_gb_s or setup.slots_per_node >= MANY_GPUS):
         return None
     if sweep.transport and sweep.transport.sockets_only and sweep.transport.nodes != 1:
@@ -226,7 +226,7 @@ def _silent(check: Check, setup: Setup, sweep: Sweep) -> str | None:
 
 
 def _worst_first(check: Check, sweep_check: Check) -> tuple[str | None, ...]:
-    """The reason's parts: what a measurement made of the check comes before what the sweep came to by itself."""
+    """The parts of the reason: that of the worst measurement before that of the sweep itself."""
     if check.verdict is sweep_check.verdict:
         return check.reason, _as_fast_as_expected(check)
     return rewritten(check.reason, lambda reason: reason.removeprefix(f"{sweep_check.reason}; ")), sweep_check.reason
@@ -240,20 +240,20 @@ def _as_fast_as_expected(check: Check) -> str | None:
 
 
 def setup_of(config: LogsConfig, sweep: Sweep) -> Setup:
-    """The cluster as it is said to be; where nobody says how many GPUs a node has, as many as took part."""
+    """The claimed cluster; with as many GPUs per node as took part if that was not claimed."""
     usual = config.gpus_per_node or usual_gpus(config.hardware) or max(1, ceil((sweep.ranks or 0) / config.nodes))
     return with_links(Setup(config.hardware, config.nodes, usual, usual, config.fabric))
 
 
 def _with_fabric(config: LogsConfig, sweep: Sweep) -> LogsConfig:
-    """The cluster with the fabric that NCCL's log names, where nobody said which it has."""
+    """The cluster with the fabric that NCCL's log names, if none was claimed."""
     if config.fabric or config.nodes < 2:
         return config
     return replace(config, fabric=fabric_named(config.hardware, sweep.transport))
 
 
 def _other_gpus(config: LogsConfig, sweep: Sweep) -> str | None:
-    """Why nobody can tell whether a GPU is missing: as many on each node, but another number than is usual."""
+    """The reason why a GPU may be missing: as many on each node, but another number than is usual."""
     usual = usual_gpus(config.hardware)
     each, rest = divmod(sweep.ranks or 0, config.nodes)
     if config.gpus_per_node or not usual or not sweep.rows or not each or rest or each == usual:

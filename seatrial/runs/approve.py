@@ -159,7 +159,7 @@ def stored_run(store: "Store", run_id: str) -> RunRow:
 
 
 def differences_to(store: "Store", run_id: str) -> str:
-    """What whoever approves a run should know: what it came to, and how it differs from what is pinned now. Markdown.
+    """The verdict of a run and its differences from the present pins, for its approval. Markdown.
 
     Raises InputError when there is no such run.
     """

@@ -28,7 +28,7 @@ RUN = (
 class Fault:
     """`left(night)` is the share of each series that is left (M), night 0 being the first of the fault.
 
-    `culprit` is the node or GPU that may be named; "": the whole fleet is slower, and nobody is to blame.
+    `culprit` is the node or GPU that may be named; "": the whole fleet is slower, without a culprit.
     """
 
     kind: str

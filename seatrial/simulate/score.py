@@ -107,7 +107,7 @@ def _trial(nodes: int, nights: int, fault: Fault, rng: np.random.Generator) -> t
 
 
 def _finds(run: ReplayedRun, fault: Fault) -> bool:
-    """Whether the culprit is named; where nobody is to blame, whether the run does not pass."""
+    """Whether the culprit is named; without a culprit, whether the run does not pass."""
     if fault.culprit:
         return any(fault.names(suspect.name) for suspect in run.suspects)
     return run.verdict is not Verdict.PASS

@@ -1,4 +1,4 @@
-"""What a sweep of a log tells of itself, which a run knows beforehand: its parts, its ranks and their groups. Pure.
+"""Facts of a sweep that only its log has, and a run knows beforehand: its parts, ranks and their groups. Pure.
 
 Under NCCL_TESTS_SPLIT every group ran the collective by itself, at the same time as the others. nccl-tests prints the
 time that all groups took on average and the wrong elements of all of them, so one group stands for each. It is judged
@@ -44,7 +44,7 @@ def is_of_cpus(sweep: Sweep) -> bool:
 
 
 def as_mpi_result(sweep: Sweep) -> MpiResult:
-    """What a launcher would have told: its exit status, and the lines that name a cause."""
+    """The exit status that a launcher would have had, and the lines that name a cause."""
     broken = (sweep.outcome == "error" and not sweep.empty) or (sweep.outcome == "ok" and bool(classify(sweep.errors)))
     return MpiResult(1 if broken else 0, sweep.errors, 0.0)
 
@@ -92,7 +92,7 @@ def with_own_nics(setup: Setup) -> Setup:
 
 
 def not_all_ranks(nodes: int, ranks: int | None, sweep: Sweep) -> Problem | None:
-    """Why groups together are not the `ranks` asked for (None: nobody said) on that many `nodes`, or are not alike."""
+    """The reason why groups together are not the requested `ranks` (None: unknown) on that many `nodes`, or differ."""
     if sweep.groups < 2:
         return None
     listed, hosts = len(sweep.devices), {device.host for device in sweep.devices}
