@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -24,8 +25,8 @@ def nights(noise: Noise, series: int = 2_000, count: int = 30, readings: int = 4
 
 
 @pytest.mark.parametrize("shape", ["t4", "normal", "lognormal"])
-def test_noise_and_spread_are_as_large_as_asked_for(shape: str) -> None:
-    values = nights(Noise(shape))  # type: ignore[arg-type]
+def test_noise_and_spread_are_as_large_as_asked_for(shape: Literal["t4", "normal", "lognormal"]) -> None:
+    values = nights(Noise(shape))
     assert values.mean(axis=(0, 2)).std() == pytest.approx(0.01, rel=0.1)
     assert (values - values.mean(axis=(0, 2), keepdims=True)).std() == pytest.approx(0.03, rel=0.05)
 

@@ -57,7 +57,8 @@ def test_nodes_that_differ_for_ever_are_each_held_against_their_own_past() -> No
 def test_a_fleet_that_drifts_together_blames_no_node(drift: float) -> None:
     fleet = a_fleet(runs=0)
     for night in range(15):
-        fleet.run(of_nodes(32), factor=lambda _, night=night: 1 + drift * night)  # type: ignore[misc]
+        level = dict.fromkeys((f"node-{n}" for n in range(32)), 1 + drift * night)
+        fleet.run(of_nodes(32), factor=level.__getitem__)
     assert [run.suspects for run in fleet.judged() if run.suspects] == []
 
 
