@@ -19,7 +19,8 @@ from seatrial.text.words import what
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_K = 3.0  # an interval of the history is three standard deviations wide
+# Of an interval by earlier runs, in standard deviations: the limit of a run of 300 series (seatrial/judge/outliers.py).
+INTERVAL_WIDTH = 4.4
 _LEAST_SIGMA = 0.005  # rates repeat no better than half a percent
 
 _COLUMNS = ("what", "check", "metric", "subject_kind", "subject", "conditions", "unit", "before", "after")
@@ -118,7 +119,7 @@ def _learned(reading: Reading) -> float | None:
         return None
     bound = judgement.expected.low if judgement.expected.low is not None else judgement.expected.high
     centre = reading.measurement.value / (1 + judgement.deviation)
-    return abs(math.log(bound / centre)) / _K if bound and bound > 0 and centre > 0 else None
+    return abs(math.log(bound / centre)) / INTERVAL_WIDTH if bound and bound > 0 and centre > 0 else None
 
 
 def _verdicts(run: RunResult) -> dict[str, str]:

@@ -16,7 +16,7 @@ from seatrial.history import open_store
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.result import Check, Expected, Judgement, RunResult
 from seatrial.model.verdict import Verdict
-from seatrial.runs.difference import difference
+from seatrial.runs.difference import INTERVAL_WIDTH, difference
 from tests import samples
 
 CLUSTER = Subject("cluster", "lab")
@@ -69,7 +69,7 @@ def test_software_that_came_went_or_changed() -> None:
 def test_the_furthest_move_against_its_own_noise_comes_first() -> None:
     """5 % of a series that its history knows to 1 % is more than 20 % of one that nobody knows."""
     quiet = (plateau(100.0, "broadcast"), plateau(95.0, "broadcast"))
-    judged = [by_history(m, 100.0, 100.0 * math.exp(-0.03)) for m in quiet]
+    judged = [by_history(m, 100.0, 100.0 * math.exp(-0.01 * INTERVAL_WIDTH)) for m in quiet]
     before = run(plateau(100.0), quiet[0], judgements=judged[:1])
     after = run(plateau(80.0), quiet[1], judgements=judged[1:])
     moved = difference(before, after).measurements
@@ -130,7 +130,7 @@ def test_two_folders_as_a_table_and_as_json(tmp_path: Path, capsys: pytest.Captu
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["run", "pass", "fail"] in lines
     assert ["nccl", "-", "2.28"] in lines
-    assert ["busbw", "plateau", "of", "all_reduce", "100", "GB/s", "30", "GB/s", "-70.0", "%", "24.2", "worse"] in lines
+    assert ["busbw", "plateau", "of", "all_reduce", "100", "GB/s", "30", "GB/s", "-70.0", "%", "35.6", "worse"] in lines
     assert command(*paths, "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["before"]["verdict"], document["after"]["verdict"]) == ("pass", "fail")
