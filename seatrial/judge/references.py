@@ -234,7 +234,7 @@ def typical(distances: Floats) -> float:
         return 0.0
     scale = _MAD * float(np.median(distances))
     if not scale:
-        return float(np.quantile(distances, 0.9)) / 1.645
+        return float(np.quantile(distances, 0.9, method="lower")) / 1.645  # of few never the farthest
     return math.sqrt(float(np.mean(np.minimum(distances, 3 * scale) ** 2)))
 
 
