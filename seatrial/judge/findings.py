@@ -74,6 +74,8 @@ class JudgedNight:
         }
         if bad or unproven:
             words |= {"percent": self.percent(i), "side": _side(m), **self._readings_words(i)}
+        elif self._times[i] > 1:
+            words["number"] = f"{words['number']}, the median of {self._times[i]} measurements"
         low = self.table.value(i, self._low[i])
         expected = Expected(high=low) if m.better == "lower" else Expected(low=low)
         deviation = math.exp(self._sign[i] * (self._value[i] - self._centre[i])) - 1

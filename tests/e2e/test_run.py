@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -99,9 +100,10 @@ def test_a_slow_node_is_caught_against_three_healthy_runs_and_a_hiccup_is_not(co
     assert not document["suspects"]
     (plateau,) = (j for j in judged(document) if j["metric"] == "busbw_plateau")
     assert plateau["verdict"] == "pass", plateau
-    assert len(plateau["repeats"]) == 3
-    assert plateau["repeats"][0] < plateau["expected"]["low"] < sorted(plateau["repeats"])[1]
-    assert "the median of 3 measurements" in plateau["reason"]
+    taken = len(plateau["repeats"])
+    assert taken >= 3
+    assert plateau["repeats"][0] < plateau["expected"]["low"] < median(plateau["repeats"])
+    assert f"the median of {taken} measurements" in plateau["reason"]
     assert "repeated" in next(check["reason"] for check in document["checks"] if check["name"] == "collectives")
 
 
