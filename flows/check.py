@@ -19,9 +19,8 @@ from flows.serving.parameters import ClusterFile, SuiteName, WaitSeconds
 from flows.serving.results import opened_history, publish_results, record_cut, rewrite_run_json
 from flows.serving.shown import introduce, show_verdict
 from flows.serving.signals import end_with_parent, uninterrupted
-from seatrial.checks.repeats import measure_again
 from seatrial.checks.suites import load_suite
-from seatrial.checks.table import CHECKS, left_out
+from seatrial.checks.table import CHECKS, left_out, measure_again
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import Run, below_runs, secrets_of, set_aside, writable
 from seatrial.config.setup import setup_of

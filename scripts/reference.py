@@ -13,9 +13,8 @@ import yaml
 from pydantic import BaseModel
 
 from seatrial.builders.failures import CAUSES
-from seatrial.checks.planned import PlannedNodes
-from seatrial.checks.suites import SuiteFile
-from seatrial.checks.suites.outline import outlines
+from seatrial.checks.contract import PlannedNodes
+from seatrial.checks.suites import SuiteFile, outlines
 from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster
 from seatrial.model.reasons import AREAS

@@ -3,8 +3,7 @@
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.checks.contract import CheckContext, CheckType, StepResult
-from seatrial.checks.requirements import try_check
+from seatrial.checks.contract import CheckContext, CheckType, StepResult, try_check
 from tasks.shown import shown, value_of
 
 

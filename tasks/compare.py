@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from seatrial.checks.repeated import Doubt, Repeated
+from seatrial.checks.contract import Doubt, Repeated
 from seatrial.judge.assess import RunJudge
 from seatrial.judge.knowledge import RunContext, explained, knowledge_of
 from seatrial.model.reason import join

@@ -7,7 +7,7 @@ from statistics import median
 
 import numpy as np
 
-from seatrial.checks.repeated import Doubt, Repeated
+from seatrial.checks.contract import Doubt, Repeated
 from seatrial.history.past import PastRuns, chosen_runs
 from seatrial.history.rows import RunRow
 from seatrial.judge.assess import RunJudge

@@ -20,8 +20,8 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
-from seatrial.checks.planned import PlannedNodes
-from seatrial.checks.suites.outline import nodes_of
+from seatrial.checks.contract import PlannedNodes
+from seatrial.checks.suites import nodes_of
 from seatrial.checks.table import CHECKS
 from seatrial.config.run import PICTURE, Run, secrets_of
 from seatrial.config.suite import Suite

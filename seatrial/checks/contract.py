@@ -2,19 +2,147 @@
 
 The flow, the suite file, the form in Prefect, progress, what nodes need, repeats and tolerances are derived from it.
 docs/extending.md walks through an example.
+
+Durations follow from the suite (sizes, iterations, steps) and from rates assumed for H100 and H200 nodes and for two
+shared cores, because a suite is planned before anything is measured.
 """
 
+import logging
+import platform
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
 from typing import Any, TypeVar
 
-from seatrial.checks.planned import PlannedNodes, PlannedPart, one_part
-from seatrial.checks.repeated import Doubt, Repeated, TimeLeft
+from seatrial.config.architecture import foreign_nodes
 from seatrial.config.run import Run
 from seatrial.config.yamlfile import Strict
-from seatrial.model.result import Check
+from seatrial.model.errors import MissingError
+from seatrial.model.measurement import Measurement
+from seatrial.model.reason import Reason
+from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.tolerance import Tolerance
+from seatrial.model.verdict import Verdict
+from seatrial.text.words import some_of
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedNodes:
+    """The nodes that a suite is planned for: how many, the ranks on each, and whether they have GPUs."""
+
+    count: int
+    slots: int
+    gpus: bool
+
+    @property
+    def ranks(self) -> int:
+        return self.count * self.slots
+
+    @property
+    def words(self) -> str:
+        each = f"{self.slots} GPU{'' if self.slots == 1 else 's'}" if self.gpus else "no GPU"
+        return f"{self.count} node{'' if self.count == 1 else 's'} with {each}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPart:
+    """A part of a check: what it does, and the seconds that it takes, about and at most."""
+
+    what: str
+    about_s: float
+    most_s: float
+
+
+START_S = {True: 15.0, False: 5.0}  # mpirun, torch and NCCL, by whether there are GPUs
+
+
+def one_part(section: Strict, nodes: PlannedNodes) -> list[PlannedPart]:
+    """All of a check in one part, for one that says nothing else: it takes a start, and its timeout at most."""
+    usual_s = START_S[nodes.gpus]
+    most_s = float(getattr(section, "timeout_s", usual_s))
+    description = " ".join((type(section).__doc__ or "").partition("\n\n")[0].split()).rstrip(".")
+    return [PlannedPart(description, min(usual_s, most_s), most_s)]
+
+
+log = logging.getLogger("seatrial.repeat")
+
+_BROKEN = (Verdict.FAIL, Verdict.CORRUPT)
+_GRACE_S = 300  # what is under way when the time for repeats is over may go on for as long
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A measurement to take once more; it was taken `taken` times, and never will be more than `most` times."""
+
+    measurement: Measurement
+    taken: int
+    most: int
+
+
+@dataclass(slots=True)
+class Repeated:
+    """What repeating a check's doubtful numbers came to: further measurements, and what broke meanwhile.
+
+    `suspects` are to blame for that. `over`: the cluster is not what was measured any more, or has no time left.
+    `check` is what the check comes to by itself, before its numbers are judged, given the repeats; None where they
+    change nothing about that.
+    """
+
+    measurements: list[Measurement] = field(default_factory=list)
+    problems: list[tuple[Verdict, str]] = field(default_factory=list)
+    suspects: list[Suspect] = field(default_factory=list)
+    over: bool = False
+    check: Check | None = None
+
+    def add(self, later: "Repeated") -> None:
+        """Add what a later repeat came to."""
+        self.measurements += later.measurements
+        self.problems += later.problems
+        self.suspects += later.suspects
+        self.over = self.over or later.over
+        self.check = later.check or self.check
+
+    def broke(self, verdict: Verdict, reason: str) -> None:
+        """Only a cluster that breaks or computes wrongly says something about the cluster."""
+        if verdict in _BROKEN:
+            self.problems.append((verdict, Reason.of("broke-when-repeated", reason=reason)))
+        elif verdict is not Verdict.PASS:
+            log.warning("not repeated: %s", reason)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLeft:
+    """How long repeats may take: none begins after `until` (of time.monotonic)."""
+
+    until: float
+
+    @property
+    def over(self) -> bool:
+        return time.monotonic() >= self.until
+
+    def limit(self, usual_s: float) -> float:
+        """The time limit of what begins now, in seconds."""
+        return min(usual_s, max(self.until - time.monotonic(), 0.0) + _GRACE_S)
+
+
+def was_cut(began: float, limit_s: float, usual_s: float) -> bool:
+    """Whether it might have ended well, given the usual time; ranks that wait give up at half of their limit."""
+    return limit_s < usual_s and time.monotonic() - began >= limit_s / 2
+
+
+def unused_label(logs: Path, name: str) -> str:
+    """A label whose log is not there yet: `all_reduce-again-1`."""
+    return next(label for n in count(1) if not (logs / f"{(label := f'{name}-again-{n}')}.log").exists())
+
+
+def log_repeat(what: str, doubts: Sequence[Doubt]) -> None:
+    """Log what is measured again, and how often at most."""
+    first = max(doubts, key=lambda doubt: doubt.most - doubt.taken)
+    log.info("%s suspicious: repeated %d of %d at most", what, first.taken, first.most - 1)
+
 
 Section = TypeVar("Section", bound=Strict)
 Kept = TypeVar("Kept")
@@ -118,3 +246,51 @@ class CheckType:
     units: Callable[[Any, PlannedNodes], int] = lambda section, nodes: 1
     plan: Callable[[Any, PlannedNodes], Sequence[PlannedPart]] = one_part
     logs: tuple[str, ...] = ()
+
+
+def try_check(kind: CheckType, context: CheckContext) -> StepResult:
+    """Run the check if enough is left of the testbed. Raises MissingError if nodes lack what it needs."""
+    if reason := lacking(kind, context):
+        raise MissingError(reason)
+    if reason := too_small(context.run, context.testbed, kind.least_ranks):
+        return StepResult(Check(kind.name, Verdict.NOT_RUN, reason), context.testbed)
+    return kind.run(context)
+
+
+def too_small(run: Run, testbed: Testbed, least_ranks: int = 2) -> str | None:
+    """Why the nodes or ranks are too few to talk to each other; None when they are enough, or need not talk."""
+    if least_ranks < 2:
+        return None
+    left = len(testbed.nodes)
+    if left < min(2, run.cluster.nodes):
+        return Reason.of("too-few-nodes", left=left)
+    return None if testbed.world_size > 1 else Reason.of("too-few-ranks", ranks=testbed.world_size)
+
+
+def lacking(kind: CheckType, context: CheckContext) -> str | None:
+    """Why the nodes cannot run the check, by their facts; None when they can, or when the facts are not known yet.
+
+    A version that no node could report counts as present.
+    """
+    facts = {node.name: context.facts[node.name] for node in context.testbed.nodes if node.name in context.facts}
+    if not facts:
+        return None
+    if foreign := foreign_nodes(facts, context.run.cluster, platform.machine()):
+        return foreign
+    for need in kind.needs(context.testbed.has_gpus):
+        if missing := [name for name in facts if _is_missing(need.name, facts, name)]:
+            where = _where(facts, missing, context.run.image)
+            return Reason.of("program-missing", program=need.name, where=where, remedy=need.remedy)
+    return None
+
+
+def _is_missing(need: str, facts: Facts, node: str) -> bool:
+    """Whether the node reports that it has none, which is an empty text."""
+    versions = facts[node]["versions"]
+    return (versions[need] if need in versions else facts[node].get(need.replace("-", "_"))) == ""
+
+
+def _where(facts: Facts, missing: Sequence[str], image: str | None) -> str:
+    if len(missing) < len(facts):
+        return f"on {some_of(missing)}"
+    return f"in image {image}" if image else "on every node"

@@ -25,8 +25,8 @@ def suites(cluster: Path | None, nodes: int, gpus_per_node: int, as_json: bool) 
 
 def show_suites(cluster: Path | None, nodes: int = 4, gpus_per_node: int = 8, *, as_json: bool = False) -> None:
     """Print the suites for the nodes of a cluster file, or for so many nodes."""
-    from seatrial.checks.planned import PlannedNodes
-    from seatrial.checks.suites.outline import nodes_of, outlines
+    from seatrial.checks.contract import PlannedNodes
+    from seatrial.checks.suites import nodes_of, outlines
     from seatrial.cli.options import print_json
     from seatrial.config.cluster import load_cluster
     from seatrial.report.suites import print_suites, suites_json

@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 
 from seatrial.catalog.published import published, swept_sizes
-from seatrial.checks.repeated import Doubt
+from seatrial.checks.contract import Doubt
 from seatrial.judge.completeness import blamed_nodes, unmeasured, without_rate
 from seatrial.judge.findings import Finding, JudgedNight, findings
 from seatrial.judge.knowledge import Knowledge

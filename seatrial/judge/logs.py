@@ -13,8 +13,8 @@ from seatrial.catalog.log_facts import fabric_named, other_model, other_network
 from seatrial.catalog.nearest import missing_reference
 from seatrial.catalog.physics import MANY_GPUS, as_slow_as_ethernet
 from seatrial.catalog.reach import one_nic_less
-from seatrial.checks.collectives.control import Arm, no_control, settings_of, switched_off, treatment_of
-from seatrial.checks.collectives.logsweep import (
+from seatrial.checks.collectives.logs import (
+    Arm,
     algorithms_of,
     as_mpi_result,
     by_kind,
@@ -22,12 +22,15 @@ from seatrial.checks.collectives.logsweep import (
     group_of,
     is_of_cpus,
     more_hosts,
+    no_control,
     not_all_ranks,
+    settings_of,
+    switched_off,
+    treatment_of,
     with_own_nics,
 )
 from seatrial.checks.collectives.outcome import SweepOutcome, conclude, wrong_results
-from seatrial.checks.collectives.ranks import fewer_nodes
-from seatrial.checks.collectives.setting import Setting, network_of
+from seatrial.checks.collectives.problems import Setting, fewer_nodes, network_of
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge
 from seatrial.model.arms import arm_of_settings

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from seatrial.checks.suites.outline import Outline
+from seatrial.checks.suites import Outline
 from seatrial.report.console import output, print_line, table
 from seatrial.text import words
 

@@ -8,8 +8,7 @@ from seatrial.catalog import trainings
 from seatrial.catalog.match import from_catalog
 from seatrial.catalog.published import published, swept_sizes
 from seatrial.checks.collectives.section import SweepSizes
-from seatrial.checks.training.section import Workload
-from seatrial.checks.training.transformer import TransformerSize
+from seatrial.checks.training.section import TransformerSize, Workload
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge, explained
 from seatrial.judge.logs import Log, LogsConfig, LogsJudgement, judge_logs

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.checks.lost_ranks import lost_ranks
+from seatrial.checks.failures import lost_ranks
 from seatrial.model.reason import code_of
 from seatrial.model.testbed import Node, Testbed, dial_tcp
 from seatrial.remote.mpi import MpiResult

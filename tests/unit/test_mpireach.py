@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.checks.connectivity.mpireach import MAX_TRIES, guilty_nodes
+from seatrial.checks.connectivity.check import MAX_TRIES, guilty_nodes
 from seatrial.model.errors import MissingError
 from seatrial.model.testbed import Node, Testbed
 

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from seatrial.checks.connectivity.nodefacts import (
+from seatrial.checks.connectivity.check import (
     clock_skews,
     same_hostname,
     short_of_gpus,

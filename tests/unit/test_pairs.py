@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from seatrial.checks.connectivity.pairs import peers_to_log_in_to, peers_to_reach, second_logins
 from seatrial.checks.connectivity.reachability import TriedPairs, blame, merged
+from seatrial.checks.connectivity.stages import peers_to_log_in_to, peers_to_reach, second_logins
 from seatrial.remote.answers import ReachAnswer, read_answer
 
 
@@ -22,7 +22,7 @@ def test_every_node_tries_every_other_one_and_no_two_begin_with_the_same(count: 
 
 
 def test_more_peers_than_a_node_may_try_are_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.checks.connectivity.pairs.MAX_PEERS", 10)
+    monkeypatch.setattr("seatrial.checks.connectivity.stages.MAX_PEERS", 10)
     some = names(50)
     peers = peers_to_reach(some, "run-1")
     assert {len(set(tried)) for tried in peers.values()} == {10}

@@ -26,7 +26,7 @@ from flows.serving.server import provide_prefect_server
 from flows.serving.site import ServeConfig, deployments, local_timezone, validated, with_choices
 from seatrial.alerts.alert import Alert
 from seatrial.alerts.settings import AlertSettings
-from seatrial.checks.planned import PlannedNodes
+from seatrial.checks.contract import PlannedNodes
 from seatrial.checks.suites import SHIPPED, load_suite
 from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import load_cluster

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.checks.connectivity import reachability
-from seatrial.checks.connectivity.pairs import peers_to_reach
 from seatrial.checks.connectivity.reachability import Blame, Pair, TriedPairs
+from seatrial.checks.connectivity.stages import peers_to_reach
 from seatrial.model.reason import code_of
 from seatrial.text.hostlist import host_list
 

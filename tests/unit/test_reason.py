@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from seatrial.checks.connectivity.findings import Findings
+from seatrial.checks.connectivity.rates import Findings
 from seatrial.cli.app import app
 from seatrial.history import open_store
 from seatrial.model.errors import InputError, LaunchError, NodesError

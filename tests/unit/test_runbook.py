@@ -19,17 +19,17 @@ BAD = {"DEGRADED", "FAIL", "CORRUPT", "INCONCLUSIVE", "NOT_RUN"}
 MAKERS = {"Queued", "Suspect", "Unfinished"}
 NAMES = {"evidence", "lacking", "reason", "strange", "why"}  # of variables
 WORDS = (  # what these return is shown as it is
-    "seatrial/checks/collectives/control.py",
+    "seatrial/checks/collectives/logs.py",
     "seatrial/config/architecture.py",
-    "seatrial/checks/requirements.py",
+    "seatrial/checks/contract.py",
     "seatrial/checks/training/result.py",
-    "seatrial/checks/collectives/ranks.py",
+    "seatrial/checks/collectives/problems.py",
     "seatrial/judge/logs.py",
     "seatrial/judge/logsweep.py",
     "seatrial/catalog/log_facts.py",
-    "seatrial/checks/connectivity/mpireach.py",
-    "seatrial/checks/connectivity/nodefacts.py",
-    "seatrial/checks/connectivity/versions.py",
+    "seatrial/checks/connectivity/check.py",
+    "seatrial/checks/connectivity/check.py",
+    "seatrial/checks/connectivity/inventory.py",
     "seatrial/platforms/docker/bringup.py",
     "seatrial/platforms/docker/doctor.py",
     "seatrial/platforms/kubernetes/connect.py",

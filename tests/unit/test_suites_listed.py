@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.checks.contract import PlannedNodes, one_part
 from seatrial.checks.devices.section import Devices
-from seatrial.checks.planned import PlannedNodes, one_part
-from seatrial.checks.suites import SHIPPED, SuiteFile, load_suite
-from seatrial.checks.suites.outline import Outline, outline, outlines
+from seatrial.checks.suites import SHIPPED, Outline, SuiteFile, load_suite, outline, outlines
 from seatrial.checks.table import CHECKS
 from seatrial.cli.app import main
 
@@ -65,7 +64,7 @@ def test_times_follow_from_the_suite(monkeypatch: pytest.MonkeyPatch) -> None:
         document = load_suite("quick").model_dump()
         document["training"]["gpu"] |= training
         changed = SuiteFile.model_validate(document)
-        monkeypatch.setattr("seatrial.checks.suites.outline.load_suite", lambda name: changed)
+        monkeypatch.setattr("seatrial.checks.suites.load_suite", lambda name: changed)
         return outline("quick", GPUS)
 
     usual, longer = planned(), planned(steps=10_000)

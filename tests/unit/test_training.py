@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.connectivity.roll_call import RollCall
-from seatrial.checks.contract import CheckContext
-from seatrial.checks.rank_nodes import node_of
-from seatrial.checks.requirements import try_check
+from seatrial.checks.connectivity.stages import RollCall
+from seatrial.checks.contract import CheckContext, try_check
+from seatrial.checks.failures import node_of
 from seatrial.checks.suites import load_suite
 from seatrial.checks.training import check as step
 from seatrial.checks.training.result import read_event

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.connectivity.roll_call import RollCall
-from seatrial.checks.contract import CheckContext
-from seatrial.checks.requirements import try_check
+from seatrial.checks.connectivity.stages import RollCall
+from seatrial.checks.contract import CheckContext, try_check
 from seatrial.checks.suites import SuiteFile, load_suite
 from seatrial.checks.training import check as step
+from seatrial.checks.training.check import read_sums
 from seatrial.checks.training.section import Training
-from seatrial.checks.training.sums import read_sums
 from seatrial.config.run import Run
 from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict

@@ -7,8 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from seatrial.checks.training.result import measured, read_training_result
-from seatrial.checks.training.section import Training, Workload
-from seatrial.checks.training.transformer import TransformerSize
+from seatrial.checks.training.section import Training, TransformerSize, Workload
 from seatrial.config.cluster import Hardware
 from tests.unit.training_output import LAB, make_testbed, printed
 

@@ -1,6 +1,6 @@
 """Nodes with other software than the rest."""
 
-from seatrial.checks.connectivity.versions import odd_ones
+from seatrial.checks.connectivity.inventory import odd_ones
 
 USUAL: dict[str, str | None] = {"kernel": "6.1", "openmpi": "4.1.4", "torch": "2.5"}
 

@@ -18,17 +18,19 @@ from dataclasses import dataclass
 from functools import partial
 
 from seatrial.catalog.links import nics_of
-from seatrial.checks.broken import broken, fabric_gone
-from seatrial.checks.collectives.ranks import fewer_nodes, has_unknown_ranks, other_ranks
-from seatrial.checks.collectives.rows import (
+from seatrial.checks.collectives.problems import (
     Problem,
+    Setting,
     falls_off,
+    fewer_nodes,
+    has_unknown_ranks,
     interleaved,
+    other_ranks,
     slow_in_place,
     slow_small_messages,
     without_plateau,
 )
-from seatrial.checks.collectives.setting import Setting
+from seatrial.checks.failures import classify_failure, fabric_gone
 from seatrial.model.arms import INTRA, LATENCY
 from seatrial.model.measurement import ConditionValue, Measurement
 from seatrial.model.reason import Reason, join, placed
@@ -146,7 +148,7 @@ def _incomplete(result: MpiResult, sweep: Sweep | None, rows: Sequence[Row]) -> 
     if sweep and not rows and sweep.empty:
         return Verdict.INCONCLUSIVE, Reason.of("no-rows")
     if sweep is None or not rows or not result.ok or sweep.outcome != "ok":
-        verdict, why = broken(result, began=_began(sweep), messages=sweep.errors if sweep else ())
+        verdict, why = classify_failure(result, began=_began(sweep), messages=sweep.errors if sweep else ())
         return verdict, f"{why} (after {len(rows)} sizes)" if rows else why
     if not sweep.checked:
         return Verdict.INCONCLUSIVE, Reason.of("not-verified")

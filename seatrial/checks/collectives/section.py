@@ -1,14 +1,15 @@
-"""The section `collectives` of a suite file."""
+"""The section `collectives` of a suite file, and how long its sweeps take. Pure."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
+from seatrial.checks.contract import START_S, PlannedNodes, PlannedPart
 from seatrial.config.yamlfile import Strict
 from seatrial.model.arms import ARMS, INTRA, LATENCY, NETWORK
 from seatrial.model.sizes import ByteSize, format_size
-from seatrial.nccl.collectives import SWEPT
+from seatrial.nccl.collectives import COLLECTIVES, SWEPT
 
 if TYPE_CHECKING:
     Operation = str
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 else:
     Operation = Literal[SWEPT]
     ArmName = Literal[ARMS]
+
 ARM_OPERATION = "all_reduce"  # what is swept in arms: what training sends
 Dtype = Literal["float32", "bfloat16", "float16", "float64", "int32"]
 
@@ -95,3 +97,42 @@ class Collectives(Strict):
             *(PlannedSweep(operation, usual) for operation in self.operations),
             *(PlannedSweep(ARM_OPERATION, LATENCY_SIZES[gpus] if arm == LATENCY else usual, arm) for arm in arms),
         ]
+
+
+# GB/s (1e9 bytes) of busbw.
+_NVLINK, _FABRIC, _NIC, _GLOO = 300.0, 100.0, 20.0, 0.2
+_LATENCY_S = {True: 50e-6, False: 1e-3}  # of one operation, by GPUs
+_CHECKING_GB_S = {True: 20.0, False: 1.0}  # data is made and compared
+_SIDES = 2  # out of place and in place
+
+
+def plan_sweeps(section: Collectives, nodes: PlannedNodes) -> list[PlannedPart]:
+    """Each sweep, in order."""
+    planned = section.sweeps(nodes=nodes.count, slots=nodes.slots, gpus=nodes.gpus)
+    return [PlannedPart(_words(sweep), _seconds(sweep, nodes), section.timeout_s) for sweep in planned]
+
+
+def _words(sweep: PlannedSweep) -> str:
+    sizes = sweep.sizes
+    arm = f" ({sweep.arm})" if sweep.arm else ""
+    span = f"{format_size(sizes.min_bytes)} to {format_size(sizes.max_bytes)}"
+    iterations = f"{sizes.iterations} iteration{'' if sizes.iterations == 1 else 's'}"
+    return f"{sweep.operation}{arm}: {span}, factor {sizes.step_factor}, {iterations}"
+
+
+def _seconds(sweep: PlannedSweep, nodes: PlannedNodes) -> float:
+    ranks = nodes.slots if sweep.arm == INTRA else nodes.ranks
+    factor = COLLECTIVES[sweep.operation].factor(ranks) or 1.0
+    rate = _rate_gb_s(sweep, nodes) * 1e9
+    each = [_LATENCY_S[nodes.gpus] + size * factor / rate for size in sweep.sizes.sizes()]
+    rounds = sweep.sizes.warmup_iterations + _SIDES * (sweep.sizes.iterations + 1)
+    checked = _SIDES * sum(sweep.sizes.sizes()) / (_CHECKING_GB_S[nodes.gpus] * 1e9)
+    return START_S[nodes.gpus] + rounds * sum(each) + checked
+
+
+def _rate_gb_s(sweep: PlannedSweep, nodes: PlannedNodes) -> float:
+    if not nodes.gpus:
+        return _GLOO
+    if sweep.arm == NETWORK:
+        return _NIC
+    return _NVLINK if nodes.count == 1 or sweep.arm == INTRA else _FABRIC

@@ -1,36 +1,36 @@
-"""One sweep of one operation over every rank: what is started on the nodes, and what is heard of it."""
+"""Run one sweep of one operation over every rank, or over the ranks of each node, and read its output."""
 
 import json
 import logging
 import shlex
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from seatrial.checks.broken import broken, gave_up
 from seatrial.checks.collectives.outcome import SweepOutcome, conclude
+from seatrial.checks.collectives.problems import Setting, network_of
 from seatrial.checks.collectives.section import Collectives, PlannedSweep, SweepSizes
-from seatrial.checks.collectives.setting import Setting, network_of
 from seatrial.checks.contract import UNIT
-from seatrial.checks.lost_ranks import lost_ranks
+from seatrial.checks.failures import classify_failure, gave_up, lost_ranks
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.arms import ENVIRONMENT, INTRA, LATENCY
 from seatrial.model.errors import InputError, LaunchError, RemoteError
-from seatrial.model.reason import placed, rewritten
+from seatrial.model.reason import join, placed, rewritten
 from seatrial.model.result import Suspect
 from seatrial.model.sizes import format_size
-from seatrial.model.testbed import Testbed
-from seatrial.model.verdict import Verdict
+from seatrial.model.testbed import Node, Testbed
+from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl import Row, Sweep, SweepReader, TransportReader, parse_text
 from seatrial.remote.command import run_command
 from seatrial.remote.flood import flooding_nodes
 from seatrial.remote.mpi import MpiResult, mpirun
-from seatrial.remote.ssh import connected
+from seatrial.remote.ssh import connected, on_each
 from seatrial.system.rawlog import write_log
+from seatrial.text.numbers import short
 
 log = logging.getLogger("seatrial.collectives")
 
@@ -105,7 +105,7 @@ def _argv(
 
 def _flooded(operation: str, result: MpiResult, suspects: tuple[Suspect, ...]) -> SweepOutcome:
     """Whatever numbers are in a flood may be anything, so they are not looked at."""
-    verdict, reason = broken(result, began=False)
+    verdict, reason = classify_failure(result, began=False)
     names = ", ".join(suspect.name for suspect in suspects) or "which node it is, the output does not tell"
     named = rewritten(placed(operation, reason), lambda text: f"{text} ({names})")
     return SweepOutcome(operation, verdict, named, suspects=suspects)
@@ -232,3 +232,69 @@ def _with_json(sweep: Sweep | None, exact: Sweep | None) -> Sweep | None:
     if sweep is None or exact is None or len(exact.rows) < len(sweep.rows):
         return sweep
     return replace(sweep, rows=exact.rows, ranks=exact.ranks or sweep.ranks)
+
+
+_BROKEN = (Verdict.FAIL, Verdict.CORRUPT)
+
+
+def sweep_each_node(
+    run: Run,
+    testbed: Testbed,
+    settings: Collectives,
+    planned: PlannedSweep,
+    *,
+    label_of: Callable[[str], str],
+    is_repeat: bool = False,
+    writes_json: bool = False,
+) -> SweepOutcome:
+    """Sweep over the ranks of each node of `testbed`; `label_of(node)` is what the logs of a node are called.
+
+    A node whose sweep breaks or computes wrongly is a suspect, unless all nodes do. `fabric_gone`: some nodes could not
+    be reached, so who is there must be asked.
+    """
+
+    def one(node: Node) -> SweepOutcome:
+        alone = testbed.without(other.name for other in testbed.nodes if other.name != node.name)
+        return sweep_once(
+            run, alone, settings, planned, label=label_of(node.name), is_repeat=is_repeat, writes_json=writes_json
+        )
+
+    answers = on_each(testbed.nodes, one, at_once(testbed))
+    outcomes = {name: outcome for name, outcome in answers.items() if isinstance(outcome, SweepOutcome)}
+    return _combined(f"{planned.operation} ({INTRA})", outcomes)
+
+
+def at_once(testbed: Testbed) -> int:
+    """All nodes, but no more ranks than cores where one machine plays all of them: they would measure each other."""
+    if testbed.shared_cores is None:
+        return len(testbed.nodes)
+    return max(1, testbed.shared_cores // max(node.slots for node in testbed.nodes))
+
+
+def _combined(name: str, outcomes: Mapping[str, SweepOutcome]) -> SweepOutcome:
+    bad = {node: outcome for node, outcome in outcomes.items() if outcome.verdict is not Verdict.PASS}
+    verdict = worst(outcome.verdict for outcome in outcomes.values())
+    measurements = tuple(m for outcome in outcomes.values() for m in outcome.measurements)
+    summary = f"{name}: {_span([m.value for m in measurements])} on {len(outcomes)} nodes, every result right"
+    return SweepOutcome(
+        name,
+        verdict,
+        join([placed(node, outcome.reason) for node, outcome in bad.items()]) or summary,
+        measurements,
+        fabric_gone=any(outcome.fabric_gone for outcome in bad.values()),
+        suspects=_suspects(bad) if len(bad) < len(outcomes) else (),
+    )
+
+
+def _span(plateaus: Sequence[float]) -> str:
+    low, high = short(min(plateaus, default=0.0)), short(max(plateaus, default=0.0))
+    return f"{low} GB/s" if low == high else f"{low} to {high} GB/s"
+
+
+def _suspects(bad: Mapping[str, SweepOutcome]) -> tuple[Suspect, ...]:
+    """The nodes that were there and failed by themselves."""
+    return tuple(
+        Suspect("node", node, 1.0, outcome.reason)
+        for node, outcome in bad.items()
+        if outcome.verdict in _BROKEN and not outcome.fabric_gone
+    )

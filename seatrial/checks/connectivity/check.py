@@ -1,49 +1,204 @@
 """Step `connectivity`: does every node answer, reach every other, run MPI, and carry the same software and traffic?"""
 
 import logging
+import statistics
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 
-from seatrial.checks.connectivity.findings import NAME, Findings
-from seatrial.checks.connectivity.inventory import broken_gpus, impaired_gpus, old_drivers, remarks
-from seatrial.checks.connectivity.mpireach import HostnameResult, guilty_nodes, show_hosts
-from seatrial.checks.connectivity.nodefacts import (
-    clock_skews,
-    models_of,
-    same_hostname,
-    short_of_gpus,
-    skewed,
-    without_gpus,
-    without_mpirun,
-)
-from seatrial.checks.connectivity.rates import measurements, summary
-from seatrial.checks.connectivity.repeat import repeat_streams
-from seatrial.checks.connectivity.section import Connectivity
+from seatrial.checks.connectivity.inventory import broken_gpus, impaired_gpus, odd_ones, old_drivers, remarks, unknown
+from seatrial.checks.connectivity.rates import NAME, Findings, measurements, summary
 from seatrial.checks.connectivity.stages import (
+    Connectivity,
     ask_inventories,
     contact_nodes,
     is_crowded,
     plan_of,
+    repeat_streams,
     settings_of,
     try_logins,
     try_reach,
 )
 from seatrial.checks.connectivity.throughput import explore
-from seatrial.checks.connectivity.versions import odd_ones, unknown
-from seatrial.checks.contract import CheckContext, CheckType, Facts, Metric, StepResult
-from seatrial.checks.planned import PlannedNodes, PlannedPart
+from seatrial.checks.contract import CheckContext, CheckType, Facts, Metric, PlannedNodes, PlannedPart, StepResult
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError, NodesError, RemoteError
+from seatrial.model.measurement import Measurement, Subject
+from seatrial.model.node_hardware import NodeHardware
 from seatrial.model.reason import Reason
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.tolerance import Tolerance
+from seatrial.remote.command import MAX_OUTPUT_BYTES
+from seatrial.remote.mpi import MpiResult, mpirun
 from seatrial.remote.node_setup import NodeConnection
 from seatrial.remote.ssh import allow_many_connections
 from seatrial.remote.streams import try_streams
 from seatrial.text.hostlist import host_list
 from seatrial.text.words import some_of
+
+Contacts = Mapping[str, NodeConnection]  # by node name
+
+
+def without_mpirun(contacts: Contacts) -> list[Suspect]:
+    """Nodes that have no mpirun."""
+    return [
+        Suspect("node", name, 1.0, Reason.of("node-mpirun-missing"))
+        for name, contact in contacts.items()
+        if not contact.facts["mpirun"]
+    ]
+
+
+def same_hostname(contacts: Contacts) -> list[Suspect]:
+    """Open MPI tells nodes apart by host name alone, so the second node of a name is lost to it."""
+    first: dict[str, str] = {}
+    return [
+        Suspect("node", name, 0.6, Reason.of("hostname-duplicate", other=other, hostname=contact.hostname))
+        for name, contact in contacts.items()
+        if (other := first.setdefault(contact.hostname, name)) != name
+    ]
+
+
+def models_of(contacts: Contacts) -> dict[str, str]:
+    """The model of each node's GPUs, or of its processors where it has none."""
+    return {name: NodeHardware.of(contact.facts).model for name, contact in contacts.items()}
+
+
+def clock_skews(contacts: Contacts) -> list[Measurement]:
+    """How far each node's clock is off the median node's, in seconds."""
+    return [
+        Measurement("clock_skew", skew, "s", Subject("node", name), better=None)
+        for name, skew in _skews(contacts).items()
+    ]
+
+
+def skewed(contacts: Contacts, limit_s: float) -> list[Suspect]:
+    """Nodes whose clock is off from the median node's by more than the limit, beyond what the measurement can err."""
+    return [
+        Suspect("node", name, 1.0, Reason.of("clock-skew", skew=f"{skew:+.2f}", limit_s=f"{limit_s:g}"))
+        for name, skew in _skews(contacts).items()
+        if abs(skew) - contacts[name].clock_error_s > limit_s
+    ]
+
+
+def _skews(contacts: Contacts) -> dict[str, float]:
+    if not contacts:
+        return {}
+    middle = statistics.median(contact.clock_offset_s for contact in contacts.values())
+    return {name: contact.clock_offset_s - middle for name, contact in contacts.items()}
+
+
+def short_of_gpus(testbed: Testbed, contacts: Contacts) -> list[Suspect]:
+    """Nodes with fewer GPUs than the testbed has them down for, or whose GPUs cannot be counted."""
+    expected = {node.name: node.gpus for node in testbed.nodes}
+    return [
+        Suspect("node", name, 1.0, _gpus_found(contact, expected[name]))
+        for name, contact in contacts.items()
+        if expected[name] and (contact.facts["gpus"] is None or contact.facts["gpus"] < expected[name])
+    ]
+
+
+def without_gpus(testbed: Testbed, contacts: Contacts) -> str | None:
+    """Why nothing can be measured on GPUs that were promised: no node has one. None where any has, or cannot tell."""
+    expected = {node.gpus for node in testbed.nodes}
+    if not contacts or 0 in expected or any(contact.facts["gpus"] != 0 for contact in contacts.values()):
+        return None
+    return Reason.of("gpus-none", nodes=len(contacts), expected=min(expected))
+
+
+def _gpus_found(contact: NodeConnection, expected: int) -> str:
+    if contact.facts["gpus"] is None:
+        return Reason.of("gpus-uncountable")
+    return Reason.of("gpus-missing", gpus=contact.facts["gpus"], expected=expected)
+
+
+_BYTES_PER_RANK = 4096  # of output: a host name, and what mpirun warns of
+MAX_TRIES = 40  # of mpirun while searching: some ten guilty nodes among a thousand
+
+Attempt = Callable[[Testbed], str | None]  # why MPI fails over that testbed, None when it works
+Guilty = tuple[str, str]  # a node, and why
+
+
+@dataclass(frozen=True, slots=True)
+class HostnameResult:
+    """What one `mpirun hostname` came to; `missing` are the nodes not shown once per slot."""
+
+    result: MpiResult
+    missing: tuple[str, ...]
+
+    @property
+    def why(self) -> str | None:
+        """Why nodes are missing; None when none is."""
+        if not self.missing:
+            return None
+        if self.result.cause:
+            return self.result.cause
+        if self.result.timed_out:
+            return Reason.of("mpirun-hostname-timeout", seconds=f"{self.result.seconds:.0f}")
+        return Reason.of("mpirun-hostname-failed", exit_status=self.result.exit_status)
+
+
+def show_hosts(testbed: Testbed, hostnames: Mapping[str, str], timeout_s: float, log_file: Path) -> HostnameResult:
+    """Run `hostname` once per slot; `hostnames` are the nodes' own, by node name. Raises RemoteError."""
+    expected: Counter[str] = Counter()
+    for node in testbed.nodes:
+        expected[hostnames[node.name]] += node.slots
+    counts: Counter[str] = Counter()
+
+    def complete(line: str) -> bool:
+        if (host := line.strip()) in expected:
+            counts[host] += 1
+        return counts == expected
+
+    most = MAX_OUTPUT_BYTES + _BYTES_PER_RANK * testbed.world_size
+    result = mpirun(testbed, ["hostname"], timeout_s=timeout_s, is_done=complete, log_file=log_file, max_bytes=most)
+    wrong = {host for host, slots in expected.items() if counts[host] != slots}
+    return HostnameResult(result, tuple(node.name for node in testbed.nodes if hostnames[node.name] in wrong))
+
+
+def guilty_nodes(testbed: Testbed, attempt: Attempt) -> list[Guilty]:
+    """The nodes without which MPI works, by halving: the head alone first, then the head with ever fewer others.
+
+    Empty when no part fails by itself, or when the search takes more than MAX_TRIES. Raises MissingError when mpirun
+    fails on single nodes one after the other: then it is mpirun that is broken, and no node.
+    """
+    head, *others = [node.name for node in testbed.nodes]
+    if why := attempt(_alone(testbed, head)):
+        if all(attempt(_alone(testbed, other)) for other in others[:2]):
+            raise MissingError(Reason.of("mpirun-broken", cause=why))
+        return [(head, why)]
+    search = _Search(testbed, attempt)
+    guilty = search.among(others)
+    return guilty if search.tries <= MAX_TRIES else []
+
+
+def _alone(testbed: Testbed, name: str) -> Testbed:
+    return testbed.without(node.name for node in testbed.nodes if node.name != name)
+
+
+@dataclass(slots=True)
+class _Search:
+    testbed: Testbed
+    attempt: Attempt
+    tries: int = 0
+
+    def among(self, names: Sequence[str]) -> list[Guilty]:
+        """The guilty among `names`, tried together with the head."""
+        self.tries += 1
+        if self.tries > MAX_TRIES:
+            return []
+        left_out = {node.name for node in self.testbed.nodes[1:]} - set(names)
+        why = self.attempt(self.testbed.without(left_out))
+        if why is None:
+            return []
+        if len(names) == 1:
+            return [(names[0], why)]
+        middle = len(names) // 2
+        return self.among(names[:middle]) + self.among(names[middle:])
+
 
 log = logging.getLogger("seatrial.connectivity")
 

@@ -1,23 +1,94 @@
-"""The stages of connectivity that are also tried again later: every node answers, and reaches its peers."""
+"""Contact with every node and between them: at first, after something broke, and for repeats."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
-from seatrial.checks.connectivity.findings import Findings
-from seatrial.checks.connectivity.pairs import Peers, peers_to_log_in_to, peers_to_reach, second_logins
-from seatrial.checks.connectivity.reachability import TriedPairs, blame, merged
-from seatrial.checks.connectivity.section import Connectivity
-from seatrial.checks.connectivity.throughput import ONE_BY_ONE_UP_TO, Plan
+from pydantic import Field
+
+from seatrial.checks.connectivity.rates import Findings, Streams, measurements
+from seatrial.checks.connectivity.reachability import Pair, TriedPairs, blame, merged
+from seatrial.checks.connectivity.throughput import ONE_BY_ONE_UP_TO, Plan, explore_again, once_more
+from seatrial.checks.contract import CheckContext, Doubt, Repeated, TimeLeft, log_repeat
 from seatrial.config.run import Run
-from seatrial.model.errors import FloodError, RemoteError
+from seatrial.config.yamlfile import Strict
+from seatrial.model.errors import FloodError, LaunchError, NodesError, RemoteError
 from seatrial.model.measurement import Measurement, Subject
-from seatrial.model.reason import Reason, unplaced
+from seatrial.model.reason import Reason, identity, join, placed, unplaced
+from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, Testbed
+from seatrial.model.verdict import Verdict
 from seatrial.remote.inventory import Inventory, ask_inventory
 from seatrial.remote.node_setup import NodeConnection, SharedFacts, set_up_node
 from seatrial.remote.peers import log_in_to_peers, reach_peers
 from seatrial.remote.ssh import fan_out, on_each
+from seatrial.remote.streams import try_streams
+from seatrial.text.hostlist import host_list
 from seatrial.text.words import some_of
+
+
+class Connectivity(Strict):
+    """How long nodes have to answer, and how far their clocks may be apart."""
+
+    timeout_s: float = Field(30, gt=0, le=600, description="seconds for one node, or one pair, to answer")
+    max_clock_skew_s: float = Field(1.0, gt=0, description="seconds between a node's clock and the median node's")
+
+
+MAX_PEERS = 2048  # that one node tries; above, the list of peers alone is gigabytes that the control host sends
+PAIRS_PER_CORE = 128  # where all nodes share the cores of one machine: some seconds of sshd's work
+TREE_RADIX = 64  # of the tree in which Open MPI's daemons start each other (routed_radix, plm_rsh)
+WITNESSES = 3  # nodes that try a login which failed for another one
+MAX_SECOND_LOGINS = 16  # failed logins that witnesses try
+
+Peers = Mapping[str, Sequence[str]]  # whom each node tries
+
+
+def peers_to_reach(names: Sequence[str], seed: str, shared_cores: int | None = None) -> dict[str, list[str]]:
+    """The peers that each node connects to: all others, each node from its own successor on so that none is flooded.
+
+    A sample where there are more than MAX_PEERS, or where all nodes share `shared_cores`: the next in a ring and random
+    ones, which follow from `seed` (the run id), so that a run can be repeated by hand.
+    """
+    most = MAX_PEERS if shared_cores is None else shared_cores * PAIRS_PER_CORE // max(1, len(names))
+    count = min(len(names) - 1, max(2, most))
+    chosen = random.Random(seed)
+    return {name: _peers_of(index, names, count, chosen) for index, name in enumerate(names)}
+
+
+def _peers_of(index: int, names: Sequence[str], count: int, chosen: random.Random) -> list[str]:
+    following = [*names[index + 1 :], *names[:index]]
+    if count >= len(following):
+        return following
+    return [following[0], *chosen.sample(following[1:], count - 1)]
+
+
+def peers_to_log_in_to(names: Sequence[str], shared_cores: int | None = None) -> dict[str, list[str]]:
+    """Where MPI logs in: from the head to every node, and along the tree in which its daemons start each other.
+
+    Where all nodes share the cores of one machine, along the tree alone.
+    """
+    logins: dict[str, list[str]] = {}
+    for index, name in enumerate(names[1:], 1):
+        parent = names[(index - 1) // TREE_RADIX]
+        parents = [parent] if shared_cores is not None else dict.fromkeys((names[0], parent))
+        for start in parents:
+            logins.setdefault(start, []).append(name)
+    return logins
+
+
+def second_logins(names: Sequence[str], failed: Iterable[Pair]) -> dict[str, list[str]]:
+    """Who else tries the logins that failed, so that a node, and not the link to the first that tried, is blamed."""
+    logins: dict[str, list[str]] = {}
+    place = {name: index for index, name in enumerate(names)}
+    for first, target in list(failed)[:MAX_SECOND_LOGINS]:
+        start = place[target] + 1
+        others = [name for name in [*names[start:], *names[: start - 1]] if name != first]
+        for witness in others[:WITNESSES]:
+            logins.setdefault(witness, []).append(target)
+    return logins
+
 
 log = logging.getLogger("seatrial.connectivity")
 
@@ -135,3 +206,118 @@ def _judge(findings: Findings, tried: TriedPairs) -> None:
     if blamed.setup:
         findings.doubts.append(blamed.setup)
     findings.blame(blamed.suspects, blamed.set_aside)
+
+
+_ENDED_EARLY = (Verdict.FAIL, Verdict.INCONCLUSIVE)
+
+
+@dataclass(frozen=True, slots=True)
+class RollCall:
+    """Who still answers and reaches the others: the testbed without those that do not.
+
+    `suspects` are to blame; of the others the platform itself says why they went (preempted, deleted). `problems` names
+    all of them.
+    """
+
+    testbed: Testbed
+    suspects: tuple[Suspect, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    def reason(self, broken: str) -> str:
+        """Why what `broken` says has happened; where nobody is to blame, the platform's reason weighs most."""
+        return join((broken, *self.problems) if self.suspects else (*self.problems, broken))
+
+
+def roll_call(run: Run, testbed: Testbed) -> RollCall:
+    """Ask every node once more, after something broke: a node or a link may have died since connectivity was tried."""
+    findings = Findings(testbed)
+    timeout_s = settings_of(run).timeout_s
+    contacts: dict[str, NodeConnection] = {}
+    try:
+        contacts = contact_nodes(findings, timeout_s)
+        if len(findings.testbed.nodes) > 1:
+            try_pairs(findings, contacts, timeout_s)
+    except LaunchError as error:
+        log.warning("nobody can be asked whether they are still there: %s", error)
+        return RollCall(testbed)
+    finally:
+        for contact in contacts.values():
+            contact.transport.close()
+    return _excused(testbed, findings)
+
+
+def _excused(testbed: Testbed, findings: Findings) -> RollCall:
+    by_name = {node.name: node for node in testbed.nodes}
+    excuses = {
+        suspect.name: blameless_reason
+        for suspect in findings.suspects
+        if suspect.name in by_name and (blameless_reason := testbed.blameless_reason(by_name[suspect.name]))
+    }
+    blamed = tuple(suspect for suspect in findings.suspects if suspect.name not in excuses)
+    problems = [
+        problem for problem in (*findings.problems, *findings.doubts) if problem.partition(":")[0] not in excuses
+    ]
+    return RollCall(findings.testbed, blamed, (*problems, *_placed(excuses)))
+
+
+def _placed(excuses: Mapping[str, str]) -> list[str]:
+    """Each reason once, with the nodes that it holds for: a job that ends takes all of its nodes away."""
+    nodes_by_reason: dict[Hashable, list[str]] = {}
+    for name, why in excuses.items():
+        nodes_by_reason.setdefault(identity(why), []).append(name)
+    return [placed(host_list(sorted(names)), excuses[names[0]]) for names in nodes_by_reason.values()]
+
+
+def conclude_repeat(run: Run, testbed: Testbed, repeated: Repeated, verdict: Verdict, reason: str) -> None:
+    """Add to `repeated` what one repeat came to, and the nodes that are gone if it did not get through."""
+    now = roll_call(run, testbed) if verdict in _ENDED_EARLY or repeated.over else None
+    if now and now.problems:
+        # Nodes that were taken away on purpose are no failure of the cluster.
+        verdict = Verdict.FAIL if now.suspects else Verdict.INCONCLUSIVE
+        reason = now.reason(reason)
+        repeated.suspects += now.suspects
+        repeated.over = True
+    repeated.broke(verdict, reason)
+
+
+def repeat_streams(context: CheckContext, doubts: Sequence[Doubt], repeated: Repeated, left: TimeLeft) -> None:
+    """Between each doubtful node and the neighbours that it had the first time, both ways.
+
+    A node or link that was slow the first time alone is not blamed any more.
+    """
+    run, testbed = context.run, context.testbed
+    names = [node.name for node in testbed.nodes]
+    doubtful = [name for name in names if any(d.measurement.subject.name == name for d in doubts)]
+    if not doubtful:
+        return
+    log_repeat(f"TCP of {some_of(doubtful, 3)}", doubts)
+    timeout_s, nth = settings_of(run).timeout_s, max(d.taken for d in doubts)
+    plan = plan_of(run, testbed)
+    planned = [pair for batch in once_more(plan, doubtful, nth) for pair in batch]
+    needed = {name for pair in planned for name in pair}
+    greeted = on_each(
+        [node for node in testbed.nodes if node.name in needed], partial(set_up_node, testbed, timeout_s=timeout_s)
+    )
+    contacts = {name: answer for name, answer in greeted.items() if isinstance(answer, NodeConnection)}
+
+    def measure(pairs: Sequence[Pair]) -> Streams:
+        there = [pair for pair in pairs if contacts.keys() >= set(pair)]
+        return {} if left.over else try_streams(testbed, contacts, there, timeout_s)
+
+    try:
+        streams = explore_again(plan, doubtful, nth, measure)
+    except NodesError as floods:
+        repeated.suspects += [Suspect("node", name, 1.0, why) for name, why in floods.evidence.items()]
+        repeated.broke(Verdict.FAIL, str(floods))
+        return
+    finally:
+        for contact in contacts.values():
+            contact.transport.close()
+    if findings := context.recall(Findings):
+        findings.try_again(streams)
+        repeated.check = findings.check()
+    # Without the best of its neighbours a healthy node looks slow.
+    lacking = {name for pair in planned if pair not in streams for name in pair}
+    repeated.measurements += [m for m in measurements(streams) if m.subject.name not in lacking]
+    if silent := [str(greeted[name]) for name in greeted if name not in contacts]:
+        conclude_repeat(run, testbed, repeated, Verdict.INCONCLUSIVE, "; ".join(silent[:3]))

@@ -1,18 +1,65 @@
-"""What the probe `devices` answers, as models; and the measurements that they become."""
+"""Answers of the probes `devices` and `disk`: their measurements, problems, and digests that disagree."""
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from seatrial.checks.devices.metrics import METRICS
-from seatrial.checks.devices.section import NumberFormat
+from seatrial.checks.contract import Metric
+from seatrial.checks.devices.section import Disk, NumberFormat
+from seatrial.model.errors import RemoteError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject
-from seatrial.model.reason import Reason
+from seatrial.model.reason import Reason, placed
+from seatrial.model.result import Suspect
+from seatrial.model.testbed import Node, Testbed
+from seatrial.model.tolerance import Tolerance
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text
+from seatrial.remote.node_probe import run_probe
 from seatrial.text.numbers import short
+from seatrial.text.words import some_of
+
+# Processors that other programs use as well lose half of their speed and more. A GPU is one program's alone: healthy
+# ones of a model differ by a few percent.
+_SHARED = Tolerance(sigma=0.5, cap=8.0)
+_GPU = Tolerance(sigma=0.05, cap=1.5)
+_LINK = Tolerance(sigma=0.1, cap=2.0)
+_DISK = Tolerance(sigma=0.5, cap=8.0, coarse=True)
+
+METRICS = {
+    "matmul": Metric("TFLOP/s", "matrix multiplication, bfloat16 on a GPU, float32 on processors", _SHARED, _GPU),
+    "memory_copy": Metric("GB/s", "memory copy (1e9 bytes, read and written)", _SHARED, _GPU),
+    "matmul_best": Metric("TFLOP/s", "the fastest matrix multiplication of a GPU that was found, by dtype", _GPU),
+    "matmul_stress": Metric("TFLOP/s", "multiplication while all GPUs of the node work, when they are warm", _GPU),
+    "host_to_device": Metric("GB/s", "copy from pinned memory to a GPU, by how many GPUs copy at once", _LINK),
+    "device_to_host": Metric("GB/s", "copy from a GPU to pinned memory, likewise", _LINK),
+    "peer_copy": Metric("GB/s", "copy from one GPU of a node to another one", _LINK),
+    "memory_tested": Metric("GB", "memory that held every pattern; recorded, not judged"),
+    "gpu_clock": Metric("MHz", "SM clock during the work; recorded, not judged"),
+    "gpu_power": Metric("W", "power during the work; recorded, not judged"),
+    "gpu_temperature": Metric("C", "temperature during the work; recorded, not judged"),
+    "disk_write": Metric("MB/s", "a file written in sequence (1e6 bytes), by tool and file system", _DISK),
+    "disk_read": Metric("MB/s", "the same file read", _DISK),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A verdict, the reason for it, and who is to blame, if anybody is."""
+
+    verdict: Verdict
+    reason: str
+    suspect: Suspect | None = None
+
+    @classmethod
+    def of(cls, verdict: Verdict, suspect: Suspect) -> "Problem":
+        """That of a node or a device; the reason is the evidence against it."""
+        return cls(verdict, placed(suspect.name, suspect.evidence), suspect)
+
 
 PROBE = "devices"
 
@@ -121,3 +168,112 @@ def summary(measured: Sequence[DeviceMeasurement]) -> str:
     matmul, copy = min(rates)
     which = "" if len(rates) == 1 else f"{len(rates)} devices, the slowest "
     return f"{which}{short(matmul)} TFLOP/s, {short(copy)} GB/s"
+
+
+_CONFIDENCE = 0.95  # devices that agree are not wrong alike by chance, but something of their own may be set otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class _Digested:
+    """A device, and its digest of the same work as that of the others of its group."""
+
+    name: str
+    device: DeviceMeasurement
+    digest: str
+
+
+def disagreements(measured: Mapping[str, Sequence[DeviceMeasurement]]) -> Iterator[Problem]:
+    """Devices against which the majority of their like speaks; and groups without a majority, in which nobody knows.
+
+    Only devices of one model, library and software are compared, with results of one dtype. Those that are known to be
+    wrong have no say.
+    """
+    outvoted: dict[str, list[tuple[_Digested, str, int]]] = {}
+    for (_, _, _, dtype), group in _groups(measured).items():
+        common, count = Counter(member.digest for member in group).most_common(1)[0]
+        if count == len(group):
+            continue
+        if count * 2 <= len(group):
+            names = some_of([member.name for member in group])
+            yield Problem(Verdict.INCONCLUSIVE, Reason.of("digests-divided", dtype=dtype, names=names))
+            continue
+        for member in group:
+            if member.digest != common:
+                outvoted.setdefault(member.name, []).append((member, dtype, count))
+    for name, votes in outvoted.items():
+        dtypes = some_of([dtype for _, dtype, _ in votes])
+        evidence = Reason.of("digest-differs", dtypes=dtypes, count=min(count for _, _, count in votes))
+        yield Problem.of(Verdict.CORRUPT, Suspect(votes[0][0].device.kind, name, _CONFIDENCE, evidence))
+
+
+def _groups(
+    measured: Mapping[str, Sequence[DeviceMeasurement]],
+) -> dict[tuple[str, str, str, str], list[_Digested]]:
+    """Devices that must compute alike, by model, library, software and dtype."""
+    groups: dict[tuple[str, str, str, str], list[_Digested]] = {}
+    for node, devices in measured.items():
+        for device in devices:
+            for dtype, digest in device.digests.items() if device.software and not device.problem() else ():
+                key = (device.model, device.library, device.software, dtype)
+                groups.setdefault(key, []).append(_Digested(device.name(node), device, digest))
+    return groups
+
+
+log = logging.getLogger("seatrial.devices")
+
+_PROBE = "disk"
+
+MegabytesPerSecond = Annotated[float, Field(gt=0, lt=1e9)]
+
+
+class DiskAnswer(NodeAnswer):
+    """What the probe prints; no tool where other nodes of the machine were measured for all of the time."""
+
+    tool: Literal["fio", "python"] | None = None
+    filesystem: Text = ""
+    write_mb_s: MegabytesPerSecond | None = None
+    read_mb_s: MegabytesPerSecond | None = None
+    wrong: Text = ""
+
+    def measurements(self, node: str) -> Iterator[Measurement]:
+        """disk_write and disk_read in MB/s (1e6 bytes)."""
+        if self.tool is None:
+            return
+        conditions = {"tool": self.tool, "filesystem": self.filesystem}
+        for metric, value in (("disk_write", self.write_mb_s), ("disk_read", self.read_mb_s)):
+            if value:
+                yield Measurement(metric, value, "MB/s", Subject("node", node), conditions, (value,))
+
+
+DiskAnswers = Mapping[str, DiskAnswer | RemoteError]  # by node
+
+
+def measure_disk(testbed: Testbed, node: Node, section: Disk, timeout_s: float) -> DiskAnswer:
+    """The node's disk. Raises RemoteError."""
+    options = ["--bytes", str(section.bytes), "--seconds", f"{section.seconds:g}", "--timeout-s", f"{timeout_s:g}"]
+    options += ["--folder", section.folder] if section.folder else []
+    return run_probe(testbed, node, _PROBE, options, DiskAnswer, timeout_s)[-1]
+
+
+def log_disks(answers: DiskAnswers) -> None:
+    for name, answer in answers.items():
+        if isinstance(answer, DiskAnswer) and answer.tool:
+            log.info("%s: disk %.0f MB/s written, %.0f MB/s read", name, answer.write_mb_s or 0, answer.read_mb_s or 0)
+
+
+def disk_problems(answers: DiskAnswers) -> Iterator[Problem]:
+    """Nodes whose disk gave no answer or a wrong one; and those that were not measured."""
+    for name, answer in answers.items():
+        if isinstance(answer, RemoteError):
+            yield Problem.of(Verdict.FAIL, Suspect("node", name, 1.0, answer.reason))
+        elif answer.wrong:
+            evidence = Reason.of("disk-wrong", problem=answer.wrong)
+            yield Problem.of(Verdict.CORRUPT, Suspect("node", name, 1.0, evidence))
+    if busy := [name for name, answer in answers.items() if isinstance(answer, DiskAnswer) and not answer.tool]:
+        yield Problem(Verdict.INCONCLUSIVE, Reason.of("probe-busy", nodes=some_of(busy)))
+
+
+def disk_measurements(answers: DiskAnswers) -> Iterator[Measurement]:
+    for name, answer in answers.items():
+        if isinstance(answer, DiskAnswer):
+            yield from answer.measurements(name)

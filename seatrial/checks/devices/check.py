@@ -11,15 +11,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from seatrial.checks.connectivity.check import CONNECTIVITY
-from seatrial.checks.contract import TORCH, CheckContext, CheckType, StepResult
-from seatrial.checks.devices.agreement import disagreements
-from seatrial.checks.devices.answers import PROBE, DeviceMeasurement, DevicesAnswer, summary
-from seatrial.checks.devices.disk import DiskAnswers, disk_measurements, disk_problems, log_disks, measure_disk
-from seatrial.checks.devices.metrics import METRICS
-from seatrial.checks.devices.plan import plan_devices
-from seatrial.checks.devices.problem import Problem
-from seatrial.checks.devices.section import Devices
-from seatrial.checks.repeated import Doubt, Repeated, TimeLeft, log_repeat
+from seatrial.checks.contract import TORCH, CheckContext, CheckType, Doubt, Repeated, StepResult, TimeLeft, log_repeat
+from seatrial.checks.devices.answers import (
+    METRICS,
+    PROBE,
+    DeviceMeasurement,
+    DevicesAnswer,
+    DiskAnswers,
+    Problem,
+    disagreements,
+    disk_measurements,
+    disk_problems,
+    log_disks,
+    measure_disk,
+    summary,
+)
+from seatrial.checks.devices.section import Devices, plan_devices
 from seatrial.model.errors import RemoteError
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason, join

@@ -3,18 +3,31 @@
 import logging
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Literal
 
-from seatrial.checks.broken import broken, gave_up
+from pydantic import Field
+
 from seatrial.checks.collectives.sweep import rendezvous_argv
 from seatrial.checks.connectivity.check import CONNECTIVITY
-from seatrial.checks.connectivity.roll_call import roll_call
-from seatrial.checks.contract import TORCH, UNIT, CheckContext, CheckType, Metric, StepResult
-from seatrial.checks.lost_ranks import lost_ranks
-from seatrial.checks.planned import PlannedNodes
-from seatrial.checks.repeated import Doubt, Repeated, TimeLeft, log_repeat, unused_label, was_cut
-from seatrial.checks.training.plan import plan_training
+from seatrial.checks.connectivity.stages import roll_call
+from seatrial.checks.contract import (
+    TORCH,
+    UNIT,
+    CheckContext,
+    CheckType,
+    Doubt,
+    Metric,
+    PlannedNodes,
+    Repeated,
+    StepResult,
+    TimeLeft,
+    log_repeat,
+    unused_label,
+    was_cut,
+)
+from seatrial.checks.failures import classify_failure, gave_up, lost_ranks, node_of
 from seatrial.checks.training.result import (
     TrainingResult,
     measured,
@@ -23,16 +36,88 @@ from seatrial.checks.training.result import (
     read_training_result,
     suspects,
 )
-from seatrial.checks.training.section import Training
-from seatrial.checks.training.sums import conclude_sums, read_sums
+from seatrial.checks.training.section import Training, plan_training
 from seatrial.config.run import Run, secrets_of
 from seatrial.model.errors import RemoteError
-from seatrial.model.reason import join, rewritten
-from seatrial.model.result import Check
+from seatrial.model.reason import Reason, join, rewritten
+from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
+from seatrial.remote.answers import NodeAnswer, Text, read_answer
 from seatrial.remote.flood import flooding_nodes
 from seatrial.remote.mpi import MpiResult, mpirun
+
+_EVENT = '{"event": "all_reduce"'
+
+
+class RankSums(NodeAnswer):
+    """What one rank received: `wrong` elements over all rounds, the first of them in round `first_wrong`."""
+
+    rank: int = Field(ge=0)
+    host: Text
+    wrong: int = Field(ge=0)
+    first_wrong: int | None = Field(ge=0)
+
+
+class Sums(NodeAnswer):
+    """The event that seatrial/remote/probes/all_reduce.py ends with."""
+
+    event: Literal["all_reduce"]
+    rounds: int = Field(ge=1)
+    elements: int = Field(ge=1)
+    backend: Text
+    ranks: list[RankSums] = Field(max_length=100_000)
+
+
+def read_sums(line: str) -> Sums | None:
+    """The event in a line of output, whatever stands before it; None where there is no whole one."""
+    start = line.find(_EVENT)
+    if start < 0:
+        return None
+    try:
+        return read_answer(Sums, line[start:])
+    except ValueError:
+        return None
+
+
+def conclude_sums(name: str, testbed: Testbed, result: MpiResult) -> Check:
+    """What one mpirun of the probe came to; the check passes where every element of every rank was right."""
+    sums = next((sums for line in result.lines if (sums := read_sums(line))), None)
+    if sums is None:
+        verdict, reason = classify_failure(result, began=False)
+        return Check(name, verdict, reason, result.seconds)
+    verdict, reason = _problem(sums, testbed) or (Verdict.PASS, _all_right(sums))
+    suspects = tuple(_suspects(sums, testbed)) if verdict is Verdict.CORRUPT else ()
+    return Check(name, verdict, reason, result.seconds, suspects=suspects)
+
+
+def _problem(sums: Sums, testbed: Testbed) -> tuple[Verdict, str] | None:
+    if len(sums.ranks) != testbed.world_size:
+        values = {"ranks": len(sums.ranks), "world_size": testbed.world_size}
+        return Verdict.FAIL, Reason.of("training-ranks-missing", **values)
+    bad = _bad(sums)
+    if not bad:
+        return None
+    wrong, first = sum(rank.wrong for rank in bad), min(rank.first_wrong or 0 for rank in bad)
+    values = {"wrong": wrong, "bad": len(bad), "ranks": len(sums.ranks), "first": first, "rounds": sums.rounds}
+    return Verdict.CORRUPT, Reason.of("sums-wrong", **values)
+
+
+def _all_right(sums: Sums) -> str:
+    return f"all_reduce: {sums.rounds} sums of {sums.elements:,} elements are right on all {len(sums.ranks)} ranks"
+
+
+def _bad(sums: Sums) -> list[RankSums]:
+    return [rank for rank in sums.ranks if rank.wrong]
+
+
+def _suspects(sums: Sums, testbed: Testbed) -> Iterator[Suspect]:
+    """The nodes of a few ranks that received what the others did not; where most have it, nobody knows who sent it."""
+    bad = _bad(sums)
+    for rank in bad if 2 * len(bad) < len(sums.ranks) else ():
+        evidence = Reason.of("rank-sums-wrong", rank=rank.rank, wrong=rank.wrong, first=rank.first_wrong)
+        yield Suspect("node", node_of(rank.rank, rank.host, testbed), 0.9, evidence)
+
 
 log = logging.getLogger("seatrial.training")
 
@@ -148,11 +233,11 @@ def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) 
     trained = read_training_result(result.lines, testbed)
     if trained is None:
         began = any(read_event(line) for line in result.lines)
-        verdict, reason = broken(result, began=began)
+        verdict, reason = classify_failure(result, began=began)
         return Check(_NAME, verdict, reason, result.seconds)
     problem_found = problem(trained, testbed.world_size, settings.min_loss_drop)
     if problem_found is None and not result.ok:
-        problem_found = broken(result, began=True)
+        problem_found = classify_failure(result, began=True)
     verdict, reason = problem_found or (Verdict.PASS, _summary(trained))
     return Check(
         _NAME,

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, FiniteFloat
 
 from seatrial.catalog import peak_tflops
-from seatrial.checks.rank_nodes import node_of
+from seatrial.checks.failures import node_of
 from seatrial.checks.training.section import Workload
 from seatrial.config.cluster import Cluster
 from seatrial.model.measurement import ConditionValue, Measurement, Subject, finite

@@ -1,12 +1,45 @@
-"""The section `training` of a suite file."""
+"""The section `training` of a suite file, and how long its workload takes. Pure."""
 
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from seatrial.checks.training.transformer import TransformerSize
+from seatrial.checks.contract import START_S, PlannedNodes, PlannedPart
 from seatrial.config.yamlfile import Strict
 from seatrial.model.measurement import ConditionValue
+
+
+class TransformerSize(Strict):
+    """The size of the model `transformer`: blocks of attention and a feed-forward network, each token after others."""
+
+    layers: int = Field(6, ge=1, le=256, description="blocks")
+    width: int = Field(512, ge=16, le=32_768, description="numbers for each token between blocks; a multiple of heads")
+    heads: int = Field(8, ge=1, le=256, description="parts of the width that attend by themselves")
+    sequence_length: int = Field(128, ge=2, le=16_384, description="tokens of a sample")
+    vocabulary: int = Field(1024, ge=16, le=1_000_000, description="different tokens")
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"width is {self.width}, which is no multiple of {self.heads} heads")
+        return self
+
+    def __str__(self) -> str:
+        """As people name it: layers by width."""
+        return f"{self.layers}x{self.width}"
+
+    def others(self) -> dict[str, ConditionValue]:
+        """What `str` leaves out, where it is not the default."""
+        fields = type(self).model_fields
+        names = ("heads", "sequence_length", "vocabulary")
+        return {name: getattr(self, name) for name in names if getattr(self, name) != fields[name].default}
+
+    def flops(self) -> float:
+        """Of one sample, forward and backward: twice the weights and the attention for each token, three times."""
+        weights = 12 * self.layers * self.width**2 + self.width * self.vocabulary
+        attention = 2 * self.layers * self.width * self.sequence_length
+        return 3.0 * 2 * (weights + attention) * self.sequence_length
+
 
 _SMALL_IMAGES = 32  # pixels of a side of Fashion-MNIST's and CIFAR's images, as they are trained
 _LARGE_IMAGES = 224
@@ -117,3 +150,42 @@ class Training(Workload):
     def workload(self, *, gpus: bool) -> Workload:
         """What is trained on nodes with GPUs, or without."""
         return self.gpu if gpus and self.gpu else self
+
+
+_FLOPS = {"tiny": 2e7, "resnet18": 1.1e10, "resnet50": 2.5e10}  # of one sample, as flops(); images of 224 pixels
+_USUAL_PIXELS = 224
+_GPU_FLOPS_S = {"fp32": 3e13, "bf16": 6e13, "fp16": 6e13}
+_CPU_FLOPS_S = 2e10
+_STEP_S = {True: 5e-3, False: 0.05}  # what a step takes beside, by GPUs
+_COMPILING_S = 60.0
+_FORWARD = 1 / 3  # of the work of a step
+_SUM_S = {True: 2e-3, False: 0.2}  # of 2,000,000 elements, made and checked
+
+
+def plan_training(section: Training, nodes: PlannedNodes) -> list[PlannedPart]:
+    """The sums, if the suite has them, and the training."""
+    workload, rounds = section.workload(gpus=nodes.gpus), section.all_reduce_rounds
+    sums = f"{rounds} sums of 2,000,000 elements by torch, each element checked"
+    parts = [PlannedPart(sums, START_S[nodes.gpus] + rounds * _SUM_S[nodes.gpus], section.timeout_s)] if rounds else []
+    return [*parts, PlannedPart(_words(workload), _seconds(workload, gpus=nodes.gpus), section.timeout_s)]
+
+
+def _words(workload: Workload) -> str:
+    batch = f"batch {workload.batch_per_rank} for each rank"
+    inference = f", then {workload.inference_steps} of inference" if workload.inference_steps else ""
+    return f"{workload.name} in {workload.precision}, {batch}, {workload.steps} steps{inference}"
+
+
+def _seconds(workload: Workload, *, gpus: bool) -> float:
+    rate = _GPU_FLOPS_S[workload.precision] if gpus else _CPU_FLOPS_S
+    step = workload.batch_per_rank * _flops(workload) / rate + _STEP_S[gpus]
+    steps = workload.steps + _FORWARD * workload.inference_steps
+    return START_S[gpus] + steps * step + (_COMPILING_S if workload.compile else 0.0)
+
+
+def _flops(workload: Workload) -> float:
+    """Of one sample, forward and backward."""
+    if workload.model == "transformer":
+        return workload.transformer.flops()
+    pixels = workload.image_size or _USUAL_PIXELS
+    return _FLOPS[workload.model] * ((pixels / _USUAL_PIXELS) ** 2 if workload.model.startswith("resnet") else 1.0)

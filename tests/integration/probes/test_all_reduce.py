@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from seatrial.checks.training.sums import Sums, read_sums
+from seatrial.checks.training.check import Sums, read_sums
 from seatrial.remote.probes import probe
 from tests.integration.probes.launched import launch_many, needs_mpirun
 

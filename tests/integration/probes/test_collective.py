@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seatrial.checks.collectives.outcome import conclude
-from seatrial.checks.collectives.setting import Setting
+from seatrial.checks.collectives.problems import Setting
 from seatrial.model.verdict import Verdict
 from seatrial.nccl import Sweep, busbw_factor, parse_lines
 from seatrial.remote.mpi import MpiResult

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks.devices.disk import DiskAnswer
+from seatrial.checks.devices.answers import DiskAnswer
 from seatrial.remote.answers import read_answer
 from seatrial.remote.probes import PROBES
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.checks.training.section import Workload
-from seatrial.checks.training.transformer import TransformerSize
+from seatrial.checks.training.section import TransformerSize, Workload
 from seatrial.remote.probes import models, probe
 
 

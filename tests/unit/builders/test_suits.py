@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from seatrial.checks.collectives.check import COLLECTIVES
-from seatrial.checks.contract import CheckContext
-from seatrial.checks.requirements import lacking, try_check
+from seatrial.checks.contract import CheckContext, lacking, try_check
 from seatrial.checks.suites import load_suite
 from seatrial.checks.table import CHECKS
 from seatrial.checks.training.check import TRAINING

@@ -9,14 +9,12 @@ import pytest
 
 from seatrial.checks.collectives import check as step
 from seatrial.checks.collectives import sweep
-from seatrial.checks.collectives.intra import at_once
 from seatrial.checks.collectives.section import Collectives
-from seatrial.checks.connectivity.roll_call import RollCall
-from seatrial.checks.contract import CheckContext
-from seatrial.checks.repeated import Doubt
-from seatrial.checks.repeats import measure_again
-from seatrial.checks.requirements import try_check
+from seatrial.checks.collectives.sweep import at_once
+from seatrial.checks.connectivity.stages import RollCall
+from seatrial.checks.contract import CheckContext, Doubt, try_check
 from seatrial.checks.suites import SuiteFile, load_suite
+from seatrial.checks.table import measure_again
 from seatrial.config.run import Run
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge

@@ -7,9 +7,8 @@ import pytest
 
 from seatrial.checks.collectives import check as step
 from seatrial.checks.collectives import sweep
-from seatrial.checks.connectivity.roll_call import RollCall
-from seatrial.checks.contract import CheckContext
-from seatrial.checks.requirements import try_check
+from seatrial.checks.connectivity.stages import RollCall
+from seatrial.checks.contract import CheckContext, try_check
 from seatrial.model.errors import RemoteError
 from seatrial.model.result import Check, Suspect
 from seatrial.model.verdict import Verdict

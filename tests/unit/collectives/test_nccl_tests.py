@@ -11,8 +11,7 @@ import pytest
 from seatrial.checks.collectives import check as step
 from seatrial.checks.collectives import sweep
 from seatrial.checks.collectives.section import Collectives, PlannedSweep
-from seatrial.checks.contract import CheckContext
-from seatrial.checks.requirements import try_check
+from seatrial.checks.contract import CheckContext, try_check
 from seatrial.checks.suites import load_suite
 from seatrial.model.errors import RemoteError
 from seatrial.model.result import Check

@@ -11,9 +11,8 @@ from seatrial.catalog.published import published, swept_sizes
 from seatrial.checks.collectives import check as step
 from seatrial.checks.collectives import sweep
 from seatrial.checks.collectives.outcome import conclude
-from seatrial.checks.collectives.setting import Setting
-from seatrial.checks.contract import CheckContext
-from seatrial.checks.requirements import try_check
+from seatrial.checks.collectives.problems import Setting
+from seatrial.checks.contract import CheckContext, try_check
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.testbed import Testbed

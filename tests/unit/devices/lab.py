@@ -5,10 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from seatrial.checks.contract import CheckContext
+from seatrial.checks.contract import CheckContext, try_check
 from seatrial.checks.devices.check import DEVICES
 from seatrial.checks.devices.section import Devices
-from seatrial.checks.requirements import try_check
 from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
 from seatrial.model.result import Check

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from seatrial.checks.contract import Doubt
 from seatrial.checks.devices.section import Devices, Disk
-from seatrial.checks.repeated import Doubt
-from seatrial.checks.repeats import measure_again
+from seatrial.checks.table import measure_again
 from seatrial.judge.tolerance import tolerance_of
 from seatrial.model.measurement import Measurement, Subject
 from seatrial.model.reason import code_of

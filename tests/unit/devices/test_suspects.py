@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from seatrial.checks.contract import Doubt
 from seatrial.checks.devices.section import Devices, Disk
-from seatrial.checks.repeated import Doubt
-from seatrial.checks.repeats import measure_again
+from seatrial.checks.table import measure_again
 from seatrial.config.setup import setup_of
 from seatrial.model.reason import Reason, code_of
 from seatrial.model.verdict import Verdict

@@ -13,7 +13,7 @@ import pytest
 
 from flows import check
 from flows.serving import results
-from seatrial.checks.requirements import try_check
+from seatrial.checks.contract import try_check
 from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
 from seatrial.config.suite import Suite

@@ -8,9 +8,8 @@ from typing import NoReturn
 import pytest
 
 from flows import check
-from seatrial.checks.contract import CheckContext, CheckType, StepResult
+from seatrial.checks.contract import CheckContext, CheckType, StepResult, try_check
 from seatrial.checks.devices.section import Devices
-from seatrial.checks.requirements import try_check
 from seatrial.checks.suites import load_suite
 from seatrial.checks.table import CHECKS as TABLE
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError

@@ -10,14 +10,14 @@ import pytest
 
 from seatrial.builders import failures
 from seatrial.builders.failures import CAUSES, build_failure
-from seatrial.checks.broken import gave_up
+from seatrial.checks.failures import gave_up
 from seatrial.nccl import SweepReader, TransportReader, classify
 
 MODULES = (
     *(
         "text.redact",
         "text.secret_values",
-        "checks.broken",
+        "checks.failures",
         "catalog.log_facts",
         "nccl.classify",
         "nccl.xid",

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from seatrial.checks.collectives import sweep
-from seatrial.checks.contract import CheckContext
-from seatrial.checks.repeated import Doubt, Repeated
-from seatrial.checks.repeats import measure_again
+from seatrial.checks.contract import CheckContext, Doubt, Repeated
+from seatrial.checks.table import measure_again
 from seatrial.history import open_store
 from seatrial.history.store import Store
 from seatrial.model.result import RunResult, now

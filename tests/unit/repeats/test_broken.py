@@ -9,12 +9,10 @@ import pytest
 
 from seatrial.checks.collectives import sweep
 from seatrial.checks.collectives.section import Collectives
-from seatrial.checks.connectivity import repeat as streams
-from seatrial.checks.connectivity import roll_call
-from seatrial.checks.connectivity.roll_call import RollCall
-from seatrial.checks.contract import CheckContext
-from seatrial.checks.repeated import Doubt, Repeated
-from seatrial.checks.repeats import measure_again
+from seatrial.checks.connectivity import stages
+from seatrial.checks.connectivity.stages import RollCall
+from seatrial.checks.contract import CheckContext, Doubt, Repeated
+from seatrial.checks.table import measure_again
 from seatrial.checks.training import check as training
 from seatrial.history.store import Store
 from seatrial.judge.knowledge import RunContext
@@ -36,7 +34,7 @@ DEAD = Suspect("node", "node-2", 1.0, "no route to host")
 def roll(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def called(*suspects: Suspect, problems: Sequence[str] = ()) -> None:
         complaints = (*(f"{suspect.name}: {suspect.evidence}" for suspect in suspects), *problems)
-        monkeypatch.setattr(roll_call, "roll_call", lambda run, testbed: RollCall(testbed, suspects, complaints))
+        monkeypatch.setattr(stages, "roll_call", lambda run, testbed: RollCall(testbed, suspects, complaints))
 
     return called
 
@@ -84,9 +82,9 @@ def test_a_node_that_does_not_answer_when_tcp_is_repeated_is_named(
         return NodeConnection(FakeTransport(), {}, 1, 0, 0)  # type: ignore[arg-type]
 
     roll(DEAD)
-    monkeypatch.setattr(streams, "set_up_node", greeted)
+    monkeypatch.setattr(stages, "set_up_node", greeted)
     monkeypatch.setattr(
-        streams, "try_streams", lambda _, __, pairs, ___: {way: 9.0 for a, b in pairs for way in ((a, b), (b, a))}
+        stages, "try_streams", lambda _, __, pairs, ___: {way: 9.0 for a, b in pairs for way in ((a, b), (b, a))}
     )
     slow = [Doubt(Measurement("tcp_egress", 9.0, "MB/s", Subject("node", f"node-{i}")), 1, 3) for i in (0, 3)]
     repeated = measure_again(CheckContext(make_run(tmp_path), make_testbed()), {"connectivity": slow})["connectivity"]
@@ -127,7 +125,7 @@ def test_no_operation_begins_once_time_is_up(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     monkeypatch.setattr(sweep, "mpirun", fake)
     monkeypatch.setattr(training, "_train", lambda *_, **__: pytest.fail("training was repeated"))
-    monkeypatch.setattr(streams, "set_up_node", lambda *_, **__: pytest.fail("TCP was repeated"))
+    monkeypatch.setattr(stages, "set_up_node", lambda *_, **__: pytest.fail("TCP was repeated"))
     tcp = Doubt(Measurement("tcp_egress", 9.0, "MB/s", Subject("node", "node-0")), 1, 3)
     run = make_run(tmp_path, operations=["all_reduce", "broadcast"])
     measure_again(CheckContext(run, make_testbed()), {**BOTH, "training": [doubt()], "connectivity": [tcp]}, 600.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seatrial.checks.repeated import Repeated
+from seatrial.checks.contract import Repeated
 from seatrial.history.store import Store
 from seatrial.judge.assess import assess
 from seatrial.judge.knowledge import Knowledge, RunContext

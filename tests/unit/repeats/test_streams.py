@@ -9,14 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.checks.connectivity import repeat as step
-from seatrial.checks.connectivity.findings import Findings
-from seatrial.checks.connectivity.rates import egress, ingress, measurements
+from seatrial.checks.connectivity import stages as step
+from seatrial.checks.connectivity.rates import Findings, egress, ingress, measurements
 from seatrial.checks.connectivity.reachability import Pair
 from seatrial.checks.connectivity.throughput import Plan, explore, explore_again, once_more
-from seatrial.checks.contract import CheckContext
-from seatrial.checks.repeated import Doubt
-from seatrial.checks.repeats import measure_again
+from seatrial.checks.contract import CheckContext, Doubt
+from seatrial.checks.table import measure_again
 from seatrial.judge.assess import assess
 from seatrial.model.measurement import by_series
 from seatrial.model.result import Check

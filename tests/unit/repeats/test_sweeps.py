@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from seatrial.checks import repeats as step
+from seatrial.checks import table as step
 from seatrial.checks.collectives import sweep
 from seatrial.checks.collectives.check import COLLECTIVES
-from seatrial.checks.contract import CheckContext
-from seatrial.checks.repeated import Repeated
-from seatrial.checks.repeats import measure_again
+from seatrial.checks.contract import CheckContext, Repeated
+from seatrial.checks.table import measure_again
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import MpiResult

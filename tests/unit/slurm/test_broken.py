@@ -2,7 +2,7 @@
 
 import pytest
 
-from seatrial.checks.broken import broken
+from seatrial.checks.failures import classify_failure
 from seatrial.model.verdict import Verdict
 from seatrial.remote.mpi import MpiResult
 
@@ -29,5 +29,5 @@ from seatrial.remote.mpi import MpiResult
     ],
 )  # fmt: skip
 def test_what_srun_prints_before_the_ranks_begin(lines: tuple[str, ...], verdict: Verdict, words: str) -> None:
-    came_to, reason = broken(MpiResult(1, lines, 1.0), began=False)
+    came_to, reason = classify_failure(MpiResult(1, lines, 1.0), began=False)
     assert (came_to, words in reason) == (verdict, True), reason

@@ -1,0 +1,190 @@
+"""Problems in the rows and ranks of a sweep that show without any baseline. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+
+from seatrial.catalog.links import is_sockets
+from seatrial.model.measurement import Subject
+from seatrial.model.reason import Reason
+from seatrial.model.sizes import format_size
+from seatrial.model.verdict import Verdict
+from seatrial.nccl import Row, Sweep, Timing
+from seatrial.nccl.busbw import agrees, ratio_interval
+from seatrial.nccl.collectives import COLLECTIVES
+from seatrial.text.numbers import short
+
+_INSIDE_A_NODE = ("NVLink", "xGMI", "MNNVL")  # fabrics that NCCL needs no network for
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a sweep was asked to measure, and over how many ranks of which cluster.
+
+    `sizes` are bytes, smallest first; `fabric` is what the data must go over, None where sockets will do; `nodes` how
+    many the ranks must be spread over, None where nobody said. `algorithms` are NCCL's by message size, 0 for the
+    largest, where its log is to say under which conditions a number holds. `is_whole_on_gpus`: a sweep of GPUs that is
+    no repeat of some sizes, so that a plateau must come of it. `arm`: which of seatrial/model/arms.py, empty for none.
+    `node`: the one that all ranks are on, where each node is measured by itself.
+    """
+
+    operation: str
+    dtype: str
+    ranks: int
+    cluster: str
+    sizes: tuple[int, ...]
+    fabric: str | None = None
+    nodes: int | None = None
+    algorithms: Mapping[int, str] = field(default_factory=dict)
+    is_whole_on_gpus: bool = False
+    arm: str = ""
+    node: str = ""
+
+    @property
+    def name(self) -> str:
+        """As reasons call the sweep: all_reduce, "all_reduce (network)", "all_reduce (intra)"."""
+        return f"{self.operation} ({self.arm})" if self.arm else self.operation
+
+    @property
+    def subject(self) -> Subject:
+        return Subject("node", self.node) if self.node else Subject("cluster", self.cluster)
+
+
+def network_of(fabric: str | None) -> str | None:
+    """What data between nodes must go over; None where sockets, or nothing but the GPUs' own links, do."""
+    return None if fabric is None or fabric in _INSIDE_A_NODE or is_sockets(fabric) else fabric
+
+
+Problem = tuple[Verdict, str]
+Rate = Callable[[int, Timing], float | None]  # GB/s of busbw, given the size in bytes
+
+SMALLEST_PLATEAU_BYTES = 4 << 20  # GPUs move less than this within their latency
+_ALIGNED_BYTES = 1 << 20  # smaller ones may be cut to the same size where ranks are many
+_LARGE_BYTES = 128 << 20  # from here on an iteration takes so long that no hiccup makes it this much slower
+# From one size to a larger one no published sweep falls below 0.81 (tests/golden/nccl-logs), and 0.72 is what a ring
+# reaches of a tree over two nodes (https://github.com/NVIDIA/nccl-tests/issues/196).
+_SLOWER = 0.7
+_SMALL_BYTES = 64 << 10
+# Published medians up to 64K are 5 to 223 us over up to 128 ranks, and 3.8 ms over 512.
+_SLOW_US, _RANKS = 1000.0, 128
+
+
+def interleaved(rows: Sequence[Row]) -> Problem | None:
+    """Whether the rows, in the order in which they were printed, are of several programs that wrote at once.
+
+    One program prints each size once before it goes on to the next, and either sums or does not, has roots or not.
+    """
+    sums = {row.redop not in (None, "none", "all") for row in rows}
+    rooted = {row.root >= 0 for row in rows if row.root is not None}
+    twice = any(_key(a) == _key(b) and a != b for a, b in pairwise(rows) if a.size >= _ALIGNED_BYTES)
+    return (
+        (Verdict.INCONCLUSIVE, Reason.of("sweeps-interleaved")) if twice or len(sums) > 1 or len(rooted) > 1 else None
+    )
+
+
+def _key(row: Row) -> tuple[object, ...]:
+    return row.size, row.type, row.redop, row.root
+
+
+def without_plateau(sizes: Sequence[int]) -> Problem | None:
+    """Whether the largest message is too small for a bandwidth of GPUs."""
+    if not sizes or max(sizes) >= SMALLEST_PLATEAU_BYTES:
+        return None
+    largest, needed = format_size(max(sizes)), format_size(SMALLEST_PLATEAU_BYTES)
+    return Verdict.INCONCLUSIVE, Reason.of("sweep-too-small", largest=largest, needed=needed)
+
+
+def slow_in_place(rows: Sequence[Row], rate: Rate) -> Problem | None:
+    """Whether results that overwrite their input take much longer, at two large sizes at least."""
+    slow = []
+    for row in rows:
+        out, into = (rate(row.size, side) if side else None for side in (row.out_of_place, row.in_place))
+        if row.size >= _LARGE_BYTES and out and into is not None and into < _SLOWER * out:
+            slow.append((row.size, into, out))
+    if len(slow) < 2:
+        return None
+    size, into, out = slow[-1]
+    return Verdict.DEGRADED, Reason.of(
+        "in-place-slow", size=format_size(size), in_place=f"{into:.3g}", out_of_place=f"{out:.3g}", sizes=len(slow)
+    )
+
+
+def slow_small_messages(rows: Sequence[Row], ranks: int) -> Problem | None:
+    """Whether the messages up to 64K take milliseconds; their median counts, since the first is often an outlier."""
+    times = [side.time_us for row in rows if row.size <= _SMALL_BYTES for side in row.sides if side.time_us]
+    limit_us = _SLOW_US * max(1.0, ranks / _RANKS)
+    if not times or median(times) <= limit_us:
+        return None
+    return Verdict.DEGRADED, Reason.of("small-messages-slow", time=short(median(times)), limit=short(limit_us))
+
+
+def falls_off(rows: Sequence[Row], rate: Rate) -> Problem | None:
+    """Whether a large message is carried much more slowly than a smaller one."""
+    best = 0.0
+    for row in sorted(rows, key=lambda row: row.size):
+        reached = rate(row.size, row.out_of_place) if row.out_of_place else None
+        if reached is None:
+            continue
+        if row.size >= _LARGE_BYTES and reached < _SLOWER * best:
+            return Verdict.DEGRADED, Reason.of(
+                "falls-at-size", reached=f"{reached:.3g}", size=format_size(row.size), best=f"{best:.3g}"
+            )
+        best = max(best, reached)
+    return None
+
+
+_MAX_TORN = 1  # lines of a header that another process's output may have torn
+
+
+def other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
+    """Whether others than the ranks asked for took part.
+
+    A line of the header that was torn is no evidence of that; busbw/algbw is, where it contradicts the ranks asked for.
+    Where it bears them out they took part, and where it says nothing nobody knows.
+    """
+    if sweep is None or sweep.ranks == setting.ranks:
+        return None
+    if sweep.groups > 1 or has_unknown_ranks(setting, sweep):
+        return _unsaid_ranks(setting, sweep)
+    if not agrees(setting.operation, setting.ranks, sweep.rows):
+        why = f": {sweep.errors[0]}" if sweep.errors else ""
+        took_part = f"{sweep.ranks} of {setting.ranks}" if sweep.ranks else f"other than {setting.ranks}"
+        return Verdict.FAIL, Reason.of("ranks-missing", took_part=took_part, cause=why)
+    if sweep.ranks is None or _numbers_tell_ranks(setting, sweep):
+        return None
+    listed = sorted(device.rank for device in sweep.devices) == list(range(sweep.ranks))
+    if sweep.rows and listed and sweep.ranks + _MAX_TORN < setting.ranks:
+        return Verdict.FAIL, Reason.of("ranks-missing", took_part=f"{sweep.ranks} of {setting.ranks}", cause="")
+    return Verdict.INCONCLUSIVE, Reason.of("ranks-unknown", named=sweep.ranks, requested=setting.ranks)
+
+
+def _unsaid_ranks(setting: Setting, sweep: Sweep) -> Problem | None:
+    if sweep.groups > 1:
+        return Verdict.INCONCLUSIVE, Reason.of("ranks-in-groups", groups=sweep.groups)
+    return (Verdict.INCONCLUSIVE, Reason.of("ranks-unsaid", requested=setting.ranks)) if sweep.rows else None
+
+
+def _numbers_tell_ranks(setting: Setting, sweep: Sweep) -> bool:
+    return COLLECTIVES[setting.operation].factor.depends_on_ranks and ratio_interval(sweep.rows) is not None
+
+
+def has_unknown_ranks(setting: Setting, sweep: Sweep | None) -> bool:
+    """Whether nothing says how many took part. Then busbw is the same for any number of them, and counts if slow."""
+    return sweep is not None and sweep.ranks is None and not _numbers_tell_ranks(setting, sweep)
+
+
+def fewer_nodes(setting: Setting, sweep: Sweep | None) -> Problem | None:
+    """Whether all ranks met, but on fewer nodes than asked for: one pod of many, a hostfile that was not read.
+
+    Host names tell only where every rank has a line, and no two ranks on one name have the same GPU.
+    """
+    if sweep is None or not setting.nodes or len(sweep.devices) != sweep.ranks:
+        return None
+    hosts = {device.host for device in sweep.devices}
+    places = {(device.host, device.device) for device in sweep.devices}
+    if len(hosts) >= setting.nodes or len(places) < len(sweep.devices):
+        return None
+    return Verdict.FAIL, Reason.of(
+        "ranks-on-fewer-nodes", ranks=sweep.ranks, hosts=len(hosts), nodes=setting.nodes, min=min(hosts)
+    )
