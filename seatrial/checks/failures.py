@@ -200,7 +200,7 @@ Complaints = Sequence[re.Match[str]]
 
 _CONFIDENCE = {"rank-silent": 0.9, "rank-device-error": 0.9}
 _OTHERWISE = 0.5
-_MOST_NAMED = 7  # ranks in a list of silent ones that is not cut (seatrial/remote/probes/last_words.py)
+_MOST_NAMED = 7  # ranks in a list of silent ones that is not cut (seatrial/remote/probes/rendezvous.py)
 _BLAMED_SIGNALS = {7: "7 (bus error)", 9: "9 (killed)"}  # others are bugs of software, or the wish to end it
 _SIGNAL = re.compile(r"\((\d{1,2})\b")
 _BY_SRUN = re.compile(r"srun: error: (?P<host>[\w.-]{1,253}): task (?P<rank>\d{1,7}): (?P<how>Killed|Out Of Memory)")

@@ -1,6 +1,5 @@
 """The command `seatrial`: puts the commands together. Each imports everything heavy when it is called."""
 
-import gc
 import io
 import logging
 import os
@@ -55,7 +54,6 @@ def main() -> NoReturn:
     """Run the command line; every error that is meant for people is one line on standard error."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them among all packages takes a while
     ensure_home()
-    gc.set_threshold(50_000)  # importing makes many objects and no garbage; looking for some takes a tenth of the start
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # its causes come to us as exceptions
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # names and logs hold what a terminal's encoding has not

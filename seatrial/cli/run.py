@@ -1,6 +1,5 @@
 """`seatrial run`: the whole chain, once."""
 
-import gc
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -69,5 +68,4 @@ def run(
         as_json=as_json,
         verbose=verbose,
     )
-    gc.freeze()  # at its end the interpreter would search everything once more, for half a second
     sys.exit(status)

@@ -3,23 +3,55 @@
 import json
 import logging
 import os
+import re
 import shlex
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seatrial.model.errors import RemoteError
+from seatrial.model.reason import Reason
+from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, RankProcess, Testbed
 from seatrial.remote.command import is_piece, run_command, start_process
 from seatrial.remote.ssh import connected
 from seatrial.system.rawlog import RawLog
-from seatrial.text.kept_lines import KeptLines
 from seatrial.text.redact import Secrets
 
 if TYPE_CHECKING:
     from seatrial.nccl import Finding
+
+
+_MOST_LINES, _MOST_CHARS = 100_000, 8 * 1024**2  # of the beginning and of the end each: bounds memory
+
+
+class KeptLines:
+    """The first and the last lines of an output that may be endless."""
+
+    def __init__(self) -> None:
+        self._head: list[str] = []
+        self._tail: deque[str] = deque()
+        self._head_chars = self._tail_chars = self._left_out = 0
+
+    def add(self, line: str) -> None:
+        if not self._tail and len(self._head) < _MOST_LINES and self._head_chars + len(line) <= _MOST_CHARS:
+            self._head.append(line)
+            self._head_chars += len(line)
+            return
+        self._tail.append(line)
+        self._tail_chars += len(line)
+        while len(self._tail) > _MOST_LINES or self._tail_chars > _MOST_CHARS:
+            self._tail_chars -= len(self._tail.popleft())
+            self._left_out += 1
+
+    def kept(self) -> tuple[str, ...]:
+        note = (f"[{self._left_out} lines are left out here; the log has them]",) if self._left_out else ()
+        return (*self._head, *note, *self._tail)
+
 
 log = logging.getLogger("seatrial.mpi")
 
@@ -267,3 +299,42 @@ def _keeper(file: RawLog) -> Callable[[str], str]:
         return file.write(line if is_piece(line) else f"{line}\n").removesuffix("\n")
 
     return keep
+
+
+_TIMEOUT_S = 20.0
+_BYTES = 4 * 1024**2  # some lines, also where a line takes 2 MiB to be one
+_BYTES_PER_RANK = 64 * 1024  # what a rank that does not flood prints at most until the others have flooded
+# [1,3]<stdout>: in Open MPI 4 and 5; srun begins each line with 3:
+_TAG = re.compile(r"(?:\[[^\[\],]{1,64},(\d{1,9})\]<std(?:out|err)>|^ *(\d{1,9})):")
+
+
+def flooding_nodes(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> tuple[Suspect, ...]:
+    """The node whose ranks print most, where it is most of all that is printed; empty where nobody stands out."""
+    printed: Counter[int] = Counter()
+
+    def count(line: str) -> None:
+        _, *pieces = _TAG.split(line)
+        for by_mpirun, by_srun, text in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True):
+            printed[int(by_mpirun or by_srun)] += len(text)
+
+    tagged = replace(testbed, tag_output=True)
+    most = _BYTES + _BYTES_PER_RANK * testbed.world_size
+    try:
+        mpirun(tagged, argv, timeout_s=_TIMEOUT_S, env=env, on_line=count, max_bytes=most)
+    except RemoteError:
+        return ()
+    return loudest(testbed, printed)
+
+
+def loudest(testbed: Testbed, printed: Mapping[int, int]) -> tuple[Suspect, ...]:
+    """The node with more than half of the characters that were `printed`, by rank. Pure."""
+    by_node: Counter[str] = Counter()
+    owners = [node.name for node in testbed.nodes for _ in range(node.slots)]
+    for rank, characters in printed.items():
+        if rank < len(owners):
+            by_node[owners[rank]] += characters
+    for name, characters in by_node.most_common(1):
+        if 2 * characters > by_node.total() > 0:
+            share = characters / by_node.total()
+            return (Suspect("node", name, 0.9, Reason.of("output-flood-of-node", share=f"{share:.0%}")),)
+    return ()

@@ -1,7 +1,10 @@
-"""Run one probe on one node by itself, without MPI."""
+"""Run one probe on one node, without MPI, and ask a node for its inventory."""
 
 import shlex
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field, FiniteFloat
 
 from seatrial.model.errors import RemoteError
 from seatrial.model.reason import Reason
@@ -9,6 +12,11 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.remote.answers import Answer, NodeAnswer, Text, printable, read_answer
 from seatrial.remote.command import run_command
 from seatrial.remote.ssh import connected
+from seatrial.text.lines import last_line
+
+if TYPE_CHECKING:
+    import paramiko
+
 
 _CONNECT_S = 30
 _KILLED = 128 + 9  # as a shell tells it
@@ -52,3 +60,85 @@ def _answers(model: type[Answer], lines: Sequence[str]) -> list[Answer]:
         except ValueError:
             continue
     return answers
+
+
+_TIMEOUT_S = 45  # the probe asks nvidia-smi for 30 s
+
+Number = Annotated[FiniteFloat, Field(ge=0, le=1e9)]
+Slowdown = Literal["hardware slowdown", "thermal slowdown", "power brake", "software thermal slowdown"]
+
+
+class GpuState(NodeAnswer):
+    """One GPU; None and "" where the driver does not tell.
+
+    `ecc_uncorrected` counts since the driver was loaded. `rows_pending` and `rows_failed`: rows of memory that wait for
+    a reset to be replaced, or could not be. `nvlinks` has GB/s of each NVLink, 0 of one that is down; of AMD's GPUs it
+    has 1 or 0 of each XGMI link.
+    """
+
+    name: Annotated[str, Field(pattern=r"^gpu-[0-9]{1,4}$")]
+    pci: Text = ""
+    model: Text = ""
+    vbios: Text = ""
+    ecc: Text = ""
+    persistence: Text = ""
+    ecc_uncorrected: Number | None = None
+    slowdown: list[Slowdown] | None = Field(None, max_length=8)
+    clock_mhz: Number | None = None
+    clock_max_mhz: Number | None = None
+    power_w: Number | None = None
+    power_limit_w: Number | None = None
+    memory_mib: Number | None = None
+    temperature_c: Number | None = None
+    pcie_width: Number | None = None
+    pcie_width_max: Number | None = None
+    pcie_gen_max: Number | None = None
+    processes: int = Field(0, ge=0, le=1_000_000)
+    nvlinks: list[Number] = Field(default_factory=list, max_length=64)
+    rows_pending: bool | None = None
+    rows_failed: bool | None = None
+    numa: int | None = None
+
+
+class PortState(NodeAnswer):
+    """One port of a network or RDMA device; `gbit_s` is its rate in Gb/s, 0 where it is down or does not tell."""
+
+    port: Text
+    kind: Text
+    up: bool
+    gbit_s: Number
+    numa: int | None = None
+
+
+class DriverError(NodeAnswer):
+    """An Xid of a GPU, or an SXid of an NVSwitch, since the machine started."""
+
+    kind: Literal["Xid", "SXid"]
+    number: int = Field(ge=0, le=99_999)
+    pci: Text
+    count: int = Field(ge=1)
+    age_s: Number
+
+
+class Inventory(NodeAnswer):
+    """A node; sizes in GB (1e9 bytes). `xids` is None where the kernel's log may not be read, `memlock_kib` -1 without
+    a limit."""
+
+    gpus: list[GpuState] = Field(default_factory=list, max_length=1024)
+    ports: list[PortState] = Field(default_factory=list, max_length=1024)
+    xids: list[DriverError] | None = Field(None, max_length=1024)
+    hugepages: int | None = None
+    memlock_kib: int | None = None
+    shm_gb: Number | None = None
+    disk_free_gb: Number | None = None
+
+
+def ask_inventory(testbed: Testbed, transport: "paramiko.Transport") -> Inventory:
+    """The node's own answer. Raises RemoteError; a node that gives none is not judged by it."""
+    # -S: packages are not looked for, which takes as long as all the rest.
+    command = shlex.join([testbed.python, "-S", f"{testbed.workdir}/inventory.py"])
+    done = run_command(transport, command, timeout_s=_TIMEOUT_S)
+    try:
+        return read_answer(Inventory, last_line(done.output))
+    except ValueError as error:
+        raise RemoteError(str(error)) from None

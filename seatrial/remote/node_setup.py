@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seatrial.model.errors import RemoteError
 from seatrial.model.reason import Reason, placed
@@ -17,11 +17,37 @@ from seatrial.remote.answers import Facts, printable, read_answer
 from seatrial.remote.command import run_command
 from seatrial.remote.probes import PROBES
 from seatrial.remote.ssh import HostKeyError, connect
-from seatrial.remote.system import System, ask_system
 from seatrial.text.lines import last_line
 
 if TYPE_CHECKING:
     import paramiko
+
+
+_MARK = "seatrial-system"
+_FILE = r"\d{1,20}:\d{1,20}"  # device and inode: within one boot of one kernel, no two files have both
+_ANSWER = re.compile(rf"^{_MARK} (\S{{1,253}}) ([0-9a-f-]{{36}}) ({_FILE})(?: ({_FILE}))?$", re.MULTILINE)
+
+
+class System(NamedTuple):
+    """A node's host name, the boot of its kernel, its root folder, and the file of a probe, "" where it has none."""
+
+    hostname: str
+    boot: str
+    root: str
+    probes: str
+
+    def has_files_of(self, other: "System") -> bool:
+        """Whether both see the same files, so that the same software is installed."""
+        return (self.boot, self.root) == (other.boot, other.root)
+
+
+def ask_system(transport: "paramiko.Transport", probe: str, timeout_s: float) -> System | None:
+    """None where the node does not tell. Raises RemoteError when the connection breaks."""
+    files = f"$(stat -L -c %d:%i / {shlex.quote(probe)} 2>/dev/null)"
+    command = f"echo {_MARK} $(uname -n) $(cat /proc/sys/kernel/random/boot_id) {files}"
+    answer = _ANSWER.search(run_command(transport, command, timeout_s=timeout_s).output)
+    return System(*(part or "" for part in answer.groups())) if answer else None
+
 
 _ATTEMPTS = 3  # sshd drops connections when many arrive at once; only the set-up is tried again
 _PAUSE_S = 0.3

@@ -1,16 +1,28 @@
-"""What nodes see of each other: whose sshd each of them reaches, and where a login from one to another works."""
+"""What nodes see of each other: whose sshd they reach, which logins work, what TCP carries between them."""
 
 import json
+import logging
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
+from seatrial.model.errors import FloodError, NodesError, RemoteError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
-from seatrial.remote.answers import PeerAnswer, printable, read_answer
+from seatrial.remote.answers import (
+    PeerAnswer,
+    ReachAnswer,
+    StreamAnswer,
+    StreamError,
+    Unreached,
+    printable,
+    read_answer,
+)
 from seatrial.remote.command import run_command
 from seatrial.remote.node_setup import NodeConnection, standard_library_program
-from seatrial.remote.reach_program import reach_request, reach_timeout_s, unreached
+from seatrial.remote.ssh import fan_out, on_each
+from seatrial.text.lines import last_line
 
 LOGINS_AT_ONCE = 32  # ssh processes on one node
 _SPARE_S = 10  # besides the waiting: a loaded machine that starts Python
@@ -53,3 +65,113 @@ def log_in_to_peers(
             if answer.peer in answers:
                 answers[answer.peer] = printable(answer.error)
     return answers
+
+
+CONNECTIONS_AT_ONCE = 128  # TCP connections that one node has open to its peers
+
+_REASONS: Mapping[Unreached, tuple[str, dict[str, str]]] = {
+    "refused": ("ssh-refused", {}),
+    "timeout": ("ssh-timeout", {}),
+    "no-route": ("ssh-unreachable", {"problem": "no route to host"}),
+    "closed": ("ssh-no-server", {"problem": "the connection was closed before the banner"}),
+    "other-banner": ("ssh-no-server", {"problem": "the banner is not SSH-2.0"}),
+    "max-startups": ("ssh-max-startups", {}),
+    "local": ("node-cannot-connect", {}),
+}
+
+
+def reach_request(peers: Sequence[Node], timeout_s: float) -> dict[str, Any]:
+    """The probe's standard input."""
+    addresses = [[peer.address, peer.port] for peer in peers]
+    return {"peers": addresses, "timeout_s": timeout_s, "parallel": CONNECTIONS_AT_ONCE}
+
+
+def reach_timeout_s(peers: Sequence[Node], timeout_s: float) -> float:
+    """How long the probe takes at most, if no peer answers."""
+    return timeout_s * -(-len(peers) // CONNECTIONS_AT_ONCE) + _SPARE_S
+
+
+def unreached(lines: Iterable[str], peers: Sequence[Node]) -> dict[str, str]:
+    """The peers whose sshd sends no banner to the node that printed the lines: why, by name. Raises RemoteError."""
+    for line in lines:
+        with suppress(ValueError):  # what else a login prints
+            answer = read_answer(ReachAnswer, line)
+            if answer.tried == len(peers):
+                reason_by_position = {place: reason for reason, places in answer.failed.items() for place in places}
+                return {peers[place].name: _reason(peers[place], why) for place, why in reason_by_position.items()}
+    raise RemoteError(Reason.of("peers-not-tried"))
+
+
+def _reason(peer: Node, unreached: Unreached) -> str:
+    code, values = _REASONS[unreached]
+    return Reason.of(code, address=peer.address, port=peer.port, **values)
+
+
+log = logging.getLogger("seatrial.streams")
+
+STREAM_BYTES = 64 * 1024**2  # per direction, or STREAM_S where that takes longer
+SHARED_STREAM_BYTES = 8 * 1024**2  # of streams that wait for each other on the cores of one machine
+STREAM_S = 0.5
+_STREAM_SPARE_S = 20  # what stream.py may take besides the connection: its waits for first bytes, a loaded machine
+
+
+def try_streams(
+    testbed: Testbed, contacts: Mapping[str, NodeConnection], pairs: Sequence[tuple[str, str]], timeout_s: float
+) -> dict[tuple[str, str], float]:
+    """MB/s (1e6 bytes) that TCP carries between the nodes of each pair, both ways, all pairs at once.
+
+    A pair that cannot be measured is left out, with a warning. Raises NodesError naming the nodes that flood.
+    """
+    by_name = {node.name: node for node in testbed.nodes}
+    peer_of = dict(pairs)
+    crowded = testbed.shared_cores is not None and len(pairs) > testbed.shared_cores
+    max_bytes = SHARED_STREAM_BYTES if crowded else STREAM_BYTES
+    answers = on_each(
+        [by_name[name] for name in peer_of],
+        lambda node: _try_stream(testbed, contacts[node.name], by_name[peer_of[node.name]], max_bytes, timeout_s),
+        at_once=fan_out(testbed),
+    )
+    floods = {name: answer.reason for name, answer in answers.items() if isinstance(answer, FloodError)}
+    if floods:
+        raise NodesError(floods)
+    streams = {}
+    for name, answer in answers.items():
+        peer = peer_of[name]
+        if isinstance(answer, RemoteError):
+            log.warning("%s to %s: throughput cannot be measured: %s", name, peer, answer)
+        else:
+            streams[name, peer], streams[peer, name] = answer
+    return streams
+
+
+def _try_stream(
+    testbed: Testbed, contact: NodeConnection, peer: Node, max_bytes: int, timeout_s: float
+) -> tuple[float, float]:
+    """MB/s to `peer` and from it. Raises RemoteError."""
+    program = standard_library_program(testbed, "stream.py")
+    request = {
+        "peer": {"address": peer.address, "port": peer.port},
+        "serve": shlex.join([*program, "serve", str(max_bytes), str(STREAM_S)]),
+        "max_bytes": max_bytes,
+        "max_seconds": STREAM_S,
+        "timeout_s": timeout_s,
+    }
+    done = run_command(
+        contact.transport,
+        shlex.join(program),
+        stdin=json.dumps(request).encode(),
+        timeout_s=timeout_s + _STREAM_SPARE_S,
+    )
+    answer = last_line(done.output)
+    try:
+        streams = read_answer(StreamAnswer, answer)
+    except ValueError:
+        raise RemoteError(_stream_problem(answer)) from None
+    return streams.out.mb_s, streams.in_.mb_s
+
+
+def _stream_problem(answer: str) -> str:
+    try:
+        return read_answer(StreamError, answer).error
+    except ValueError:
+        return printable(answer) or "nothing was printed"

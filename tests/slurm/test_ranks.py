@@ -13,8 +13,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.testbed import Testbed
 from seatrial.platforms import platform_for
-from seatrial.remote.flood import flooding_nodes
-from seatrial.remote.mpi import MpiResult, mpirun
+from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun
 from seatrial.remote.node_setup import set_up_node
 from tests.conftest import RUN_PREFIX
 from tests.slurm.cluster import SlurmCluster

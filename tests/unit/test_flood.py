@@ -2,7 +2,7 @@
 
 import pytest
 
-from seatrial.remote.flood import loudest
+from seatrial.remote.mpi import loudest
 from tests.unit.collectives.fake_mpirun import make_testbed
 
 

@@ -17,7 +17,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.platforms.fake import FakePlatform
 from seatrial.platforms.fake.node import Program
 from seatrial.remote.answers import read_answer
-from seatrial.remote.inventory import Inventory
+from seatrial.remote.node_probe import Inventory
 
 GPU = {
     "name": "gpu-0",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.remote.local_process import LocalProcess
+from seatrial.remote.command import LocalProcess
 
 
 def started(script: str) -> LocalProcess:

@@ -158,7 +158,7 @@ def test_values_of_variables_go_by_the_way_that_nobody_sees(play: Play, tmp_path
 def test_the_log_has_every_line_as_it_arrives_and_memory_the_ends(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seatrial.text.kept_lines._MOST_LINES", 3)
+    monkeypatch.setattr("seatrial.remote.mpi._MOST_LINES", 3)
     log_file, seen = tmp_path / "logs" / "x.log", []
     lines = [f"line {i}" for i in range(10)]
     result, *_ = play(

@@ -10,7 +10,7 @@ from seatrial.remote.probes import PROBES
 
 # torch measures processors where numpy is missing, nvidia-smi reads sensors where nvidia-ml-py is; only folders of
 # images need Pillow, which a probe asks for by name.
-OPTIONAL = {"devices": {"numpy"}, "gpu_sensors": {"pynvml"}, "datasets": {"PIL"}}
+OPTIONAL = {"devices": {"numpy"}, "torch_device": {"pynvml"}, "datasets": {"PIL"}}
 ALLOWED = sys.stdlib_module_names | {"torch"} | {path.stem for path in PROBES}
 
 

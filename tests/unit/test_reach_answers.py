@@ -7,7 +7,7 @@ import pytest
 from seatrial.model.errors import RemoteError
 from seatrial.model.reason import code_of
 from seatrial.model.testbed import Node
-from seatrial.remote.reach_program import unreached
+from seatrial.remote.peers import unreached
 
 PEERS = tuple(Node(f"node-{n}", f"10.0.0.{n}", 222, 1, "ssh-ed25519 AAAA") for n in (1, 2))
 

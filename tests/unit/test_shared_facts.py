@@ -8,10 +8,9 @@ from typing import Any, cast
 import pytest
 
 from seatrial.model.errors import RemoteError
-from seatrial.remote import system as system_module
+from seatrial.remote import node_setup as system_module
 from seatrial.remote.command import CommandResult
-from seatrial.remote.node_setup import SharedFacts, _Contact
-from seatrial.remote.system import System, ask_system
+from seatrial.remote.node_setup import SharedFacts, System, _Contact, ask_system
 
 BOOT, ROOT = "b" * 36, "8:2"
 FIRST = System("node-0", BOOT, ROOT, "8:77")

@@ -26,8 +26,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict, worst
 from seatrial.nccl import Row, Sweep, SweepReader, TransportReader, parse_text
 from seatrial.remote.command import run_command
-from seatrial.remote.flood import flooding_nodes
-from seatrial.remote.mpi import MpiResult, mpirun
+from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun
 from seatrial.remote.ssh import connected, on_each
 from seatrial.system.rawlog import write_log
 from seatrial.text.numbers import short

@@ -35,8 +35,8 @@ from seatrial.model.tolerance import Tolerance
 from seatrial.remote.command import MAX_OUTPUT_BYTES
 from seatrial.remote.mpi import MpiResult, mpirun
 from seatrial.remote.node_setup import NodeConnection
+from seatrial.remote.peers import try_streams
 from seatrial.remote.ssh import allow_many_connections
-from seatrial.remote.streams import try_streams
 from seatrial.text.hostlist import host_list
 from seatrial.text.words import some_of
 

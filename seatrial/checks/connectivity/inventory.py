@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Suspect
 from seatrial.nccl.xid import OF_APPLICATIONS, meaning_of
-from seatrial.remote.inventory import DriverError, GpuState, Inventory
+from seatrial.remote.node_probe import DriverError, GpuState, Inventory
 from seatrial.text.words import duration, some_of
 
 Inventories = Mapping[str, Inventory]  # by node

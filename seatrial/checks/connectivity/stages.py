@@ -20,11 +20,10 @@ from seatrial.model.reason import Reason, identity, join, placed, unplaced
 from seatrial.model.result import Suspect
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict
-from seatrial.remote.inventory import Inventory, ask_inventory
+from seatrial.remote.node_probe import Inventory, ask_inventory
 from seatrial.remote.node_setup import NodeConnection, SharedFacts, set_up_node
-from seatrial.remote.peers import log_in_to_peers, reach_peers
+from seatrial.remote.peers import log_in_to_peers, reach_peers, try_streams
 from seatrial.remote.ssh import fan_out, on_each
-from seatrial.remote.streams import try_streams
 from seatrial.text.hostlist import host_list
 from seatrial.text.words import some_of
 

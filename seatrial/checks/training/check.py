@@ -44,8 +44,7 @@ from seatrial.model.result import Check, Suspect
 from seatrial.model.testbed import Testbed
 from seatrial.model.verdict import Verdict
 from seatrial.remote.answers import NodeAnswer, Text, read_answer
-from seatrial.remote.flood import flooding_nodes
-from seatrial.remote.mpi import MpiResult, mpirun
+from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun
 
 _EVENT = '{"event": "all_reduce"'
 

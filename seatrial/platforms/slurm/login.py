@@ -13,7 +13,7 @@ from typing import BinaryIO
 from seatrial.model.errors import LaunchError, MissingError, RemoteError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, dial_tcp
-from seatrial.remote.local_process import LocalProcess
+from seatrial.remote.command import LocalProcess
 from seatrial.text.printable import printable
 from seatrial.text.secret_values import looks_secret
 

@@ -4,10 +4,9 @@
 
 Starts the probes facts, devices, collective and training as processes, and on GPUs all_reduce_perf of nccl-tests in
 place of collective. Prints `[ENV]`, `[COMPUTE]`, `[COLLECTIVE]` and `[TRAIN]` lines as it goes, `[RESULT] VERDICT:
-REASON` at the end, and writes all figures to results.json. Rates are compared between alike devices of the machine
-alone.
+REASON` at the end, and writes all figures to results.json. Rates are printed, and not judged.
 
-Exit statuses: 0 pass; 1 fail, corrupt or degraded; 2 bad arguments; 3 not measured. Under a launcher one process of
+Exit statuses: 0 pass; 1 fail or corrupt; 2 bad arguments; 3 not measured. Under a launcher one process of
 each machine checks it. SEATRIAL_ALLOW_NO_GPU=1 stands for --allow-no-gpu. Standard library; what it starts needs torch.
 """
 
@@ -22,8 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import placement
 from processes import run_probe
-from quick_checks import Part, collective, last_json, number, text, training, worst
-from quick_devices import compute
+from quick_checks import Part, collective, compute, last_json, number, text, training, worst
 
 _EXIT_STATUS = {"pass": 0, "not_run": 3, "inconclusive": 3}
 _INVENTORY_S = 60.0

@@ -4,6 +4,11 @@ Started by mpirun (or srun, torchrun) on every rank. Sizes, counts, busbw factor
 of the ranks' times (-a 1) and the printed table are those of nccl-tests (src/common.cu, src/<collective>.cu and
 doc/PERFORMANCE.md), with three differences: sizes too small to give every rank an element are left out; an in-place
 alltoall or sendrecv is checked too; and torch knows no out-of-place all_reduce and broadcast, so theirs copy first.
+
+Every rank's buffer is its own pattern of whole numbers, repeated with a prime period: no two ranks, rounds or chunks
+look alike, so a chunk that is lost, stale or in the wrong place is seen. The numbers are small enough that every sum
+is exact in the data type, so results are compared exactly. NaN equals nothing and is therefore always wrong.
+
 Exit statuses: rendezvous.py.
 """
 
@@ -13,20 +18,181 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 try:  # first: it says so where torch is missing
     import rendezvous
     from collectives import COLLECTIVES, Shape
-    from operations import CALLS, choose
-    from patterns import count_wrong, fill, max_value, parts, pattern, spoil
-    from rendezvous import WRONG_RESULT, CannotStart, RankPlacement
+    from rendezvous import WRONG_RESULT, CannotStart, RankPlacement, one_line
 except ModuleNotFoundError as missing:
     sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
     sys.exit(3)
 import torch
 import torch.distributed as dist
+
+_TRIAL_ELEMENTS = 16
+
+Call = Callable[[torch.Tensor, torch.Tensor], None]
+
+
+def choose(operation: str, dtype: torch.dtype, ranks: int) -> tuple[Call, str | None]:
+    """What runs the operation, tried once on a small buffer, and a note for the log. Raises CannotStart."""
+    layout = COLLECTIVES[operation].layout
+    trial = torch.ones(_TRIAL_ELEMENTS * ranks, dtype=dtype)
+    part = torch.ones(_TRIAL_ELEMENTS, dtype=dtype)
+    problem = ""
+    for run in CALLS[operation]:
+        source = part if layout.sends_part else trial
+        target = (part if layout.receives_part else trial).clone()
+        try:
+            run(source, target)
+        except (RuntimeError, NotImplementedError, AttributeError, ValueError) as error:
+            problem = one_line(error)
+            if not _unsupported(problem):
+                raise
+            continue
+        return run, run.__doc__
+    raise CannotStart(f"gloo of torch {torch.__version__} has no {operation} of {dtype}: {problem}")
+
+
+def _unsupported(problem: str) -> bool:
+    """Whether torch refused the call itself, which it does before anything is sent."""
+    return any(
+        word in problem.lower() for word in ("support", "invalid scalar type", "not implemented", "no attribute")
+    )
+
+
+def all_reduce(source: torch.Tensor, target: torch.Tensor) -> None:
+    if source is not target:
+        target.copy_(source)
+    dist.all_reduce(target)
+
+
+def all_gather(source: torch.Tensor, target: torch.Tensor) -> None:
+    dist.all_gather(list(target.view(dist.get_world_size(), -1)), source)
+
+
+def broadcast(source: torch.Tensor, target: torch.Tensor) -> None:
+    if source is not target and dist.get_rank() == 0:
+        target.copy_(source)
+    dist.broadcast(target, 0)
+
+
+def alltoall(source: torch.Tensor, target: torch.Tensor) -> None:
+    dist.all_to_all_single(target, source.clone() if source is target else source)
+
+
+def reduce_scatter(source: torch.Tensor, target: torch.Tensor) -> None:
+    """reduce_scatter is gloo's own"""
+    dist.reduce_scatter(target, list(source.view(dist.get_world_size(), -1)))
+
+
+def reduce_scatter_by_alltoall(source: torch.Tensor, target: torch.Tensor) -> None:
+    """reduce_scatter is an alltoall and a local sum, because this gloo has none"""
+    received = torch.empty_like(source)
+    dist.all_to_all_single(received, source)
+    torch.sum(received.view(dist.get_world_size(), -1), 0, dtype=target.dtype, out=target)
+
+
+def sendrecv(source: torch.Tensor, target: torch.Tensor) -> None:
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    if ranks == 1:  # gloo sends nothing to itself
+        target.copy_(source)
+        return
+    sending = dist.isend(source.clone() if source is target else source, (rank + 1) % ranks)
+    dist.recv(target, (rank - 1) % ranks)
+    sending.wait()
+
+
+# The first that the node's torch supports is used; a docstring is a note for the log.
+CALLS: dict[str, list[Call]] = {
+    "all_reduce": [all_reduce],
+    "all_gather": [all_gather],
+    "reduce_scatter": [reduce_scatter, reduce_scatter_by_alltoall],
+    "broadcast": [broadcast],
+    "alltoall": [alltoall],
+    "sendrecv": [sendrecv],
+}
+
+
+PERIOD = 65521  # elements; the largest prime below 2^16, so no multiple of it is the start of a chunk
+_WIDE = 16  # periods that are compared in one go: bounds the memory of a check to about a million elements
+_MASK = 0xFFFFFFFF
+_EXACT = {"float32": 1 << 24, "float64": 1 << 53, "int32": 1 << 30, "bfloat16": 1 << 8, "float16": 1 << 11}
+_MAX_VALUE = 4093
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stretch of the result: `count` elements at `start` are `pattern` from its element `phase` on."""
+
+    pattern: torch.Tensor
+    phase: int
+    start: int
+    count: int
+
+
+def max_value(operation: str, dtype: str, ranks: int) -> int:
+    """The largest number to send so that what is received is exact in `dtype`. Raises CannotStart."""
+    top = min(_MAX_VALUE, _EXACT[dtype] // (ranks if COLLECTIVES[operation].sums else 1))
+    if top < 2:
+        raise CannotStart(f"{dtype} sums over {ranks} ranks are not exact, so they cannot be checked; use float32")
+    return top
+
+
+def pattern(rank: int, round_number: int, top: int, length: int) -> torch.Tensor:
+    """The first `length` (at most PERIOD) numbers 1..top that `rank` sends in round `round_number`, as int64.
+
+    A multiplicative hash (murmur3's finalizer) instead of a random generator: every version of torch gets the same.
+    """
+    x = torch.arange(min(length, PERIOD), dtype=torch.int64) + (rank + 1) * PERIOD + round_number * 7919 * PERIOD
+    x = x ^ (x >> 16)
+    for factor, shift in ((0x85EBCA6B, 13), (0xC2B2AE35, 16)):
+        x = ((x & _MASK) * factor) & _MASK
+        x = x ^ (x >> shift)
+    return x % top + 1
+
+
+def parts(operation: str, rank: int, ranks: int, count: int, data: Callable[[int], torch.Tensor]) -> Iterator[Part]:
+    """What `rank` must receive, given what each rank sends (`data`); `count` as in the rows of nccl-tests."""
+    for stretch in COLLECTIVES[operation].receives(rank, ranks):
+        first, *others = stretch.senders
+        total = data(first)
+        for other in others:
+            total = total + data(other)
+        yield Part(total, stretch.phase * count, stretch.start * count, count)
+
+
+def stretches(part: Part, dtype: torch.dtype) -> Iterator[tuple[int, int, torch.Tensor]]:
+    """(start, end, numbers) that cover the part, a bounded piece at a time."""
+    period = len(part.pattern)
+    wide = part.pattern.to(dtype).repeat(1 + min(_WIDE, -(-part.count // period)))
+    for offset in range(0, part.count, _WIDE * period):
+        size = min(_WIDE * period, part.count - offset)
+        phase = (part.phase + offset) % period
+        yield part.start + offset, part.start + offset + size, wide[phase : phase + size]
+
+
+def fill(buffer: torch.Tensor, numbers: torch.Tensor) -> None:
+    """Write the pattern over the whole buffer."""
+    for start, end, values in stretches(Part(numbers, 0, 0, len(buffer)), buffer.dtype):
+        buffer[start:end] = values
+
+
+def spoil(buffer: torch.Tensor) -> None:
+    """Overwrite with what no pattern holds, so that an element that never arrives is wrong."""
+    buffer.fill_(float("nan") if buffer.is_floating_point() else -1)
+
+
+def count_wrong(received: torch.Tensor, expected: Iterator[Part]) -> int:
+    """How many elements of `received` are not what they must be."""
+    wrong = 0
+    for part in expected:
+        for start, end, values in stretches(part, received.dtype):
+            wrong += int((received[start:end] != values).sum())
+    return wrong
+
 
 # Type names as nccl-tests prints them.
 _DTYPES = {"float32": "float", "float64": "double", "int32": "int32", "bfloat16": "bfloat16", "float16": "half"}

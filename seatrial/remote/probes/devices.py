@@ -9,7 +9,7 @@ Prints one JSON line: {"devices": [{"device": "cuda:0" or "cpu", "model", "libra
 "dtype", "size", "matmul_tflops": [...], "copy_gb_s": [...], "digests": {dtype: text}, "rates": [{"metric",
 "conditions", "samples"}, ...], "wrong": text, "error": text}, ...]}, or {"error": text}. The lists are the samples.
 `size` is n of the (n, n) matrices; TFLOP/s count 2 n^3 operations, GB/s (1e9 bytes) what is read and what is written.
-`digests` are of results that all devices of one `model`, `library` and `software` share (corruption.py). `rates` are
+`digests` are of results that all devices of one `model`, `library` and `software` share. `rates` are
 what options ask for (thorough.py). `wrong` is empty unless results are wrong, `error` unless the device could not be
 measured. No devices: others had the machine for all of the time.
 
@@ -24,11 +24,10 @@ import json
 import os
 import time
 
-import corruption
 import thorough
 from machine_lock import MachineLock
 from processors import NumpyProcessors, processors
-from sampling import sampled
+from thorough import sampled
 from torch_device import TorchDevice
 
 os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as nvidia-smi counts them
@@ -36,6 +35,9 @@ os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as nvidia-smi counts
 GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/nvhost-gpu", "/dev/dxg", "/dev/kfd")  # NVIDIA: server, Jetson, WSL; AMD
 DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8")
 FAULT = "SEATRIAL_COMPUTE_FAULT"  # of a cluster file, for tests: "wrong:cuda:1" or "unstable:", of every device
+
+MULTIPLIER, OFFSET = -7046029254386353131, -4658895280553007687  # odd: of splitmix64, as signed 64 bit integers
+WORD = 1 << 64
 
 
 def main():
@@ -121,7 +123,84 @@ def measure_rates(device, seconds, result):
 def searched(device, rounds):
     """What the search for silent corruption came to, with the fault that a test asks for."""
     fault, _, where = os.environ.get(FAULT, "").partition(":")
-    return corruption.search(device, rounds, fault if where in ("", device.name) else "")
+    return search(device, rounds, fault if where in ("", device.name) else "")
+
+
+def search(device, rounds, fault=""):
+    """{"digests": {dtype: 16 hexadecimal digits}, "wrong": text}. Each round has other data, the same on every device.
+
+    `fault` is for tests: "wrong" changes a result the same way each time, "unstable" changes a repeat.
+    """
+    digests, wrong = dict.fromkeys(device.digest_dtypes, 0), ""
+    for seed in range(rounds):
+        wrong = wrong or exact_sums(device, seed) or exact_product(device, seed)
+        for dtype in device.digest_dtypes:
+            product, problem = repeated_product(device, dtype, seed, fault)
+            wrong = wrong or (problem and f"{dtype}: {problem}")
+            digests[dtype] = (digests[dtype] * (MULTIPLIER % WORD) + digest_of(device, product)) % WORD
+    return {"digests": {dtype: f"{digest:016x}" for dtype, digest in digests.items()}, "wrong": wrong}
+
+
+def repeated_product(device, dtype, seed, fault):
+    """The product of two random matrices and its sums by row, and what differs when both are made again."""
+    n = device.digest_size
+    left, right = (device.cast(fractions(device, n * n, seed * 2 + side), dtype).reshape(n, n) for side in range(2))
+    first, again = left @ right, left @ right
+    if fault == "wrong":
+        first[n // 2, n // 2] = again[n // 2, n // 2] = 0
+    elif fault == "unstable":
+        again[n // 2, n // 2] = 0
+    if not device.same(first, again):
+        return first, "the same product differs when it is repeated"
+    if not device.same(first.sum(1), first.sum(1)):
+        return first, "the same sum differs when it is repeated"
+    return first, ""
+
+
+def exact_product(device, seed):
+    """What is wrong with a product of small integers, which float32 holds exactly in whichever order they are added.
+
+    Checked without a second product: C x = A (B x), with integers in x, in 64 bit floating point.
+    """
+    n = device.digest_size
+    left, right = (small_integers(device, n * n, seed * 2 + side).reshape(n, n) for side in range(2))
+    product = device.cast(left, "float32") @ device.cast(right, "float32")
+    weights = device.cast(1 + (device.indices(n) & 7), "float64")
+    expected = device.cast(left, "float64") @ (device.cast(right, "float64") @ weights)
+    equal = device.same(device.cast(product, "float64") @ weights, expected)
+    return "" if equal else "a product of integers is not what it must be"
+
+
+def exact_sums(device, seed):
+    """What is wrong with sums of small integers."""
+    n = device.digest_size
+    numbers = small_integers(device, n * n, seed).reshape(n, n)
+    sums = device.cast(device.cast(numbers, "float32").sum(1), "int64")
+    return "" if device.same(sums, numbers.sum(1)) else "a sum of integers is not what it must be"
+
+
+def mixed(device, count, seed):
+    """That many pseudo-random 64 bit integers, the same on every device and with every library."""
+    bits = (device.indices(count) + seed * count) * MULTIPLIER
+    bits = bits ^ ((bits >> 32) & 0xFFFFFFFF)
+    bits = bits * OFFSET
+    return bits ^ ((bits >> 29) & 0x7FFFFFFFF)
+
+
+def fractions(device, count, seed):
+    """From -0.5 to 0.5 in steps of 2^-24, which float32 holds exactly."""
+    return device.cast((mixed(device, count, seed) >> 20) & 0xFFFFFF, "float32") / (1 << 24) - 0.5
+
+
+def small_integers(device, count, seed):
+    """From -8 to 7: sums of 4096 products of two stay below 2^24."""
+    return ((mixed(device, count, seed) >> 20) & 15) - 8
+
+
+def digest_of(device, array):
+    """A weighted sum of the elements' bits modulo 2^64: every weight is odd, so no single wrong element is missed."""
+    words = device.words(array)
+    return int((words * (mixed(device, len(words), 1) | 1)).sum()) % WORD
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Print what this node is, as one JSON line: versions, GPUs, sizes. Standard library only, nothing heavy imported.
+"""Print what this node is, as one JSON line: versions, GPUs, sizes. Standard library only.
 
 A version is "" where the package is not installed and null where it could not be told (a command that hangs or fails):
 slow is not the same as different.
@@ -9,17 +9,18 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from functools import lru_cache
+from glob import glob
+from importlib import metadata
 
 NVIDIA_SMI_TIMEOUT_S = 30  # without persistence mode it wakes every GPU first
 MAX_OUTPUT = 1 << 20  # bytes of a command
 MAX_LINE = 300  # characters: a search for a version takes the square of it
 AMD_VENDOR = "0x1002"
-PACKAGE = re.compile(r"(.+?)-(\d[^-]*)(?:-[^/]*)?\.(?:dist|egg)-info")  # torch-2.9.0.dist-info
 OPENSSH = r"OpenSSH_(\S+?),?\s"
 GPU_UUID = re.compile(r"GPU-[0-9a-fA-F-]{8,64}")
 DMI = "/sys/class/dmi/id/"
@@ -57,31 +58,8 @@ def sshd():
 
 
 def which(program, more=""):
-    """The program's path; "" where it is not. `more` is behind PATH. Importing shutil takes as long as re and json."""
-    folders = (os.environ.get("PATH", os.defpath) + more).split(":") if "/" not in program else [""]
-    places = (os.path.join(folder, program) for folder in folders)
-    return next((place for place in places if os.path.isfile(place) and os.access(place, os.X_OK)), "")
-
-
-def paths(pattern):
-    """Those that there are, sorted; `*` is anything within one name. Importing glob takes longer than all of this."""
-    places = [""]
-    for part in pattern.split("/")[1:]:
-        name = re.compile(re.escape(part).replace(r"\*", ".*"))
-        places = [
-            place + "/" + entry
-            for place in places
-            for entry in (entries(place + "/") if "*" in part else [part])
-            if name.fullmatch(entry)
-        ]
-    return [place for place in places if os.path.exists(place)]
-
-
-def entries(folder):
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
+    """The program's path; "" where it is not. `more` is behind PATH."""
+    return shutil.which(program, path=os.environ.get("PATH", os.defpath) + more) or ""
 
 
 def gpu_models() -> "list[tuple[str, int | None, str]] | None":
@@ -90,7 +68,7 @@ def gpu_models() -> "list[tuple[str, int | None, str]] | None":
     nvidia = nvidia_smi("uuid,name,clocks.max.sm", NVIDIA_SMI_TIMEOUT_S)
     if nvidia is None:  # a driver that does not know the clock, or one that does not answer at all
         nvidia = nvidia_smi("uuid,name", max(1, deadline - time.monotonic()))
-    drm = [os.path.dirname(path) for path in paths("/sys/class/drm/renderD*/device/vendor")]
+    drm = [os.path.dirname(path) for path in sorted(glob("/sys/class/drm/renderD*/device/vendor"))]
     amd = [folder for folder in drm if first_line(folder + "/vendor") == AMD_VENDOR]
     return [gpu_in(line) for line in nvidia] + [amd_gpu(folder) for folder in amd] if nvidia is not None else None
 
@@ -154,29 +132,22 @@ def versions(mpirun):
 
 
 def package_version(*names: str) -> str:
-    """The installed version of the first package that is there, as its folder's name tells: nothing is imported."""
-    installed = installed_packages()
-    return next((installed[name] for name in names if name in installed), "")
-
-
-@lru_cache
-def installed_packages() -> "dict[str, str]":
-    """Version by package name; of several, the one that Python would import. importlib.metadata takes a tenth of a
-    second to be imported."""
-    versions: "dict[str, str]" = {}
-    for folder in sys.path:
-        for entry in entries(folder or "."):
-            match = PACKAGE.fullmatch(entry)
-            if match:
-                versions.setdefault(match.group(1).lower().replace("_", "-"), match.group(2)[:MAX_LINE])
-    return versions
+    """The installed version of the first package that is there; nothing of it is imported."""
+    for name in names:
+        try:
+            installed = metadata.version(name)
+        except (ImportError, KeyError, OSError):  # not there, or its metadata is broken
+            continue
+        if installed:
+            return installed[:MAX_LINE]
+    return ""
 
 
 def nccl_version():
     """The system's libnccl, as its file name says, and the one that came with torch where that is another."""
     of_torch = package_version("nvidia-nccl-cu12", "nvidia-nccl-cu13")
     for folder in ("/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/local/lib", "/usr/local/*/lib"):
-        for library in paths(folder + "/libnccl.so.2.*"):
+        for library in sorted(glob(folder + "/libnccl.so.2.*")):
             version = library.rsplit(".so.", 1)[1]
             return f"{version} (torch: {of_torch})" if of_torch not in ("", version) else version
     return of_torch

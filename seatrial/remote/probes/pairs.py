@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 ERROR_BLOCKS = 32768  # of 512 bytes: what ssh may write to a file; a known_hosts of 10,000 nodes has half of it
 MAX_ERROR = 4096  # bytes at the end of what ssh printed, in which its last line is looked for
@@ -18,24 +18,10 @@ LIMITED = ["sh", "-c", 'ulimit -f {} 2>/dev/null || :; exec "$@"'.format(ERROR_B
 
 def main():
     request = json.load(sys.stdin)
-    waiting, output = list(request["peers"])[::-1], threading.Lock()
-
-    def work():
-        while waiting:
-            try:
-                peer = waiting.pop()
-            except IndexError:  # another thread has taken the last one
-                return
-            answer = reach(peer, request["timeout_s"])
-            with output:
-                print(json.dumps(answer), flush=True)
-
-    # Without concurrent.futures, which takes as long to be imported as everything else together.
-    threads = [threading.Thread(target=work) for _ in range(min(request["parallel"], len(waiting)))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(request["parallel"]) as pool:
+        tries = [pool.submit(reach, peer, request["timeout_s"]) for peer in request["peers"]]
+        for answered in as_completed(tries):
+            print(json.dumps(answered.result()), flush=True)
 
 
 def reach(peer, timeout_s):

@@ -1,4 +1,4 @@
-"""Quick checks of this machine that need several processes: all_reduce and training. Parts of check.py.
+"""Quick checks of this machine: devices, all_reduce and training. Parts of check.py.
 
 A part starts one program, reads what it prints as something that may be broken, and comes to a verdict.
 """
@@ -10,9 +10,10 @@ import math
 import os
 import re
 import shutil
+import statistics
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ _CANNOT_START, _WRONG_RESULT = 3, 7  # of a probe: rendezvous.py
 _MAX_TEXT = 200  # characters of a probe's text
 _MAX_JSON = 1 << 20  # bytes
 _CPU_RANKS = 2
+_MAX_DEVICES = 256
 _CPU_SIZES = ("--min-bytes", str(1 << 20), "--max-bytes", str(16 << 20), "--iterations", "5")
 _GPU_SIZES = ("-b", "8M", "-e", "1G", "-f", "2")
 _ROUNDS = "10"
@@ -29,7 +31,7 @@ _LARGEST = {"cpu": 16 << 20, "gpu": 1 << 30}  # bytes
 _COLUMNS, _WRONG_COLUMNS = 13, (8, 12)  # of a row of nccl-tests
 _BUSBW_COLUMN = 7
 _SIZE, _DECIMAL = re.compile(r"[0-9]{1,15}"), re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
-VERDICTS = ("pass", "not_run", "inconclusive", "degraded", "fail", "corrupt")  # the worst last
+VERDICTS = ("pass", "not_run", "inconclusive", "fail", "corrupt")  # the worst last
 
 
 @dataclass(frozen=True)
@@ -180,3 +182,66 @@ def text(value: object) -> str:
     """One line to print, bounded and without control characters; "" for None."""
     words = " ".join(str("" if value is None else value).split())
     return "".join(letter for letter in words if letter.isprintable())[:_MAX_TEXT]
+
+
+def compute(gpus: int, timeout_s: float) -> Part:
+    """Matrix multiplication and memory copy on every device: right, and alike on devices that are alike."""
+    ended = run_probe("devices", ("--gpus", str(gpus)), timeout_s)
+    answer = last_json(ended)
+    if answer is None or "error" in answer:
+        return broken("COMPUTE", ended, "devices printed no JSON" if answer is None else text(answer["error"]))
+    entries = answer.get("devices")
+    devices = (
+        [entry for entry in entries if isinstance(entry, dict)][:_MAX_DEVICES] if isinstance(entries, list) else []
+    )
+    if not devices:
+        return broken("COMPUTE", ended, "no device was measured")
+    figures = [device_figures(device) for device in devices]
+    problems = [*own_problems(figures), *different_devices(devices, figures)]
+    verdict = worst(verdict for verdict, _ in problems)
+    lines = tuple(device_line(device) for device in figures)
+    return Part("COMPUTE", lines, verdict, "; ".join(reason for _, reason in problems), figures, "rates are not judged")
+
+
+def device_figures(device: Mapping[str, Any]) -> dict[str, Any]:
+    """The names and texts of a device, and the median of each of its lists of samples."""
+    figures: dict[str, Any] = {
+        name: text(device.get(name, "")) for name in ("device", "model", "dtype", "wrong", "error")
+    }
+    for name, samples in device.items():
+        values = [value for value in map(number, samples) if value and value > 0] if isinstance(samples, list) else []
+        if values:
+            figures[text(name)] = statistics.median(values)
+    return figures
+
+
+def device_line(figures: Mapping[str, Any]) -> str:
+    matmul, copy = (figures.get(name, math.nan) for name in ("matmul_tflops", "copy_gb_s"))
+    rates = f"matmul {figures['dtype']} {matmul:.4g} TFLOP/s, memory copy {copy:.4g} GB/s"
+    return f"{figures['device']} {figures['model']}: {rates}"
+
+
+def own_problems(devices: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    for device in devices:
+        if device["wrong"]:
+            yield "corrupt", f"{device['device']}: {device['wrong']}"
+        elif device["error"] or not {"matmul_tflops", "copy_gb_s"} <= device.keys():
+            yield "fail", f"{device['device']}: {device['error'] or 'no samples'}"
+
+
+def different_devices(
+    devices: Sequence[Mapping[str, Any]], figures: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[str, str]]:
+    """The devices whose digests of the same work differ from those of the others that are alike."""
+    digests: dict[str, list[tuple[str, str]]] = {}
+    for device, named in zip(devices, figures, strict=True):
+        if isinstance(device.get("digests"), dict):
+            alike = json.dumps([device.get(name) for name in ("model", "library", "software")])
+            digest = json.dumps(device["digests"], sort_keys=True)
+            digests.setdefault(alike, []).append((named["device"], digest))
+    for group in digests.values():
+        others = outliers([digest for _, digest in group])
+        if others is None:
+            yield "corrupt", f"{', '.join(device for device, _ in group)}: alike, and their results differ"
+        for index in others or ():
+            yield "corrupt", f"{group[index][0]}: its results differ from those of the devices alike"

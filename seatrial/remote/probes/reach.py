@@ -17,10 +17,7 @@ import socket
 import sys
 import time
 from contextlib import suppress
-
-TYPE_CHECKING = False  # importing typing takes a quarter of the time that this program needs to start
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 MAX_BANNER = 4096  # bytes; RFC 4253, 4.2: a server may send other lines of text before its version
 VERSIONS = (b"SSH-2.0-", b"SSH-1.99-")

@@ -1,5 +1,8 @@
 """How the ranks of a probe find each other, and how a probe leaves. Copied to the nodes next to the probes.
 
+A rank that gives up says so in the store through which the ranks met, which rank 0 keeps, so that the others can name
+the ranks that are stopped, hang or were killed.
+
 Exit statuses, the same for every probe: 0 done; 1 the ranks lost each other or something else broke; 2 bad arguments
 or contradictory variables; 3 a prerequisite is missing (`cannot start: ...` on standard error); 7 done, and the numbers
 are wrong.
@@ -16,10 +19,13 @@ import re
 import socket
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from itertools import islice
+from typing import Any
 
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # read when torch is imported; its warnings would fill the log
 
@@ -42,17 +48,18 @@ except (ImportError, OSError, MemoryError) as problem:
     sys.exit(3)
 gc.enable()  # and no gc.freeze(): it would hide what a program that imports this module holds from gc.get_referrers
 
-try:
-    import last_words
-except ModuleNotFoundError as missing:
-    sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
-    sys.exit(3)
-
 BROKEN, BAD_ARGUMENTS, CANNOT_START, WRONG_RESULT = 1, 2, 3, 7
 
 _SIOCGIFADDR = 0x8915
 _PORT_WAIT_S, _PORT_PAUSE_S = 5.0, 0.02
 _TEXT_BYTES = 1024  # what one rank may tell the others in `share`
+_WAIT_S = 2.0  # for the others' words; they began to wait for the same collective at about the same time
+_ANSWER_S = 1.0  # for the store's answers after that
+_ASK_S = 0.05  # for the answer about one rank
+_NAMED = 8  # silent ranks at most
+_MAX_HOST = 100  # characters
+_IN_VAIN = re.compile(r"timed out|timeout|connection (?:was )?(?:closed|reset)|broken pipe", re.IGNORECASE)
+_NO_STORE = "no word from rank 0, which keeps the store of the ranks"
 
 
 class CannotStart(Exception):
@@ -139,7 +146,7 @@ def join(here: RankPlacement, options: argparse.Namespace, backend: str = "gloo"
         if "address already in use" in text.lower() or "EADDRINUSE" in text:
             raise CannotStart(f"port {options.master_port} on {options.master_addr} is already in use") from error
         raise RuntimeError(f"the ranks did not meet at {meeting} within {options.timeout_s:g} s: {text}") from error
-    last_words.announce(here.rank, here.host)
+    announce(here.rank, here.host)
 
 
 def _wait_for_port(address: str, port: int, seconds: float) -> None:
@@ -184,7 +191,7 @@ def run(probe: str, main: Callable[[Sequence[str]], int]) -> None:
         status = complain(probe, f"cannot start: {error}", CANNOT_START)
     except BaseException as error:
         status = complain(probe, f"{type(error).__name__}: {one_line(error)}", BROKEN)
-        if silent := last_words.silent_ranks(error):
+        if silent := silent_ranks(error):
             complain(probe, silent, BROKEN)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -196,3 +203,59 @@ def complain(probe: str, cause: str, status: int) -> int:
     rank = placement.shown_rank(os.environ)
     sys.stderr.write(f"{probe} probe: {socket.gethostname()} rank {rank}: {cause}\n")
     return status
+
+
+def announce(rank: int, host: str) -> None:
+    """Say in the store where the rank is."""
+    _store().set(f"host/{rank}", host)
+
+
+def silent_ranks(error: BaseException) -> str:
+    """Say in the store that this rank gives up; where it waited for others in vain, name those that do not say so.
+
+    `no word from rank 1 on node-1`, or "" where all gave up or nobody can tell.
+    """
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return ""
+    in_vain = bool(_IN_VAIN.search(str(error)))
+    place, answers = (dist.get_rank(), dist.get_world_size()), list[str]()
+    asking = threading.Thread(target=lambda: answers.append(_ask(*place, in_vain=in_vain)), daemon=True)
+    asking.start()
+    asking.join(_WAIT_S + 1.5 * _ANSWER_S if in_vain else _ANSWER_S)
+    return "".join(answers) if answers or not in_vain or not place[0] else _NO_STORE
+
+
+def _ask(rank: int, ranks: int, *, in_vain: bool) -> str:
+    """Two ranks ask at most: of thousands, each about each other would be millions of questions."""
+    try:
+        store = _store()
+        store.set(f"gave up/{rank}", "")
+        others = [other for other in range(ranks) if other != rank]
+        if not in_vain or _gave_up(store, others, _WAIT_S):
+            return ""
+        if rank > 1:
+            time.sleep(_ANSWER_S)  # mpirun ends all ranks with the first one that leaves
+            return ""
+        if not _gave_up(store, [rank], _ASK_S):
+            return _NO_STORE
+        silent = list(islice((other for other in others if not _gave_up(store, [other], _ASK_S)), _NAMED))
+        return _named(store, silent) if 0 < 2 * len(silent) <= ranks else ""
+    except Exception:  # whatever a store raises that went away with rank 0, or that this torch does not have
+        return ""
+
+
+def _gave_up(store: Any, ranks: list[int], wait_s: float) -> bool:
+    try:
+        store.wait([f"gave up/{rank}" for rank in ranks], timedelta(seconds=wait_s))
+    except RuntimeError:
+        return False
+    return True
+
+
+def _named(store: Any, silent: list[int]) -> str:
+    hosts = [store.get(f"host/{rank}").decode()[:_MAX_HOST] for rank in silent]
+    return f"no word from {', '.join(f'rank {rank} on {host}' for rank, host in zip(silent, hosts, strict=True))}"
+
+
+def _store() -> Any:
+    return dist.distributed_c10d._get_default_store()

@@ -1,14 +1,41 @@
-"""What takes longer than the quick measurements of the probe `devices`: memory, links, number formats, stress.
+"""The longer measurements of the probe `devices`: memory, links, number formats, stress.
 
 `devices` are of processors.NumpyProcessors and torch_device.TorchDevice, `options` those of devices.py. Processors have
 a memory test only; the rest is for GPUs.
 """
 
+import glob
+import os
 import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
-import gpu_compute
-import gpu_links
-import memory_test
+from torch_device import Watch
+
+LEAST_SAMPLES = 5
+WARMUP = 3  # repeats that are not timed: kernels are chosen, clocks rise, pages are touched
+BATCH_S = 0.02
+
+
+def sampled(work, seconds, most=100):
+    """Seconds per call of `work`, one sample per batch, for about `seconds`: LEAST_SAMPLES to about `most` of them."""
+    work(WARMUP)
+    once = timed(work, 1)
+    batch = max(1, int(BATCH_S / once))
+    samples: "list[float]" = []
+    ends = time.monotonic() + seconds
+    while len(samples) < LEAST_SAMPLES or time.monotonic() < ends:
+        samples.append(timed(work, batch) / batch)
+    return samples[:: max(1, len(samples) // most)]
+
+
+def timed(work, times):
+    """Seconds that `work(times)` takes."""
+    began = time.perf_counter()
+    work(times)
+    return time.perf_counter() - began
+
 
 MAX_TEXT = 200
 CUDA_ADVICE = re.compile(r"Search for `cuda|CUDA kernel errors might|For debugging consider|Compile with `TORCH_USE")
@@ -22,8 +49,8 @@ def measure(devices, options):
     gpus = [(device, outcome) for device, outcome in each if device.gpu]
     for device, outcome in gpus:
         for dtype in options.dtypes:
-            if gpu_compute.supported(device, dtype):
-                guarded([outcome], lambda: [(gpu_compute.best(device, dtype, options.seconds), "")])  # noqa: B023
+            if supported(device, dtype):
+                guarded([outcome], lambda: [(best(device, dtype, options.seconds), "")])  # noqa: B023
     if gpus:
         measure_together([device for device, _ in gpus], [outcome for _, outcome in gpus], options)
     for device, outcome in each if options.memory_share else ():
@@ -34,15 +61,15 @@ def measure(devices, options):
 def measure_together(devices, outcomes, options):
     """What all GPUs of a node do at once, or with each other."""
     if options.host_link:
-        guarded(outcomes, lambda: [(rates, "") for rates in gpu_links.host_link(devices, options.seconds)])
+        guarded(outcomes, lambda: [(rates, "") for rates in host_link(devices, options.seconds)])
     if options.peers:
-        guarded(outcomes, lambda: list(zip(*gpu_links.peers(devices, min(options.seconds, MOST_PEER_S)))))
+        guarded(outcomes, lambda: list(zip(*peers(devices, min(options.seconds, MOST_PEER_S)))))
     if options.stress_s:
-        guarded(outcomes, lambda: gpu_compute.stress(devices, options.stress_s))
+        guarded(outcomes, lambda: stress(devices, options.stress_s))
 
 
 def tested(device, share):
-    result = memory_test.test(device, share)
+    result = memory_test(device, share)
     samples = [result["tested_gb"]] if result["tested_gb"] else []
     return [{"metric": "memory_tested", "conditions": {}, "samples": samples}], result["wrong"]
 
@@ -61,3 +88,248 @@ def guarded(outcomes, work):
 def problem_of(error):
     """What it says, in one line, without the advice to programmers that ends an error of CUDA's."""
     return " ".join(CUDA_ADVICE.split(str(error), 1)[0].split())[:MAX_TEXT] or type(error).__name__
+
+
+# (m, n, k): squares, and long ones that published searches found to be fastest on one GPU or another.
+SHAPES = (
+    (4096, 4096, 4096),
+    (8192, 8192, 8192),
+    (16384, 16384, 16384),
+    (16384, 8192, 1280),
+    (8192, 16384, 4096),
+    (6144, 17920, 2816),
+    (10240, 8192, 8192),
+    (8192, 28672, 4096),
+)
+TRIAL_S = 0.05
+MOST_SAMPLES = 20
+STORED = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn"}
+LEAST_CAPABILITY = {"fp32": (0, 0), "fp16": (7, 0), "bf16": (8, 0), "tf32": (8, 0), "fp8": (8, 9)}  # of NVIDIA's
+
+
+def supported(device, dtype):
+    """Whether the device has units for that format."""
+    capability = device.capability()
+    return capability is None or capability >= LEAST_CAPABILITY[dtype]
+
+
+def best(device, dtype, seconds, shapes=SHAPES):
+    """The samples of the fastest shape, and the sensors meanwhile, as rates of the answer."""
+    fastest = max(shapes, key=lambda shape: tried(device, dtype, shape))
+    work = multiplication(device, dtype, fastest)
+    with Watch(device.sensors()) as watch:
+        samples = [tflops(fastest, duration) for duration in sampled(work, seconds, MOST_SAMPLES)]
+    conditions = {"dtype": dtype}
+    shape = "x".join(map(str, fastest))
+    return [
+        {"metric": "matmul_best", "conditions": conditions, "samples": samples, "shape": shape},
+        *watch.rates(dtype),
+    ]
+
+
+def tried(device, dtype, shape):
+    """TFLOP/s of a short try; 0 for a shape that memory does not hold."""
+    try:
+        work = multiplication(device, dtype, shape)
+        work(1)
+        times = max(1, int(TRIAL_S / timed(work, 1)))
+        return tflops(shape, timed(work, times) / times)
+    except device.torch.cuda.OutOfMemoryError:
+        return 0.0
+    finally:
+        device.free()
+
+
+def tflops(shape, seconds):
+    m, n, k = shape
+    return 2 * m * n * k / seconds / 1e12
+
+
+def multiplication(device, dtype, shape):
+    """A function that multiplies so many times and waits for the end."""
+    m, n, k = shape
+    torch = device.torch
+    torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
+    left, right = (device.random(size, "bfloat16" if dtype == "fp8" else STORED[dtype]) for size in ((m, k), (n, k)))
+    if dtype == "fp8":
+        return device.repeat(scaled(torch, device, left, right))
+    product, right = torch.empty(m, n, dtype=left.dtype, device=device.device), right.t()
+    return device.repeat(lambda: torch.matmul(left, right, out=product))
+
+
+def scaled(torch, device, left, right):
+    """One multiplication in fp8. The scales are 1: what is random around 0 fits."""
+    stored = torch.float8_e4m3fnuz if device.older_fp8() else torch.float8_e4m3fn
+    one = torch.ones((), dtype=torch.float32, device=device.device)
+    first, second = left.to(stored), right.to(stored).t()
+    return lambda: torch._scaled_mm(
+        first, second, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True
+    )
+
+
+def stress(devices, seconds):
+    """All devices multiply at once for so long: for each its rates, and what it got wrong: [(rates, problem)].
+
+    A node at full power is hotter than one GPU of it. The samples are of the second half, when it is warm.
+    """
+    barrier = threading.Barrier(len(devices), timeout=120)
+    with ThreadPoolExecutor(len(devices)) as pool:
+        return list(pool.map(lambda device: stressed(device, seconds, barrier.wait), devices))
+
+
+def stressed(device, seconds, ready):
+    multiply, same = device.product()
+    ready()
+    with Watch(device.sensors()) as watch:
+        samples = sampled(multiply, seconds, 2 * MOST_SAMPLES)
+    late = [2 * device.size**3 / duration / 1e12 for duration in samples[len(samples) // 2 :]]
+    problem = "" if same() else "the same product differs when it is repeated under load"
+    return [{"metric": "matmul_stress", "conditions": {}, "samples": late}, *watch.rates("stress")], problem
+
+
+BYTES = 1 << 28
+
+
+def host_link(devices, seconds, buffer_bytes=BYTES):
+    """host_to_device and device_to_host from pinned memory, by how many GPUs copy `at_once`."""
+    alone = [in_thread(lambda device=device: host_copies(device, seconds, 1, buffer_bytes)) for device in devices]
+    if len(devices) < 2:
+        return alone
+    barrier = threading.Barrier(len(devices), timeout=120)
+    with ThreadPoolExecutor(len(devices)) as pool:
+        together = list(
+            pool.map(lambda device: host_copies(device, seconds, len(devices), buffer_bytes, barrier.wait), devices)
+        )
+    return [one + all_ for one, all_ in zip(alone, together)]
+
+
+def in_thread(work):
+    """What the work returns, done in a thread of its own, which may move to other processors."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
+
+
+def host_copies(device, seconds, at_once, buffer_bytes, ready=lambda: None):
+    """Both directions of one GPU, from the processors that are nearest to it."""
+    move_near(device)
+    on_host, on_device = device.host_buffer(buffer_bytes), device.buffer(buffer_bytes)
+    rates = []
+    for metric, target, source in (("host_to_device", on_device, on_host), ("device_to_host", on_host, on_device)):
+        work = device.repeat(lambda target=target, source=source: target.copy_(source, non_blocking=True))
+        ready()
+        samples = [buffer_bytes / duration / 1e9 for duration in sampled(work, seconds, MOST_SAMPLES)]
+        rates.append({"metric": metric, "conditions": {"at_once": at_once}, "samples": samples})
+    return rates
+
+
+def move_near(device):
+    """Run this thread, and so put its memory, where the GPU is attached; anywhere if nobody tells where that is."""
+    for path in glob.glob(f"/sys/bus/pci/devices/{device.pci_address()}/local_cpulist"):
+        with open(path) as file:
+            near = cpus_of(file.read()) & os.sched_getaffinity(0)
+        if near:
+            os.sched_setaffinity(0, near)
+
+
+def cpus_of(text):
+    """`0-3,8` as a set."""
+    ends = [part.partition("-") for part in text.strip().split(",") if part]
+    return {number for first, _, last in ends for number in range(int(first), int(last or first) + 1)}
+
+
+def peers(devices, seconds, buffer_bytes=BYTES):
+    """peer_copy from each GPU to every other one, one pair at a time, and what arrived wrong: (rates, problems)."""
+    rates: "list[list[dict[str, object]]]" = [[] for _ in devices]
+    problems = ["" for _ in devices]
+    for place, source in enumerate(devices):
+        for other, target in enumerate(devices):
+            if place == other:
+                continue
+            samples, arrived = pair(source, target, seconds, buffer_bytes)
+            name = f"gpu-{target.name.partition(':')[2]}"
+            rates[place].append({"metric": "peer_copy", "conditions": {"peer": name}, "samples": samples})
+            problems[place] = problems[place] or ("" if arrived else f"a copy to {name} differs from its source")
+    return rates, problems
+
+
+def pair(source, target, seconds, buffer_bytes):
+    """GB/s from one GPU to another, and whether what arrived is what was sent."""
+    sent, received = source.indices(buffer_bytes // 8), target.buffer(buffer_bytes).view(source.torch.int64)
+    repeated = source.repeat(lambda: received.copy_(sent, non_blocking=True))
+
+    def work(times):
+        repeated(times)
+        target.wait()
+
+    samples = [buffer_bytes / duration / 1e9 for duration in sampled(work, seconds, MOST_SAMPLES)]
+    return samples, target.same(received, target.indices(buffer_bytes // 8))
+
+
+MULTIPLIER = -7046029254386353131  # odd: each word gets a value of its own, which shows lines that are mixed up
+CONSTANTS = (0, -1, 0x5555555555555555, 0x2AAAAAAAAAAAAAAA - (1 << 63))  # no bit, all, every other, and those between
+CHUNK_WORDS = 1 << 27  # 1 GiB
+SLICE_WORDS = 1 << 24  # what is compared at once: the comparison needs memory too
+PROCESSORS_WORDS = 1 << 23  # 64 MiB
+SPARED_BYTES = 1 << 30  # of a GPU, for the comparison and for the library
+
+
+def memory_test(device, share):
+    """{"tested_gb": number, "wrong": text}: `share` of what is free now."""
+    chunks = allocated(device, words_to_test(device, share))
+    tested = sum(map(len, chunks)) * 8 / 1e9
+    for pattern in (*CONSTANTS, None):
+        for number, chunk in enumerate(chunks):
+            for start, part in slices(chunk):
+                part[:] = expected(device, pattern, number, start, len(part))
+        for number, chunk in enumerate(
+            chunks
+        ):  # after all was written: a word may have been written to another's place
+            for start, part in slices(chunk):
+                problem = difference(device, part, expected(device, pattern, number, start, len(part)))
+                if problem:
+                    return {"tested_gb": tested, "wrong": problem}
+    return {"tested_gb": tested, "wrong": ""}
+
+
+def words_to_test(device, share):
+    if not device.gpu:
+        return PROCESSORS_WORDS
+    free = device.free_bytes()
+    return max(min(int(free * share), free - SPARED_BYTES), 0) // 8
+
+
+def allocated(device, words):
+    """Chunks that hold so many words; fewer where the memory is not free in pieces of that size."""
+    chunks, left = [], words
+    while left > 0:
+        chunk = device.empty_words(min(left, CHUNK_WORDS))
+        if chunk is None:
+            break
+        chunks.append(chunk)
+        left -= len(chunk)
+    return chunks
+
+
+def slices(chunk):
+    for start in range(0, len(chunk), SLICE_WORDS):
+        yield start, chunk[start : start + SLICE_WORDS]
+
+
+def expected(device, pattern, number, start, count):
+    """What the words are to hold; with pattern None a value of its own each."""
+    if pattern is not None:
+        return pattern
+    return (device.indices(count) + (number * CHUNK_WORDS + start)) * MULTIPLIER
+
+
+def difference(device, part, values):
+    """Where and in how many bits the words differ from the values; "" where they do not."""
+    bits = part ^ values
+    wrong = device.cast(bits != 0, "int8")
+    count = int(device.cast(wrong, "int64").sum())
+    if not count:
+        return ""
+    first = int(wrong.argmax())
+    flipped = bin(int(bits[first]) % (1 << 64)).count("1")
+    address = device.address(part) + 8 * first
+    return f"memory at {address:#x} differs from what was written in {flipped} of 64 bits; {count} words nearby differ"

@@ -4,7 +4,7 @@
 
 By hand, alone or under torchrun, mpirun or srun: on a GPU it trains resnet50 with 32 synthetic images per rank, 50
 warm-up and 100 more steps; without one `tiny`, in seconds. Models: models.py. Data: synthetic samples that can be
-learnt, or those of data_sources.py. Seeds are fixed.
+learnt, or those of datasets.py. Seeds are fixed.
 
 Rank 0 prints JSON lines: {"event": "step", "step", "loss", "step_time_ms"} and at the end {"event": "summary", ...}
 with a checksum of every rank's parameters. A loss that is not finite ends the run, and is null in JSON. Exit statuses:
@@ -26,11 +26,10 @@ from typing import Any
 
 try:  # first: it says so where torch is missing
     import rendezvous
-    from data_sources import SOURCES, download
+    from datasets import SOURCES, download
     from models import MODELS, TransformerSize
     from rendezvous import WRONG_RESULT, CannotStart, RankPlacement, placement
-    from trainer import PRECISIONS, Trainer
-    from training_results import History, results, summary
+    from trainer import PRECISIONS, History, Trainer, results, summary
 except ModuleNotFoundError as missing:
     sys.stderr.write(f"{sys.argv[0]}: cannot start: {missing.name}.py is missing beside it\n")
     sys.exit(3)

@@ -12,7 +12,7 @@ from tests.integration.probes.launched import PROBE_FOLDER
 @pytest.fixture
 def corruption(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(PROBE_FOLDER)
-    return importlib.import_module("corruption")
+    return importlib.import_module("devices")
 
 
 def test_healthy_processors_give_the_same_digest_each_time(corruption: ModuleType, device: Any) -> None:

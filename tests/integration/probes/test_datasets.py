@@ -32,7 +32,7 @@ from tests.integration.probes.published import (
 
 @pytest.fixture
 def sources(datasets: ModuleType) -> ModuleType:
-    return importlib.import_module("data_sources")
+    return importlib.import_module("datasets")
 
 
 def test_the_readers_return_what_was_written(tmp_path: Path, datasets: ModuleType) -> None:

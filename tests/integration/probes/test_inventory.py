@@ -16,7 +16,7 @@ import pytest
 from seatrial.checks.connectivity.inventory import impaired_gpus, remarks
 from seatrial.model.reason import code_of
 from seatrial.remote.answers import read_answer
-from seatrial.remote.inventory import Inventory
+from seatrial.remote.node_probe import Inventory
 from seatrial.remote.probes import PROBES
 from tests.integration.probes.launched import PROBE_FOLDER
 

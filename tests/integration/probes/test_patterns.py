@@ -12,7 +12,7 @@ from tests.integration.probes.launched import OPERATIONS, PROBE_FOLDER
 @pytest.fixture
 def patterns(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(PROBE_FOLDER)
-    return importlib.import_module("patterns")
+    return importlib.import_module("collective")
 
 
 RANKS = 4

@@ -32,7 +32,7 @@ def test_a_rank_joins_once_rank_0_listens(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # is put back, too
     joined = threading.Event()
     monkeypatch.setattr(rendezvous.dist, "init_process_group", lambda *_, **__: joined.set())
-    monkeypatch.setattr(rendezvous.last_words, "announce", lambda *_: None)
+    monkeypatch.setattr(rendezvous, "announce", lambda *_: None)
     with socket.socket() as rank_0:
         rank_0.bind(("127.0.0.1", 0))  # from here on nobody else has the port
         refused, dial = threading.Semaphore(0), socket.create_connection

@@ -29,16 +29,16 @@ def torch_cpu(load: Load, one_thread: None) -> Any:
 
 
 def test_the_memory_of_processors_is_tested(load: Load, device: Any) -> None:
-    memory_test = load("memory_test")
-    assert memory_test.test(device, 0.9) == {"tested_gb": 64 * MIB / 1e9, "wrong": ""}
+    thorough = load("thorough")
+    assert thorough.memory_test(device, 0.9) == {"tested_gb": 64 * MIB / 1e9, "wrong": ""}
 
 
 @pytest.mark.parametrize("bit", [0, 31, 63])
 def test_a_stuck_bit_is_named_by_its_address(
     load: Load, device: Any, bit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory_test = load("memory_test")
-    monkeypatch.setattr(memory_test, "PROCESSORS_WORDS", 1 << 12)
+    thorough = load("thorough")
+    monkeypatch.setattr(thorough, "PROCESSORS_WORDS", 1 << 12)
     chunks: list[Any] = []
     empty_words, indices = device.empty_words, device.indices
 
@@ -53,7 +53,7 @@ def test_a_stuck_bit_is_named_by_its_address(
         return indices(count)
 
     device.empty_words, device.indices = remembered, stuck
-    wrong = memory_test.test(device, 0.9)["wrong"]
+    wrong = thorough.memory_test(device, 0.9)["wrong"]
     assert wrong == (
         f"memory at {device.address(chunks[0]) + 8 * 77:#x} differs from what was written in 1 of 64 bits;"
         " 1 words nearby differ"
@@ -62,26 +62,26 @@ def test_a_stuck_bit_is_named_by_its_address(
 
 def test_only_free_memory_of_a_gpu_is_tested(load: Load, torch_cpu: Any) -> None:
     """And something is spared for the comparison."""
-    memory_test, words = load("memory_test"), 8
+    thorough, words = load("thorough"), 8
     torch_cpu.gpu = True
     for free, expected in ((80 << 30, int((80 << 30) * 0.9)), (4 << 30, 3 << 30), (1 << 29, 0)):
         torch_cpu.free_bytes = lambda free=free: free
-        assert memory_test.words_to_test(torch_cpu, 0.9) == expected // words
+        assert thorough.words_to_test(torch_cpu, 0.9) == expected // words
 
 
 def test_memory_in_pieces_is_tested_as_far_as_it_goes(load: Load, torch_cpu: Any) -> None:
-    memory_test = load("memory_test")
+    thorough = load("thorough")
     sizes = iter([1000, 500])
     torch_cpu.empty_words = lambda count: (n := next(sizes, None)) and torch_cpu.indices(n)
-    assert [len(chunk) for chunk in memory_test.allocated(torch_cpu, 1 << 40)] == [1000, 500]
+    assert [len(chunk) for chunk in thorough.allocated(torch_cpu, 1 << 40)] == [1000, 500]
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "tf32", "bf16", "fp8"])
 def test_the_fastest_shape_is_measured(load: Load, torch_cpu: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu_compute, shapes = load("gpu_compute"), ((16, 16, 16), (32, 16, 48), (16, 16, 32))
-    assert min(gpu_compute.tried(torch_cpu, dtype, shape) for shape in shapes) > 0
-    monkeypatch.setattr(gpu_compute, "tried", lambda device, dtype, shape: shape[0])  # on a busy machine any may win
-    rate, *sensors = gpu_compute.best(torch_cpu, dtype, 0.01, shapes)
+    thorough, shapes = load("thorough"), ((16, 16, 16), (32, 16, 48), (16, 16, 32))
+    assert min(thorough.tried(torch_cpu, dtype, shape) for shape in shapes) > 0
+    monkeypatch.setattr(thorough, "tried", lambda device, dtype, shape: shape[0])  # on a busy machine any may win
+    rate, *sensors = thorough.best(torch_cpu, dtype, 0.01, shapes)
     assert (rate["metric"], rate["conditions"], sensors) == ("matmul_best", {"dtype": dtype}, [])
     assert rate["shape"] == "32x16x48"
     assert min(rate["samples"]) > 0
@@ -97,7 +97,7 @@ def test_a_shape_that_memory_does_not_hold_is_not_the_fastest(load: Load, torch_
         return random(shape, dtype)
 
     torch_cpu.random = limited
-    rate, *_ = load("gpu_compute").best(torch_cpu, "fp32", 0.01, ((128, 128, 128), (32, 32, 32)))
+    rate, *_ = load("thorough").best(torch_cpu, "fp32", 0.01, ((128, 128, 128), (32, 32, 32)))
     assert rate["shape"] == "32x32x32"
 
 
@@ -110,15 +110,15 @@ def test_a_gpu_is_asked_for_the_formats_that_it_has(
 ) -> None:
     torch_cpu.capability = lambda: capability
     every = ["fp32", "tf32", "bf16", "fp16", "fp8"]
-    assert [dtype for dtype in every if load("gpu_compute").supported(torch_cpu, dtype)] == (expected or every)
+    assert [dtype for dtype in every if load("thorough").supported(torch_cpu, dtype)] == (expected or every)
 
 
 def test_links_are_measured_alone_and_all_at_once(load: Load, torch_cpu: Any) -> None:
-    first, second = load("gpu_links").host_link([torch_cpu, torch_cpu], 0.01, MIB)
+    first, second = load("thorough").host_link([torch_cpu, torch_cpu], 0.01, MIB)
     described = [(rate["metric"], rate["conditions"]["at_once"]) for rate in first]
     both = [(metric, n) for n in (1, 2) for metric in ("host_to_device", "device_to_host")]
     assert described == both == [(rate["metric"], rate["conditions"]["at_once"]) for rate in second]
-    (alone,) = load("gpu_links").host_link([torch_cpu], 0.01, MIB)
+    (alone,) = load("thorough").host_link([torch_cpu], 0.01, MIB)
     assert [rate["conditions"]["at_once"] for rate in alone] == [1, 1]
 
 
@@ -127,7 +127,7 @@ def test_every_pair_of_gpus_is_measured(load: Load, torch_cpu: Any) -> None:
     devices = [load("torch_device").TorchDevice(torch_cpu.torch, torch_cpu.device) for _ in names]
     for device, name in zip(devices, names, strict=True):
         device.name = name
-    rates, problems = load("gpu_links").peers(devices, 0.01, MIB)
+    rates, problems = load("thorough").peers(devices, 0.01, MIB)
     assert problems == ["", "", ""]
     assert [[rate["conditions"]["peer"] for rate in of_one] for of_one in rates] == [
         ["gpu-1", "gpu-2"],
@@ -138,26 +138,26 @@ def test_every_pair_of_gpus_is_measured(load: Load, torch_cpu: Any) -> None:
 
 def test_a_copy_that_arrives_otherwise_is_wrong(load: Load, torch_cpu: Any) -> None:
     torch_cpu.same = lambda one, other: False
-    _, problems = load("gpu_links").peers([torch_cpu, torch_cpu], 0.01, MIB)
+    _, problems = load("thorough").peers([torch_cpu, torch_cpu], 0.01, MIB)
     assert problems[0].endswith("differs from its source")
 
 
 def test_processors_near_a_gpu(load: Load) -> None:
-    assert load("gpu_links").cpus_of("0-3,8,12-13\n") == {0, 1, 2, 3, 8, 12, 13}
-    assert load("gpu_links").cpus_of("\n") == set()
+    assert load("thorough").cpus_of("0-3,8,12-13\n") == {0, 1, 2, 3, 8, 12, 13}
+    assert load("thorough").cpus_of("\n") == set()
 
 
 def test_under_stress_all_devices_work_at_once(load: Load, torch_cpu: Any) -> None:
     torch_cpu.size = 128
-    outcomes = load("gpu_compute").stress([torch_cpu, torch_cpu], 0.05)
+    outcomes = load("thorough").stress([torch_cpu, torch_cpu], 0.05)
     assert [(rates[0]["metric"], problem) for rates, problem in outcomes] == [("matmul_stress", "")] * 2
 
 
 def test_sensors_are_read_while_work_goes_on(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu_sensors = load("gpu_sensors")
-    monkeypatch.setattr(gpu_sensors, "EVERY_S", 0.001)
+    torch_device = load("torch_device")
+    monkeypatch.setattr(torch_device, "EVERY_S", 0.001)
     readings = iter([[1000.0, 300.0, 40.0], [1900.0, None, 60.0], [1900.0, 700.0, 64.0]])
-    watch = gpu_sensors.Watch(lambda: next(readings, None))
+    watch = torch_device.Watch(lambda: next(readings, None))
     with watch:
         watch.thread.join(10)
     described = {rate["metric"]: rate["samples"] for rate in watch.rates("bf16")}
@@ -200,11 +200,11 @@ def test_sensors_are_read_by_nvml_where_it_is(load: Load, monkeypatch: pytest.Mo
         nvmlDeviceGetTemperature=lambda handle, kind: 64,
     )
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    assert load("gpu_sensors").reader("GPU-1b2c")() == (1980, 687.31, 64)
+    assert load("torch_device").reader("GPU-1b2c")() == (1980, 687.31, 64)
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    monkeypatch.setattr(load("gpu_sensors"), "smi_line", lambda uuid: "1500, 300.00, 50")
-    assert load("gpu_sensors").reader("GPU-1b2c")() == [1500.0, 300.0, 50.0]
-    assert load("gpu_sensors").reader("")() is None
+    monkeypatch.setattr(load("torch_device"), "smi_line", lambda uuid: "1500, 300.00, 50")
+    assert load("torch_device").reader("GPU-1b2c")() == [1500.0, 300.0, 50.0]
+    assert load("torch_device").reader("")() is None
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_sensors_are_read_by_nvml_where_it_is(load: Load, monkeypatch: pytest.Mo
     ],
 )
 def test_what_nvidia_smi_prints_is_read(load: Load, line: str, values: list[float | None] | None) -> None:
-    assert load("gpu_sensors").smi_values(line) == values
+    assert load("torch_device").smi_values(line) == values
 
 
 def test_what_breaks_does_not_stop_the_rest(load: Load, torch_cpu: Any) -> None:
@@ -242,7 +242,7 @@ def test_what_breaks_does_not_stop_the_rest(load: Load, torch_cpu: Any) -> None:
 
 
 def test_processors_have_a_memory_test_alone(load: Load, device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load("memory_test"), "PROCESSORS_WORDS", 1 << 12)
+    monkeypatch.setattr(load("thorough"), "PROCESSORS_WORDS", 1 << 12)
     options = argparse.Namespace(
         memory_share=0.9, dtypes=["bf16"], seconds=0.01, host_link=True, peers=True, stress_s=9.0
     )

@@ -15,7 +15,7 @@ def test_a_machine_with_gpus_that_passes(machine: Machine) -> None:
             *(f"[COMPUTE] cuda:{i} NVIDIA H100: matmul bfloat16 700 TFLOP/s, memory copy 2700 GB/s" for i in range(4)),
             "[COLLECTIVE] all_reduce over 4 GPUs, NCCL: 480.50 GB/s busbw at 1024 MiB, no wrong elements",
             "[TRAIN] resnet50 fp32 on 4 GPUs: 1000 samples/s, 100 ms a step, loss 7.000 to 3.000",
-            "[RESULT] pass: all results are right; rates are within 10% of each other",
+            "[RESULT] pass: all results are right; rates are not judged",
         ],
     )
     results = machine.results()
@@ -30,7 +30,7 @@ def test_a_machine_without_gpus_is_not_run_unless_that_is_allowed(machine: Machi
         "[RESULT] not_run: GPU: torch sees no GPU; --allow-no-gpu checks the processors alone",
     )
     assert machine.check("--gpus", "8")[1][-1] == "[RESULT] not_run: GPU: torch sees 0 of 8 GPUs"
-    passed = "[RESULT] pass: all results are right; rates are compared with nothing"
+    passed = "[RESULT] pass: all results are right; rates are not judged"
     for arguments in (["--allow-no-gpu"], ["--allow-no-gpu", "--gpus", "8"]):
         status, lines = machine.check(*arguments)
         assert (status, lines[-1]) == (0, passed)
@@ -50,7 +50,6 @@ def test_fewer_gpus_than_promised_fail_although_none_would_be_allowed(machine: M
         ({"wrong": "a copy differs from its source"}, "corrupt: COMPUTE: cuda:3: a copy differs from its source"),
         ({"error": "CUDA error:\nECC"}, "fail: COMPUTE: cuda:3: CUDA error: ECC"),
         ({"copy_gb_s": []}, "fail: COMPUTE: cuda:3: no samples"),
-        ({"matmul_tflops": [600.0]}, "degraded: COMPUTE: cuda:3: matmul 600 TFLOP/s, others 700"),
         ({"digests": {"float32": "1"}}, "corrupt: COMPUTE: cuda:3: its results differ from those of the devices alike"),
     ],
 )
