@@ -18,10 +18,7 @@ from seatrial.checks.suites import SuiteFile, outlines
 from seatrial.checks.table import CHECKS
 from seatrial.config.cluster import Cluster
 from seatrial.model.reasons import AREAS
-from seatrial.nccl.causes_launch import HOST, MPIRUN, SSH
-from seatrial.nccl.causes_nccl import NCCL, TESTS
-from seatrial.nccl.findings import Cause
-from seatrial.nccl.xid import MEANING
+from seatrial.nccl.causes import HOST, MEANING, MPIRUN, NCCL, SSH, TESTS, Cause
 from seatrial.report.suites import rounded
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -1,4 +1,4 @@
-"""Step `collect`: before the nodes go, fetch what only they and their platform can tell. It never changes a verdict.
+"""Step `collect`: fetch the logs of the nodes and their platform before teardown. It never changes a verdict.
 
 What mpirun prints is in `logs/` already, NCCL's words too. They are elsewhere only where the environment sets
 NCCL_DEBUG_FILE: in files on the nodes, whose ends are fetched.

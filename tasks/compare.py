@@ -16,7 +16,7 @@ from seatrial.model.reason import join
 from seatrial.model.result import Check
 from seatrial.model.setup import Setup
 from seatrial.model.verdict import worst
-from tasks.shown import shown, value_of
+from tasks.check import shown, value_of
 
 if TYPE_CHECKING:
     from seatrial.history.store import Store

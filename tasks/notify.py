@@ -1,7 +1,7 @@
 """Step `notify`: tell people what is new. Nothing that goes wrong here ever changes a run's verdict.
 
 What is wrong with a cluster is an incident (seatrial/history/incident.py), kept in the history with what every sink has
-heard of it: whoever could not be told tonight is told by the next run.
+heard of it: a failed delivery is repeated by the next run.
 """
 
 import logging
@@ -30,8 +30,6 @@ from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.model.result import RunResult, now
 from seatrial.model.verdict import Verdict
-from seatrial.text.redact import Secrets
-from seatrial.text.redact_result import cleaner, without_secrets
 from tasks.sinks import Delivery, Files, Sink, material
 from tasks.sinks.configured import settings_of, sinks_of
 from tasks.sinks.material import AlertContext
@@ -59,17 +57,15 @@ def notify(
     run_link: str | None = None,
 ) -> Notified:
     """Tell every sink what the run brings that it has not heard; `report` is attached where a sink takes files."""
-    secrets = _secrets(settings, cluster)
-    clean = without_secrets(result, secrets)
     sinks, problem = sinks_of(settings, cluster)
-    site = AlertContext(cluster, store, sinks, secrets, run_link, report)
-    deliveries = _tell(site, clean.suite, outcome_of(clean), clean)
+    site = AlertContext(cluster, store, sinks, run_link, report)
+    deliveries = _tell(site, result.suite, outcome_of(result), result)
     if not sinks:
         return Notified(f"not configured: {problem or HOW_TO}", failed=problem is not None)
     if deliveries:
         return _with(problem, _summed_up(deliveries))
-    if cluster.notify.quiet == "digest" and clean.verdict is Verdict.PASS:
-        return _with(problem, _summed_up([(sink.name, _digested(sink, clean)) for sink in sinks], again=""))
+    if cluster.notify.quiet == "digest" and result.verdict is Verdict.PASS:
+        return _with(problem, _summed_up([(sink.name, _digested(sink, result)) for sink in sinks], again=""))
     return _with(problem, Notified("nothing new"))
 
 
@@ -97,25 +93,15 @@ def watch(
     if silence is None:
         return Notified("the last run is young enough")
     sinks, problem = sinks_of(settings, cluster)
-    secrets = _secrets(settings, cluster)
-    deliveries = _tell(
-        AlertContext(cluster, store, sinks, secrets),
-        suite,
-        replace(silence, reason=cleaner(secrets)(silence.reason)),
-        None,
-    )
+    clean = replace(silence, reason=secrets_of(cluster).out_of_line(silence.reason))
+    deliveries = _tell(AlertContext(cluster, store, sinks), suite, clean, None)
     if not sinks:
         return Notified(f"not configured: {problem or HOW_TO}", failed=True)
     return _with(problem, _summed_up(deliveries) if deliveries else Notified(f"told before: {silence.reason}"))
 
 
-def _secrets(settings: AlertSettings, cluster: Cluster) -> Secrets:
-    known = secrets_of(cluster)
-    return replace(known, values=(*settings.secrets(), *known.values))
-
-
 def _tell(site: AlertContext, suite: str, night: RunOutcome, result: RunResult | None) -> list[tuple[str, Delivery]]:
-    """Take the incidents through the night, tell every sink what it has not heard, and keep what it was told."""
+    """Update the incidents, send every sink what it has not received, and store the receipts."""
     deliveries = []
     for incident in _incidents(site, suite, night):
         receipts: dict[str, Receipt] = {}
@@ -133,7 +119,7 @@ def _tell(site: AlertContext, suite: str, night: RunOutcome, result: RunResult |
 
 
 def _incidents(site: AlertContext, suite: str, night: RunOutcome) -> list[Incident]:
-    """Without a history every bad night stands alone."""
+    """The incidents after this run; without a history every bad run is one of its own."""
     names = [sink.name for sink in site.sinks]
     if site.store is not None:
         try:
@@ -144,7 +130,7 @@ def _incidents(site: AlertContext, suite: str, night: RunOutcome) -> list[Incide
 
 
 def _listeners(site: AlertContext, incident: Incident, night: RunOutcome) -> list[Sink]:
-    """Who has something to hear, or to bring up to date."""
+    """The sinks with something new, or something to update."""
     of_tonight = incident.seen == night.at
     there = [sink for sink in site.sinks if not incident.closed or sink.name in incident.receipts]
     return [sink for sink in there if of_tonight or incident.news(sink.name)]
@@ -160,7 +146,7 @@ def _digested(sink: Sink, result: RunResult) -> Delivery:
 
 
 def _guarded(sink: Sink, receipt: Receipt, tell: Callable[[], Delivery]) -> Delivery:
-    """A sink raises nothing; should one do it all the same, the others are told."""
+    """Turn an error of a sink into a failed delivery, so that the other sinks are served."""
     try:
         return tell()
     except Exception as error:
@@ -169,7 +155,7 @@ def _guarded(sink: Sink, receipt: Receipt, tell: Callable[[], Delivery]) -> Deli
 
 
 def _keep(site: AlertContext, incident: Incident, receipts: Mapping[str, Receipt]) -> None:
-    """What did not come through is no receipt: another run may have told the sink since."""
+    """Failed deliveries are not recorded: another run may have told the sink since."""
     changed = {sink: receipt for sink, receipt in receipts.items() if receipt != incident.receipts.get(sink)}
     if site.store is None or incident.id is None or not changed:
         return
@@ -180,7 +166,7 @@ def _keep(site: AlertContext, incident: Incident, receipts: Mapping[str, Receipt
 
 
 def _summed_up(deliveries: Sequence[tuple[str, Delivery]], again: str = "; the next run tells it") -> Notified:
-    """What was told to whom; and what becomes of that which was not."""
+    """One line of all deliveries, and what becomes of failed ones."""
     summary = "; ".join(
         f"{name}: {'FAILED ' if delivery.failed else ''}{delivery.summary}" for name, delivery in deliveries
     )
@@ -189,7 +175,7 @@ def _summed_up(deliveries: Sequence[tuple[str, Delivery]], again: str = "; the n
 
 
 def _with(problem: str | None, notified: Notified) -> Notified:
-    """What was told, and which receivers nobody could tell anything, as their settings are wrong."""
+    """The deliveries, and the receivers whose settings are wrong."""
     return Notified(f"{notified.summary}; not configured: {problem}", failed=True) if problem else notified
 
 
@@ -228,7 +214,7 @@ def _history(gone: str | None) -> "Iterator[Store | None]":
 
 @task(name="watch", cache_policy=NO_CACHE)
 def watch_task(cluster: Cluster, suite: str, max_age: timedelta, gone: str | None = None) -> Notified:
-    """Raises SeatrialError where nobody could be told, so that Prefect shows the watch itself as failed."""
+    """Raises SeatrialError if no delivery worked, so that Prefect shows the watch itself as failed."""
     with _history(gone) as store:
         notified = watch(cluster, suite, max_age, store, settings_of(cluster), gone)
     if notified.failed:

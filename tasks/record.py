@@ -85,6 +85,7 @@ def _row(result: RunResult, check: Check, reading: Reading) -> dict[str, Any]:
         "expected_high": expected.high if expected else None,
         "source": judgement.source if judgement else None,
         "samples": json.dumps(_jsonable(m.samples)) if m.samples else None,
+        "printed": m.printed,
     }
     return {name: as_text(cell) for name, cell in {**m.conditions, **own}.items()}
 

@@ -12,7 +12,7 @@ from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.text.redact import Secrets
 from seatrial.text.words import verdict_line
-from tasks.shown import STATES
+from tasks.check import STATES
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State

@@ -84,10 +84,10 @@ class Doubt:
 
 @dataclass(slots=True)
 class Repeated:
-    """What repeating a check's doubtful numbers came to: further measurements, and what broke meanwhile.
+    """The results of repeating a check's doubtful numbers: further measurements, and what broke meanwhile.
 
     `suspects` are to blame for that. `over`: the cluster is not what was measured any more, or has no time left.
-    `check` is what the check comes to by itself, before its numbers are judged, given the repeats; None where they
+    `check` is the raw check given the repeats, before its numbers are judged; None where they
     change nothing about that.
     """
 
@@ -98,7 +98,7 @@ class Repeated:
     check: Check | None = None
 
     def add(self, later: "Repeated") -> None:
-        """Add what a later repeat came to."""
+        """Add the results of a later repeat."""
         self.measurements += later.measurements
         self.problems += later.problems
         self.suspects += later.suspects
@@ -180,7 +180,7 @@ class StepResult:
     """The verdict and measurements of a check, and the testbed without the nodes that it took out.
 
     `facts` and `fingerprint` (version by package) come from a check that asks the nodes what they are; `notes` are
-    remarks that blame nobody; `kept` is what the check's `repeat` needs to know of the first time.
+    remarks without blame; `kept` is what the check's `repeat` needs to know of the first time.
     """
 
     check: Check

@@ -211,7 +211,7 @@ _PEER = re.compile(r"\[(?P<address>[0-9A-Fa-f.:]{2,45})\]:\d{1,5}")  # of gloo: 
 
 
 def lost_ranks(result: MpiResult, testbed: Testbed) -> tuple[Suspect, ...]:
-    """The nodes, by the clearest sign that there is; none where nothing tells, or where most ranks have it."""
+    """The nodes, by the clearest sign that there is; none without a sign, or if most ranks have it."""
     complaints = complaints_in(result.lines)
     signs: tuple[Callable[[], Iterator[Suspect]], ...] = (
         lambda: _killed(result, testbed, complaints),

@@ -1,7 +1,7 @@
 """One run: a cluster, a suite, an id that names everything it makes, and the folder it writes to."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
@@ -45,8 +45,10 @@ class Run:
 
 
 def secrets_of(cluster: Cluster) -> Secrets:
-    """Of this process' environment and of the cluster file."""
-    return Secrets.of({**os.environ, **cluster.env}, cluster.platform.secret_variables())
+    """Those of this process' environment, where alerts go among them, and of the cluster file."""
+    known = Secrets.of({**os.environ, **cluster.env}, cluster.platform.secret_variables())
+    addresses = (address for address in os.environ.get("SEATRIAL_ALERT_URLS", "").split() if "://" in address)
+    return replace(known, values=(*addresses, *known.values))
 
 
 def set_aside(folder: Path) -> None:

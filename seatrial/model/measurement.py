@@ -33,7 +33,7 @@ class Measurement:
 
     `metric` is the field's own name (busbw, latency, loss, clock_skew); `value` is in `unit`. `samples` are the raw
     repeats that `value` summarises, in the same unit. `better` says which direction is good; None means that the
-    number is only recorded, never compared.
+    number is only recorded, never compared. `printed` is what the program itself printed, where `value` is computed.
     """
 
     metric: str
@@ -43,6 +43,7 @@ class Measurement:
     conditions: Mapping[str, ConditionValue] = field(default_factory=dict)
     samples: tuple[float, ...] = ()
     better: Literal["higher", "lower"] | None = "higher"
+    printed: float | None = field(default=None, compare=False)
     _series: str = field(default="", init=False, repr=False, compare=False)  # made once: a fleet's are read often
 
     @property

@@ -1,14 +1,13 @@
 """nccl-tests output of any version, NCCL's transport evidence, and the causes of failure in logs."""
 
 from seatrial.nccl.busbw import busbw_factor, expected_algbw
+from seatrial.nccl.causes import Finding
 from seatrial.nccl.classify import classify
-from seatrial.nccl.findings import Finding
-from seatrial.nccl.finish import file_outcome
-from seatrial.nccl.model import Device, Outcome, Row, Sweep, Timing
+from seatrial.nccl.draft import file_outcome
+from seatrial.nccl.model import Device, Outcome, Row, Sweep, Timing, render
 from seatrial.nccl.parse import parse_file, parse_lines, parse_text
 from seatrial.nccl.reader import RowReader
 from seatrial.nccl.sweeps import SweepReader
-from seatrial.nccl.table import render
 from seatrial.nccl.transport import Transport, TransportReader, transport
 
 __all__ = [

@@ -37,7 +37,7 @@ def plateau_sizes(sizes: Sequence[int]) -> list[int]:
 
 
 def ratio_interval(rows: Iterable[Row]) -> tuple[float, float] | None:
-    """The interval that busbw/algbw lies in, given how both were rounded for print; None where no row tells."""
+    """The interval that busbw/algbw lies in, given how both were rounded for print; None if no row has both."""
     low, high = 0.0, math.inf
     for algbw, busbw in _printed_pairs(rows):
         half_alg, half_bus = _half_step(algbw), _half_step(busbw)
@@ -64,7 +64,7 @@ def infer_ranks(collective: str, rows: Iterable[Row]) -> int | None:
 
 
 def agrees(collective: str, ranks: int, rows: Iterable[Row]) -> bool:
-    """Whether `ranks` explains the printed busbw/algbw pairs (True where no row tells)."""
+    """Whether `ranks` explains the printed busbw/algbw pairs (True if no row has both)."""
     factor = busbw_factor(collective, ranks)
     return all(
         abs(busbw - algbw * factor) <= _half_step(busbw) + factor * _half_step(algbw)

@@ -3,11 +3,8 @@
 import re
 from collections.abc import Iterable
 
-from seatrial.nccl.causes_launch import HOST, MPIRUN, SSH
-from seatrial.nccl.causes_nccl import NCCL, TESTS
-from seatrial.nccl.findings import Cause, Finding
+from seatrial.nccl.causes import HOST, MPIRUN, NCCL, SSH, TESTS, Cause, Finding, xid_finding
 from seatrial.nccl.text import any_of, clean
-from seatrial.nccl.xid import xid_finding
 
 _MAX_FINDINGS = 64
 _MAX_BOX = 60  # lines; the longest help text of Open MPI has 40
@@ -31,7 +28,7 @@ _ERROR_WORD = any_of(("error", "fatal", "panic", "critical", "traceback", "core 
 
 
 class Classifier:
-    """Takes a log line by line and keeps what it tells about causes; memory does not grow with the log.
+    """Find causes of failure in a log, line by line; memory does not grow with the log.
 
     Open MPI wraps its help texts at some 76 columns and sets them between lines of dashes: those are joined before
     they are matched, and so are two neighbouring lines where the dashes are lost.
@@ -102,7 +99,7 @@ def classify(lines: Iterable[str]) -> list[Finding]:
 
 
 def _first(causes: tuple[Compiled, ...], text: str, rank: int | None) -> Finding | None:
-    """The first cause that a text shows; most lines show none, which one look for all needles at once tells."""
+    """The first cause that a text shows; all needles are looked for at once, since most lines show none."""
     lower = text.lower()
     if not _NEEDLE.search(lower):
         return None

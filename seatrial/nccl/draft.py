@@ -1,11 +1,22 @@
-"""A sweep while it is being read."""
+"""A sweep while it is read, and the sweep made of it: its collective, its ranks, its outcome and why.
 
-from dataclasses import dataclass, field
+A build of nccl-tests without MPI prints everything once for each process, which is rank 0 of a world of its own; such
+copies become one sweep with an error.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from itertools import groupby
 
+from seatrial.nccl.busbw import agrees, infer_ranks, ratio_interval
+from seatrial.nccl.causes import Finding
 from seatrial.nccl.classify import Classifier
+from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.header import Average, Bounds, ColumnLayout
-from seatrial.nccl.model import Device, Row
+from seatrial.nccl.model import NO_ROWS, Device, Outcome, Row, Sweep
+from seatrial.nccl.rowformat import TYPES
 from seatrial.nccl.transport import TransportReader
 
 MAX_ROWS = 100_000
@@ -67,3 +78,296 @@ class Draft:
         """Whether the numbers themselves say that the test failed: wrong values, or a footer that says FAILED."""
         footer = bool(self.bounds and self.bounds.failed) or bool(self.average and self.average.failed)
         return footer or any(side.wrong for row in self.rows for side in row.sides)
+
+
+def collective_of(draft: Draft, name: str | None = None) -> str | None:
+    """The collective: as printed, else as a command line named it if the rows allow it, else what the rows allow.
+
+    `name` decides where the rows allow several.
+    """
+    shapes = draft.rows or ([draft.shape] if draft.shape else [])
+    if draft.collective or not shapes:
+        return draft.collective or draft.hint
+    possible = candidates(shapes, draft.layout)
+    if draft.hint and (draft.hint in possible or not possible):
+        return draft.hint
+    if name in possible:
+        return name
+    return possible[0] if possible and (shapes[0].type is not None or len(possible) == 1) else None
+
+
+def named_collective(source: str) -> str | None:
+    """The collective that a file's name contains, spelled with or without underscores: nccl_allgather.log."""
+    stem = re.sub(r"[^a-z]", "", source.replace("\\", "/").rpartition("/")[2].lower())
+    names = [c for c in sorted(COLLECTIVES, key=len, reverse=True) if c.replace("_", "") in stem]
+    return names[0] if names else None
+
+
+def ranks_of(draft: Draft, collective: str | None) -> int | None:
+    """The size of the measured communicator.
+
+    Size over one rank's part of it, or what the Rank lines say, if busbw/algbw agrees; else what busbw/algbw says,
+    which a command line may make precise. None where busbw/algbw contradicts all of them and does not say which it is.
+    """
+    listed = _listed(list(draft.devices.values()))
+    kind = collective or _kind(draft.rows)
+    if kind is None:
+        return listed or draft.hint_ranks
+    for ranks in (_parts(kind, draft.rows or ([draft.shape] if draft.shape else [])), listed, draft.hint_ranks):
+        if ranks is not None and agrees(kind, ranks, draft.rows):
+            return ranks
+    return infer_ranks(kind, draft.rows) or (None if ratio_interval(draft.rows) else listed)
+
+
+def candidates(rows: Sequence[Row], layout: ColumnLayout | None) -> tuple[str, ...]:
+    """The collectives that print rows like these, the likeliest first."""
+    row = max(rows, key=lambda r: r.size)
+    ratio = ratio_interval(rows)
+    if row.type is None:
+        return _by_ratio(ratio)
+    if row.redop is None and (row.root is None or row.root < 0):
+        return _blank_redop(row, layout)
+    rooted = row.root is not None and row.root >= 0
+    redop = "none" if row.redop in (None, "none") else "sum"
+    named = [name for name, c in COLLECTIVES.items() if (c.redop, c.rooted) == (redop, rooted)]
+    parted = _is_parted(row) or (rooted and ratio is not None and ratio[1] < 1)
+    named = _narrowed(named, [name for name in named if COLLECTIVES[name].layout.in_parts == parted])
+    named = _narrowed(named, [name for name in named if _explains(name, ratio)])
+    checked = not _in_place_unchecked(row)
+    return tuple(sorted(named, key=lambda name: COLLECTIVES[name].checked_in_place != checked))
+
+
+def _narrowed(names: list[str], fitting: list[str]) -> list[str]:
+    """The names that fit; all where none does, because what rows show of a single rank fits nothing."""
+    return fitting or names
+
+
+def _explains(collective: str, ratio: tuple[float, float] | None) -> bool:
+    """Whether the collective's busbw/algbw can be in the interval `ratio`."""
+    return COLLECTIVES[collective].factor.depends_on_ranks or ratio is None or ratio[0] <= 1 <= ratio[1]
+
+
+def _blank_redop(row: Row, layout: ColumnLayout | None) -> tuple[str, ...]:
+    """hypercube leaves redop blank; before 2.13 alltoall did, and all_gather had no such column."""
+    if row.root is not None:
+        return ("hypercube",)
+    named = layout is not None and "redop" in layout.columns
+    return ("alltoall",) if named else ("all_gather",)
+
+
+def _in_place_unchecked(row: Row) -> bool:
+    """alltoall and sendrecv do not check in-place results: N/A there and a number out-of-place."""
+    sides = row.out_of_place, row.in_place
+    return all(sides) and sides[0] is not None and sides[0].wrong is not None and row.sides[1].wrong is None
+
+
+def _is_parted(row: Row) -> bool:
+    """Whether `count` is one rank's part of `size`."""
+    width = TYPES.get(row.type or "")
+    return bool(width and row.count and row.size >= 2 * row.count * width)
+
+
+def _parts(collective: str, rows: Sequence[Row]) -> int | None:
+    """Ranks where `count` is one rank's part of `size`, exactly (alltoallv's parts differ)."""
+    row = max(rows, key=lambda r: r.size, default=None)
+    width = TYPES.get(row.type or "") if row else None
+    layout = COLLECTIVES[collective].layout
+    if row is None or not width or not row.count or not (layout.in_parts and layout.equal_parts):
+        return None
+    return row.size // (row.count * width) if row.size % (row.count * width) == 0 else None
+
+
+def _kind(rows: Sequence[Row]) -> str | None:
+    """A collective with the right factor, where the collective itself is not known."""
+    possible = _by_ratio(ratio_interval(rows))
+    return possible[0] if possible else None
+
+
+def _by_ratio(ratio: tuple[float, float] | None) -> tuple[str, ...]:
+    if ratio is None:
+        return ()
+    factors = {name: collective.factor for name, collective in COLLECTIVES.items()}
+    above_one = tuple(name for name, factor in factors.items() if factor.scale > 1)
+    if ratio[0] > 1:
+        return above_one
+    if ratio[0] > 0 and ratio[1] < 1:
+        return tuple(name for name, factor in factors.items() if factor.depends_on_ranks and factor.scale == 1)
+    return (*(name for name, factor in factors.items() if not factor.depends_on_ranks), *above_one)
+
+
+def _listed(devices: list[Device]) -> int | None:
+    """Ranks that the Rank lines show; with NCCL_TESTS_SPLIT those of the group that prints, rank 0's."""
+    if not devices:
+        return None
+    first = min(devices, key=lambda d: d.rank)
+    if len({d.group for d in devices}) > 1:
+        return sum(d.group == first.group for d in devices)
+    return max(d.rank for d in devices) + 1
+
+
+MAX_ERRORS = 32
+_WORST_FIRST: tuple[Outcome, ...] = ("failed", "error", "truncated", "ok")
+
+
+def finish(draft: Draft, name: str | None = None) -> Sweep:
+    """The sweep that `draft` amounts to; `name` is the collective that the log's own name contains."""
+    findings = draft.findings.findings()
+    outcome = outcome_of(draft, findings)
+    collective = collective_of(draft, name)
+    return Sweep(
+        collective,
+        draft.version,
+        ranks_of(draft, collective),
+        tuple(draft.devices.values()),
+        tuple(draft.rows),
+        draft.bounds.count if draft.bounds else None,
+        draft.average.gb_s if draft.average else None,
+        outcome,
+        _errors(draft, outcome, findings),
+        draft.transport.transport(),
+        draft.layout is not None and draft.layout.cpu_time,
+    )
+
+
+def outcome_of(draft: Draft, findings: Sequence[Finding]) -> Outcome:
+    """Numbers first: a footer counts more than what other lines say, and wrong values more than a footer.
+
+    Without a footer a known cause makes an error of it; without a cause it merely ended early.
+    """
+    fatal = any(finding.fatal for finding in findings)
+    if draft.rows:
+        if draft.failed:
+            return "failed"
+        if draft.complete:
+            return "ok"
+        return "error" if fatal else "truncated"
+    if fatal or (draft.phase == Phase.FOOTER and not draft.unreadable_rows) or not draft.seen:
+        return "error"
+    return "truncated"
+
+
+def never_started(finding: Finding) -> bool:
+    """Whether a finding after a footer means that the next program was kept from starting: the kind `launcher`."""
+    starting = finding.kind == "launcher" or finding.cause == "nccl-tests printed its usage"
+    return starting and finding.fatal and not finding.secondary and finding.rank is None
+
+
+def launch_error(findings: Iterable[Finding]) -> Sweep:
+    """What stands for a program that never printed anything: no rows, and the causes."""
+    return Sweep(None, None, None, (), (), None, None, "error", _texts(findings))
+
+
+def file_outcome(sweeps: Sequence[Sweep]) -> Outcome:
+    """The outcome of a file: that of its worst sweep. Wrong values are worse than a sweep that could not run, which is
+    worse than one that ended early. A file without sweeps is an error.
+    """
+    present = {sweep.outcome for sweep in sweeps}
+    return next((outcome for outcome in _WORST_FIRST if outcome in present), "error")
+
+
+def _errors(draft: Draft, outcome: Outcome, findings: Sequence[Finding]) -> tuple[str, ...]:
+    notes = []
+    if outcome == "error" and not any(finding.fatal for finding in findings) and draft.seen:
+        notes.append(NO_ROWS)
+    if draft.unreadable_rows:
+        notes.append(f"{draft.unreadable_rows} rows hold no numbers")
+    if draft.dropped_rows:
+        notes.append(f"{draft.dropped_rows} more rows were not kept")
+    reported = [finding for finding in findings if outcome != "ok" and (finding.fatal or finding.kind == "unknown")]
+    reported += [finding for finding in draft.trailing.findings() if finding.fatal and not never_started(finding)]
+    return (*notes, *_texts(reported))[:MAX_ERRORS]
+
+
+def _texts(findings: Iterable[Finding]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(str(finding) for finding in findings))[:MAX_ERRORS]
+
+
+CAUSE = (
+    "nccl-tests was not built with MPI=1: {copies} processes each printed their own header and Rank 0, so each one "
+    "measured only itself; build nccl-tests with MPI=1"
+)
+
+
+def without_mpi(drafts: list[Draft]) -> Iterator[Draft | Sweep]:
+    """The drafts; neighbours that are one launch of a build without MPI become one sweep whose outcome is error."""
+    for _, members in groupby(enumerate(drafts), key=_Worlds(drafts)):
+        group = [draft for _, draft in members]
+        if _is_one_launch(group):
+            yield _merged(group)
+        else:
+            yield from group
+
+
+class _Worlds:
+    """Numbers the drafts so that neighbours which could be copies of each other share a number."""
+
+    def __init__(self, drafts: list[Draft]) -> None:
+        self._numbers: list[int] = []
+        head: Draft | None = None
+        for draft in drafts:
+            same = head is not None and (not draft.has_prologue or _same_program(head, draft))
+            self._numbers.append(self._numbers[-1] if same else len(self._numbers))
+            head = head if same else draft
+
+    def __call__(self, item: tuple[int, Draft]) -> int:
+        return self._numbers[item[0]]
+
+
+def _same_program(a: Draft, b: Draft) -> bool:
+    """Whether two prologues could be two processes of one launch: one process each, same options as far as printed."""
+    return (
+        _is_one_process(a)
+        and _is_one_process(b)
+        and (a.params is None or b.params is None or a.params == b.params)
+        and (a.collective is None or b.collective is None or a.collective == b.collective)
+    )
+
+
+def _is_one_process(draft: Draft) -> bool:
+    """Whether the Rank lines are those of one process; there may be none yet where two programs print at once."""
+    devices = list(draft.devices.values())
+    return not devices or (0 in draft.devices and len({(d.host, d.pid) for d in devices}) == 1)
+
+
+def _is_one_launch(group: list[Draft]) -> bool:
+    """Whether the outputs of a group's programs are interleaved, or all of them are worlds of one rank."""
+    heads = [draft for draft in group if draft.has_prologue]
+    if len({process for draft in heads if (process := _process(draft))}) < 2:
+        return False
+    if all(_measured_itself(draft) for draft in group):
+        return True
+    unfinished = any(not draft.complete for draft in heads)
+    surplus = len(heads) < len(group) or any(_repeats_sizes(draft) for draft in heads)
+    return unfinished and surplus
+
+
+def _process(draft: Draft) -> tuple[str, int | None] | None:
+    device: Device | None = draft.devices.get(0)
+    return (device.host, device.pid) if device else None
+
+
+def _measured_itself(draft: Draft) -> bool:
+    """One rank, and so busbw 0 in every row."""
+    sides = [side for row in draft.rows for side in row.sides]
+    return len(draft.devices) <= 1 and bool(sides) and not any(side.busbw_gb_s for side in sides)
+
+
+def _repeats_sizes(draft: Draft) -> bool:
+    keys = [(row.size, row.type, row.redop, row.root) for row in draft.rows if row.size]
+    return len(set(keys)) < len(keys)
+
+
+def _merged(group: list[Draft]) -> Sweep:
+    head = finish(next(draft for draft in group if draft.devices))
+    rows = tuple(row for draft in group for row in draft.rows)
+    cause = CAUSE.format(copies=len({process for draft in group if (process := _process(draft))}))
+    version = next((draft.version for draft in group if draft.version), None)
+    collective = next((draft.collective for draft in group if draft.collective), None) or _named(group)
+    return replace(
+        head, collective=collective, version=version, ranks=len(head.devices) or None, rows=rows,
+        out_of_bounds=None, avg_busbw_gb_s=None, outcome="error", errors=(cause, *head.errors),
+    )  # fmt: skip
+
+
+def _named(group: list[Draft]) -> str | None:
+    return next((finish(draft).collective for draft in group if draft.rows), None)

@@ -1,15 +1,225 @@
-"""The entry points: files, texts and streams of lines in, sweeps out."""
+"""The entry points: files, texts and streams of lines in, sweeps out; `-J` files (versions 1 to 3) among them.
 
+A `-J` file dumps the whole environment, tokens included, under `env`, and the command line under `args`: neither is
+kept, and no message quotes the file.
+"""
+
+import json
+import math
+import re
 from collections.abc import Iterable, Iterator
 from io import BufferedReader, TextIOBase, TextIOWrapper
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from seatrial.model.errors import InputError, NothingFoundError
-from seatrial.nccl.jsonlog import looks_like_json_log, parse_json
-from seatrial.nccl.model import Sweep
+from seatrial.nccl.busbw import agrees, infer_ranks
+from seatrial.nccl.draft import MAX_DEVICES, MAX_ROWS
+from seatrial.nccl.header import program
+from seatrial.nccl.model import Device, Outcome, Row, Sweep, Timing
 from seatrial.nccl.sweeps import SweepReader
 from seatrial.nccl.text import MAX_LINE
+
+_NAMES = re.compile(r'"(?:start_time|args|env|nccl_version|config|results)"\s*:')
+_INFINITE = re.compile(r"(?<=[:,\[])\s*-?(?:inf|nan)\s*(?=[,}\]])")
+_COUNT = re.compile(r'"results"\s*:\s*\[')
+
+
+def looks_like_json_log(head: str) -> bool:
+    """Whether a text that begins with `head` is a `-J` file: an object that names one of its keys."""
+    return head.lstrip("\ufeff \t\r\n").startswith("{") and bool(_NAMES.search(head))
+
+
+def parse_json(text: str, source: str) -> list[Sweep]:
+    """The one sweep of a `-J` file; a file that was cut short gives the rows before the cut, outcome truncated.
+
+    Raises NothingFoundError for a text that is no `-J` file.
+    """
+    return [parse_document(_document(text), source)]
+
+
+def parse_document(document: dict[str, Any], source: str) -> Sweep:
+    """The sweep of the object in a `-J` file. Raises NothingFoundError where it is none."""
+    if not isinstance(document.get("results"), list) and "config" not in document:
+        raise NothingFoundError(
+            f"no nccl-tests output found in {source}: JSON without `results` (legal: a file written by -J)"
+        )
+    return _sweep(document)
+
+
+def _document(text: str) -> dict[str, Any]:
+    """The object without env; what can be saved of it where it is no JSON (a killed test, a bare inf)."""
+    text = text.lstrip("\ufeff \t\r\n")
+    for candidate in (text, _INFINITE.sub("null", text)):
+        try:
+            document, _ = json.JSONDecoder().raw_decode(candidate)
+        except (ValueError, RecursionError):
+            continue
+        return {key: value for key, value in document.items() if key != "env"} if isinstance(document, dict) else {}
+    return _salvaged(_INFINITE.sub("null", text))
+
+
+def _salvaged(text: str) -> dict[str, Any]:
+    """args, config and the whole results of a file that was cut short."""
+    document: dict[str, Any] = {"cut": True}
+    for key in ("args", "config"):
+        match = re.search(rf'"{key}"\s*:\s*(?=[\[{{])', text)
+        value = _decoded(text, match.end()) if match else None
+        if value is not None:
+            document[key] = value[0]
+    match = _COUNT.search(text)
+    if match:
+        document["results"] = _salvaged_results(text, match.end())
+    return document
+
+
+def _salvaged_results(text: str, at: int) -> list[Any]:
+    results: list[Any] = []
+    while decoded := _decoded(text, at):
+        results.append(decoded[0])
+        at = decoded[1]
+        while at < len(text) and text[at] in ", \t\r\n":
+            at += 1
+    return results
+
+
+def _decoded(text: str, at: int) -> tuple[Any, int] | None:
+    try:
+        return json.JSONDecoder().raw_decode(text, at)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _sweep(document: dict[str, Any]) -> Sweep:
+    listed = document.get("results")
+    results = listed[:MAX_ROWS] if isinstance(listed, list) else []
+    rows = tuple(row for item in results if (row := _row(item)))
+    config = _object(document.get("config"))
+    collective = _collective(document.get("args"))
+    bounds, average = _object(document.get("out_of_bounds")), _object(document.get("average_bus_bandwidth"))
+    errors = _errors(document.get("errors"))
+    outcome = _outcome(rows, bounds, average, errors)
+    if outcome == "error" and not errors:
+        errors = ("results without a row: nothing was measured",)
+    devices = _devices(config.get("devices"))
+    return Sweep(
+        collective,
+        None,
+        _ranks(collective, devices, config, rows),
+        devices,
+        rows,
+        _integer(bounds.get("count")),
+        _number(average.get("bandwidth")),
+        outcome,
+        errors,
+        launch_times=any("cpu_time" in _object(item.get("out_of_place")) for item in map(_object, results)),
+    )
+
+
+def _outcome(
+    rows: tuple[Row, ...], bounds: dict[str, Any], average: dict[str, Any], errors: tuple[str, ...]
+) -> Outcome:
+    wrong = any(side.wrong for row in rows for side in row.sides)
+    if rows and (
+        wrong or _is_false(bounds.get("okay")) or _is_false(average.get("okay")) or _integer(bounds.get("count"))
+    ):
+        return "failed"
+    if rows and bounds:
+        return "ok"
+    return "error" if errors or bounds else "truncated"
+
+
+def _row(item: Any) -> Row | None:
+    item = _object(item)
+    size = _integer(item.get("size"))
+    out, inside = _side(item.get("out_of_place")), _side(item.get("in_place"))
+    if size is None or (out is None and inside is None):
+        return None
+    redop = _text(item.get("redop"))
+    return Row(
+        size, _integer(item.get("count")), _text(item.get("type")), redop, _integer(item.get("root")), out, inside
+    )
+
+
+def _side(value: Any) -> Timing | None:
+    side = _object(value)
+    if "bus_bw" not in side:
+        return None
+    time = side.get("time", side.get("cpu_time"))
+    return Timing(_number(time), _number(side.get("alg_bw")), _number(side.get("bus_bw")), _integer(side.get("nwrong")))
+
+
+def _devices(value: Any) -> tuple[Device, ...]:
+    """The first device of each process: the file lists no more of them."""
+    items = [_object(item) for item in (value if isinstance(value, list) else [])[:MAX_DEVICES]]
+    return tuple(
+        Device(
+            _integer(item.get("rank")) or 0,
+            _integer(item.get("group")) or 0,
+            _integer(item.get("pid")),
+            _text(item.get("hostname")) or "",
+            _integer(item.get("device")) or 0,
+            _text(item.get("device_hex")) or "",
+            _text(item.get("device_info")) or "",
+        )
+        for item in items
+        if item
+    )
+
+
+def _ranks(
+    collective: str | None, devices: tuple[Device, ...], config: dict[str, Any], rows: tuple[Row, ...]
+) -> int | None:
+    """Processes x threads x GPUs where busbw/algbw agrees with it, else what that ratio says."""
+    per_process = (_integer(config.get("nthreads")) or 1) * (_integer(config.get("ngpus")) or 1)
+    group = [d for d in devices if d.group == devices[0].group]
+    counted = len(group) * per_process if devices else None
+    if collective is None or not counted or counted < 1 or agrees(collective, counted, rows):
+        return counted
+    return infer_ranks(collective, rows) or counted
+
+
+def _collective(args: Any) -> str | None:
+    """From the program's own name, args[0]; nothing else of the command line is looked at."""
+    return program(args[0]) if isinstance(args, list) and args and isinstance(args[0], str) else None
+
+
+def _errors(value: Any) -> tuple[str, ...]:
+    """ncclGetLastError's texts."""
+    texts = [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+    return tuple(" ".join(text.split())[:300] for text in texts if text.strip())[:32]
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str | None:
+    return value.strip()[:300] or None if isinstance(value, str) else None
+
+
+def _is_false(value: Any) -> bool:
+    """Booleans are the strings "true" and "false" there; bandwidth's may be "unchecked"."""
+    return value is False or (isinstance(value, str) and value.lower() == "false")
+
+
+def _number(value: Any) -> float | None:
+    """A finite number; NaN is the string "nan" there."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _integer(value: Any) -> int | None:
+    """A whole number; root is a padded string there."""
+    number = _number(value)
+    return round(number) if number is not None and abs(number) < 1e18 else None
+
 
 MAX_JSON = 96 << 20
 """Characters of a -J file that are read, the rest counts as cut off; with -I, 1,000 processes write some 20 million."""

@@ -235,7 +235,7 @@ def _is_piece(text: str) -> bool:
 def _glued_digits(head: str, host: str, known: set[str]) -> int | None:
     """How many characters at the start of `host` end the row's piece before it: `-1` and `0` stick to a host name.
 
-    None where a digit may be the row's or the host's and no other line of that host tells.
+    None where a digit may be the row's or the host's and no other line of that host decides it.
     """
     if host in known or not head.strip():
         endings = [] if host in known else _endings(host, known)

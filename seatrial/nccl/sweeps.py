@@ -2,12 +2,19 @@
 
 import re
 
-from seatrial.nccl.draft import MAX_DEVICES, MAX_ROWS, Draft, Phase
-from seatrial.nccl.finish import finish, launch_error, never_started
+from seatrial.nccl.draft import (
+    MAX_DEVICES,
+    MAX_ROWS,
+    Draft,
+    Phase,
+    finish,
+    launch_error,
+    named_collective,
+    never_started,
+    without_mpi,
+)
 from seatrial.nccl.header import Average, Bounds, ColumnLayout, Concluded, Params, Starting, UsingDevices, Version
-from seatrial.nccl.infer import named_collective
 from seatrial.nccl.model import Device, Row, Sweep
-from seatrial.nccl.nompi import without_mpi
 from seatrial.nccl.reader import Event, Other, TableLineReader, Unreadable
 from seatrial.nccl.transport import TransportReader
 

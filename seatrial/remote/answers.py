@@ -38,7 +38,7 @@ class Facts(NodeAnswer):
     """What seatrial/remote/probes/facts.py prints.
 
     `gpu_clock_mhz` is the highest SM clock of the slowest GPU, `hardware_ids` are digests of serials. A version is ""
-    where it is not installed, None where nobody could tell.
+    where it is not installed, None if it is unknown.
     """
 
     hostname: Annotated[Text, Field(min_length=1)]

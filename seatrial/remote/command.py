@@ -30,7 +30,7 @@ _MAX_LINE_BYTES = 2 * 1024**2  # the training probe's summary has some 250 bytes
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What a command on a node came to.
+    """The result of a command on a node.
 
     `exit_status` is None when it was cut off; `output` is stdout and stderr in order.
     """
@@ -102,7 +102,7 @@ class RemoteProcess(LineReader):
         return data or None
 
     def _check_window(self) -> None:
-        """paramiko tells a server how much it may send, and takes whatever comes. Raises FloodError."""
+        """Raise FloodError if a server ignores its window, which paramiko does not check."""
         if len(self._channel.in_buffer) > _WINDOW_BYTES:
             self._channel.close()
             raise FloodError(Reason.of("output-flood-of-server"))
@@ -155,7 +155,7 @@ def run_command(
 
 
 def _limited(command: str, timeout_s: float) -> str:
-    """The command, which the node itself ends a second after nobody waits for it any more.
+    """The command, ended by the node itself a second after its time is up.
 
     A closed channel ends only what writes to it, and OpenSSH delivers no signals to sessions of root.
     """

@@ -73,12 +73,12 @@ _CANNOT_START = "cannot start "
 
 @dataclass(frozen=True, slots=True)
 class MpiResult:
-    """What an mpirun came to.
+    """The result of an mpirun.
 
     `exit_status` is None when it had to be ended or did not start; `lines` are stdout and stderr in order, without the
     middle where there are very many. `timed_out`: it ran past its time. `reaped`: it had printed everything, then hung,
     and was ended; its output counts. `flooded`: it printed more than it may and was ended. `not_started`: which program
-    the head could not start, and why. `lost`: the connection to the head broke, so nobody knows what became of it.
+    the head could not start, and why. `lost`: the connection to the head broke, so its end is unknown.
     `node_names` are by the address that mpirun calls a node by.
     """
 
@@ -309,7 +309,7 @@ _TAG = re.compile(r"(?:\[[^\[\],]{1,64},(\d{1,9})\]<std(?:out|err)>|^ *(\d{1,9})
 
 
 def flooding_nodes(testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> tuple[Suspect, ...]:
-    """The node whose ranks print most, where it is most of all that is printed; empty where nobody stands out."""
+    """The node whose ranks print most, where it is most of all that is printed; empty if none stands out."""
     printed: Counter[int] = Counter()
 
     def count(line: str) -> None:

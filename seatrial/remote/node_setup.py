@@ -1,4 +1,4 @@
-"""The first contact with a node: connect, bring the probes, ask what it is and what time it has."""
+"""The first contact with a node: connect, copy the probes, ask for its facts and its clock."""
 
 import json
 import re
@@ -105,7 +105,7 @@ class NodeConnection:
 class SharedFacts:
     """Facts for many nodes of one machine: those that see the files of the first one have its software.
 
-    Each node still tells its own name, and what shows that it sees the same files; one that does not is asked itself.
+    Each node still gives its own name and shows that it sees the same files; one that does not is asked itself.
     """
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ def set_up_node(
 ) -> NodeConnection:
     """Connect to `node` with its pinned host key, copy the probes to it and ask for its facts.
 
-    The connection stays open; whoever called closes it. Raises RemoteError naming node and cause.
+    The connection stays open; the caller closes it. Raises RemoteError naming node and cause.
     """
     started = time.monotonic()
     transport = _connect_patiently(testbed, node, timeout_s)
@@ -172,7 +172,7 @@ class _Contact:
     connect_s: float
 
     def install_and_ask(self) -> Mapping[str, Any]:
-        """Write the probes to the node and run the one that tells its facts."""
+        """Write the probes to the node and run `facts`."""
         python, workdir = self.testbed.python, self.testbed.workdir
         answer = self._install([python, "-c", _INSTALL, f"{workdir}/facts.py", self.testbed.mpirun])
         try:
@@ -186,7 +186,7 @@ class _Contact:
         self._install([self.testbed.python, "-S", "-c", _INSTALL])
 
     def system(self) -> System | None:
-        """What tells the node's system from others."""
+        """The identity of the node's system."""
         return ask_system(self.transport, f"{self.testbed.workdir}/facts.py", self._timeout_s)
 
     @property

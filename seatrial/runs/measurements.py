@@ -35,6 +35,7 @@ FIXED_COLUMNS = (
     "expected_high",
     "source",
     "samples",
+    "printed",
 )
 
 
@@ -106,7 +107,8 @@ def _measurement(row: dict[str, Any]) -> Measurement:
     samples = tuple(float("nan") if s is None else float(s) for s in json.loads(row["samples"] or "[]"))
     better = row.get("better") or None
     subject = Subject(row["subject_kind"], row["subject"])
-    return Measurement(row["metric"], float(row["value"]), row["unit"], subject, conditions, samples, better)
+    printed = float(row["printed"]) if row.get("printed") else None
+    return Measurement(row["metric"], float(row["value"]), row["unit"], subject, conditions, samples, better, printed)
 
 
 def _condition(text: str) -> ConditionValue:

@@ -36,7 +36,7 @@ NEEDED = ("run_id", "metric", "subject_kind", "subject", "value", "unit")
 FACTS = ("model", "driver", "clock")
 _OPTIONAL = ("started", "cluster", "suite", "check", "better", *FACTS)
 _ERRORS_SHOWN = 5
-_RESULTS = ("verdict", "expected_low", "expected_high", "source", "samples", "reason")  # of measurements.csv
+_RESULTS = ("verdict", "expected_low", "expected_high", "source", "samples", "printed", "reason")  # of measurements.csv
 
 
 @dataclass(frozen=True, slots=True)

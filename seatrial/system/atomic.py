@@ -22,8 +22,8 @@ def write_atomic(path: Path, content: str | bytes) -> Path:
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     """A new file, mode 0600, that takes the place of `path` at the end of the block; of a link, not of where it leads.
 
-    Readers never see half a file, and a crash or a full disk leaves the old one. It has a name that nobody can guess
-    until then, made with O_EXCL and O_NOFOLLOW. Raises OSError.
+    Readers never see half a file, and a crash or a full disk leaves the old one. Until
+    then it has a random name, made with O_EXCL and O_NOFOLLOW. Raises OSError.
     """
     descriptor, name = tempfile.mkstemp(prefix=".seatrial-", suffix=".new", dir=path.parent)
     new = Path(name)

@@ -39,6 +39,6 @@ def _reserve(folder: Path, nodes: int) -> None:
 
 
 def release(folder: Path) -> None:
-    """Give the room back; nothing where there is none."""
+    """Give the room back, if any was taken."""
     with suppress(OSError):
         (folder / RESERVE).unlink(missing_ok=True)

@@ -2,7 +2,7 @@
 
     with open(path, "w", opener=private_opener) as file: ...
 
-Links and foreign owners are refused by file descriptor (O_NOFOLLOW, fstat): nobody can swap a file after the check.
+Links and foreign owners are refused by file descriptor (O_NOFOLLOW, fstat): no file can be swapped after the check.
 """
 
 import errno
@@ -54,7 +54,7 @@ def read_opener(path: str, flags: int) -> int:
 
 
 def private_folder(path: Path) -> Path:
-    """A folder of this user that nobody else can write to, made with mode 0700 where it is not there. Raises OSError.
+    """A folder that only this user can write to, made with mode 0700 if it is missing. Raises OSError.
 
     One that is there keeps its mode: it may be the system's.
     """
@@ -79,7 +79,7 @@ def closed_folder(path: Path) -> Path:
 
 
 def own_folder(path: Path) -> Path:
-    """A folder of this user that nobody else can write to; its mode stays. Raises OSError."""
+    """A folder that only this user can write to; its mode stays. Raises OSError."""
     with _own_folder(path) as (_, mode):
         if mode & 0o022:
             raise _open_to_others(path, mode)

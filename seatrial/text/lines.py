@@ -9,12 +9,12 @@ def one_line(text: object) -> str:
 
 
 def first_line(text: str | None) -> str:
-    """The first line that is not empty; empty where there is none."""
+    """The first line that is not empty, else ""."""
     return _first((text or "").splitlines())
 
 
 def last_line(text: str) -> str:
-    """The last line that is not empty; empty where there is none."""
+    """The last line that is not empty, else ""."""
     return _first(reversed(text.splitlines()))
 
 

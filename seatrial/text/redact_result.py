@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from seatrial.model.measurement import Measurement
@@ -13,8 +13,9 @@ from seatrial.text.redact import Secrets
 Clean = Callable[[str], str]
 
 
-def cleaner(secrets: Secrets) -> Clean:
-    """Takes `secrets`, what looks like one, and control characters out of a text. The same text is looked at once."""
+@lru_cache(1)
+def _cleaner(secrets: Secrets) -> Clean:
+    """Take `secrets`, what looks like one, and control characters out of a text; each text is looked at once."""
 
     @cache
     def clean(text: str) -> str:
@@ -25,7 +26,7 @@ def cleaner(secrets: Secrets) -> Clean:
 
 def without_secrets(result: RunResult, secrets: Secrets) -> RunResult:
     """The run with every text clean: reasons, evidence, notes, facts, and the names of nodes, checks and suites."""
-    clean = cleaner(secrets)
+    clean = _cleaner(secrets)
     return replace(
         result,
         cluster=clean(result.cluster),

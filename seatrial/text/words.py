@@ -175,7 +175,7 @@ def unformatted(line: str) -> str:
 
 
 def harmless(text: object) -> str:
-    """`text` on one line for mail, and for chats of whose markup nothing is known: it mentions and links nobody."""
+    """`text` on one line for mail, and for chats with unknown markup: without mentions and links."""
     return unformatted(plain(text)).translate(_LINKS)
 
 

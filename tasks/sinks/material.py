@@ -1,4 +1,7 @@
-"""The contents of an alert, without secrets: the run that shows it, the last good run, the curve, the report."""
+"""The contents of an alert: the run that shows it, the last good run, the curve, the report.
+
+Results and reports have no secrets: they were taken out when the run was put together (seatrial/runs/trial.py).
+"""
 
 import logging
 from collections.abc import Sequence
@@ -14,8 +17,6 @@ from seatrial.model.result import RunResult
 from seatrial.report.picture import curve_png, described
 from seatrial.runs.difference import Difference, difference
 from seatrial.runs.load import load_result
-from seatrial.text.redact import Secrets
-from seatrial.text.redact_result import without_secrets
 from tasks.sinks import Files, Sink
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ class AlertContext:
     cluster: Cluster
     store: "Store | None"
     sinks: Sequence[Sink]
-    secrets: Secrets
     run_link: str | None = None
     report: Path | None = None
 
@@ -90,7 +90,7 @@ def _result(site: AlertContext, row: "RunRow") -> RunResult | None:
         result = None
     if result is None or result.run_id != row.run_id:
         result = site.store.result(row.run_id) if site.store else None
-    return without_secrets(result, site.secrets) if result else None
+    return result
 
 
 def files(site: AlertContext, alert: Alert, tonight: RunResult | None) -> Files:
@@ -107,8 +107,4 @@ def files(site: AlertContext, alert: Alert, tonight: RunResult | None) -> Files:
 
 
 def _report(site: AlertContext) -> bytes | None:
-    """The report without secrets."""
-    if site.report is None or not site.report.is_file():
-        return None
-    text = site.report.read_text(encoding="utf-8", errors="replace")
-    return "".join(site.secrets.out_of(text.splitlines(keepends=True))).encode()
+    return site.report.read_bytes() if site.report and site.report.is_file() else None

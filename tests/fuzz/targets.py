@@ -19,7 +19,7 @@ from seatrial.checks.training.result import read_event
 from seatrial.config.cluster import load_cluster
 from seatrial.model.errors import SeatrialError
 from seatrial.nccl import RowReader, classify, parse_file, transport
-from seatrial.nccl.xid import xid_finding
+from seatrial.nccl.causes import xid_finding
 from seatrial.remote.answers import Facts, NodeAnswer, PeerAnswer, StreamAnswer, StreamError, read_answer
 from seatrial.remote.probes import facts, stream
 from seatrial.report.markdown import summary

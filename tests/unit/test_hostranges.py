@@ -7,8 +7,7 @@ import pytest
 from seatrial.config.cluster import load_cluster
 from seatrial.model.errors import InputError
 from seatrial.platforms.baremetal.config import BaremetalPlatform
-from seatrial.text.hostlist import host_list
-from seatrial.text.hostranges import MAX_HOSTS, expand
+from seatrial.text.hostlist import MAX_HOSTS, expand, host_list
 
 CLUSTER = "nodes: 2\nplatform: {{kind: baremetal, hosts: {hosts}}}\n"
 

@@ -15,13 +15,10 @@ from seatrial.history import open_store
 from seatrial.history.incident import Receipt, advance, outcome_of
 from seatrial.model.errors import InputError
 from seatrial.platforms.local.config import LocalPlatform
-from seatrial.text.redact import Secrets
 from tasks.notify import Notified, _listeners, notify, watch
 from tasks.sinks import Delivery, Files, Sink, configured, full_receipt, material
-from tasks.sinks.others import AppriseSink
-from tasks.sinks.slack import SlackSink
-from tasks.sinks.slack_client import shown
-from tasks.sinks.webhook import WebhookSink
+from tasks.sinks.configured import AppriseSink, WebhookSink
+from tasks.sinks.slack import SlackSink, shown
 from tests import nights
 
 TOKEN = "xoxb-not-a-real-token"
@@ -206,7 +203,7 @@ def test_a_new_receiver_hears_nothing_of_what_is_over() -> None:
     (incident,) = advance([], CLUSTER.name, "nightly", bad, ["before"])
     (over,) = advance([incident], CLUSTER.name, "nightly", good, ["before", "new"])
     assert over.closed
-    site = material.AlertContext(CLUSTER, None, [before, new], Secrets())
+    site = material.AlertContext(CLUSTER, None, [before, new])
     assert _listeners(site, over, outcome_of(nights.good(3))) == [before]
     assert _listeners(site, incident, bad) == [before, new]
 

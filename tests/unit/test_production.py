@@ -37,7 +37,7 @@ from seatrial.model.verdict import Verdict
 from seatrial.text.redact import Secrets
 from tasks.notify import _history, watch
 from tasks.sinks import Delivery, Files, full_receipt
-from tasks.sinks.webhook import WebhookSink
+from tasks.sinks.configured import WebhookSink
 from tests.samples import healthy_local
 
 ROOT = Path(__file__).parents[2]

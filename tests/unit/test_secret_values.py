@@ -23,6 +23,9 @@ def test_what_is_secret_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     own = {"name": "c", "nodes": 2, "platform": {"kind": "local"}, "env": {"MY_API_KEY": "known-to-the-nodes"}}
     assert secrets_of(Cluster.model_validate(own)) == Secrets(("known-to-the-nodes", "known-to-the-site"))
+    monkeypatch.setenv("SEATRIAL_ALERT_URLS", "none json://alerts.example.com/hunter2 ntfys://topic")
+    (clean,) = secrets_of(Cluster.model_validate(own)).out_of(["to json://alerts.example.com/hunter2 or ntfys://topic"])
+    assert clean == "to *** or ***"
 
 
 def test_a_secret_of_several_lines_is_found_line_by_line() -> None:

@@ -120,7 +120,7 @@ def collectives(context: CheckContext) -> StepResult:
 
 
 def _all(run: Run, testbed: Testbed, settings: Collectives) -> tuple[list[SweepOutcome], RollCall]:
-    """What every operation came to, and who is left in the end."""
+    """The outcome of every operation, and the nodes that are left."""
     writes_json = can_write_json(testbed, settings.operations[0])
     outcomes: list[SweepOutcome] = []
     present = RollCall(testbed)

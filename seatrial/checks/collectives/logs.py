@@ -126,7 +126,7 @@ _OFF = frozenset({"0", "off", "false"})
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One sweep: its `name` in reasons, and its plateau in GB/s, None where there is none."""
+    """One sweep: its `name` in reasons, and its plateau in GB/s, if it has one."""
 
     name: str
     sweep: Sweep

@@ -1,8 +1,8 @@
-"""What the sweep of one collective came to: a verdict on the results, and measurements. Pure.
+"""The outcome of the sweep of one collective: a verdict on the results, and measurements. Pure.
 
 Measurements, subject the cluster, conditions operation, dtype and ranks:
 - busbw, GB/s, for each `message_bytes` and `placement` (out_of_place, in_place): bytes / time * factor. It is computed
-  from the printed time, because the printed busbw has two decimals only.
+  from the printed time, because the printed busbw has two decimals only; that is kept beside it as `printed`.
 - busbw_plateau, GB/s, for `max_bytes`, the largest size that was asked for: the median out-of-place busbw of the three
   largest sizes (fewer where fewer were asked for, or are near the largest). A fixed choice, so that runs compare, and
   none where one of them is missing; a median, so that one spoilt size does not move it.
@@ -48,7 +48,7 @@ _ALIGN_ELEMENTS, _ALIGN_BYTES = 4, 16  # of each rank's part: nccl-tests up to 2
 
 @dataclass(frozen=True, slots=True)
 class SweepOutcome:
-    """What one operation came to.
+    """The outcome of one operation.
 
     `fabric_gone`: nothing that follows can be measured. `way`: how the data went. `suspects`: nodes that flooded it, so
     that it says nothing of the others. `lost`: nodes that are there, and whose ranks broke it.
@@ -121,7 +121,7 @@ def _both(problem: Problem, other: Problem | None) -> Problem:
 
 
 def _one_rank(setting: Setting) -> Problem | None:
-    """A rank by itself has nobody to exchange anything with; its busbw is 0 by definition."""
+    """Whether there is one rank only, whose busbw is 0 by definition."""
     return (Verdict.NOT_RUN, Reason.of("one-rank")) if setting.ranks == 1 else None
 
 
@@ -193,7 +193,7 @@ def _is_due(setting: Setting, size: int) -> bool:
 
 
 def _row_of(setting: Setting, size: int, rows: Sequence[Row]) -> Row | None:
-    """The row that `size` came to, if it was timed. What is printed may be less: the parts are aligned."""
+    """The row of `size`, if it was timed. What is printed may be less: the parts are aligned."""
     fitting = (row for row in rows if _smallest(setting, size) <= row.size <= size)
     return next((row for row in fitting if any(side.time_us for side in row.sides)), None)
 
@@ -232,7 +232,8 @@ def _busbw_by_size(
             if busbw is None:
                 continue
             conditions = {**shared, "message_bytes": row.size, "placement": placement, **_by(setting, row.size)}
-            yield Measurement("busbw", busbw, "GB/s", setting.subject, conditions, (busbw,))
+            printed = timing.busbw_gb_s
+            yield Measurement("busbw", busbw, "GB/s", setting.subject, conditions, (busbw,), printed=printed)
 
 
 def _latencies(setting: Setting, rows: Sequence[Row], shared: Mapping[str, ConditionValue]) -> Iterator[Measurement]:
@@ -266,7 +267,7 @@ def _sides(row: Row) -> Iterator[tuple[str, Timing]]:
 
 
 def busbw_of(setting: Setting, sweep: Sweep, size: int, timing: Timing) -> float | None:
-    """GB/s (1e9 bytes per second); what was printed where there is no time, or only that of the launch."""
+    """GB/s (1e9 bytes per second); the printed rate if there is no time, or only that of the launch."""
     if timing.time_us and timing.time_us > 0 and not sweep.launch_times:
         counted = COLLECTIVES[setting.operation].counted_by_algbw(setting.ranks)
         return expected_algbw(size, timing.time_us) * counted * busbw_factor(setting.operation, setting.ranks)

@@ -23,7 +23,7 @@ class Setting:
     """What a sweep was asked to measure, and over how many ranks of which cluster.
 
     `sizes` are bytes, smallest first; `fabric` is what the data must go over, None where sockets will do; `nodes` how
-    many the ranks must be spread over, None where nobody said. `algorithms` are NCCL's by message size, 0 for the
+    many the ranks must be spread over, None if unknown. `algorithms` are NCCL's by message size, 0 for the
     largest, where its log is to say under which conditions a number holds. `is_whole_on_gpus`: a sweep of GPUs that is
     no repeat of some sizes, so that a plateau must come of it. `arm`: which of seatrial/model/arms.py, empty for none.
     `node`: the one that all ranks are on, where each node is measured by itself.
@@ -141,7 +141,7 @@ def other_ranks(setting: Setting, sweep: Sweep | None) -> Problem | None:
     """Whether others than the ranks asked for took part.
 
     A line of the header that was torn is no evidence of that; busbw/algbw is, where it contradicts the ranks asked for.
-    Where it bears them out they took part, and where it says nothing nobody knows.
+    Where it agrees with them they took part, and without it that is unknown.
     """
     if sweep is None or sweep.ranks == setting.ranks:
         return None

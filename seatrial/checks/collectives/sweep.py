@@ -24,7 +24,8 @@ from seatrial.model.result import Suspect
 from seatrial.model.sizes import format_size
 from seatrial.model.testbed import Node, Testbed
 from seatrial.model.verdict import Verdict, worst
-from seatrial.nccl import Row, Sweep, SweepReader, TransportReader, parse_text
+from seatrial.nccl import Row, Sweep, SweepReader, TransportReader
+from seatrial.nccl.parse import parse_document
 from seatrial.remote.command import run_command
 from seatrial.remote.mpi import MpiResult, flooding_nodes, mpirun
 from seatrial.remote.ssh import connected, on_each
@@ -49,7 +50,7 @@ def sweep_once(
     writes_json: bool = False,
     verbose: bool = False,
 ) -> SweepOutcome:
-    """Sweep one operation and say what it came to; `label` (the sweep's own if empty) is what its logs are called."""
+    """Sweep one operation; `label` (the sweep's own if empty) is the name of its logs."""
     label = label or planned.label
     setting = _setting(run, testbed, settings, planned, is_repeat=is_repeat)
     json_file = f"{testbed.workdir}/{label}-{run.run_id}.json" if writes_json else None
@@ -179,7 +180,7 @@ class _OutputReader:
             self._log_row(row)
 
     def sweep(self) -> Sweep | None:
-        """The fullest sweep; None where there is nothing of one."""
+        """The fullest sweep, if any."""
         return max(self._reader.sweeps(), key=lambda sweep: len(sweep.rows), default=None)
 
     def _log_row(self, row: Row) -> None:
@@ -211,9 +212,8 @@ def _take_json(run: Run, testbed: Testbed, json_file: str, name: str) -> Sweep |
         finally:
             run_command(head, f"rm -f {quoted}", timeout_s=10)
         document = without_environment(text)
-        clean = json.dumps(document, indent=1)
-        write_log(run.logs / name, clean, secrets_of(run.cluster))
-        return parse_text(clean, json_file)[0]
+        write_log(run.logs / name, json.dumps(document, indent=1), secrets_of(run.cluster))
+        return parse_document(document, json_file)
     return None
 
 

@@ -53,7 +53,7 @@ def without_mpirun(contacts: Contacts) -> list[Suspect]:
 
 
 def same_hostname(contacts: Contacts) -> list[Suspect]:
-    """Open MPI tells nodes apart by host name alone, so the second node of a name is lost to it."""
+    """Nodes with the host name of another one: Open MPI knows nodes by host name alone."""
     first: dict[str, str] = {}
     return [
         Suspect("node", name, 0.6, Reason.of("hostname-duplicate", other=other, hostname=contact.hostname))
@@ -124,7 +124,7 @@ Guilty = tuple[str, str]  # a node, and why
 
 @dataclass(frozen=True, slots=True)
 class HostnameResult:
-    """What one `mpirun hostname` came to; `missing` are the nodes not shown once per slot."""
+    """The result of one `mpirun hostname`; `missing` are the nodes not shown once per slot."""
 
     result: MpiResult
     missing: tuple[str, ...]

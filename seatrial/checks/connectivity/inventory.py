@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from seatrial.model.reason import Reason, join, placed
 from seatrial.model.result import Suspect
-from seatrial.nccl.xid import OF_APPLICATIONS, meaning_of
+from seatrial.nccl.causes import OF_APPLICATIONS, meaning_of
 from seatrial.remote.node_probe import DriverError, GpuState, Inventory
 from seatrial.text.words import duration, some_of
 
@@ -47,7 +47,7 @@ def impaired_gpus(inventories: Inventories) -> list[Suspect]:
 
 
 def remarks(inventories: Inventories, models: Mapping[str, str]) -> list[str]:
-    """What a person should know; nobody is blamed for it."""
+    """Remarks for people, without blame."""
     return [*_of_gpus(inventories), *_driver_errors(inventories), *_limits(inventories), *unequal(inventories, models)]
 
 
@@ -210,7 +210,7 @@ Versions = Mapping[str, str | None]  # "" is not installed, None is not known: o
 def odd_ones(by_node: Mapping[str, Versions], models: Mapping[str, str] | None = None) -> list[Suspect]:
     """The nodes that are not like most; the confidence is the share of nodes that agree on the common version.
 
-    Kernels and drivers are compared between nodes of the same model only, where `models` tells it by node.
+    Kernels and drivers are compared between nodes of the same model only, where `models` has it by node.
     """
     differences: dict[str, list[tuple[str, float]]] = {node: [] for node in by_node}
     for package in COMPARED:

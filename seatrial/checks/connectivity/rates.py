@@ -149,7 +149,7 @@ def _usual_by_node(streams: Streams, model_by_node: Mapping[str, str]) -> dict[s
 def slow_suspects(streams: Streams, model_by_node: Mapping[str, str] | None = None) -> list[Suspect]:
     """The nodes and links that fall far behind the others, each with its rate and what the faster half reaches.
 
-    What peers and history make of the nodes' rates comes on top. Of many nodes that are slow together nobody knows
+    What peers and history make of the nodes' rates comes on top. Of many nodes that are slow together it is unknown
     which side is healthy: `divided` says so of few nodes, and the judge where the groups are large enough.
     """
     models = model_by_node or {}
@@ -183,7 +183,7 @@ def _lower(usual: Mapping[str, float], a: str, b: str) -> str:
 
 
 def _cut(streams: Streams) -> tuple[list[frozenset[str]], set[Pair]]:
-    """The sides of a slow cut, and the slow streams across it, at least those of two links; empty where there is none.
+    """The sides of a slow cut, and the slow streams across it, at least those of two links; empty without a cut.
 
     Where streams are of two modes the slower ones are across, or nodes are slow and no cut.
     """
@@ -247,7 +247,7 @@ def divided(streams: Streams, model_by_node: Mapping[str, str] | None = None) ->
 
 
 def measurements(streams: Streams) -> list[Measurement]:
-    """Egress and ingress per node, to be judged among peers; the streams themselves blame nobody and are recorded."""
+    """Egress and ingress per node, to be judged among peers; the streams themselves are recorded without blame."""
     nodes = [
         Measurement(metric, max(values), "MB/s", Subject("node", name), samples=values)
         for metric, end in (("tcp_egress", 0), ("tcp_ingress", 1))
@@ -287,7 +287,7 @@ class Findings:
     problems: list[str] = field(default_factory=list)
     impaired: list[Suspect] = field(default_factory=list)  # what works, and less well than it should
     doubts: list[str] = field(default_factory=list)  # why something says nothing of the nodes
-    notes: list[str] = field(default_factory=list)  # remarks that blame nobody
+    notes: list[str] = field(default_factory=list)  # remarks without blame
     measurements: list[Measurement] = field(default_factory=list)
     streams: dict[Pair, float] = field(default_factory=dict)  # each the best of all its tries, also of the repeats
     model_by_node: Mapping[str, str] = field(default_factory=dict)
@@ -295,7 +295,7 @@ class Findings:
     seconds: float = 0.0  # until all was tried, without repeats
 
     def check(self) -> Check:
-        """What all that comes to, before any number is judged."""
+        """The check, before any number is judged."""
         impaired = [*self.impaired, *slow_suspects(self.streams, self.model_by_node)]
         doubts = self._all_doubts()
         bad = [*self.problems, *(placed(suspect.name, suspect.evidence) for suspect in impaired), *doubts]

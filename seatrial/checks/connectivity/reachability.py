@@ -45,7 +45,7 @@ def merged(one: TriedPairs, other: TriedPairs) -> TriedPairs:
 class Blame:
     """`suspects` are named to people; `set_aside` are the nodes to take out so that all remaining pairs work.
 
-    `setup`: why nobody is blamed, where nothing works that was tried; "" else.
+    `setup`: why no node is blamed, if nothing works that was tried; "" else.
     """
 
     suspects: tuple[Suspect, ...] = ()
@@ -57,7 +57,7 @@ def blame(tried: TriedPairs) -> Blame:
     """Explain the failed pairs of `tried` by as few causes as possible.
 
     Nothing works: the set-up is to blame, and no node. Groups of two and more nodes that reach each other and not the
-    other groups: one cut between them, and nobody can tell which side is at fault. Within a group, a node that fails
+    other groups: one cut between them, whichever side is at fault. Within a group, a node that fails
     with more than half of the others is blamed itself. A pair that fails though both ends reach nearly everybody else
     is a broken link: the link is blamed, and one end is set aside without blame.
     """

@@ -223,7 +223,7 @@ class RollCall:
     problems: tuple[str, ...] = ()
 
     def reason(self, broken: str) -> str:
-        """Why what `broken` says has happened; where nobody is to blame, the platform's reason weighs most."""
+        """Why what `broken` says has happened; without suspects, the platform's reason weighs most."""
         return join((broken, *self.problems) if self.suspects else (*self.problems, broken))
 
 
@@ -268,7 +268,7 @@ def _placed(excuses: Mapping[str, str]) -> list[str]:
 
 
 def conclude_repeat(run: Run, testbed: Testbed, repeated: Repeated, verdict: Verdict, reason: str) -> None:
-    """Add to `repeated` what one repeat came to, and the nodes that are gone if it did not get through."""
+    """Add the outcome of one repeat to `repeated`, and the nodes that are gone if it did not get through."""
     now = roll_call(run, testbed) if verdict in _ENDED_EARLY or repeated.over else None
     if now and now.problems:
         # Nodes that were taken away on purpose are no failure of the cluster.

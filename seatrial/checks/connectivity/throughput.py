@@ -128,7 +128,7 @@ def _batches(pairs: Sequence[Pair], nodes: int) -> list[list[Pair]]:
 def second_tries(streams: Streams) -> list[list[Pair]]:
     """Each node that looks slow with a healthy one, at best a new one: a stolen time slice or bad company clears up.
 
-    In lists of disjoint pairs, several where fewer are healthy than look slow: nobody is blamed untried.
+    In lists of disjoint pairs, several where fewer are healthy than look slow: no node is blamed untried.
     """
     doubtful = list(slow_nodes(streams, DOUBTFUL_FACTOR))
     receiving = ingress(streams)

@@ -183,7 +183,7 @@ class _Digested:
 
 
 def disagreements(measured: Mapping[str, Sequence[DeviceMeasurement]]) -> Iterator[Problem]:
-    """Devices against which the majority of their like speaks; and groups without a majority, in which nobody knows.
+    """Devices against which the majority of their like speaks; and groups without a majority.
 
     Only devices of one model, library and software are compared, with results of one dtype. Those that are known to be
     wrong have no say.

@@ -69,7 +69,7 @@ class Sums(NodeAnswer):
 
 
 def read_sums(line: str) -> Sums | None:
-    """The event in a line of output, whatever stands before it; None where there is no whole one."""
+    """The event in a line of output, whatever stands before it; None if it has no whole one."""
     start = line.find(_EVENT)
     if start < 0:
         return None
@@ -80,7 +80,7 @@ def read_sums(line: str) -> Sums | None:
 
 
 def conclude_sums(name: str, testbed: Testbed, result: MpiResult) -> Check:
-    """What one mpirun of the probe came to; the check passes where every element of every rank was right."""
+    """The check after one mpirun of the probe; it passes if every element of every rank was right."""
     sums = next((sums for line in result.lines if (sums := read_sums(line))), None)
     if sums is None:
         verdict, reason = classify_failure(result, began=False)
@@ -111,7 +111,7 @@ def _bad(sums: Sums) -> list[RankSums]:
 
 
 def _suspects(sums: Sums, testbed: Testbed) -> Iterator[Suspect]:
-    """The nodes of a few ranks that received what the others did not; where most have it, nobody knows who sent it."""
+    """The nodes of a few ranks that received what the others did not; where most have it, its sender is unknown."""
     bad = _bad(sums)
     for rank in bad if 2 * len(bad) < len(sums.ranks) else ():
         evidence = Reason.of("rank-sums-wrong", rank=rank.rank, wrong=rank.wrong, first=rank.first_wrong)
@@ -182,7 +182,7 @@ def _on_ranks(
     conclude: Callable[[MpiResult], Check],
     on_line: Callable[[str], None] | None = None,
 ) -> Check:
-    """What a probe on every rank comes to, and which nodes are gone where it did not get through."""
+    """Run a probe on every rank; where it does not get through, name the nodes that are gone."""
     started = time.monotonic()
     try:
         result = mpirun(
@@ -225,7 +225,7 @@ def training_argv(run: Run, testbed: Testbed, settings: Training, label: str = _
 
 
 def conclude(run: Run, testbed: Testbed, settings: Training, result: MpiResult) -> Check:
-    """What one mpirun of the probe came to. Pure.
+    """The check after one mpirun of the probe. Pure.
 
     The probe leaves with a status of its own when the numbers are wrong, so a summary counts before the exit status.
     """

@@ -1,11 +1,11 @@
-"""What a training smoke came to: a verdict, measurements, and the rank that is odd. Pure.
+"""The result of a training: a verdict, measurements, and the odd rank. Pure.
 
 Measurements, conditions ranks, batch_per_rank and those of the suite's Workload. Of the cluster: loss (nats, the last
 one, smoothed; recorded only, with every step's loss as samples) and loss_drop (fraction of the first loss), both also
 by steps, because more steps learn more, and by a learning rate that the suite sets; throughput and inference (samples/s
 over all ranks) and step_time (ms); recorded only, step_time_p99, model_flops, mfu and communication_share. Of each
 node, its slowest rank: step_time and compute_time (ms). Ranks wait for each other in every step, so only compute_time,
-which ends before they do, tells a slow node. On CPUs that compete it is recorded only.
+which ends before they do, shows a slow node. On CPUs that compete it is recorded only.
 """
 
 import math
@@ -142,7 +142,7 @@ def _rank(rank: dict[str, Any], testbed: Testbed) -> Rank:
 
 
 def problem(result: TrainingResult, world_size: int, min_loss_drop: float) -> tuple[Verdict, str] | None:
-    """What is wrong with a result that came to its end, the first that applies; None when nothing is."""
+    """The first problem of a complete result, if any."""
     if len(result.ranks) != world_size:
         return Verdict.FAIL, Reason.of("training-ranks-missing", ranks=len(result.ranks), world_size=world_size)
     if result.last_loss is None or result.first_loss is None or not all(rank.finite for rank in result.ranks):

@@ -10,7 +10,7 @@ from seatrial.config.mount import FullPath, Mount
 from seatrial.config.platform import PlatformSettings
 from seatrial.config.ulimit import Ulimits
 from seatrial.platforms.openssh.settings import Jump, LoginSettings, Path, Port, User, legal_path
-from seatrial.text.hostranges import expand
+from seatrial.text.hostlist import expand
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster

@@ -3,7 +3,7 @@
 from seatrial.platforms.baremetal.config import BaremetalPlatform, HostSettings
 from seatrial.platforms.openssh.client_config import client_config, login_options
 from seatrial.platforms.openssh.settings import LoginSettings
-from seatrial.text.hostranges import expand
+from seatrial.text.hostlist import expand
 
 
 def ssh_config(settings: BaremetalPlatform) -> str:

@@ -1,7 +1,7 @@
-"""The state of AMD's GPUs, as inventory.py tells it, by amd-smi or else by rocm-smi. Standard library only.
+"""The state of AMD's GPUs, in the fields of inventory.py, by amd-smi or else by rocm-smi. Standard library only.
 
 Both print JSON, whose shape differs between releases: lists of GPUs, or {"gpu_data": [...]} since ROCm 7; numbers as
-they are, as text with a unit, or as {"value", "unit"}; "N/A" for what nobody knows. Whatever has another shape than
+they are, as text with a unit, or as {"value", "unit"}; "N/A" for what is unknown. Whatever has another shape than
 that is not known, and the rest counts. No AMD GPU was at hand: the shapes are those of AMD's sources and reports.
 """
 
@@ -99,7 +99,7 @@ def text(value):
 
 
 def amd_gpu(static, metric):
-    """One GPU by amd-smi; with what the driver's folder for it tells of errors and place."""
+    """One GPU by amd-smi; with errors and place from the driver's folder for it."""
     pci = text(within(static, "bus", "bdf")).lower()
     vbios = within(static, "vbios") or within(static, "ifwi")
     errors = first_number(metric, ("ecc", "total_uncorrectable_count"))
@@ -174,7 +174,7 @@ def rocm_cards(deadline):
 
 
 def rocm_gpu(card):
-    """One GPU by rocm-smi, which tells neither its fastest clock, nor the widest link, nor the cause of a slowdown."""
+    """One GPU by rocm-smi, without its fastest clock, its widest link and the cause of a slowdown."""
     pci = text(card.get("pci bus")).lower()
     memory = number(card.get("vram total memory (b)"))
     lanes = re.search(r"x(\d{1,2})\)", text(card.get("pcie clock level")))

@@ -96,7 +96,7 @@ def write_results(file: str, verdict: str, reason: str, parts: Sequence[Part]) -
 
 
 def local_rank(environ: Mapping[str, str]) -> int:
-    """Which process of this machine this is, as a launcher that numbers them tells; 0 without one."""
+    """The number of this process on its machine, by the launcher; 0 without one."""
     names = (launcher.local_rank for launcher in placement.LAUNCHERS if launcher.started(environ))
     numbers = [environ[name] for name in names if environ.get(name, "").isdecimal()]
     return int(numbers[0]) if numbers else 0

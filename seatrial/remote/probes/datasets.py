@@ -278,7 +278,7 @@ class _Array:
 
 
 class _Kind:
-    """The type of a pickled array's elements: the array's size in bytes tells that it is one byte."""
+    """The type of a pickled array's elements: the array's size in bytes says that it is one byte."""
 
     def __setstate__(self, state: Any) -> None:
         """It says nothing that is needed."""

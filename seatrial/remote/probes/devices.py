@@ -121,7 +121,7 @@ def measure_rates(device, seconds, result):
 
 
 def searched(device, rounds):
-    """What the search for silent corruption came to, with the fault that a test asks for."""
+    """The result of the search for silent corruption, with the fault that a test asks for."""
     fault, _, where = os.environ.get(FAULT, "").partition(":")
     return search(device, rounds, fault if where in ("", device.name) else "")
 

@@ -52,7 +52,7 @@ def facts(mpirun):
 
 
 def sshd():
-    """OpenSSH's server; None where whoever asks came in by another one."""
+    """The path of OpenSSH's server; None if this login came in by another server."""
     program = which("sshd", ":/usr/sbin:/sbin:/usr/local/sbin")
     return program or (None if "SSH_CONNECTION" in os.environ else "")
 
@@ -95,7 +95,7 @@ def gpu_in(line: str) -> "tuple[str, int | None, str]":
 
 
 def hardware_ids(gpu_uuids: "list[str]") -> "list[str]":
-    """A digest of each serial that tells this machine from others: of its GPUs, of its board, and where neither can be
+    """A digest of each serial by which this machine is known: of its GPUs, of its board, and where neither can be
     read, of its installation. Serials themselves stay here. Containers may all have the ids of one host or image."""
     board = [first_line(DMI + name) for name in ("product_uuid", "board_serial")]
     serials = [*gpu_uuids, *board]

@@ -3,7 +3,7 @@
     inventory.py     start it by hand or over SSH
 
 Prints {"gpus": [...], "ports": [...], "xids": [...] or null, "hugepages", "memlock_kib", "shm_gb", "disk_free_gb",
-"seconds"}. What nobody could tell is null or left out. nvidia-smi is asked until
+"seconds"}. What is unknown is null or left out. nvidia-smi is asked until
 DEADLINE_S, and AMD's tools where it knows no GPU; what they have not answered by then is not known.
 """
 
@@ -192,7 +192,7 @@ def network_ports():
 
 
 def numa_node(device):
-    """The NUMA node that a device is attached to; None where there is only one, or nobody tells."""
+    """The NUMA node that a device is attached to; None if there is only one or it is unknown."""
     text = first_line(device + "/numa_node")
     return int(text) if re.fullmatch(r"\d{1,4}", text) else None
 

@@ -23,7 +23,7 @@ class ContradictoryEnvironment(Exception):
 
 @dataclass(frozen=True)
 class LauncherVariables:
-    """The variables by which one launcher tells a process its rank, the number of ranks, and its rank on its node."""
+    """The variables in which one launcher sets the rank, the number of ranks, and the rank on the node."""
 
     rank: str
     size: str
@@ -61,7 +61,7 @@ class RankPlacement:
 
 
 def place(environ: Mapping[str, str]) -> RankPlacement:
-    """This process's place; rank 0 of 1 where no launcher tells. Raises ContradictoryEnvironment."""
+    """This process's place; rank 0 of 1 without a launcher. Raises ContradictoryEnvironment."""
     launcher = launcher_of(environ)
     if launcher is None:
         _refuse_half(environ)
@@ -92,7 +92,7 @@ def shown_rank(environ: Mapping[str, str]) -> str:
 def master_address(environ: Mapping[str, str], world_size: int) -> str:
     """Where rank 0 is: MASTER_ADDR, PET_MASTER_ADDR, or the first host of Slurm's node list.
 
-    A world on one node meets at localhost. Raises ContradictoryEnvironment where nothing tells.
+    A world on one node meets at localhost. Raises ContradictoryEnvironment if it is unknown.
     """
     for name in ("MASTER_ADDR", "PET_MASTER_ADDR"):
         if environ.get(name):
@@ -164,7 +164,7 @@ def _halves(launcher: LauncherVariables) -> Iterator[tuple[str, str]]:
 
 
 def _refuse_rank_of_a_node(environ: Mapping[str, str], launcher: LauncherVariables) -> None:
-    """Kubeflow's RANK and PET_NODE_RANK count nodes: right for a process only where there is one on each."""
+    """Kubeflow's RANK and PET_NODE_RANK count nodes: right for a process only with one process on each."""
     per_node = environ.get("PET_NPROC_PER_NODE", "1")
     if launcher in (_BY_HAND, _KUBEFLOW) and "LOCAL_RANK" not in environ and per_node != "1":
         raise ContradictoryEnvironment(

@@ -1,4 +1,4 @@
-"""The processors of a node as one device, measured with numpy's BLAS; and what tells processors apart."""
+"""The processors of a node as one device, measured with numpy's BLAS, and their identity."""
 
 import hashlib
 import os
@@ -27,7 +27,7 @@ class NumpyProcessors:
         return f"numpy {self.numpy.__version__}, {instruction_set()}, {processors()} threads"
 
     def product(self):
-        """A function that multiplies so many times, and one that tells whether the product is still the first one."""
+        """A function that multiplies so many times, and one that compares the product with the first one."""
         generator, shape = self.numpy.random.default_rng(0), (self.size, self.size)
         left, right = (generator.standard_normal(shape, dtype=self.dtype) for _ in range(2))
         product = self.numpy.matmul(left, right)
@@ -40,7 +40,7 @@ class NumpyProcessors:
         return multiply, lambda: self.numpy.array_equal(first, product)
 
     def copy(self):
-        """A function that copies so many times, and one that tells whether the copy equals its source."""
+        """A function that copies so many times, and one that compares the copy with its source."""
         source = self.numpy.arange(self.copied_bytes // 4, dtype="int32")
         target = self.numpy.empty_like(source)
         parts = [self.numpy.array_split(array, processors()) for array in (target, source)]

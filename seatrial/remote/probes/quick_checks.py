@@ -1,6 +1,6 @@
 """Quick checks of this machine: devices, all_reduce and training. Parts of check.py.
 
-A part starts one program, reads what it prints as something that may be broken, and comes to a verdict.
+A part starts one program, reads what it prints as something that may be broken, and gives a verdict.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ VERDICTS = ("pass", "not_run", "inconclusive", "fail", "corrupt")  # the worst l
 
 @dataclass(frozen=True)
 class Part:
-    """What one part of the check came to: lines for people, a verdict with its reason, and figures for results.json.
+    """The result of one part of the check: lines for people, a verdict with its reason, and figures for results.json.
 
     `note` belongs beside a pass: what it does not rest on.
     """
@@ -138,7 +138,7 @@ def outliers(values: Sequence[str]) -> list[int] | None:
 
 
 def broken(name: str, ended: Ended, problem: str) -> Part:
-    """A part that came to no figure: not measured where it could not start or took too long, else failed."""
+    """A part without figures: not measured if it could not start or took too long, else failed."""
     measured = ended.status not in (0, None, _CANNOT_START)
     return Part(name, (), "fail" if measured else "inconclusive", ended.problem or problem)
 
@@ -148,13 +148,13 @@ def worst(verdicts: Iterable[str]) -> str:
 
 
 def last_json(ended: Ended) -> dict[str, Any] | None:
-    """The JSON object in the last line that a program printed; None where there is none."""
+    """The JSON object in the last line that a program printed, if any."""
     lines = ended.output.strip().splitlines()
     return _json_object(lines[-1]) if lines else None
 
 
 def read_json(file: str) -> dict[str, Any] | None:
-    """The JSON object in a file; None where there is none, or a file that is too large for one."""
+    """The JSON object in a file; None if it has none or is too large."""
     try:
         with open(file, errors="replace") as stream:
             content = stream.read(_MAX_JSON + 1)

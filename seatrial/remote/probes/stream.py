@@ -6,7 +6,7 @@ Output line:    {"out": {"bytes", "seconds"}, "in": {"bytes", "seconds"}}, or {"
 
     stream.py serve MAX_BYTES MAX_SECONDS      the peer's part, started over SSH; serves both directions and ends
 
-Whoever receives takes the time, from the first byte on: setting up does not count, nor does what is only in a buffer.
+The receiver takes the time, from the first byte on: setting up does not count, nor does what is only in a buffer.
 Each direction has a connection of its own, because what a slow one still holds back would delay the other.
 """
 

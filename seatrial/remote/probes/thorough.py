@@ -223,7 +223,7 @@ def host_copies(device, seconds, at_once, buffer_bytes, ready=lambda: None):
 
 
 def move_near(device):
-    """Run this thread, and so put its memory, where the GPU is attached; anywhere if nobody tells where that is."""
+    """Run this thread, and so put its memory, where the GPU is attached; anywhere if that is unknown."""
     for path in glob.glob(f"/sys/bus/pci/devices/{device.pci_address()}/local_cpulist"):
         with open(path) as file:
             near = cpus_of(file.read()) & os.sched_getaffinity(0)

@@ -117,7 +117,7 @@ class TorchDevice:
             self.torch.cuda.empty_cache()
 
     def free_bytes(self):
-        """Of a GPU's memory, what nobody uses."""
+        """The bytes of a GPU's memory that are free."""
         self.free()
         return self.torch.cuda.mem_get_info(self.device)[0]
 
@@ -142,7 +142,7 @@ class TorchDevice:
         return f"{known.pci_domain_id:04x}:{known.pci_bus_id:02x}:{known.pci_device_id:02x}.0"
 
     def sensors(self):
-        """A function that reads clock, power and temperature, None where nobody can tell (`reader`)."""
+        """A function that reads clock, power and temperature, None for an unknown one (`reader`)."""
         known = self.torch.cuda.get_device_properties(self.device) if self.gpu else None
         uuid = str(getattr(known, "uuid", ""))
         return reader(uuid if uuid.startswith("GPU-") or not uuid else f"GPU-{uuid}")
@@ -191,7 +191,7 @@ class Watch:
 
 
 def reader(uuid):
-    """A function that reads the sensors of the GPU with that UUID; one that returns None where nobody can."""
+    """A function that reads the sensors of the GPU with that UUID; one that returns None if neither way works."""
     if not uuid:
         return lambda: None
     try:
@@ -215,7 +215,7 @@ def nvml_reader(uuid):
 
 
 def smi_line(uuid):
-    """What nvidia-smi prints, "" where there is none or it does not answer."""
+    """The output of nvidia-smi, "" if it is missing or does not answer."""
     command = ["nvidia-smi", f"--id={uuid}", "--query-gpu=" + ",".join(FIELDS), "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=SMI_TIMEOUT_S)

@@ -39,10 +39,11 @@ def test_clean_sweep_passes_and_is_measured(check: Callable[..., Check]) -> None
 
 
 def test_busbw_comes_from_the_time_because_print_has_two_decimals(check: Callable[..., Check]) -> None:
-    row = ROW.format(size=16384, count=4096, time=9999.5, alg=0.0, bus=0.0, wrong=0)
+    row = ROW.format(size=16384, count=4096, time=9999.5, alg=0.0, bus=0.01, wrong=0)
     lines = [row if line.split()[:1] == ["16384"] else line for line in table()]
     measured = next(m for m in check(result(lines)).measurements if m.conditions.get("message_bytes") == 16384)
     assert measured.value == pytest.approx(16384 / 9999.5 / 1e3 * 1.5)
+    assert measured.printed == 0.01
 
 
 def test_wrong_elements_are_corrupt_and_named(check: Callable[..., Check]) -> None:

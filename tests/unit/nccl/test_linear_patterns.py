@@ -20,10 +20,10 @@ MODULES = (
         "checks.failures",
         "catalog.log_facts",
         "nccl.classify",
-        "nccl.xid",
+        "nccl.causes",
         "nccl.transport",
     ),
-    *("nccl.text", "nccl.rows", "nccl.rowformat", "nccl.reader", "nccl.header", "nccl.jsonlog", "nccl.sweeps"),
+    *("nccl.text", "nccl.rows", "nccl.rowformat", "nccl.reader", "nccl.header", "nccl.parse", "nccl.sweeps"),
 )
 PIECES = (
     *("a", "0", " ", "=", "-", ".", "/", "a.", "a: ", "0 ", "0:", "1.", "a=", "eyJ-", "://", "'", '"', "[", "[1", "<a"),

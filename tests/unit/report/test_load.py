@@ -41,6 +41,15 @@ def test_as_many_steps_as_a_suite_allows_come_back(tmp_path: Path) -> None:
     assert back.checks[0].measurements == (loss,)
 
 
+def test_what_was_printed_comes_back_beside_the_number(tmp_path: Path) -> None:
+    busbw = Measurement(
+        "busbw", 0.0024576, "GB/s", Subject("cluster", "lab"), {"operation": "all_reduce"}, printed=0.01
+    )
+    check = Check("collectives", Verdict.PASS, "right", 1.0, (busbw,))
+    (back,) = load_result(_write(tmp_path, replace(samples.healthy_local(), checks=[check]))).checks[0].measurements
+    assert (back, back.printed) == (busbw, 0.01)
+
+
 def test_run_json_alone_is_enough(tmp_path: Path) -> None:
     result = samples.faulty_h100()
     (tmp_path / "other.json").write_text(run_json(result))

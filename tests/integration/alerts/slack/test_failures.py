@@ -7,7 +7,7 @@ from seatrial.alerts.settings import AlertSettings
 from seatrial.alerts.slack_settings import SlackSettings
 from seatrial.history.store import Store
 from seatrial.model.errors import SeatrialError
-from tasks.sinks import slack_client
+from tasks.sinks import slack as slack_sink
 from tests import nights
 from tests.integration.alerts.slack.told import WAYS, night
 from tests.slack_server import PATH, TOKEN, Answer, Slack, limited, refusal
@@ -69,7 +69,7 @@ def test_a_broken_slack_is_tried_again_a_few_times(
     for method in ("chat.postMessage", PATH):
         slack.plan(method, *[Answer("<html>oops</html>", 500)] * 9)
     assert night(nights.bad(1), None, request.getfixturevalue(way)).failed
-    assert len(slack.requests) == 1 + slack_client.MAX_RETRIES
+    assert len(slack.requests) == 1 + slack_sink.MAX_RETRIES
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_dead_webhook_is_named(slack: Slack, by_webhook: AlertSettings) -> Non
 def test_a_slack_that_hangs_is_not_waited_for(
     slack: Slack, way: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slack_client, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(slack_sink, "TIMEOUT_S", 0.3)
     for method in ("chat.postMessage", PATH):
         slack.plan(method, *[Answer(hang=True)] * 9)
     notified = night(nights.bad(1), None, request.getfixturevalue(way))

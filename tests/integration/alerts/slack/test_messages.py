@@ -7,11 +7,16 @@ from pathlib import Path
 import pytest
 
 from seatrial.alerts.settings import AlertSettings
+from seatrial.checks.suites import load_suite
 from seatrial.config.notify import Notify, SlackNotify
+from seatrial.config.run import Run
 from seatrial.history.incident import outcome_of
 from seatrial.history.store import Store
+from seatrial.model.result import Check
 from seatrial.model.verdict import Verdict
+from seatrial.runs.trial import Trial
 from tasks.notify import notify
+from tasks.record import record
 from tests import nights, samples
 from tests.integration.alerts.conftest import CLUSTER
 from tests.integration.alerts.slack.told import night
@@ -70,10 +75,14 @@ def test_secrets_in_a_log_stay_here(
     for name, value in planted.items():
         monkeypatch.setenv(name, value)
     reason = f"ranks died: {planted['HF_TOKEN']} and {planted['DB_PASSWORD']} and token={TOKEN}"
-    (tmp_path / "report.html").write_text(reason)
-    faulty = nights.bad(1, reason=reason, suspects=(replace(nights.suspected("node-1")[0], evidence=reason),))
-    night(faulty, store, by_token, tmp_path)
-    night(nights.bad(2, reason=reason), store, by_token)
+    for number in (1, 2):
+        run = Run(f"run-{number}", CLUSTER, load_suite("nightly"), tmp_path)
+        trial = Trial(run, started=nights.bad(number).started, finished=nights.bad(number).finished)
+        suspect = replace(nights.suspected("node-1")[0], evidence=reason)
+        trial.add(Check("collectives", Verdict.FAIL, reason, 1.0, suspects=(suspect,)))
+        result = trial.result()
+        written = record(result, run, store)
+        notify(result, CLUSTER, store, by_token, written["report.html"])
     sent = b"".join(body for _, _, body in slack.requests).decode(errors="replace")
     assert "ranks died" in sent
     for secret in (*planted.values(), TOKEN):
