@@ -35,4 +35,6 @@ def node_script(
 
 @cache
 def _node_program() -> str:
-    return Path(__file__).with_name("node.sh").read_text()
+    """The functions that the entry point of images reads too, then the script itself."""
+    functions, script = (Path(__file__).with_name(name).read_text() for name in ("functions.sh", "node.sh"))
+    return functions.removeprefix("#!/bin/sh\n") + script
