@@ -24,8 +24,10 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.platforms import platform_for
 from seatrial.platforms.baremetal.config import BaremetalPlatform
-from seatrial.platforms.baremetal.hosts import AT_ONCE, on_hosts, run_bounded
+from seatrial.platforms.baremetal.hosts import AT_ONCE, on_hosts
 from seatrial.platforms.baremetal.ssh_config import ssh_config
+from seatrial.platforms.commands import run_bounded
+from seatrial.platforms.openssh import client as ssh_client
 from tests.baremetal.hosts import Hosts
 
 _TRIES = 3
@@ -79,7 +81,8 @@ def fan_out(hosts: Hosts, python: str | None) -> None:
 
     def seatrial() -> None:
         answers = on_hosts(
-            hosts.names, lambda host: run_bounded(["ssh", "-F", str(config), host, "true"], b"", 60, host)
+            hosts.names,
+            lambda host: run_bounded(["ssh", "-F", str(config), host, "true"], ssh_client.environment(), 60),
         )
         assert all(answer[0] == 0 for answer in answers.values() if isinstance(answer, tuple))
 

@@ -8,11 +8,23 @@ if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
     from seatrial.config.mount import Mount
     from seatrial.config.ulimit import Ulimits
+    from seatrial.remote.keys import KeyPair
 
 KEYS = "/etc/seatrial"  # where the image's entry point looks for the run's keys
+KEY_FILES = ("authorized_keys", "id_ed25519", "ssh_host_ed25519_key", "known_hosts")
 # What sshd as root needs to bind its port, confine itself, become the user who logs in and hand over a terminal, and
 # what root needs for files of other owners, as on a shared volume.
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "NET_BIND_SERVICE", "SETGID", "SETUID", "SYS_CHROOT")
+
+
+def key_files(run_key: "KeyPair", host_key: "KeyPair") -> dict[str, str]:
+    """The files that the image's entry point wants, by name.
+
+    All nodes of a run answer with the same host key: their addresses are not known when the keys are handed over, and
+    one node's files would give away every node's anyway.
+    """
+    texts = (f"{run_key.public}\n", run_key.private, host_key.private, f"* {host_key.public}\n")
+    return dict(zip(KEY_FILES, texts, strict=True))
 
 
 def has_amd_gpus(cluster: "Cluster") -> bool:

@@ -1,31 +1,82 @@
-"""The folder that a run has on this machine: its owner, whether it is kept, and how to tell that nobody tends it.
+"""The state of a run on this machine: a folder with its owner, its keys, its nodes, and whether it is kept.
 
 It holds keys and names processes: it is trusted only where it, the folder above and each file are this user's own.
 """
 
+import hashlib
 import json
 import os
 import re
 import shutil
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seatrial.config.platform import PLATFORMS
 from seatrial.model.errors import InputError, LaunchError
 from seatrial.model.reason import Reason
+from seatrial.model.testbed import Testbed
+from seatrial.platforms import Leftover
+from seatrial.remote.keys import KeyPair, new_key_pair
+from seatrial.remote.ssh import known_hosts
 from seatrial.system.private import check_private_folder, closed_folder, private_opener, read_private
 from seatrial.system.process import Process, this_process
 from seatrial.system.state_home import state_home, unusable
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
+    from seatrial.config.run import Run
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _RECORD_BYTES = 4096
 _NEVER = 1e11  # in seconds of the epoch
 _FILE_BYTES = 16 * 1024**2  # known_hosts of thousands of nodes
+KEY_FILE = "id_ed25519"  # private key that logs in to the nodes
+
+
+class NodeAddress(BaseModel):
+    """Where the sshd of a node answers its peers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(max_length=255)
+    address: str = Field(min_length=1, max_length=255)
+    port: int = Field(ge=1, le=65535)
+
+
+class RunState(BaseModel):
+    """What another process needs to find the nodes of a run; a platform may add to it. In the order of the hostfile."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host_key: str = Field(max_length=1000)
+    nodes: tuple[NodeAddress, ...] = Field(min_length=1, max_length=10_000)
+
+    def save(self, folder: Path, testbed: Testbed) -> None:
+        """Write it into the run's folder, and the known_hosts file for `seatrial ssh`."""
+        write_private(folder / "nodes.json", self.model_dump_json())
+        write_private(folder / "known_hosts", known_hosts(testbed.nodes))
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Raises InputError where the file is missing or broken."""
+        try:
+            return cls.model_validate_json(read_file(folder, "nodes.json"))
+        except ValidationError as error:
+            raise InputError(f"run {folder.name}: nodes.json: is not what was written") from error
+
+
+def begin(run: "Run", kind: str) -> tuple[Path, KeyPair, KeyPair]:
+    """Make the folder of a run that starts, the key that logs in to its nodes, and their host key."""
+    run_key, host_key = new_key_pair(), new_key_pair()
+    folder = make_folder(run.run_id, kind)
+    remember(folder, run.cluster)
+    write_private(folder / KEY_FILE, run_key.private)
+    return folder, run_key, host_key
 
 
 def root_folder(kind: str) -> Path:
@@ -180,6 +231,12 @@ def is_abandoned(folder: Path) -> bool:
     return not owner.alive if owner else age_s(folder) > 60
 
 
+def leftovers(kind: str, what: str, is_ours: Callable[[Path], bool] = lambda _: True) -> list[Leftover]:
+    """The abandoned runs of this user on a platform, of those whose folder `is_ours` accepts."""
+    abandoned = (folder for folder in folders(kind) if is_abandoned(folder) and is_ours(folder))
+    return [Leftover(folder.name, age_s(folder), what) for folder in abandoned]
+
+
 def age_s(folder: Path) -> float:
     """Seconds since the folder last changed."""
     try:
@@ -190,3 +247,24 @@ def age_s(folder: Path) -> float:
 
 def remove_folder(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def this_owner(kind: str) -> str:
+    """The mark of this user and machine on objects that others see too: the host name, and a hash against namesakes."""
+    told_apart = (_machine_id(), _process_tree(), os.geteuid(), root_folder(kind))
+    return f"{socket.gethostname()}/{hashlib.sha256(repr(told_apart).encode()).hexdigest()[:12]}"
+
+
+def _machine_id() -> str:
+    try:
+        return Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _process_tree() -> str:
+    """Containers of one machine may share its id and a host name; their processes do not see each other."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from seatrial.platforms.state import NodeAddress, RunState
 from seatrial.text.printable import printable
 
 MARK = "seatrial-host: "
@@ -48,32 +49,25 @@ class Answer(BaseModel):
     container_left: bool = False
 
 
-class Place(BaseModel):
-    """A node of a run: where its peers reach it, who logs in, and whether this machine needs a tunnel to it.
+class HostAddress(NodeAddress):
+    """Where the run's sshd answers on a host, for which user, and whether this machine needs a tunnel to it.
 
     `kernel` is the id of the kernel that runs there: hosts with the same one share the `cores` of one machine.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str = Field(max_length=255)
-    address: str = Field(min_length=1, max_length=255)
-    port: int = Field(ge=1, le=65535)
     user: str = Field(min_length=1, max_length=64)
     proxied: bool
     kernel: str = Field("", max_length=40)
     cores: int = Field(1, ge=1, le=100_000)
 
 
-class Up(BaseModel):
-    """What another process needs to find the nodes of a run, in the order of the hostfile."""
+class BaremetalState(RunState):
+    """The hosts, in the order of the hostfile."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    places: tuple[Place, ...] = Field(min_length=1, max_length=10_000)
+    nodes: tuple[HostAddress, ...] = Field(min_length=1, max_length=10_000)
 
     @property
     def shared_cores(self) -> int | None:
         """Of the one machine that plays all hosts, as containers or namespaces; None where that is not so."""
-        kernels = {place.kernel for place in self.places}
-        return self.places[0].cores if len(self.places) > 1 and len(kernels) == 1 and all(kernels) else None
+        kernels = {node.kernel for node in self.nodes}
+        return self.nodes[0].cores if len(self.nodes) > 1 and len(kernels) == 1 and all(kernels) else None

@@ -8,7 +8,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
-from seatrial.platforms.baremetal.answers import Place
+from seatrial.platforms.baremetal.answers import HostAddress
 from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import HostError, Hosts, on_hosts, some_reasons
 from seatrial.platforms.baremetal.runtime import container_of
@@ -16,7 +16,7 @@ from seatrial.platforms.openssh.failures import is_silent
 from seatrial.platforms.sshd.program import node_script
 from seatrial.remote.keys import KeyPair
 
-Started = dict[str, Place | SeatrialError]
+Started = dict[str, HostAddress | SeatrialError]
 
 log = logging.getLogger("seatrial.launch")
 
@@ -57,7 +57,7 @@ def start_nodes(hosts: Hosts, run: Run, settings: BaremetalPlatform, run_key: Ke
     return started
 
 
-def places_of(started: Started, hosts: Hosts, port: int) -> tuple[Place, ...]:
+def addresses_of(started: Started, hosts: Hosts, port: int) -> tuple[HostAddress, ...]:
     """Those of all hosts, in the order of the cluster file.
 
     A host that does not answer is a finding: connectivity names it. Raises LaunchError where a host refuses, is taken
@@ -70,12 +70,12 @@ def places_of(started: Started, hosts: Hosts, port: int) -> tuple[Place, ...]:
     for reason in problems.values():
         log.warning("%s", reason)
     return tuple(
-        _silent_place(hosts, host, port) if isinstance(answer, SeatrialError) else answer
+        _silent_address(hosts, host, port) if isinstance(answer, SeatrialError) else answer
         for host, answer in started.items()
     )
 
 
-def _start(hosts: Hosts, settings: BaremetalPlatform, request: Mapping[str, object], host: str) -> Place:
+def _start(hosts: Hosts, settings: BaremetalPlatform, request: Mapping[str, object], host: str) -> HostAddress:
     proxied = hosts.is_proxied(host)
     answer = hosts.ask(host, request, settings.start_timeout_s + 15, proxied=proxied)
     if answer.held is not None:
@@ -83,7 +83,7 @@ def _start(hosts: Hosts, settings: BaremetalPlatform, request: Mapping[str, obje
     if answer.port is None or answer.user is None:
         raise HostError(Reason.of("baremetal-host-failed", host=host, problem="its answer has no port"))
     address = answer.address or hosts.options(host).get("hostname", host)
-    return Place(
+    return HostAddress(
         name=host,
         address=address,
         port=answer.port,
@@ -94,7 +94,7 @@ def _start(hosts: Hosts, settings: BaremetalPlatform, request: Mapping[str, obje
     )
 
 
-def _silent_place(hosts: Hosts, host: str, port: int) -> Place:
+def _silent_address(hosts: Hosts, host: str, port: int) -> HostAddress:
     options = hosts.options(host)
     address, user = options.get("hostname", host), options.get("user", "root")
-    return Place(name=host, address=address, port=port, user=user, proxied=hosts.is_proxied(host))
+    return HostAddress(name=host, address=address, port=port, user=user, proxied=hosts.is_proxied(host))

@@ -21,7 +21,6 @@ from seatrial.text.words import some_of
 
 _STOP_TIMEOUT_S = 25.0
 _NEVER = 1e11
-_SECRETS = ("id_ed25519",)
 
 
 def deadline_of(folder: Path) -> float:
@@ -71,8 +70,7 @@ def stop_run(run_id: str, folder: Path, settings: BaremetalPlatform, hosts_type:
     if not remaining or time.time() > deadline:
         states.remove_folder(folder)
         return
-    for name in _SECRETS:
-        (folder / name).unlink(missing_ok=True)
+    (folder / states.KEY_FILE).unlink(missing_ok=True)
     until = f"{datetime.fromtimestamp(deadline, UTC):%Y-%m-%d %H:%M} UTC"
     raise SeatrialError(
         Reason.of(

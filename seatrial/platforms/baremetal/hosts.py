@@ -3,10 +3,8 @@
 import json
 import socket
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -18,13 +16,13 @@ from seatrial.model.reason import Reason, join
 from seatrial.platforms.baremetal.answers import MARK, Answer
 from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.program import program
-from seatrial.platforms.openssh.client import SSH_FAILED, environment, tail, tunnel
+from seatrial.platforms.commands import Finished, run_bounded, try_each
+from seatrial.platforms.openssh.client import SSH_FAILED, environment, tunnel
 from seatrial.platforms.openssh.failures import is_silent, reason_of
 from seatrial.text.printable import printable
 
 AT_ONCE = 32
 _THROUGH_A_JUMP = 8  # logins at once: sshd drops some of more than ten (MaxStartups)
-_ANSWER_BYTES = 32 * 1024**2
 _PROGRAM_MISSING = (126, 127)
 _SHOWN = 8  # reasons in one line
 
@@ -52,7 +50,7 @@ class Hosts:
         argv = [*self._login(host), self._settings.python, "-I", "-S", "-"]
         stdin = program({"parent": self._settings.folder, **request}).encode()
         with self._turn(proxied):
-            status, output, errors = run_bounded(argv, stdin, self._settings.login_timeout_s + timeout_s, host)
+            status, output, errors = _run(argv, stdin, self._settings.login_timeout_s + timeout_s, host)
         answer = _answer(host, output)
         if answer is None:
             raise HostError(self._failure(host, status, errors))
@@ -85,7 +83,7 @@ class Hosts:
 
     def options(self, host: str) -> dict[str, str]:
         """The configuration of ssh for a host, by option in small letters; the first of each."""
-        _, output, _ = run_bounded([*self._ssh(), "-G", host], b"", 20, host)
+        _, output, _ = _run([*self._ssh(), "-G", host], b"", 20, host)
         options: dict[str, str] = {}
         for line in output.splitlines():
             name, _, value = line.partition(" ")
@@ -104,9 +102,7 @@ class Hosts:
 
     def why_silent(self, jump: str) -> str | None:
         """ssh's words where that jump host does not answer; None where it does, whatever it lets people do."""
-        status, _, errors = run_bounded(
-            [*self._ssh(), f"ssh://{jump}", "true"], b"", self._settings.login_timeout_s + 5, jump
-        )
+        status, _, errors = _run([*self._ssh(), f"ssh://{jump}", "true"], b"", self._settings.login_timeout_s + 5, jump)
         reason = reason_of(jump, errors, dict) if status == SSH_FAILED else None
         return str(reason.values["problem"]) if reason and is_silent(reason) else None
 
@@ -124,15 +120,7 @@ class Hosts:
 
 def on_hosts(hosts: Sequence[str], function: Callable[[str], Item]) -> dict[str, Item | SeatrialError]:
     """The function's answer, or the SeatrialError it raised, by host."""
-
-    def guarded(host: str) -> Item | SeatrialError:
-        try:
-            return function(host)
-        except SeatrialError as error:
-            return error
-
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="hosts") as pool:
-        return dict(zip(hosts, pool.map(guarded, hosts), strict=True))
+    return try_each(hosts, function, AT_ONCE)
 
 
 def some_reasons(reasons: Sequence[str]) -> str:
@@ -141,22 +129,17 @@ def some_reasons(reasons: Sequence[str]) -> str:
     return join([*reasons[:_SHOWN], *more])
 
 
-def run_bounded(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> tuple[int, str, str]:
-    """Status, output and errors; both bounded. Raises MissingError without ssh, HostError where it does not end."""
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        try:
-            status = subprocess.run(
-                argv, input=stdin, stdout=output, stderr=errors, env=environment(), timeout=timeout_s, check=False
-            ).returncode
-        except (FileNotFoundError, PermissionError):
-            if argv[0] == "ssh":
-                raise MissingError(Reason.of("ssh-missing")) from None
-            raise HostError(Reason.of("baremetal-python-missing", host=host, python=argv[0])) from None
-        except subprocess.TimeoutExpired:
-            problem = f"it did not answer within {timeout_s:g} s"
-            raise HostError(Reason.of("baremetal-connection-lost", host=host, problem=problem)) from None
-        output.seek(0)
-        return status, output.read(_ANSWER_BYTES).decode(errors="replace"), tail(errors)
+def _run(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> Finished:
+    """Raises MissingError without ssh, HostError where the command does not end."""
+    try:
+        return run_bounded(argv, environment(), timeout_s, stdin=stdin)
+    except (FileNotFoundError, PermissionError):
+        if argv[0] == "ssh":
+            raise MissingError(Reason.of("ssh-missing")) from None
+        raise HostError(Reason.of("baremetal-python-missing", host=host, python=argv[0])) from None
+    except subprocess.TimeoutExpired:
+        problem = f"it did not answer within {timeout_s:g} s"
+        raise HostError(Reason.of("baremetal-connection-lost", host=host, problem=problem)) from None
 
 
 def _answer(host: str, output: str) -> Answer | None:

@@ -8,16 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.testbed import Node, Testbed, dial_tcp
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
-from seatrial.platforms.baremetal.answers import Place, Up
+from seatrial.platforms.baremetal.answers import BaremetalState, HostAddress
 from seatrial.platforms.baremetal.blameless import blameless_reason
-from seatrial.platforms.baremetal.bringup import lifetime_s, node_folder, places_of, run_folder, start_nodes
+from seatrial.platforms.baremetal.bringup import addresses_of, lifetime_s, node_folder, run_folder, start_nodes
 from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.ending import all_untouched, remember_untouched, stop_run
 from seatrial.platforms.baremetal.hosts import Hosts, on_hosts
@@ -27,8 +25,6 @@ from seatrial.platforms.baremetal.ssh_config import ssh_config
 from seatrial.platforms.sshd.ports import tell_ports
 from seatrial.platforms.sshd.program import MADE_LATER, node_script
 from seatrial.platforms.testbed import node_of, testbed_of
-from seatrial.remote.keys import new_key_pair
-from seatrial.remote.ssh import known_hosts
 from seatrial.system.rawlog import write_log
 from seatrial.text.redact import Secrets
 
@@ -61,28 +57,20 @@ class Baremetal:
         )
 
     def launch(self, run: Run) -> Testbed:
-        run_key, host_key = new_key_pair(), new_key_pair()
-        folder = states.make_folder(run.run_id, self.kind)
-        states.remember(folder, run.cluster)
-        for name, text in {
-            "id_ed25519": run_key.private,
-            "host_key.pub": host_key.public,
-            "ssh_config": ssh_config(self._settings),
-            "deadline.json": json.dumps(
-                time.time() + lifetime_s(self._settings, run.cluster) + self._settings.start_timeout_s
-            ),
-        }.items():
-            states.write_private(folder / name, text)
+        folder, run_key, host_key = states.begin(run, self.kind)
+        deadline = time.time() + lifetime_s(self._settings, run.cluster) + self._settings.start_timeout_s
+        states.write_private(folder / "ssh_config", ssh_config(self._settings))
+        states.write_private(folder / "deadline.json", json.dumps(deadline))
         hosts = self._hosts(folder)
         if container := container_of(run, self._settings, run_folder(self._settings, run.run_id)):
             with all_untouched(folder, self._settings.hosts):
                 ensure_images(hosts, self._settings, container)
         started = start_nodes(hosts, run, self._settings, run_key, host_key)
         remember_untouched(folder, started)
-        up = Up(places=places_of(started, hosts, run.cluster.ssh_port))
-        states.write_private(folder / "nodes.json", up.model_dump_json())
-        testbed = self._testbed(run.run_id, up, host_key.public)
-        states.write_private(folder / "known_hosts", known_hosts(testbed.nodes))  # for `seatrial ssh`
+        addresses = addresses_of(started, hosts, run.cluster.ssh_port)
+        state = BaremetalState(host_key=host_key.public, nodes=addresses)
+        testbed = self._testbed(run.run_id, state)
+        state.save(folder, testbed)
         tell_ports(testbed, run.cluster.ssh_port)
         return testbed
 
@@ -93,32 +81,32 @@ class Baremetal:
         folder = states.run_folder(run_id, self.kind)
         if not folder.exists():
             raise InputError(f"run {run_id}: is over")
-        return self._testbed(run_id, _up(folder), states.read_file(folder, "host_key.pub"))
+        return self._testbed(run_id, BaremetalState.load(folder))
 
-    def _testbed(self, run_id: str, up: Up, host_key: str) -> Testbed:
+    def _testbed(self, run_id: str, state: BaremetalState) -> Testbed:
         folder = states.run_folder(run_id, self.kind)
-        hosts, places = self._hosts(folder), {place.name: place for place in up.places}
+        hosts, addresses = self._hosts(folder), {address.name: address for address in state.nodes}
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
-            place = places[node.name]
-            return hosts.dial(place.name, place.port, timeout_s) if place.proxied else dial_tcp(node, timeout_s)
+            proxied = addresses[node.name].proxied
+            return hosts.dial(node.name, node.port, timeout_s) if proxied else dial_tcp(node, timeout_s)
 
         testbed = testbed_of(
             self._cluster,
             run_id,
-            [self._node(place, host_key) for place in up.places],
-            user=up.places[0].user,
-            key_file=folder / "id_ed25519",
+            [self._node(address, state.host_key) for address in state.nodes],
+            user=state.nodes[0].user,
+            key_file=folder / states.KEY_FILE,
             dial=dial,
             workdir=f"{node_folder(self._settings, run_id)}/work",
             python=self._settings.python if self._settings.runtime == "none" else self._settings.container_python,
             network=None,
-            blameless_reason=lambda node: blameless_reason(hosts, folder, self._settings, places[node.name]),
+            blameless_reason=lambda node: blameless_reason(hosts, folder, self._settings, addresses[node.name]),
         )
-        return replace(testbed, shared_cores=up.shared_cores)
+        return replace(testbed, shared_cores=state.shared_cores)
 
-    def _node(self, place: Place, host_key: str) -> Node:
-        return replace(node_of(self._cluster, place.name, place.address, host_key, place.port), user=place.user)
+    def _node(self, at: HostAddress, host_key: str) -> Node:
+        return replace(node_of(self._cluster, at.name, at.address, host_key, at.port), user=at.user)
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
         state = states.run_folder(run_id, self.kind)
@@ -152,23 +140,12 @@ class Baremetal:
             stop_run(run_id, folder, self._settings, self.hosts_type)
 
     def leftovers(self) -> list[Leftover]:
-        return [
-            Leftover(folder.name, states.age_s(folder), "sshd on the hosts and the keys of a run whose process is gone")
-            for folder in states.folders(self.kind)
-            if states.is_abandoned(folder)
-        ]
+        return states.leftovers(self.kind, "sshd on the hosts and the keys of a run whose process is gone")
 
     def missing(self) -> list[str]:
         from seatrial.platforms.baremetal.doctor import problems
 
         return problems(self._cluster, self._settings, self.hosts_type)
-
-
-def _up(folder: Path) -> Up:
-    try:
-        return Up.model_validate_json(states.read_file(folder, "nodes.json"))
-    except ValidationError as error:
-        raise InputError(f"run {folder.name}: nodes.json: is not what was written") from error
 
 
 def platform(cluster: "Cluster") -> Baremetal:

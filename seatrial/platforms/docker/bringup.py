@@ -1,21 +1,22 @@
 """Bring the containers of a run up: the image, the network, the run's keys, and the wait for sshd."""
 
 import logging
-import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from seatrial.model.errors import LaunchError
 from seatrial.model.reason import Reason, join
-from seatrial.model.testbed import Node, Testbed
+from seatrial.model.testbed import Testbed
+from seatrial.platforms.commands import call_each
+from seatrial.platforms.container import key_files
 from seatrial.platforms.docker.daemon import Daemon, GoneError, asked, words
 from seatrial.platforms.docker.plan import NODE, DockerPlan, container_body, keys_archive, network_body
+from seatrial.platforms.state import NodeAddress
+from seatrial.platforms.testbed import wait_for_sshd
 from seatrial.remote.keys import KeyPair
-from seatrial.remote.ssh import answers, fan_out, on_each
 from seatrial.text.lines import last_line
 from seatrial.text.printable import printable
 from seatrial.text.words import some_of
@@ -25,28 +26,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("seatrial.launch")
 
-_AT_ONCE = 8  # requests to one daemon
+AT_ONCE = 8  # requests to one daemon
 _LOG_TAIL = 20  # lines of a container that ended
-_Item = TypeVar("_Item")
-_Answer = TypeVar("_Answer")
 
 
-class ContainerAddress(BaseModel):
-    """Where a node is: for its peers (`address`, `port`), and for this machine (`host`, `host_port`)."""
+class ContainerAddress(NodeAddress):
+    """Where a node is for its peers, and for this machine (`host`, `host_port`)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str = Field(max_length=255)
-    address: str = Field(min_length=1, max_length=255)
-    port: int = Field(ge=1, le=65535)
     host: str = Field(max_length=255)
     host_port: int = Field(ge=1, le=65535)
-
-
-def at_once(items: Iterable[_Item], function: Callable[[_Item], _Answer]) -> list[_Answer]:
-    """The function's answers, some at a time; raises the first error when all have ended."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return [future.result() for future in [pool.submit(function, item) for item in items]]
 
 
 def ensure_image(daemon: Daemon, image: str) -> None:
@@ -76,17 +64,10 @@ def _pull(daemon: Daemon, image: str) -> str | None:
 
 def create(daemon: Daemon, plan: DockerPlan, run_key: KeyPair, host_key: KeyPair) -> None:
     """Create and start everything. The keys are in a container before it starts, in no argument or environment."""
-    archive = keys_archive(
-        {
-            "authorized_keys": f"{run_key.public}\n",
-            "id_ed25519": run_key.private,
-            "ssh_host_ed25519_key": host_key.private,
-            "known_hosts": f"* {host_key.public}\n",
-        }
-    )
+    archive = keys_archive(key_files(run_key, host_key))
     if plan.settings.network == "own":
         daemon.create_network(network_body(plan))
-    at_once(range(plan.run.cluster.nodes), partial(_create_node, daemon, plan, archive))
+    call_each(range(plan.run.cluster.nodes), partial(_create_node, daemon, plan, archive), AT_ONCE)
 
 
 def _create_node(daemon: Daemon, plan: DockerPlan, archive: bytes, index: int) -> None:
@@ -97,7 +78,7 @@ def _create_node(daemon: Daemon, plan: DockerPlan, archive: bytes, index: int) -
         daemon.client.api.start(container_id)
 
 
-def places(daemon: Daemon, plan: DockerPlan) -> tuple[ContainerAddress, ...]:
+def node_addresses(daemon: Daemon, plan: DockerPlan) -> tuple[ContainerAddress, ...]:
     """Of the nodes that run. Raises LaunchError where none does."""
     containers = daemon.containers(plan.run.run_id)
     up = [container for container in containers if container.status == "running"]
@@ -106,10 +87,10 @@ def places(daemon: Daemon, plan: DockerPlan) -> tuple[ContainerAddress, ...]:
     for container in containers:
         if container.status != "running":
             log.warning("%s", why_ended(container))
-    return tuple(_place(daemon, plan, container) for container in up)
+    return tuple(_address(daemon, plan, container) for container in up)
 
 
-def _place(daemon: Daemon, plan: DockerPlan, container: "Container") -> ContainerAddress:
+def _address(daemon: Daemon, plan: DockerPlan, container: "Container") -> ContainerAddress:
     name, port = container.labels[NODE], plan.run.cluster.ssh_port
     host = daemon.remote_host or "127.0.0.1"
     if plan.settings.network == "host":
@@ -148,27 +129,12 @@ def _last_words(container: "Container") -> str:
         return ""
 
 
-def wait_for_sshd(daemon: Daemon, testbed: Testbed, timeout_s: float) -> None:
-    """Until every sshd answers, or time is up. Some that do not are a finding; none at all is a failed launch."""
-    deadline = time.monotonic() + timeout_s
-    waiting = list(testbed.nodes)
-    while waiting and time.monotonic() < deadline:
-        up = on_each(waiting, partial(_answers, testbed), fan_out(testbed))
-        waiting = [node for node in waiting if not up[node.name]]
-        if waiting:
-            if len(waiting) == len(testbed.nodes):
-                _check_some_run(daemon, testbed.run_id)
-            time.sleep(0.2)
-    if len(waiting) == len(testbed.nodes):
+def check_sshd(daemon: Daemon, testbed: Testbed, timeout_s: float) -> None:
+    """Raises LaunchError where no sshd answers in time, or no container runs any more."""
+    if not wait_for_sshd(testbed, timeout_s, partial(_check_some_run, daemon, testbed.run_id), 0.2):
         host = daemon.remote_host or "this machine"
-        nodes = some_of([node.name for node in waiting])
+        nodes = some_of([node.name for node in testbed.nodes])
         raise LaunchError(Reason.of("docker-nodes-silent", nodes=nodes, limit_s=f"{timeout_s:g}", address=host))
-    for node in waiting:
-        log.warning("%s: sshd does not answer on port %d", node.name, node.port)
-
-
-def _answers(testbed: Testbed, node: Node) -> bool:
-    return answers(testbed, node, 2)
 
 
 def _check_some_run(daemon: Daemon, run_id: str) -> None:

@@ -17,7 +17,7 @@ from seatrial.platforms.docker.config import DockerPlatform
 from seatrial.platforms.docker.daemon import Daemon, asked
 from seatrial.platforms.docker.leftovers import KIND
 from seatrial.platforms.docker.plan import Body, DockerPlan, container_body, device_requests, gpus_of, uses_cdi
-from seatrial.platforms.owner import this_one
+from seatrial.platforms.state import this_owner
 from seatrial.text.lines import last_line
 from seatrial.text.printable import printable
 
@@ -32,7 +32,7 @@ _COUNT_GPUS = "ls -d /dev/nvidia[0-9]* /dev/dri/renderD* 2>/dev/null | wc -l"
 def problems(daemon: Daemon, cluster: "Cluster", settings: DockerPlatform) -> list[str]:
     """Everything that would keep a run from starting; empty when nothing would."""
     run = Run(f"doctor-{secrets.token_hex(4)}", cluster, load_suite("quick"), Path("doctor"))
-    plan = DockerPlan(run, settings, this_one(KIND), time.time())
+    plan = DockerPlan(run, settings, this_owner(KIND), time.time())
     try:
         info = daemon.info()
         lacking = [*_gpu_runtime(daemon, plan, info)]

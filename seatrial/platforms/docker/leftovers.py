@@ -10,7 +10,7 @@ from seatrial.platforms import state as states
 from seatrial.platforms.docker.config import DockerPlatform
 from seatrial.platforms.docker.daemon import Daemon
 from seatrial.platforms.docker.plan import EXPIRES, MADE, OWNER, RUN_ID
-from seatrial.platforms.owner import this_one
+from seatrial.platforms.state import this_owner
 
 KIND = "docker"  # of the folders of runs on this machine
 _GRACE_S = 60  # a run that begins has its folder before its containers; one that ends has lost it last
@@ -26,12 +26,9 @@ def leftovers(daemon: Daemon, settings: DockerPlatform) -> list[Leftover]:
         for run_id, labels in labels_by_run.items()
         if is_abandoned(run_id, labels)
     ]
-    keys = [
-        Leftover(folder.name, states.age_s(folder), "its keys on this machine")
-        for folder in states.folders(KIND)
-        if folder.name not in labels_by_run and states.is_abandoned(folder) and _is_of(folder, settings)
-    ]
-    return [*objects, *keys]
+    return objects + states.leftovers(
+        KIND, "its keys on this machine", lambda folder: folder.name not in labels_by_run and _is_of(folder, settings)
+    )
 
 
 def _labels_by_run(daemon: Daemon) -> dict[str, Labels]:
@@ -52,7 +49,7 @@ def _is_run_id(text: str) -> bool:
 def is_abandoned(run_id: str, labels: Labels) -> bool:
     """Whether nobody tends the run, as far as its labels and this machine can tell."""
     now = time.time()
-    if labels.get(OWNER) == this_one(KIND):
+    if labels.get(OWNER) == this_owner(KIND):
         folder = states.run_folder(run_id, KIND)
         return states.is_abandoned(folder) if folder.exists() else now - _seconds(labels, MADE, now) > _GRACE_S
     return now > _seconds(labels, EXPIRES, now)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError, MissingError
@@ -17,16 +17,15 @@ from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
+from seatrial.platforms.commands import call_each
 from seatrial.platforms.docker import bringup
 from seatrial.platforms.docker.bringup import ContainerAddress
 from seatrial.platforms.docker.config import DockerPlatform
 from seatrial.platforms.docker.daemon import Daemon, GoneError, asked
 from seatrial.platforms.docker.leftovers import KIND, leftovers
 from seatrial.platforms.docker.plan import NODE, DockerPlan, container_body, network_body
-from seatrial.platforms.owner import this_one
+from seatrial.platforms.state import RunState, this_owner
 from seatrial.platforms.testbed import node_of, testbed_of
-from seatrial.remote.keys import new_key_pair
-from seatrial.remote.ssh import known_hosts
 from seatrial.system.rawlog import write_log
 from seatrial.text.redact import Secrets
 
@@ -39,14 +38,12 @@ _LOG_LINES = 100_000
 _LOG_BYTES = 64 * 1024**2
 
 
-class _Up(BaseModel):
-    """What another process needs to find the nodes of a run, in the order of the hostfile."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class DockerState(RunState):
+    """The containers, the network that they share, and the cores of the Docker host."""
 
     nodes: tuple[ContainerAddress, ...] = Field(min_length=1, max_length=10_000)
     network: str | None = Field(max_length=100)  # CIDR
-    cores: int | None = Field(ge=1)  # of the Docker host
+    cores: int | None = Field(ge=1)
 
 
 class Docker:
@@ -67,20 +64,16 @@ class Docker:
         daemon = self._daemon
         info = daemon.info()
         published_on = "0.0.0.0" if daemon.remote_host else "127.0.0.1"
-        plan = DockerPlan(run, self._settings, this_one(KIND), time.time(), published_on)
-        folder = states.make_folder(run.run_id, KIND)
-        states.remember(folder, run.cluster)
+        plan = DockerPlan(run, self._settings, this_owner(KIND), time.time(), published_on)
+        folder, run_key, host_key = states.begin(run, KIND)
         bringup.ensure_image(daemon, plan.image)
-        run_key, host_key = new_key_pair(), new_key_pair()
-        states.write_private(folder / "id_ed25519", run_key.private)
-        states.write_private(folder / "host_key.pub", host_key.public)
         bringup.create(daemon, plan, run_key, host_key)
         cores = info.get("NCPU") if run.cluster.nodes > 1 else None
-        up = _Up(nodes=bringup.places(daemon, plan), network=self._network(run.run_id), cores=cores)
-        states.write_private(folder / "nodes.json", up.model_dump_json())
-        testbed = self._testbed(run.run_id, up, host_key.public)
-        states.write_private(folder / "known_hosts", known_hosts(testbed.nodes))  # for `seatrial ssh`
-        bringup.wait_for_sshd(daemon, testbed, self._settings.start_timeout_s)
+        nodes, network = bringup.node_addresses(daemon, plan), self._network(run.run_id)
+        state = DockerState(host_key=host_key.public, nodes=nodes, network=network, cores=cores)
+        testbed = self._testbed(run.run_id, state)
+        state.save(folder, testbed)
+        bringup.check_sshd(daemon, testbed, self._settings.start_timeout_s)
         return testbed
 
     def _network(self, run_id: str) -> str | None:
@@ -97,17 +90,13 @@ class Docker:
         folder = states.run_folder(run_id, KIND)
         if not folder.exists() or not self._running(run_id):
             raise InputError(f"run {run_id}: is over")
-        try:
-            up = _Up.model_validate_json(states.read_file(folder, "nodes.json"))
-        except ValidationError as error:
-            raise InputError(f"run {run_id}: nodes.json: is not what was written") from error
-        return self._testbed(run_id, up, states.read_file(folder, "host_key.pub"))
+        return self._testbed(run_id, DockerState.load(folder))
 
     def _running(self, run_id: str) -> "list[Container]":
         return [container for container in self._daemon.containers(run_id) if container.status == "running"]
 
-    def _testbed(self, run_id: str, up: _Up, host_key: str) -> Testbed:
-        reachable_at = {place.name: (place.host, place.host_port) for place in up.nodes}
+    def _testbed(self, run_id: str, state: DockerState) -> Testbed:
+        reachable_at = {node.name: (node.host, node.host_port) for node in state.nodes}
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
             return socket.create_connection(reachable_at[node.name], timeout_s)
@@ -115,15 +104,15 @@ class Docker:
         testbed = testbed_of(
             self._cluster,
             run_id,
-            [node_of(self._cluster, place.name, place.address, host_key, place.port) for place in up.nodes],
+            [node_of(self._cluster, at.name, at.address, state.host_key, at.port) for at in state.nodes],
             user="root",
-            key_file=states.run_folder(run_id, KIND) / "id_ed25519",
+            key_file=states.run_folder(run_id, KIND) / states.KEY_FILE,
             dial=dial,
             workdir="/tmp/seatrial",
-            network=up.network,
+            network=state.network,
             blameless_reason=lambda node: self._blameless_reason(run_id, node),
         )
-        return replace(testbed, shared_cores=up.cores)
+        return replace(testbed, shared_cores=state.cores)
 
     def _blameless_reason(self, run_id: str, node: Node) -> str | None:
         """Why the container does not run; None where it does."""
@@ -150,7 +139,7 @@ class Docker:
     def teardown(self, run_id: str) -> None:
         folder = states.run_folder(run_id, KIND)
         try:
-            bringup.at_once(self._daemon.containers(run_id), _remove)
+            call_each(self._daemon.containers(run_id), _remove, bringup.AT_ONCE)
         except MissingError:
             if folder.exists():  # else nothing of it was ever created from here
                 raise

@@ -6,11 +6,11 @@ is told beside the log, never its environment.
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.model.errors import SeatrialError
+from seatrial.platforms.commands import call_each
 from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.plan import Object
 from seatrial.platforms.kubernetes.pod import NODE, ROLE
@@ -43,8 +43,7 @@ def write_pod_logs(api: Api, pods: Sequence[Object], folder: Path, deadline: flo
         text = _read(api, log, deadline)
         write_log(folder / log.file, f"# {log.title}\n".encode() + text, secrets)
 
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="pod-logs") as pool:
-        list(pool.map(write, pod_logs(pods)))
+    call_each(pod_logs(pods), write, _AT_ONCE)
 
 
 def _read(api: Api, log: PodLog, deadline: float) -> bytes:

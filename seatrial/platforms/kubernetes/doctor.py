@@ -9,13 +9,14 @@ from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import Reason
+from seatrial.platforms.container import KEY_FILES
 from seatrial.platforms.kubernetes.api import NODE, Api
 from seatrial.platforms.kubernetes.conditions import conditions, holding
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.devices import limits, not_requested
 from seatrial.platforms.kubernetes.launchers import launcher_for
 from seatrial.platforms.kubernetes.machines import machine
-from seatrial.platforms.kubernetes.objects import KEY_FILES, objects
+from seatrial.platforms.kubernetes.objects import objects
 from seatrial.platforms.kubernetes.plan import Object, plan
 from seatrial.platforms.kubernetes.pod import node_selector, tolerations
 from seatrial.platforms.kubernetes.prerequisites import prerequisites

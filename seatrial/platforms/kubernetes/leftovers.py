@@ -34,12 +34,9 @@ def leftovers(api: Api, settings: KubernetesPlatform, launcher: Launcher, name: 
         for run_id, manifest in object_by_run.items()
         if run_id in died or ownership.is_abandoned(manifest, run_id, name)
     ]
-    keys = [
-        Leftover(folder.name, states.age_s(folder), "its keys on this machine")
-        for folder in states.folders(name)
-        if folder.name not in object_by_run and states.is_abandoned(folder) and _is_of(folder, settings)
-    ]
-    return [*objects, *keys]
+    return objects + states.leftovers(
+        name, "its keys on this machine", lambda folder: folder.name not in object_by_run and _is_of(folder, settings)
+    )
 
 
 def _list(api: Api, launcher: Launcher, kind: Kind) -> list[Object]:

@@ -6,7 +6,6 @@ from seatrial.platforms.kubernetes.launchers import Kind, Launcher, launcher_for
 from seatrial.platforms.kubernetes.machines import machine
 from seatrial.platforms.kubernetes.plan import RUN_ID, TENDED_BY, KubernetesPlan, Object
 from seatrial.platforms.kubernetes.pod import CHANNEL, NODE, RDMA, ROLE
-from seatrial.remote.keys import KeyPair
 
 
 def objects(plan: KubernetesPlan, keys: dict[str, str]) -> list[Object]:
@@ -63,19 +62,6 @@ def kinds() -> tuple[Kind, ...]:
 def needs(launcher: Launcher, kind: Kind) -> bool:
     """Whether every run with this launcher makes such objects; the others may be unknown, or forbidden."""
     return kind in (launcher.kind, *_ALWAYS)
-
-
-KEY_FILES = ("authorized_keys", "id_ed25519", "ssh_host_ed25519_key", "known_hosts")
-
-
-def key_files(run_key: KeyPair, host_key: KeyPair) -> dict[str, str]:
-    """The files that the image's entry point wants.
-
-    All nodes of a run answer with the same host key: their addresses are not known when the Secret is made, and whoever
-    has one node's Secret has every node's.
-    """
-    texts = (f"{run_key.public}\n", run_key.private, host_key.private, f"* {host_key.public}\n")
-    return dict(zip(KEY_FILES, texts, strict=True))
 
 
 def kind_of(manifest: Object) -> Kind:

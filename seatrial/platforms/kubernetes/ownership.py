@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes import api as server
 from seatrial.platforms.kubernetes.plan import EXPIRES, OWNER, Object
-from seatrial.platforms.owner import this_one
+from seatrial.platforms.state import this_owner
 
 
 def own_pod(api: "server.Api", context: str | None) -> str | None:
@@ -35,7 +35,7 @@ def is_owned(manifest: Object) -> bool:
 def is_abandoned(manifest: Object, run_id: str, folder: str) -> bool:
     """Whether nobody tends the run that made `thing`, as far as the thing itself and this machine can tell."""
     annotations = manifest["metadata"].get("annotations") or {}
-    if annotations.get(OWNER) == this_one(folder):
+    if annotations.get(OWNER) == this_owner(folder):
         own = states.run_folder(run_id, folder)
         return states.is_abandoned(own) if own.exists() else age_s(manifest) > 60
     try:

@@ -16,6 +16,7 @@ from seatrial.model.errors import InputError, MissingError, SeatrialError
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
+from seatrial.platforms.container import KEY_FILES, key_files
 from seatrial.platforms.kubernetes import ownership
 from seatrial.platforms.kubernetes.api import EVENT, NODE, POD, SECRET, Api
 from seatrial.platforms.kubernetes.check import check
@@ -23,14 +24,14 @@ from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.forward import dial_pod
 from seatrial.platforms.kubernetes.launchers import launcher_for
 from seatrial.platforms.kubernetes.machines import nccl_env
-from seatrial.platforms.kubernetes.objects import KEY_FILES, key_files, kind_of, kinds, needs, objects
+from seatrial.platforms.kubernetes.objects import kind_of, kinds, needs, objects
 from seatrial.platforms.kubernetes.plan import TENDED_BY, KubernetesPlan, Object, plan, selector
 from seatrial.platforms.kubernetes.pod import NODE as NODE_ROLE
 from seatrial.platforms.kubernetes.pod import ROLE
 from seatrial.platforms.kubernetes.refusals import RuntimeUnseenError
 from seatrial.platforms.kubernetes.topology import address, names, ordered
 from seatrial.platforms.kubernetes.waiting import is_up, placed
-from seatrial.platforms.owner import this_one
+from seatrial.platforms.state import this_owner
 from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.remote.keys import new_key_pair
 from seatrial.system.rawlog import write_log
@@ -70,7 +71,7 @@ class Kubernetes:
         from seatrial.platforms.kubernetes.queue import WORKLOAD
 
         run_key, host_key = new_key_pair(), new_key_pair()
-        planned = plan(run, this_one(_KIND), ownership.own_pod(self._api, self._settings.context))
+        planned = plan(run, this_owner(_KIND), ownership.own_pod(self._api, self._settings.context))
         files = key_files(run_key, host_key)
         *owned, parent = submitted = objects(planned, files)
         needed = [kind_of(manifest) for manifest in submitted] + [WORKLOAD] * bool(self._settings.queue)
@@ -125,7 +126,7 @@ class Kubernetes:
             planned.run.run_id,
             nodes,
             user="root",
-            key_file=states.run_folder(planned.run.run_id, _KIND) / "id_ed25519",
+            key_file=states.run_folder(planned.run.run_id, _KIND) / states.KEY_FILE,
             dial=dial,
             workdir=f"{_WORKDIR}/{planned.run.run_id}",
             network=None if self._settings.host_network else "eth0",

@@ -1,15 +1,12 @@
 """Bring local nodes up: their files, the keeper that holds them, their sshd."""
 
 import json
-import logging
 import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 from seatrial.config.cluster import Cluster
@@ -19,13 +16,12 @@ from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import state as states
 from seatrial.platforms.local.plan import LocalNode, LocalPlan
+from seatrial.platforms.testbed import wait_for_sshd
 from seatrial.remote.keys import KeyPair, new_key_pair
-from seatrial.remote.ssh import answers, fan_out, known_hosts, on_each
+from seatrial.remote.ssh import known_hosts
 from seatrial.system.private import closed_folder, private_opener
 from seatrial.system.process import process
 from seatrial.text.lines import last_line
-
-log = logging.getLogger("seatrial.launch")
 
 ANSWER_TIMEOUT_S = 5.0  # for sshd to answer once its node is up; connectivity names the ones that do not
 _STARTS_PER_CORE_S = 4.0  # nodes that one core starts in a second, with others at work beside it
@@ -86,28 +82,13 @@ def start_keeper(plan: LocalPlan) -> "subprocess.Popen[bytes]":
     return keeper
 
 
-def wait_for_sshd(testbed: Testbed, folder: Path) -> None:
-    """Until every sshd answers, or time is up. Some that do not are a finding; none at all is a failed launch."""
-    cores = testbed.shared_cores or 1
-    deadline = time.monotonic() + ANSWER_TIMEOUT_S + len(testbed.nodes) / (_STARTS_PER_CORE_S * cores)
-    waiting = list(testbed.nodes)
-    patience_s = 0.1  # short at first: TCP itself tries again only after a second
-    while waiting and time.monotonic() < deadline:
-        up = on_each(waiting, partial(_answers, testbed, patience_s), fan_out(testbed))
-        waiting = [node for node in waiting if not up[node.name]]
-        time.sleep(0.05 if waiting else 0)
-        patience_s = min(2 * patience_s, 2.0)
-    if len(waiting) == len(testbed.nodes):
-        problem = _last_line(folder / "nodes" / testbed.head.name / "node.log")
-        raise LaunchError(
-            Reason.of("local-sshd-silent", port=testbed.head.port, node=testbed.head.name, problem=problem)
-        )
-    for node in waiting:
-        log.warning("%s: sshd does not answer on port %d", node.name, node.port)
-
-
-def _answers(testbed: Testbed, timeout_s: float, node: Node) -> bool:
-    return answers(testbed, node, timeout_s)
+def check_sshd(testbed: Testbed, folder: Path) -> None:
+    """Raises LaunchError where no sshd answers in time."""
+    timeout_s = ANSWER_TIMEOUT_S + len(testbed.nodes) / (_STARTS_PER_CORE_S * (testbed.shared_cores or 1))
+    if not wait_for_sshd(testbed, timeout_s):
+        head = testbed.head
+        problem = _last_line(folder / "nodes" / head.name / "node.log")
+        raise LaunchError(Reason.of("local-sshd-silent", port=head.port, node=head.name, problem=problem))
 
 
 def dial(keeper: Path, node: Node, timeout_s: float) -> socket.socket:

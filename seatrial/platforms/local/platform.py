@@ -60,7 +60,7 @@ class Local:
         bringup.write(plan, run.cluster, _files(plan, run.cluster, account), host_keys, nodes)
         self._keepers[run.run_id] = bringup.start_keeper(plan)
         testbed = _testbed(plan, run.cluster, account, nodes)
-        bringup.wait_for_sshd(testbed, folder)
+        bringup.check_sshd(testbed, folder)
         return testbed
 
     def attach(self, run_id: str) -> Testbed:
@@ -106,13 +106,9 @@ class Local:
     def leftovers(self) -> list[Leftover]:
         # Namespaces first: a run that starts in between then has a folder. A plain user's namespaces have no names.
         named = {_run_id_of(namespace) for namespace in _namespaces(PREFIX)} if os.geteuid() == 0 else set()
-        folders = {folder.name: folder for folder in states.folders(_KIND)}
-        left = [
-            Leftover(run_id, states.age_s(folder), "nodes and state of a run whose process is gone")
-            for run_id, folder in folders.items()
-            if states.is_abandoned(folder)
-        ]
-        stray = sorted(named - set(folders))
+        folders = {folder.name for folder in states.folders(_KIND)}
+        left = states.leftovers(_KIND, "nodes and state of a run whose process is gone")
+        stray = sorted(named - folders)
         return left + [Leftover(run_id, 0.0, "network namespaces without a run") for run_id in stray]
 
     def missing(self) -> list[str]:

@@ -1,19 +1,17 @@
 """Run the system's ssh: what it may see of our environment, and streams through it to ports behind a host."""
 
-import os
 import select
 import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import BinaryIO
+from collections.abc import Callable, Sequence
 
+from seatrial.platforms import commands
+from seatrial.platforms.commands import tail
 from seatrial.text.printable import printable
-from seatrial.text.secret_values import looks_secret
 
 SSH_FAILED = 255  # the exit status of ssh itself
-_ERROR_BYTES = 64 * 1024
 
 
 def tunnel(ssh: Sequence[str], host: str, target: str, timeout_s: float) -> socket.socket:
@@ -52,15 +50,6 @@ def _wait_for_greeting(stream: socket.socket, timeout_s: float, errors: Callable
         raise ConnectionError(printable(" ".join(errors().split()))[-300:] or "the tunnel ended")
 
 
-def tail(file: BinaryIO) -> str:
-    file.seek(max(0, file.seek(0, os.SEEK_END) - _ERROR_BYTES))
-    return file.read(_ERROR_BYTES).decode(errors="replace")
-
-
-def environment() -> Mapping[str, str]:
-    """Without secrets of ours; the way to the user's agent stays."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith("SSH_") or not (looks_secret(name) or name.startswith(("SEATRIAL_", "PREFECT_")))
-    } | {"LC_ALL": "C"}
+def environment() -> dict[str, str]:
+    """The environment of ssh: without secrets, with the way to the user's agent."""
+    return commands.environment(kept=("SSH_",)) | {"LC_ALL": "C"}

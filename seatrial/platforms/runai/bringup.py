@@ -3,15 +3,17 @@
 import logging
 import re
 import time
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+
+from pydantic import Field
 
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError, SeatrialError
 from seatrial.model.reason import Reason, join
+from seatrial.platforms.commands import call_each
 from seatrial.platforms.runai.client import Client
 from seatrial.platforms.runai.config import RunaiPlatform
 from seatrial.platforms.runai.workload import DescribedWorkload, ending, workload_name
+from seatrial.platforms.state import NodeAddress
 from seatrial.text.printable import printable
 
 log = logging.getLogger("seatrial.launch")
@@ -34,13 +36,10 @@ _READY = re.compile(
 )
 
 
-class PodAddress(NamedTuple):
-    """Where a node's sshd answers its peers, and for whom."""
+class PodAddress(NodeAddress):
+    """Where the sshd of a pod answers, and for which user."""
 
-    pod: str
-    address: str
-    port: int
-    user: str
+    user: str = Field(max_length=32)
 
 
 class BringUp:
@@ -68,8 +67,7 @@ class BringUp:
 
     def start(self, pods: list[str], program: str) -> list[PodAddress]:
         """Start sshd in every pod; the nodes that answer, in that order. Raises LaunchError where not all do."""
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            answers = list(pool.map(lambda pod: self._started(pod, program.encode()), pods))
+        answers = call_each(pods, lambda pod: self._started(pod, program.encode()), AT_ONCE)
         problems = [answer for answer in answers if isinstance(answer, str)]
         if problems:
             raise LaunchError(join(problems))
@@ -84,7 +82,7 @@ class BringUp:
             return Reason.of("runai-node-failed", pod=pod, problem=error.reason)
         match = _READY.fullmatch(text)
         if match and 0 < int(match[1]) < 65536:
-            return PodAddress(pod, match[2], int(match[1]), match[3])
+            return PodAddress(name=pod, address=match[2], port=int(match[1]), user=match[3])
         return Reason.of("runai-node-failed", pod=pod, problem=printable(" ".join(text.split()))[:500] or "no answer")
 
     def _tell(self, workload: DescribedWorkload) -> None:

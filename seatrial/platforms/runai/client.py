@@ -1,22 +1,19 @@
 """The command `runai`, of this machine. Its time and what it prints are bounded."""
 
-import os
 import socket
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
 
 from seatrial.model.errors import LaunchError, MissingError
 from seatrial.model.reason import Reason
+from seatrial.platforms.commands import environment, run_bounded
 from seatrial.platforms.runai.config import RunaiPlatform
 from seatrial.platforms.runai.workload import DescribedWorkload, command_argv, exec_argv, read_workload, workload_name
 from seatrial.text.printable import printable
-from seatrial.text.secret_values import looks_secret
 
 _GONE_S, _PAUSE_S = 180.0, 0.5
-_MAX_BYTES = 32 * 1024**2
 _ABSENT = ("not found", "notfound", "does not exist")
 
 # Joins standard input and output with a port of the pod.
@@ -60,23 +57,17 @@ class Client:
 
         Raises MissingError where `runai` is not there, CommandError where it fails, LaunchError where it does not end.
         """
-        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-            try:
-                status = subprocess.run(
-                    argv, input=stdin, stdout=output, stderr=errors, env=_environment(), timeout=timeout_s, check=False
-                ).returncode
-            except FileNotFoundError:
-                raise MissingError(Reason.of("runai-command-missing")) from None
-            except OSError as error:
-                raise CommandError(error.strerror or str(error)) from error
-            except subprocess.TimeoutExpired:
-                raise LaunchError(Reason.of("runai-command-timeout", timeout_s=f"{timeout_s:g}")) from None
-            output.seek(0)
-            errors.seek(0)
-            text = output.read(_MAX_BYTES).decode(errors="replace")
-            if status:
-                raise CommandError(_words(errors.read(10_000).decode(errors="replace")) or _words(text[-1000:]))
-            return text
+        try:
+            status, output, errors = run_bounded(argv, _environment(), timeout_s, stdin=stdin)
+        except FileNotFoundError:
+            raise MissingError(Reason.of("runai-command-missing")) from None
+        except OSError as error:
+            raise CommandError(error.strerror or str(error)) from error
+        except subprocess.TimeoutExpired:
+            raise LaunchError(Reason.of("runai-command-timeout", timeout_s=f"{timeout_s:g}")) from None
+        if status:
+            raise CommandError(_words(errors) or _words(output[-1000:]))
+        return output
 
     def describe(self, run_id: str) -> DescribedWorkload | None:
         """What RunAI knows of the run's workload; None where there is none."""
@@ -136,9 +127,5 @@ def is_absent(error: CommandError) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """Without secrets of ours; RunAI's own login stays."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith("RUNAI_") or not (looks_secret(name) or name.startswith(("SEATRIAL_", "PREFECT_")))
-    }
+    """Of `runai`: without secrets, but for its own login."""
+    return environment(kept=("RUNAI_",))

@@ -5,19 +5,16 @@ import os
 import shlex
 import socket
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 from seatrial.model.errors import LaunchError, MissingError, RemoteError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, dial_tcp
+from seatrial.platforms.commands import Finished, environment, run_bounded
 from seatrial.remote.local_process import LocalProcess
 from seatrial.text.printable import printable
-from seatrial.text.secret_values import looks_secret
 
-MAX_BYTES = 32 * 1024**2  # squeue's line of a job on thousands of nodes is some 100 KiB
 _NOT_FOUND = 127
 
 
@@ -60,39 +57,28 @@ class Login:
         Raises MissingError where the command is not there, CommandError where it fails, LaunchError where it does not
         end in time or prints more than 32 MiB.
         """
-        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-            status = self._status(argv, stdin, timeout_s, output, errors)
-            if status == _NOT_FOUND:
-                raise MissingError(Reason.of("slurm-command-missing", command=argv[0], place=self.place))
-            if status:
-                raise self._failed(
-                    argv, _words(argv[0], _text(errors)) or _words(argv[0], _text(output)) or f"status {status}"
-                )
-            return _text(output)
+        status, output, errors = self._finished(argv, stdin, timeout_s)
+        if status == _NOT_FOUND:
+            raise MissingError(Reason.of("slurm-command-missing", command=argv[0], place=self.place))
+        if status:
+            raise self._failed(argv, _words(argv[0], errors) or _words(argv[0], output) or f"status {status}")
+        return output
 
-    def _status(self, argv: Sequence[str], stdin: bytes, timeout_s: float, output: BinaryIO, errors: BinaryIO) -> int:
+    def _finished(self, argv: Sequence[str], stdin: bytes, timeout_s: float) -> Finished:
+        command, env = self._command(argv), self._environment()
         try:
-            return subprocess.run(
-                self._command(argv),
-                input=stdin,
-                stdout=output,
-                stderr=errors,
-                env=self._environment(),
-                cwd=os.path.expanduser("~"),
-                timeout=timeout_s,
-                check=False,
-            ).returncode
+            return run_bounded(command, env, timeout_s, stdin=stdin, folder=os.path.expanduser("~"))
         except FileNotFoundError:
-            return self._missing(argv)
+            raise MissingError(self._not_found(argv)) from None
         except OSError as error:
             raise self._failed(argv, error.strerror or str(error)) from error
         except subprocess.TimeoutExpired:
             reason = Reason.of("slurm-command-timeout", command=argv[0], place=self.place, timeout_s=f"{timeout_s:g}")
             raise LaunchError(reason) from None
 
-    def _missing(self, argv: Sequence[str]) -> int:
-        """The status of a command that is not there."""
-        return _NOT_FOUND
+    def _not_found(self, argv: Sequence[str]) -> Reason:
+        """That the program of this machine which runs the command is missing."""
+        return Reason.of("slurm-command-missing", command=argv[0], place=self.place)
 
     def _failed(self, argv: Sequence[str], words: str) -> CommandError:
         shown = printable(words)[:1000]
@@ -104,11 +90,7 @@ class Login:
 
     def _environment(self) -> dict[str, str]:
         """Without secrets: sbatch hands its environment to the job."""
-        return {
-            name: value
-            for name, value in os.environ.items()
-            if not (looks_secret(name) or name.startswith(("SEATRIAL_", "PREFECT_", "SLURM_JOB", "SBATCH_")))
-        }
+        return environment(dropped=("SLURM_JOB", "SBATCH_"))
 
     def start(self, script: str) -> LocalProcess:
         """A script for the shell, from the user's home; its input stays open. Raises RemoteError."""
@@ -130,8 +112,3 @@ def _words(program: str, errors: str) -> str:
     """What Slurm's commands print of an error: often a line of what, and one of what came of it."""
     lines = (line.strip().removeprefix(f"{program}: ").removeprefix("error: ") for line in errors.splitlines()[-5:])
     return "; ".join(dict.fromkeys(line for line in lines if any(map(str.isalnum, line))))  # and no rows of stars
-
-
-def _text(file: BinaryIO) -> str:
-    file.seek(0)
-    return file.read(MAX_BYTES).decode(errors="replace")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError
@@ -34,9 +34,9 @@ from seatrial.platforms.slurm.remote_login import RemoteLogin, login_of
 from seatrial.platforms.slurm.time_limit import check_time_limit
 from seatrial.platforms.sshd.ports import tell_ports
 from seatrial.platforms.sshd.program import MADE_LATER, default_folder, node_script
+from seatrial.platforms.state import NodeAddress, RunState
 from seatrial.platforms.testbed import node_of, testbed_of
-from seatrial.remote.keys import KeyPair, new_key_pair
-from seatrial.remote.ssh import known_hosts
+from seatrial.remote.keys import KeyPair
 from seatrial.system.rawlog import write_log
 from seatrial.text.redact import Secrets
 
@@ -50,27 +50,14 @@ _LOG_BYTES = 64 * 1024**2
 _LABEL = re.compile(r"\s*(\d{1,5}): (.*)")
 
 
-class _Place(BaseModel):
-    """A node as the state of a run on this machine has it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str = Field(max_length=255)
-    address: str = Field(max_length=255)
-    port: int = Field(ge=1, le=65535)
-
-
-class _Up(BaseModel):
-    """What another process needs to find the nodes of a run, in the order of the hostfile."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class SlurmState(RunState):
+    """The job, its nodes, and where its ranks work."""
 
     job_id: str = Field(pattern=r"^\d{1,10}$")
     restarts: int = Field(0, ge=0)
     user: str = Field(max_length=255)
     image: str = Field("", max_length=4096)
     workdir: str = Field(max_length=4096)
-    nodes: tuple[_Place, ...] = Field(min_length=1, max_length=10_000)
 
 
 class Slurm:
@@ -95,29 +82,25 @@ class Slurm:
     def launch(self, run: Run) -> Testbed:
         if warning := check_time_limit(run, self._settings):
             log.warning("%s", warning)
-        run_key, host_key = new_key_pair(), new_key_pair()
-        folder = states.make_folder(run.run_id, _KIND)
+        folder, run_key, host_key = states.begin(run, _KIND)
         self._login.keep_files_in(folder)
-        states.remember(folder, run.cluster)
-        states.write_private(folder / "id_ed25519", run_key.private)
-        states.write_private(folder / "host_key.pub", host_key.public)
         there = script.run_folder(self._settings, run.run_id)
         self._login.shell(f"umask 077 && mkdir -p {shlex.quote(self._settings.folder)} && mkdir {shlex.quote(there)}")
         for name, text in self._files(run, run_key, host_key).items():
             self._login.write(f"{there}/{name}", text)
         job_id = submit(self._login, f"{there}/{script.JOB_SCRIPT}")
         job, ports = BringUp(self._login, self._settings, run.run_id, job_id, run.cluster.nodes).wait()
-        up = _Up(
+        state = SlurmState(
+            host_key=host_key.public,
+            nodes=self._addresses(job, ports),
             job_id=job_id,
             restarts=restarts(self._login, job_id),
             user=self._login.user,
             image=run.nodes_image,
             workdir=self._workdir(run.run_id),
-            nodes=self._places(job, ports),
         )
-        states.write_private(folder / "nodes.json", up.model_dump_json())
-        testbed = self._testbed(run.run_id, up, host_key.public)
-        states.write_private(folder / "known_hosts", known_hosts(testbed.nodes))  # for `seatrial ssh`
+        testbed = self._testbed(run.run_id, state)
+        state.save(folder, testbed)
         tell_ports(testbed, run.cluster.ssh_port, default_folder(run.run_id))
         return testbed
 
@@ -128,11 +111,11 @@ class Slurm:
         there = script.run_folder(self._settings, run_id)
         return there if there.startswith("/") else f"{self._login.shell('pwd').strip()}/{there}"
 
-    def _places(self, job: Job, ports: Mapping[int, int]) -> tuple[_Place, ...]:
+    def _addresses(self, job: Job, ports: Mapping[int, int]) -> tuple[NodeAddress, ...]:
         """In the order of the tasks, which is Slurm's order of the nodes."""
         names, addresses = node_names(self._login, job.nodes), node_addresses(self._login, job.nodes)
         return tuple(
-            _Place(name=name, address=addresses.get(name, name), port=ports.get(task, self._cluster.ssh_port))
+            NodeAddress(name=name, address=addresses.get(name, name), port=ports.get(task, self._cluster.ssh_port))
             for task, name in enumerate(names)
         )
 
@@ -145,30 +128,28 @@ class Slurm:
         folder = self._state(run_id)
         if not folder.exists() or not any(job.is_up for job in jobs_of(self._login, run_id)):
             raise InputError(f"run {run_id}: is over")
-        try:
-            up = _Up.model_validate_json(states.read_file(folder, "nodes.json"))
-        except ValidationError as error:
-            raise InputError(f"run {run_id}: nodes.json: is not what was written") from error
-        return self._testbed(run_id, up, states.read_file(folder, "host_key.pub"))
+        return self._testbed(run_id, SlurmState.load(folder))
 
-    def _testbed(self, run_id: str, up: _Up, host_key: str) -> Testbed:
-        nodes = [node_of(self._cluster, place.name, place.address, host_key, place.port) for place in up.nodes]
+    def _testbed(self, run_id: str, state: SlurmState) -> Testbed:
+        nodes = [node_of(self._cluster, at.name, at.address, state.host_key, at.port) for at in state.nodes]
         testbed = testbed_of(
             self._cluster,
             run_id,
             nodes,
-            user=up.user,
-            key_file=states.run_folder(run_id, _KIND) / "id_ed25519",
+            user=state.user,
+            key_file=states.run_folder(run_id, _KIND) / states.KEY_FILE,
             dial=self._login.dial,
-            workdir=up.workdir,
+            workdir=state.workdir,
             python=self._settings.python,
             network=None,
-            blameless_reason=lambda node: blameless_reason(self._login, run_id, up.job_id, up.restarts, node.name),
+            blameless_reason=lambda node: blameless_reason(
+                self._login, run_id, state.job_id, state.restarts, node.name
+            ),
         )
         if self._settings.launch == "sshd":
             return testbed
-        folders = up.workdir, default_folder(run_id)
-        launcher = SrunLauncher(self._login, self._cluster, self._settings, up.job_id, up.image, *folders)
+        folders = state.workdir, default_folder(run_id)
+        launcher = SrunLauncher(self._login, self._cluster, self._settings, state.job_id, state.image, *folders)
         return replace(testbed, launcher=launcher)
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
@@ -202,11 +183,7 @@ class Slurm:
         states.remove_folder(folder)
 
     def leftovers(self) -> list[Leftover]:
-        return [
-            Leftover(folder.name, states.age_s(folder), "the job and the keys of a run whose process is gone")
-            for folder in states.folders(_KIND)
-            if states.is_abandoned(folder)
-        ]
+        return states.leftovers(_KIND, "the job and the keys of a run whose process is gone")
 
     def missing(self) -> list[str]:
         from seatrial.platforms.slurm.doctor import problems

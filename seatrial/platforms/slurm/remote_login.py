@@ -10,12 +10,12 @@ import weakref
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
 
-from seatrial.model.errors import LaunchError, MissingError
+from seatrial.model.errors import LaunchError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node
-from seatrial.platforms.openssh.client import SSH_FAILED, environment, tail, tunnel
+from seatrial.platforms.commands import Finished
+from seatrial.platforms.openssh.client import SSH_FAILED, environment, tunnel
 from seatrial.platforms.openssh.client_config import client_config, login_options
 from seatrial.platforms.openssh.failures import reason_of
 from seatrial.platforms.openssh.settings import LoginSettings
@@ -88,17 +88,17 @@ class RemoteLogin(Login):
         return [*self._ssh, self._host, shlex.join(["sh", "-c", _WITH_PROFILE, "sh", *argv])]
 
     def _environment(self) -> dict[str, str]:
-        return dict(environment())
+        return environment()
 
-    def _status(self, argv: Sequence[str], stdin: bytes, timeout_s: float, output: BinaryIO, errors: BinaryIO) -> int:
+    def _finished(self, argv: Sequence[str], stdin: bytes, timeout_s: float) -> Finished:
         with self._turn:
-            status = super()._status(argv, stdin, timeout_s + self._settings.login_timeout_s, output, errors)
-        if status == SSH_FAILED:
-            raise LaunchError(reason_of(self._host, tail(errors), self._options))
-        return status
+            finished = super()._finished(argv, stdin, timeout_s + self._settings.login_timeout_s)
+        if finished.status == SSH_FAILED:
+            raise LaunchError(reason_of(self._host, finished.errors, self._options))
+        return finished
 
-    def _missing(self, argv: Sequence[str]) -> int:
-        raise MissingError(Reason.of("ssh-missing"))
+    def _not_found(self, argv: Sequence[str]) -> Reason:
+        return Reason.of("ssh-missing")
 
     def _options(self) -> dict[str, str]:
         """Of ssh for the login node, by option in small letters; the first of each."""

@@ -17,7 +17,7 @@ from seatrial.platforms.kubernetes.launchers import Kind, launchers
 from seatrial.platforms.kubernetes.plan import EXPIRES, OWNER, RUN_ID, TENDED_BY
 from seatrial.platforms.kubernetes.platform import Kubernetes
 from seatrial.platforms.kubernetes.refusals import RuntimeUnseenError, refused
-from seatrial.platforms.owner import this_one
+from seatrial.platforms.state import this_owner
 
 LONG_AGO = "2026-01-01T00:00:00Z"
 
@@ -104,7 +104,7 @@ def test_what_every_run_makes_must_be_looked_at() -> None:
 
 def test_a_run_whose_objects_are_there_is_told_once(root: Path) -> None:
     folder = states.make_folder("r1", "kubernetes")
-    made = thing("r1", **{OWNER: this_one("kubernetes"), EXPIRES: LONG_AGO})
+    made = thing("r1", **{OWNER: this_owner("kubernetes"), EXPIRES: LONG_AGO})
     here = platform(Secret=[made])
     states.remember(folder, here._cluster)
     states.keep(folder, -1)
