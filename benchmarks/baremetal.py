@@ -22,12 +22,11 @@ from seatrial.checks.contract import CheckContext
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
+from seatrial.platforms import openssh as ssh_client
 from seatrial.platforms import platform_for
 from seatrial.platforms.baremetal.config import BaremetalPlatform
-from seatrial.platforms.baremetal.hosts import AT_ONCE, on_hosts
-from seatrial.platforms.baremetal.ssh_config import ssh_config
+from seatrial.platforms.baremetal.hosts import AT_ONCE, on_hosts, ssh_config
 from seatrial.platforms.commands import run_bounded
-from seatrial.platforms.openssh import client as ssh_client
 from tests.baremetal.hosts import Hosts
 
 _TRIES = 3

@@ -1,24 +1,154 @@
 """Start the run's sshd on every host."""
 
 import logging
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
 
 from seatrial.config.cluster import Cluster
+from seatrial.config.mount import Mount
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
-from seatrial.platforms.baremetal.answers import HostAddress
 from seatrial.platforms.baremetal.config import BaremetalPlatform
-from seatrial.platforms.baremetal.hosts import HostError, Hosts, on_hosts, some_reasons
-from seatrial.platforms.baremetal.runtime import container_of
-from seatrial.platforms.openssh.failures import is_silent
-from seatrial.platforms.sshd.program import node_script
+from seatrial.platforms.baremetal.hosts import Answer, HostAddress, HostError, Hosts, on_hosts, some_reasons
+from seatrial.platforms.container import (
+    apptainer_exec,
+    apptainer_image,
+    bind,
+    capabilities,
+    has_amd_gpus,
+    limits,
+)
+from seatrial.platforms.openssh import is_silent
+from seatrial.platforms.sshd import node_script
 from seatrial.remote.keys import KeyPair
+from seatrial.text.printable import printable
+from seatrial.text.words import some_of
 
-Started = dict[str, HostAddress | SeatrialError]
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What a host is told of it.
+
+    `command` is followed by the arguments of sh. `name` is by what docker and podman know it, and `user` who logs in
+    there; both are empty where it is but processes of the user.
+    """
+
+    program: str
+    image: str
+    command: tuple[str, ...]
+    name: str = ""
+    user: str = ""
+
+    def request(self) -> dict[str, object]:
+        """For the program on the host."""
+        return asdict(self)
+
+
+def container_name(settings: BaremetalPlatform, run_id: str) -> str:
+    """Empty where nobody knows it by one."""
+    return f"seatrial-{run_id}" if settings.has_daemon else ""
+
+
+def container_of(run: Run, settings: BaremetalPlatform, folder: str) -> Container | None:
+    """`folder` is that of the run on the host, which the container sees at the same place; None without runtime."""
+    cluster, program, image = run.cluster, settings.runtime, run.nodes_image
+    if program == "none":
+        return None
+    if settings.has_daemon:
+        name, options = container_name(settings, run.run_id), _options(cluster, settings, folder)
+        command = (program, "run", f"--name={name}", *options, image)
+        return Container(program, image, command, name, user="root")
+    binds = [f"{folder}:{folder}", *map(bind, settings.mounts)]
+    return Container(program, image, (*apptainer_exec(cluster, program, binds), apptainer_image(image), "sh"))
+
+
+def _options(cluster: Cluster, settings: BaremetalPlatform, folder: str) -> Iterator[str]:
+    """An image of ours would start another sshd by itself, so the shell is started in place of its entry point."""
+    yield from ("--rm", "--interactive", "--pull=never", "--network=host", "--ipc=host", "--uts=host")
+    yield from ("--user=0", "--entrypoint=sh", "--cap-drop=ALL", "--security-opt=no-new-privileges")
+    yield from (f"--cap-add={name}" for name in capabilities(cluster, settings.devices))
+    yield from (f"--ulimit={name}={limit}:{limit}" for name, limit in limits(cluster, settings.ulimits).items())
+    yield f"--volume={folder}:{folder}"
+    yield from map(_mount, settings.mounts)
+    yield from (f"--device={path}" for path in settings.devices)
+    yield from _gpus(cluster, settings)
+
+
+def _mount(mount: Mount) -> str:
+    """Unlike --volume it makes no folder where the source is not there."""
+    return f"--mount=type=bind,source={mount.source},target={mount.target}" + (",readonly" if mount.read_only else "")
+
+
+def _gpus(cluster: Cluster, settings: BaremetalPlatform) -> tuple[str, ...]:
+    """All of the host: docker has an option for NVIDIA's, podman knows them by CDI, AMD's are devices like others."""
+    if not cluster.gpus:
+        return ("--env=NVIDIA_VISIBLE_DEVICES=void",)  # images of NVIDIA's ask for all of them
+    if has_amd_gpus(cluster):
+        return "--device=/dev/kfd", "--device=/dev/dri"
+    return ("--gpus=all",) if settings.runtime == "docker" else ("--device=nvidia.com/gpu=all",)
+
+
+def by_hand(container: Container) -> str:
+    """A script that starts it as the host does; for people to read."""
+    words = " \\\n    ".join(map(shlex.quote, container.command[1:]))
+    return f"#!/bin/sh\nexec {container.program} {words} -s <node.sh\n"
+
 
 log = logging.getLogger("seatrial.launch")
+
+
+def ensure_images(hosts: Hosts, settings: BaremetalPlatform, container: Container) -> None:
+    """Pull it where it is not. Raises LaunchError where a host cannot get it, or has no such runtime.
+
+    A host that does not answer is left to the launch, which finds that too.
+    """
+    looks = hosts.on_each(partial(_look, hosts, container))
+    _check(looks)
+    lacking = [host for host, answer in looks.items() if isinstance(answer, Answer) and answer.image_missing]
+    if lacking:
+        names = some_of(lacking)
+        log.info("%d hosts lack %s, and pull it now: %s", len(lacking), printable(container.image), names)
+        _check(hosts.on_each(partial(_pull, hosts, container, settings.pull_timeout_s), lacking))
+
+
+def _look(hosts: Hosts, container: Container, host: str) -> Answer:
+    request = {"verb": "image", "container": container.request()}
+    answer = hosts.ask(host, request, 60, proxied=hosts.is_proxied(host))
+    if answer.missing:
+        raise HostError(Reason.of("baremetal-host-lacks", host=host, programs=printable(container.program)))
+    if answer.image_missing and not container.name:
+        raise HostError(image_missing(container, host, "there is no such file"))
+    return answer
+
+
+def _pull(hosts: Hosts, container: Container, timeout_s: float, host: str) -> Answer:
+    request = {"verb": "pull", "container": container.request(), "timeout_s": timeout_s}
+    answer = hosts.ask(host, request, timeout_s + 15, proxied=hosts.is_proxied(host))
+    if answer.image_problem is not None:
+        raise HostError(image_missing(container, host, answer.image_problem))
+    return answer
+
+
+def image_missing(container: Container, host: str, problem: str) -> Reason:
+    """That a host does not have it, and why."""
+    words = printable(problem)[:500]
+    return Reason.of("baremetal-image-missing", host=host, image=printable(container.image), problem=words)
+
+
+def _check(answers: dict[str, Answer | SeatrialError]) -> None:
+    problems = [
+        answer.reason
+        for answer in answers.values()
+        if isinstance(answer, SeatrialError) and not isinstance(answer, MissingError) and not is_silent(answer.reason)
+    ]
+    if problems:
+        raise LaunchError(some_reasons(problems))
+
+
+Started = dict[str, HostAddress | SeatrialError]
 
 
 def run_folder(settings: BaremetalPlatform, run_id: str) -> str:

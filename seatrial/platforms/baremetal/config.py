@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 from seatrial.config.mount import FullPath, Mount
 from seatrial.config.platform import PlatformSettings
 from seatrial.config.ulimit import Ulimits
-from seatrial.platforms.openssh.settings import Jump, LoginSettings, Path, Port, User, legal_path
+from seatrial.platforms.openssh import Jump, LoginSettings, PathText, Port, User, legal_path
 from seatrial.text.hostranges import expand
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class HostSettings(LoginSettings):
     user: User | None = Field(None, description="who logs in to these hosts")
     port: Port | None = Field(None, description="where their own sshd listens")
     jump: Jump | None = Field(None, description="the hosts to go through")
-    key_file: Path | None = Field(None, description="private key for these hosts")
+    key_file: PathText | None = Field(None, description="private key for these hosts")
 
 
 class BaremetalPlatform(PlatformSettings):
@@ -53,13 +53,13 @@ class BaremetalPlatform(PlatformSettings):
         None,
         description="[USER@]HOST[:PORT] to go through, several with commas; as ssh's configuration says when unset",
     )
-    key_file: Path | None = Field(
+    key_file: PathText | None = Field(
         None, description="private key of that user on this machine; those that ssh finds, or its agent's, when unset"
     )
     host_settings: Annotated[dict[str, HostSettings], AfterValidator(_one_setting_each)] = Field(
         {}, description="user, port, jump and key_file of some hosts, by host or range: {gpu-[09-16]: {port: 2222}}"
     )
-    ssh_config: Path | None = Field(
+    ssh_config: PathText | None = Field(
         None, description="file with the configuration of ssh, in place of ~/.ssh/config and /etc/ssh/ssh_config"
     )
     folder: Annotated[str, AfterValidator(legal_folder)] = Field(

@@ -9,13 +9,9 @@ from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError, SeatrialError
 from seatrial.model.reason import Reason
-from seatrial.platforms.baremetal.answers import Answer
-from seatrial.platforms.baremetal.bringup import run_folder
+from seatrial.platforms.baremetal.bringup import Container, container_of, image_missing, run_folder
 from seatrial.platforms.baremetal.config import BaremetalPlatform
-from seatrial.platforms.baremetal.hosts import Hosts, on_hosts
-from seatrial.platforms.baremetal.images import image_missing
-from seatrial.platforms.baremetal.runtime import Container, container_of
-from seatrial.platforms.baremetal.ssh_config import ssh_config
+from seatrial.platforms.baremetal.hosts import Answer, Hosts, on_hosts, ssh_config
 from seatrial.text.printable import printable
 from seatrial.text.words import some_of
 

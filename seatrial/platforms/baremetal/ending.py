@@ -11,12 +11,10 @@ from pathlib import Path
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.platforms import state as states
-from seatrial.platforms.baremetal.answers import Answer
-from seatrial.platforms.baremetal.bringup import Started, run_folder
+from seatrial.platforms.baremetal.bringup import Started, container_name, run_folder
 from seatrial.platforms.baremetal.config import BaremetalPlatform
-from seatrial.platforms.baremetal.hosts import Hosts, on_hosts
-from seatrial.platforms.baremetal.runtime import container_name
-from seatrial.platforms.openssh.failures import was_never_in
+from seatrial.platforms.baremetal.hosts import Answer, HostAddress, Hosts, on_hosts
+from seatrial.platforms.openssh import was_never_in
 from seatrial.text.words import some_of
 
 _STOP_TIMEOUT_S = 25.0
@@ -104,3 +102,12 @@ def _problem(answer: Answer | SeatrialError) -> str | None:
     if answer.container_left:
         return "the container of the run cannot be removed"
     return "the folder of the run is still there" if answer.folder_left else None
+
+
+def blameless_reason(hosts: Hosts, folder: Path, settings: BaremetalPlatform, node: HostAddress) -> str | None:
+    """Its deadline is over, or the jump host before it is gone; None where the node itself is silent."""
+    if time.time() > deadline_of(folder) - settings.start_timeout_s:
+        return Reason.of("baremetal-deadline", deadline_s=settings.deadline_s)
+    jump = hosts.first_jump(node.name) if node.proxied else None
+    problem = hosts.why_silent(jump) if jump else None
+    return Reason.of("baremetal-jump-silent", jump=jump, problem=problem) if problem else None

@@ -6,20 +6,143 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason, join
-from seatrial.platforms.baremetal.answers import MARK, Answer
-from seatrial.platforms.baremetal.config import BaremetalPlatform
-from seatrial.platforms.baremetal.program import program
+from seatrial.platforms.baremetal.config import BaremetalPlatform, HostSettings
 from seatrial.platforms.commands import Finished, run_bounded, try_each
-from seatrial.platforms.openssh.client import SSH_FAILED, environment, tunnel
-from seatrial.platforms.openssh.failures import is_silent, reason_of
+from seatrial.platforms.openssh import (
+    SSH_FAILED,
+    LoginSettings,
+    client_config,
+    environment,
+    is_silent,
+    login_options,
+    reason_of,
+    tunnel,
+)
+from seatrial.platforms.state import NodeAddress, RunState
+from seatrial.text.hostranges import expand
 from seatrial.text.printable import printable
+
+MARK = "seatrial-host: "
+_LOG_CHARACTERS = 8 * 1024**2
+
+
+class Holder(BaseModel):
+    """The run that has a host, as its lock says; hostile or broken like everything that comes from a host."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    run: str = Field("", max_length=200)
+    user: str = Field("", max_length=200)
+    since: int = Field(0, ge=0, le=10**11)
+
+    def __str__(self) -> str:
+        run = f"run {printable(self.run)} of {printable(self.user)}" if self.run else "another run"
+        return f"{run} since {datetime.fromtimestamp(self.since, UTC):%Y-%m-%d %H:%M:%S} UTC" if self.since else run
+
+
+class Answer(BaseModel):
+    """What the program on a host prints; which fields are there depends on what was asked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    problem: str | None = Field(None, max_length=10_000)
+    held: Holder | None = None
+    port: int | None = Field(None, ge=1, le=65535)
+    user: str | None = Field(None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\$?$")
+    address: str = Field("", pattern=r"^[0-9a-fA-F.:]{0,45}(%[A-Za-z0-9]{1,16})?$")
+    kernel: str = Field("", pattern=r"^[0-9a-f-]{0,40}$")
+    cores: int = Field(1, ge=1, le=100_000)
+    remaining: list[int] = Field([], max_length=10_000)
+    folder_left: bool = False
+    log: str = Field("", max_length=_LOG_CHARACTERS)
+    missing: list[str] = Field([], max_length=100)
+    free_bytes: int = Field(0, ge=0)
+    writable: bool = True
+    executable: bool = True
+    image_missing: bool = False
+    image_problem: str | None = Field(None, max_length=10_000)
+    container_left: bool = False
+
+
+class HostAddress(NodeAddress):
+    """Where the run's sshd answers on a host, for which user, and whether this machine needs a tunnel to it.
+
+    `kernel` is the id of the kernel that runs there: hosts with the same one share the `cores` of one machine.
+    """
+
+    user: str = Field(min_length=1, max_length=64)
+    proxied: bool
+    kernel: str = Field("", max_length=40)
+    cores: int = Field(1, ge=1, le=100_000)
+
+
+class BaremetalState(RunState):
+    """The hosts, in the order of the hostfile."""
+
+    nodes: tuple[HostAddress, ...] = Field(min_length=1, max_length=10_000)
+
+    @property
+    def shared_cores(self) -> int | None:
+        """Of the one machine that plays all hosts, as containers or namespaces; None where that is not so."""
+        kernels = {node.kernel for node in self.nodes}
+        return self.nodes[0].cores if len(self.nodes) > 1 and len(kernels) == 1 and all(kernels) else None
+
+
+_PACKAGE = "seatrial.platforms.baremetal.on_host"
+_MODULES = ("files", "processes", "verbs")  # each imports only those before it
+_LOADER = """\
+import json, sys, types
+for name, source in json.loads({modules!r}).items():
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(source, name, "exec"), module.__dict__)
+"""
+
+
+def program(request: Mapping[str, object]) -> str:
+    """For the standard input of `python3 -`. The request may hold keys: it is in no argument and no environment."""
+    return f"{_modules()}module.main(json.loads({json.dumps(request)!r}))\n"
+
+
+@cache
+def _modules() -> str:
+    folder = Path(__file__).with_name("on_host")
+    sources = {f"{_PACKAGE}.{name}": (folder / f"{name}.py").read_text() for name in _MODULES}
+    return _LOADER.format(modules=json.dumps(sources))
+
+
+def ssh_config(settings: BaremetalPlatform) -> str:
+    """Pure, but for the home folder in it."""
+    hosts_by_options = {tuple(hosts): options for options, hosts in _by_options(settings).items()}
+    return client_config(hosts_by_options, settings.login_timeout_s, settings.ssh_config)
+
+
+def _by_options(settings: BaremetalPlatform) -> dict[tuple[str, ...], list[str]]:
+    """The hosts with the same options together; without those that have none."""
+    own = {host: part for pattern, part in settings.host_settings.items() for host in expand((pattern,))}
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for host in settings.hosts:
+        if options := tuple(login_options(_login(settings, own.get(host, HostSettings())))):
+            groups.setdefault(options, []).append(host)
+    return groups
+
+
+def _login(settings: BaremetalPlatform, own: HostSettings) -> LoginSettings:
+    return LoginSettings(
+        user=own.user or settings.user,
+        port=own.port or settings.port,
+        jump=own.jump or settings.jump,
+        key_file=own.key_file or settings.key_file,
+    )
+
 
 AT_ONCE = 32
 _THROUGH_A_JUMP = 8  # logins at once: sshd drops some of more than ten (MaxStartups)

@@ -13,17 +13,20 @@ from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.testbed import Node, Testbed, dial_tcp
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
-from seatrial.platforms.baremetal.answers import BaremetalState, HostAddress
-from seatrial.platforms.baremetal.blameless import blameless_reason
-from seatrial.platforms.baremetal.bringup import addresses_of, lifetime_s, node_folder, run_folder, start_nodes
+from seatrial.platforms.baremetal.bringup import (
+    addresses_of,
+    by_hand,
+    container_of,
+    ensure_images,
+    lifetime_s,
+    node_folder,
+    run_folder,
+    start_nodes,
+)
 from seatrial.platforms.baremetal.config import BaremetalPlatform
-from seatrial.platforms.baremetal.ending import all_untouched, remember_untouched, stop_run
-from seatrial.platforms.baremetal.hosts import Hosts, on_hosts
-from seatrial.platforms.baremetal.images import ensure_images
-from seatrial.platforms.baremetal.runtime import by_hand, container_of
-from seatrial.platforms.baremetal.ssh_config import ssh_config
-from seatrial.platforms.sshd.ports import tell_ports
-from seatrial.platforms.sshd.program import MADE_LATER, node_script
+from seatrial.platforms.baremetal.ending import all_untouched, blameless_reason, remember_untouched, stop_run
+from seatrial.platforms.baremetal.hosts import BaremetalState, HostAddress, Hosts, on_hosts, ssh_config
+from seatrial.platforms.sshd import MADE_LATER, node_script, tell_ports
 from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.system.rawlog import write_log
 from seatrial.text.redact import Secrets

@@ -15,8 +15,7 @@ from seatrial.model.errors import MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.platforms.docker.config import DockerPlatform
 from seatrial.platforms.docker.daemon import Daemon, asked
-from seatrial.platforms.docker.leftovers import KIND
-from seatrial.platforms.docker.plan import Body, DockerPlan, container_body, device_requests, gpus_of, uses_cdi
+from seatrial.platforms.docker.plan import KIND, Body, DockerPlan, container_body, device_requests, gpus_of, uses_cdi
 from seatrial.platforms.state import this_owner
 from seatrial.text.lines import last_line
 from seatrial.text.printable import printable

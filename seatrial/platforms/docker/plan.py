@@ -13,6 +13,7 @@ from seatrial.config.run import Run
 from seatrial.platforms.container import KEYS, capabilities, has_amd_gpus, limits
 from seatrial.platforms.docker.config import DockerPlatform
 
+KIND = "docker"  # of the folders of runs on this machine
 RUN_ID = "seatrial.run-id"  # label of everything that a run makes
 NODE = "seatrial.node"
 CLUSTER = "seatrial.cluster"

@@ -1,38 +1,231 @@
 """The Docker platform: launch, teardown and leftovers of testbeds that are containers of one Docker host."""
 
 import ipaddress
+import logging
 import socket
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from seatrial.config.run import Run
-from seatrial.model.errors import InputError, MissingError
-from seatrial.model.reason import Reason
+from seatrial.model.errors import InputError, LaunchError, MissingError
+from seatrial.model.reason import Reason, join
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.commands import call_each
-from seatrial.platforms.docker import bringup
-from seatrial.platforms.docker.bringup import ContainerAddress
+from seatrial.platforms.container import key_files
 from seatrial.platforms.docker.config import DockerPlatform
-from seatrial.platforms.docker.daemon import Daemon, GoneError, asked
-from seatrial.platforms.docker.leftovers import KIND, leftovers
-from seatrial.platforms.docker.plan import NODE, DockerPlan, container_body, network_body
-from seatrial.platforms.state import RunState, this_owner
-from seatrial.platforms.testbed import node_of, testbed_of
+from seatrial.platforms.docker.daemon import Daemon, GoneError, asked, words
+from seatrial.platforms.docker.plan import (
+    EXPIRES,
+    KIND,
+    MADE,
+    NODE,
+    OWNER,
+    RUN_ID,
+    DockerPlan,
+    container_body,
+    keys_archive,
+    network_body,
+)
+from seatrial.platforms.state import NodeAddress, RunState, this_owner
+from seatrial.platforms.testbed import node_of, testbed_of, wait_for_sshd
+from seatrial.remote.keys import KeyPair
 from seatrial.system.rawlog import write_log
+from seatrial.text.lines import last_line
+from seatrial.text.printable import printable
 from seatrial.text.redact import Secrets
+from seatrial.text.words import some_of
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
 
     from seatrial.config.cluster import Cluster
+
+log = logging.getLogger("seatrial.launch")
+
+AT_ONCE = 8  # requests to one daemon
+_LOG_TAIL = 20  # lines of a container that ended
+
+
+class ContainerAddress(NodeAddress):
+    """Where a node is for its peers, and for this machine (`host`, `host_port`)."""
+
+    host: str = Field(max_length=255)
+    host_port: int = Field(ge=1, le=65535)
+
+
+def ensure_image(daemon: Daemon, image: str) -> None:
+    """Pull the image unless the host has it. Raises LaunchError where it cannot be had."""
+    from docker.errors import DockerException, ImageNotFound
+
+    try:
+        try:
+            daemon.client.images.get(image)
+            return
+        except ImageNotFound:
+            log.info("pulling %s", image)
+        problem = _pull(daemon, image)
+    except DockerException as error:
+        problem = words(error)
+    if problem:
+        raise LaunchError(Reason.of("docker-image-missing", image=image, problem=problem))
+
+
+def _pull(daemon: Daemon, image: str) -> str | None:
+    """What went wrong; None where nothing did."""
+    for message in daemon.client.api.pull(image, stream=True, decode=True):
+        if isinstance(message, dict) and message.get("error"):
+            return words(RuntimeError(str(message["error"])))
+    return None
+
+
+def create(daemon: Daemon, plan: DockerPlan, run_key: KeyPair, host_key: KeyPair) -> None:
+    """Create and start everything. The keys are in a container before it starts, in no argument or environment."""
+    archive = keys_archive(key_files(run_key, host_key))
+    if plan.settings.network == "own":
+        daemon.create_network(network_body(plan))
+    call_each(range(plan.run.cluster.nodes), partial(_create_node, daemon, plan, archive), AT_ONCE)
+
+
+def _create_node(daemon: Daemon, plan: DockerPlan, archive: bytes, index: int) -> None:
+    name = plan.container_name(plan.run.cluster.node_names()[index])
+    container_id = daemon.create(name, container_body(plan, index))
+    with asked(f"start {name}"):
+        daemon.client.api.put_archive(container_id, "/etc", archive)
+        daemon.client.api.start(container_id)
+
+
+def node_addresses(daemon: Daemon, plan: DockerPlan) -> tuple[ContainerAddress, ...]:
+    """Of the nodes that run. Raises LaunchError where none does."""
+    containers = daemon.containers(plan.run.run_id)
+    up = [container for container in containers if container.status == "running"]
+    if not up:
+        raise LaunchError(join(why_ended(container) for container in containers[:3]))
+    for container in containers:
+        if container.status != "running":
+            log.warning("%s", why_ended(container))
+    return tuple(_address(daemon, plan, container) for container in up)
+
+
+def _address(daemon: Daemon, plan: DockerPlan, container: "Container") -> ContainerAddress:
+    name, port = container.labels[NODE], plan.run.cluster.ssh_port
+    host = daemon.remote_host or "127.0.0.1"
+    if plan.settings.network == "host":
+        return ContainerAddress(name=name, address=host, port=port, host=host, host_port=port)
+    network = container.attrs.get("NetworkSettings") or {}
+    joined = (network.get("Networks") or {}).get(plan.network) or {}
+    published: dict[str, object] = next(iter((network.get("Ports") or {}).get(f"{port}/tcp") or []), {})
+    address, host_port = joined.get("IPAddress"), published.get("HostPort")
+    try:
+        return ContainerAddress.model_validate(
+            {"name": name, "address": address, "port": port, "host": host, "host_port": host_port}
+        )
+    except ValidationError as error:
+        raise LaunchError(Reason.of("docker-no-address", node=printable(name))) from error
+
+
+def why_ended(container: "Container") -> str:
+    """Why a container does not run."""
+    state: Mapping[str, object] = container.attrs.get("State") or {}
+    problem = (
+        "it ran out of memory" if state.get("OOMKilled") else str(state.get("Error") or "") or _last_words(container)
+    )
+    return Reason.of(
+        "docker-node-ended",
+        node=printable(container.labels.get(NODE, container.name or "?")),
+        status=str(state.get("ExitCode", "?")),
+        problem=printable(problem)[:500] or "it printed nothing",
+    )
+
+
+def _last_words(container: "Container") -> str:
+    try:
+        with asked("logs"):
+            return last_line(container.logs(tail=_LOG_TAIL)[-10_000:].decode(errors="replace"))
+    except (GoneError, LaunchError):
+        return ""
+
+
+def check_sshd(daemon: Daemon, testbed: Testbed, timeout_s: float) -> None:
+    """Raises LaunchError where no sshd answers in time, or no container runs any more."""
+    if not wait_for_sshd(testbed, timeout_s, partial(_check_some_run, daemon, testbed.run_id), 0.2):
+        host = daemon.remote_host or "this machine"
+        nodes = some_of([node.name for node in testbed.nodes])
+        raise LaunchError(Reason.of("docker-nodes-silent", nodes=nodes, limit_s=f"{timeout_s:g}", address=host))
+
+
+def _check_some_run(daemon: Daemon, run_id: str) -> None:
+    """Raises LaunchError where no container does: waiting longer changes nothing."""
+    containers = daemon.containers(run_id)
+    if not any(container.status == "running" for container in containers):
+        raise LaunchError(join(why_ended(container) for container in containers[:3]))
+
+
+_GRACE_S = 60  # a run that begins has its folder before its containers; one that ends has lost it last
+
+Labels = Mapping[str, str]
+
+
+def leftovers(daemon: Daemon, settings: DockerPlatform) -> list[Leftover]:
+    """One for each such run."""
+    labels_by_run = _labels_by_run(daemon)
+    objects = [
+        Leftover(run_id, max(0.0, time.time() - _seconds(labels, MADE, time.time())), "containers and network")
+        for run_id, labels in labels_by_run.items()
+        if is_abandoned(run_id, labels)
+    ]
+    return objects + states.leftovers(
+        KIND, "its keys on this machine", lambda folder: folder.name not in labels_by_run and _is_of(folder, settings)
+    )
+
+
+def _labels_by_run(daemon: Daemon) -> dict[str, Labels]:
+    """Of everything that has our labels. Anybody may have written them."""
+    every: list[Labels] = [container.labels for container in daemon.containers()]
+    every += [network.attrs.get("Labels") or {} for network in daemon.networks()]
+    return {labels[RUN_ID]: labels for labels in every if _is_run_id(labels.get(RUN_ID, ""))}
+
+
+def _is_run_id(text: str) -> bool:
+    try:
+        states.run_folder(text, KIND)
+    except InputError:
+        return False
+    return True
+
+
+def is_abandoned(run_id: str, labels: Labels) -> bool:
+    """Whether nobody tends the run, as far as its labels and this machine can tell."""
+    now = time.time()
+    if labels.get(OWNER) == this_owner(KIND):
+        folder = states.run_folder(run_id, KIND)
+        return states.is_abandoned(folder) if folder.exists() else now - _seconds(labels, MADE, now) > _GRACE_S
+    return now > _seconds(labels, EXPIRES, now)
+
+
+def _seconds(labels: Labels, name: str, otherwise: float) -> float:
+    """Of the epoch, as a label has it."""
+    text = labels.get(name, "")
+    return float(text) if text.isascii() and text.isdecimal() and len(text) < 12 else otherwise
+
+
+def _is_of(folder: Path, settings: DockerPlatform) -> bool:
+    """Whether it is of a run on this Docker host, or of one that never came as far as saying so."""
+    try:
+        other = states.recall(folder).platform
+    except InputError:
+        return True
+    return isinstance(other, DockerPlatform) and (other.host, other.context) == (settings.host, settings.context)
+
 
 _LOG_LINES = 100_000
 _LOG_BYTES = 64 * 1024**2
@@ -66,14 +259,14 @@ class Docker:
         published_on = "0.0.0.0" if daemon.remote_host else "127.0.0.1"
         plan = DockerPlan(run, self._settings, this_owner(KIND), time.time(), published_on)
         folder, run_key, host_key = states.begin(run, KIND)
-        bringup.ensure_image(daemon, plan.image)
-        bringup.create(daemon, plan, run_key, host_key)
+        ensure_image(daemon, plan.image)
+        create(daemon, plan, run_key, host_key)
         cores = info.get("NCPU") if run.cluster.nodes > 1 else None
-        nodes, network = bringup.node_addresses(daemon, plan), self._network(run.run_id)
+        nodes, network = node_addresses(daemon, plan), self._network(run.run_id)
         state = DockerState(host_key=host_key.public, nodes=nodes, network=network, cores=cores)
         testbed = self._testbed(run.run_id, state)
         state.save(folder, testbed)
-        bringup.check_sshd(daemon, testbed, self._settings.start_timeout_s)
+        check_sshd(daemon, testbed, self._settings.start_timeout_s)
         return testbed
 
     def _network(self, run_id: str) -> str | None:
@@ -118,7 +311,7 @@ class Docker:
         """Why the container does not run; None where it does."""
         for container in self._daemon.containers(run_id):
             if container.labels.get(NODE) == node.name:
-                return None if container.status == "running" else bringup.why_ended(container)
+                return None if container.status == "running" else why_ended(container)
         return Reason.of("docker-node-gone", node=node.name)
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
@@ -139,7 +332,7 @@ class Docker:
     def teardown(self, run_id: str) -> None:
         folder = states.run_folder(run_id, KIND)
         try:
-            call_each(self._daemon.containers(run_id), _remove, bringup.AT_ONCE)
+            call_each(self._daemon.containers(run_id), _remove, AT_ONCE)
         except MissingError:
             if folder.exists():  # else nothing of it was ever created from here
                 raise

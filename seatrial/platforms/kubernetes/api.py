@@ -1,24 +1,162 @@
 """The only place that talks to the API server. Objects are dicts, as in YAML; errors are told in our own words."""
 
+import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from seatrial.model.errors import LaunchError, SeatrialError
+from yaml import YAMLError
+
+from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
-from seatrial.platforms.kubernetes.connect import connect
-from seatrial.platforms.kubernetes.discovery import Discovery
-from seatrial.platforms.kubernetes.launchers import Kind
-from seatrial.platforms.kubernetes.plan import Object
-from seatrial.platforms.kubernetes.refusals import UnknownKindError, refused, short
+from seatrial.platforms.kubernetes.plan import Kind, Object
+from seatrial.text.lines import one_line
 from seatrial.text.redact import redacted
 from seatrial.text.tail import last_bytes
 
-if TYPE_CHECKING:
-    from seatrial.platforms.kubernetes.rights import Permission
+
+class UnknownKindError(MissingError):
+    """The cluster does not know a kind of object."""
+
+
+class RuntimeUnseenError(LaunchError):
+    """Kubeflow Trainer has not seen the runtime of a TrainJob."""
+
+
+def refused(doing: str, namespace: str, error: Any) -> SeatrialError:
+    """What the API server has against it, and what to do. `error` is the client's ApiException."""
+    message = _message(error)
+    match error.status:
+        case 401:
+            return MissingError(Reason.of("not-logged-in", doing=doing, message=message))
+        case 403:
+            return MissingError(Reason.of("forbidden", doing=doing, namespace=namespace, message=message))
+        case 404 if not _api_message(error):  # no words of the API server's: nothing is served there any more
+            return UnknownKindError(Reason.of("kind-gone", doing=doing))
+        case 404 if "namespaces" in message:
+            return MissingError(Reason.of("namespace-missing", doing=doing, message=message, namespace=namespace))
+        case _ if "trainingRuntime must be created" in message:
+            return RuntimeUnseenError(Reason.of("api-server-refused", doing=doing, message=message))
+        case _:
+            return LaunchError(Reason.of("api-server-refused", doing=doing, message=message))
+
+
+def _message(error: Any) -> str:
+    """What the API server said, else the status."""
+    return _api_message(error) or f"{error.status} {error.reason}"
+
+
+def _api_message(error: Any) -> str | None:
+    with suppress(ValueError, TypeError, AttributeError, KeyError):
+        return short(json.loads(error.body)["message"])
+    return None
+
+
+def short(error: object) -> str:
+    text = one_line(error)
+    return text if len(text) < 400 else f"{text[:400]}..."
+
+
+def connect(context: str | None) -> Any:
+    """The API client of the kubeconfig's context, or of the pod that this runs in. Raises MissingError."""
+    from kubernetes import client, config
+
+    configuration = client.Configuration()
+    configuration.retries = False  # ours say what they wait for
+    try:
+        if not context and config.incluster_config.SERVICE_HOST_ENV_NAME in os.environ:
+            config.load_incluster_config(client_configuration=configuration)
+        else:
+            config.load_kube_config(_kubeconfig(), context=context, client_configuration=configuration)
+    except (config.ConfigException, OSError) as error:
+        raise MissingError(Reason.of("no-kubeconfig", problem=_lacking(context))) from error
+    except (ValueError, TypeError, KeyError, AttributeError, YAMLError) as error:
+        raise MissingError(Reason.of("kubeconfig-unreadable", error=short(error))) from error
+    return client.ApiClient(configuration)
+
+
+def _kubeconfig() -> str:
+    """One path or several; the library itself looks at the variable once, when it is imported."""
+    return os.environ.get("KUBECONFIG") or "~/.kube/config"
+
+
+def _lacking(context: str | None) -> str:
+    """What the kubeconfig lacks, and what it has."""
+    from kubernetes import config
+
+    try:
+        contexts, _ = config.list_kube_config_contexts(_kubeconfig())
+    except (config.ConfigException, OSError) as error:
+        return Reason.of("no-cluster", error=short(error))
+    known = f"known: {', '.join(sorted(each['name'] for each in contexts))}"
+    return (
+        Reason.of("kube-context-unknown", context=f"{context!r}", known=known)
+        if context
+        else Reason.of("kube-context-missing", known=known)
+    )
+
+
+class Discovery:
+    """What the API server behind `client` serves."""
+
+    def __init__(self, client: Any, timeout_s: float) -> None:
+        self._client, self._timeout_s = client, timeout_s
+        self._served: dict[str, dict[str, Object]] = {}
+
+    @cached_property
+    def _dynamic(self) -> Any:
+        from kubernetes.dynamic import DynamicClient
+
+        return DynamicClient(self._client, discoverer=lambda client, cache_file: None)
+
+    def resource(self, kind: Kind) -> Any | None:
+        """What the library calls with; None where the cluster does not know the kind. Raises the library's errors."""
+        from kubernetes.dynamic.resource import Resource
+
+        entry = self._kinds(kind.api_version).get(kind.kind)
+        if entry is None:
+            return None
+        group, _, version = kind.api_version.rpartition("/")
+        return Resource(
+            prefix="apis" if group else "api",
+            group=group,
+            api_version=version,
+            kind=kind.kind,
+            namespaced=entry["namespaced"],
+            name=entry["name"],
+            client=self._dynamic,
+        )
+
+    def versions(self, kind: Kind) -> list[str]:
+        """The versions in which the cluster serves a kind, such as batch/v1."""
+        group, _, _ = kind.api_version.rpartition("/")
+        served = (self._get(f"/apis/{group}") or {}).get("versions", ()) if group else ()
+        return [each["groupVersion"] for each in served if kind.kind in self._kinds(each["groupVersion"])]
+
+    def _kinds(self, api_version: str) -> dict[str, Object]:
+        """What is served in one version of a group, by kind; what is not there now may be there the next time."""
+        if api_version not in self._served:
+            listed = self._get(f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}")
+            if listed is None:
+                return {}
+            things = [entry for entry in listed["resources"] if "/" not in entry["name"]]  # without subresources
+            self._served[api_version] = {entry["kind"]: entry for entry in things}
+        return self._served[api_version]
+
+    def _get(self, path: str) -> Object | None:
+        from kubernetes.dynamic.exceptions import NotFoundError
+
+        limit = {"_request_timeout": self._timeout_s}
+        try:
+            served: Object = self._dynamic.request("GET", path, serializer=lambda _, answer: answer, **limit)
+        except NotFoundError:
+            return None
+        return served
+
 
 POD, NODE, SECRET = Kind("v1", "Pod"), Kind("v1", "Node"), Kind("v1", "Secret")
 SERVICE, EVENT = Kind("v1", "Service"), Kind("v1", "Event")
@@ -26,6 +164,18 @@ SERVICE, EVENT = Kind("v1", "Service"), Kind("v1", "Event")
 TIMEOUT_S = 30  # of one request
 _TAIL_LINES = 20_000
 _LAST_LINES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """Some verbs on a resource; `why` is what goes without it. Cluster-wide where the resource has no namespace."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    why: str
+    cluster_wide: bool = False
+    optional: bool = False
 
 
 class Api:
@@ -133,7 +283,7 @@ class Api:
             other = f"the cluster has {kind.kind} as {', '.join(versions)}, and we speak {kind.api_version}"
             raise UnknownKindError(Reason.of("kind-not-served", other=other)) from error
 
-    def may(self, verb: str, right: "Permission") -> bool:
+    def may(self, verb: str, right: Permission) -> bool:
         """Whether whoever this is has one verb of a right."""
         from kubernetes import client
 

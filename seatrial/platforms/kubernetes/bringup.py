@@ -1,18 +1,100 @@
 """Follow what was submitted until every node answers: by watches, with a word whenever something changes."""
 
 import logging
+import queue
+import threading
 import time
+from dataclasses import dataclass
+from typing import Any
 
-from seatrial.model.errors import LaunchError
+from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
-from seatrial.platforms.kubernetes import queue, waiting
-from seatrial.platforms.kubernetes.api import EVENT, POD, Api
+from seatrial.platforms.kubernetes import waiting
+from seatrial.platforms.kubernetes.api import EVENT, LIMIT, POD, TIMEOUT_S, Api, plain, short
 from seatrial.platforms.kubernetes.launchers import Launcher, failed
-from seatrial.platforms.kubernetes.plan import KubernetesPlan, Object, selector
+from seatrial.platforms.kubernetes.plan import Kind, KubernetesPlan, Object, selector
 from seatrial.platforms.kubernetes.pod import NODE, ROLE
-from seatrial.platforms.kubernetes.watches import Watches, WatchEvent
+from seatrial.platforms.kubernetes.waiting import UNMANAGED_S, WORKLOAD, Queued, is_of, unmanaged, waits_for
 
-log = logging.getLogger("seatrial.launch")
+log = logging.getLogger("seatrial.kubernetes")
+
+_WATCH_S = 300  # the API server ends watches by itself; they are begun anew
+_PAUSE_S = 1.0  # before a watch that broke is begun anew
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One line of a watch: ADDED, MODIFIED, DELETED; or LISTED, where it begins (again), with all in `items`."""
+
+    kind: str
+    change: str
+    object: Object
+
+
+class Watches:
+    """Several watches into one queue. Use as a context; watches that break are begun anew until the end."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._changes: queue.SimpleQueue[WatchEvent | SeatrialError] = queue.SimpleQueue()
+        self._watchers: list[Any] = []
+        self._over = threading.Event()
+
+    def __enter__(self) -> "Watches":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._over.set()
+        for watcher in list(self._watchers):  # their threads take them off as they end
+            watcher.stop()
+
+    def add(self, kind: Kind, **selectors: str) -> None:
+        """Watch the objects of a kind that `label_selector` or `field_selector` finds."""
+        resource = self._api.resource(kind)
+        threading.Thread(target=self._follow, args=(kind.kind, resource, selectors), daemon=True).start()
+
+    def next(self, timeout_s: float) -> WatchEvent | None:
+        """The next change; None when there is none in time. Raises MissingError where something may not be watched."""
+        try:
+            change = self._changes.get(timeout=max(timeout_s, 0.001))
+        except queue.Empty:
+            return None
+        if isinstance(change, SeatrialError):
+            raise change
+        return change
+
+    def _follow(self, kind: str, resource: Any, selectors: dict[str, str]) -> None:
+        from kubernetes.watch import Watch
+
+        scope = {"namespace": self._api.namespace, **selectors}
+        while not self._over.is_set():
+            watcher = Watch()
+            self._watchers.append(watcher)
+            try:
+                with self._api.explained(f"watch {kind}"):
+                    listed = plain(resource.get(**scope, **LIMIT))
+                    self._changes.put(WatchEvent(kind, "LISTED", listed))
+                    for event in watcher.stream(
+                        resource.get,
+                        **scope,
+                        serialize=False,
+                        resource_version=listed["metadata"]["resourceVersion"],
+                        timeout_seconds=_WATCH_S,
+                        _request_timeout=(TIMEOUT_S, _WATCH_S + TIMEOUT_S),
+                    ):
+                        self._changes.put(WatchEvent(kind, event["type"], event["raw_object"]))
+                        if self._over.is_set():
+                            return
+            except MissingError as error:  # it will be no other the next time
+                self._changes.put(error)
+                return
+            except Exception as error:  # the API server restarts, a proxy cuts connections, a version is too old
+                if not self._over.is_set():
+                    log.debug("the watch of %s broke: %s", kind, short(error))
+                    time.sleep(_PAUSE_S)
+            finally:
+                self._watchers.remove(watcher)
+
 
 _ADMISSION_S = 30.0  # pods that a quota or a policy keeps out are tried again; after so long it is no accident
 _LOOK_S = 0.2  # between two looks at all pods, while changes come in
@@ -23,7 +105,7 @@ class BringUp:
 
     def __init__(self, api: Api, plan: KubernetesPlan, launcher: Launcher, parent: Object) -> None:
         self._api, self._plan, self._launcher, self._parent = api, plan, launcher, parent
-        self._seen = waiting.RunState()
+        self._seen = waiting.SeenObjects()
         self._begun = time.monotonic()
         self._look_at = self._begun + _LOOK_S
         self._placed: float | None = None  # when every pod had its node
@@ -45,7 +127,7 @@ class BringUp:
         watches.add(self._launcher.kind, field_selector=f"metadata.name={self._plan.name}")
         watches.add(EVENT, field_selector="type=Warning")  # a JobSet's Job, whose event it is, has a longer name
         if self._plan.settings.queue:
-            watches.add(queue.WORKLOAD)  # all of the namespace: no selector finds an owner
+            watches.add(WORKLOAD)  # all of the namespace: no selector finds an owner
 
     def _take_what_comes(self, watches: Watches) -> None:
         """The next change, and all others until another look is due: each pod changes often, and a look is at all."""
@@ -69,7 +151,7 @@ class BringUp:
                 if change.object["involvedObject"]["name"].startswith(self._plan.name):
                     self._seen.take_event(change.object, time.monotonic())
             case "Workload", _:
-                if queue.is_of(change.object, self._parent["metadata"]["uid"]):
+                if is_of(change.object, self._parent["metadata"]["uid"]):
                     self._seen.take_workload(change.change, change.object)
             case _:
                 self._seen.take_parent(change.change, change.object)
@@ -91,15 +173,15 @@ class BringUp:
         if queued and queued.hopeless:
             raise LaunchError(queued.reason)
 
-    def _queued(self) -> queue.Queued | None:
+    def _queued(self) -> Queued | None:
         """What Kueue says, where there is a queue."""
         if not self._plan.settings.queue:
             return None
         if self._seen.workload:
-            return queue.waits_for(self._seen.workload)
-        if time.monotonic() - self._begun > queue.UNMANAGED_S and not (self._seen.managed or self._seen.pods):
-            return queue.unmanaged(self._launcher.kind.kind, self._plan.settings.priority)
-        return queue.Queued(Reason.of("queue-unseen"))
+            return waits_for(self._seen.workload)
+        if time.monotonic() - self._begun > UNMANAGED_S and not (self._seen.managed or self._seen.pods):
+            return unmanaged(self._launcher.kind.kind, self._plan.settings.priority)
+        return Queued(Reason.of("queue-unseen"))
 
     def _say_and_check_time(self) -> None:
         pods, settings = self._seen.pods.values(), self._plan.settings

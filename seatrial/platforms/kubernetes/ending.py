@@ -1,13 +1,15 @@
 """The end of a run's pods: wait until they are gone, and name the nodes that do not let go of theirs."""
 
 import time
+from collections.abc import Iterable, Sequence
 
-from seatrial.model.errors import LaunchError, MissingError, NodesError
+from seatrial.model.errors import LaunchError, MissingError, NodesError, SeatrialError
 from seatrial.model.reason import Reason
-from seatrial.platforms.kubernetes.api import POD, Api
-from seatrial.platforms.kubernetes.health import health
-from seatrial.platforms.kubernetes.plan import Object, selector
-from seatrial.platforms.kubernetes.watches import Watches, WatchEvent
+from seatrial.platforms.kubernetes.api import NODE, POD, Api
+from seatrial.platforms.kubernetes.bringup import Watches, WatchEvent
+from seatrial.platforms.kubernetes.launchers import Launcher, failed
+from seatrial.platforms.kubernetes.plan import KubernetesPlan, Object, conditions, holding, selector
+from seatrial.platforms.kubernetes.waiting import WORKLOAD, is_of, preempted
 
 GONE_S = 25.0  # without any pod going: the entry point leaves at once on TERM, but hundreds go one after the other
 
@@ -68,3 +70,120 @@ def _name(pod: Object) -> str:
 
 def _node(pod: Object) -> str:
     return pod["spec"].get("nodeName") or "no node"
+
+
+def health(api: Api) -> dict[str, str | None]:
+    """Why each node is not Ready, None where it is. Raises MissingError for who may not look at nodes."""
+    return {node["metadata"]["name"]: not_ready(node) for node in api.list(NODE)}
+
+
+def not_ready(node: Object) -> str | None:
+    """Why the node is not Ready, in Kubernetes' words; None where it is."""
+    if holding(node, "Ready"):
+        return None
+    ready = conditions(node).get("Ready", {})
+    since = ready.get("lastTransitionTime") or "ever"
+    return f"NotReady since {since}: {ready.get('message') or 'the kubelet is silent'}"
+
+
+def termination_message(pod: Object | None, name: str) -> str | None:
+    """How the pod ended, in one line that names it; None while it runs. `pod` is None where the API server has none."""
+    if pod is None:
+        return Reason.of("pod-gone", name=name)
+    status = pod.get("status", {})
+    if status.get("reason"):  # such as Evicted; the containers only show that they were killed
+        return f"pod {name}: {': '.join(filter(None, (status['reason'], status.get('message'))))}"
+    if ended := _ended(pod):
+        why = f" ({ended['reason']})" if ended.get("reason") not in (None, "Error", "Completed") else ""
+        return Reason.of("pod-exited", name=name, exit_code=ended["exitCode"], cause=why)
+    return (
+        Reason.of("pod-failed", name=name, phase=status["phase"].lower())
+        if status.get("phase") in ("Failed", "Succeeded")
+        else None
+    )
+
+
+def first_to_end(pods: Iterable[Object]) -> str | None:
+    """How the first of the pods that ended by themselves did so; None where all that ended had been deleted."""
+    by_themselves = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+    fates = [
+        (str((_ended(pod) or {}).get("finishedAt") or "~"), termination_message(pod, pod["metadata"]["name"]))
+        for pod in by_themselves
+    ]
+    return min(((when, how) for when, how in fates if how), default=(None, None))[1]
+
+
+def _ended(pod: Object) -> Object | None:
+    """How a container of the pod ended: the one that failed, where one did."""
+    states = [each.get("state", {}).get("terminated") for each in pod.get("status", {}).get("containerStatuses", ())]
+    ended: list[Object] = [state for state in states if state]
+    return max(ended, key=lambda state: bool(state["exitCode"]), default=None)
+
+
+def blameless_reason(api: Api, plan: KubernetesPlan, launcher: Launcher, pod: str, node: str) -> str | None:
+    """Why the pod went although its node is well: preempted, evicted, deleted, out of time. None: blame the node."""
+    try:
+        parent = api.find(launcher.kind, plan.name)
+        workload = _workload(api, plan, parent) if parent else None
+        live_pod = api.find(POD, pod)
+        others = api.list(POD, selector(plan.run.run_id)) if _was_deleted(live_pod) else []
+        return _blameless_reason(live_pod, pod, parent, workload, others, node_is_well=_is_well(api, node))
+    except SeatrialError:
+        return None  # nobody can say
+
+
+def _blameless_reason(
+    pod: Object | None,
+    name: str,
+    parent: Object | None,
+    workload: Object | None,
+    others: Sequence[Object] = (),
+    *,
+    node_is_well: bool,
+) -> str | None:
+    """As `blameless_reason`; `others` are what is left of the run's pods. Pure."""
+    if deadline := _condition(parent, "Failed", "DeadlineExceeded"):
+        return Reason.of("deadline-exceeded", deadline=deadline)
+    if not node_is_well:  # Kubernetes and Kueue take pods away from nodes that fail, too
+        return None
+    if workload and (evicted := preempted(workload)):
+        return evicted
+    if disrupted := _condition(pod, "DisruptionTarget"):
+        return Reason.of("pod-preempted", name=name, disrupted=disrupted)
+    return Reason.of("pod-deleted", name=name, why_deleted=_why_deleted(parent, others)) if _was_deleted(pod) else None
+
+
+def _was_deleted(pod: Object | None) -> bool:
+    return pod is None or "deletionTimestamp" in pod["metadata"]
+
+
+def _why_deleted(parent: Object | None, others: Sequence[Object]) -> str:
+    """Where one pod ends, its controller deletes the others: the first is the node to look at."""
+    if first := first_to_end(others):
+        return f"because {first}"
+    if parent is None:
+        return "while the run used it, with what the run had submitted"
+    why = failed(parent)
+    return f"while the run used it{f': {why}' if why else ''}"
+
+
+def _condition(manifest: Object | None, kind: str, reason: str | None = None) -> str | None:
+    condition = holding(manifest, kind)
+    if condition is None or reason not in (None, condition.get("reason")):
+        return None
+    return f"{condition.get('reason')}: {condition.get('message')}"
+
+
+def _workload(api: Api, plan: KubernetesPlan, parent: Object) -> Object | None:
+    if not plan.settings.queue:
+        return None
+    uid = parent["metadata"]["uid"]
+    return next((each for each in api.list(WORKLOAD) if is_of(each, uid)), None)
+
+
+def _is_well(api: Api, node: str) -> bool:
+    """Whether the node is there and Ready. Who may not look at nodes does not blame one for a pod that was deleted."""
+    try:
+        return health(api).get(node, "it is gone") is None
+    except MissingError:
+        return True

@@ -17,7 +17,7 @@ from typing import Any, cast
 from seatrial.model.errors import LaunchError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.api import POD, Api
-from seatrial.platforms.kubernetes.pod_termination import termination_message
+from seatrial.platforms.kubernetes.ending import termination_message
 from seatrial.text.lines import first_line, one_line
 
 _TRIES = 4  # an API server that restarts is back after some seconds

@@ -19,6 +19,19 @@ Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object, as the API server knows it; `needs` is what has to be installed for it, if anything.
+
+    `older` is the version to read it by where the cluster does not serve the other one yet.
+    """
+
+    api_version: str
+    kind: str
+    needs: str | None = None
+    older: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class KubernetesPlan:
     """What every object of a run has in common. `name` is that of the parent, the Service and the Secret alike."""
 
@@ -86,3 +99,14 @@ def plan(run: Run, owner: str | None = None, pod: str | None = None) -> Kubernet
 def selector(run_id: str | None = None) -> str:
     """The label selector of a run's objects; of all runs when None."""
     return f"{RUN_ID}={run_id}" if run_id else f"app.kubernetes.io/managed-by=seatrial,{RUN_ID}"
+
+
+def conditions(manifest: Object | None) -> dict[str, Object]:
+    """By type."""
+    return {each["type"]: each for each in (manifest or {}).get("status", {}).get("conditions", ())}
+
+
+def holding(manifest: Object | None, kind: str) -> Object | None:
+    """The condition of that type, where it is True."""
+    condition = conditions(manifest).get(kind, {})
+    return condition if condition.get("status") == "True" else None

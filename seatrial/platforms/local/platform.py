@@ -18,8 +18,7 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.local import plan as planning
-from seatrial.platforms.local.capacity import problems
-from seatrial.platforms.local.needs import missing
+from seatrial.platforms.local.doctor import missing, problems
 from seatrial.platforms.local.plan import PREFIX, Account, LocalPlan
 from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.remote.keys import new_key_pair

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from seatrial.config.mount import Mount
 from seatrial.config.platform import PlatformSettings
-from seatrial.platforms.openssh.settings import Host, Jump, Path, Port, User
+from seatrial.platforms.openssh import Host, Jump, PathText, Port, User
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
@@ -73,10 +73,10 @@ class SlurmPlatform(PlatformSettings):
     jump: Jump | None = Field(
         None, description="[USER@]HOST[:PORT] to go through to it, several with commas; as ssh's configuration says"
     )
-    key_file: Path | None = Field(
+    key_file: PathText | None = Field(
         None, description="private key of that user on this machine; those that ssh finds, or its agent's, when unset"
     )
-    ssh_config: Path | None = Field(
+    ssh_config: PathText | None = Field(
         None, description="file with the configuration of ssh, in place of ~/.ssh/config and /etc/ssh/ssh_config"
     )
     login_timeout_s: Seconds = Field(15, description="seconds until the login node answers")

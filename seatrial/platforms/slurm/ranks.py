@@ -11,8 +11,7 @@ from seatrial.model.errors import SeatrialError
 from seatrial.model.testbed import RankProcess, Testbed
 from seatrial.platforms.slurm.config import SlurmPlatform
 from seatrial.platforms.slurm.login import Login
-from seatrial.platforms.slurm.runtime import container_env, container_of
-from seatrial.platforms.slurm.script import load_modules
+from seatrial.platforms.slurm.script import container_env, container_of, load_modules
 
 _NAME = "seatrial-ranks"  # of the steps
 _GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s

@@ -9,10 +9,9 @@ import pytest
 
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import code_of
-from seatrial.platforms.baremetal.answers import BaremetalState, HostAddress
 from seatrial.platforms.baremetal.config import BaremetalPlatform
-from seatrial.platforms.baremetal.hosts import Hosts
-from seatrial.platforms.openssh.failures import is_silent, reason_of, was_never_in
+from seatrial.platforms.baremetal.hosts import BaremetalState, HostAddress, Hosts
+from seatrial.platforms.openssh import is_silent, reason_of, was_never_in
 
 CHANGED = """\
 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@

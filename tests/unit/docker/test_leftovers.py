@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from seatrial.platforms.docker.leftovers import KIND, is_abandoned
-from seatrial.platforms.docker.plan import EXPIRES, MADE, OWNER
+from seatrial.platforms.docker.plan import EXPIRES, KIND, MADE, OWNER
+from seatrial.platforms.docker.platform import is_abandoned
 from seatrial.platforms.state import this_owner
 
 LONG_AGO, LATER = "1000000000", "99999999999"

@@ -12,10 +12,9 @@ from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError
 from seatrial.platforms.kubernetes import bringup, waiting
 from seatrial.platforms.kubernetes.api import Api
-from seatrial.platforms.kubernetes.bringup import BringUp
+from seatrial.platforms.kubernetes.bringup import BringUp, WatchEvent
 from seatrial.platforms.kubernetes.launchers import launcher_for
 from seatrial.platforms.kubernetes.plan import plan
-from seatrial.platforms.kubernetes.watches import WatchEvent
 from tests.unit.kubernetes.golden import CLUSTERS
 
 NAME = "seatrial-20260101-0000-abcde"

@@ -4,8 +4,16 @@ from typing import Any
 
 import pytest
 
-from seatrial.platforms.kubernetes.queue import Queued
-from seatrial.platforms.kubernetes.waiting import Complaint, RunState, placed, problem, ready, story, troubled
+from seatrial.platforms.kubernetes.waiting import (
+    Complaint,
+    Queued,
+    SeenObjects,
+    placed,
+    problem,
+    ready,
+    story,
+    troubled,
+)
 
 
 def pod(name: str = "p-0", node: str | None = "n-0", **status: Any) -> dict[str, Any]:
@@ -135,7 +143,7 @@ def test_trouble_is_what_the_story_tells_first() -> None:
 
 
 def test_pods_come_and_go() -> None:
-    seen = RunState()
+    seen = SeenObjects()
     seen.take_pod("ADDED", READY)
     seen.take_pod("MODIFIED", pod())
     assert list(seen.pods) == ["p-0"]
@@ -148,7 +156,7 @@ def test_pods_come_and_go() -> None:
     ["FailedCreate", "FailedCreatePod", "JobCreationFailed", "MPIJobFailed", "TrainJobResourcesCreationFailed"],
 )
 def test_pods_that_are_not_admitted_are_a_complaint(reason: str) -> None:
-    quiet, seen = RunState(), RunState()
+    quiet, seen = SeenObjects(), SeenObjects()
     quiet.take_event({"reason": "SuccessfulCreate", "message": "Created pod: x"}, 1.0)
     assert quiet.complaint is None
     seen.take_event({"reason": reason, "message": 'pods "x" is forbidden: exceeded quota'}, 2.0)
@@ -158,7 +166,7 @@ def test_pods_that_are_not_admitted_are_a_complaint(reason: str) -> None:
 
 
 def test_a_volume_that_cannot_be_mounted_is_what_is_waited_for() -> None:
-    seen = RunState()
+    seen = SeenObjects()
     why = 'MountVolume.SetUp failed for volume "volume-0" : rpc error: desc = storage: bucket doesn\'t exist'
     seen.take_event({"reason": "FailedMount", "message": f"{why}\n", "involvedObject": {"name": "p-0"}}, 1.0)
     assert story([waits("ContainerCreating")], 1, unmounted=seen.unmounted) == f"0 of 1 nodes answer; waiting: {why}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seatrial.platforms.slurm.bringup import read_nodes_log
+from seatrial.platforms.slurm.jobs import read_nodes_log
 
 PULL = """\
 srun: cluster configuration lacks support for cpu binding
