@@ -105,13 +105,13 @@ def ensure_images(hosts: Hosts, settings: BaremetalPlatform, container: Containe
 
     A host that does not answer is left to the launch, which finds that too.
     """
-    looks = hosts.on_each(partial(_look, hosts, container))
+    looks = on_hosts(settings.hosts, partial(_look, hosts, container))
     _check(looks)
     lacking = [host for host, answer in looks.items() if isinstance(answer, Answer) and answer.image_missing]
     if lacking:
         names = some_of(lacking)
         log.info("%d hosts lack %s, and pull it now: %s", len(lacking), printable(container.image), names)
-        _check(hosts.on_each(partial(_pull, hosts, container, settings.pull_timeout_s), lacking))
+        _check(on_hosts(lacking, partial(_pull, hosts, container, settings.pull_timeout_s)))
 
 
 def _look(hosts: Hosts, container: Container, host: str) -> Answer:

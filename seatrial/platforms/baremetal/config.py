@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from seatrial.config.mount import FullPath, Mount
-from seatrial.config.platform import PlatformSettings
+from seatrial.config.platform import PlatformSettings, Seconds
 from seatrial.config.ulimit import Ulimits
 from seatrial.platforms.openssh import Jump, LoginSettings, PathText, Port, User, legal_path
 from seatrial.text.hostranges import expand
@@ -26,9 +26,6 @@ def legal_folder(value: str) -> str:
 def _one_setting_each(value: "dict[str, HostSettings]") -> "dict[str, HostSettings]":
     expand(tuple(value))
     return value
-
-
-Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 
 
 class HostSettings(LoginSettings):

@@ -11,7 +11,7 @@ from seatrial.model.errors import MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.platforms.baremetal.bringup import Container, container_of, image_missing, run_folder
 from seatrial.platforms.baremetal.config import BaremetalPlatform
-from seatrial.platforms.baremetal.hosts import Answer, Hosts, on_hosts, ssh_config
+from seatrial.platforms.baremetal.hosts import Answer, Hosts, ssh_config
 from seatrial.text.printable import printable
 from seatrial.text.words import some_of
 
@@ -35,11 +35,7 @@ def problems(cluster: "Cluster", settings: BaremetalPlatform, hosts_type: type[H
             "mpirun": cluster.mpi.mpirun,
             "container": container.request() if container else None,
         }
-
-        def check(host: str) -> Answer:
-            return hosts.ask(host, request, _TIMEOUT_S, proxied=hosts.is_proxied(host))
-
-        answers = on_hosts(settings.hosts, check)
+        answers = hosts.ask_each(request, _TIMEOUT_S, settings.hosts)
     absent = next((answer for answer in answers.values() if isinstance(answer, MissingError)), None)
     if absent:
         return [absent.reason]

@@ -150,6 +150,7 @@ _PROGRAM_MISSING = (126, 127)
 _SHOWN = 8  # reasons in one line
 
 Item = TypeVar("Item")
+Answers = dict[str, Answer | SeatrialError]  # by host
 
 
 class HostError(LaunchError):
@@ -180,6 +181,10 @@ class Hosts:
         if answer.problem is not None:
             raise HostError(Reason.of("baremetal-host-failed", host=host, problem=printable(answer.problem)[:500]))
         return answer
+
+    def ask_each(self, request: Mapping[str, object], timeout_s: float, hosts: Sequence[str]) -> Answers:
+        """The answer of each host, or the SeatrialError that it raised."""
+        return on_hosts(hosts, lambda host: self.ask(host, request, timeout_s, proxied=self.is_proxied(host)))
 
     def _login(self, host: str) -> list[str]:
         """What stands before a command for the host."""
@@ -228,12 +233,6 @@ class Hosts:
         status, _, errors = _run([*self._ssh(), f"ssh://{jump}", "true"], b"", self._settings.login_timeout_s + 5, jump)
         reason = reason_of(jump, errors, dict) if status == SSH_FAILED else None
         return str(reason.values["problem"]) if reason and is_silent(reason) else None
-
-    def on_each(
-        self, function: Callable[[str], Item], hosts: Sequence[str] | None = None
-    ) -> dict[str, Item | SeatrialError]:
-        """The function's answer, or the SeatrialError it raised, by host; of all hosts when None."""
-        return on_hosts(self._settings.hosts if hosts is None else hosts, function)
 
     def dial(self, host: str, port: int, timeout_s: float) -> socket.socket:
         """A stream to a port of a host that is behind others, by ssh. Raises OSError."""

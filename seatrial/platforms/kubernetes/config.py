@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from seatrial.config.platform import PlatformSettings
+from seatrial.config.platform import PlatformSettings, Seconds
 from seatrial.config.yamlfile import Strict
 from seatrial.platforms.kubernetes.volumes import (
     DnsLabel,
@@ -15,8 +15,6 @@ from seatrial.platforms.kubernetes.volumes import (
     ResourceName,
     Volumes,
 )
-
-Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 
 
 def _as_text(value: object) -> object:

@@ -25,9 +25,9 @@ from seatrial.platforms.container import KEY_FILES, key_files
 from seatrial.platforms.kubernetes.api import EVENT, NODE, POD, SECRET, Api, RuntimeUnseenError
 from seatrial.platforms.kubernetes.collect import address, names, ordered
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.ending import own_pod
 from seatrial.platforms.kubernetes.forward import dial_pod
 from seatrial.platforms.kubernetes.launchers import kind_of, kinds, launcher_for, needs, objects
-from seatrial.platforms.kubernetes.leftovers import own_pod
 from seatrial.platforms.kubernetes.machines import machine, nccl_env
 from seatrial.platforms.kubernetes.plan import TENDED_BY, KubernetesPlan, Object, plan, selector
 from seatrial.platforms.kubernetes.pod import NODE as NODE_ROLE
@@ -186,7 +186,7 @@ class Kubernetes:
         wait_for_deletion(self._api, run_id)
 
     def leftovers(self) -> list[Leftover]:
-        from seatrial.platforms.kubernetes.leftovers import leftovers
+        from seatrial.platforms.kubernetes.ending import leftovers
 
         return leftovers(self._api, self._settings, self._launcher, _KIND)
 

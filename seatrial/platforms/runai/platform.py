@@ -17,9 +17,8 @@ from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.commands import call_each
-from seatrial.platforms.runai.client import Client
+from seatrial.platforms.runai.client import Client, DescribedWorkload, ending, pod_names, submit_argv, workload_name
 from seatrial.platforms.runai.config import RunaiPlatform
-from seatrial.platforms.runai.workload import DescribedWorkload, ending, pod_names, submit_argv, workload_name
 from seatrial.platforms.sshd import default_folder, node_script, tell_ports
 from seatrial.platforms.state import NodeAddress, RunState
 from seatrial.platforms.testbed import node_of, testbed_of

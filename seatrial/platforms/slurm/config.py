@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from seatrial.config.mount import Mount
-from seatrial.config.platform import PlatformSettings
+from seatrial.config.platform import PlatformSettings, Seconds
 from seatrial.platforms.openssh import Host, Jump, PathText, Port, User
 
 if TYPE_CHECKING:
@@ -60,7 +60,6 @@ def _legal_folder(value: str) -> str:
 Name = Annotated[str, Field(pattern=_NAME, max_length=255)]
 NodeList = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,\[\]-]*$", max_length=10_000)]
 Constraint = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[(][A-Za-z0-9_.&|*,:()\[\]-]*$", max_length=1000)]
-Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 
 
 class SlurmPlatform(PlatformSettings):

@@ -12,8 +12,8 @@ from seatrial.model.errors import LaunchError, MissingError
 from seatrial.platforms import platform_for
 from seatrial.platforms import state as states
 from seatrial.platforms.kubernetes.api import RuntimeUnseenError, connect, refused
+from seatrial.platforms.kubernetes.ending import own_pod
 from seatrial.platforms.kubernetes.launchers import launchers
-from seatrial.platforms.kubernetes.leftovers import own_pod
 from seatrial.platforms.kubernetes.plan import EXPIRES, OWNER, RUN_ID, TENDED_BY, Kind
 from seatrial.platforms.kubernetes.platform import Kubernetes
 from seatrial.platforms.state import this_owner
