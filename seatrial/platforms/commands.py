@@ -1,4 +1,4 @@
-"""Programs of this machine that platforms call: their environment, their time and what they print are bounded."""
+"""Run programs of this machine, with bounds on their environment, time and output, and functions in parallel."""
 
 import os
 import subprocess

@@ -75,7 +75,7 @@ _USUAL = ("~/.ssh/config", "/etc/ssh/ssh_config")
 def client_config(
     options_of: Mapping[tuple[str, ...], Sequence[str]], connect_timeout_s: float, own_config: str | None
 ) -> str:
-    """`options_of` are those of hosts; `own_config` is read in place of the user's and the system's.
+    """The configuration of ssh. `options_of` are those of hosts; `own_config` replaces the user's and the system's.
 
     Pure, but for the home folder in it.
     """
@@ -97,7 +97,7 @@ def _lines_of(hosts: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def login_options(login: LoginSettings) -> Iterator[str]:
-    """Lines of a block `Host`."""
+    """The lines of a block `Host`."""
     if login.user:
         yield f"User {login.user}"
     if login.port:
@@ -140,7 +140,7 @@ def reason_of(host: str, errors: str, options: Options) -> Reason:
     if match := _REFUSED.search(errors):
         user = printable(options().get("user", "?"))
         return Reason.of("baremetal-login-refused", host=host, user=user, methods=printable(match[1]))
-    words = printable(_last_words(errors))[:_SHOWN]
+    words = printable(_last_lines(errors))[:_SHOWN]
     if _SILENT.search(errors):
         return Reason.of("baremetal-unreachable", host=host, problem=words)
     code = "baremetal-connection-lost" if _LOST.search(errors) else "baremetal-ssh-failed"
@@ -149,18 +149,18 @@ def reason_of(host: str, errors: str, options: Options) -> Reason:
 
 def _about_host_key(host: str, errors: str, options: Options) -> Reason | None:
     if match := _REVOKED.search(errors):
-        return Reason.of("baremetal-host-key-revoked", host=host, place=_place(match[1]))
+        return Reason.of("baremetal-host-key-revoked", host=host, place=_host_text(match[1]))
     if match := _CHANGED.search(errors):
-        place, entry = _place(match[1]), _OFFENDING.search(errors)
+        place, entry = _host_text(match[1]), _OFFENDING.search(errors)
         file = printable(entry[1]) if entry else _files(options())
         return Reason.of("baremetal-host-key-changed", host=host, place=place, file=file)
     if match := _UNKNOWN.search(errors):
-        return Reason.of("baremetal-host-key-unknown", host=host, place=_place(match[2]), file=_files(options()))
+        return Reason.of("baremetal-host-key-unknown", host=host, place=_host_text(match[2]), file=_files(options()))
     return None
 
 
 def is_silent(reason: str) -> bool:
-    """Whether the host did not answer, or its answer broke off, as with a broken machine."""
+    """Whether the host did not answer, or its answer broke off."""
     return code_of(reason) in ("baremetal-unreachable", "baremetal-connection-lost")
 
 
@@ -169,7 +169,7 @@ def was_never_in(reason: str) -> bool:
     return code_of(reason) in _BEFORE_THE_LOGIN
 
 
-def _place(words: str) -> str:
+def _host_text(words: str) -> str:
     return printable(words)[:_SHOWN]
 
 
@@ -179,7 +179,7 @@ def _files(options: dict[str, str]) -> str:
     return printable(", ".join(str(Path(file).expanduser()) for file in own))
 
 
-def _last_words(errors: str) -> str:
+def _last_lines(errors: str) -> str:
     lines = [line.strip() for line in errors.splitlines() if any(map(str.isalnum, line))]
     return "; ".join(dict.fromkeys(lines[-2:])) or "no message"
 
@@ -215,7 +215,7 @@ def tunnel(ssh: Sequence[str], host: str, target: str, timeout_s: float) -> sock
 
 
 def _wait_for_greeting(stream: socket.socket, timeout_s: float, errors: Callable[[], str]) -> None:
-    """sshd speaks first. Raises OSError where it does not, or the tunnel ends."""
+    """Wait for sshd, which speaks first. Raises OSError where it does not, or the tunnel ends."""
     readable, _, _ = select.select([stream], [], [], timeout_s)
     if not readable:
         raise TimeoutError

@@ -1,4 +1,4 @@
-"""A cluster file as a testbed: what is the same on every platform is filled in here, and here alone."""
+"""Make a testbed from a cluster file: what is the same on every platform."""
 
 import logging
 import time
@@ -53,7 +53,7 @@ def testbed_of(
 def wait_for_sshd(
     testbed: Testbed, timeout_s: float, none_yet: Callable[[], None] = lambda: None, pause_s: float = 0.05
 ) -> bool:
-    """Wait until every sshd answers, or time is up; false where none does.
+    """Wait until every sshd answers, or time is up; return false if none does.
 
     Some silent nodes are a finding for connectivity. `none_yet` is called while all are silent, and may raise.
     """

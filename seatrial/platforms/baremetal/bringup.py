@@ -1,4 +1,4 @@
-"""Start the run's sshd on every host."""
+"""Start the run's sshd on every host, in a container where the cluster file asks for one."""
 
 import logging
 import shlex
@@ -30,10 +30,10 @@ from seatrial.text.words import some_of
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """What a host is told of it.
+    """The container that a host starts.
 
-    `command` is followed by the arguments of sh. `name` is by what docker and podman know it, and `user` who logs in
-    there; both are empty where it is but processes of the user.
+    `command` is followed by the arguments of sh. `name` is the container's name for docker and podman, and `user` who
+    logs in there; both are empty where the container is only processes of the user.
     """
 
     program: str
@@ -43,17 +43,17 @@ class Container:
     user: str = ""
 
     def request(self) -> dict[str, object]:
-        """For the program on the host."""
+        """As the program on the host reads it."""
         return asdict(self)
 
 
 def container_name(settings: BaremetalPlatform, run_id: str) -> str:
-    """Empty where nobody knows it by one."""
+    """The name for docker and podman; empty for the other runtimes."""
     return f"seatrial-{run_id}" if settings.has_daemon else ""
 
 
 def container_of(run: Run, settings: BaremetalPlatform, folder: str) -> Container | None:
-    """`folder` is that of the run on the host, which the container sees at the same place; None without runtime."""
+    """The container of a run; None without runtime. `folder` is the run's on the host, mounted at the same path."""
     cluster, program, image = run.cluster, settings.runtime, run.nodes_image
     if program == "none":
         return None
@@ -66,7 +66,7 @@ def container_of(run: Run, settings: BaremetalPlatform, folder: str) -> Containe
 
 
 def _options(cluster: Cluster, settings: BaremetalPlatform, folder: str) -> Iterator[str]:
-    """An image of ours would start another sshd by itself, so the shell is started in place of its entry point."""
+    """Options of docker and podman. The shell replaces the entry point, as our images' starts another sshd."""
     yield from ("--rm", "--interactive", "--pull=never", "--network=host", "--ipc=host", "--uts=host")
     yield from ("--user=0", "--entrypoint=sh", "--cap-drop=ALL", "--security-opt=no-new-privileges")
     yield from (f"--cap-add={name}" for name in capabilities(cluster, settings.devices))
@@ -78,12 +78,12 @@ def _options(cluster: Cluster, settings: BaremetalPlatform, folder: str) -> Iter
 
 
 def _mount(mount: Mount) -> str:
-    """Unlike --volume it makes no folder where the source is not there."""
+    """The option of a mount. Unlike --volume it makes no folder where the source is missing."""
     return f"--mount=type=bind,source={mount.source},target={mount.target}" + (",readonly" if mount.read_only else "")
 
 
 def _gpus(cluster: Cluster, settings: BaremetalPlatform) -> tuple[str, ...]:
-    """All of the host: docker has an option for NVIDIA's, podman knows them by CDI, AMD's are devices like others."""
+    """Options for all GPUs of the host: docker has one for NVIDIA's, podman uses CDI, AMD's are ordinary devices."""
     if not cluster.gpus:
         return ("--env=NVIDIA_VISIBLE_DEVICES=void",)  # images of NVIDIA's ask for all of them
     if has_amd_gpus(cluster):
@@ -101,9 +101,10 @@ log = logging.getLogger("seatrial.launch")
 
 
 def ensure_images(hosts: Hosts, settings: BaremetalPlatform, container: Container) -> None:
-    """Pull it where it is not. Raises LaunchError where a host cannot get it, or has no such runtime.
+    """Pull the image on hosts that lack it.
 
-    A host that does not answer is left to the launch, which finds that too.
+    Raises LaunchError where a host cannot get the image, or lacks the runtime. Hosts that do not answer are left to the
+    launch, which finds them too.
     """
     looks = on_hosts(settings.hosts, partial(_look, hosts, container))
     _check(looks)
@@ -133,7 +134,7 @@ def _pull(hosts: Hosts, container: Container, timeout_s: float, host: str) -> An
 
 
 def image_missing(container: Container, host: str, problem: str) -> Reason:
-    """That a host does not have it, and why."""
+    """The reason for a host without the image."""
     words = printable(problem)[:500]
     return Reason.of("baremetal-image-missing", host=host, image=printable(container.image), problem=words)
 
@@ -152,12 +153,12 @@ Started = dict[str, HostAddress | SeatrialError]
 
 
 def run_folder(settings: BaremetalPlatform, run_id: str) -> str:
-    """On the hosts: private to the user, and gone with the run."""
+    """The run's folder on the hosts: private to the user, and removed with the run."""
     return f"{settings.folder.rstrip('/')}/seatrial-{run_id}"
 
 
 def node_folder(settings: BaremetalPlatform, run_id: str) -> str:
-    """Of the run's sshd, within the run's folder."""
+    """The folder of the run's sshd, within the run's folder."""
     return f"{run_folder(settings, run_id)}/node"
 
 
@@ -167,7 +168,7 @@ def lifetime_s(settings: BaremetalPlatform, cluster: Cluster) -> float:
 
 
 def start_nodes(hosts: Hosts, run: Run, settings: BaremetalPlatform, run_key: KeyPair, host_key: KeyPair) -> Started:
-    """Where each host's sshd answers, or why it does not. Raises MissingError where this machine has no ssh."""
+    """Start sshd on every host; its address, or why it did not start. Raises MissingError without ssh."""
     folder = node_folder(settings, run.run_id)
     container = container_of(run, settings, run_folder(settings, run.run_id))
     request = {
@@ -188,10 +189,10 @@ def start_nodes(hosts: Hosts, run: Run, settings: BaremetalPlatform, run_key: Ke
 
 
 def addresses_of(started: Started, hosts: Hosts, port: int) -> tuple[HostAddress, ...]:
-    """Those of all hosts, in the order of the cluster file.
+    """The addresses of all hosts, in the order of the cluster file.
 
-    A host that does not answer is a finding: connectivity names it. Raises LaunchError where a host refuses, is taken
-    by another run or lacks something, and where none answers.
+    A host that does not answer is a finding of connectivity. Raises LaunchError where a host refuses, is taken by
+    another run or lacks something, and where none answers.
     """
     problems = {host: answer.reason for host, answer in started.items() if isinstance(answer, SeatrialError)}
     refusals = [reason for reason in problems.values() if not is_silent(reason)]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def legal_folder(value: str) -> str:
-    """A full path that no shell reads otherwise. Raises ValueError."""
+    """Check for a full path without characters that a shell interprets. Raises ValueError."""
     if not re.fullmatch(r"/[A-Za-z0-9_./+-]*", value) or ".." in value.split("/"):
         raise ValueError(f"must be a full path of letters, digits and _ . / + -, without .., is {value!r}")
     return value.rstrip("/") or "/"
@@ -93,7 +93,7 @@ class BaremetalPlatform(PlatformSettings):
 
     @property
     def has_daemon(self) -> bool:
-        """Whether its containers are known by name to docker or podman, and are no mere processes of the user."""
+        """Whether a daemon (docker, podman) knows the containers by name."""
         return self.runtime in ("docker", "podman")
 
     def problems(self, cluster: "Cluster") -> Iterator[str]:

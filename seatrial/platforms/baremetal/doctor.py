@@ -1,4 +1,4 @@
-"""What stands between a cluster file and a run on its hosts, each with the next step."""
+"""Checks before a run on bare metal, each with the next step."""
 
 import tempfile
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _FREE_BYTES = 100 * 1024**2
 
 
 def problems(cluster: "Cluster", settings: BaremetalPlatform, hosts_type: type[Hosts] = Hosts) -> list[str]:
-    """Everything that would keep a run from starting, of every host; nothing is changed on them."""
+    """Everything that would keep a run from starting, on every host. Changes nothing on them."""
     with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
         config = Path(folder) / "ssh_config"
         config.write_text(ssh_config(settings))

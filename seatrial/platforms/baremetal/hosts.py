@@ -1,4 +1,4 @@
-"""Talk to the hosts by the system's own ssh: its configuration, agents, jump hosts and known_hosts count as ever."""
+"""Talk to the hosts by the system's own ssh, with its configuration, agents, jump hosts and known_hosts."""
 
 import json
 import socket
@@ -36,7 +36,7 @@ _LOG_CHARACTERS = 8 * 1024**2
 
 
 class Holder(BaseModel):
-    """The run that has a host, as its lock says; hostile or broken like everything that comes from a host."""
+    """The run that holds a host, as its lock file describes it; untrusted, as everything from a host."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -50,7 +50,7 @@ class Holder(BaseModel):
 
 
 class Answer(BaseModel):
-    """What the program on a host prints; which fields are there depends on what was asked."""
+    """What the program on a host prints; which fields are set depends on the request."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -92,7 +92,7 @@ class BaremetalState(RunState):
 
     @property
     def shared_cores(self) -> int | None:
-        """Of the one machine that plays all hosts, as containers or namespaces; None where that is not so."""
+        """The cores of the one machine that plays all hosts, as containers or namespaces; None otherwise."""
         kernels = {node.kernel for node in self.nodes}
         return self.nodes[0].cores if len(self.nodes) > 1 and len(kernels) == 1 and all(kernels) else None
 
@@ -108,7 +108,7 @@ for name, source in json.loads({modules!r}).items():
 
 
 def program(request: Mapping[str, object]) -> str:
-    """For the standard input of `python3 -`. The request may hold keys: it is in no argument and no environment."""
+    """The program and its request, for the standard input of `python3 -`. The request may hold keys."""
     return f"{_modules()}module.main(json.loads({json.dumps(request)!r}))\n"
 
 
@@ -120,13 +120,13 @@ def _modules() -> str:
 
 
 def ssh_config(settings: BaremetalPlatform) -> str:
-    """Pure, but for the home folder in it."""
+    """The configuration of ssh for the hosts. Pure, but for the home folder in it."""
     hosts_by_options = {tuple(hosts): options for options, hosts in _by_options(settings).items()}
     return client_config(hosts_by_options, settings.login_timeout_s, settings.ssh_config)
 
 
 def _by_options(settings: BaremetalPlatform) -> dict[tuple[str, ...], list[str]]:
-    """The hosts with the same options together; without those that have none."""
+    """The hosts by their options of ssh, without those that have none."""
     own = {host: part for pattern, part in settings.host_settings.items() for host in expand((pattern,))}
     groups: dict[tuple[str, ...], list[str]] = {}
     for host in settings.hosts:
@@ -170,7 +170,7 @@ class Hosts:
         self._through_jumps = threading.Semaphore(_THROUGH_A_JUMP)
 
     def ask(self, host: str, request: Mapping[str, object], timeout_s: float, *, proxied: bool = False) -> Answer:
-        """The host's answer to one request. Raises HostError, or MissingError where this machine has no ssh."""
+        """Send one request to a host. Raises HostError, or MissingError where this machine has no ssh."""
         argv = [*self._login(host), self._settings.python, "-I", "-S", "-"]
         stdin = program({"parent": self._settings.folder, **request}).encode()
         with self._turn(proxied):
@@ -183,11 +183,11 @@ class Hosts:
         return answer
 
     def ask_each(self, request: Mapping[str, object], timeout_s: float, hosts: Sequence[str]) -> Answers:
-        """The answer of each host, or the SeatrialError that it raised."""
+        """Send a request to each host; the answer, or the SeatrialError it raised, by host."""
         return on_hosts(hosts, lambda host: self.ask(host, request, timeout_s, proxied=self.is_proxied(host)))
 
     def _login(self, host: str) -> list[str]:
-        """What stands before a command for the host."""
+        """The command line in front of a command for the host."""
         return [*self._ssh(), host]
 
     def _ssh(self) -> list[str]:
@@ -229,30 +229,30 @@ class Hosts:
         return None if jump == "none" else jump
 
     def why_silent(self, jump: str) -> str | None:
-        """ssh's words where that jump host does not answer; None where it does, whatever it lets people do."""
+        """The message of ssh where that jump host does not answer; None where it does."""
         status, _, errors = _run([*self._ssh(), f"ssh://{jump}", "true"], b"", self._settings.login_timeout_s + 5, jump)
         reason = reason_of(jump, errors, dict) if status == SSH_FAILED else None
         return str(reason.values["problem"]) if reason and is_silent(reason) else None
 
     def dial(self, host: str, port: int, timeout_s: float) -> socket.socket:
-        """A stream to a port of a host that is behind others, by ssh. Raises OSError."""
+        """A stream to a port of a host behind others, by ssh. Raises OSError."""
         with self._turn(proxied=True):
             return tunnel(self._ssh(), host, f"127.0.0.1:{port}", timeout_s)
 
 
 def on_hosts(hosts: Sequence[str], function: Callable[[str], Item]) -> dict[str, Item | SeatrialError]:
-    """The function's answer, or the SeatrialError it raised, by host."""
+    """Call the function for each host in parallel; the answer, or the SeatrialError it raised, by host."""
     return try_each(hosts, function, AT_ONCE)
 
 
 def some_reasons(reasons: Sequence[str]) -> str:
-    """In one line."""
+    """The first reasons in one line."""
     more = [f"and {len(reasons) - _SHOWN} more"] if len(reasons) > _SHOWN else []
     return join([*reasons[:_SHOWN], *more])
 
 
 def _run(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> Finished:
-    """Raises MissingError without ssh, HostError where the command does not end."""
+    """Run a command. Raises MissingError without ssh, HostError where the command does not end."""
     try:
         return run_bounded(argv, environment(), timeout_s, stdin=stdin)
     except (FileNotFoundError, PermissionError):
@@ -265,7 +265,7 @@ def _run(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> Fini
 
 
 def _answer(host: str, output: str) -> Answer | None:
-    """The host's last line that is one; what a login prints besides does not count."""
+    """The last answer in what a host printed; a login may print more."""
     lines = [line for line in output.splitlines() if line.startswith(MARK)]
     if not lines:
         return None

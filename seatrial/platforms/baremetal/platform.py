@@ -32,7 +32,7 @@ from seatrial.platforms.baremetal.bringup import (
 from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import Answer, BaremetalState, HostAddress, Hosts, ssh_config
 from seatrial.platforms.openssh import was_never_in
-from seatrial.platforms.sshd import MADE_LATER, node_script, tell_ports
+from seatrial.platforms.sshd import MADE_LATER, node_script, write_ports
 from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.system.rawlog import write_log
 from seatrial.text.redact import Secrets
@@ -46,7 +46,7 @@ _NEVER = 1e11
 
 
 def deadline_of(folder: Path) -> float:
-    """In seconds of the epoch, by this clock: when the hosts have ended the run by themselves at the latest."""
+    """When the hosts have ended the run by themselves at the latest, in seconds of the epoch by this clock."""
     try:
         deadline = json.loads(states.read_file(folder, "deadline.json"))
     except (InputError, ValueError):
@@ -56,14 +56,14 @@ def deadline_of(folder: Path) -> float:
 
 @contextmanager
 def all_untouched(folder: Path, hosts: Collection[str]) -> Iterator[None]:
-    """What is done in here leaves nothing on any host; if it fails, teardown has nothing to ask them."""
+    """Record that nothing is started on any host yet, so that a failure in here leaves teardown nothing to ask."""
     states.write_private(folder / "untouched.json", json.dumps(list(hosts)))
     yield
     (folder / "untouched.json").unlink()
 
 
 def remember_untouched(folder: Path, started: Started) -> None:
-    """The hosts that no login succeeded on have nothing to clear."""
+    """Record the hosts that no login succeeded on; they have nothing to clear."""
     untouched = [
         host for host, answer in started.items() if isinstance(answer, SeatrialError) and was_never_in(answer.reason)
     ]
@@ -71,7 +71,7 @@ def remember_untouched(folder: Path, started: Started) -> None:
 
 
 def _touched(folder: Path, hosts: tuple[str, ...]) -> list[str]:
-    """All that may hold something of the run: of a run that was cut off while it started, every one."""
+    """The hosts that may hold something of the run: every one, if it was cut off while it started."""
     try:
         untouched = json.loads(states.read_file(folder, "untouched.json"))
     except (InputError, ValueError):
@@ -80,7 +80,7 @@ def _touched(folder: Path, hosts: tuple[str, ...]) -> list[str]:
 
 
 def stop_run(run_id: str, folder: Path, settings: BaremetalPlatform, hosts_type: type[Hosts]) -> None:
-    """Raises SeatrialError where hosts could not be cleared and their deadline is yet to come; `reap` tries again."""
+    """End the run on its hosts. Raises SeatrialError if some remain before their deadline; `reap` tries again."""
     settings = _remembered(folder, settings)
     container = {"program": settings.runtime, "name": container_name(settings, run_id)}
     request = {"verb": "stop", "run_id": run_id, "folder": run_folder(settings, run_id), "container": container}
@@ -106,7 +106,7 @@ def stop_run(run_id: str, folder: Path, settings: BaremetalPlatform, hosts_type:
 
 
 def _remembered(folder: Path, settings: BaremetalPlatform) -> BaremetalPlatform:
-    """The cluster file may have changed since."""
+    """The settings at launch; the cluster file may have changed since."""
     try:
         platform = states.recall(folder).platform
     except InputError:
@@ -125,7 +125,7 @@ def _problem(answer: Answer | SeatrialError) -> str | None:
 
 
 def blameless_reason(hosts: Hosts, folder: Path, settings: BaremetalPlatform, node: HostAddress) -> str | None:
-    """Its deadline is over, or the jump host before it is gone; None where the node itself is silent."""
+    """Why a silent node is not to blame: its deadline is over, or its jump host is gone. None otherwise."""
     if time.time() > deadline_of(folder) - settings.start_timeout_s:
         return Reason.of("baremetal-deadline", deadline_s=settings.deadline_s)
     jump = hosts.first_jump(node.name) if node.proxied else None
@@ -173,7 +173,7 @@ class Baremetal:
         state = BaremetalState(host_key=host_key.public, nodes=addresses)
         testbed = self._testbed(run.run_id, state)
         state.save(folder, testbed)
-        tell_ports(testbed, run.cluster.ssh_port)
+        write_ports(testbed, run.cluster.ssh_port)
         return testbed
 
     def _hosts(self, folder: Path) -> Hosts:

@@ -1,4 +1,4 @@
-"""What stands between a cluster file and a run on its Docker host, each with the next step."""
+"""Checks before a run on a Docker host, each with the next step."""
 
 import secrets
 import time
@@ -29,7 +29,7 @@ _COUNT_GPUS = "ls -d /dev/nvidia[0-9]* /dev/dri/renderD* 2>/dev/null | wc -l"
 
 
 def problems(daemon: Daemon, cluster: "Cluster", settings: DockerPlatform) -> list[str]:
-    """Everything that would keep a run from starting; empty when nothing would."""
+    """Everything that would keep a run from starting."""
     run = Run(f"doctor-{secrets.token_hex(4)}", cluster, load_suite("quick"), Path("doctor"))
     plan = DockerPlan(run, settings, this_owner(KIND), time.time())
     try:
@@ -65,7 +65,7 @@ def _has_image(daemon: Daemon, image: str) -> bool:
 
 
 def _image(daemon: Daemon, plan: DockerPlan) -> Iterator[str]:
-    """Why the registry, as this machine sees it, does not give the image."""
+    """Why the registry, as this machine sees it, does not have the image."""
     try:
         if look_up(plan.image) is None:
             yield Reason.of("docker-image-missing", image=plan.image, problem="its registry does not have it")
@@ -74,7 +74,7 @@ def _image(daemon: Daemon, plan: DockerPlan) -> Iterator[str]:
 
 
 def _trial(daemon: Daemon, plan: DockerPlan) -> Iterator[str]:
-    """Start one container with all that the nodes get, and remove it: the daemon's own answer to every setting."""
+    """Start one container with the settings of the nodes, and remove it, so that the daemon checks every setting."""
     body = container_body(plan, 0)
     gpus = tuple(gpu for i in range(plan.run.cluster.nodes) for gpu in gpus_of(plan, i))
     body["HostConfig"] |= {"DeviceRequests": device_requests(plan, gpus), "NetworkMode": "none"}

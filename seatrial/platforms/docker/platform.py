@@ -23,7 +23,7 @@ from seatrial.platforms import state as states
 from seatrial.platforms.commands import call_each
 from seatrial.platforms.container import key_files
 from seatrial.platforms.docker.config import DockerPlatform
-from seatrial.platforms.docker.daemon import Daemon, GoneError, asked, words
+from seatrial.platforms.docker.daemon import Daemon, GoneError, asked, error_text
 from seatrial.platforms.docker.plan import (
     EXPIRES,
     KIND,
@@ -57,14 +57,14 @@ _LOG_TAIL = 20  # lines of a container that ended
 
 
 class ContainerAddress(NodeAddress):
-    """Where a node is for its peers, and for this machine (`host`, `host_port`)."""
+    """Where a node answers its peers, and this machine (`host`, `host_port`)."""
 
     host: str = Field(max_length=255)
     host_port: int = Field(ge=1, le=65535)
 
 
 def ensure_image(daemon: Daemon, image: str) -> None:
-    """Pull the image unless the host has it. Raises LaunchError where it cannot be had."""
+    """Pull the image unless the host has it. Raises LaunchError."""
     from docker.errors import DockerException, ImageNotFound
 
     try:
@@ -75,16 +75,16 @@ def ensure_image(daemon: Daemon, image: str) -> None:
             log.info("pulling %s", image)
         problem = _pull(daemon, image)
     except DockerException as error:
-        problem = words(error)
+        problem = error_text(error)
     if problem:
         raise LaunchError(Reason.of("docker-image-missing", image=image, problem=problem))
 
 
 def _pull(daemon: Daemon, image: str) -> str | None:
-    """What went wrong; None where nothing did."""
+    """Pull an image; return why that failed, or None."""
     for message in daemon.client.api.pull(image, stream=True, decode=True):
         if isinstance(message, dict) and message.get("error"):
-            return words(RuntimeError(str(message["error"])))
+            return error_text(RuntimeError(str(message["error"])))
     return None
 
 
@@ -105,7 +105,7 @@ def _create_node(daemon: Daemon, plan: DockerPlan, archive: bytes, index: int) -
 
 
 def node_addresses(daemon: Daemon, plan: DockerPlan) -> tuple[ContainerAddress, ...]:
-    """Of the nodes that run. Raises LaunchError where none does."""
+    """The addresses of the nodes that run. Raises LaunchError if none does."""
     containers = daemon.containers(plan.run.run_id)
     up = [container for container in containers if container.status == "running"]
     if not up:
@@ -136,9 +136,7 @@ def _address(daemon: Daemon, plan: DockerPlan, container: "Container") -> Contai
 def why_ended(container: "Container") -> str:
     """Why a container does not run."""
     state: Mapping[str, object] = container.attrs.get("State") or {}
-    problem = (
-        "it ran out of memory" if state.get("OOMKilled") else str(state.get("Error") or "") or _last_words(container)
-    )
+    problem = "it ran out of memory" if state.get("OOMKilled") else str(state.get("Error") or "") or _log_end(container)
     return Reason.of(
         "docker-node-ended",
         node=printable(container.labels.get(NODE, container.name or "?")),
@@ -147,7 +145,7 @@ def why_ended(container: "Container") -> str:
     )
 
 
-def _last_words(container: "Container") -> str:
+def _log_end(container: "Container") -> str:
     try:
         with asked("logs"):
             return last_line(container.logs(tail=_LOG_TAIL)[-10_000:].decode(errors="replace"))
@@ -156,7 +154,7 @@ def _last_words(container: "Container") -> str:
 
 
 def check_sshd(daemon: Daemon, testbed: Testbed, timeout_s: float) -> None:
-    """Raises LaunchError where no sshd answers in time, or no container runs any more."""
+    """Wait for sshd. Raises LaunchError where none answers in time, or no container runs any more."""
     if not wait_for_sshd(testbed, timeout_s, partial(_check_some_run, daemon, testbed.run_id), 0.2):
         host = daemon.remote_host or "this machine"
         nodes = some_of([node.name for node in testbed.nodes])
@@ -164,7 +162,7 @@ def check_sshd(daemon: Daemon, testbed: Testbed, timeout_s: float) -> None:
 
 
 def _check_some_run(daemon: Daemon, run_id: str) -> None:
-    """Raises LaunchError where no container does: waiting longer changes nothing."""
+    """Raise LaunchError if no container runs."""
     containers = daemon.containers(run_id)
     if not any(container.status == "running" for container in containers):
         raise LaunchError(join(why_ended(container) for container in containers[:3]))
@@ -176,7 +174,7 @@ Labels = Mapping[str, str]
 
 
 def leftovers(daemon: Daemon, settings: DockerPlatform) -> list[Leftover]:
-    """One for each such run."""
+    """The leftovers of abandoned runs: containers and networks by their labels, and keys on this machine."""
     labels_by_run = _labels_by_run(daemon)
     objects = [
         Leftover(run_id, max(0.0, time.time() - _seconds(labels, MADE, time.time())), "containers and network")
@@ -189,7 +187,7 @@ def leftovers(daemon: Daemon, settings: DockerPlatform) -> list[Leftover]:
 
 
 def _labels_by_run(daemon: Daemon) -> dict[str, Labels]:
-    """Of everything that has our labels. Anybody may have written them."""
+    """The labels of all our containers and networks, by run id; untrusted."""
     every: list[Labels] = [container.labels for container in daemon.containers()]
     every += [network.attrs.get("Labels") or {} for network in daemon.networks()]
     return {labels[RUN_ID]: labels for labels in every if _is_run_id(labels.get(RUN_ID, ""))}
@@ -204,7 +202,7 @@ def _is_run_id(text: str) -> bool:
 
 
 def is_abandoned(run_id: str, labels: Labels) -> bool:
-    """Whether nobody tends the run, as far as its labels and this machine can tell."""
+    """Whether the run's process is gone, as far as its labels and this machine show."""
     now = time.time()
     if labels.get(OWNER) == this_owner(KIND):
         folder = states.run_folder(run_id, KIND)
@@ -213,13 +211,13 @@ def is_abandoned(run_id: str, labels: Labels) -> bool:
 
 
 def _seconds(labels: Labels, name: str, otherwise: float) -> float:
-    """Of the epoch, as a label has it."""
+    """The time in a label, in seconds of the epoch."""
     text = labels.get(name, "")
     return float(text) if text.isascii() and text.isdecimal() and len(text) < 12 else otherwise
 
 
 def _is_of(folder: Path, settings: DockerPlatform) -> bool:
-    """Whether it is of a run on this Docker host, or of one that never came as far as saying so."""
+    """Whether the folder is of a run on this Docker host, or of an unknown one."""
     try:
         other = states.recall(folder).platform
     except InputError:
@@ -270,7 +268,7 @@ class Docker:
         return testbed
 
     def _network(self, run_id: str) -> str | None:
-        """The first network of the run in CIDR notation; None where it has none of its own."""
+        """The run's own network in CIDR notation; None without one."""
         for network in self._daemon.networks(run_id):
             for entry in (network.attrs.get("IPAM") or {}).get("Config") or []:
                 with suppress(ValueError):
@@ -308,7 +306,7 @@ class Docker:
         return replace(testbed, shared_cores=state.cores)
 
     def _blameless_reason(self, run_id: str, node: Node) -> str | None:
-        """Why the container does not run; None where it does."""
+        """Why the container does not run; None if it does."""
         for container in self._daemon.containers(run_id):
             if container.labels.get(NODE) == node.name:
                 return None if container.status == "running" else why_ended(container)
@@ -363,7 +361,7 @@ def _remove(container: "Container") -> None:
 
 
 def _log_of(container: "Container") -> str:
-    """What the container printed last."""
+    """The end of the container's log."""
     chunks, size = [], 0
     with suppress(GoneError), asked(f"logs of {container.name}"):
         for chunk in container.logs(stream=True, follow=False, tail=_LOG_LINES):

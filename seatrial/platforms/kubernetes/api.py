@@ -1,4 +1,4 @@
-"""The only place that talks to the API server. Objects are dicts, as in YAML; errors are told in our own words."""
+"""The client of the API server. Objects are dicts, as in YAML; errors are seatrial's own."""
 
 import json
 import os
@@ -28,7 +28,7 @@ class RuntimeUnseenError(LaunchError):
 
 
 def refused(doing: str, namespace: str, error: Any) -> SeatrialError:
-    """What the API server has against it, and what to do. `error` is the client's ApiException."""
+    """The error for a refusal of the API server (`error` is the client's ApiException), with the next step."""
     message = _message(error)
     match error.status:
         case 401:
@@ -46,7 +46,7 @@ def refused(doing: str, namespace: str, error: Any) -> SeatrialError:
 
 
 def _message(error: Any) -> str:
-    """What the API server said, else the status."""
+    """The message of the API server, else the status."""
     return _api_message(error) or f"{error.status} {error.reason}"
 
 
@@ -80,28 +80,32 @@ def connect(context: str | None) -> Any:
 
 
 def _kubeconfig() -> str:
-    """One path or several; the library itself looks at the variable once, when it is imported."""
+    """The paths of the kubeconfig; the library reads the variable once, when it is imported."""
     return os.environ.get("KUBECONFIG") or "~/.kube/config"
 
 
 def _lacking(context: str | None) -> str:
-    """What the kubeconfig lacks, and what it has."""
+    """The reason for a kubeconfig without the context, with the contexts it has."""
     from kubernetes import config
 
     try:
         contexts, _ = config.list_kube_config_contexts(_kubeconfig())
     except (config.ConfigException, OSError) as error:
         return Reason.of("no-cluster", error=short(error))
-    known = f"known: {', '.join(sorted(each['name'] for each in contexts))}"
+    contexts_found = f"known: {', '.join(sorted(each['name'] for each in contexts))}"
     return (
-        Reason.of("kube-context-unknown", context=f"{context!r}", known=known)
+        Reason.of("kube-context-unknown", context=f"{context!r}", known=contexts_found)
         if context
-        else Reason.of("kube-context-missing", known=known)
+        else Reason.of("kube-context-missing", known=contexts_found)
     )
 
 
 class Discovery:
-    """What the API server behind `client` serves."""
+    """The kinds of objects that a cluster knows: one request per group and version, at their first use.
+
+    The library's own discovery asks for every group, caches the answer in a file of /tmp with a predictable name,
+    and trusts that file when the cluster has changed.
+    """
 
     def __init__(self, client: Any, timeout_s: float) -> None:
         self._client, self._timeout_s = client, timeout_s
@@ -114,7 +118,7 @@ class Discovery:
         return DynamicClient(self._client, discoverer=lambda client, cache_file: None)
 
     def resource(self, kind: Kind) -> Any | None:
-        """What the library calls with; None where the cluster does not know the kind. Raises the library's errors."""
+        """The library's resource of a kind; None if the cluster does not know it. Raises the library's errors."""
         from kubernetes.dynamic.resource import Resource
 
         entry = self._kinds(kind.api_version).get(kind.kind)
@@ -138,7 +142,7 @@ class Discovery:
         return [each["groupVersion"] for each in served if kind.kind in self._kinds(each["groupVersion"])]
 
     def _kinds(self, api_version: str) -> dict[str, Object]:
-        """What is served in one version of a group, by kind; what is not there now may be there the next time."""
+        """The kinds in one version of a group. What is missing is looked up again the next time."""
         if api_version not in self._served:
             listed = self._get(f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}")
             if listed is None:
@@ -168,7 +172,7 @@ _LAST_LINES = 5
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """Some verbs on a resource; `why` is what goes without it. Cluster-wide where the resource has no namespace."""
+    """Some verbs on a resource; `why` is what fails without it. Cluster-wide if the resource has no namespace."""
 
     group: str
     resource: str
@@ -187,7 +191,7 @@ class Api:
 
     @cached_property
     def client(self) -> Any:
-        """The API client. Raises MissingError where there is no cluster to talk to."""
+        """The API client. Raises MissingError without a cluster."""
         return connect(self._settings.context)
 
     @cached_property
@@ -203,7 +207,7 @@ class Api:
         raise UnknownKindError(Reason.of("kind-unknown", kind=kind.kind, api_version=kind.api_version, install=install))
 
     def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
-        """Submit an object; a field that the API server does not know is an error, not a night of waiting.
+        """Submit an object, and reject fields that the API server does not know.
 
         `dry_run`: everything but keeping it.
         """
@@ -216,7 +220,7 @@ class Api:
             return plain(made)
 
     def own(self, child: Object, parent: Object) -> None:
-        """Make `parent` the owner of `thing`, so that it goes when the parent goes."""
+        """Make `parent` the owner of `child`, so that it is deleted with the parent."""
         metadata = parent["metadata"]
         owner = {"apiVersion": parent["apiVersion"], "kind": parent["kind"], "name": metadata["name"]}
         patch = {"metadata": {"ownerReferences": [{**owner, "uid": metadata["uid"]}]}}
@@ -235,9 +239,9 @@ class Api:
     def delete_all(
         self, kind: Kind, selector: str, field_selector: str | None = None, grace_s: int | None = None
     ) -> None:
-        """Delete what the selectors find, and what it owns; of a kind that the cluster lacks there is nothing.
+        """Delete the objects that the selectors find, and what they own; a kind that the cluster lacks is no error.
 
-        `grace_s` 0 removes pods whatever their node says.
+        `grace_s` 0 removes pods whatever their node reports.
         """
         with suppress(UnknownKindError), self.explained(f"delete {kind.kind}"):
             self.resource(kind).delete(
@@ -249,7 +253,7 @@ class Api:
             )
 
     def find(self, kind: Kind, name: str) -> Object | None:
-        """One object by name; None when there is none."""
+        """One object by name, or None."""
         resource = self.resource(kind)
         with self.explained(f"list {kind.kind}"):
             field = f"metadata.name={name}"
@@ -272,7 +276,7 @@ class Api:
             return str(client.VersionApi(self.client).get_code(**LIMIT).git_version)
 
     def knows(self, kind: Kind) -> None:
-        """Raises MissingError where the cluster does not know the kind in our version, with what to install."""
+        """Raise MissingError if the cluster does not know the kind in our version, with what to install."""
         try:
             self.resource(kind)
         except UnknownKindError as error:
@@ -284,7 +288,7 @@ class Api:
             raise UnknownKindError(Reason.of("kind-not-served", other=other)) from error
 
     def may(self, verb: str, right: Permission) -> bool:
-        """Whether whoever this is has one verb of a right."""
+        """Whether the current user has one verb of a right."""
         from kubernetes import client
 
         resource, _, sub = right.resource.partition("/")
@@ -302,8 +306,8 @@ class Api:
             api = client.AuthorizationV1Api(self.client)
             return bool(api.create_self_subject_access_review(review, **LIMIT).status.allowed)
 
-    def last_words(self, pod: str) -> str:
-        """The last lines of a pod's log, on one line; empty where there is none."""
+    def log_end(self, pod: str) -> str:
+        """The last lines of a pod's log, on one line; empty without a log."""
         from kubernetes import client
 
         with suppress(Exception):  # only ever an addition to an error that is being told

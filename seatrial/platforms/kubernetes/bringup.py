@@ -1,4 +1,4 @@
-"""Follow what was submitted until every node answers: by watches, with a word whenever something changes."""
+"""Follow what was submitted until every node answers: watch it, and log each change."""
 
 import logging
 import queue
@@ -24,7 +24,7 @@ _PAUSE_S = 1.0  # before a watch that broke is begun anew
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One line of a watch: ADDED, MODIFIED, DELETED; or LISTED, where it begins (again), with all in `items`."""
+    """One event of a watch: ADDED, MODIFIED, DELETED; or LISTED at each start, with all objects in `items`."""
 
     kind: str
     change: str
@@ -32,7 +32,7 @@ class WatchEvent:
 
 
 class Watches:
-    """Several watches into one queue. Use as a context; watches that break are begun anew until the end."""
+    """A context with several watches in one queue; watches that break are restarted until the end."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -54,7 +54,7 @@ class Watches:
         threading.Thread(target=self._follow, args=(kind.kind, resource, selectors), daemon=True).start()
 
     def next(self, timeout_s: float) -> WatchEvent | None:
-        """The next change; None when there is none in time. Raises MissingError where something may not be watched."""
+        """The next event; None on a timeout. Raises MissingError if something may not be watched."""
         try:
             change = self._changes.get(timeout=max(timeout_s, 0.001))
         except queue.Empty:
@@ -101,7 +101,7 @@ _LOOK_S = 0.2  # between two looks at all pods, while changes come in
 
 
 class BringUp:
-    """One run's pods on their way up. `parent` is the launcher's object as the API server made it."""
+    """The pods of a run until they are ready. `parent` is the launcher's object as the API server made it."""
 
     def __init__(self, api: Api, plan: KubernetesPlan, launcher: Launcher, parent: Object) -> None:
         self._api, self._plan, self._launcher, self._parent = api, plan, launcher, parent
@@ -110,16 +110,16 @@ class BringUp:
         self._look_at = self._begun + _LOOK_S
         self._placed: float | None = None  # when every pod had its node
         self._troubled: dict[str, float] = {}  # as `waiting.troubled` gives it
-        self._last_logged = ""
+        self._logged = ""
 
     def wait(self) -> list[Object]:
-        """The pods, once every sshd answers. Raises LaunchError when that will never be, or time is up."""
+        """Wait until every sshd answers, and return the pods. Raises LaunchError when that cannot be, or time is up."""
         with Watches(self._api) as watches:
             self._watch(watches)
-            while len(waiting.ready(self._seen.pods.values())) < self._plan.nodes:
-                self._take_what_comes(watches)
-                self._give_up_if_hopeless()
-                self._say_and_check_time()
+            while len(waiting.ready(self._seen.pods.values())) < self._plan.node_count:
+                self._take_changes(watches)
+                self._raise_if_hopeless()
+                self._log_and_check_time()
         return waiting.ready(self._seen.pods.values())
 
     def _watch(self, watches: Watches) -> None:
@@ -129,8 +129,8 @@ class BringUp:
         if self._plan.settings.queue:
             watches.add(WORKLOAD)  # all of the namespace: no selector finds an owner
 
-    def _take_what_comes(self, watches: Watches) -> None:
-        """The next change, and all others until another look is due: each pod changes often, and a look is at all."""
+    def _take_changes(self, watches: Watches) -> None:
+        """Take the next event, and all others until the next check: pods change often, and a check is of all pods."""
         change = watches.next(1.0)
         while change:
             self._take(change)
@@ -156,12 +156,12 @@ class BringUp:
             case _:
                 self._seen.take_parent(change.change, change.object)
 
-    def _give_up_if_hopeless(self) -> None:
+    def _raise_if_hopeless(self) -> None:
         pods, now = self._seen.pods.values(), time.monotonic()
         self._troubled = waiting.troubled(pods, self._troubled, now)
         if problem := waiting.problem(pods, self._troubled, now):
-            words = self._api.last_words(problem.pod)
-            raise LaunchError(f"{problem.reason}{f'; its last words: {words}' if words else ''}")
+            log_end = self._api.log_end(problem.pod)
+            raise LaunchError(f"{problem.reason}{f'; its last words: {log_end}' if log_end else ''}")
         parent, queued = self._seen.parent, self._queued()
         if parent and (why := failed(parent)):
             raise LaunchError(why)
@@ -169,12 +169,12 @@ class BringUp:
             raise LaunchError(Reason.of("object-deleted", kind=self._launcher.kind.kind, plan=self._plan.name))
         complaint = self._seen.complaint
         if complaint and not pods and now - complaint.since > _ADMISSION_S:
-            raise LaunchError(complaint.words)
+            raise LaunchError(complaint.text)
         if queued and queued.hopeless:
             raise LaunchError(queued.reason)
 
     def _queued(self) -> Queued | None:
-        """What Kueue says, where there is a queue."""
+        """The state of the Workload in Kueue; None without a queue."""
         if not self._plan.settings.queue:
             return None
         if self._seen.workload:
@@ -183,22 +183,22 @@ class BringUp:
             return unmanaged(self._launcher.kind.kind, self._plan.settings.priority)
         return Queued(Reason.of("queue-unseen"))
 
-    def _say_and_check_time(self) -> None:
+    def _log_and_check_time(self) -> None:
         pods, settings = self._seen.pods.values(), self._plan.settings
         queued = self._queued()
-        story = waiting.story(pods, self._plan.nodes, queued, self._seen.unmounted)
+        progress = waiting.describe_progress(pods, self._plan.node_count, queued, self._seen.unmounted)
         if self._seen.complaint and not pods:
-            story = self._seen.complaint.words
-        if story != self._last_logged:
-            self._last_logged = story
-            log.info("%s", story)
+            progress = self._seen.complaint.text
+        if progress != self._logged:
+            self._logged = progress
+            log.info("%s", progress)
         now = time.monotonic()
         if queued:  # also where Kueue had admitted it and has taken the nodes away again
             self._placed = None
-        elif self._placed is None and len(waiting.placed(pods)) >= self._plan.nodes:
+        elif self._placed is None and len(waiting.placed(pods)) >= self._plan.node_count:
             self._placed = now
         since, limit_s, setting = self._begun, settings.queue_timeout_s, "queue_timeout_s"
         if self._placed is not None:
             since, limit_s, setting = self._placed, settings.start_timeout_s, "start_timeout_s"
         if now - since > limit_s:
-            raise LaunchError(Reason.of("launch-timeout", limit_s=f"{limit_s:g}", setting=setting, story=story))
+            raise LaunchError(Reason.of("launch-timeout", limit_s=f"{limit_s:g}", setting=setting, story=progress))

@@ -1,7 +1,7 @@
-"""What Kubernetes can tell of a run, as files: the logs of its pods, the events of its objects.
+"""The logs of a run's pods and the events of its objects, as files; the order of its hosts.
 
-Linear in the number of pods and bounded: the end of each log, some at a time, until time is up. Of a pod only its state
-is told beside the log, never its environment.
+Linear in the number of pods and bounded: the end of each log, some at a time, until time is up. Beside its log only the
+state of a pod is written, never its environment.
 """
 
 import time
@@ -26,7 +26,7 @@ _MAX_EVENTS = 10_000  # the last ones
 
 @dataclass(frozen=True, slots=True)
 class PodLog:
-    """One container's log: the file that it goes to, and what is said above it."""
+    """One container's log: its file, and the title above it."""
 
     file: str
     pod: str
@@ -35,7 +35,7 @@ class PodLog:
 
 
 def write_pod_logs(api: Api, pods: Sequence[Object], folder: Path, deadline: float, secrets: Secrets) -> None:
-    """The end of every container's log into `folder`, until `deadline` (of time.monotonic). The head comes first."""
+    """Write the end of every container's log into `folder`, until `deadline` (of time.monotonic), the head first."""
     folder.mkdir(parents=True, exist_ok=True)
 
     def write(log: PodLog) -> None:
@@ -56,7 +56,7 @@ def _read(api: Api, log: PodLog, deadline: float) -> bytes:
 
 
 def pod_logs(pods: Sequence[Object]) -> list[PodLog]:
-    """What there is to read: coordinator.log of the head, worker-NAME.log of the others, sidecars beside them. Pure."""
+    """The logs to read: coordinator.log of the head, worker-NAME.log of the others, and sidecars. Pure."""
     nodes = [pod for pod in pods if pod["metadata"]["labels"].get(ROLE) == NODE]
     others = [pod for pod in pods if pod not in nodes]  # what an operator runs besides: the MPI operator's launcher
     called = [f"worker-{name}" for name in names(nodes)]
@@ -91,7 +91,7 @@ def _state(state: Object) -> str:
 
 
 def events_text(events: Iterable[Object], name: str) -> str:
-    """The events of objects that are called `name` or after it, one line each, the oldest first. Pure."""
+    """The events of objects whose name contains `name`, one line each, the oldest first. Pure."""
     own = [event for event in events if name in (event["involvedObject"].get("name") or "")]
     return "".join(f"{_line(event)}\n" for event in sorted(own, key=_time)[-_MAX_EVENTS:])
 
@@ -122,25 +122,27 @@ LEVELS = (
 )
 
 
-def place(labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Where a node is, as something to sort by."""
+def topology_key(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """The topology of a node, as a sort key."""
     return tuple(labels.get(level, "") for level in LEVELS)
 
 
-def ordered(pods: Iterable[Object], places: Mapping[str, Mapping[str, str]]) -> list[Object]:
-    """The pods as the hostfile has their nodes, the head first. `places` are the labels of every node, by name."""
-    return sorted(pods, key=lambda pod: (place(places.get(pod["spec"].get("nodeName", ""), {})), _index(pod)))
+def ordered(pods: Iterable[Object], labels_by_node: Mapping[str, Mapping[str, str]]) -> list[Object]:
+    """The pods in the order of the hostfile, the head first."""
+    return sorted(
+        pods, key=lambda pod: (topology_key(labels_by_node.get(pod["spec"].get("nodeName", ""), {})), _index(pod))
+    )
 
 
 def names(pods: Sequence[Object]) -> list[str]:
-    """Nodes are called as Kubernetes calls them, because that is whom one cordons; pods that share one, as the pod."""
+    """The names of nodes as in Kubernetes, as people cordon them; pods that share a node are named as the pod."""
     hosts = [pod["spec"].get("nodeName") for pod in pods]
     shared = None in hosts or len(set(hosts)) < len(hosts)
     return [pod["metadata"]["name"] for pod in pods] if shared else [str(host) for host in hosts]
 
 
 def address(pod: Object, *, by_name: bool) -> str:
-    """Where its peers reach a pod: its IP address, or its name in the cluster's DNS."""
+    """The address of a pod for its peers: its IP address, or its name in the cluster's DNS."""
     if not by_name:
         return str(pod["status"]["podIP"])
     host = [pod["spec"].get(part) for part in ("hostname", "subdomain")]
@@ -153,7 +155,7 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 def _index(pod: Object) -> tuple[bool, int]:
-    """A Job's index, or a Kubeflow replica's: the master, then the workers."""
+    """The index in a Job, or of a Kubeflow replica: the master, then the workers."""
     labels = pod["metadata"].get("labels", {})
     worker = labels.get("training.kubeflow.org/replica-type") == "worker"
     return worker, int(labels.get(_INDEX) or labels.get("training.kubeflow.org/replica-index") or 0)

@@ -1,4 +1,7 @@
-"""What stands between a cluster file and a run on its Kubernetes cluster, each with the next step."""
+"""Checks before a run on Kubernetes, each with the next step: rights, objects, nodes.
+
+deployments/kubernetes/role.yaml grants exactly `rights`. What may not be read, or does not answer, is not reported.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list[str]:
-    """Everything that would keep a run from starting; empty when nothing would."""
+    """Everything that would keep a run from starting."""
     launcher = launcher_for(settings.launcher)
     try:
         api.version()
@@ -70,7 +73,7 @@ def _forbidden(api: Api, needed: list[Permission], namespace: str) -> Iterator[s
 
 
 def _refused(api: Api, cluster: "Cluster") -> list[str]:
-    """What the API server, its policies and webhooks have against what would be submitted; nothing is kept."""
+    """What the API server, its policies and webhooks object to in the manifests, by a dry run."""
     run = Run("doctor", cluster, load_suite("quick"), Path())
     for manifest in objects(plan(run), dict.fromkeys(KEY_FILES, "made for each run")):
         if manifest["kind"] == "TrainJob":  # its webhook wants the runtime, which no dry run keeps
@@ -104,7 +107,7 @@ def _queue(api: Api, settings: KubernetesPlatform) -> list[str]:
 
 
 def nodes_that_fit(nodes: list[Object], cluster: "Cluster", settings: KubernetesPlatform) -> list[str]:
-    """Whether enough nodes can take a pod; those that nearly can are named with what they lack. Pure."""
+    """Whether enough nodes can take a pod, with what those that nearly can lack. Pure."""
     labels = node_selector(cluster, settings)
     chosen = [node for node in nodes if _is_meant(node, labels, settings)]
     lack_by_node = {node["metadata"]["name"]: lack for node in chosen if (lack := _lack(node, cluster, settings))}
@@ -121,7 +124,7 @@ def nodes_that_fit(nodes: list[Object], cluster: "Cluster", settings: Kubernetes
 
 
 def _lacks_by_nodes(lack_by_node: Mapping[str, str]) -> str:
-    """What is lacking where, the same said once; nodes that are nowhere near it come last."""
+    """What nodes lack, each once with its nodes; nodes that lack the most come last."""
     by_lack: dict[str, list[str]] = {}
     for name, lack in lack_by_node.items():
         by_lack.setdefault(lack, []).append(name)
@@ -154,7 +157,7 @@ def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> str
 
 
 def _too_small(offered: Mapping[str, str], cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
-    """What a node of that size has too little of."""
+    """Which resource of a node is too small."""
     from kubernetes.utils.quantity import parse_quantity
 
     for resource, requested in limits(cluster, settings).items():
@@ -189,7 +192,7 @@ Look = Callable[[Api, "Cluster", KubernetesPlatform], Iterator[str]]
 
 
 def prerequisites(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
-    """What is not there, or is not what the nodes need, each with the next step."""
+    """Secrets, claims, accounts and images that are missing or unsuitable, each with the next step."""
     for look in _LOOKS:
         with suppress(SeatrialError):
             yield from look(api, cluster, settings)
@@ -228,9 +231,9 @@ def _account(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iter
 def _priority(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
     if not (name := settings.priority_class):
         return
-    known = sorted(each["metadata"]["name"] for each in api.list(_PRIORITY))
-    if name not in known:
-        yield Reason.of("priority-class-missing", name=name, known=", ".join(known))
+    classes = sorted(each["metadata"]["name"] for each in api.list(_PRIORITY))
+    if name not in classes:
+        yield Reason.of("priority-class-missing", name=name, known=", ".join(classes))
 
 
 def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
@@ -254,7 +257,7 @@ def _claim(api: Api, volume: Pvc, nodes: int) -> str | None:
 
 
 def _binds_late(api: Api, claim: Object) -> bool:
-    """Whether it gets its volume with the first pod, or that cannot be told."""
+    """Whether the claim gets its volume with the first pod, or may."""
     with suppress(SeatrialError):
         storage_class = api.find(_STORAGE, claim["spec"].get("storageClassName") or "")
         return bool(storage_class and storage_class.get("volumeBindingMode") == "WaitForFirstConsumer")
@@ -268,7 +271,7 @@ def _bucket_driver(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -
 
 
 def _image(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
-    """Of an image that nodes pull and nobody builds."""
+    """Whether the registry has a prebuilt image for the nodes' architecture."""
     from seatrial.builders.registry import look_up
 
     if not isinstance(cluster.image, Prebuilt) or settings.image_pull_policy == "Never":

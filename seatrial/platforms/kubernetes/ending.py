@@ -1,4 +1,8 @@
-"""The end of a run's pods: wait until they are gone, and name the nodes that do not let go of theirs."""
+"""The end of a run on Kubernetes: deletion of its pods, why pods ended, and leftovers of abandoned runs.
+
+Only the owner can know whether a run's process lives: the same user in the same process tree of the same machine. A run
+in a pod of its own namespace is judged by that pod. Any other run is abandoned once its own time limit is over.
+"""
 
 import os
 import socket
@@ -36,12 +40,12 @@ GONE_S = 25.0  # without any pod going: the entry point leaves at once on TERM, 
 def wait_for_deletion(api: Api, run_id: str) -> None:
     """Wait until the pods of a run, which are deleted already, are gone.
 
-    What a node that is not Ready still has is removed by force: nothing is scheduled there, and its kubelet ends the
+    Pods on nodes that are not Ready are removed by force: nothing is scheduled there, and the kubelet ends the
     containers when it is back.
 
     Raises:
         NodesError: nodes have fallen silent; their pods are removed.
-        LaunchError: pods are still ending although their nodes are well, or nobody can tell.
+        LaunchError: pods are still ending although their nodes are well, or the state is unknown.
     """
     left = _wait_until_gone(api, run_id)
     try:
@@ -59,7 +63,7 @@ def wait_for_deletion(api: Api, run_id: str) -> None:
 
 
 def _wait_until_gone(api: Api, run_id: str) -> dict[str, str]:
-    """The pods that are still there when time is up, each with its node."""
+    """Wait; return the pods that are still there when time is up, each with its node."""
     deadline = time.monotonic() + GONE_S
     left: dict[str, str] | None = None
     with Watches(api) as watches:
@@ -92,7 +96,7 @@ def _node(pod: Object) -> str:
 
 
 def health(api: Api) -> dict[str, str | None]:
-    """Why each node is not Ready, None where it is. Raises MissingError for who may not look at nodes."""
+    """Why each node is not Ready, None where it is. Raises MissingError without the right to list nodes."""
     return {node["metadata"]["name"]: not_ready(node) for node in api.list(NODE)}
 
 
@@ -201,7 +205,7 @@ def _workload(api: Api, plan: KubernetesPlan, parent: Object) -> Object | None:
 
 
 def _is_well(api: Api, node: str) -> bool:
-    """Whether the node is there and Ready. Who may not look at nodes does not blame one for a pod that was deleted."""
+    """Whether the node is Ready; also true without the right to list nodes, so that none is blamed."""
     try:
         return health(api).get(node, "it is gone") is None
     except MissingError:
@@ -209,9 +213,9 @@ def _is_well(api: Api, node: str) -> bool:
 
 
 def leftovers(api: Api, settings: KubernetesPlatform, launcher: Launcher, name: str) -> list[Leftover]:
-    """One for each such run. `name` is that of the state folders (`states.root_folder`).
+    """The leftovers of abandoned runs. `name` is that of the state folders (`states.root_folder`).
 
-    Raises SeatrialError where what every run makes cannot be looked at.
+    Raises SeatrialError where objects that every run makes cannot be listed.
     """
     object_by_run: dict[str, Object] = {}
     tended_by: dict[str, str] = {}
@@ -265,24 +269,24 @@ def _is_of(folder: Path, settings: KubernetesPlatform) -> bool:
 
 
 def own_pod(api: Api, context: str | None) -> str | None:
-    """The pod that this process runs in, where it is one of the namespace that the nodes go to."""
+    """The pod that this process runs in, if it is in the namespace of the nodes."""
     name = socket.gethostname()
     in_cluster = not context and "KUBERNETES_SERVICE_HOST" in os.environ
     return name if in_cluster and name in phases(api) else None
 
 
 def phases(api: Api) -> dict[str, str]:
-    """Of the namespace's pods: Pending, Running, Succeeded, Failed, Unknown."""
+    """The phases of the namespace's pods: Pending, Running, Succeeded, Failed, Unknown."""
     return {pod["metadata"]["name"]: pod.get("status", {}).get("phase", "Unknown") for pod in api.list(POD)}
 
 
 def is_owned(manifest: Object) -> bool:
-    """Whether it says whose it is. What controllers make of a run's objects has its labels, and does not."""
+    """Whether the object names its owner. What controllers make of a run's objects does not."""
     return OWNER in (manifest["metadata"].get("annotations") or {})
 
 
 def is_abandoned(manifest: Object, run_id: str, folder: str) -> bool:
-    """Whether nobody tends the run that made `thing`, as far as the thing itself and this machine can tell."""
+    """Whether the process of the run that made the object is gone, as far as the object and this machine show."""
     annotations = manifest["metadata"].get("annotations") or {}
     if annotations.get(OWNER) == this_owner(folder):
         own = states.run_folder(run_id, folder)
@@ -294,6 +298,6 @@ def is_abandoned(manifest: Object, run_id: str, folder: str) -> bool:
 
 
 def age_s(manifest: Object) -> float:
-    """Seconds since the API server made it."""
+    """Seconds since the object was created."""
     made = datetime.fromisoformat(manifest["metadata"]["creationTimestamp"])
     return (datetime.now(UTC) - made).total_seconds()

@@ -1,4 +1,4 @@
-"""What the nodes are submitted as. A launcher is one small module: what it submits, and what its status says."""
+"""The objects that a run submits, in order. A launcher is one class: its kind, and what it submits. Pure."""
 
 import base64
 from typing import Protocol
@@ -9,7 +9,7 @@ from seatrial.platforms.kubernetes.pod import CHANNEL, NODE, RDMA, ROLE, node_te
 
 
 class Launcher(Protocol):
-    """The contract of every launcher. `service`: it needs our headless Service; others make their own of that name."""
+    """The contract of launchers. `service`: it needs our headless Service; others make their own of that name."""
 
     kind: Kind
     service: bool
@@ -19,12 +19,12 @@ class Launcher(Protocol):
 
 
 def parent_of(plan: KubernetesPlan, kind: Kind, spec: Object) -> Object:
-    """What makes the pods, with the run's name, labels and queue."""
+    """The object that makes the pods, with the run's name, labels and queue."""
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": plan.parent_metadata(), "spec": spec}
 
 
 def failed(parent: Object) -> str | None:
-    """What the condition Failed of an object says, as every launcher's has it; None while it does not hold."""
+    """The message of an object's condition Failed, which every launcher's has; None while it does not hold."""
     if condition := holding(parent, "Failed"):
         return f"the {parent['kind']} failed ({condition.get('reason')}): {condition.get('message')}"
     return None
@@ -46,8 +46,8 @@ def job_spec(plan: KubernetesPlan, container: str = "node") -> Object:
     """The spec of a Job of all nodes. A pod that dies is a finding, so nothing is started in its place."""
     return {
         "completionMode": "Indexed",
-        "completions": plan.nodes,
-        "parallelism": plan.nodes,
+        "completions": plan.node_count,
+        "parallelism": plan.node_count,
         "backoffLimit": 0,
         "activeDeadlineSeconds": plan.deadline_s,
         "ttlSecondsAfterFinished": 600,
@@ -107,7 +107,7 @@ class TrainJob:
                 "kind": "TrainingRuntime",
                 "name": plan.name,
             },
-            "trainer": {"numNodes": plan.nodes, "numProcPerNode": slots},
+            "trainer": {"numNodes": plan.node_count, "numProcPerNode": slots},
         }
         return [_training_runtime(plan), parent_of(plan, self.kind, spec)]
 
@@ -119,7 +119,7 @@ def _training_runtime(plan: KubernetesPlan) -> Object:
         "kind": "TrainingRuntime",
         "metadata": plan.metadata(),
         "spec": {
-            "mlPolicy": {"numNodes": plan.nodes, "torch": {}},
+            "mlPolicy": {"numNodes": plan.node_count, "torch": {}},
             "template": {
                 "spec": {
                     "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
@@ -138,7 +138,7 @@ def _trainer_job(plan: KubernetesPlan) -> Object:
 
 
 def run_policy(plan: KubernetesPlan) -> Object:
-    """Nothing is tried again; the operator ends what nobody tends, and removes its pods."""
+    """No retries; the operator ends a run at its deadline and removes its pods."""
     return {
         "cleanPodPolicy": "Running",  # a pod that has failed says which node to look at
         "backoffLimit": 0,
@@ -166,8 +166,8 @@ class PyTorchJob:
     def objects(self, plan: KubernetesPlan) -> list[Object]:
         template = node_template(plan, _PYTORCH_CONTAINER)
         specs = {"Master": replicas(1, template)}
-        if plan.nodes > 1:
-            specs["Worker"] = replicas(plan.nodes - 1, template)
+        if plan.node_count > 1:
+            specs["Worker"] = replicas(plan.node_count - 1, template)
         spec = {
             "nprocPerNode": str(plan.run.cluster.slots),
             "runPolicy": run_policy(plan),
@@ -207,7 +207,7 @@ class MPIJob:
             "runPolicy": run_policy(plan),
             "mpiReplicaSpecs": {
                 "Launcher": replicas(1, _waiting_pod(plan)),
-                "Worker": replicas(plan.nodes, workers),
+                "Worker": replicas(plan.node_count, workers),
             },
         }
         return [parent_of(plan, self.kind, spec)]
@@ -265,7 +265,7 @@ def objects(plan: KubernetesPlan, keys: dict[str, str]) -> list[Object]:
 
 
 def claims(plan: KubernetesPlan) -> list[Object]:
-    """What the machine family's pods claim of the nodes: a domain of NVLinks between them, their RDMA interfaces."""
+    """The claims of the machine family: a domain of NVLinks between nodes, their RDMA interfaces."""
     profile = machine(plan.settings.machine)
     made: list[Object] = []
     if profile.compute_domain:
@@ -275,7 +275,7 @@ def claims(plan: KubernetesPlan) -> list[Object]:
                 "apiVersion": "resource.nvidia.com/v1beta1",
                 "kind": "ComputeDomain",
                 "metadata": plan.metadata(),
-                "spec": {"numNodes": plan.nodes, "channel": channel},
+                "spec": {"numNodes": plan.node_count, "channel": channel},
             }
         )
     if profile.rdma_claims:
@@ -304,21 +304,25 @@ _ALWAYS = (Kind("v1", "Pod"), Kind("v1", "Service"), Kind("v1", "Secret"))
 
 
 def kinds() -> tuple[Kind, ...]:
-    """All that a run may have made, whatever the cluster file says today; what makes others first."""
+    """All kinds that a run may have made, whatever the cluster file says today; owners first."""
     return (*(launcher.kind for launcher in launchers()), *EXTRAS, *_ALWAYS)
 
 
 def needs(launcher: Launcher, kind: Kind) -> bool:
-    """Whether every run with this launcher makes such objects; the others may be unknown, or forbidden."""
+    """Whether every run with this launcher makes such objects; other kinds may be unknown, or forbidden."""
     return kind in (launcher.kind, *_ALWAYS)
 
 
 def kind_of(manifest: Object) -> Kind:
     """The kind of an object, with what to install where the cluster does not know it."""
     object_kind = Kind(manifest["apiVersion"], manifest["kind"])
-    known = (*EXTRAS, *(launcher.kind for launcher in launchers()))
+    kinds_of_runs = (*EXTRAS, *(launcher.kind for launcher in launchers()))
     return next(
-        (kind for kind in known if (kind.api_version, kind.kind) == (object_kind.api_version, object_kind.kind)),
+        (
+            kind
+            for kind in kinds_of_runs
+            if (kind.api_version, kind.kind) == (object_kind.api_version, object_kind.kind)
+        ),
         object_kind,
     )
 
@@ -333,7 +337,7 @@ def secret(plan: KubernetesPlan, keys: dict[str, str]) -> Object:
 
 
 def service(plan: KubernetesPlan) -> Object:
-    """Headless: it gives every pod a name, also before it is ready."""
+    """A headless Service, which gives every pod a name before it is ready."""
     return {
         "apiVersion": "v1",
         "kind": "Service",

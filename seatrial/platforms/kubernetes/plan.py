@@ -33,7 +33,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesPlan:
-    """What every object of a run has in common. `name` is that of the parent, the Service and the Secret alike."""
+    """What all objects of a run share. `name` is that of the parent, the Service and the Secret alike."""
 
     run: Run
     settings: KubernetesPlatform
@@ -51,16 +51,16 @@ class KubernetesPlan:
 
     @property
     def image(self) -> str:
-        """What the nodes run; before it is built or found, what the cluster file says of it."""
+        """The image of the nodes; before it is built or found, the reference in the cluster file."""
         return self.run.nodes_image or "<none>"
 
     @property
-    def nodes(self) -> int:
+    def node_count(self) -> int:
         return self.run.cluster.nodes
 
     @property
     def deadline_s(self) -> int:
-        """After which Kubernetes ends the nodes. A run that takes all of its time can still be kept for all of that."""
+        """Seconds after which Kubernetes ends the nodes, with the time that they may be kept."""
         cluster = self.run.cluster
         return int(self.settings.deadline_s + (0 if cluster.keep == "never" else cluster.keep_s))
 
@@ -102,7 +102,7 @@ def selector(run_id: str | None = None) -> str:
 
 
 def conditions(manifest: Object | None) -> dict[str, Object]:
-    """By type."""
+    """The conditions of an object, by type."""
     return {each["type"]: each for each in (manifest or {}).get("status", {}).get("conditions", ())}
 
 

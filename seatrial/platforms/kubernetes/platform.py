@@ -116,7 +116,7 @@ class Kubernetes:
     ) -> Testbed:
         from seatrial.platforms.kubernetes.ending import blameless_reason
 
-        cluster, in_order = planned.run.cluster, ordered(pods, self._places(level))
+        cluster, in_order = planned.run.cluster, ordered(pods, self._node_labels(level))
         called = dict(zip(names(in_order), in_order, strict=True))
         by_name = self._settings.host_names
         nodes = tuple(node_of(cluster, name, address(pod, by_name=by_name), host_key) for name, pod in called.items())
@@ -140,7 +140,7 @@ class Kubernetes:
             ),
         )
 
-    def _places(self, level: int = logging.DEBUG) -> dict[str, Mapping[str, str]]:
+    def _node_labels(self, level: int = logging.DEBUG) -> dict[str, Mapping[str, str]]:
         """The labels of every node; without the right to look, hosts stay in the order of the pods."""
         try:
             return {node["metadata"]["name"]: node["metadata"].get("labels", {}) for node in self._api.list(NODE)}
@@ -154,7 +154,7 @@ class Kubernetes:
         if not states.run_folder(run_id, _KIND).exists():
             return  # nothing was submitted
         deadline = time.monotonic() + timeout_s
-        pods = ordered(self._api.list(POD, selector(run_id)), self._places())
+        pods = ordered(self._api.list(POD, selector(run_id)), self._node_labels())
         folder.mkdir(parents=True, exist_ok=True)
         write_pod_logs(self._api, pods, folder / POD_LOGS, deadline, secrets)
         write_log(folder / EVENTS, events_text(self._api.list(EVENT), run_id), secrets)

@@ -128,13 +128,13 @@ def _resources(plan: KubernetesPlan, profile: Machine) -> Object:
 
 
 def _claims(plan: KubernetesPlan, profile: Machine) -> list[Object]:
-    """What `objects.claims` makes templates of."""
+    """The claims that `claims` of the launchers makes templates of."""
     names = [CHANNEL] * profile.compute_domain + [RDMA] * bool(profile.rdma_claims)
     return [{"name": name, "resourceClaimTemplateName": f"{plan.name}-{name}"} for name in names]
 
 
 def _env(plan: KubernetesPlan, profile: Machine) -> list[Object]:
-    """What the cluster file says wins over the machine family's."""
+    """The variables of a node; the cluster file's win over the machine family's."""
     values = {
         "SEATRIAL_SSH_PORT": str(plan.run.cluster.ssh_port),
         "SEATRIAL_MAX_SECONDS": str(plan.deadline_s),
@@ -186,7 +186,7 @@ _HOSTNAME = "kubernetes.io/hostname"
 
 
 def _architecture(cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
-    """That of the nodes, where the machine family or the hardware tells; elsewhere clusters are amd64."""
+    """The architecture of the nodes by the machine family or the hardware; None for amd64."""
     profile = machine(settings.machine)
     if profile.accelerator:
         return profile.arch
@@ -201,7 +201,7 @@ def node_selector(cluster: "Cluster", settings: KubernetesPlatform) -> dict[str,
 
 
 def tolerations(cluster: "Cluster", settings: KubernetesPlatform) -> list[Object]:
-    """The taints that pods of the run put up with."""
+    """The taints that the pods tolerate."""
     arch = _architecture(cluster, settings) or "amd64"
     # GKE and others taint their arm64 nodes.
     other_arch = {"key": "kubernetes.io/arch", "operator": "Equal", "value": arch, "effect": "NoSchedule"}

@@ -64,7 +64,7 @@ class Queued:
 
 
 def is_of(workload: Object, uid: str) -> bool:
-    """Whether it is the Workload of the object with that uid. Its label is not always there, its owner is."""
+    """Whether it is the Workload of the object with that uid, by its label, which may be missing, or its owner."""
     metadata = workload["metadata"]
     owners = {owner["uid"] for owner in metadata.get("ownerReferences", ())}
     return uid in owners or metadata.get("labels", {}).get(JOB_UID) == uid
@@ -73,14 +73,14 @@ def is_of(workload: Object, uid: str) -> bool:
 def waits_for(workload: Object) -> Queued | None:
     """What the Workload waits for; None once it is admitted."""
     status = workload.get("status", {})
-    known = conditions(workload)
+    by_type = conditions(workload)
     if workload["spec"].get("active") is False:
-        return Queued(Reason.of("workload-deactivated", words=_condition_text(known.get("Evicted"))), hopeless=True)
+        return Queued(Reason.of("workload-deactivated", words=_condition_text(by_type.get("Evicted"))), hopeless=True)
     if holding(workload, "Finished"):
-        return Queued(Reason.of("workload-finished", words=_condition_text(known["Finished"])), hopeless=True)
-    reserved = known.get("QuotaReserved", {})
-    if holding(workload, "Evicted") and _is_old(reserved, known["Evicted"]):
-        return Queued(Reason.of("queued-after-eviction", words=_condition_text(known["Evicted"])))
+        return Queued(Reason.of("workload-finished", words=_condition_text(by_type["Finished"])), hopeless=True)
+    reserved = by_type.get("QuotaReserved", {})
+    if holding(workload, "Evicted") and _is_old(reserved, by_type["Evicted"]):
+        return Queued(Reason.of("queued-after-eviction", words=_condition_text(by_type["Evicted"])))
     if holding(workload, "Admitted"):
         return None
     if holding(workload, "QuotaReserved"):
@@ -115,7 +115,7 @@ def _is_lost(of_pod_set: str) -> bool:
 
 
 def _more_needed(message: str) -> str | None:
-    """What is missing in the first flavor that has only to be waited for, with the pod sets before it counted in."""
+    """What is missing in the first flavor that the run only has to wait for."""
     lost = _lost_flavors(message)
     waits = {(resource, flavor): more for resource, flavor, more in _MORE_NEEDED.findall(message) if flavor not in lost}
     if not waits:
@@ -129,7 +129,7 @@ def _lost_flavors(message: str) -> set[str]:
 
 
 def _checks(status: Object) -> str:
-    """Quota is there; what else holds it up."""
+    """What the Workload waits for besides quota."""
     pending = [check for check in status.get("admissionChecks", ()) if check.get("state") != "Ready"]
     if not pending:
         return Reason.of("quota-reserved")
@@ -195,13 +195,13 @@ _COMPLAINTS = {
 class Complaint:
     """What keeps the pods from being made; `since`: when it was first said, in seconds."""
 
-    words: str
+    text: str
     since: float
 
 
 @dataclass(slots=True)
 class SeenObjects:
-    """What was seen of a run so far: its pods by name, its parent, and what events complain of, Kueue's Workload.
+    """The pods of a run by name, its parent, its Workload in Kueue, and complaints, as seen so far.
 
     `unmounted`: by pod, why a volume is not there yet.
     """
@@ -223,7 +223,7 @@ class SeenObjects:
             self.complaint = None
 
     def take_pods(self, pods: Iterable[Object]) -> None:
-        """All pods there are."""
+        """Replace all pods."""
         self.pods = {}
         for pod in pods:
             self.take_pod("LISTED", pod)
@@ -257,7 +257,7 @@ def ready(pods: Iterable[Object]) -> list[Object]:
 
 
 def is_up(pod: Object) -> bool:
-    """Whether somebody may log in: it runs and has an address, though its sshd need not answer yet."""
+    """Whether people can log in: it runs and has an address, though its sshd need not answer yet."""
     status = pod.get("status", {})
     return bool(status.get("phase") == "Running" and status.get("podIP"))
 
@@ -304,7 +304,7 @@ def _containers(pod: Object) -> list[Object]:
 
 
 def _trouble(pod: Object) -> str | None:
-    """What the kubelet tries again."""
+    """What the kubelet is retrying."""
     waits = [container.get("state", {}).get("waiting") or {} for container in _containers(pod)]
     return next((_waiting_text(_AGAIN, each) for each in waits if each.get("reason") in _AGAIN), None)
 
@@ -342,10 +342,10 @@ def _pod_problem(pod: Object) -> str | None:
     return None
 
 
-def story(
+def describe_progress(
     pods: Iterable[Object], total: int, queued: Queued | None = None, unmounted: Mapping[str, str] | None = None
 ) -> str:
-    """How far it has come, in one line, with what most of the others wait for; `unmounted` as in `SeenObjects`."""
+    """The progress in one line, with what most of the others wait for; `unmounted` as in `SeenObjects`."""
     pods = list(pods)
     if queued and not placed(pods):
         return queued.reason

@@ -17,7 +17,7 @@ MEMORY_MIB_PER_NODE = 32  # of the same
 
 @dataclass(frozen=True, slots=True)
 class HostResource:
-    """How much of something the nodes need, how much there is, and what raises that."""
+    """A resource of this machine: how much nodes need, how much is free, and how to raise it."""
 
     resource: str
     needed: int
@@ -25,35 +25,38 @@ class HostResource:
     remedy: str
 
 
-def problems(nodes: int, proc: Path = _PROC) -> list[str]:
-    """What this machine has too little of for so many local nodes, each with the setting to change."""
-    if nodes <= _NODES_OF_ANY_MACHINE:
+def problems(node_count: int, proc: Path = _PROC) -> list[str]:
+    """Limits of this machine that are too low for so many local nodes, each with the setting to change."""
+    if node_count <= _NODES_OF_ANY_MACHINE:
         return []
     return [
         Reason.of(
             "local-machine-too-small",
-            nodes=nodes,
+            nodes=node_count,
             resource=need.resource,
             needed=need.needed,
             available=need.available,
             remedy=need.remedy,
         )
-        for need in _needs(nodes, proc)
+        for need in _needs(node_count, proc)
         if need.available < need.needed
     ]
 
 
-def _needs(nodes: int, proc: Path) -> Iterator[HostResource]:
+def _needs(node_count: int, proc: Path) -> Iterator[HostResource]:
     running = sum(entry.name.isdigit() for entry in proc.iterdir())
-    processes = nodes * PROCESSES_PER_NODE
+    processes = node_count * PROCESSES_PER_NODE
     for setting in ("pid_max", "threads-max"):
         free = _number(proc / "sys/kernel" / setting) - running
         yield HostResource("processes", processes, free, f"sysctl -w kernel.{setting}={_rounded(running + processes)}")
     namespaces = _number(proc / "sys/user/max_net_namespaces")
     yield HostResource(
-        "network namespaces", nodes + 1, namespaces, f"sysctl -w user.max_net_namespaces={_rounded(nodes + 1)}"
+        "network namespaces",
+        node_count + 1,
+        namespaces,
+        f"sysctl -w user.max_net_namespaces={_rounded(node_count + 1)}",
     )
-    yield HostResource("MiB of memory", nodes * MEMORY_MIB_PER_NODE, _available_mib(proc), "use fewer nodes")
+    yield HostResource("MiB of memory", node_count * MEMORY_MIB_PER_NODE, _available_mib(proc), "use fewer nodes")
 
 
 def _number(path: Path) -> int:
@@ -86,7 +89,7 @@ _TOOLS = {
 
 
 def missing() -> list[str]:
-    """Empty when all is there."""
+    """Programs and rights that this machine lacks."""
     lacking = [(tool, package) for tool, package in _TOOLS.items() if not _find(tool)]
     reasons = [Reason.of("local-program-missing", program=tool, package=package) for tool, package in lacking]
     return [*reasons] or _without_namespaces()

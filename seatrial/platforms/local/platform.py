@@ -40,7 +40,7 @@ _STARTS_PER_CORE_S = 4.0  # nodes that one core starts in a second, with others 
 def write_files(
     plan: LocalPlan, cluster: Cluster, files: dict[str, str], host_keys: dict[str, KeyPair], nodes: tuple[Node, ...]
 ) -> None:
-    """Write everything that the nodes start from: `files`, the run's keys, and what the keeper is to start."""
+    """Write everything that the nodes start from: `files`, the run's keys, and the keeper's specification."""
     run_key = new_key_pair()
     wrong = {fault.node for fault in cluster.faults if isinstance(fault, NodeFault) and fault.host_key}
     files = files | {
@@ -93,7 +93,7 @@ def start_keeper(plan: LocalPlan) -> "subprocess.Popen[bytes]":
 
 
 def check_sshd(testbed: Testbed, folder: Path) -> None:
-    """Raises LaunchError where no sshd answers in time."""
+    """Wait for sshd. Raises LaunchError where none answers in time."""
     timeout_s = ANSWER_TIMEOUT_S + len(testbed.nodes) / (_STARTS_PER_CORE_S * (testbed.shared_cores or 1))
     if not wait_for_sshd(testbed, timeout_s):
         head = testbed.head
@@ -138,13 +138,13 @@ _KIND = "local"
 class Local:
     """Nodes as network namespaces on this machine."""
 
-    def __init__(self, nodes: int = 0, keepers: "dict[str, subprocess.Popen[bytes]] | None" = None) -> None:
-        self._nodes = nodes  # that this machine is to carry, as far as that is known
+    def __init__(self, node_count: int = 0, keepers: "dict[str, subprocess.Popen[bytes]] | None" = None) -> None:
+        self._node_count = node_count  # that this machine is to carry, as far as that is known
         self._keepers = {} if keepers is None else keepers
 
-    def of_size(self, nodes: int) -> "Local":
-        """The same, for a cluster of so many nodes."""
-        return Local(nodes, self._keepers)
+    def of_size(self, node_count: int) -> "Local":
+        """The same platform, for a cluster of so many nodes."""
+        return Local(node_count, self._keepers)
 
     def render(self, run: Run) -> Rendered:
         plan, account = planning.layout(run.run_id, run.cluster, states.run_folder(run.run_id, _KIND)), _account()
@@ -213,19 +213,19 @@ class Local:
         return left + [Leftover(run_id, 0.0, "network namespaces without a run") for run_id in stray]
 
     def missing(self) -> list[str]:
-        return missing() + problems(self._nodes)
+        return missing() + problems(self._node_count)
 
 
 PLATFORM = Local()  # one process has one set of keepers
 
 
 def platform(cluster: Cluster | None = None) -> Local:
-    """Of a cluster, only its size matters."""
+    """The platform for a cluster, of which only the size matters."""
     return PLATFORM.of_size(cluster.nodes) if cluster else PLATFORM
 
 
 def _account() -> Account:
-    """Whoever runs this; a uid that /etc/passwd does not list gets a name of ours."""
+    """The current user; a uid that /etc/passwd does not list gets the name seatrial."""
     try:
         name = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -280,7 +280,7 @@ def _run_id_of(namespace: str) -> str:
 
 
 def _delete_namespace(name: str) -> None:
-    """A namespace lives on while a process is in it: end those first, also ones that somebody started by hand."""
+    """Delete a namespace, after all processes in it, also those started by hand."""
     pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False).stdout.split()
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):

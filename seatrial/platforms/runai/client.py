@@ -1,4 +1,4 @@
-"""The command `runai`, of this machine. Its time and what it prints are bounded."""
+"""The workload of a run, and the command `runai` of this machine, with bounds on its time and output."""
 
 import json
 import socket
@@ -20,17 +20,17 @@ from seatrial.text.printable import printable
 
 # The schema is not published, and differs between versions: the first of these names that is there counts.
 _PHASE = ("actualPhase", "phase", "status")
-_WORDS = ("message", "reason")
+_MESSAGES = ("message", "reason")
 _RUNNING = "Running"
 _OVER = frozenset({"Failed", "Stopped", "Stopping", "Completed", "Deleting", "Terminating"})
-_DEPTH, _WORDS_TOLD = 8, 3
+_DEPTH, _MESSAGES_SHOWN = 8, 3
 
 
 class DescribedWorkload(BaseModel):
-    """What RunAI says of it: `phase` one word, `words` why it is there, newest last."""
+    """The state of a workload in RunAI: its `phase`, and `messages` that explain it, newest last."""
 
     phase: str = Field("Unknown", max_length=100)
-    words: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
 
     @property
     def is_running(self) -> bool:
@@ -42,24 +42,24 @@ class DescribedWorkload(BaseModel):
 
     @property
     def shown(self) -> str:
-        return "; ".join((self.phase, *self.words))
+        return "; ".join((self.phase, *self.messages))
 
 
 def workload_name(run_id: str) -> str:
-    """By which a run's workload is found again."""
+    """The name of a run's workload."""
     return f"seatrial-{run_id}".lower()
 
 
-def pod_names(settings: RunaiPlatform, run_id: str, nodes: int) -> list[str]:
-    """The pods that are nodes, in the order of the hostfile: the launcher of MPI is none, PyTorch's master is one."""
+def pod_names(settings: RunaiPlatform, run_id: str, node_count: int) -> list[str]:
+    """The pods that are nodes, in the order of the hostfile: without MPI's launcher, with PyTorch's master."""
     name = workload_name(run_id)
     if settings.framework == "mpi":
-        return [f"{name}-worker-{i}" for i in range(nodes)]
-    return [f"{name}-master-0", *(f"{name}-worker-{i}" for i in range(nodes - 1))]
+        return [f"{name}-worker-{i}" for i in range(node_count)]
+    return [f"{name}-master-0", *(f"{name}-worker-{i}" for i in range(node_count - 1))]
 
 
 def submit_argv(run: Run, settings: RunaiPlatform) -> list[str]:
-    """Holds the nodes, and does nothing on them, until somebody deletes it or its time is over."""
+    """The submit of a workload that holds the nodes until it is deleted or its time is over."""
     cluster, mpi = run.cluster, settings.framework == "mpi"
     workers = cluster.nodes if mpi else cluster.nodes - 1
     options = [
@@ -79,7 +79,7 @@ def submit_argv(run: Run, settings: RunaiPlatform) -> list[str]:
 
 
 def _image(run: Run) -> str:
-    """What the step `image` has built, else the reference of the cluster file."""
+    """The image that was built, else the reference in the cluster file."""
     image = run.cluster.image
     return run.image or (image.reference if isinstance(image, Prebuilt) else "<built for each run>")
 
@@ -96,15 +96,15 @@ def exec_argv(settings: RunaiPlatform, run_id: str, pod: str, command: list[str]
 
 
 def read_workload(text: str) -> DescribedWorkload:
-    """Of `describe --output json`; phase Unknown where the text is anything else."""
+    """Parse the output of `describe --output json`; phase Unknown for any other text."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return DescribedWorkload(phase="Unknown", words=("runai describe printed no JSON",))
+        return DescribedWorkload(phase="Unknown", messages=("runai describe printed no JSON",))
     phases = [value for key in _PHASE for value in _values(document, key)]
-    words = dict.fromkeys(printable(value)[:300] for key in _WORDS for value in _values(document, key) if value)
+    messages = dict.fromkeys(printable(value)[:300] for key in _MESSAGES for value in _values(document, key) if value)
     try:
-        return DescribedWorkload(phase=phases[0] if phases else "Unknown", words=tuple(words)[-_WORDS_TOLD:])
+        return DescribedWorkload(phase=phases[0] if phases else "Unknown", messages=tuple(messages)[-_MESSAGES_SHOWN:])
     except ValidationError:
         return DescribedWorkload(phase="Unknown")
 
@@ -124,7 +124,7 @@ def _values(document: Any, key: str, depth: int = 0) -> Iterator[str]:
 
 
 def ending(run_id: str, workload: DescribedWorkload | None) -> str | None:
-    """Why the nodes of a run are gone; None while they should be there."""
+    """Why the nodes of a run are gone; None while they should be up."""
     name = workload_name(run_id)
     if workload is None:
         return Reason.of("runai-workload-deleted", workload=name)
@@ -157,21 +157,21 @@ os._exit(0)
 
 
 class CommandError(LaunchError):
-    """A command ended with an error; `words` is what it printed."""
+    """A command ended with an error; `message` is what it printed."""
 
-    def __init__(self, words: str) -> None:
-        super().__init__(Reason.of("runai-command-failed", problem=words))
-        self.words = words
+    def __init__(self, message: str) -> None:
+        super().__init__(Reason.of("runai-command-failed", problem=message))
+        self.message = message
 
 
 class Client:
-    """What is asked of one project."""
+    """The commands for one project."""
 
     def __init__(self, settings: RunaiPlatform) -> None:
         self._settings = settings
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 60) -> str:
-        """What the command prints.
+        """Run a command and return its output.
 
         Raises MissingError where `runai` is not there, CommandError where it fails, LaunchError where it does not end.
         """
@@ -184,11 +184,11 @@ class Client:
         except subprocess.TimeoutExpired:
             raise LaunchError(Reason.of("runai-command-timeout", timeout_s=f"{timeout_s:g}")) from None
         if status:
-            raise CommandError(_words(errors) or _words(output[-1000:]))
+            raise CommandError(_one_line(errors) or _one_line(output[-1000:]))
         return output
 
     def describe(self, run_id: str) -> DescribedWorkload | None:
-        """What RunAI knows of the run's workload; None where there is none."""
+        """The run's workload; None if RunAI has none."""
         argv = command_argv(self._settings, "describe", run_id, "--output=json")
         try:
             return read_workload(self.run(argv))
@@ -213,7 +213,7 @@ class Client:
             time.sleep(_PAUSE_S)
 
     def in_pod(self, run_id: str, pod: str, script: str, *, stdin: bytes = b"", timeout_s: float) -> str:
-        """What a line for the shell prints in a pod."""
+        """Run a line for the shell in a pod and return its output."""
         wait = f"--pod-running-timeout={int(timeout_s)}s"  # a workload runs when its first pod does
         argv = exec_argv(self._settings, run_id, pod, ["sh", "-c", script], wait)
         return self.run(argv, stdin=stdin, timeout_s=timeout_s)
@@ -235,13 +235,13 @@ class Client:
         return ours
 
 
-def _words(text: str) -> str:
-    """On one line, for people."""
+def _one_line(text: str) -> str:
+    """The text on one line, printable and bounded."""
     return printable(" ".join(text.split()))[:1000]
 
 
 def is_absent(error: CommandError) -> bool:
-    return any(words in error.words.lower() for words in _ABSENT)
+    return any(text in error.message.lower() for text in _ABSENT)
 
 
 def _environment() -> dict[str, str]:

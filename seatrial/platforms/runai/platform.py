@@ -19,7 +19,7 @@ from seatrial.platforms import state as states
 from seatrial.platforms.commands import call_each
 from seatrial.platforms.runai.client import Client, DescribedWorkload, ending, pod_names, submit_argv, workload_name
 from seatrial.platforms.runai.config import RunaiPlatform
-from seatrial.platforms.sshd import default_folder, node_script, tell_ports
+from seatrial.platforms.sshd import default_folder, node_script, write_ports
 from seatrial.platforms.state import NodeAddress, RunState
 from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.system.rawlog import write_log
@@ -56,14 +56,14 @@ class PodAddress(NodeAddress):
 
 
 class BringUp:
-    """One run's workload on its way up."""
+    """A workload until its nodes answer."""
 
     def __init__(self, client: Client, settings: RunaiPlatform, run: Run) -> None:
         self._client, self._settings, self._run = client, settings, run
-        self._shown = ""
+        self._logged = ""
 
     def wait(self) -> None:
-        """Until the workload runs. Raises LaunchError where it ends, is deleted, or waits too long."""
+        """Wait until the workload runs. Raises LaunchError where it ends, is deleted, or waits too long."""
         deadline, pause_s = time.monotonic() + self._settings.queue_timeout_s, _PAUSE_S[0]
         while True:
             workload = self._client.describe(self._run.run_id)
@@ -72,7 +72,7 @@ class BringUp:
             assert workload is not None
             if workload.is_running:
                 return
-            self._tell(workload)
+            self._log_progress(workload)
             if time.monotonic() > deadline:
                 raise LaunchError(self._queued_too_long(workload))
             time.sleep(pause_s)
@@ -87,7 +87,7 @@ class BringUp:
         return [answer for answer in answers if isinstance(answer, PodAddress)]
 
     def _started(self, pod: str, program: bytes) -> PodAddress | str:
-        """Where it answers, or why it does not."""
+        """Start sshd in a pod; its address, or why it failed."""
         limit_s = self._settings.start_timeout_s
         try:
             text = self._client.in_pod(self._run.run_id, pod, _START, stdin=program, timeout_s=limit_s)
@@ -98,9 +98,9 @@ class BringUp:
             return PodAddress(name=pod, address=match[2], port=int(match[1]), user=match[3])
         return Reason.of("runai-node-failed", pod=pod, problem=printable(" ".join(text.split()))[:500] or "no answer")
 
-    def _tell(self, workload: DescribedWorkload) -> None:
-        if workload.shown != self._shown:
-            self._shown = workload.shown
+    def _log_progress(self, workload: DescribedWorkload) -> None:
+        if workload.shown != self._logged:
+            self._logged = workload.shown
             log.info("%s: %s", workload_name(self._run.run_id), workload.shown)
 
     def _queued_too_long(self, workload: DescribedWorkload) -> str:
@@ -139,7 +139,7 @@ class Runai:
         state = RunaiState(host_key=host_key.public, nodes=tuple(nodes))
         testbed = self._testbed(run.run_id, state)
         state.save(folder, testbed)
-        tell_ports(testbed, run.cluster.ssh_port)
+        write_ports(testbed, run.cluster.ssh_port)
         return testbed
 
     def attach(self, run_id: str) -> Testbed:

@@ -1,4 +1,4 @@
-"""The job of a run: submit it, follow it until its nodes are ready, say what became of it, end it."""
+"""The job of a run: submit it, follow it until its nodes are ready, explain its end, cancel it."""
 
 import logging
 import re
@@ -67,11 +67,11 @@ _WAIT = {
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`state` is one word of Slurm's; `pending` why it waits or ended, in Slurm's words; `nodes` a list of Slurm's."""
+    """A job in squeue's terms; `pending` is why it waits or ended, `node_list` in Slurm's notation."""
 
     job_id: str
     state: str
-    nodes: str
+    node_list: str
     pending: str
 
     @property
@@ -88,7 +88,7 @@ class Job:
 
 
 def parse_jobs(text: str) -> list[Job]:
-    """What `squeue --format` with FORMAT printed; lines that are none of a job are left out."""
+    """Parse the output of `squeue --format` with FORMAT; other lines are left out."""
     jobs = []
     for line in text.splitlines():
         job_id, _, rest = line.strip().partition("|")
@@ -100,7 +100,7 @@ def parse_jobs(text: str) -> list[Job]:
 
 
 def never_starts(job: Job) -> str | None:
-    """Why waiting is in vain; None where it is not, or the job is not pending."""
+    """Why the job will never start; None while it may."""
     if job.state not in WAITING:
         return None
     if job.is_held:
@@ -112,21 +112,21 @@ def never_starts(job: Job) -> str | None:
 def _never(pending: str) -> str | None:
     if _MORE_THAN_ONE_JOB_MAY.fullmatch(pending):
         return "it asks for more than one job may have"
-    return _NEVER.get(_word(pending))
+    return _NEVER.get(_pending_code(pending))
 
 
 def waits_for(pending: str) -> str:
-    """What a pending reason means, for people; the reason itself where nothing is known of it."""
-    return _never(pending) or _WAIT.get(_word(pending), pending)
+    """The meaning of a pending reason; the reason itself if it is unknown."""
+    return _never(pending) or _WAIT.get(_pending_code(pending), pending)
 
 
-def _word(pending: str) -> str:
-    """`ReqNodeNotAvail, UnavailableNodes:n1` begins with the reason."""
+def _pending_code(pending: str) -> str:
+    """The code at the start of a pending reason, such as `ReqNodeNotAvail, UnavailableNodes:n1`."""
     return re.split(r"[,\s(]", pending.strip("()"), maxsplit=1)[0]
 
 
 def ending(job: Job) -> str:
-    """Why a job that is over has ended."""
+    """Why a job has ended."""
     detail = f" ({job.pending})" if job.pending not in ("", "None") else ""
     if code := _ENDED.get(job.state):
         return Reason.of(code, job=job.job_id, detail=detail)
@@ -140,11 +140,11 @@ _PAUSE_S = 0.25
 
 
 def submit(login: Login, script: str) -> str:
-    """The id of the job. Raises LaunchError with sbatch's words."""
+    """Submit a job and return its id. Raises LaunchError with the message of sbatch."""
     try:
         printed = login.run(["sbatch", "--parsable", script])
     except CommandError as error:
-        raise LaunchError(Reason.of("slurm-submit-refused", problem=error.words)) from None
+        raise LaunchError(Reason.of("slurm-submit-refused", problem=error.message)) from None
     job_id = printed.strip().splitlines()[-1].partition(";")[0] if printed.strip() else ""
     if not re.fullmatch(r"\d{1,10}", job_id):
         raise LaunchError(Reason.of("slurm-submit-refused", problem=f"no job id in {printed.strip()[:200]!r}"))
@@ -152,16 +152,16 @@ def submit(login: Login, script: str) -> str:
 
 
 def jobs_of(login: Login, run_id: str) -> list[Job]:
-    """The jobs of that run that slurmctld still knows; those that have ended are forgotten after some minutes."""
+    """The jobs of the run in slurmctld, which forgets ended ones after some minutes."""
     return parse_jobs(
         login.run(["squeue", "--me", "--noheader", "--states=all", f"--name={job_name(run_id)}", f"--format={FORMAT}"])
     )
 
 
 def job_of(login: Login, run_id: str, job_id: str) -> Job | None:
-    """The job as slurmctld knows it, or else as accounting does; None where nobody knows it."""
-    known = (job for job in jobs_of(login, run_id) if job.job_id == job_id)
-    return next(known, None) or _accounted(login, job_id)
+    """The job in slurmctld, else in accounting; None if neither has it."""
+    jobs = (job for job in jobs_of(login, run_id) if job.job_id == job_id)
+    return next(jobs, None) or _accounted(login, job_id)
 
 
 def _accounted(login: Login, job_id: str) -> Job | None:
@@ -176,7 +176,7 @@ def _accounted(login: Login, job_id: str) -> Job | None:
 
 
 def restarts(login: Login, job_id: str) -> int:
-    """How often Slurm has taken the job's nodes and put it back into the queue; it keeps its id then."""
+    """How often Slurm has requeued the job, which keeps its id."""
     printed = login.run(
         ["squeue", "--me", "--noheader", "--states=all", f"--jobs={job_id}", "--Format=RestartCnt:10"]
     ).strip()
@@ -210,13 +210,13 @@ def _settled(login: Login, run_id: str, job_id: str) -> Job | None:
 
 
 def _is_down(login: Login, node: str) -> bool:
-    """Whether Slurm itself takes the node for down, or it does not answer Slurm (`idle*`)."""
+    """Whether Slurm takes the node for down, or gets no answer from it (`idle*`)."""
     states = login.run(["sinfo", "--noheader", "--Node", f"--nodes={node}", "--format=%T"]).split()
     return any(state.startswith(("down", "fail")) or state.endswith("*") for state in states)
 
 
 def end_jobs(login: Login, run_id: str) -> None:
-    """Cancel them and wait until no node has anything of them. Raises LaunchError where they do not end."""
+    """Cancel the jobs and wait until their nodes are free. Raises LaunchError where they do not end."""
     deadline = time.monotonic() + _CANCELLED_S
     while living := [job for job in jobs_of(login, run_id) if not job.is_over]:
         cancelled = [job.job_id for job in living if job.state != "COMPLETING"]
@@ -230,19 +230,19 @@ def end_jobs(login: Login, run_id: str) -> None:
                     job=job.job_id,
                     state=job.state,
                     seconds=f"{_CANCELLED_S:g}",
-                    nodes=job.nodes if job.state in ACTIVE else "no node",
+                    nodes=job.node_list if job.state in ACTIVE else "no node",
                 )
             )
         time.sleep(_PAUSE_S)
 
 
 def node_names(login: Login, nodes: str) -> list[str]:
-    """The names in a node list of Slurm's, in the order of the tasks."""
+    """The names in a node list, in the order of the tasks."""
     return login.run(["scontrol", "show", "hostnames", nodes]).split()
 
 
 def node_addresses(login: Login, nodes: str) -> dict[str, str]:
-    """Where Slurm itself reaches each of those nodes, by name: a host name or an address."""
+    """The addresses at which Slurm itself reaches those nodes, by name."""
     lines = login.run(["sinfo", "--noheader", "--Node", f"--nodes={nodes}", "--format=%N|%o"]).splitlines()
     pairs = (line.strip().partition("|") for line in lines)
     return {name: address for name, _, address in pairs if address}
@@ -262,19 +262,19 @@ _STEP_ERROR = re.compile(r"(?:srun|slurmstepd)[^:]*: error: (.{1,500})")
 
 @dataclass(frozen=True, slots=True)
 class NodesLog:
-    """What the steps have printed so far: the port of each node that is ready, and what went wrong, by task.
+    """The output of the steps so far, by task: the port of each node that is ready, and what went wrong.
 
-    `words` is the line of each other task that tells most of why its container did not start.
+    `last_lines` has for each other task the line that best explains why its container did not start.
     """
 
     ports: Mapping[int, int] = field(default_factory=dict)
-    words: Mapping[int, str] = field(default_factory=dict)
+    last_lines: Mapping[int, str] = field(default_factory=dict)
     problems: Mapping[int, str] = field(default_factory=dict)
     step_error: str | None = None
 
 
 def read_nodes_log(text: str) -> NodesLog:
-    """Each task counts once: what it prints after its first port changes nothing."""
+    """Parse the log of the nodes. Each task counts once: lines after its first port change nothing."""
     ports: dict[int, int] = {}
     problems: dict[int, str] = {}
     words: dict[int, str] = {}
@@ -296,17 +296,17 @@ def _more_telling(first: str, second: str) -> str:
 
 
 class BringUp:
-    """One run's job on its way up."""
+    """The job of a run until its nodes are ready."""
 
-    def __init__(self, login: Login, settings: SlurmPlatform, run_id: str, job_id: str, nodes: int) -> None:
+    def __init__(self, login: Login, settings: SlurmPlatform, run_id: str, job_id: str, node_count: int) -> None:
         self._login, self._settings, self._run_id, self._job_id = login, settings, run_id, job_id
-        self._nodes = nodes
+        self._node_count = node_count
         self._submitted = time.monotonic()
         self._started: float | None = None
-        self._story = ""
+        self._logged = ""
 
     def wait(self) -> tuple[Job, Mapping[int, int]]:
-        """The job and the port of each task, once all nodes are ready or time is up and some are.
+        """Wait until all nodes are ready, or time is up and some are; the job and the port of each task.
 
         Raises LaunchError when the job will never start or has ended, or no node is ready in time.
         """
@@ -314,14 +314,14 @@ class BringUp:
         while True:
             job = self._job()
             nodes_log = self._nodes_log() if job.is_up else NodesLog()
-            if len(nodes_log.ports) >= self._nodes or self._is_enough(job, nodes_log):
+            if len(nodes_log.ports) >= self._node_count or self._is_enough(job, nodes_log):
                 return job, nodes_log.ports
-            self._tell(job, nodes_log)
+            self._log_progress(job, nodes_log)
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.3, _POLL_S[1])
 
     def _job(self) -> Job:
-        """Raises LaunchError where it will never be up."""
+        """The job. Raises LaunchError if it will never start or has ended."""
         job = job_of(self._login, self._run_id, self._job_id)
         if job is None:
             raise LaunchError(Reason.of("slurm-job-gone", job=self._job_id))
@@ -332,9 +332,9 @@ class BringUp:
         return job
 
     def _why_it_ended(self, job: Job) -> str:
-        """The steps' own words, where there are some, weigh more than a job that failed."""
+        """Why the job ended; messages of its steps come before a job that merely failed."""
         nodes_log = self._nodes_log()
-        problems = _step_problems({**nodes_log.words, **nodes_log.problems})
+        problems = _step_problems({**nodes_log.last_lines, **nodes_log.problems})
         if nodes_log.step_error and not problems:
             problems = [Reason.of("slurm-step-failed", node="srun", problem=nodes_log.step_error)]
         return join([*problems, ending(job)] if job.state == "FAILED" else [ending(job)])
@@ -344,7 +344,7 @@ class BringUp:
         return read_nodes_log(self._login.shell(f"head -c {_LOG_BYTES} {path} 2>/dev/null || :"))
 
     def _is_enough(self, job: Job, nodes_log: NodesLog) -> bool:
-        """Whether the rest of the nodes will not come: they have failed, or time is up."""
+        """Whether the rest of the nodes will not get ready: they have failed, or time is up."""
         now = time.monotonic()
         if not job.is_up:
             self._started = None
@@ -352,7 +352,7 @@ class BringUp:
                 raise LaunchError(self._queued_too_long(job))
             return False
         self._started = self._started or now
-        settled = len({*nodes_log.ports, *nodes_log.problems}) >= self._nodes
+        settled = len({*nodes_log.ports, *nodes_log.problems}) >= self._node_count
         if not settled and now - self._started <= self._settings.start_timeout_s:
             return False
         if not nodes_log.ports:
@@ -370,18 +370,19 @@ class BringUp:
         problem = "; ".join(dict.fromkeys(problems)) or nodes_log.step_error or "the nodes' log is empty"
         return Reason.of("slurm-nodes-silent", job=self._job_id, limit_s=limit_s, problem=problem)
 
-    def _tell(self, job: Job, nodes_log: NodesLog) -> None:
+    def _log_progress(self, job: Job, nodes_log: NodesLog) -> None:
         if job.is_up:
-            story = f"job {job.job_id} runs on {job.nodes}: {len(nodes_log.ports)} of {self._nodes} nodes are ready"
+            ready = f"{len(nodes_log.ports)} of {self._node_count} nodes are ready"
+            progress = f"job {job.job_id} runs on {job.node_list}: {ready}"
         else:
-            story = f"job {job.job_id} is pending ({job.pending}): {waits_for(job.pending)}"
-        if story != self._story:
-            self._story = story
-            log.info("%s", printable(story))
+            progress = f"job {job.job_id} is pending ({job.pending}): {waits_for(job.pending)}"
+        if progress != self._logged:
+            self._logged = progress
+            log.info("%s", printable(progress))
 
 
 def _step_problems(words_by_task: Mapping[int, str]) -> list[str]:
-    """One for each thing that went wrong, however many tasks say it."""
+    """One reason for each problem, however many tasks report it."""
     tasks: dict[str, list[int]] = {}
     for task, words in sorted(words_by_task.items()):
         tasks.setdefault(words, []).append(task)

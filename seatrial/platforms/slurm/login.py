@@ -1,4 +1,4 @@
-"""Slurm's commands, on this machine or on a login node. Their time and what they print are bounded."""
+"""Run Slurm's commands, on this machine or on a login node, with bounds on their time and output."""
 
 import getpass
 import os
@@ -35,49 +35,49 @@ _NOT_FOUND = 127
 
 
 class CommandError(LaunchError):
-    """A command ended with an error; `words` is what it printed last."""
+    """A command ended with an error; `message` is what it printed last."""
 
-    def __init__(self, reason: str, words: str) -> None:
+    def __init__(self, reason: str, message: str) -> None:
         super().__init__(reason)
-        self.words = words
+        self.message = message
 
 
 class Login:
-    """This machine as the one that jobs are submitted from."""
+    """This machine as the login node."""
 
     @property
     def place(self) -> str:
-        """For messages."""
+        """The name of the login node in messages."""
         return "this machine"
 
     @property
     def user(self) -> str:
-        """Who submits jobs, and so whom the nodes let in."""
+        """The user who submits jobs, whom the nodes let in."""
         return getpass.getuser()
 
     @property
     def lost_status(self) -> int | None:
-        """The exit status of a command whose machine was lost; None where that cannot be."""
+        """The exit status of a command whose connection was lost; None if there is no connection."""
         return None
 
     def keep_files_in(self, folder: Path) -> None:
-        """From now on, if the folder is there: what a login needs goes with it, however this process ends."""
+        """Keep the files of the login in that folder from now on, if it exists, so that they go with the run."""
 
     def dial(self, node: Node, timeout_s: float) -> socket.socket:
         """A stream to the sshd of a node of the job. Raises OSError."""
         return dial_tcp(node, timeout_s)
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 60) -> str:
-        """What the command prints, from the user's home.
+        """Run a command from the user's home and return its output.
 
         Raises MissingError where the command is not there, CommandError where it fails, LaunchError where it does not
-        end in time or prints more than 32 MiB.
+        end in time.
         """
         status, output, errors = self._finished(argv, stdin, timeout_s)
         if status == _NOT_FOUND:
             raise MissingError(Reason.of("slurm-command-missing", command=argv[0], place=self.place))
         if status:
-            raise self._failed(argv, _words(argv[0], errors) or _words(argv[0], output) or f"status {status}")
+            raise self._failed(argv, _message(argv[0], errors) or _message(argv[0], output) or f"status {status}")
         return output
 
     def _finished(self, argv: Sequence[str], stdin: bytes, timeout_s: float) -> Finished:
@@ -93,11 +93,11 @@ class Login:
             raise LaunchError(reason) from None
 
     def _not_found(self, argv: Sequence[str]) -> Reason:
-        """That the program of this machine which runs the command is missing."""
+        """The reason if the program to start is missing on this machine."""
         return Reason.of("slurm-command-missing", command=argv[0], place=self.place)
 
-    def _failed(self, argv: Sequence[str], words: str) -> CommandError:
-        shown = printable(words)[:1000]
+    def _failed(self, argv: Sequence[str], message: str) -> CommandError:
+        shown = printable(message)[:1000]
         reason = Reason.of("slurm-command-failed", command=argv[0], place=self.place, problem=shown)
         return CommandError(reason, shown)
 
@@ -105,27 +105,27 @@ class Login:
         return list(argv)
 
     def _environment(self) -> dict[str, str]:
-        """Without secrets: sbatch hands its environment to the job."""
+        """The environment without secrets: sbatch hands it to the job."""
         return commands.environment(dropped=("SLURM_JOB", "SBATCH_"))
 
     def start(self, script: str) -> LocalProcess:
-        """A script for the shell, from the user's home; its input stays open. Raises RemoteError."""
+        """Start a script in the shell, from the user's home; its input stays open. Raises RemoteError."""
         try:
             return LocalProcess(self._command(["sh", "-c", script]), self._environment(), Path.home(), self.lost_status)
         except OSError as error:
             raise RemoteError(self._failed(["sh"], error.strerror or str(error)).reason) from error
 
     def shell(self, script: str, *, stdin: bytes = b"", timeout_s: float = 60) -> str:
-        """As `run`, of a line for the shell."""
+        """As `run`, for a line of shell."""
         return self.run(["sh", "-c", script], stdin=stdin, timeout_s=timeout_s)
 
     def write(self, path: str, text: str) -> None:
-        """A file that only the user can read, in a folder that is there."""
+        """Write a file that only the user can read, in an existing folder."""
         self.shell(f"umask 077 && cat > {shlex.quote(path)}", stdin=text.encode())
 
 
-def _words(program: str, errors: str) -> str:
-    """What Slurm's commands print of an error: often a line of what, and one of what came of it."""
+def _message(program: str, errors: str) -> str:
+    """The message of Slurm's command on errors: often one line for the error and one for the consequence."""
     lines = (line.strip().removeprefix(f"{program}: ").removeprefix("error: ") for line in errors.splitlines()[-5:])
     return "; ".join(dict.fromkeys(line for line in lines if any(map(str.isalnum, line))))  # and no rows of stars
 
@@ -155,7 +155,7 @@ class RemoteLogin(Login):
         return self.run(["id", "-un"]).strip()
 
     def config(self) -> str:
-        """Of ssh, for the login."""
+        """The configuration of ssh for the login."""
         settings = self._settings
         login = LoginSettings(user=settings.user, port=settings.port, jump=settings.jump, key_file=settings.key_file)
         options = list(login_options(login))
@@ -178,13 +178,13 @@ class RemoteLogin(Login):
 
     @property
     def _ssh(self) -> list[str]:
-        """Its configuration is a file, which ssh reads for jump hosts too."""
+        """The command line of ssh. Its configuration is a file, which ssh reads for jump hosts too."""
         kept = self._kept if self._kept and self._kept.exists() else self._temporary
         return ["ssh", "-F", str(kept)]
 
     @cached_property
     def _temporary(self) -> Path:
-        """Where there is no run, as for `doctor`: the file goes with this object."""
+        """A file for use without a run, as by `doctor`; it is removed with this object."""
         folder = Path(tempfile.mkdtemp(prefix="seatrial-ssh-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         file = folder / "ssh_config"
@@ -208,7 +208,7 @@ class RemoteLogin(Login):
         return Reason.of("ssh-missing")
 
     def _options(self) -> dict[str, str]:
-        """Of ssh for the login node, by option in small letters; the first of each."""
+        """The configuration of ssh for the login node, by option in small letters; the first of each."""
         argv = [*self._ssh, "-G", self._host]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False, env=openssh.environment())
         pairs = (line.partition(" ") for line in reversed(done.stdout.splitlines()))
@@ -216,5 +216,5 @@ class RemoteLogin(Login):
 
 
 def login_of(settings: SlurmPlatform) -> Login:
-    """Where Slurm's commands run."""
+    """The login that the settings name."""
     return RemoteLogin(settings, settings.host) if settings.host else Login()

@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -38,15 +37,12 @@ from seatrial.platforms.slurm.jobs import (
 )
 from seatrial.platforms.slurm.login import Login, RemoteLogin, login_of
 from seatrial.platforms.slurm.script import MEASURE_SCRIPT, container_env, container_of, load_modules, measure_script
-from seatrial.platforms.sshd import MADE_LATER, default_folder, node_script, tell_ports
+from seatrial.platforms.sshd import MADE_LATER, default_folder, node_script, write_ports
 from seatrial.platforms.state import NodeAddress, RunState
 from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.remote.keys import KeyPair
 from seatrial.system.rawlog import write_log
 from seatrial.text.redact import Secrets
-
-if TYPE_CHECKING:
-    from seatrial.config.cluster import Cluster
 
 _NAME = "seatrial-ranks"  # of the steps
 _GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s
@@ -56,9 +52,10 @@ _PAUSE_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class SrunLauncher:
-    """Ranks of a job's steps, in `image` where it is not empty.
+    """`launch: srun`: each measurement is a step of the job, with one task per rank, started on the login node.
 
-    `folder`, a full path, holds the probes and is on every node; `node_folder` is that of the node's sshd.
+    `image` is empty without containers. `folder`, a full path, holds the probes and is on every node; `node_folder` is
+    that of the node's sshd.
     """
 
     login: Login
@@ -71,11 +68,11 @@ class SrunLauncher:
 
     @property
     def python(self) -> str:
-        """That of the login node: the image's is not there."""
+        """The login node's Python: the image's is not there."""
         return self.settings.python if self.settings.runtime == "none" else "python3"
 
     def argv(self, testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """Slurm numbers the ranks along its own list of nodes, in whose order the testbed has them."""
+        """The command line of srun. Ranks are numbered in Slurm's order of the nodes, which is the testbed's."""
         bind = shlex.quote(self.folder)
         container = container_of(self.cluster, self.image, env, [f"{bind}:{bind}"])
         return [
@@ -96,10 +93,10 @@ class SrunLauncher:
         return 0 < self.cluster.gpus == self.cluster.slots
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """nccl-tests chooses a GPU by the rank on its node unless it is told; each rank sees one, number 0. Slurm 22.05
-        does not tell ranks that they have one each.
+        """The environment of ranks.
 
-        What ranks leave in their temporary folder goes with that of sshd; a container of Pyxis has a /tmp of its own.
+        nccl-tests chooses a GPU by the rank on its node unless a variable says otherwise; each rank sees one, number 0,
+        which Slurm 22.05 does not say. The temporary folder goes with that of sshd; a container of Pyxis has its own.
         """
         device = {"NCCL_TESTS_DEVICE": "0", "SLURM_GPUS_PER_TASK": "1"} if self._has_a_gpu_each else {}
         temporary = {} if self.settings.runtime == "pyxis" else {"TMPDIR": f"{self.node_folder}/tmp"}
@@ -116,7 +113,7 @@ class SrunLauncher:
                 self._end_steps()
 
     def _end_steps(self) -> None:
-        """An srun that was killed leaves its tasks, which would run beside the next measurement."""
+        """Kill what is left of the steps: the tasks of a killed srun would disturb the next measurement."""
         deadline = time.monotonic() + _GONE_S
         while (steps := self._steps()) and time.monotonic() < deadline:
             self.login.run(["scancel", "--signal=KILL", *steps])
@@ -148,7 +145,7 @@ class SlurmState(RunState):
 class Slurm:
     """Nodes as the steps of one job."""
 
-    def __init__(self, cluster: "Cluster", settings: SlurmPlatform) -> None:
+    def __init__(self, cluster: Cluster, settings: SlurmPlatform) -> None:
         self._cluster = cluster
         self._settings = settings
         self._login = login_of(settings)
@@ -186,19 +183,19 @@ class Slurm:
         )
         testbed = self._testbed(run.run_id, state)
         state.save(folder, testbed)
-        tell_ports(testbed, run.cluster.ssh_port, default_folder(run.run_id))
+        write_ports(testbed, run.cluster.ssh_port, default_folder(run.run_id))
         return testbed
 
     def _workdir(self, run_id: str) -> str:
-        """Of the probes; on the file system that all share where the ranks are not started by a node."""
+        """The folder of the probes; on the shared file system if the login node starts the ranks."""
         if self._settings.launch == "sshd":
             return f"{default_folder(run_id)}/work"
         there = script.run_folder(self._settings, run_id)
         return there if there.startswith("/") else f"{self._login.shell('pwd').strip()}/{there}"
 
     def _addresses(self, job: Job, ports: Mapping[int, int]) -> tuple[NodeAddress, ...]:
-        """In the order of the tasks, which is Slurm's order of the nodes."""
-        names, addresses = node_names(self._login, job.nodes), node_addresses(self._login, job.nodes)
+        """The addresses of the nodes in the order of the tasks."""
+        names, addresses = node_names(self._login, job.node_list), node_addresses(self._login, job.node_list)
         return tuple(
             NodeAddress(name=name, address=addresses.get(name, name), port=ports.get(task, self._cluster.ssh_port))
             for task, name in enumerate(names)
@@ -251,7 +248,7 @@ class Slurm:
                 write_log(folder / "nodes" / f"{node}.log", lines, secrets)
 
     def _names(self, run_id: str) -> list[str]:
-        nodes = next((job.nodes for job in jobs_of(self._login, run_id) if job.nodes), "")
+        nodes = next((job.node_list for job in jobs_of(self._login, run_id) if job.node_list), "")
         return node_names(self._login, nodes) if nodes else []
 
     def keep(self, run_id: str, seconds: float) -> bool:
@@ -276,14 +273,14 @@ class Slurm:
         return problems(self._login, self._cluster, self._settings)
 
 
-def platform(cluster: "Cluster") -> Slurm:
+def platform(cluster: Cluster) -> Slurm:
     """The platform that the cluster file describes."""
     assert isinstance(cluster.platform, SlurmPlatform)
     return Slurm(cluster, cluster.platform)
 
 
 def _by_node(text: str, names: list[str]) -> dict[str, str]:
-    """The lines of each node, by its name; those of srun itself by `srun`."""
+    """The lines of each node, by its name; those of srun itself under `srun`."""
     lines: dict[str, list[str]] = {}
     for line in text.splitlines():
         match = _LABEL.fullmatch(line)
@@ -294,10 +291,10 @@ def _by_node(text: str, names: list[str]) -> dict[str, str]:
 
 
 def check_time_limit(run: Run, settings: SlurmPlatform) -> str | None:
-    """A warning where Slurm may end the nodes before the suite, or their `keep_s`, is over; None where it cannot.
+    """A warning if Slurm may end the nodes before the suite, or their `keep_s`, is over; None otherwise.
 
-    Raises MissingError where one step of the suite may take longer than the whole job: Slurm would end it, and not its
-    own timeout, which tells what is wrong.
+    Raises MissingError if one step of the suite may take longer than the whole job: Slurm would end it before its own
+    timeout, which names the cause.
     """
     needed_s = dict(_needed_s(run))
     limit = _clock(settings.time_limit_s)
@@ -317,7 +314,7 @@ def check_time_limit(run: Run, settings: SlurmPlatform) -> str | None:
 
 
 def _needed_s(run: Run) -> Iterator[tuple[str, float]]:
-    """Name and timeout in seconds of each step: of a check, and of each operation that is swept."""
+    """Name and timeout in seconds of each step: of a check, and of each operation of a sweep."""
     for kind in (kind for kind in CHECKS if not left_out(kind, run)):
         section = run.suite.section(kind.section)
         timeout_s = float(getattr(section, "timeout_s", 0))

@@ -21,17 +21,17 @@ NODE_SCRIPT, JOB_SCRIPT, NODES_LOG, JOB_LOG = "node.sh", "job.sbatch", "nodes.lo
 
 
 def job_name(run_id: str) -> str:
-    """By which a run's job is found again."""
+    """The name of a run's job."""
     return f"seatrial-{run_id}"
 
 
 def run_folder(settings: SlurmPlatform, run_id: str) -> str:
-    """On the file system that login and nodes share; from the user's home where it is no full path."""
+    """The run's folder on the shared file system; relative to the user's home if it is no full path."""
     return f"{settings.folder}/{run_id}"
 
 
 def job_script(run: Run, settings: SlurmPlatform) -> str:
-    """Holds the nodes and runs sshd on each, until somebody cancels it or its time is over."""
+    """The job that holds the nodes and runs sshd on each, until it is cancelled or its time is over."""
     folder = run_folder(settings, run.run_id)
     there = folder if folder.startswith("/") else f'"$HOME"/{folder}'
     container = container_of(
@@ -78,7 +78,7 @@ def directives(cluster: Cluster, settings: SlurmPlatform, name: str, tasks_per_n
 
 
 def load_modules(settings: SlurmPlatform) -> Iterator[str]:
-    """Lines of the job's script."""
+    """The lines that load environment modules."""
     if settings.modules:
         # `module` is a function of login shells, and reads variables that are not set
         yield "set +u"
@@ -95,16 +95,16 @@ _EXPORTED = {"apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """Words for a shell, quoted where they must be: `options` of srun, and `command` before the program."""
+    """The container of a step, as words for a shell: `options` of srun, and `command` before the program."""
 
     options: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
 
 
 def container_of(cluster: Cluster, image: str, names: Iterable[str] = (), mounts: Sequence[str] = ()) -> Container:
-    """The container that the cluster file names; no words where nodes run their own software.
+    """The container of the cluster file; empty if nodes run their own software.
 
-    `names` are variables that win over those of the image; `mounts` further binds, as a shell's words.
+    `names` are variables that win over those of the image; `mounts` further binds, as words for a shell.
     """
     settings = cluster.platform
     assert isinstance(settings, SlurmPlatform)
@@ -123,7 +123,7 @@ def container_env(settings: SlurmPlatform, env: Mapping[str, str]) -> dict[str, 
 
 
 def _pyxis(image: str, binds: list[str], names: list[str]) -> list[str]:
-    """The user stays who they are, so that sshd lets them in; an image of ours would start another sshd by itself."""
+    """Options of Pyxis. The user stays the same, for the login; the entry point would start another sshd."""
     mounts = [f"--container-mounts={','.join(binds)}"] if binds else []
     env = [f"--container-env={','.join(names)}"] if names else []
     own = ["--no-container-entrypoint", "--no-container-remap-root"]
@@ -170,7 +170,7 @@ measure() { # NAME COMMAND...: its output goes to $out/NAME.log
 
 
 def measure_script(run: Run, settings: SlurmPlatform) -> str:
-    """The script, with the sizes of the run's suite."""
+    """The script for measuring by hand, with the sizes of the run's suite."""
     cluster = run.cluster
     container = container_of(
         cluster,
@@ -214,7 +214,7 @@ def _judge_command(cluster: Cluster) -> str:
 
 
 def _ranks(cluster: Cluster, settings: SlurmPlatform, container: Container) -> Iterator[str]:
-    """The function that starts one rank for each GPU, or slot, in the container where there is one."""
+    """The shell function that starts one rank for each GPU, or slot, in the container if there is one."""
     yield "options=() # of srun, for some of the measurements"
     yield "# What NCCL is told begins each log: `seatrial judge` knows an arm by it."
     yield "ranks() { # COMMAND..."
@@ -230,7 +230,7 @@ def _assignments(settings: SlurmPlatform, env: Mapping[str, str]) -> list[str]:
 
 
 def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
-    """As training uses NCCL, and then the arms: inside each node, over the network alone, and small messages."""
+    """The sweep as training uses NCCL, then the arms: inside each node, over the network alone, and small messages."""
     cluster, section = run.cluster, run.suite.section(Collectives)
     if section is None or left_out(COLLECTIVES, run):
         return
@@ -259,7 +259,7 @@ def _nccl_tests(run: Run, settings: SlurmPlatform) -> Iterator[str]:
 
 
 def _probes(run: Run, settings: SlurmPlatform) -> Iterator[str]:
-    """Programs of seatrial's own: collectives where there are no GPUs, and the training smoke."""
+    """Programs of seatrial: collectives on nodes without GPUs, and the training smoke."""
     cluster, collectives, training = run.cluster, run.suite.section(Collectives), run.suite.section(Training)
     yield "# Probes: they need a seatrial that all nodes can read, and torch."
     yield "probe() { # NAME OPTION...: by every rank, which meet at the first node of the job"

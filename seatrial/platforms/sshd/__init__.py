@@ -1,4 +1,4 @@
-"""The sshd of a node where no image of ours starts it: its program, and the ports that nodes got."""
+"""sshd on nodes that are not started by an image of ours: its script, and the ports that nodes got."""
 
 import logging
 import shlex
@@ -15,14 +15,14 @@ MADE_LATER = KeyPair("<made for each run>", "<made for each run>")
 
 
 def default_folder(run_id: str) -> str:
-    """On the node, private to its user, and gone when sshd ends."""
+    """The folder on the node, private to its user, and removed when sshd ends."""
     return f"/tmp/seatrial-{run_id}"
 
 
 def node_script(
     run_id: str, port: int, run_key: KeyPair, host_key: KeyPair, folder: str | None = None, listen: str | None = None
 ) -> str:
-    """For the standard input of `sh -s` on each node. `folder` is made there, in a folder that is; a full path.
+    """The script for the standard input of `sh -s` on each node. It makes `folder`, a full path in an existing folder.
 
     `listen` is the address that sshd listens on; every one when None.
     """
@@ -40,7 +40,7 @@ def node_script(
 
 @cache
 def _node_program() -> str:
-    """The functions that the entry point of images reads too, then the script itself."""
+    """The script with the functions that the entry point of images uses too."""
     functions, script = (Path(__file__).with_name(name).read_text() for name in ("functions.sh", "node.sh"))
     return functions.removeprefix("#!/bin/sh\n") + script
 
@@ -50,10 +50,11 @@ log = logging.getLogger("seatrial.launch")
 _TIMEOUT_S = 30.0
 
 
-def tell_ports(testbed: Testbed, usual: int, folder: str | None = None) -> None:
-    """Write the part of ssh's configuration that names them. A node that cannot be told is found by connectivity.
+def write_ports(testbed: Testbed, usual: int, folder: str | None = None) -> None:
+    """Write the ports and users of its peers to every node, for ssh: MPI's tree of daemons goes from node to node.
 
-    `folder` is that of the run's sshd on the nodes; the one above `workdir` when None.
+    A node that cannot be reached is found by connectivity. `folder` is that of the run's sshd on the nodes; the one
+    above `workdir` when None.
     """
     text = ports_config(testbed, usual).encode()
     if not text:
@@ -62,17 +63,17 @@ def tell_ports(testbed: Testbed, usual: int, folder: str | None = None) -> None:
     file = PurePosixPath(folder or PurePosixPath(testbed.workdir).parent, "ports")
     command = f"umask 077 && cat > {shlex.quote(str(file))}"
 
-    def tell(node: Node) -> None:
+    def write(node: Node) -> None:
         with connected(testbed, node, _TIMEOUT_S) as transport:
             run_command(transport, command, stdin=text, timeout_s=_TIMEOUT_S)
 
-    for name, answer in on_each(testbed.nodes, tell).items():
+    for name, answer in on_each(testbed.nodes, write).items():
         if isinstance(answer, RemoteError):
             log.warning("%s: cannot be told its peers' ports: %s", name, answer)
 
 
 def ports_config(testbed: Testbed, usual: int) -> str:
-    """One block per node that differs, by its name and its address; empty where none does."""
+    """The configuration of ssh: one block per node that differs; empty if none does."""
     users = {testbed.user_of(node) for node in testbed.nodes}
     blocks = []
     for node in testbed.nodes:

@@ -1,4 +1,4 @@
-"""The platform this-machine: what bare metal does on a host, without a login."""
+"""The platform this-machine: bare metal without a login."""
 
 import re
 import shlex

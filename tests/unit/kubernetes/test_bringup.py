@@ -24,7 +24,7 @@ Step = WatchEvent | float  # what a watch brings, or seconds in which it brings 
 class QuietApi:
     """No pod has anything to say."""
 
-    def last_words(self, pod: str) -> str:
+    def log_end(self, pod: str) -> str:
         return ""
 
 

@@ -101,7 +101,7 @@ def test_render_prints_the_command() -> None:
 def test_answers_are_read_whatever_their_shape(document: Any, phase: str, words: tuple[str, ...] | None) -> None:
     workload = read_workload(json.dumps(document))
     assert workload.phase == phase
-    assert words is None or workload.words == words
+    assert words is None or workload.messages == words
     assert "\x1b" not in workload.shown
     assert len(workload.shown) < 1000
 

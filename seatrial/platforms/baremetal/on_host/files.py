@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class ProblemError(Exception):
-    """What the control host is told instead of an answer."""
+    """An error that is reported to the control host."""
 
 
 def remove_tree(folder: str) -> None:
-    """Without following links; what cannot be removed stays. Importing shutil would take as long as all the rest."""
+    """Remove a folder without following links. Importing shutil would take as long as all the rest."""
     try:
         for _, folders, files, descriptor in os.fwalk(folder, topdown=False):
             for name in files:
@@ -55,14 +55,14 @@ LOCK = "seatrial.lock"
 
 
 class Lock:
-    """One run at a time on a host. The file is there for as long as a run is, and says which."""
+    """The lock of a host, which one run at a time holds. Its file names the run."""
 
     def __init__(self, parent: str) -> None:
         self.path = os.path.join(parent, LOCK)
         self.fd = -1
 
     def take(self, run_id: str) -> "Optional[Dict[str, Any]]":
-        """What holds the host, if something does; else the lock is ours until this process and its children end."""
+        """Take the lock until this process and its children end; return the holder if another run has it."""
         while True:
             self._open()
             try:
@@ -119,7 +119,7 @@ class Lock:
 
 
 def lock_state(lock: Lock) -> "Optional[Dict[str, Any]]":
-    """What holds the host; None where nothing does."""
+    """The run that holds the host; None if it is free."""
     try:
         lock.fd = os.open(lock.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

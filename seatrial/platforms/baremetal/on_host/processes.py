@@ -1,4 +1,4 @@
-"""The processes and the container of a run on a host: find and end them, whatever became of their parents."""
+"""Find and end the processes and the container of a run on a host."""
 
 import ctypes
 import os
@@ -21,7 +21,7 @@ def become_subreaper() -> None:
 
 
 def unblock() -> None:
-    """As a child of the supervisor."""
+    """Restore signal handling in a child of the supervisor."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores
 
@@ -44,7 +44,7 @@ def reap() -> "Set[int]":
 
 
 def end_all(supervisor: "Optional[int]", folder: str) -> "List[int]":
-    """Kill every process of the run until there is none; those that do not end within 10 s."""
+    """Kill every process of the run; return those that do not end within 10 s."""
     deadline = time.monotonic() + STOP_S
     while True:
         reap()
@@ -57,7 +57,7 @@ def end_all(supervisor: "Optional[int]", folder: str) -> "List[int]":
 
 
 def processes_of(supervisor: "Optional[int]", folder: str) -> "Set[int]":
-    """What descends from the supervisor, or has the run's folder in its environment, or is its sshd."""
+    """Processes that descend from the supervisor, have the run's folder in their environment, or are its sshd."""
     children: "Dict[int, List[int]]" = {}
     roots = {supervisor} if supervisor else set()
     for entry in os.listdir("/proc"):
@@ -76,7 +76,7 @@ def processes_of(supervisor: "Optional[int]", folder: str) -> "Set[int]":
 
 
 def belongs(entry: str, folder: str) -> bool:
-    """sshd writes its title over its environment, and keeps its arguments in it."""
+    """Whether a process is of the run. sshd writes its title over its environment, and keeps its arguments in it."""
     try:
         if os.stat("/proc/" + entry).st_uid != os.getuid():
             return False
@@ -91,7 +91,7 @@ def belongs(entry: str, folder: str) -> bool:
 
 
 def stat_of(pid: int) -> "List[str]":
-    """From the state on; empty where there is no such process."""
+    """The fields of /proc/PID/stat from the state on; empty for a process that is gone."""
     try:
         with open("/proc/{}/stat".format(pid)) as file:
             return file.read().rsplit(")", 1)[1].split()
@@ -129,7 +129,7 @@ def has_program(container: "Dict[str, Any]") -> bool:
 
 
 def has_image(container: "Dict[str, Any]") -> bool:
-    """Where docker or podman do not answer, ProblemError has their words."""
+    """Whether the host has the image. Raises ProblemError where docker or podman do not answer."""
     if not container["name"]:
         return os.path.exists(container["image"])
     status, words = call([container["program"], "image", "inspect", container["image"]], CALL_S * 2)
@@ -139,13 +139,13 @@ def has_image(container: "Dict[str, Any]") -> bool:
 
 
 def pull(container: "Dict[str, Any]", timeout_s: float) -> "Optional[str]":
-    """Why it cannot be had; None where it is there now."""
+    """Pull the image; return why that failed, or None."""
     status, words = call([container["program"], "pull", "--quiet", container["image"]], timeout_s)
     return words if status else None
 
 
 def remove(container: "Optional[Dict[str, Any]]") -> bool:
-    """Let its sshd end, which removes the keys, then remove what is left of it; whether nothing is."""
+    """End the container's sshd, which removes the keys, then remove the container; return whether it is gone."""
     if not container or not container["name"]:
         return True
     program, name = container["program"], container["name"]
@@ -164,12 +164,12 @@ def remove(container: "Optional[Dict[str, Any]]") -> bool:
 
 
 def is_empty(answer: "Tuple[int, str]") -> bool:
-    """Without the program there was never a container."""
+    """Whether there is no container of the run; without the runtime there never was."""
     return answer[0] == 127 or answer == (0, "")
 
 
 def call(argv: "List[str]", timeout_s: float) -> "Tuple[int, str]":
-    """The status, and the last of what it printed: of errors where it failed."""
+    """Run a command; its status, and the end of its output, or of its errors if it failed."""
     import subprocess  # takes as long to import as all the rest
 
     try:

@@ -1,6 +1,8 @@
-"""What the control host asks of a host: start, stop, log, check, image, pull.
+"""The requests of the control host: start, stop, log, check, image, pull.
 
-The answer is one line, MARK and a JSON object.
+The answer is one line, MARK and a JSON object. The supervisor holds the lock of the host for a run, and is the parent
+of the run's sshd: processes that lose their parent become its children. It ends all of them on a signal, when sshd
+ends, and at the deadline. If it is killed, node.sh gets a signal and ends sshd itself.
 """
 
 import json
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def supervise(request: "Dict[str, Any]", lock: Lock, log_file: int) -> None:
-    """Hold sshd until somebody ends this process, sshd ends, or the deadline is over."""
+    """Hold sshd until this process gets a signal, sshd ends, or the deadline is over."""
     deadline = time.monotonic() + request["deadline_s"]
     folder = request["folder"]
     os.setsid()
@@ -58,7 +60,7 @@ def supervise(request: "Dict[str, Any]", lock: Lock, log_file: int) -> None:
 
 
 def start_node(request: "Dict[str, Any]") -> int:
-    """The pid of node.sh, or of what runs it in a container; it starts sshd. Its keys come by a pipe."""
+    """Start node.sh, in the container if there is one, and return its pid. Its keys come by a pipe."""
     container = request["container"]
     command = [*(container["command"] if container else ["sh"]), "-s", "seatrial", request["run_id"]]
     reader, writer = os.pipe()
@@ -80,7 +82,7 @@ def start_node(request: "Dict[str, Any]") -> int:
 
 
 def follow() -> None:
-    """As the child: end in order when the supervisor dies."""
+    """End this child in order when the supervisor dies."""
     unblock()
     prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
@@ -153,7 +155,7 @@ def start(request: "Dict[str, Any]") -> "Dict[str, Any]":
 
 
 def own_address() -> str:
-    """Where the control host, or the last jump host, has reached this one: peers reach it there too."""
+    """The address of this host by which the control host, or the last jump host, has reached it."""
     words = os.environ.get("SSH_CONNECTION", "").split()
     return words[2] if len(words) == 4 else ""
 
@@ -176,12 +178,12 @@ def wait_until_ready(log_file: int, supervisor: int, timeout_s: float) -> int:
 
 
 def first_lines(log_file: int) -> "List[str]":
-    """Also when the file has gone with the folder of the run."""
+    """The first lines of a file; empty when it has gone with the folder of the run."""
     return os.pread(log_file, 64 * 1024, 0).decode(errors="replace").splitlines()
 
 
 def stop(request: "Dict[str, Any]") -> "Dict[str, Any]":
-    """End the run on this host, whatever of it is there; may come twice."""
+    """End the run on this host. Idempotent."""
     folder = request["folder"]
     if os.path.lexists(folder) and not is_own_folder(folder):
         raise ProblemError("{} is not a folder of this user".format(folder))
@@ -201,7 +203,7 @@ def is_own_folder(folder: str) -> bool:
 
 
 def supervisor_of(folder: str) -> "Optional[int]":
-    """Its pid; None where it has ended."""
+    """The pid of the supervisor; None if it has ended."""
     try:
         content = json.loads(read_tail(os.path.join(folder, "supervisor.json"), 4096))
         return int(content["pid"]) if started(int(content["pid"])) == content["started"] else None
@@ -233,7 +235,7 @@ def end(supervisor: int, folder: str) -> None:
 
 
 def log(request: "Dict[str, Any]") -> "Dict[str, Any]":
-    """The end of what node.sh and sshd have printed."""
+    """The end of the output of node.sh and sshd."""
     folder = request["folder"]
     if not os.path.lexists(folder):
         return {"log": ""}
@@ -263,7 +265,7 @@ def check(request: "Dict[str, Any]") -> "Dict[str, Any]":
 
 
 def image(request: "Dict[str, Any]") -> "Dict[str, Any]":
-    """Whether the host has the image of the container; and the runtime, without which nobody can tell."""
+    """Whether the host has the image of the container, and its runtime."""
     container = request["container"]
     if not has_program(container):
         return {"missing": [container["program"]]}
@@ -271,5 +273,5 @@ def image(request: "Dict[str, Any]") -> "Dict[str, Any]":
 
 
 def pull_image(request: "Dict[str, Any]") -> "Dict[str, Any]":
-    """Fetch it from its registry, as the user who has logged in."""
+    """Pull the image, as the user who has logged in."""
     return {"image_problem": pull(request["container"], request["timeout_s"])}
