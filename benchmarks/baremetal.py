@@ -22,10 +22,11 @@ from seatrial.checks.contract import CheckContext
 from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
+from seatrial.platforms import openssh as ssh_client
 from seatrial.platforms import platform_for
 from seatrial.platforms.baremetal.config import BaremetalPlatform
-from seatrial.platforms.baremetal.hosts import AT_ONCE, on_hosts, run_bounded
-from seatrial.platforms.baremetal.ssh_config import ssh_config
+from seatrial.platforms.baremetal.hosts import AT_ONCE, on_hosts, ssh_config
+from seatrial.platforms.commands import run_bounded
 from tests.baremetal.hosts import Hosts
 
 _TRIES = 3
@@ -79,7 +80,8 @@ def fan_out(hosts: Hosts, python: str | None) -> None:
 
     def seatrial() -> None:
         answers = on_hosts(
-            hosts.names, lambda host: run_bounded(["ssh", "-F", str(config), host, "true"], b"", 60, host)
+            hosts.names,
+            lambda host: run_bounded(["ssh", "-F", str(config), host, "true"], ssh_client.environment(), 60),
         )
         assert all(answer[0] == 0 for answer in answers.values() if isinstance(answer, tuple))
 

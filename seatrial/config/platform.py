@@ -6,7 +6,9 @@ fulfils `seatrial.platforms.Platform`.
 
 from collections.abc import Iterator, Mapping
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import Field
 
 from seatrial.config.yamlfile import Strict
 
@@ -23,6 +25,8 @@ PLATFORMS: Mapping[str, str] = {
     "baremetal": "seatrial.platforms.baremetal.config:BaremetalPlatform",
     "this-machine": "seatrial.platforms.thismachine.config:ThisMachinePlatform",
 }
+
+Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 
 
 class PlatformSettings(Strict):

@@ -1,4 +1,4 @@
-"""Where a testbed comes from. A platform is only what differs between platforms; everything else is shared."""
+"""The contract of platforms: everything that differs between them; the rest is shared."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -45,19 +45,19 @@ class Platform(Protocol):
         """The testbed of a run that is up, as another process finds it. Raises InputError when it is over."""
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: "Secrets") -> None:
-        """Write what the platform itself can tell of the run, such as its nodes' logs, into `folder`, redacted."""
+        """Write what the platform knows of the run, such as its nodes' logs, into `folder`, redacted."""
 
     def keep(self, run_id: str, seconds: float) -> bool:
-        """Leave the nodes up for so long after this process; False where there is nothing to keep."""
+        """Leave the nodes up for so long after this process; return false if there is nothing to keep."""
 
     def teardown(self, run_id: str) -> None:
         """Remove everything of that run. Idempotent, needs nothing in memory."""
 
     def leftovers(self) -> list[Leftover]:
-        """What runs whose process is gone have left."""
+        """The leftovers of runs whose process is gone."""
 
     def missing(self) -> list[str]:
-        """What this machine lacks for the platform, each with the next step; empty when all is there."""
+        """What this machine lacks for the platform, each with the next step; empty when nothing is missing."""
 
 
 def platform_for(cluster: "Cluster", file: Path | None = None) -> Platform:

@@ -1,4 +1,4 @@
-"""What a node's container is on every platform that runs containers: its keys, its rights, its GPUs. Pure."""
+"""The keys, rights and GPUs of a node's container, on every platform that runs containers. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -8,42 +8,54 @@ if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
     from seatrial.config.mount import Mount
     from seatrial.config.ulimit import Ulimits
+    from seatrial.remote.keys import KeyPair
 
 KEYS = "/etc/seatrial"  # where the image's entry point looks for the run's keys
+KEY_FILES = ("authorized_keys", "id_ed25519", "ssh_host_ed25519_key", "known_hosts")
 # What sshd as root needs to bind its port, confine itself, become the user who logs in and hand over a terminal, and
 # what root needs for files of other owners, as on a shared volume.
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "NET_BIND_SERVICE", "SETGID", "SETUID", "SYS_CHROOT")
 
 
+def key_files(run_key: "KeyPair", host_key: "KeyPair") -> dict[str, str]:
+    """The files that the image's entry point wants, by name.
+
+    All nodes of a run answer with the same host key: their addresses are not known when the keys are handed over, and
+    one node's files would give away every node's anyway.
+    """
+    texts = (f"{run_key.public}\n", run_key.private, host_key.private, f"* {host_key.public}\n")
+    return dict(zip(KEY_FILES, texts, strict=True))
+
+
 def has_amd_gpus(cluster: "Cluster") -> bool:
-    """Whether the hardware is AMD's; NVIDIA's or none otherwise."""
+    """Whether the GPUs are AMD's."""
     return cluster.hardware.name.startswith("MI")
 
 
 def capabilities(cluster: "Cluster", devices: Iterable[str], more: Iterable[str] = ()) -> list[str]:
-    """Of root in a container with the GPUs of the cluster file and those devices, which pin memory."""
+    """The capabilities of root in a container, with IPC_LOCK for GPUs and devices, which pin memory."""
     pinning = ["IPC_LOCK"] if cluster.gpus or tuple(devices) else []
     return list(dict.fromkeys([*CAPABILITIES, *pinning, *more]))
 
 
 def limits(cluster: "Cluster", own: "Ulimits") -> dict[str, int]:
-    """By name. RDMA pins memory, which the default limit of a container forbids."""
+    """The ulimits by name. RDMA pins memory, which the default limit of a container forbids."""
     return {**({"memlock": -1} if cluster.gpus else {}), **{str(name): limit for name, limit in own.items()}}
 
 
 def bind(mount: "Mount") -> str:
-    """As most runtimes take it."""
+    """A mount as SOURCE:TARGET[:ro]."""
     return f"{mount.source}:{mount.target}" + (":ro" if mount.read_only else "")
 
 
 def apptainer_exec(cluster: "Cluster", program: str, binds: Iterable[str]) -> list[str]:
-    """What stands before the image; `program` is apptainer or singularity, which have the same options."""
+    """The command line in front of the image; `program` is apptainer or singularity."""
     gpus = ["--rocm" if has_amd_gpus(cluster) else "--nv"] if cluster.gpus else []
     return [program, "exec", *gpus, *(f"--bind={each}" for each in binds)]
 
 
 def apptainer_image(image: str) -> str:
-    """A file as it is; a reference without its tag where it has a digest: Apptainer takes one of both."""
+    """The image as Apptainer reads it: a file, or a reference with either a tag or a digest."""
     if image.startswith("/"):
         return image
     bare, at, digest = image.partition("@")

@@ -1,35 +1,86 @@
-"""The folder that a run has on this machine: its owner, whether it is kept, and how to tell that nobody tends it.
+"""The state of a run on this machine: a folder with its owner, its keys, its nodes, and whether it is kept.
 
 It holds keys and names processes: it is trusted only where it, the folder above and each file are this user's own.
 """
 
+import hashlib
 import json
 import os
 import re
 import shutil
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seatrial.config.platform import PLATFORMS
 from seatrial.model.errors import InputError, LaunchError
 from seatrial.model.reason import Reason
+from seatrial.model.testbed import Testbed
+from seatrial.platforms import Leftover
+from seatrial.remote.keys import KeyPair, new_key_pair
+from seatrial.remote.ssh import known_hosts
 from seatrial.system.private import check_private_folder, closed_folder, private_opener, read_private
 from seatrial.system.process import Process, this_process
 from seatrial.system.state_home import state_home, unusable
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
+    from seatrial.config.run import Run
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _RECORD_BYTES = 4096
 _NEVER = 1e11  # in seconds of the epoch
 _FILE_BYTES = 16 * 1024**2  # known_hosts of thousands of nodes
+KEY_FILE = "id_ed25519"  # private key that logs in to the nodes
+
+
+class NodeAddress(BaseModel):
+    """Where the sshd of a node answers its peers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(max_length=255)
+    address: str = Field(min_length=1, max_length=255)
+    port: int = Field(ge=1, le=65535)
+
+
+class RunState(BaseModel):
+    """What another process needs to find the nodes, in the order of the hostfile; platforms may add fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host_key: str = Field(max_length=1000)
+    nodes: tuple[NodeAddress, ...] = Field(min_length=1, max_length=10_000)
+
+    def save(self, folder: Path, testbed: Testbed) -> None:
+        """Write it into the run's folder, and the known_hosts file for `seatrial ssh`."""
+        write_private(folder / "nodes.json", self.model_dump_json())
+        write_private(folder / "known_hosts", known_hosts(testbed.nodes))
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read it from the run's folder. Raises InputError where the file is missing or broken."""
+        try:
+            return cls.model_validate_json(read_file(folder, "nodes.json"))
+        except ValidationError as error:
+            raise InputError(f"run {folder.name}: nodes.json: is not what was written") from error
+
+
+def begin(run: "Run", kind: str) -> tuple[Path, KeyPair, KeyPair]:
+    """Make the folder of a run that starts, the key that logs in to its nodes, and their host key."""
+    run_key, host_key = new_key_pair(), new_key_pair()
+    folder = make_folder(run.run_id, kind)
+    remember(folder, run.cluster)
+    write_private(folder / KEY_FILE, run_key.private)
+    return folder, run_key, host_key
 
 
 def root_folder(kind: str) -> Path:
-    """Where runs of this user on such a platform keep their state, on this machine alone, as homes are shared.
+    """The folder of this user's runs on a platform, local to this machine, as homes may be shared.
 
     /run/seatrial-KIND for root, else a folder among the user's own state.
     """
@@ -39,9 +90,9 @@ def root_folder(kind: str) -> Path:
 
 
 def run_folder(run_id: str, kind: str) -> Path:
-    """Where the state of that run is, if there is any.
+    """The folder of the run's state, which may not exist.
 
-    Raises InputError for what cannot be a run's id, and where the place is another user's or a link.
+    Raises InputError for an illegal run id, and where the folder is another user's or a link.
     """
     if not _RUN_ID.fullmatch(run_id):
         raise InputError(f"run {run_id!r}: is no run id; legal: letters, digits, '.', '_' and '-', as in runs/")
@@ -52,7 +103,7 @@ def run_folder(run_id: str, kind: str) -> Path:
 
 
 def _is_trusted(place: Path) -> bool:
-    """Whether it is there. Raises InputError where it is another user's or a link: nothing in it is believed then."""
+    """Whether the folder exists. Raises InputError where it is another user's or a link."""
     try:
         check_private_folder(place)
     except FileNotFoundError:
@@ -63,7 +114,7 @@ def _is_trusted(place: Path) -> bool:
 
 
 def make_folder(run_id: str, kind: str) -> Path:
-    """A run's own folder, readable by its user alone. Raises LaunchError when somebody else owns the place."""
+    """Make a run's folder, readable by its user alone. Raises LaunchError where the parent is another user's."""
     folder = root_folder(kind) / run_id
     try:
         closed_folder(folder.parent)
@@ -84,14 +135,14 @@ def write_owner(folder: Path, name: str, owner: Process) -> None:
 
 
 def read_owner(folder: Path, name: str) -> Process | None:
-    """None when it was never written, or is not what was written."""
+    """The process in the file; None if it is missing or broken."""
     content = _record(folder / f"{name}.json")
     pid, started = content.get("pid"), content.get("started")
     return Process(pid, started) if type(pid) is int and type(started) is int and 0 < pid < 2**31 else None
 
 
 def _record(path: Path) -> dict[str, Any]:
-    """Empty where there is none that this user wrote."""
+    """The JSON object in a file of this user; empty if it is missing or broken."""
     try:
         content = json.loads(read_private(path, _RECORD_BYTES))
     except (OSError, ValueError, RecursionError):
@@ -100,12 +151,12 @@ def _record(path: Path) -> dict[str, Any]:
 
 
 def remember(folder: Path, cluster: "Cluster") -> None:
-    """Write down which cluster the run is on, for other processes."""
+    """Save the cluster of the run for other processes."""
     write_private(folder / "cluster.json", cluster.model_dump_json())
 
 
 def recall(folder: Path) -> "Cluster":
-    """Raises InputError where there is none: the run has only begun, or is being taken down."""
+    """The cluster of the run. Raises InputError if it has only begun, or is being taken down."""
     from seatrial.config.cluster import Cluster
 
     try:
@@ -120,12 +171,12 @@ def write_private(path: Path, text: str) -> None:
 
 
 def find(run_id: str) -> Path | None:
-    """The folder of a run of this user on this machine; None when there is none. Raises InputError, as `folders`."""
+    """The folder of a run of this user on this machine, or None. Raises InputError, as `folders`."""
     return next((folder for folder in _folders() if folder.name == run_id), None)
 
 
-def known() -> list[str]:
-    """The ids of all runs of this user that have a folder on this machine."""
+def run_ids() -> list[str]:
+    """The ids of all runs of this user on this machine."""
     return sorted(folder.name for folder in _folders())
 
 
@@ -134,16 +185,16 @@ def _folders() -> list[Path]:
 
 
 def folders(kind: str) -> list[Path]:
-    """Those of this user's runs on a platform of that kind.
+    """The folders of this user's runs on a platform.
 
-    Raises InputError where the place, or one of them, is another user's or a link.
+    Raises InputError where one of them, or their parent, is another user's or a link.
     """
     root = root_folder(kind)
     return sorted(folder for folder in root.iterdir() if _is_trusted(folder)) if _is_trusted(root) else []
 
 
 def read_file(folder: Path, name: str) -> str:
-    """What this user's run has written there. Raises InputError where it is not there, or not as it was written."""
+    """The text of a file in the run's folder. Raises InputError if it is missing or broken."""
     try:
         return read_private(folder / name, _FILE_BYTES).decode()
     except (OSError, ValueError) as error:
@@ -151,12 +202,12 @@ def read_file(folder: Path, name: str) -> str:
 
 
 def keep(folder: Path, seconds: float) -> None:
-    """From now on and for so long the run is not abandoned, whether its process lives or not."""
+    """Keep the run for so long from now on, whether its process lives or not."""
     write_private(folder / "kept.json", json.dumps({"until": time.time() + seconds}))
 
 
 def kept_until(folder: Path) -> float | None:
-    """In seconds of the epoch; None when the run is not kept."""
+    """The end of the time that the run is kept for, in seconds of the epoch, or None."""
     until = _record(folder / "kept.json").get("until")
     if isinstance(until, int | float) and not isinstance(until, bool) and 0 <= until < _NEVER:
         return float(until)
@@ -164,13 +215,13 @@ def kept_until(folder: Path) -> float | None:
 
 
 def is_at_work(folder: Path) -> bool:
-    """Whether the run's process lives, and has not left its nodes for people to look at."""
+    """Whether the run's process lives, and the run is not merely kept."""
     owner = read_owner(folder, "owner")
     return bool(owner and owner.alive) and kept_until(folder) is None
 
 
 def is_abandoned(folder: Path) -> bool:
-    """Whether nobody tends the run: its process is gone, or the time that it was kept for is over.
+    """Whether the run's process is gone, or the time that it was kept for is over.
 
     A folder without owner is being made right now, unless it is old.
     """
@@ -178,6 +229,12 @@ def is_abandoned(folder: Path) -> bool:
         return time.time() > until
     owner = read_owner(folder, "owner")
     return not owner.alive if owner else age_s(folder) > 60
+
+
+def leftovers(kind: str, what: str, is_ours: Callable[[Path], bool] = lambda _: True) -> list[Leftover]:
+    """The leftovers of abandoned runs of this user on a platform, if `is_ours` accepts their folder."""
+    abandoned = (folder for folder in folders(kind) if is_abandoned(folder) and is_ours(folder))
+    return [Leftover(folder.name, age_s(folder), what) for folder in abandoned]
 
 
 def age_s(folder: Path) -> float:
@@ -190,3 +247,24 @@ def age_s(folder: Path) -> float:
 
 def remove_folder(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def this_owner(kind: str) -> str:
+    """The owner of objects that others see too: the host name, and a hash of machine, user and state folder."""
+    told_apart = (_machine_id(), _process_tree(), os.geteuid(), root_folder(kind))
+    return f"{socket.gethostname()}/{hashlib.sha256(repr(told_apart).encode()).hexdigest()[:12]}"
+
+
+def _machine_id() -> str:
+    try:
+        return Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _process_tree() -> str:
+    """The PID namespace: containers of one machine may share its id and host name."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""

@@ -32,7 +32,7 @@ def folder_of(run: str) -> tuple[str, Path]:
     run_id = _run_id(run)
     folder = states.find(run_id)
     if folder is None:
-        up = f"up: {', '.join(states.known()[-_SHOWN:])}" if states.known() else "none is up"
+        up = f"up: {', '.join(states.run_ids()[-_SHOWN:])}" if states.run_ids() else "none is up"
         raise InputError(f"run {run_id}: is over, or not from this machine and user; {up}")
     return run_id, folder
 

@@ -91,7 +91,7 @@ def _protected(store: "Store", rows: Iterable["RunRow"]) -> set[str]:
     """The ids of the runs that stay whatever their age."""
     pinned = {pin.run_id for cluster in store.pinned_clusters() for pin in store.pinned(cluster).values() if pin.run_id}
     try:
-        return pinned | newest_passes(rows) | runs_at_work() | set(state.known())
+        return pinned | newest_passes(rows) | runs_at_work() | set(state.run_ids())
     except OSError as error:
         raise SeatrialError(Reason.of("runs-at-work-unknown", problem=error)) from error
 

@@ -193,7 +193,7 @@ def test_a_daemon_that_does_not_answer_leaves_nothing_to_clear(
             platform.launch(run)
     finally:
         platform.teardown(run.run_id)  # raises where a host may still hold something
-    assert run.run_id not in states.known()
+    assert run.run_id not in states.run_ids()
 
 
 # --- Apptainer, by a script with its options ---

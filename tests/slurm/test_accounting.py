@@ -13,9 +13,8 @@ from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.model.reason import code_of
 from seatrial.platforms import platform_for
-from seatrial.platforms.slurm.jobs import Job, ending
+from seatrial.platforms.slurm.jobs import Job, ending, job_of, jobs_of, submit
 from seatrial.platforms.slurm.login import Login
-from seatrial.platforms.slurm.queue import job_of, jobs_of, submit
 from seatrial.platforms.slurm.script import job_name
 from tests.conftest import RUN_PREFIX
 from tests.e2e.conftest import until

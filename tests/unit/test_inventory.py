@@ -14,10 +14,10 @@ from seatrial.config.run import Run
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict
-from seatrial.platforms.fake import FakePlatform
-from seatrial.platforms.fake.node import Program
 from seatrial.remote.answers import read_answer
 from seatrial.remote.node_probe import Inventory
+from tests.fake_platform import FakePlatform
+from tests.fake_platform.node import Program
 
 GPU = {
     "name": "gpu-0",

@@ -93,7 +93,7 @@ def test_a_cluster_is_remembered_as_it_was(root: Path, path: Path) -> None:
     folder = states.make_folder("r1", "kubernetes")
     states.remember(folder, cluster)
     assert states.recall(folder) == cluster
-    assert (states.find("r1"), states.known()) == (folder, ["r1"])
+    assert (states.find("r1"), states.run_ids()) == (folder, ["r1"])
 
 
 def test_one_run_is_ended_by_its_id(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

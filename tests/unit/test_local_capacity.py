@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.model.reason import code_of
-from seatrial.platforms.local.capacity import problems
+from seatrial.platforms.local.doctor import problems
 
 
 def machine(folder: Path, **changed: int) -> Path:

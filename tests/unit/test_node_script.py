@@ -1,11 +1,14 @@
 """seatrial/platforms/sshd/node.sh: what it does apart from starting sshd."""
 
+import os
 import subprocess
 from pathlib import Path
 
-import seatrial.platforms.sshd.program as sshd
+import seatrial.platforms.sshd as sshd
+from seatrial.text.secret_values import SECRET_NAME
 
 SCRIPT = Path(sshd.__file__).with_name("node.sh")
+FUNCTIONS = Path(sshd.__file__).with_name("functions.sh")
 
 
 def test_what_it_has_started_is_seen_while_other_processes_end(tmp_path: Path) -> None:
@@ -25,3 +28,27 @@ echo "missed $missed"
 """)
     done = subprocess.run(["sh", str(program)], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout == "missed 0\n", done.stderr
+
+
+def test_secret_names_are_those_that_reports_hide() -> None:
+    assert f"secret_names='{SECRET_NAME.pattern}'\n" in FUNCTIONS.read_text()
+
+
+def session_environment(**variables: str) -> dict[str, str]:
+    """What a session on a node gets of the variables of its start."""
+    program = f'. {FUNCTIONS}; session_environment >"$FILE"; exec env -i sh -c ". $FILE; env -0"'
+    file = variables.pop("file")
+    env = {"PATH": os.environ["PATH"], "FILE": file, **variables}
+    done = subprocess.run(["sh", "-c", program], env=env, capture_output=True, text=True, timeout=20, check=True)
+    return dict(line.split("=", 1) for line in done.stdout.split("\0") if line)
+
+
+def test_a_session_has_the_variables_of_the_start_without_secrets_and_those_of_launchers(tmp_path: Path) -> None:
+    wanted = {"MULTI": "a\n'b' \"c\"", "NCCL_DEBUG": "INFO", "KEYBOARD": "us", "CUDA_VISIBLE_DEVICES": "0,1"}
+    secret = ("HF_TOKEN", "hf_token", "MY_API_KEY", "AWS_SECRET_ACCESS_KEY", "DB_PASS", "GH_PAT", "A_COOKIE", "X_DSN")
+    launchers = ("SLURM_JOB_ID", "SRUN_DEBUG", "SBATCH_QOS", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "HYDRA_HOST")
+    passed = {"SEATRIAL_PASS_ENV": "WANTED_TOKEN SLURM_CONF", "WANTED_TOKEN": "yes", "SLURM_CONF": "/etc/slurm.conf"}
+    left_out = dict.fromkeys((*secret, *launchers, "HOSTNAME", "SSH_CONNECTION", "BASH_ENV", "TERM"), "no")
+    got = session_environment(file=str(tmp_path / "environment"), **wanted, **passed, **left_out)
+    assert {name: got.get(name) for name in wanted | passed} == wanted | passed
+    assert not set(left_out) & set(got)

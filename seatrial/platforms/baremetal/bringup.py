@@ -1,33 +1,164 @@
-"""Start the run's sshd on every host."""
+"""Start the run's sshd on every host, in a container where the cluster file asks for one."""
 
 import logging
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
 
 from seatrial.config.cluster import Cluster
+from seatrial.config.mount import Mount
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
-from seatrial.platforms.baremetal.answers import Place
 from seatrial.platforms.baremetal.config import BaremetalPlatform
-from seatrial.platforms.baremetal.hosts import HostError, Hosts, on_hosts, some_reasons
-from seatrial.platforms.baremetal.runtime import container_of
-from seatrial.platforms.openssh.failures import is_silent
-from seatrial.platforms.sshd.program import node_script
+from seatrial.platforms.baremetal.hosts import Answer, HostAddress, HostError, Hosts, on_hosts, some_reasons
+from seatrial.platforms.container import (
+    apptainer_exec,
+    apptainer_image,
+    bind,
+    capabilities,
+    has_amd_gpus,
+    limits,
+)
+from seatrial.platforms.openssh import is_silent
+from seatrial.platforms.sshd import node_script
 from seatrial.remote.keys import KeyPair
+from seatrial.text.printable import printable
+from seatrial.text.words import some_of
 
-Started = dict[str, Place | SeatrialError]
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """The container that a host starts.
+
+    `command` is followed by the arguments of sh. `name` is the container's name for docker and podman, and `user` who
+    logs in there; both are empty where the container is only processes of the user.
+    """
+
+    program: str
+    image: str
+    command: tuple[str, ...]
+    name: str = ""
+    user: str = ""
+
+    def request(self) -> dict[str, object]:
+        """As the program on the host reads it."""
+        return asdict(self)
+
+
+def container_name(settings: BaremetalPlatform, run_id: str) -> str:
+    """The name for docker and podman; empty for the other runtimes."""
+    return f"seatrial-{run_id}" if settings.has_daemon else ""
+
+
+def container_of(run: Run, settings: BaremetalPlatform, folder: str) -> Container | None:
+    """The container of a run; None without runtime. `folder` is the run's on the host, mounted at the same path."""
+    cluster, program, image = run.cluster, settings.runtime, run.nodes_image
+    if program == "none":
+        return None
+    if settings.has_daemon:
+        name, options = container_name(settings, run.run_id), _options(cluster, settings, folder)
+        command = (program, "run", f"--name={name}", *options, image)
+        return Container(program, image, command, name, user="root")
+    binds = [f"{folder}:{folder}", *map(bind, settings.mounts)]
+    return Container(program, image, (*apptainer_exec(cluster, program, binds), apptainer_image(image), "sh"))
+
+
+def _options(cluster: Cluster, settings: BaremetalPlatform, folder: str) -> Iterator[str]:
+    """Options of docker and podman. The shell replaces the entry point, as our images' starts another sshd."""
+    yield from ("--rm", "--interactive", "--pull=never", "--network=host", "--ipc=host", "--uts=host")
+    yield from ("--user=0", "--entrypoint=sh", "--cap-drop=ALL", "--security-opt=no-new-privileges")
+    yield from (f"--cap-add={name}" for name in capabilities(cluster, settings.devices))
+    yield from (f"--ulimit={name}={limit}:{limit}" for name, limit in limits(cluster, settings.ulimits).items())
+    yield f"--volume={folder}:{folder}"
+    yield from map(_mount, settings.mounts)
+    yield from (f"--device={path}" for path in settings.devices)
+    yield from _gpus(cluster, settings)
+
+
+def _mount(mount: Mount) -> str:
+    """The option of a mount. Unlike --volume it makes no folder where the source is missing."""
+    return f"--mount=type=bind,source={mount.source},target={mount.target}" + (",readonly" if mount.read_only else "")
+
+
+def _gpus(cluster: Cluster, settings: BaremetalPlatform) -> tuple[str, ...]:
+    """Options for all GPUs of the host: docker has one for NVIDIA's, podman uses CDI, AMD's are ordinary devices."""
+    if not cluster.gpus:
+        return ("--env=NVIDIA_VISIBLE_DEVICES=void",)  # images of NVIDIA's ask for all of them
+    if has_amd_gpus(cluster):
+        return "--device=/dev/kfd", "--device=/dev/dri"
+    return ("--gpus=all",) if settings.runtime == "docker" else ("--device=nvidia.com/gpu=all",)
+
+
+def by_hand(container: Container) -> str:
+    """A script that starts it as the host does; for people to read."""
+    words = " \\\n    ".join(map(shlex.quote, container.command[1:]))
+    return f"#!/bin/sh\nexec {container.program} {words} -s <node.sh\n"
+
 
 log = logging.getLogger("seatrial.launch")
 
 
+def ensure_images(hosts: Hosts, settings: BaremetalPlatform, container: Container) -> None:
+    """Pull the image on hosts that lack it.
+
+    Raises LaunchError where a host cannot get the image, or lacks the runtime. Hosts that do not answer are left to the
+    launch, which finds them too.
+    """
+    looks = on_hosts(settings.hosts, partial(_look, hosts, container))
+    _check(looks)
+    lacking = [host for host, answer in looks.items() if isinstance(answer, Answer) and answer.image_missing]
+    if lacking:
+        names = some_of(lacking)
+        log.info("%d hosts lack %s, and pull it now: %s", len(lacking), printable(container.image), names)
+        _check(on_hosts(lacking, partial(_pull, hosts, container, settings.pull_timeout_s)))
+
+
+def _look(hosts: Hosts, container: Container, host: str) -> Answer:
+    request = {"verb": "image", "container": container.request()}
+    answer = hosts.ask(host, request, 60, proxied=hosts.is_proxied(host))
+    if answer.missing:
+        raise HostError(Reason.of("baremetal-host-lacks", host=host, programs=printable(container.program)))
+    if answer.image_missing and not container.name:
+        raise HostError(image_missing(container, host, "there is no such file"))
+    return answer
+
+
+def _pull(hosts: Hosts, container: Container, timeout_s: float, host: str) -> Answer:
+    request = {"verb": "pull", "container": container.request(), "timeout_s": timeout_s}
+    answer = hosts.ask(host, request, timeout_s + 15, proxied=hosts.is_proxied(host))
+    if answer.image_problem is not None:
+        raise HostError(image_missing(container, host, answer.image_problem))
+    return answer
+
+
+def image_missing(container: Container, host: str, problem: str) -> Reason:
+    """The reason for a host without the image."""
+    words = printable(problem)[:500]
+    return Reason.of("baremetal-image-missing", host=host, image=printable(container.image), problem=words)
+
+
+def _check(answers: dict[str, Answer | SeatrialError]) -> None:
+    problems = [
+        answer.reason
+        for answer in answers.values()
+        if isinstance(answer, SeatrialError) and not isinstance(answer, MissingError) and not is_silent(answer.reason)
+    ]
+    if problems:
+        raise LaunchError(some_reasons(problems))
+
+
+Started = dict[str, HostAddress | SeatrialError]
+
+
 def run_folder(settings: BaremetalPlatform, run_id: str) -> str:
-    """On the hosts: private to the user, and gone with the run."""
+    """The run's folder on the hosts: private to the user, and removed with the run."""
     return f"{settings.folder.rstrip('/')}/seatrial-{run_id}"
 
 
 def node_folder(settings: BaremetalPlatform, run_id: str) -> str:
-    """Of the run's sshd, within the run's folder."""
+    """The folder of the run's sshd, within the run's folder."""
     return f"{run_folder(settings, run_id)}/node"
 
 
@@ -37,7 +168,7 @@ def lifetime_s(settings: BaremetalPlatform, cluster: Cluster) -> float:
 
 
 def start_nodes(hosts: Hosts, run: Run, settings: BaremetalPlatform, run_key: KeyPair, host_key: KeyPair) -> Started:
-    """Where each host's sshd answers, or why it does not. Raises MissingError where this machine has no ssh."""
+    """Start sshd on every host; its address, or why it did not start. Raises MissingError without ssh."""
     folder = node_folder(settings, run.run_id)
     container = container_of(run, settings, run_folder(settings, run.run_id))
     request = {
@@ -57,11 +188,11 @@ def start_nodes(hosts: Hosts, run: Run, settings: BaremetalPlatform, run_key: Ke
     return started
 
 
-def places_of(started: Started, hosts: Hosts, port: int) -> tuple[Place, ...]:
-    """Those of all hosts, in the order of the cluster file.
+def addresses_of(started: Started, hosts: Hosts, port: int) -> tuple[HostAddress, ...]:
+    """The addresses of all hosts, in the order of the cluster file.
 
-    A host that does not answer is a finding: connectivity names it. Raises LaunchError where a host refuses, is taken
-    by another run or lacks something, and where none answers.
+    A host that does not answer is a finding of connectivity. Raises LaunchError where a host refuses, is taken by
+    another run or lacks something, and where none answers.
     """
     problems = {host: answer.reason for host, answer in started.items() if isinstance(answer, SeatrialError)}
     refusals = [reason for reason in problems.values() if not is_silent(reason)]
@@ -70,12 +201,12 @@ def places_of(started: Started, hosts: Hosts, port: int) -> tuple[Place, ...]:
     for reason in problems.values():
         log.warning("%s", reason)
     return tuple(
-        _silent_place(hosts, host, port) if isinstance(answer, SeatrialError) else answer
+        _silent_address(hosts, host, port) if isinstance(answer, SeatrialError) else answer
         for host, answer in started.items()
     )
 
 
-def _start(hosts: Hosts, settings: BaremetalPlatform, request: Mapping[str, object], host: str) -> Place:
+def _start(hosts: Hosts, settings: BaremetalPlatform, request: Mapping[str, object], host: str) -> HostAddress:
     proxied = hosts.is_proxied(host)
     answer = hosts.ask(host, request, settings.start_timeout_s + 15, proxied=proxied)
     if answer.held is not None:
@@ -83,7 +214,7 @@ def _start(hosts: Hosts, settings: BaremetalPlatform, request: Mapping[str, obje
     if answer.port is None or answer.user is None:
         raise HostError(Reason.of("baremetal-host-failed", host=host, problem="its answer has no port"))
     address = answer.address or hosts.options(host).get("hostname", host)
-    return Place(
+    return HostAddress(
         name=host,
         address=address,
         port=answer.port,
@@ -94,7 +225,7 @@ def _start(hosts: Hosts, settings: BaremetalPlatform, request: Mapping[str, obje
     )
 
 
-def _silent_place(hosts: Hosts, host: str, port: int) -> Place:
+def _silent_address(hosts: Hosts, host: str, port: int) -> HostAddress:
     options = hosts.options(host)
     address, user = options.get("hostname", host), options.get("user", "root")
-    return Place(name=host, address=address, port=port, user=user, proxied=hosts.is_proxied(host))
+    return HostAddress(name=host, address=address, port=port, user=user, proxied=hosts.is_proxied(host))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from seatrial.config.mount import FullPath, Mount
-from seatrial.config.platform import PlatformSettings
+from seatrial.config.platform import PlatformSettings, Seconds
 from seatrial.config.ulimit import Ulimits
-from seatrial.platforms.openssh.settings import Jump, LoginSettings, Path, Port, User, legal_path
+from seatrial.platforms.openssh import Jump, LoginSettings, PathText, Port, User, legal_path
 from seatrial.text.hostlist import expand
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def legal_folder(value: str) -> str:
-    """A full path that no shell reads otherwise. Raises ValueError."""
+    """Check for a full path without characters that a shell interprets. Raises ValueError."""
     if not re.fullmatch(r"/[A-Za-z0-9_./+-]*", value) or ".." in value.split("/"):
         raise ValueError(f"must be a full path of letters, digits and _ . / + -, without .., is {value!r}")
     return value.rstrip("/") or "/"
@@ -28,16 +28,13 @@ def _one_setting_each(value: "dict[str, HostSettings]") -> "dict[str, HostSettin
     return value
 
 
-Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
-
-
 class HostSettings(LoginSettings):
     """How to log in to some of the hosts, where that differs."""
 
     user: User | None = Field(None, description="who logs in to these hosts")
     port: Port | None = Field(None, description="where their own sshd listens")
     jump: Jump | None = Field(None, description="the hosts to go through")
-    key_file: Path | None = Field(None, description="private key for these hosts")
+    key_file: PathText | None = Field(None, description="private key for these hosts")
 
 
 class BaremetalPlatform(PlatformSettings):
@@ -53,13 +50,13 @@ class BaremetalPlatform(PlatformSettings):
         None,
         description="[USER@]HOST[:PORT] to go through, several with commas; as ssh's configuration says when unset",
     )
-    key_file: Path | None = Field(
+    key_file: PathText | None = Field(
         None, description="private key of that user on this machine; those that ssh finds, or its agent's, when unset"
     )
     host_settings: Annotated[dict[str, HostSettings], AfterValidator(_one_setting_each)] = Field(
         {}, description="user, port, jump and key_file of some hosts, by host or range: {gpu-[09-16]: {port: 2222}}"
     )
-    ssh_config: Path | None = Field(
+    ssh_config: PathText | None = Field(
         None, description="file with the configuration of ssh, in place of ~/.ssh/config and /etc/ssh/ssh_config"
     )
     folder: Annotated[str, AfterValidator(legal_folder)] = Field(
@@ -96,7 +93,7 @@ class BaremetalPlatform(PlatformSettings):
 
     @property
     def has_daemon(self) -> bool:
-        """Whether its containers are known by name to docker or podman, and are no mere processes of the user."""
+        """Whether a daemon (docker, podman) knows the containers by name."""
         return self.runtime in ("docker", "podman")
 
     def problems(self, cluster: "Cluster") -> Iterator[str]:

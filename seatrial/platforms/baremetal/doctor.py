@@ -1,4 +1,4 @@
-"""What stands between a cluster file and a run on its hosts, each with the next step."""
+"""Checks before a run on bare metal, each with the next step."""
 
 import tempfile
 from collections.abc import Iterator
@@ -9,13 +9,9 @@ from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
 from seatrial.model.errors import MissingError, SeatrialError
 from seatrial.model.reason import Reason
-from seatrial.platforms.baremetal.answers import Answer
-from seatrial.platforms.baremetal.bringup import run_folder
+from seatrial.platforms.baremetal.bringup import Container, container_of, image_missing, run_folder
 from seatrial.platforms.baremetal.config import BaremetalPlatform
-from seatrial.platforms.baremetal.hosts import Hosts, on_hosts
-from seatrial.platforms.baremetal.images import image_missing
-from seatrial.platforms.baremetal.runtime import Container, container_of
-from seatrial.platforms.baremetal.ssh_config import ssh_config
+from seatrial.platforms.baremetal.hosts import Answer, Hosts, ssh_config
 from seatrial.text.printable import printable
 from seatrial.text.words import some_of
 
@@ -27,7 +23,7 @@ _FREE_BYTES = 100 * 1024**2
 
 
 def problems(cluster: "Cluster", settings: BaremetalPlatform, hosts_type: type[Hosts] = Hosts) -> list[str]:
-    """Everything that would keep a run from starting, of every host; nothing is changed on them."""
+    """Everything that would keep a run from starting, on every host. Changes nothing on them."""
     with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
         config = Path(folder) / "ssh_config"
         config.write_text(ssh_config(settings))
@@ -39,11 +35,7 @@ def problems(cluster: "Cluster", settings: BaremetalPlatform, hosts_type: type[H
             "mpirun": cluster.mpi.mpirun,
             "container": container.request() if container else None,
         }
-
-        def check(host: str) -> Answer:
-            return hosts.ask(host, request, _TIMEOUT_S, proxied=hosts.is_proxied(host))
-
-        answers = on_hosts(settings.hosts, check)
+        answers = hosts.ask_each(request, _TIMEOUT_S, settings.hosts)
     absent = next((answer for answer in answers.values() if isinstance(answer, MissingError)), None)
     if absent:
         return [absent.reason]

@@ -1,34 +1,156 @@
-"""Talk to the hosts by the system's own ssh: its configuration, agents, jump hosts and known_hosts count as ever."""
+"""Talk to the hosts by the system's own ssh, with its configuration, agents, jump hosts and known_hosts."""
 
 import json
 import socket
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason, join
-from seatrial.platforms.baremetal.answers import MARK, Answer
-from seatrial.platforms.baremetal.config import BaremetalPlatform
-from seatrial.platforms.baremetal.program import program
-from seatrial.platforms.openssh.client import SSH_FAILED, environment, tail, tunnel
-from seatrial.platforms.openssh.failures import is_silent, reason_of
+from seatrial.platforms.baremetal.config import BaremetalPlatform, HostSettings
+from seatrial.platforms.commands import Finished, run_bounded, try_each
+from seatrial.platforms.openssh import (
+    SSH_FAILED,
+    LoginSettings,
+    client_config,
+    environment,
+    is_silent,
+    login_options,
+    reason_of,
+    tunnel,
+)
+from seatrial.platforms.state import NodeAddress, RunState
+from seatrial.text.hostlist import expand
 from seatrial.text.printable import printable
+
+MARK = "seatrial-host: "
+_LOG_CHARACTERS = 8 * 1024**2
+
+
+class Holder(BaseModel):
+    """The run that holds a host, as its lock file describes it; untrusted, as everything from a host."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    run: str = Field("", max_length=200)
+    user: str = Field("", max_length=200)
+    since: int = Field(0, ge=0, le=10**11)
+
+    def __str__(self) -> str:
+        run = f"run {printable(self.run)} of {printable(self.user)}" if self.run else "another run"
+        return f"{run} since {datetime.fromtimestamp(self.since, UTC):%Y-%m-%d %H:%M:%S} UTC" if self.since else run
+
+
+class Answer(BaseModel):
+    """What the program on a host prints; which fields are set depends on the request."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    problem: str | None = Field(None, max_length=10_000)
+    held: Holder | None = None
+    port: int | None = Field(None, ge=1, le=65535)
+    user: str | None = Field(None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\$?$")
+    address: str = Field("", pattern=r"^[0-9a-fA-F.:]{0,45}(%[A-Za-z0-9]{1,16})?$")
+    kernel: str = Field("", pattern=r"^[0-9a-f-]{0,40}$")
+    cores: int = Field(1, ge=1, le=100_000)
+    remaining: list[int] = Field([], max_length=10_000)
+    folder_left: bool = False
+    log: str = Field("", max_length=_LOG_CHARACTERS)
+    missing: list[str] = Field([], max_length=100)
+    free_bytes: int = Field(0, ge=0)
+    writable: bool = True
+    executable: bool = True
+    image_missing: bool = False
+    image_problem: str | None = Field(None, max_length=10_000)
+    container_left: bool = False
+
+
+class HostAddress(NodeAddress):
+    """Where the run's sshd answers on a host, for which user, and whether this machine needs a tunnel to it.
+
+    `kernel` is the id of the kernel that runs there: hosts with the same one share the `cores` of one machine.
+    """
+
+    user: str = Field(min_length=1, max_length=64)
+    proxied: bool
+    kernel: str = Field("", max_length=40)
+    cores: int = Field(1, ge=1, le=100_000)
+
+
+class BaremetalState(RunState):
+    """The hosts, in the order of the hostfile."""
+
+    nodes: tuple[HostAddress, ...] = Field(min_length=1, max_length=10_000)
+
+    @property
+    def shared_cores(self) -> int | None:
+        """The cores of the one machine that plays all hosts, as containers or namespaces; None otherwise."""
+        kernels = {node.kernel for node in self.nodes}
+        return self.nodes[0].cores if len(self.nodes) > 1 and len(kernels) == 1 and all(kernels) else None
+
+
+_PACKAGE = "seatrial.platforms.baremetal.on_host"
+_MODULES = ("files", "processes", "verbs")  # each imports only those before it
+_LOADER = """\
+import json, sys, types
+for name, source in json.loads({modules!r}).items():
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(source, name, "exec"), module.__dict__)
+"""
+
+
+def program(request: Mapping[str, object]) -> str:
+    """The program and its request, for the standard input of `python3 -`. The request may hold keys."""
+    return f"{_modules()}module.main(json.loads({json.dumps(request)!r}))\n"
+
+
+@cache
+def _modules() -> str:
+    folder = Path(__file__).with_name("on_host")
+    sources = {f"{_PACKAGE}.{name}": (folder / f"{name}.py").read_text() for name in _MODULES}
+    return _LOADER.format(modules=json.dumps(sources))
+
+
+def ssh_config(settings: BaremetalPlatform) -> str:
+    """The configuration of ssh for the hosts. Pure, but for the home folder in it."""
+    hosts_by_options = {tuple(hosts): options for options, hosts in _by_options(settings).items()}
+    return client_config(hosts_by_options, settings.login_timeout_s, settings.ssh_config)
+
+
+def _by_options(settings: BaremetalPlatform) -> dict[tuple[str, ...], list[str]]:
+    """The hosts by their options of ssh, without those that have none."""
+    own = {host: part for pattern, part in settings.host_settings.items() for host in expand((pattern,))}
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for host in settings.hosts:
+        if options := tuple(login_options(_login(settings, own.get(host, HostSettings())))):
+            groups.setdefault(options, []).append(host)
+    return groups
+
+
+def _login(settings: BaremetalPlatform, own: HostSettings) -> LoginSettings:
+    return LoginSettings(
+        user=own.user or settings.user,
+        port=own.port or settings.port,
+        jump=own.jump or settings.jump,
+        key_file=own.key_file or settings.key_file,
+    )
+
 
 AT_ONCE = 32
 _THROUGH_A_JUMP = 8  # logins at once: sshd drops some of more than ten (MaxStartups)
-_ANSWER_BYTES = 32 * 1024**2
 _PROGRAM_MISSING = (126, 127)
 _SHOWN = 8  # reasons in one line
 
 Item = TypeVar("Item")
+Answers = dict[str, Answer | SeatrialError]  # by host
 
 
 class HostError(LaunchError):
@@ -48,11 +170,11 @@ class Hosts:
         self._through_jumps = threading.Semaphore(_THROUGH_A_JUMP)
 
     def ask(self, host: str, request: Mapping[str, object], timeout_s: float, *, proxied: bool = False) -> Answer:
-        """The host's answer to one request. Raises HostError, or MissingError where this machine has no ssh."""
+        """Send one request to a host. Raises HostError, or MissingError where this machine has no ssh."""
         argv = [*self._login(host), self._settings.python, "-I", "-S", "-"]
         stdin = program({"parent": self._settings.folder, **request}).encode()
         with self._turn(proxied):
-            status, output, errors = run_bounded(argv, stdin, self._settings.login_timeout_s + timeout_s, host)
+            status, output, errors = _run(argv, stdin, self._settings.login_timeout_s + timeout_s, host)
         answer = _answer(host, output)
         if answer is None:
             raise HostError(self._failure(host, status, errors))
@@ -60,8 +182,12 @@ class Hosts:
             raise HostError(Reason.of("baremetal-host-failed", host=host, problem=printable(answer.problem)[:500]))
         return answer
 
+    def ask_each(self, request: Mapping[str, object], timeout_s: float, hosts: Sequence[str]) -> Answers:
+        """Send a request to each host; the answer, or the SeatrialError it raised, by host."""
+        return on_hosts(hosts, lambda host: self.ask(host, request, timeout_s, proxied=self.is_proxied(host)))
+
     def _login(self, host: str) -> list[str]:
-        """What stands before a command for the host."""
+        """The command line in front of a command for the host."""
         return [*self._ssh(), host]
 
     def _ssh(self) -> list[str]:
@@ -85,7 +211,7 @@ class Hosts:
 
     def options(self, host: str) -> dict[str, str]:
         """The configuration of ssh for a host, by option in small letters; the first of each."""
-        _, output, _ = run_bounded([*self._ssh(), "-G", host], b"", 20, host)
+        _, output, _ = _run([*self._ssh(), "-G", host], b"", 20, host)
         options: dict[str, str] = {}
         for line in output.splitlines():
             name, _, value = line.partition(" ")
@@ -103,64 +229,43 @@ class Hosts:
         return None if jump == "none" else jump
 
     def why_silent(self, jump: str) -> str | None:
-        """ssh's words where that jump host does not answer; None where it does, whatever it lets people do."""
-        status, _, errors = run_bounded(
-            [*self._ssh(), f"ssh://{jump}", "true"], b"", self._settings.login_timeout_s + 5, jump
-        )
+        """The message of ssh where that jump host does not answer; None where it does."""
+        status, _, errors = _run([*self._ssh(), f"ssh://{jump}", "true"], b"", self._settings.login_timeout_s + 5, jump)
         reason = reason_of(jump, errors, dict) if status == SSH_FAILED else None
         return str(reason.values["problem"]) if reason and is_silent(reason) else None
 
-    def on_each(
-        self, function: Callable[[str], Item], hosts: Sequence[str] | None = None
-    ) -> dict[str, Item | SeatrialError]:
-        """The function's answer, or the SeatrialError it raised, by host; of all hosts when None."""
-        return on_hosts(self._settings.hosts if hosts is None else hosts, function)
-
     def dial(self, host: str, port: int, timeout_s: float) -> socket.socket:
-        """A stream to a port of a host that is behind others, by ssh. Raises OSError."""
+        """A stream to a port of a host behind others, by ssh. Raises OSError."""
         with self._turn(proxied=True):
             return tunnel(self._ssh(), host, f"127.0.0.1:{port}", timeout_s)
 
 
 def on_hosts(hosts: Sequence[str], function: Callable[[str], Item]) -> dict[str, Item | SeatrialError]:
-    """The function's answer, or the SeatrialError it raised, by host."""
-
-    def guarded(host: str) -> Item | SeatrialError:
-        try:
-            return function(host)
-        except SeatrialError as error:
-            return error
-
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="hosts") as pool:
-        return dict(zip(hosts, pool.map(guarded, hosts), strict=True))
+    """Call the function for each host in parallel; the answer, or the SeatrialError it raised, by host."""
+    return try_each(hosts, function, AT_ONCE)
 
 
 def some_reasons(reasons: Sequence[str]) -> str:
-    """In one line."""
+    """The first reasons in one line."""
     more = [f"and {len(reasons) - _SHOWN} more"] if len(reasons) > _SHOWN else []
     return join([*reasons[:_SHOWN], *more])
 
 
-def run_bounded(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> tuple[int, str, str]:
-    """Status, output and errors; both bounded. Raises MissingError without ssh, HostError where it does not end."""
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        try:
-            status = subprocess.run(
-                argv, input=stdin, stdout=output, stderr=errors, env=environment(), timeout=timeout_s, check=False
-            ).returncode
-        except (FileNotFoundError, PermissionError):
-            if argv[0] == "ssh":
-                raise MissingError(Reason.of("ssh-missing")) from None
-            raise HostError(Reason.of("baremetal-python-missing", host=host, python=argv[0])) from None
-        except subprocess.TimeoutExpired:
-            problem = f"it did not answer within {timeout_s:g} s"
-            raise HostError(Reason.of("baremetal-connection-lost", host=host, problem=problem)) from None
-        output.seek(0)
-        return status, output.read(_ANSWER_BYTES).decode(errors="replace"), tail(errors)
+def _run(argv: Sequence[str], stdin: bytes, timeout_s: float, host: str) -> Finished:
+    """Run a command. Raises MissingError without ssh, HostError where the command does not end."""
+    try:
+        return run_bounded(argv, environment(), timeout_s, stdin=stdin)
+    except (FileNotFoundError, PermissionError):
+        if argv[0] == "ssh":
+            raise MissingError(Reason.of("ssh-missing")) from None
+        raise HostError(Reason.of("baremetal-python-missing", host=host, python=argv[0])) from None
+    except subprocess.TimeoutExpired:
+        problem = f"it did not answer within {timeout_s:g} s"
+        raise HostError(Reason.of("baremetal-connection-lost", host=host, problem=problem)) from None
 
 
 def _answer(host: str, output: str) -> Answer | None:
-    """The host's last line that is one; what a login prints besides does not count."""
+    """The last answer in what a host printed; a login may print more."""
     lines = [line for line in output.splitlines() if line.startswith(MARK)]
     if not lines:
         return None

@@ -4,36 +4,134 @@ import json
 import shlex
 import socket
 import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed, dial_tcp
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
-from seatrial.platforms.baremetal.answers import Place, Up
-from seatrial.platforms.baremetal.blameless import blameless_reason
-from seatrial.platforms.baremetal.bringup import lifetime_s, node_folder, places_of, run_folder, start_nodes
+from seatrial.platforms.baremetal.bringup import (
+    Started,
+    addresses_of,
+    by_hand,
+    container_name,
+    container_of,
+    ensure_images,
+    lifetime_s,
+    node_folder,
+    run_folder,
+    start_nodes,
+)
 from seatrial.platforms.baremetal.config import BaremetalPlatform
-from seatrial.platforms.baremetal.ending import all_untouched, remember_untouched, stop_run
-from seatrial.platforms.baremetal.hosts import Hosts, on_hosts
-from seatrial.platforms.baremetal.images import ensure_images
-from seatrial.platforms.baremetal.runtime import by_hand, container_of
-from seatrial.platforms.baremetal.ssh_config import ssh_config
-from seatrial.platforms.sshd.ports import tell_ports
-from seatrial.platforms.sshd.program import MADE_LATER, node_script
+from seatrial.platforms.baremetal.hosts import Answer, BaremetalState, HostAddress, Hosts, ssh_config
+from seatrial.platforms.openssh import was_never_in
+from seatrial.platforms.sshd import MADE_LATER, node_script, write_ports
 from seatrial.platforms.testbed import node_of, testbed_of
-from seatrial.remote.keys import new_key_pair
-from seatrial.remote.ssh import known_hosts
 from seatrial.system.rawlog import write_log
 from seatrial.text.redact import Secrets
+from seatrial.text.words import some_of
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
+
+_STOP_TIMEOUT_S = 25.0
+_NEVER = 1e11
+
+
+def deadline_of(folder: Path) -> float:
+    """When the hosts have ended the run by themselves at the latest, in seconds of the epoch by this clock."""
+    try:
+        deadline = json.loads(states.read_file(folder, "deadline.json"))
+    except (InputError, ValueError):
+        return 0.0  # nothing was started
+    return float(deadline) if isinstance(deadline, int | float) and 0 <= deadline < _NEVER else 0.0
+
+
+@contextmanager
+def all_untouched(folder: Path, hosts: Collection[str]) -> Iterator[None]:
+    """Record that nothing is started on any host yet, so that a failure in here leaves teardown nothing to ask."""
+    states.write_private(folder / "untouched.json", json.dumps(list(hosts)))
+    yield
+    (folder / "untouched.json").unlink()
+
+
+def remember_untouched(folder: Path, started: Started) -> None:
+    """Record the hosts that no login succeeded on; they have nothing to clear."""
+    untouched = [
+        host for host, answer in started.items() if isinstance(answer, SeatrialError) and was_never_in(answer.reason)
+    ]
+    states.write_private(folder / "untouched.json", json.dumps(untouched))
+
+
+def _touched(folder: Path, hosts: tuple[str, ...]) -> list[str]:
+    """The hosts that may hold something of the run: every one, if it was cut off while it started."""
+    try:
+        untouched = json.loads(states.read_file(folder, "untouched.json"))
+    except (InputError, ValueError):
+        return list(hosts)
+    return [host for host in hosts if host not in untouched]
+
+
+def stop_run(run_id: str, folder: Path, settings: BaremetalPlatform, hosts_type: type[Hosts]) -> None:
+    """End the run on its hosts. Raises SeatrialError if some remain before their deadline; `reap` tries again."""
+    settings = _remembered(folder, settings)
+    container = {"program": settings.runtime, "name": container_name(settings, run_id)}
+    request = {"verb": "stop", "run_id": run_id, "folder": run_folder(settings, run_id), "container": container}
+    hosts = hosts_type(settings, folder / "ssh_config")
+    touched = _touched(folder, settings.hosts) if (folder / "ssh_config").exists() else []
+    answers = hosts.ask_each(request, _STOP_TIMEOUT_S, touched)
+    remaining = [problem for answer in answers.values() if (problem := _problem(answer))]
+    deadline = deadline_of(folder)
+    if not remaining or time.time() > deadline:
+        states.remove_folder(folder)
+        return
+    (folder / states.KEY_FILE).unlink(missing_ok=True)
+    until = f"{datetime.fromtimestamp(deadline, UTC):%Y-%m-%d %H:%M} UTC"
+    raise SeatrialError(
+        Reason.of(
+            "baremetal-hosts-remain",
+            count=len(remaining),
+            hosts=len(settings.hosts),
+            problems=some_of(remaining),
+            until=until,
+        )
+    )
+
+
+def _remembered(folder: Path, settings: BaremetalPlatform) -> BaremetalPlatform:
+    """The settings at launch; the cluster file may have changed since."""
+    try:
+        platform = states.recall(folder).platform
+    except InputError:
+        return settings
+    return platform if isinstance(platform, BaremetalPlatform) else settings
+
+
+def _problem(answer: Answer | SeatrialError) -> str | None:
+    if isinstance(answer, SeatrialError):
+        return answer.reason
+    if answer.remaining:
+        return f"processes {some_of(map(str, answer.remaining))} do not end"
+    if answer.container_left:
+        return "the container of the run cannot be removed"
+    return "the folder of the run is still there" if answer.folder_left else None
+
+
+def blameless_reason(hosts: Hosts, folder: Path, settings: BaremetalPlatform, node: HostAddress) -> str | None:
+    """Why a silent node is not to blame: its deadline is over, or its jump host is gone. None otherwise."""
+    if time.time() > deadline_of(folder) - settings.start_timeout_s:
+        return Reason.of("baremetal-deadline", deadline_s=settings.deadline_s)
+    jump = hosts.first_jump(node.name) if node.proxied else None
+    problem = hosts.why_silent(jump) if jump else None
+    return Reason.of("baremetal-jump-silent", jump=jump, problem=problem) if problem else None
+
 
 _LOG_BYTES = 1024**2  # of each host
 
@@ -61,29 +159,21 @@ class Baremetal:
         )
 
     def launch(self, run: Run) -> Testbed:
-        run_key, host_key = new_key_pair(), new_key_pair()
-        folder = states.make_folder(run.run_id, self.kind)
-        states.remember(folder, run.cluster)
-        for name, text in {
-            "id_ed25519": run_key.private,
-            "host_key.pub": host_key.public,
-            "ssh_config": ssh_config(self._settings),
-            "deadline.json": json.dumps(
-                time.time() + lifetime_s(self._settings, run.cluster) + self._settings.start_timeout_s
-            ),
-        }.items():
-            states.write_private(folder / name, text)
+        folder, run_key, host_key = states.begin(run, self.kind)
+        deadline = time.time() + lifetime_s(self._settings, run.cluster) + self._settings.start_timeout_s
+        states.write_private(folder / "ssh_config", ssh_config(self._settings))
+        states.write_private(folder / "deadline.json", json.dumps(deadline))
         hosts = self._hosts(folder)
         if container := container_of(run, self._settings, run_folder(self._settings, run.run_id)):
             with all_untouched(folder, self._settings.hosts):
                 ensure_images(hosts, self._settings, container)
         started = start_nodes(hosts, run, self._settings, run_key, host_key)
         remember_untouched(folder, started)
-        up = Up(places=places_of(started, hosts, run.cluster.ssh_port))
-        states.write_private(folder / "nodes.json", up.model_dump_json())
-        testbed = self._testbed(run.run_id, up, host_key.public)
-        states.write_private(folder / "known_hosts", known_hosts(testbed.nodes))  # for `seatrial ssh`
-        tell_ports(testbed, run.cluster.ssh_port)
+        addresses = addresses_of(started, hosts, run.cluster.ssh_port)
+        state = BaremetalState(host_key=host_key.public, nodes=addresses)
+        testbed = self._testbed(run.run_id, state)
+        state.save(folder, testbed)
+        write_ports(testbed, run.cluster.ssh_port)
         return testbed
 
     def _hosts(self, folder: Path) -> Hosts:
@@ -93,32 +183,32 @@ class Baremetal:
         folder = states.run_folder(run_id, self.kind)
         if not folder.exists():
             raise InputError(f"run {run_id}: is over")
-        return self._testbed(run_id, _up(folder), states.read_file(folder, "host_key.pub"))
+        return self._testbed(run_id, BaremetalState.load(folder))
 
-    def _testbed(self, run_id: str, up: Up, host_key: str) -> Testbed:
+    def _testbed(self, run_id: str, state: BaremetalState) -> Testbed:
         folder = states.run_folder(run_id, self.kind)
-        hosts, places = self._hosts(folder), {place.name: place for place in up.places}
+        hosts, addresses = self._hosts(folder), {address.name: address for address in state.nodes}
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
-            place = places[node.name]
-            return hosts.dial(place.name, place.port, timeout_s) if place.proxied else dial_tcp(node, timeout_s)
+            proxied = addresses[node.name].proxied
+            return hosts.dial(node.name, node.port, timeout_s) if proxied else dial_tcp(node, timeout_s)
 
         testbed = testbed_of(
             self._cluster,
             run_id,
-            [self._node(place, host_key) for place in up.places],
-            user=up.places[0].user,
-            key_file=folder / "id_ed25519",
+            [self._node(address, state.host_key) for address in state.nodes],
+            user=state.nodes[0].user,
+            key_file=folder / states.KEY_FILE,
             dial=dial,
             workdir=f"{node_folder(self._settings, run_id)}/work",
             python=self._settings.python if self._settings.runtime == "none" else self._settings.container_python,
             network=None,
-            blameless_reason=lambda node: blameless_reason(hosts, folder, self._settings, places[node.name]),
+            blameless_reason=lambda node: blameless_reason(hosts, folder, self._settings, addresses[node.name]),
         )
-        return replace(testbed, shared_cores=up.shared_cores)
+        return replace(testbed, shared_cores=state.shared_cores)
 
-    def _node(self, place: Place, host_key: str) -> Node:
-        return replace(node_of(self._cluster, place.name, place.address, host_key, place.port), user=place.user)
+    def _node(self, at: HostAddress, host_key: str) -> Node:
+        return replace(node_of(self._cluster, at.name, at.address, host_key, at.port), user=at.user)
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
         state = states.run_folder(run_id, self.kind)
@@ -130,10 +220,7 @@ class Baremetal:
     def _logs(self, state: Path, run_id: str, timeout_s: float) -> dict[str, str]:
         hosts, there = self._hosts(state), run_folder(self._settings, run_id)
         request = {"verb": "log", "folder": there, "bytes": _LOG_BYTES}
-        answers = on_hosts(
-            self._settings.hosts,
-            lambda host: hosts.ask(host, request, timeout_s, proxied=hosts.is_proxied(host)),
-        )
+        answers = hosts.ask_each(request, timeout_s, self._settings.hosts)
         return {
             host: f"{answer.reason}\n" if isinstance(answer, SeatrialError) else answer.log
             for host, answer in answers.items()
@@ -152,23 +239,12 @@ class Baremetal:
             stop_run(run_id, folder, self._settings, self.hosts_type)
 
     def leftovers(self) -> list[Leftover]:
-        return [
-            Leftover(folder.name, states.age_s(folder), "sshd on the hosts and the keys of a run whose process is gone")
-            for folder in states.folders(self.kind)
-            if states.is_abandoned(folder)
-        ]
+        return states.leftovers(self.kind, "sshd on the hosts and the keys of a run whose process is gone")
 
     def missing(self) -> list[str]:
         from seatrial.platforms.baremetal.doctor import problems
 
         return problems(self._cluster, self._settings, self.hosts_type)
-
-
-def _up(folder: Path) -> Up:
-    try:
-        return Up.model_validate_json(states.read_file(folder, "nodes.json"))
-    except ValidationError as error:
-        raise InputError(f"run {folder.name}: nodes.json: is not what was written") from error
 
 
 def platform(cluster: "Cluster") -> Baremetal:

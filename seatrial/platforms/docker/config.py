@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from seatrial.config import mount
 from seatrial.config.mount import FullPath
-from seatrial.config.platform import PlatformSettings
+from seatrial.config.platform import PlatformSettings, Seconds
 from seatrial.config.ulimit import Ulimits
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ def _as_text(value: object) -> object:
 Target = Annotated[FullPath, AfterValidator(_legal_target)]
 Gpu = Annotated[str, Field(pattern=r"^(\d{1,4}|(GPU|MIG)-[A-Za-z0-9-]{1,100})$"), BeforeValidator(_as_text)]
 Capability = Annotated[str, Field(pattern=r"^[A-Z][A-Z_]{1,40}$")]
-Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 
 
 class Mount(mount.Mount):

@@ -1,4 +1,4 @@
-"""The daemon of a Docker host: which one, and what it answers. Whatever goes wrong is a Reason."""
+"""The connection to the daemon of a Docker host."""
 
 import os
 import socket
@@ -40,7 +40,7 @@ class Daemon:
 
     @property
     def client(self) -> "DockerClient":
-        """Raises MissingError where no daemon answers, or one that is too old."""
+        """The client. Raises MissingError where no daemon answers, or one that is too old."""
         if self._client is None:
             self._client = self._connect()
         return self._client
@@ -58,7 +58,7 @@ class Daemon:
             # the last three: what docker's SDK makes of a broken context
             raise MissingError(
                 Reason.of(
-                    "docker-unreachable", address=printable(self.address), source=self.source, problem=words(error)
+                    "docker-unreachable", address=printable(self.address), source=self.source, problem=error_text(error)
                 )
             ) from error
         if _version(client.api.api_version) < MIN_API:
@@ -96,24 +96,24 @@ class Daemon:
 
     @property
     def remote_host(self) -> str | None:
-        """The machine that runs the daemon; None where it is this one."""
+        """The machine that runs the daemon; None if it is this one."""
         parts = urlsplit(self.address)
         host = None if parts.scheme.endswith("unix") else parts.hostname
         return None if host in (None, "localhost", "127.0.0.1", "::1") else host
 
     def info(self) -> Body:
-        """What the daemon says of its host."""
+        """The daemon's description of its host."""
         with asked("info"):
             return dict(self.client.info())
 
     def containers(self, run_id: str | None = None) -> "list[Container]":
-        """Those of a run in the order of their nodes, whatever their state; of all runs when None."""
+        """The containers of a run in the order of their nodes, whatever their state; of all runs when None."""
         with asked("list containers"):
             listed = self.client.containers.list(all=True, filters={"label": _label(run_id)}, ignore_removed=True)
         return sorted(listed, key=lambda container: _index(container.labels.get(NODE, "")))
 
     def networks(self, run_id: str | None = None) -> "list[Network]":
-        """Those of a run; of all runs when None."""
+        """The networks of a run; of all runs when None."""
         with asked("list networks"):
             return list(self.client.networks.list(filters={"label": _label(run_id)}))
 
@@ -131,7 +131,7 @@ class Daemon:
 
 
 def _try_socket(address: str) -> None:
-    """Raises OSError where nobody listens on the socket of this machine; docker's SDK would say it in a riddle."""
+    """Connect to a socket of this machine. Raises OSError; the SDK's own error would not name the cause."""
     scheme, _, path = address.partition("://")
     if scheme.endswith("unix"):
         with socket.socket(socket.AF_UNIX) as client:
@@ -141,20 +141,20 @@ def _try_socket(address: str) -> None:
 
 @contextmanager
 def asked(action: str) -> Iterator[None]:
-    """Raises LaunchError with the daemon's own words, GoneError where it has no such object."""
+    """Turn the SDK's errors into LaunchError, or GoneError for an object that is gone."""
     from docker.errors import DockerException, NotFound
     from requests import RequestException
 
     try:
         yield
     except NotFound as error:
-        raise GoneError(Reason.of("docker-refused", action=action, problem=words(error))) from error
+        raise GoneError(Reason.of("docker-refused", action=action, problem=error_text(error))) from error
     except (DockerException, RequestException, OSError) as error:
-        raise LaunchError(Reason.of("docker-refused", action=action, problem=words(error))) from error
+        raise LaunchError(Reason.of("docker-refused", action=action, problem=error_text(error))) from error
 
 
-def words(error: Exception) -> str:
-    """What the daemon says, in one line that is not too long."""
+def error_text(error: Exception) -> str:
+    """The message of the daemon, in one bounded line."""
     text = getattr(error, "explanation", None) or getattr(error, "strerror", None) or str(error)
     return printable(one_line(text))[:_WORDS] or type(error).__name__
 

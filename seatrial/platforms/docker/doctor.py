@@ -1,4 +1,4 @@
-"""What stands between a cluster file and a run on its Docker host, each with the next step."""
+"""Checks before a run on a Docker host, each with the next step."""
 
 import secrets
 import time
@@ -15,9 +15,8 @@ from seatrial.model.errors import MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.platforms.docker.config import DockerPlatform
 from seatrial.platforms.docker.daemon import Daemon, asked
-from seatrial.platforms.docker.leftovers import KIND
-from seatrial.platforms.docker.plan import Body, DockerPlan, container_body, device_requests, gpus_of, uses_cdi
-from seatrial.platforms.owner import this_one
+from seatrial.platforms.docker.plan import KIND, Body, DockerPlan, container_body, device_requests, gpus_of, uses_cdi
+from seatrial.platforms.state import this_owner
 from seatrial.text.lines import last_line
 from seatrial.text.printable import printable
 
@@ -30,9 +29,9 @@ _COUNT_GPUS = "ls -d /dev/nvidia[0-9]* /dev/dri/renderD* 2>/dev/null | wc -l"
 
 
 def problems(daemon: Daemon, cluster: "Cluster", settings: DockerPlatform) -> list[str]:
-    """Everything that would keep a run from starting; empty when nothing would."""
+    """Everything that would keep a run from starting."""
     run = Run(f"doctor-{secrets.token_hex(4)}", cluster, load_suite("quick"), Path("doctor"))
-    plan = DockerPlan(run, settings, this_one(KIND), time.time())
+    plan = DockerPlan(run, settings, this_owner(KIND), time.time())
     try:
         info = daemon.info()
         lacking = [*_gpu_runtime(daemon, plan, info)]
@@ -66,7 +65,7 @@ def _has_image(daemon: Daemon, image: str) -> bool:
 
 
 def _image(daemon: Daemon, plan: DockerPlan) -> Iterator[str]:
-    """Why the registry, as this machine sees it, does not give the image."""
+    """Why the registry, as this machine sees it, does not have the image."""
     try:
         if look_up(plan.image) is None:
             yield Reason.of("docker-image-missing", image=plan.image, problem="its registry does not have it")
@@ -75,7 +74,7 @@ def _image(daemon: Daemon, plan: DockerPlan) -> Iterator[str]:
 
 
 def _trial(daemon: Daemon, plan: DockerPlan) -> Iterator[str]:
-    """Start one container with all that the nodes get, and remove it: the daemon's own answer to every setting."""
+    """Start one container with the settings of the nodes, and remove it, so that the daemon checks every setting."""
     body = container_body(plan, 0)
     gpus = tuple(gpu for i in range(plan.run.cluster.nodes) for gpu in gpus_of(plan, i))
     body["HostConfig"] |= {"DeviceRequests": device_requests(plan, gpus), "NetworkMode": "none"}

@@ -13,6 +13,7 @@ from seatrial.config.run import Run
 from seatrial.platforms.container import KEYS, capabilities, has_amd_gpus, limits
 from seatrial.platforms.docker.config import DockerPlatform
 
+KIND = "docker"  # of the folders of runs on this machine
 RUN_ID = "seatrial.run-id"  # label of everything that a run makes
 NODE = "seatrial.node"
 CLUSTER = "seatrial.cluster"
@@ -42,7 +43,7 @@ class DockerPlan:
 
     @property
     def image(self) -> str:
-        """What the containers run; before it is built or found, what the cluster file says of it."""
+        """The image of the containers; before it is built or found, the reference in the cluster file."""
         return self.run.nodes_image or "<none>"
 
     @property
@@ -86,7 +87,7 @@ def container_body(plan: DockerPlan, index: int) -> Body:
 
 
 def _environment(plan: DockerPlan, index: int) -> dict[str, str]:
-    """What the cluster file says, and what the entry point reads."""
+    """The variables of the cluster file, and those that the entry point reads."""
     cluster, gpus = plan.run.cluster, plan.run.cluster.gpus
     visible = {"NVIDIA_VISIBLE_DEVICES": "void"} if not gpus else {}  # images of NVIDIA's ask for all of them
     return {
@@ -144,7 +145,7 @@ def _vendor(plan: DockerPlan) -> str:
 
 
 def device_requests(plan: DockerPlan, gpus: tuple[str, ...]) -> list[Body]:
-    """Those GPUs, as the Engine API takes them; none of none."""
+    """The GPUs as the Engine API takes them."""
     if not gpus:
         return []
     if uses_cdi(plan):

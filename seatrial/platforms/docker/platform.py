@@ -1,52 +1,240 @@
 """The Docker platform: launch, teardown and leftovers of testbeds that are containers of one Docker host."""
 
 import ipaddress
+import logging
 import socket
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from seatrial.config.run import Run
-from seatrial.model.errors import InputError, MissingError
-from seatrial.model.reason import Reason
+from seatrial.model.errors import InputError, LaunchError, MissingError
+from seatrial.model.reason import Reason, join
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
-from seatrial.platforms.docker import bringup
-from seatrial.platforms.docker.bringup import ContainerAddress
+from seatrial.platforms.commands import call_each
+from seatrial.platforms.container import key_files
 from seatrial.platforms.docker.config import DockerPlatform
-from seatrial.platforms.docker.daemon import Daemon, GoneError, asked
-from seatrial.platforms.docker.leftovers import KIND, leftovers
-from seatrial.platforms.docker.plan import NODE, DockerPlan, container_body, network_body
-from seatrial.platforms.owner import this_one
-from seatrial.platforms.testbed import node_of, testbed_of
-from seatrial.remote.keys import new_key_pair
-from seatrial.remote.ssh import known_hosts
+from seatrial.platforms.docker.daemon import Daemon, GoneError, asked, error_text
+from seatrial.platforms.docker.plan import (
+    EXPIRES,
+    KIND,
+    MADE,
+    NODE,
+    OWNER,
+    RUN_ID,
+    DockerPlan,
+    container_body,
+    keys_archive,
+    network_body,
+)
+from seatrial.platforms.state import NodeAddress, RunState, this_owner
+from seatrial.platforms.testbed import node_of, testbed_of, wait_for_sshd
+from seatrial.remote.keys import KeyPair
 from seatrial.system.rawlog import write_log
+from seatrial.text.lines import last_line
+from seatrial.text.printable import printable
 from seatrial.text.redact import Secrets
+from seatrial.text.words import some_of
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
 
     from seatrial.config.cluster import Cluster
 
+log = logging.getLogger("seatrial.launch")
+
+AT_ONCE = 8  # requests to one daemon
+_LOG_TAIL = 20  # lines of a container that ended
+
+
+class ContainerAddress(NodeAddress):
+    """Where a node answers its peers, and this machine (`host`, `host_port`)."""
+
+    host: str = Field(max_length=255)
+    host_port: int = Field(ge=1, le=65535)
+
+
+def ensure_image(daemon: Daemon, image: str) -> None:
+    """Pull the image unless the host has it. Raises LaunchError."""
+    from docker.errors import DockerException, ImageNotFound
+
+    try:
+        try:
+            daemon.client.images.get(image)
+            return
+        except ImageNotFound:
+            log.info("pulling %s", image)
+        problem = _pull(daemon, image)
+    except DockerException as error:
+        problem = error_text(error)
+    if problem:
+        raise LaunchError(Reason.of("docker-image-missing", image=image, problem=problem))
+
+
+def _pull(daemon: Daemon, image: str) -> str | None:
+    """Pull an image; return why that failed, or None."""
+    for message in daemon.client.api.pull(image, stream=True, decode=True):
+        if isinstance(message, dict) and message.get("error"):
+            return error_text(RuntimeError(str(message["error"])))
+    return None
+
+
+def create(daemon: Daemon, plan: DockerPlan, run_key: KeyPair, host_key: KeyPair) -> None:
+    """Create and start everything. The keys are in a container before it starts, in no argument or environment."""
+    archive = keys_archive(key_files(run_key, host_key))
+    if plan.settings.network == "own":
+        daemon.create_network(network_body(plan))
+    call_each(range(plan.run.cluster.nodes), partial(_create_node, daemon, plan, archive), AT_ONCE)
+
+
+def _create_node(daemon: Daemon, plan: DockerPlan, archive: bytes, index: int) -> None:
+    name = plan.container_name(plan.run.cluster.node_names()[index])
+    container_id = daemon.create(name, container_body(plan, index))
+    with asked(f"start {name}"):
+        daemon.client.api.put_archive(container_id, "/etc", archive)
+        daemon.client.api.start(container_id)
+
+
+def node_addresses(daemon: Daemon, plan: DockerPlan) -> tuple[ContainerAddress, ...]:
+    """The addresses of the nodes that run. Raises LaunchError if none does."""
+    containers = daemon.containers(plan.run.run_id)
+    up = [container for container in containers if container.status == "running"]
+    if not up:
+        raise LaunchError(join(why_ended(container) for container in containers[:3]))
+    for container in containers:
+        if container.status != "running":
+            log.warning("%s", why_ended(container))
+    return tuple(_address(daemon, plan, container) for container in up)
+
+
+def _address(daemon: Daemon, plan: DockerPlan, container: "Container") -> ContainerAddress:
+    name, port = container.labels[NODE], plan.run.cluster.ssh_port
+    host = daemon.remote_host or "127.0.0.1"
+    if plan.settings.network == "host":
+        return ContainerAddress(name=name, address=host, port=port, host=host, host_port=port)
+    network = container.attrs.get("NetworkSettings") or {}
+    joined = (network.get("Networks") or {}).get(plan.network) or {}
+    published: dict[str, object] = next(iter((network.get("Ports") or {}).get(f"{port}/tcp") or []), {})
+    address, host_port = joined.get("IPAddress"), published.get("HostPort")
+    try:
+        return ContainerAddress.model_validate(
+            {"name": name, "address": address, "port": port, "host": host, "host_port": host_port}
+        )
+    except ValidationError as error:
+        raise LaunchError(Reason.of("docker-no-address", node=printable(name))) from error
+
+
+def why_ended(container: "Container") -> str:
+    """Why a container does not run."""
+    state: Mapping[str, object] = container.attrs.get("State") or {}
+    problem = "it ran out of memory" if state.get("OOMKilled") else str(state.get("Error") or "") or _log_end(container)
+    return Reason.of(
+        "docker-node-ended",
+        node=printable(container.labels.get(NODE, container.name or "?")),
+        status=str(state.get("ExitCode", "?")),
+        problem=printable(problem)[:500] or "it printed nothing",
+    )
+
+
+def _log_end(container: "Container") -> str:
+    try:
+        with asked("logs"):
+            return last_line(container.logs(tail=_LOG_TAIL)[-10_000:].decode(errors="replace"))
+    except (GoneError, LaunchError):
+        return ""
+
+
+def check_sshd(daemon: Daemon, testbed: Testbed, timeout_s: float) -> None:
+    """Wait for sshd. Raises LaunchError where none answers in time, or no container runs any more."""
+    if not wait_for_sshd(testbed, timeout_s, partial(_check_some_run, daemon, testbed.run_id), 0.2):
+        host = daemon.remote_host or "this machine"
+        nodes = some_of([node.name for node in testbed.nodes])
+        raise LaunchError(Reason.of("docker-nodes-silent", nodes=nodes, limit_s=f"{timeout_s:g}", address=host))
+
+
+def _check_some_run(daemon: Daemon, run_id: str) -> None:
+    """Raise LaunchError if no container runs."""
+    containers = daemon.containers(run_id)
+    if not any(container.status == "running" for container in containers):
+        raise LaunchError(join(why_ended(container) for container in containers[:3]))
+
+
+_GRACE_S = 60  # a run that begins has its folder before its containers; one that ends has lost it last
+
+Labels = Mapping[str, str]
+
+
+def leftovers(daemon: Daemon, settings: DockerPlatform) -> list[Leftover]:
+    """The leftovers of abandoned runs: containers and networks by their labels, and keys on this machine."""
+    labels_by_run = _labels_by_run(daemon)
+    objects = [
+        Leftover(run_id, max(0.0, time.time() - _seconds(labels, MADE, time.time())), "containers and network")
+        for run_id, labels in labels_by_run.items()
+        if is_abandoned(run_id, labels)
+    ]
+    return objects + states.leftovers(
+        KIND, "its keys on this machine", lambda folder: folder.name not in labels_by_run and _is_of(folder, settings)
+    )
+
+
+def _labels_by_run(daemon: Daemon) -> dict[str, Labels]:
+    """The labels of all our containers and networks, by run id; untrusted."""
+    every: list[Labels] = [container.labels for container in daemon.containers()]
+    every += [network.attrs.get("Labels") or {} for network in daemon.networks()]
+    return {labels[RUN_ID]: labels for labels in every if _is_run_id(labels.get(RUN_ID, ""))}
+
+
+def _is_run_id(text: str) -> bool:
+    try:
+        states.run_folder(text, KIND)
+    except InputError:
+        return False
+    return True
+
+
+def is_abandoned(run_id: str, labels: Labels) -> bool:
+    """Whether the run's process is gone, as far as its labels and this machine show."""
+    now = time.time()
+    if labels.get(OWNER) == this_owner(KIND):
+        folder = states.run_folder(run_id, KIND)
+        return states.is_abandoned(folder) if folder.exists() else now - _seconds(labels, MADE, now) > _GRACE_S
+    return now > _seconds(labels, EXPIRES, now)
+
+
+def _seconds(labels: Labels, name: str, otherwise: float) -> float:
+    """The time in a label, in seconds of the epoch."""
+    text = labels.get(name, "")
+    return float(text) if text.isascii() and text.isdecimal() and len(text) < 12 else otherwise
+
+
+def _is_of(folder: Path, settings: DockerPlatform) -> bool:
+    """Whether the folder is of a run on this Docker host, or of an unknown one."""
+    try:
+        other = states.recall(folder).platform
+    except InputError:
+        return True
+    return isinstance(other, DockerPlatform) and (other.host, other.context) == (settings.host, settings.context)
+
+
 _LOG_LINES = 100_000
 _LOG_BYTES = 64 * 1024**2
 
 
-class _Up(BaseModel):
-    """What another process needs to find the nodes of a run, in the order of the hostfile."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class DockerState(RunState):
+    """The containers, the network that they share, and the cores of the Docker host."""
 
     nodes: tuple[ContainerAddress, ...] = Field(min_length=1, max_length=10_000)
     network: str | None = Field(max_length=100)  # CIDR
-    cores: int | None = Field(ge=1)  # of the Docker host
+    cores: int | None = Field(ge=1)
 
 
 class Docker:
@@ -67,24 +255,20 @@ class Docker:
         daemon = self._daemon
         info = daemon.info()
         published_on = "0.0.0.0" if daemon.remote_host else "127.0.0.1"
-        plan = DockerPlan(run, self._settings, this_one(KIND), time.time(), published_on)
-        folder = states.make_folder(run.run_id, KIND)
-        states.remember(folder, run.cluster)
-        bringup.ensure_image(daemon, plan.image)
-        run_key, host_key = new_key_pair(), new_key_pair()
-        states.write_private(folder / "id_ed25519", run_key.private)
-        states.write_private(folder / "host_key.pub", host_key.public)
-        bringup.create(daemon, plan, run_key, host_key)
+        plan = DockerPlan(run, self._settings, this_owner(KIND), time.time(), published_on)
+        folder, run_key, host_key = states.begin(run, KIND)
+        ensure_image(daemon, plan.image)
+        create(daemon, plan, run_key, host_key)
         cores = info.get("NCPU") if run.cluster.nodes > 1 else None
-        up = _Up(nodes=bringup.places(daemon, plan), network=self._network(run.run_id), cores=cores)
-        states.write_private(folder / "nodes.json", up.model_dump_json())
-        testbed = self._testbed(run.run_id, up, host_key.public)
-        states.write_private(folder / "known_hosts", known_hosts(testbed.nodes))  # for `seatrial ssh`
-        bringup.wait_for_sshd(daemon, testbed, self._settings.start_timeout_s)
+        nodes, network = node_addresses(daemon, plan), self._network(run.run_id)
+        state = DockerState(host_key=host_key.public, nodes=nodes, network=network, cores=cores)
+        testbed = self._testbed(run.run_id, state)
+        state.save(folder, testbed)
+        check_sshd(daemon, testbed, self._settings.start_timeout_s)
         return testbed
 
     def _network(self, run_id: str) -> str | None:
-        """The first network of the run in CIDR notation; None where it has none of its own."""
+        """The run's own network in CIDR notation; None without one."""
         for network in self._daemon.networks(run_id):
             for entry in (network.attrs.get("IPAM") or {}).get("Config") or []:
                 with suppress(ValueError):
@@ -97,17 +281,13 @@ class Docker:
         folder = states.run_folder(run_id, KIND)
         if not folder.exists() or not self._running(run_id):
             raise InputError(f"run {run_id}: is over")
-        try:
-            up = _Up.model_validate_json(states.read_file(folder, "nodes.json"))
-        except ValidationError as error:
-            raise InputError(f"run {run_id}: nodes.json: is not what was written") from error
-        return self._testbed(run_id, up, states.read_file(folder, "host_key.pub"))
+        return self._testbed(run_id, DockerState.load(folder))
 
     def _running(self, run_id: str) -> "list[Container]":
         return [container for container in self._daemon.containers(run_id) if container.status == "running"]
 
-    def _testbed(self, run_id: str, up: _Up, host_key: str) -> Testbed:
-        reachable_at = {place.name: (place.host, place.host_port) for place in up.nodes}
+    def _testbed(self, run_id: str, state: DockerState) -> Testbed:
+        reachable_at = {node.name: (node.host, node.host_port) for node in state.nodes}
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
             return socket.create_connection(reachable_at[node.name], timeout_s)
@@ -115,21 +295,21 @@ class Docker:
         testbed = testbed_of(
             self._cluster,
             run_id,
-            [node_of(self._cluster, place.name, place.address, host_key, place.port) for place in up.nodes],
+            [node_of(self._cluster, at.name, at.address, state.host_key, at.port) for at in state.nodes],
             user="root",
-            key_file=states.run_folder(run_id, KIND) / "id_ed25519",
+            key_file=states.run_folder(run_id, KIND) / states.KEY_FILE,
             dial=dial,
             workdir="/tmp/seatrial",
-            network=up.network,
+            network=state.network,
             blameless_reason=lambda node: self._blameless_reason(run_id, node),
         )
-        return replace(testbed, shared_cores=up.cores)
+        return replace(testbed, shared_cores=state.cores)
 
     def _blameless_reason(self, run_id: str, node: Node) -> str | None:
-        """Why the container does not run; None where it does."""
+        """Why the container does not run; None if it does."""
         for container in self._daemon.containers(run_id):
             if container.labels.get(NODE) == node.name:
-                return None if container.status == "running" else bringup.why_ended(container)
+                return None if container.status == "running" else why_ended(container)
         return Reason.of("docker-node-gone", node=node.name)
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
@@ -150,7 +330,7 @@ class Docker:
     def teardown(self, run_id: str) -> None:
         folder = states.run_folder(run_id, KIND)
         try:
-            bringup.at_once(self._daemon.containers(run_id), _remove)
+            call_each(self._daemon.containers(run_id), _remove, AT_ONCE)
         except MissingError:
             if folder.exists():  # else nothing of it was ever created from here
                 raise
@@ -181,7 +361,7 @@ def _remove(container: "Container") -> None:
 
 
 def _log_of(container: "Container") -> str:
-    """What the container printed last."""
+    """The end of the container's log."""
     chunks, size = [], 0
     with suppress(GoneError), asked(f"logs of {container.name}"):
         for chunk in container.logs(stream=True, follow=False, tail=_LOG_LINES):

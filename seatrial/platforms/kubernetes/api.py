@@ -1,24 +1,166 @@
-"""The only place that talks to the API server. Objects are dicts, as in YAML; errors are told in our own words."""
+"""The client of the API server. Objects are dicts, as in YAML; errors are seatrial's own."""
 
+import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from seatrial.model.errors import LaunchError, SeatrialError
+from yaml import YAMLError
+
+from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
-from seatrial.platforms.kubernetes.connect import connect
-from seatrial.platforms.kubernetes.discovery import Discovery
-from seatrial.platforms.kubernetes.launchers import Kind
-from seatrial.platforms.kubernetes.plan import Object
-from seatrial.platforms.kubernetes.refusals import UnknownKindError, refused, short
+from seatrial.platforms.kubernetes.plan import Kind, Object
+from seatrial.text.lines import one_line
 from seatrial.text.redact import redacted
 from seatrial.text.tail import last_bytes
 
-if TYPE_CHECKING:
-    from seatrial.platforms.kubernetes.rights import Permission
+
+class UnknownKindError(MissingError):
+    """The cluster does not know a kind of object."""
+
+
+class RuntimeUnseenError(LaunchError):
+    """Kubeflow Trainer has not seen the runtime of a TrainJob."""
+
+
+def refused(doing: str, namespace: str, error: Any) -> SeatrialError:
+    """The error for a refusal of the API server (`error` is the client's ApiException), with the next step."""
+    message = _message(error)
+    match error.status:
+        case 401:
+            return MissingError(Reason.of("not-logged-in", doing=doing, message=message))
+        case 403:
+            return MissingError(Reason.of("forbidden", doing=doing, namespace=namespace, message=message))
+        case 404 if not _api_message(error):  # no words of the API server's: nothing is served there any more
+            return UnknownKindError(Reason.of("kind-gone", doing=doing))
+        case 404 if "namespaces" in message:
+            return MissingError(Reason.of("namespace-missing", doing=doing, message=message, namespace=namespace))
+        case _ if "trainingRuntime must be created" in message:
+            return RuntimeUnseenError(Reason.of("api-server-refused", doing=doing, message=message))
+        case _:
+            return LaunchError(Reason.of("api-server-refused", doing=doing, message=message))
+
+
+def _message(error: Any) -> str:
+    """The message of the API server, else the status."""
+    return _api_message(error) or f"{error.status} {error.reason}"
+
+
+def _api_message(error: Any) -> str | None:
+    with suppress(ValueError, TypeError, AttributeError, KeyError):
+        return short(json.loads(error.body)["message"])
+    return None
+
+
+def short(error: object) -> str:
+    text = one_line(error)
+    return text if len(text) < 400 else f"{text[:400]}..."
+
+
+def connect(context: str | None) -> Any:
+    """The API client of the kubeconfig's context, or of the pod that this runs in. Raises MissingError."""
+    from kubernetes import client, config
+
+    configuration = client.Configuration()
+    configuration.retries = False  # ours say what they wait for
+    try:
+        if not context and config.incluster_config.SERVICE_HOST_ENV_NAME in os.environ:
+            config.load_incluster_config(client_configuration=configuration)
+        else:
+            config.load_kube_config(_kubeconfig(), context=context, client_configuration=configuration)
+    except (config.ConfigException, OSError) as error:
+        raise MissingError(Reason.of("no-kubeconfig", problem=_lacking(context))) from error
+    except (ValueError, TypeError, KeyError, AttributeError, YAMLError) as error:
+        raise MissingError(Reason.of("kubeconfig-unreadable", error=short(error))) from error
+    return client.ApiClient(configuration)
+
+
+def _kubeconfig() -> str:
+    """The paths of the kubeconfig; the library reads the variable once, when it is imported."""
+    return os.environ.get("KUBECONFIG") or "~/.kube/config"
+
+
+def _lacking(context: str | None) -> str:
+    """The reason for a kubeconfig without the context, with the contexts it has."""
+    from kubernetes import config
+
+    try:
+        contexts, _ = config.list_kube_config_contexts(_kubeconfig())
+    except (config.ConfigException, OSError) as error:
+        return Reason.of("no-cluster", error=short(error))
+    contexts_found = f"known: {', '.join(sorted(each['name'] for each in contexts))}"
+    return (
+        Reason.of("kube-context-unknown", context=f"{context!r}", known=contexts_found)
+        if context
+        else Reason.of("kube-context-missing", known=contexts_found)
+    )
+
+
+class Discovery:
+    """The kinds of objects that a cluster knows: one request per group and version, at their first use.
+
+    The library's own discovery asks for every group, caches the answer in a file of /tmp with a predictable name,
+    and trusts that file when the cluster has changed.
+    """
+
+    def __init__(self, client: Any, timeout_s: float) -> None:
+        self._client, self._timeout_s = client, timeout_s
+        self._served: dict[str, dict[str, Object]] = {}
+
+    @cached_property
+    def _dynamic(self) -> Any:
+        from kubernetes.dynamic import DynamicClient
+
+        return DynamicClient(self._client, discoverer=lambda client, cache_file: None)
+
+    def resource(self, kind: Kind) -> Any | None:
+        """The library's resource of a kind; None if the cluster does not know it. Raises the library's errors."""
+        from kubernetes.dynamic.resource import Resource
+
+        entry = self._kinds(kind.api_version).get(kind.kind)
+        if entry is None:
+            return None
+        group, _, version = kind.api_version.rpartition("/")
+        return Resource(
+            prefix="apis" if group else "api",
+            group=group,
+            api_version=version,
+            kind=kind.kind,
+            namespaced=entry["namespaced"],
+            name=entry["name"],
+            client=self._dynamic,
+        )
+
+    def versions(self, kind: Kind) -> list[str]:
+        """The versions in which the cluster serves a kind, such as batch/v1."""
+        group, _, _ = kind.api_version.rpartition("/")
+        served = (self._get(f"/apis/{group}") or {}).get("versions", ()) if group else ()
+        return [each["groupVersion"] for each in served if kind.kind in self._kinds(each["groupVersion"])]
+
+    def _kinds(self, api_version: str) -> dict[str, Object]:
+        """The kinds in one version of a group. What is missing is looked up again the next time."""
+        if api_version not in self._served:
+            listed = self._get(f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}")
+            if listed is None:
+                return {}
+            things = [entry for entry in listed["resources"] if "/" not in entry["name"]]  # without subresources
+            self._served[api_version] = {entry["kind"]: entry for entry in things}
+        return self._served[api_version]
+
+    def _get(self, path: str) -> Object | None:
+        from kubernetes.dynamic.exceptions import NotFoundError
+
+        limit = {"_request_timeout": self._timeout_s}
+        try:
+            served: Object = self._dynamic.request("GET", path, serializer=lambda _, answer: answer, **limit)
+        except NotFoundError:
+            return None
+        return served
+
 
 POD, NODE, SECRET = Kind("v1", "Pod"), Kind("v1", "Node"), Kind("v1", "Secret")
 SERVICE, EVENT = Kind("v1", "Service"), Kind("v1", "Event")
@@ -26,6 +168,18 @@ SERVICE, EVENT = Kind("v1", "Service"), Kind("v1", "Event")
 TIMEOUT_S = 30  # of one request
 _TAIL_LINES = 20_000
 _LAST_LINES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """Some verbs on a resource; `why` is what fails without it. Cluster-wide if the resource has no namespace."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    why: str
+    cluster_wide: bool = False
+    optional: bool = False
 
 
 class Api:
@@ -37,7 +191,7 @@ class Api:
 
     @cached_property
     def client(self) -> Any:
-        """The API client. Raises MissingError where there is no cluster to talk to."""
+        """The API client. Raises MissingError without a cluster."""
         return connect(self._settings.context)
 
     @cached_property
@@ -53,7 +207,7 @@ class Api:
         raise UnknownKindError(Reason.of("kind-unknown", kind=kind.kind, api_version=kind.api_version, install=install))
 
     def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
-        """Submit an object; a field that the API server does not know is an error, not a night of waiting.
+        """Submit an object, and reject fields that the API server does not know.
 
         `dry_run`: everything but keeping it.
         """
@@ -66,7 +220,7 @@ class Api:
             return plain(made)
 
     def own(self, child: Object, parent: Object) -> None:
-        """Make `parent` the owner of `thing`, so that it goes when the parent goes."""
+        """Make `parent` the owner of `child`, so that it is deleted with the parent."""
         metadata = parent["metadata"]
         owner = {"apiVersion": parent["apiVersion"], "kind": parent["kind"], "name": metadata["name"]}
         patch = {"metadata": {"ownerReferences": [{**owner, "uid": metadata["uid"]}]}}
@@ -85,9 +239,9 @@ class Api:
     def delete_all(
         self, kind: Kind, selector: str, field_selector: str | None = None, grace_s: int | None = None
     ) -> None:
-        """Delete what the selectors find, and what it owns; of a kind that the cluster lacks there is nothing.
+        """Delete the objects that the selectors find, and what they own; a kind that the cluster lacks is no error.
 
-        `grace_s` 0 removes pods whatever their node says.
+        `grace_s` 0 removes pods whatever their node reports.
         """
         with suppress(UnknownKindError), self.explained(f"delete {kind.kind}"):
             self.resource(kind).delete(
@@ -99,7 +253,7 @@ class Api:
             )
 
     def find(self, kind: Kind, name: str) -> Object | None:
-        """One object by name; None when there is none."""
+        """One object by name, or None."""
         resource = self.resource(kind)
         with self.explained(f"list {kind.kind}"):
             field = f"metadata.name={name}"
@@ -122,7 +276,7 @@ class Api:
             return str(client.VersionApi(self.client).get_code(**LIMIT).git_version)
 
     def knows(self, kind: Kind) -> None:
-        """Raises MissingError where the cluster does not know the kind in our version, with what to install."""
+        """Raise MissingError if the cluster does not know the kind in our version, with what to install."""
         try:
             self.resource(kind)
         except UnknownKindError as error:
@@ -133,8 +287,8 @@ class Api:
             other = f"the cluster has {kind.kind} as {', '.join(versions)}, and we speak {kind.api_version}"
             raise UnknownKindError(Reason.of("kind-not-served", other=other)) from error
 
-    def may(self, verb: str, right: "Permission") -> bool:
-        """Whether whoever this is has one verb of a right."""
+    def may(self, verb: str, right: Permission) -> bool:
+        """Whether the current user has one verb of a right."""
         from kubernetes import client
 
         resource, _, sub = right.resource.partition("/")
@@ -152,8 +306,8 @@ class Api:
             api = client.AuthorizationV1Api(self.client)
             return bool(api.create_self_subject_access_review(review, **LIMIT).status.allowed)
 
-    def last_words(self, pod: str) -> str:
-        """The last lines of a pod's log, on one line; empty where there is none."""
+    def log_end(self, pod: str) -> str:
+        """The last lines of a pod's log, on one line; empty without a log."""
         from kubernetes import client
 
         with suppress(Exception):  # only ever an addition to an error that is being told

@@ -1,43 +1,125 @@
-"""Follow what was submitted until every node answers: by watches, with a word whenever something changes."""
+"""Follow what was submitted until every node answers: watch it, and log each change."""
 
 import logging
+import queue
+import threading
 import time
+from dataclasses import dataclass
+from typing import Any
 
-from seatrial.model.errors import LaunchError
+from seatrial.model.errors import LaunchError, MissingError, SeatrialError
 from seatrial.model.reason import Reason
-from seatrial.platforms.kubernetes import queue, waiting
-from seatrial.platforms.kubernetes.api import EVENT, POD, Api
+from seatrial.platforms.kubernetes import waiting
+from seatrial.platforms.kubernetes.api import EVENT, LIMIT, POD, TIMEOUT_S, Api, plain, short
 from seatrial.platforms.kubernetes.launchers import Launcher, failed
-from seatrial.platforms.kubernetes.plan import KubernetesPlan, Object, selector
+from seatrial.platforms.kubernetes.plan import Kind, KubernetesPlan, Object, selector
 from seatrial.platforms.kubernetes.pod import NODE, ROLE
-from seatrial.platforms.kubernetes.watches import Watches, WatchEvent
+from seatrial.platforms.kubernetes.waiting import UNMANAGED_S, WORKLOAD, Queued, is_of, unmanaged, waits_for
 
-log = logging.getLogger("seatrial.launch")
+log = logging.getLogger("seatrial.kubernetes")
+
+_WATCH_S = 300  # the API server ends watches by itself; they are begun anew
+_PAUSE_S = 1.0  # before a watch that broke is begun anew
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One event of a watch: ADDED, MODIFIED, DELETED; or LISTED at each start, with all objects in `items`."""
+
+    kind: str
+    change: str
+    object: Object
+
+
+class Watches:
+    """A context with several watches in one queue; watches that break are restarted until the end."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._changes: queue.SimpleQueue[WatchEvent | SeatrialError] = queue.SimpleQueue()
+        self._watchers: list[Any] = []
+        self._over = threading.Event()
+
+    def __enter__(self) -> "Watches":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._over.set()
+        for watcher in list(self._watchers):  # their threads take them off as they end
+            watcher.stop()
+
+    def add(self, kind: Kind, **selectors: str) -> None:
+        """Watch the objects of a kind that `label_selector` or `field_selector` finds."""
+        resource = self._api.resource(kind)
+        threading.Thread(target=self._follow, args=(kind.kind, resource, selectors), daemon=True).start()
+
+    def next(self, timeout_s: float) -> WatchEvent | None:
+        """The next event; None on a timeout. Raises MissingError if something may not be watched."""
+        try:
+            change = self._changes.get(timeout=max(timeout_s, 0.001))
+        except queue.Empty:
+            return None
+        if isinstance(change, SeatrialError):
+            raise change
+        return change
+
+    def _follow(self, kind: str, resource: Any, selectors: dict[str, str]) -> None:
+        from kubernetes.watch import Watch
+
+        scope = {"namespace": self._api.namespace, **selectors}
+        while not self._over.is_set():
+            watcher = Watch()
+            self._watchers.append(watcher)
+            try:
+                with self._api.explained(f"watch {kind}"):
+                    listed = plain(resource.get(**scope, **LIMIT))
+                    self._changes.put(WatchEvent(kind, "LISTED", listed))
+                    for event in watcher.stream(
+                        resource.get,
+                        **scope,
+                        serialize=False,
+                        resource_version=listed["metadata"]["resourceVersion"],
+                        timeout_seconds=_WATCH_S,
+                        _request_timeout=(TIMEOUT_S, _WATCH_S + TIMEOUT_S),
+                    ):
+                        self._changes.put(WatchEvent(kind, event["type"], event["raw_object"]))
+                        if self._over.is_set():
+                            return
+            except MissingError as error:  # it will be no other the next time
+                self._changes.put(error)
+                return
+            except Exception as error:  # the API server restarts, a proxy cuts connections, a version is too old
+                if not self._over.is_set():
+                    log.debug("the watch of %s broke: %s", kind, short(error))
+                    time.sleep(_PAUSE_S)
+            finally:
+                self._watchers.remove(watcher)
+
 
 _ADMISSION_S = 30.0  # pods that a quota or a policy keeps out are tried again; after so long it is no accident
 _LOOK_S = 0.2  # between two looks at all pods, while changes come in
 
 
 class BringUp:
-    """One run's pods on their way up. `parent` is the launcher's object as the API server made it."""
+    """The pods of a run until they are ready. `parent` is the launcher's object as the API server made it."""
 
     def __init__(self, api: Api, plan: KubernetesPlan, launcher: Launcher, parent: Object) -> None:
         self._api, self._plan, self._launcher, self._parent = api, plan, launcher, parent
-        self._seen = waiting.RunState()
+        self._seen = waiting.SeenObjects()
         self._begun = time.monotonic()
         self._look_at = self._begun + _LOOK_S
         self._placed: float | None = None  # when every pod had its node
         self._troubled: dict[str, float] = {}  # as `waiting.troubled` gives it
-        self._last_logged = ""
+        self._logged = ""
 
     def wait(self) -> list[Object]:
-        """The pods, once every sshd answers. Raises LaunchError when that will never be, or time is up."""
+        """Wait until every sshd answers, and return the pods. Raises LaunchError when that cannot be, or time is up."""
         with Watches(self._api) as watches:
             self._watch(watches)
-            while len(waiting.ready(self._seen.pods.values())) < self._plan.nodes:
-                self._take_what_comes(watches)
-                self._give_up_if_hopeless()
-                self._say_and_check_time()
+            while len(waiting.ready(self._seen.pods.values())) < self._plan.node_count:
+                self._take_changes(watches)
+                self._raise_if_hopeless()
+                self._log_and_check_time()
         return waiting.ready(self._seen.pods.values())
 
     def _watch(self, watches: Watches) -> None:
@@ -45,10 +127,10 @@ class BringUp:
         watches.add(self._launcher.kind, field_selector=f"metadata.name={self._plan.name}")
         watches.add(EVENT, field_selector="type=Warning")  # a JobSet's Job, whose event it is, has a longer name
         if self._plan.settings.queue:
-            watches.add(queue.WORKLOAD)  # all of the namespace: no selector finds an owner
+            watches.add(WORKLOAD)  # all of the namespace: no selector finds an owner
 
-    def _take_what_comes(self, watches: Watches) -> None:
-        """The next change, and all others until another look is due: each pod changes often, and a look is at all."""
+    def _take_changes(self, watches: Watches) -> None:
+        """Take the next event, and all others until the next check: pods change often, and a check is of all pods."""
         change = watches.next(1.0)
         while change:
             self._take(change)
@@ -69,17 +151,17 @@ class BringUp:
                 if change.object["involvedObject"]["name"].startswith(self._plan.name):
                     self._seen.take_event(change.object, time.monotonic())
             case "Workload", _:
-                if queue.is_of(change.object, self._parent["metadata"]["uid"]):
+                if is_of(change.object, self._parent["metadata"]["uid"]):
                     self._seen.take_workload(change.change, change.object)
             case _:
                 self._seen.take_parent(change.change, change.object)
 
-    def _give_up_if_hopeless(self) -> None:
+    def _raise_if_hopeless(self) -> None:
         pods, now = self._seen.pods.values(), time.monotonic()
         self._troubled = waiting.troubled(pods, self._troubled, now)
         if problem := waiting.problem(pods, self._troubled, now):
-            words = self._api.last_words(problem.pod)
-            raise LaunchError(f"{problem.reason}{f'; its last words: {words}' if words else ''}")
+            log_end = self._api.log_end(problem.pod)
+            raise LaunchError(f"{problem.reason}{f'; its last words: {log_end}' if log_end else ''}")
         parent, queued = self._seen.parent, self._queued()
         if parent and (why := failed(parent)):
             raise LaunchError(why)
@@ -87,36 +169,36 @@ class BringUp:
             raise LaunchError(Reason.of("object-deleted", kind=self._launcher.kind.kind, plan=self._plan.name))
         complaint = self._seen.complaint
         if complaint and not pods and now - complaint.since > _ADMISSION_S:
-            raise LaunchError(complaint.words)
+            raise LaunchError(complaint.text)
         if queued and queued.hopeless:
             raise LaunchError(queued.reason)
 
-    def _queued(self) -> queue.Queued | None:
-        """What Kueue says, where there is a queue."""
+    def _queued(self) -> Queued | None:
+        """The state of the Workload in Kueue; None without a queue."""
         if not self._plan.settings.queue:
             return None
         if self._seen.workload:
-            return queue.waits_for(self._seen.workload)
-        if time.monotonic() - self._begun > queue.UNMANAGED_S and not (self._seen.managed or self._seen.pods):
-            return queue.unmanaged(self._launcher.kind.kind, self._plan.settings.priority)
-        return queue.Queued(Reason.of("queue-unseen"))
+            return waits_for(self._seen.workload)
+        if time.monotonic() - self._begun > UNMANAGED_S and not (self._seen.managed or self._seen.pods):
+            return unmanaged(self._launcher.kind.kind, self._plan.settings.priority)
+        return Queued(Reason.of("queue-unseen"))
 
-    def _say_and_check_time(self) -> None:
+    def _log_and_check_time(self) -> None:
         pods, settings = self._seen.pods.values(), self._plan.settings
         queued = self._queued()
-        story = waiting.story(pods, self._plan.nodes, queued, self._seen.unmounted)
+        progress = waiting.describe_progress(pods, self._plan.node_count, queued, self._seen.unmounted)
         if self._seen.complaint and not pods:
-            story = self._seen.complaint.words
-        if story != self._last_logged:
-            self._last_logged = story
-            log.info("%s", story)
+            progress = self._seen.complaint.text
+        if progress != self._logged:
+            self._logged = progress
+            log.info("%s", progress)
         now = time.monotonic()
         if queued:  # also where Kueue had admitted it and has taken the nodes away again
             self._placed = None
-        elif self._placed is None and len(waiting.placed(pods)) >= self._plan.nodes:
+        elif self._placed is None and len(waiting.placed(pods)) >= self._plan.node_count:
             self._placed = now
         since, limit_s, setting = self._begun, settings.queue_timeout_s, "queue_timeout_s"
         if self._placed is not None:
             since, limit_s, setting = self._placed, settings.start_timeout_s, "start_timeout_s"
         if now - since > limit_s:
-            raise LaunchError(Reason.of("launch-timeout", limit_s=f"{limit_s:g}", setting=setting, story=story))
+            raise LaunchError(Reason.of("launch-timeout", limit_s=f"{limit_s:g}", setting=setting, story=progress))

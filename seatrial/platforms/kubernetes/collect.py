@@ -1,20 +1,19 @@
-"""What Kubernetes can tell of a run, as files: the logs of its pods, the events of its objects.
+"""The logs of a run's pods and the events of its objects, as files; the order of its hosts.
 
-Linear in the number of pods and bounded: the end of each log, some at a time, until time is up. Of a pod only its state
-is told beside the log, never its environment.
+Linear in the number of pods and bounded: the end of each log, some at a time, until time is up. Beside its log only the
+state of a pod is written, never its environment.
 """
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.model.errors import SeatrialError
+from seatrial.platforms.commands import call_each
 from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.plan import Object
 from seatrial.platforms.kubernetes.pod import NODE, ROLE
-from seatrial.platforms.kubernetes.topology import names
 from seatrial.system.rawlog import write_log
 from seatrial.text.lines import one_line
 from seatrial.text.redact import Secrets
@@ -27,7 +26,7 @@ _MAX_EVENTS = 10_000  # the last ones
 
 @dataclass(frozen=True, slots=True)
 class PodLog:
-    """One container's log: the file that it goes to, and what is said above it."""
+    """One container's log: its file, and the title above it."""
 
     file: str
     pod: str
@@ -36,15 +35,14 @@ class PodLog:
 
 
 def write_pod_logs(api: Api, pods: Sequence[Object], folder: Path, deadline: float, secrets: Secrets) -> None:
-    """The end of every container's log into `folder`, until `deadline` (of time.monotonic). The head comes first."""
+    """Write the end of every container's log into `folder`, until `deadline` (of time.monotonic), the head first."""
     folder.mkdir(parents=True, exist_ok=True)
 
     def write(log: PodLog) -> None:
         text = _read(api, log, deadline)
         write_log(folder / log.file, f"# {log.title}\n".encode() + text, secrets)
 
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="pod-logs") as pool:
-        list(pool.map(write, pod_logs(pods)))
+    call_each(pod_logs(pods), write, _AT_ONCE)
 
 
 def _read(api: Api, log: PodLog, deadline: float) -> bytes:
@@ -58,7 +56,7 @@ def _read(api: Api, log: PodLog, deadline: float) -> bytes:
 
 
 def pod_logs(pods: Sequence[Object]) -> list[PodLog]:
-    """What there is to read: coordinator.log of the head, worker-NAME.log of the others, sidecars beside them. Pure."""
+    """The logs to read: coordinator.log of the head, worker-NAME.log of the others, and sidecars. Pure."""
     nodes = [pod for pod in pods if pod["metadata"]["labels"].get(ROLE) == NODE]
     others = [pod for pod in pods if pod not in nodes]  # what an operator runs besides: the MPI operator's launcher
     called = [f"worker-{name}" for name in names(nodes)]
@@ -93,7 +91,7 @@ def _state(state: Object) -> str:
 
 
 def events_text(events: Iterable[Object], name: str) -> str:
-    """The events of objects that are called `name` or after it, one line each, the oldest first. Pure."""
+    """The events of objects whose name contains `name`, one line each, the oldest first. Pure."""
     own = [event for event in events if name in (event["involvedObject"].get("name") or "")]
     return "".join(f"{_line(event)}\n" for event in sorted(own, key=_time)[-_MAX_EVENTS:])
 
@@ -110,3 +108,54 @@ def _line(event: Object) -> str:
     message = one_line(event.get("message"))
     kind, reason = event.get("type") or "Normal", event.get("reason") or ""
     return f"{_time(event)} {kind:<7} {reason:<20} {about.get('kind')}/{about.get('name')}{often}: {message}"
+
+
+# From the widest to the narrowest; clusters that have none of them keep the order of the pods.
+LEVELS = (
+    "topology.kubernetes.io/zone",
+    "cloud.google.com/gce-topology-block",
+    "cloud.google.com/gce-topology-subblock",
+    "cloud.google.com/gce-topology-host",
+    "network.topology.nvidia.com/accelerator",
+    "network.topology.nvidia.com/block",
+    "kubernetes.io/hostname",
+)
+
+
+def topology_key(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """The topology of a node, as a sort key."""
+    return tuple(labels.get(level, "") for level in LEVELS)
+
+
+def ordered(pods: Iterable[Object], labels_by_node: Mapping[str, Mapping[str, str]]) -> list[Object]:
+    """The pods in the order of the hostfile, the head first."""
+    return sorted(
+        pods, key=lambda pod: (topology_key(labels_by_node.get(pod["spec"].get("nodeName", ""), {})), _index(pod))
+    )
+
+
+def names(pods: Sequence[Object]) -> list[str]:
+    """The names of nodes as in Kubernetes, as people cordon them; pods that share a node are named as the pod."""
+    hosts = [pod["spec"].get("nodeName") for pod in pods]
+    shared = None in hosts or len(set(hosts)) < len(hosts)
+    return [pod["metadata"]["name"] for pod in pods] if shared else [str(host) for host in hosts]
+
+
+def address(pod: Object, *, by_name: bool) -> str:
+    """The address of a pod for its peers: its IP address, or its name in the cluster's DNS."""
+    if not by_name:
+        return str(pod["status"]["podIP"])
+    host = [pod["spec"].get(part) for part in ("hostname", "subdomain")]
+    # The pods of a PyTorchJob have none; each has a Service instead, which is called as the pod.
+    own = host if all(host) else [pod["metadata"]["name"]]
+    return ".".join((*own, pod["metadata"]["namespace"], "svc"))
+
+
+_INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+def _index(pod: Object) -> tuple[bool, int]:
+    """The index in a Job, or of a Kubeflow replica: the master, then the workers."""
+    labels = pod["metadata"].get("labels", {})
+    worker = labels.get("training.kubeflow.org/replica-type") == "worker"
+    return worker, int(labels.get(_INDEX) or labels.get("training.kubeflow.org/replica-index") or 0)

@@ -4,19 +4,17 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from seatrial.config.platform import PlatformSettings
+from seatrial.config.platform import PlatformSettings, Seconds
 from seatrial.config.yamlfile import Strict
-from seatrial.platforms.kubernetes.names import (
+from seatrial.platforms.kubernetes.volumes import (
     DnsLabel,
     DnsName,
     LabelKey,
     LabelValue,
     Quantity,
     ResourceName,
+    Volumes,
 )
-from seatrial.platforms.kubernetes.volumes import Volumes
-
-Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 
 
 def _as_text(value: object) -> object:

@@ -1,26 +1,29 @@
-"""What stands between a cluster file and a run on its Kubernetes cluster, each with the next step."""
+"""Checks before a run on Kubernetes, each with the next step: rights, objects, nodes.
 
-from collections.abc import Iterator, Mapping
+deployments/kubernetes/role.yaml grants exactly `rights`. What may not be read, or does not answer, is not reported.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from platform import machine as this_machine
 from typing import TYPE_CHECKING, Any
 
 from seatrial.checks.suites import load_suite
+from seatrial.config.architecture import wrong_architecture
+from seatrial.config.image import Prebuilt
 from seatrial.config.run import Run
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import Reason
-from seatrial.platforms.kubernetes.api import NODE, Api
-from seatrial.platforms.kubernetes.conditions import conditions, holding
+from seatrial.platforms.container import KEY_FILES
+from seatrial.platforms.kubernetes.api import NODE, SECRET, Api, Permission
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
-from seatrial.platforms.kubernetes.devices import limits, not_requested
-from seatrial.platforms.kubernetes.launchers import launcher_for
-from seatrial.platforms.kubernetes.machines import machine
-from seatrial.platforms.kubernetes.objects import KEY_FILES, objects
-from seatrial.platforms.kubernetes.plan import Object, plan
-from seatrial.platforms.kubernetes.pod import node_selector, tolerations
-from seatrial.platforms.kubernetes.prerequisites import prerequisites
-from seatrial.platforms.kubernetes.queue import LOCAL_QUEUE
-from seatrial.platforms.kubernetes.rights import Permission, rights
+from seatrial.platforms.kubernetes.launchers import Launcher, launcher_for, objects
+from seatrial.platforms.kubernetes.machines import Machine, machine
+from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, holding, plan
+from seatrial.platforms.kubernetes.pod import limits, node_selector, not_requested, tolerations
+from seatrial.platforms.kubernetes.volumes import GCS_FUSE, Pvc
+from seatrial.platforms.kubernetes.waiting import LOCAL_QUEUE
 from seatrial.text.words import some_of
 
 if TYPE_CHECKING:
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def problems(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> list[str]:
-    """Everything that would keep a run from starting; empty when nothing would."""
+    """Everything that would keep a run from starting."""
     launcher = launcher_for(settings.launcher)
     try:
         api.version()
@@ -70,7 +73,7 @@ def _forbidden(api: Api, needed: list[Permission], namespace: str) -> Iterator[s
 
 
 def _refused(api: Api, cluster: "Cluster") -> list[str]:
-    """What the API server, its policies and webhooks have against what would be submitted; nothing is kept."""
+    """What the API server, its policies and webhooks object to in the manifests, by a dry run."""
     run = Run("doctor", cluster, load_suite("quick"), Path())
     for manifest in objects(plan(run), dict.fromkeys(KEY_FILES, "made for each run")):
         if manifest["kind"] == "TrainJob":  # its webhook wants the runtime, which no dry run keeps
@@ -104,7 +107,7 @@ def _queue(api: Api, settings: KubernetesPlatform) -> list[str]:
 
 
 def nodes_that_fit(nodes: list[Object], cluster: "Cluster", settings: KubernetesPlatform) -> list[str]:
-    """Whether enough nodes can take a pod; those that nearly can are named with what they lack. Pure."""
+    """Whether enough nodes can take a pod, with what those that nearly can lack. Pure."""
     labels = node_selector(cluster, settings)
     chosen = [node for node in nodes if _is_meant(node, labels, settings)]
     lack_by_node = {node["metadata"]["name"]: lack for node in chosen if (lack := _lack(node, cluster, settings))}
@@ -121,7 +124,7 @@ def nodes_that_fit(nodes: list[Object], cluster: "Cluster", settings: Kubernetes
 
 
 def _lacks_by_nodes(lack_by_node: Mapping[str, str]) -> str:
-    """What is lacking where, the same said once; nodes that are nowhere near it come last."""
+    """What nodes lack, each once with its nodes; nodes that lack the most come last."""
     by_lack: dict[str, list[str]] = {}
     for name, lack in lack_by_node.items():
         by_lack.setdefault(lack, []).append(name)
@@ -154,7 +157,7 @@ def _lack(node: Object, cluster: "Cluster", settings: KubernetesPlatform) -> str
 
 
 def _too_small(offered: Mapping[str, str], cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
-    """What a node of that size has too little of."""
+    """Which resource of a node is too small."""
     from kubernetes.utils.quantity import parse_quantity
 
     for resource, requested in limits(cluster, settings).items():
@@ -177,3 +180,156 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     if toleration.get("effect") not in (None, taint["effect"]) or toleration.get("key") not in (None, taint["key"]):
         return False
     return toleration.get("operator") == "Exists" or toleration.get("value") == taint.get("value")
+
+
+_ACCOUNT, _CLAIM = Kind("v1", "ServiceAccount"), Kind("v1", "PersistentVolumeClaim")
+_PRIORITY = Kind("scheduling.k8s.io/v1", "PriorityClass")
+_STORAGE, _DRIVER = Kind("storage.k8s.io/v1", "StorageClass"), Kind("storage.k8s.io/v1", "CSIDriver")
+_PULLS = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
+_FOR_MANY = {"ReadWriteMany", "ReadOnlyMany"}
+
+Look = Callable[[Api, "Cluster", KubernetesPlatform], Iterator[str]]
+
+
+def prerequisites(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
+    """Secrets, claims, accounts and images that are missing or unsuitable, each with the next step."""
+    for look in _LOOKS:
+        with suppress(SeatrialError):
+            yield from look(api, cluster, settings)
+
+
+def _pull_secrets(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
+    where = "platform.image_pull_secrets"
+    for name in settings.image_pull_secrets:
+        create = f"kubectl -n {api.namespace} create secret docker-registry {name}"
+        secret = api.find(SECRET, name)
+        if secret is None:
+            yield Reason.of("secret-missing", where=where, name=name, namespace=api.namespace, create=create)
+        elif (kind := secret.get("type")) not in _PULLS:
+            yield Reason.of("secret-wrong-type", where=where, name=name, kind=kind, create=create)
+
+
+def _secret_env(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
+    for variable in settings.secret_env:
+        where = f"platform.secret_env: {variable.name}"
+        secret = api.find(SECRET, variable.secret)
+        if secret is None:
+            create = f"kubectl -n {api.namespace} create secret generic {variable.secret}"
+            yield Reason.of("secret-missing", where=where, name=variable.secret, namespace=api.namespace, create=create)
+        elif variable.key not in (secret.get("data") or {}):
+            has = ", ".join(sorted(secret.get("data") or {})) or "none"
+            yield Reason.of("secret-key-missing", where=where, secret=variable.secret, key=variable.key, has=has)
+
+
+def _account(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
+    name = settings.service_account
+    if name and api.find(_ACCOUNT, name) is None:
+        create = f"kubectl -n {api.namespace} create serviceaccount {name}"
+        yield Reason.of("service-account-missing", name=name, namespace=api.namespace, create=create)
+
+
+def _priority(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
+    if not (name := settings.priority_class):
+        return
+    classes = sorted(each["metadata"]["name"] for each in api.list(_PRIORITY))
+    if name not in classes:
+        yield Reason.of("priority-class-missing", name=name, known=", ".join(classes))
+
+
+def _claims(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
+    for volume in settings.volumes:
+        if isinstance(volume, Pvc) and (wrong := _claim(api, volume, cluster.nodes)):
+            yield Reason.of("volume-claim-unusable", claim=volume.claim, wrong=wrong)
+
+
+def _claim(api: Api, volume: Pvc, nodes: int) -> str | None:
+    claim = api.find(_CLAIM, volume.claim)
+    if claim is None:
+        return Reason.of("claim-not-found", namespace=api.namespace)
+    phase, modes = claim.get("status", {}).get("phase"), set(claim["spec"].get("accessModes", ()))
+    if phase == "Lost" or (phase == "Pending" and not _binds_late(api, claim)):
+        return Reason.of("claim-not-bound", phase=phase, namespace=api.namespace, claim=volume.claim)
+    if nodes > 1 and not modes & _FOR_MANY:
+        return Reason.of("claim-for-one-node", modes=", ".join(sorted(modes)), nodes=nodes)
+    if modes == {"ReadOnlyMany"} and not volume.read_only:
+        return Reason.of("claim-read-only")
+    return None
+
+
+def _binds_late(api: Api, claim: Object) -> bool:
+    """Whether the claim gets its volume with the first pod, or may."""
+    with suppress(SeatrialError):
+        storage_class = api.find(_STORAGE, claim["spec"].get("storageClassName") or "")
+        return bool(storage_class and storage_class.get("volumeBindingMode") == "WaitForFirstConsumer")
+    return True
+
+
+def _bucket_driver(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
+    if any(volume.kind == "gcs" for volume in settings.volumes) and api.find(_DRIVER, GCS_FUSE) is None:
+        add = "gcloud container clusters update NAME --update-addons GcsFuseCsiDriver=ENABLED"
+        yield Reason.of("gcs-fuse-missing", add=add)
+
+
+def _image(api: Api, cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[str]:
+    """Whether the registry has a prebuilt image for the nodes' architecture."""
+    from seatrial.builders.registry import look_up
+
+    if not isinstance(cluster.image, Prebuilt) or settings.image_pull_policy == "Never":
+        return
+    reference = cluster.image.reference
+    stored = look_up(reference)
+    if stored is None:
+        yield Reason.of("pod-image-not-found", reference=reference)
+    elif wrong := wrong_architecture(reference, stored.architectures, cluster, this_machine()):
+        yield wrong
+
+
+_LOOKS: tuple[Look, ...] = (_pull_secrets, _secret_env, _account, _priority, _claims, _bucket_driver, _image)
+
+_MADE = ("create", "patch", "list", "deletecollection")
+
+
+LOOKUPS = (  # of `seatrial doctor` alone, which says nothing of what it may not see
+    Permission("", "persistentvolumeclaims", ("list",), "see whether volumes are there"),
+    Permission("", "serviceaccounts", ("list",), "see whether the nodes' account is there"),
+    Permission("scheduling.k8s.io", "priorityclasses", ("list",), "see whether the class is there", cluster_wide=True),
+    Permission("storage.k8s.io", "storageclasses", ("list",), "tell a claim that waits for pods", cluster_wide=True),
+    Permission("storage.k8s.io", "csidrivers", ("list",), "see whether buckets can be mounted", cluster_wide=True),
+)
+
+
+def rights(launcher: Launcher, queue: bool, profile: Machine) -> list[Permission]:
+    """Every right that a run needs with this launcher on such machines."""
+    group, plural = _plural(launcher)
+    needed = [
+        Permission(
+            group, plural, ("create", "list", "watch", "deletecollection"), "submit, follow and remove the nodes"
+        ),
+        Permission("", "secrets", _MADE, "give the nodes the run's keys, and take them away"),
+        Permission("", "services", _MADE, "give the nodes names"),
+        Permission("", "pods", ("list", "watch", "deletecollection"), "see the nodes come up, and remove them"),
+        # A WebSocket is opened with GET; since Kubernetes 1.35 the API server wants create for it as well.
+        Permission("", "pods/portforward", ("get", "create"), "reach the nodes' sshd"),
+        Permission("", "pods/log", ("get",), "keep the nodes' logs, show the last words of one that does not come up"),
+        Permission("", "events", ("list", "watch"), "say why pods are not admitted, and keep what happened"),
+        Permission(
+            "", "nodes", ("list",), "order the hosts by topology, check the GPUs", cluster_wide=True, optional=True
+        ),
+    ]
+    if launcher.kind.kind == "TrainJob":
+        needed.append(Permission(group, "trainingruntimes", _MADE, "bring the run's own runtime"))
+    if profile.compute_domain:
+        domains = Permission("resource.nvidia.com", "computedomains", _MADE, "join the nodes' NVLinks")
+        needed.append(domains)
+    if profile.rdma_claims:
+        claims = Permission("resource.k8s.io", "resourceclaimtemplates", _MADE, "claim RDMA interfaces")
+        needed.append(claims)
+    if queue:
+        needed.append(Permission("kueue.x-k8s.io", "workloads", ("list", "watch"), "say what the queue waits for"))
+        needed.append(Permission("kueue.x-k8s.io", "localqueues", ("list",), "see whether the queue is there"))
+    return needed
+
+
+def _plural(launcher: Launcher) -> tuple[str, str]:
+    group = launcher.kind.api_version.rpartition("/")[0]
+    return group, f"{launcher.kind.kind.lower()}s"

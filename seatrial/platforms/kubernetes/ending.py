@@ -1,13 +1,38 @@
-"""The end of a run's pods: wait until they are gone, and name the nodes that do not let go of theirs."""
+"""The end of a run on Kubernetes: deletion of its pods, why pods ended, and leftovers of abandoned runs.
 
+Only the owner can know whether a run's process lives: the same user in the same process tree of the same machine. A run
+in a pod of its own namespace is judged by that pod. Any other run is abandoned once its own time limit is over.
+"""
+
+import os
+import socket
 import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 
-from seatrial.model.errors import LaunchError, MissingError, NodesError
+from seatrial.model.errors import InputError, LaunchError, MissingError, NodesError, SeatrialError
 from seatrial.model.reason import Reason
-from seatrial.platforms.kubernetes.api import POD, Api
-from seatrial.platforms.kubernetes.health import health
-from seatrial.platforms.kubernetes.plan import Object, selector
-from seatrial.platforms.kubernetes.watches import Watches, WatchEvent
+from seatrial.platforms import Leftover
+from seatrial.platforms import state as states
+from seatrial.platforms.kubernetes.api import NODE, POD, Api, UnknownKindError
+from seatrial.platforms.kubernetes.bringup import Watches, WatchEvent
+from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.launchers import Launcher, failed, kinds, needs
+from seatrial.platforms.kubernetes.plan import (
+    EXPIRES,
+    OWNER,
+    RUN_ID,
+    TENDED_BY,
+    Kind,
+    KubernetesPlan,
+    Object,
+    conditions,
+    holding,
+    selector,
+)
+from seatrial.platforms.kubernetes.waiting import WORKLOAD, is_of, preempted
+from seatrial.platforms.state import this_owner
 
 GONE_S = 25.0  # without any pod going: the entry point leaves at once on TERM, but hundreds go one after the other
 
@@ -15,12 +40,12 @@ GONE_S = 25.0  # without any pod going: the entry point leaves at once on TERM, 
 def wait_for_deletion(api: Api, run_id: str) -> None:
     """Wait until the pods of a run, which are deleted already, are gone.
 
-    What a node that is not Ready still has is removed by force: nothing is scheduled there, and its kubelet ends the
+    Pods on nodes that are not Ready are removed by force: nothing is scheduled there, and the kubelet ends the
     containers when it is back.
 
     Raises:
         NodesError: nodes have fallen silent; their pods are removed.
-        LaunchError: pods are still ending although their nodes are well, or nobody can tell.
+        LaunchError: pods are still ending although their nodes are well, or the state is unknown.
     """
     left = _wait_until_gone(api, run_id)
     try:
@@ -38,7 +63,7 @@ def wait_for_deletion(api: Api, run_id: str) -> None:
 
 
 def _wait_until_gone(api: Api, run_id: str) -> dict[str, str]:
-    """The pods that are still there when time is up, each with its node."""
+    """Wait; return the pods that are still there when time is up, each with its node."""
     deadline = time.monotonic() + GONE_S
     left: dict[str, str] | None = None
     with Watches(api) as watches:
@@ -68,3 +93,211 @@ def _name(pod: Object) -> str:
 
 def _node(pod: Object) -> str:
     return pod["spec"].get("nodeName") or "no node"
+
+
+def health(api: Api) -> dict[str, str | None]:
+    """Why each node is not Ready, None where it is. Raises MissingError without the right to list nodes."""
+    return {node["metadata"]["name"]: not_ready(node) for node in api.list(NODE)}
+
+
+def not_ready(node: Object) -> str | None:
+    """Why the node is not Ready, in Kubernetes' words; None where it is."""
+    if holding(node, "Ready"):
+        return None
+    ready = conditions(node).get("Ready", {})
+    since = ready.get("lastTransitionTime") or "ever"
+    return f"NotReady since {since}: {ready.get('message') or 'the kubelet is silent'}"
+
+
+def termination_message(pod: Object | None, name: str) -> str | None:
+    """How the pod ended, in one line that names it; None while it runs. `pod` is None where the API server has none."""
+    if pod is None:
+        return Reason.of("pod-gone", name=name)
+    status = pod.get("status", {})
+    if status.get("reason"):  # such as Evicted; the containers only show that they were killed
+        return f"pod {name}: {': '.join(filter(None, (status['reason'], status.get('message'))))}"
+    if ended := _ended(pod):
+        why = f" ({ended['reason']})" if ended.get("reason") not in (None, "Error", "Completed") else ""
+        return Reason.of("pod-exited", name=name, exit_code=ended["exitCode"], cause=why)
+    return (
+        Reason.of("pod-failed", name=name, phase=status["phase"].lower())
+        if status.get("phase") in ("Failed", "Succeeded")
+        else None
+    )
+
+
+def first_to_end(pods: Iterable[Object]) -> str | None:
+    """How the first of the pods that ended by themselves did so; None where all that ended had been deleted."""
+    by_themselves = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+    fates = [
+        (str((_ended(pod) or {}).get("finishedAt") or "~"), termination_message(pod, pod["metadata"]["name"]))
+        for pod in by_themselves
+    ]
+    return min(((when, how) for when, how in fates if how), default=(None, None))[1]
+
+
+def _ended(pod: Object) -> Object | None:
+    """How a container of the pod ended: the one that failed, where one did."""
+    states = [each.get("state", {}).get("terminated") for each in pod.get("status", {}).get("containerStatuses", ())]
+    ended: list[Object] = [state for state in states if state]
+    return max(ended, key=lambda state: bool(state["exitCode"]), default=None)
+
+
+def blameless_reason(api: Api, plan: KubernetesPlan, launcher: Launcher, pod: str, node: str) -> str | None:
+    """Why the pod went although its node is well: preempted, evicted, deleted, out of time. None: blame the node."""
+    try:
+        parent = api.find(launcher.kind, plan.name)
+        workload = _workload(api, plan, parent) if parent else None
+        live_pod = api.find(POD, pod)
+        others = api.list(POD, selector(plan.run.run_id)) if _was_deleted(live_pod) else []
+        return _blameless_reason(live_pod, pod, parent, workload, others, node_is_well=_is_well(api, node))
+    except SeatrialError:
+        return None  # nobody can say
+
+
+def _blameless_reason(
+    pod: Object | None,
+    name: str,
+    parent: Object | None,
+    workload: Object | None,
+    others: Sequence[Object] = (),
+    *,
+    node_is_well: bool,
+) -> str | None:
+    """As `blameless_reason`; `others` are what is left of the run's pods. Pure."""
+    if deadline := _condition(parent, "Failed", "DeadlineExceeded"):
+        return Reason.of("deadline-exceeded", deadline=deadline)
+    if not node_is_well:  # Kubernetes and Kueue take pods away from nodes that fail, too
+        return None
+    if workload and (evicted := preempted(workload)):
+        return evicted
+    if disrupted := _condition(pod, "DisruptionTarget"):
+        return Reason.of("pod-preempted", name=name, disrupted=disrupted)
+    return Reason.of("pod-deleted", name=name, why_deleted=_why_deleted(parent, others)) if _was_deleted(pod) else None
+
+
+def _was_deleted(pod: Object | None) -> bool:
+    return pod is None or "deletionTimestamp" in pod["metadata"]
+
+
+def _why_deleted(parent: Object | None, others: Sequence[Object]) -> str:
+    """Where one pod ends, its controller deletes the others: the first is the node to look at."""
+    if first := first_to_end(others):
+        return f"because {first}"
+    if parent is None:
+        return "while the run used it, with what the run had submitted"
+    why = failed(parent)
+    return f"while the run used it{f': {why}' if why else ''}"
+
+
+def _condition(manifest: Object | None, kind: str, reason: str | None = None) -> str | None:
+    condition = holding(manifest, kind)
+    if condition is None or reason not in (None, condition.get("reason")):
+        return None
+    return f"{condition.get('reason')}: {condition.get('message')}"
+
+
+def _workload(api: Api, plan: KubernetesPlan, parent: Object) -> Object | None:
+    if not plan.settings.queue:
+        return None
+    uid = parent["metadata"]["uid"]
+    return next((each for each in api.list(WORKLOAD) if is_of(each, uid)), None)
+
+
+def _is_well(api: Api, node: str) -> bool:
+    """Whether the node is Ready; also true without the right to list nodes, so that none is blamed."""
+    try:
+        return health(api).get(node, "it is gone") is None
+    except MissingError:
+        return True
+
+
+def leftovers(api: Api, settings: KubernetesPlatform, launcher: Launcher, name: str) -> list[Leftover]:
+    """The leftovers of abandoned runs. `name` is that of the state folders (`states.root_folder`).
+
+    Raises SeatrialError where objects that every run makes cannot be listed.
+    """
+    object_by_run: dict[str, Object] = {}
+    tended_by: dict[str, str] = {}
+    for kind in kinds():
+        for manifest in filter(is_owned, _list(api, launcher, kind)):
+            object_by_run.setdefault(manifest["metadata"]["labels"][RUN_ID], manifest)
+            if pod := manifest["metadata"]["annotations"].get(TENDED_BY):
+                tended_by[manifest["metadata"]["labels"][RUN_ID]] = pod
+    pods = phases(api) if tended_by else {}
+    # one that Succeeded has taken its nodes down, or keeps them on purpose
+    died = {run_id for run_id, pod in tended_by.items() if pods.get(pod, "Failed") == "Failed"}
+    objects = [
+        Leftover(run_id, age_s(manifest), f"objects in namespace {settings.namespace}")
+        for run_id, manifest in object_by_run.items()
+        if run_id in died or is_abandoned(manifest, run_id, name)
+    ]
+    return objects + states.leftovers(
+        name, "its keys on this machine", lambda folder: folder.name not in object_by_run and _is_of(folder, settings)
+    )
+
+
+def _list(api: Api, launcher: Launcher, kind: Kind) -> list[Object]:
+    try:
+        return api.list(kind, selector())
+    except UnknownKindError:
+        return []
+    except SeatrialError:  # what other launchers make need not be allowed, or be served just now
+        if needs(launcher, kind) and _is_known(api, kind):
+            raise
+        return []
+
+
+def _is_known(api: Api, kind: Kind) -> bool:
+    try:
+        api.knows(kind)
+    except UnknownKindError:
+        return False
+    return True
+
+
+def _is_of(folder: Path, settings: KubernetesPlatform) -> bool:
+    """Whether it is of a run on this cluster, in this namespace."""
+    try:
+        other = states.recall(folder).platform
+    except InputError:
+        return False
+    return isinstance(other, KubernetesPlatform) and (other.context, other.namespace) == (
+        settings.context,
+        settings.namespace,
+    )
+
+
+def own_pod(api: Api, context: str | None) -> str | None:
+    """The pod that this process runs in, if it is in the namespace of the nodes."""
+    name = socket.gethostname()
+    in_cluster = not context and "KUBERNETES_SERVICE_HOST" in os.environ
+    return name if in_cluster and name in phases(api) else None
+
+
+def phases(api: Api) -> dict[str, str]:
+    """The phases of the namespace's pods: Pending, Running, Succeeded, Failed, Unknown."""
+    return {pod["metadata"]["name"]: pod.get("status", {}).get("phase", "Unknown") for pod in api.list(POD)}
+
+
+def is_owned(manifest: Object) -> bool:
+    """Whether the object names its owner. What controllers make of a run's objects does not."""
+    return OWNER in (manifest["metadata"].get("annotations") or {})
+
+
+def is_abandoned(manifest: Object, run_id: str, folder: str) -> bool:
+    """Whether the process of the run that made the object is gone, as far as the object and this machine show."""
+    annotations = manifest["metadata"].get("annotations") or {}
+    if annotations.get(OWNER) == this_owner(folder):
+        own = states.run_folder(run_id, folder)
+        return states.is_abandoned(own) if own.exists() else age_s(manifest) > 60
+    try:
+        return datetime.now(UTC) > datetime.fromisoformat(annotations[EXPIRES])
+    except (KeyError, ValueError):
+        return False  # not by us, or by a version that says it otherwise
+
+
+def age_s(manifest: Object) -> float:
+    """Seconds since the object was created."""
+    made = datetime.fromisoformat(manifest["metadata"]["creationTimestamp"])
+    return (datetime.now(UTC) - made).total_seconds()

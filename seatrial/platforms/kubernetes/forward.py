@@ -1,7 +1,7 @@
-"""Reach a pod's sshd through the API server, by a port-forward stream that looks like a socket. No route needed.
+"""Reach a pod's sshd through the API server, by a port-forward stream that looks like a socket.
 
-What goes wrong on the way is told apart. A pod that is gone or has ended, a kubelet or sshd that does not answer are
-the cluster's (OSError, as connecting a socket raises it); an API server that refuses or is silent is not (LaunchError).
+A pod that is gone or has ended, and a kubelet or sshd that does not answer, raise OSError, as connecting a socket does;
+an API server that refuses or is silent raises LaunchError.
 """
 
 import copy
@@ -17,7 +17,7 @@ from typing import Any, cast
 from seatrial.model.errors import LaunchError, SeatrialError
 from seatrial.model.reason import Reason
 from seatrial.platforms.kubernetes.api import POD, Api
-from seatrial.platforms.kubernetes.pod_termination import termination_message
+from seatrial.platforms.kubernetes.ending import termination_message
 from seatrial.text.lines import first_line, one_line
 
 _TRIES = 4  # an API server that restarts is back after some seconds
@@ -102,7 +102,7 @@ def _open(api: Api, pod: str, port: int, timeout_s: float) -> Any:
 
 
 def _fate(api: Api, pod: str) -> str | None:
-    """What became of a pod that has ended; None while it runs, or where nobody can say."""
+    """How the pod ended; None while it runs, or where that is unknown."""
     try:
         return termination_message(api.find(POD, pod), pod)
     except SeatrialError:
@@ -134,7 +134,7 @@ def _limit_handshakes() -> None:
     from kubernetes.stream import ws_client
 
     class Limited(ws_client.WebSocket):  # type: ignore[misc]
-        """Its limit holds until it is open; what comes then has its own."""
+        """Its limit holds until it is open; later calls have their own."""
 
         def connect(self, url: str, **options: Any) -> None:
             super().connect(url, timeout=_limit_s.get(), **options)

@@ -19,8 +19,21 @@ Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object, as the API server knows it; `needs` is what has to be installed for it, if anything.
+
+    `older` is the version to read it by where the cluster does not serve the other one yet.
+    """
+
+    api_version: str
+    kind: str
+    needs: str | None = None
+    older: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class KubernetesPlan:
-    """What every object of a run has in common. `name` is that of the parent, the Service and the Secret alike."""
+    """What all objects of a run share. `name` is that of the parent, the Service and the Secret alike."""
 
     run: Run
     settings: KubernetesPlatform
@@ -38,16 +51,16 @@ class KubernetesPlan:
 
     @property
     def image(self) -> str:
-        """What the nodes run; before it is built or found, what the cluster file says of it."""
+        """The image of the nodes; before it is built or found, the reference in the cluster file."""
         return self.run.nodes_image or "<none>"
 
     @property
-    def nodes(self) -> int:
+    def node_count(self) -> int:
         return self.run.cluster.nodes
 
     @property
     def deadline_s(self) -> int:
-        """After which Kubernetes ends the nodes. A run that takes all of its time can still be kept for all of that."""
+        """Seconds after which Kubernetes ends the nodes, with the time that they may be kept."""
         cluster = self.run.cluster
         return int(self.settings.deadline_s + (0 if cluster.keep == "never" else cluster.keep_s))
 
@@ -86,3 +99,14 @@ def plan(run: Run, owner: str | None = None, pod: str | None = None) -> Kubernet
 def selector(run_id: str | None = None) -> str:
     """The label selector of a run's objects; of all runs when None."""
     return f"{RUN_ID}={run_id}" if run_id else f"app.kubernetes.io/managed-by=seatrial,{RUN_ID}"
+
+
+def conditions(manifest: Object | None) -> dict[str, Object]:
+    """The conditions of an object, by type."""
+    return {each["type"]: each for each in (manifest or {}).get("status", {}).get("conditions", ())}
+
+
+def holding(manifest: Object | None, kind: str) -> Object | None:
+    """The condition of that type, where it is True."""
+    condition = conditions(manifest).get(kind, {})
+    return condition if condition.get("status") == "True" else None

@@ -1,48 +1,53 @@
 """The Kubernetes platform: launch, teardown and leftovers of testbeds made of pods."""
 
 import logging
+import platform as this_machine
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
 
+from seatrial.builders import platforms_of
+from seatrial.catalog import known_hardware
 from seatrial.checks.suites import load_suite
+from seatrial.config.architecture import node_architecture, wrong_architecture
+from seatrial.config.image import Recipe
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError, MissingError, SeatrialError
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
-from seatrial.platforms.kubernetes import ownership
-from seatrial.platforms.kubernetes.api import EVENT, NODE, POD, SECRET, Api
-from seatrial.platforms.kubernetes.check import check
+from seatrial.platforms.container import KEY_FILES, key_files
+from seatrial.platforms.kubernetes.api import EVENT, NODE, POD, SECRET, Api, RuntimeUnseenError
+from seatrial.platforms.kubernetes.collect import address, names, ordered
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
+from seatrial.platforms.kubernetes.ending import own_pod
 from seatrial.platforms.kubernetes.forward import dial_pod
-from seatrial.platforms.kubernetes.launchers import launcher_for
-from seatrial.platforms.kubernetes.machines import nccl_env
-from seatrial.platforms.kubernetes.objects import KEY_FILES, key_files, kind_of, kinds, needs, objects
+from seatrial.platforms.kubernetes.launchers import kind_of, kinds, launcher_for, needs, objects
+from seatrial.platforms.kubernetes.machines import machine, nccl_env
 from seatrial.platforms.kubernetes.plan import TENDED_BY, KubernetesPlan, Object, plan, selector
 from seatrial.platforms.kubernetes.pod import NODE as NODE_ROLE
 from seatrial.platforms.kubernetes.pod import ROLE
-from seatrial.platforms.kubernetes.refusals import RuntimeUnseenError
-from seatrial.platforms.kubernetes.topology import address, names, ordered
 from seatrial.platforms.kubernetes.waiting import is_up, placed
-from seatrial.platforms.owner import this_one
+from seatrial.platforms.state import this_owner
 from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.remote.keys import new_key_pair
 from seatrial.system.rawlog import write_log
 from seatrial.text.redact import Secrets
+from seatrial.text.secret_values import looks_secret
+
+if TYPE_CHECKING:
+    from seatrial.config.cluster import Cluster
 
 try:
     from yaml import CSafeDumper as Dumper  # libyaml's is many times faster
 except ImportError:  # PyYAML was built without it
     from yaml import SafeDumper as Dumper  # type: ignore[assignment]
 
-if TYPE_CHECKING:
-    from seatrial.config.cluster import Cluster
 
 log = logging.getLogger("seatrial.launch")
 
@@ -67,10 +72,10 @@ class Kubernetes:
 
     def launch(self, run: Run) -> Testbed:
         from seatrial.platforms.kubernetes.bringup import BringUp
-        from seatrial.platforms.kubernetes.queue import WORKLOAD
+        from seatrial.platforms.kubernetes.waiting import WORKLOAD
 
         run_key, host_key = new_key_pair(), new_key_pair()
-        planned = plan(run, this_one(_KIND), ownership.own_pod(self._api, self._settings.context))
+        planned = plan(run, this_owner(_KIND), own_pod(self._api, self._settings.context))
         files = key_files(run_key, host_key)
         *owned, parent = submitted = objects(planned, files)
         needed = [kind_of(manifest) for manifest in submitted] + [WORKLOAD] * bool(self._settings.queue)
@@ -109,9 +114,9 @@ class Kubernetes:
     def _testbed(
         self, planned: KubernetesPlan, pods: Sequence[Object], host_key: str, level: int = logging.DEBUG
     ) -> Testbed:
-        from seatrial.platforms.kubernetes.termination_reason import blameless_reason
+        from seatrial.platforms.kubernetes.ending import blameless_reason
 
-        cluster, in_order = planned.run.cluster, ordered(pods, self._places(level))
+        cluster, in_order = planned.run.cluster, ordered(pods, self._node_labels(level))
         called = dict(zip(names(in_order), in_order, strict=True))
         by_name = self._settings.host_names
         nodes = tuple(node_of(cluster, name, address(pod, by_name=by_name), host_key) for name, pod in called.items())
@@ -125,7 +130,7 @@ class Kubernetes:
             planned.run.run_id,
             nodes,
             user="root",
-            key_file=states.run_folder(planned.run.run_id, _KIND) / "id_ed25519",
+            key_file=states.run_folder(planned.run.run_id, _KIND) / states.KEY_FILE,
             dial=dial,
             workdir=f"{_WORKDIR}/{planned.run.run_id}",
             network=None if self._settings.host_network else "eth0",
@@ -135,7 +140,7 @@ class Kubernetes:
             ),
         )
 
-    def _places(self, level: int = logging.DEBUG) -> dict[str, Mapping[str, str]]:
+    def _node_labels(self, level: int = logging.DEBUG) -> dict[str, Mapping[str, str]]:
         """The labels of every node; without the right to look, hosts stay in the order of the pods."""
         try:
             return {node["metadata"]["name"]: node["metadata"].get("labels", {}) for node in self._api.list(NODE)}
@@ -149,7 +154,7 @@ class Kubernetes:
         if not states.run_folder(run_id, _KIND).exists():
             return  # nothing was submitted
         deadline = time.monotonic() + timeout_s
-        pods = ordered(self._api.list(POD, selector(run_id)), self._places())
+        pods = ordered(self._api.list(POD, selector(run_id)), self._node_labels())
         folder.mkdir(parents=True, exist_ok=True)
         write_pod_logs(self._api, pods, folder / POD_LOGS, deadline, secrets)
         write_log(folder / EVENTS, events_text(self._api.list(EVENT), run_id), secrets)
@@ -181,7 +186,7 @@ class Kubernetes:
         wait_for_deletion(self._api, run_id)
 
     def leftovers(self) -> list[Leftover]:
-        from seatrial.platforms.kubernetes.leftovers import leftovers
+        from seatrial.platforms.kubernetes.ending import leftovers
 
         return leftovers(self._api, self._settings, self._launcher, _KIND)
 
@@ -207,3 +212,48 @@ class _Plain(Dumper):
 
     def ignore_aliases(self, data: object) -> bool:
         return True
+
+
+_OURS = ("SEATRIAL_", "PET_", "JOB_COMPLETION_INDEX")
+
+
+def check(cluster: "Cluster", settings: KubernetesPlatform) -> None:
+    """Raises InputError where the cluster file asks for what such a machine is not, or for what cannot work."""
+    for where, problem in _problems(cluster, settings):
+        raise InputError(f"{where}: {problem}")
+
+
+def _problems(cluster: "Cluster", settings: KubernetesPlatform) -> Iterator[tuple[str, str]]:
+    profile, name = machine(settings.machine), settings.machine
+    if cluster.image is None:
+        yield "image", "is required on Kubernetes; the nodes run its sshd, Open MPI and torch"
+    if isinstance(cluster.image, Recipe) and (foreign := _foreign(cluster.image, cluster)):
+        yield "image", foreign
+    if profile.gpus and cluster.gpus > profile.gpus:
+        yield "gpus_per_node", f"machine {name} has {profile.gpus}, is {cluster.gpus}"
+    if profile.gpus and cluster.nodes > 1 and cluster.gpus != profile.gpus:
+        yield "gpus_per_node", f"machine {name} has {profile.gpus}, all used where nodes are several, is {cluster.gpus}"
+    if profile.hardware and cluster.hardware.name in known_hardware() and cluster.hardware.name != profile.hardware:
+        yield "hardware", f"machine {name} is {profile.hardware}, is {cluster.hardware.name}"
+    if settings.host_network and cluster.ssh_port == 22:
+        yield "ssh_port", "is taken by the host's own sshd with platform.host_network; choose another"
+    if settings.host_network and profile.networks:
+        yield (
+            "platform.host_network",
+            f"must be false on machine {name}, whose fabric comes by networks of the pod's own",
+        )
+    for variable in cluster.env:
+        if looks_secret(variable):
+            yield "env", f"{variable} looks like a secret and would stand in the manifest; use platform.secret_env"
+    for variable in (*cluster.env, *(each.name for each in settings.secret_env)):
+        if variable.startswith(_OURS):
+            yield "env", f"{variable} is set by seatrial or by the launcher; leave it out"
+    for variable in (each.name for each in settings.secret_env if each.name in cluster.env):
+        yield "platform.secret_env", f"{variable} is in env as well"
+
+
+def _foreign(recipe: Recipe, cluster: "Cluster") -> str | None:
+    """Why what would be built cannot run on the nodes. An image that exists is looked at by the step `image`."""
+    here = this_machine.machine()
+    built_for = [name.split("/")[1] for name in platforms_of(recipe, node_architecture(cluster, here))]
+    return wrong_architecture(recipe.name, built_for, cluster, here)

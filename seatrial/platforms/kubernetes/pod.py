@@ -1,13 +1,16 @@
 """The pod that is one node: the image's own entry point, the run's keys, GPUs, what the machine needs. Pure."""
 
+import re
+from collections.abc import Iterable, Mapping
 from platform import machine as this_machine
 from typing import TYPE_CHECKING
 
 from seatrial.config.architecture import node_architecture
+from seatrial.model.reason import Reason
 from seatrial.platforms.container import CAPABILITIES, KEYS
-from seatrial.platforms.kubernetes import devices, volumes
+from seatrial.platforms.kubernetes import volumes
 from seatrial.platforms.kubernetes.config import KubernetesPlatform, SecretVariable
-from seatrial.platforms.kubernetes.machines import Machine, machine
+from seatrial.platforms.kubernetes.machines import Machine, gpu_resource, machine
 from seatrial.platforms.kubernetes.plan import RUN_ID, KubernetesPlan, Object
 
 if TYPE_CHECKING:
@@ -120,18 +123,18 @@ def _security_context(*, gpus: bool) -> Object:
 
 def _resources(plan: KubernetesPlan, profile: Machine) -> Object:
     claimed = [{"name": claim["name"]} for claim in _claims(plan, profile)]
-    resources: Object = {"limits": devices.limits(plan.run.cluster, plan.settings), "claims": claimed}
+    resources: Object = {"limits": limits(plan.run.cluster, plan.settings), "claims": claimed}
     return {key: value for key, value in resources.items() if value}
 
 
 def _claims(plan: KubernetesPlan, profile: Machine) -> list[Object]:
-    """What `objects.claims` makes templates of."""
+    """The claims that `claims` of the launchers makes templates of."""
     names = [CHANNEL] * profile.compute_domain + [RDMA] * bool(profile.rdma_claims)
     return [{"name": name, "resourceClaimTemplateName": f"{plan.name}-{name}"} for name in names]
 
 
 def _env(plan: KubernetesPlan, profile: Machine) -> list[Object]:
-    """What the cluster file says wins over the machine family's."""
+    """The variables of a node; the cluster file's win over the machine family's."""
     values = {
         "SEATRIAL_SSH_PORT": str(plan.run.cluster.ssh_port),
         "SEATRIAL_MAX_SECONDS": str(plan.deadline_s),
@@ -183,7 +186,7 @@ _HOSTNAME = "kubernetes.io/hostname"
 
 
 def _architecture(cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
-    """That of the nodes, where the machine family or the hardware tells; elsewhere clusters are amd64."""
+    """The architecture of the nodes by the machine family or the hardware; None for amd64."""
     profile = machine(settings.machine)
     if profile.accelerator:
         return profile.arch
@@ -198,9 +201,50 @@ def node_selector(cluster: "Cluster", settings: KubernetesPlatform) -> dict[str,
 
 
 def tolerations(cluster: "Cluster", settings: KubernetesPlatform) -> list[Object]:
-    """The taints that pods of the run put up with."""
+    """The taints that the pods tolerate."""
     arch = _architecture(cluster, settings) or "amd64"
     # GKE and others taint their arm64 nodes.
     other_arch = {"key": "kubernetes.io/arch", "operator": "Equal", "value": arch, "effect": "NoSchedule"}
     requested = [toleration.model_dump(exclude_none=True) for toleration in settings.tolerations]
     return [*_TOLERATED, *([] if arch == "amd64" else [other_arch]), *requested]
+
+
+# Words in the names of such resources: rdma/hca_shared_devices_a and rdma/ib of NVIDIA's shared device plugin,
+# nvidia.com/mlnxnics and nvidia.com/hostdev of its network operator, vpc.amazonaws.com/efa, openshift.io/sriov_ib.
+_FABRIC_WORDS = frozenset({"rdma", "hca", "ib", "infiniband", "roce", "mlnxnics", "hostdev", "efa", "sriov"})
+_MAX_NAMED = 4
+
+
+def limits(cluster: "Cluster", settings: KubernetesPlatform) -> dict[str, str]:
+    """The limits of a node's container, which are its requests as well: GPUs, and what the cluster file asks for."""
+    gpus = {gpu_resource(cluster): str(cluster.gpus)} if cluster.gpus else {}
+    return {**gpus, **{name: str(quantity) for name, quantity in settings.resources.items()}}
+
+
+def is_fabric(resource: str) -> bool:
+    """Whether a resource is, by its name, a device that nodes reach each other by."""
+    return "/" in resource and bool(_FABRIC_WORDS & set(re.split(r"[^a-z0-9]+", resource.lower())))
+
+
+def not_requested(nodes: Iterable[Object], cluster: "Cluster", settings: KubernetesPlatform) -> str | None:
+    """The devices of the fabric that `nodes` offer and a run of GPUs does without; None where it lacks none.
+
+    Google's machines have their RDMA by networks or claims of the machine family.
+    """
+    if cluster.nodes < 2 or not cluster.gpus or machine(settings.machine).accelerator:
+        return None
+    offered: dict[str, int] = {}
+    for node in nodes:
+        for resource, count in _devices(node["status"].get("allocatable", {})).items():
+            offered[resource] = max(offered.get(resource, 0), count)
+    if not offered or offered.keys() & settings.resources.keys():
+        return None
+    devices = ", ".join(f"{name} ({count:,} per node)" for name, count in sorted(offered.items())[:_MAX_NAMED])
+    return Reason.of("fabric-device-not-requested", devices=devices)
+
+
+def _devices(allocatable: Mapping[str, str]) -> dict[str, int]:
+    """The devices of the fabric that a node has left to give; their counts are whole numbers."""
+    return {
+        name: int(count) for name, count in allocatable.items() if is_fabric(name) and count.isdigit() and int(count)
+    }

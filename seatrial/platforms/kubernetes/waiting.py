@@ -1,4 +1,9 @@
-"""Why the pods are not there yet, or never will be. Pure: objects as the API server shows them in, words out."""
+"""Why the pods are not there yet, or never will be, and why Kueue has not admitted a run. Pure.
+
+Objects go in as the API server shows them, words come out. The words of Kueue's conditions are those of release 0.19
+(pkg/scheduler, apis/kueue/v1beta2). Its feature gate UnadmittedWorkloadsObservability, off in that release and on after
+it, gives reasons that distinguish a short wait from an endless one; without it only the message does.
+"""
 
 import re
 from collections import Counter
@@ -6,13 +11,153 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from seatrial.model.reason import Reason
-from seatrial.platforms.kubernetes.conditions import conditions, holding
-from seatrial.platforms.kubernetes.plan import Object
-from seatrial.platforms.kubernetes.queue import Queued, waits_for
+from seatrial.platforms.kubernetes.plan import Kind, Object, conditions, holding
 from seatrial.text.lines import first_line, one_line
 
+_NEEDS = "Kueue (github.com/kubernetes-sigs/kueue)"
+_V1BETA2, _V1BETA1 = "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1"  # before release 0.15 there was only the latter
+WORKLOAD = Kind(_V1BETA2, "Workload", needs=_NEEDS, older=_V1BETA1)
+LOCAL_QUEUE = Kind(_V1BETA2, "LocalQueue", needs=_NEEDS, older=_V1BETA1)
+JOB_UID = "kueue.x-k8s.io/job-uid"  # label of a Workload: whose it is
+UNMANAGED_S = 30.0  # Kueue makes the Workload within a second where it manages the object
+
+_NEVER_ADMITTED = ("ExceedsMaxQuota", "NoMatchingFlavor", "Misconfigured")
+# Where the words tell: reasons without the feature gate, and one that is given also to who only lost to another.
+# Every other reason says that it has to wait.
+_MAYBE = ("Pending", "Inadmissible", "TopologyPlacementFailed", "")
+_RETRIED = "Internal error: "  # as of a ResourceClaimTemplate that is not there yet: Kueue looks again
+
+_POD_SET = re.compile(r"couldn't assign flavors to pod set \S+: ")
+_MORE_NEEDED = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed")
+# A level has no domains also while the nodes that have it are cordoned, not Ready or not there yet.
+_NO_PLACE = re.compile(r'topology "[^"]*" (?:allows|doesn\'t allow) to fit|no topology domains at level')
+_FLAVOR_LOST = re.compile(  # each names the flavor that is out of the question
+    r"insufficient quota for \S+ in flavor ([^\s,]+),? [^>]*> maximum capacity"
+    r"|untolerated taint .*? in flavor ([^\s,]+)"
+    r"|flavor (\S+) (?:doesn't match node affinity|not found)"
+    r'|Flavor "([^"]+)" (?:does not support|does not contain|supports only)'
+)
+_LOST = re.compile(
+    r"(?:Local|Cluster)Queue \S+ (?:doesn't exist|is terminating or missing|not found)"
+    r"|resource \S+ unavailable in ClusterQueue"
+    r"|workload namespace doesn't match ClusterQueue selector"
+    r"|must not exceed its limits|LimitRange"
+)
+_CLAIMS_REFUSED = re.compile(
+    r"DeviceClass \S+ is not mapped"
+    r"|resource claims not supported|does not support use of resource claims"
+    r"|AllocationMode 'All' is not supported"
+    r"|uses DRA resources but the \S+ feature gate is not enabled"
+)
+_LET_CLAIMS_IN = (
+    ": let Kueue count the claims (its feature gate KueueDRAIntegration, once DynamicResourceAllocation, and the "
+    "DeviceClass under resources.deviceClassMappings of its configuration), or leave out `queue`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """What a Workload waits for; `hopeless`: it will never be admitted as it is."""
+
+    reason: str
+    hopeless: bool = False
+
+
+def is_of(workload: Object, uid: str) -> bool:
+    """Whether it is the Workload of the object with that uid, by its label, which may be missing, or its owner."""
+    metadata = workload["metadata"]
+    owners = {owner["uid"] for owner in metadata.get("ownerReferences", ())}
+    return uid in owners or metadata.get("labels", {}).get(JOB_UID) == uid
+
+
+def waits_for(workload: Object) -> Queued | None:
+    """What the Workload waits for; None once it is admitted."""
+    status = workload.get("status", {})
+    by_type = conditions(workload)
+    if workload["spec"].get("active") is False:
+        return Queued(Reason.of("workload-deactivated", words=_condition_text(by_type.get("Evicted"))), hopeless=True)
+    if holding(workload, "Finished"):
+        return Queued(Reason.of("workload-finished", words=_condition_text(by_type["Finished"])), hopeless=True)
+    reserved = by_type.get("QuotaReserved", {})
+    if holding(workload, "Evicted") and _is_old(reserved, by_type["Evicted"]):
+        return Queued(Reason.of("queued-after-eviction", words=_condition_text(by_type["Evicted"])))
+    if holding(workload, "Admitted"):
+        return None
+    if holding(workload, "QuotaReserved"):
+        return Queued(Reason.of("queued", checks=_checks(status)))
+    return _unreserved(reserved)
+
+
+def _is_old(reserved: Object, evicted: Object) -> bool:
+    """Whether nothing was said of the quota since the eviction: it is still held, or was just let go."""
+    return reserved.get("status") == "True" or reserved.get("message", "") in ("", evicted.get("message"))
+
+
+def _unreserved(condition: Object) -> Queued:
+    message, reason = one_line(condition.get("message")), str(condition.get("reason", ""))
+    # One pod set that has no flavor left is enough to be without hope, one flavor that is only full to have some.
+    lost = reason in _NEVER_ADMITTED or (reason in _MAYBE and any(map(_is_lost, _POD_SET.split(message))))
+    if lost and _RETRIED not in message:
+        hint = _LET_CLAIMS_IN if _CLAIMS_REFUSED.search(message) else ""
+        return Queued(Reason.of("never-admitted", message=message, hint=hint), hopeless=True)
+    if more := _more_needed(message):
+        return Queued(Reason.of("queued", checks=more))
+    return Queued(Reason.of("queued", checks=message) if message else Reason.of("queue-not-looked-at"))
+
+
+def _is_lost(of_pod_set: str) -> bool:
+    """Whether what is said of a pod set, or of the whole Workload, leaves no flavor to wait for."""
+    if _LOST.search(of_pod_set) or _CLAIMS_REFUSED.search(of_pod_set):
+        return True
+    lost = _lost_flavors(of_pod_set)
+    full = {flavor for _, flavor, _ in _MORE_NEEDED.findall(of_pod_set)}
+    return bool(lost) and not full - lost and not _NO_PLACE.search(of_pod_set)
+
+
+def _more_needed(message: str) -> str | None:
+    """What is missing in the first flavor that the run only has to wait for."""
+    lost = _lost_flavors(message)
+    waits = {(resource, flavor): more for resource, flavor, more in _MORE_NEEDED.findall(message) if flavor not in lost}
+    if not waits:
+        return None
+    (resource, flavor), more = next(iter(waits.items()))
+    return Reason.of("quota-in-use", more=more, resource=resource, flavor=flavor)
+
+
+def _lost_flavors(message: str) -> set[str]:
+    return {flavor for groups in _FLAVOR_LOST.findall(message) for flavor in groups if flavor}
+
+
+def _checks(status: Object) -> str:
+    """What the Workload waits for besides quota."""
+    pending = [check for check in status.get("admissionChecks", ()) if check.get("state") != "Ready"]
+    if not pending:
+        return Reason.of("quota-reserved")
+    states = [": ".join(filter(None, (check["name"], check.get("message") or check.get("state")))) for check in pending]
+    return Reason.of("admission-check-pending", words=", ".join(states))
+
+
+def unmanaged(kind: str, priority: str | None) -> Queued:
+    """Kueue makes the Workload at once where it manages such objects at all, and knows the class of its priority."""
+    why = Reason.of("no-workload", kind=kind, unmanaged_s=f"{UNMANAGED_S:g}")
+    question = f"is its integration with {kind} on, is the namespace managed"
+    return Queued(f"{why}: {question}{f', is there a {priority}' if priority else ''}?", hopeless=True)
+
+
+def preempted(workload: Object) -> str | None:
+    """Why Kueue has taken the nodes away again, by its own words; None when it has not."""
+    evicted = holding(workload, "Evicted")
+    return Reason.of("evicted", words=_condition_text(evicted)) if evicted else None
+
+
+def _condition_text(condition: Object | None) -> str:
+    if not condition:
+        return "no reason is given"
+    return f"{condition.get('reason')}: {one_line(condition.get('message'))}"
+
+
 # What a container waits for that does not come by itself: the kubelet tries for ever.
-_NEVER = {
+_NEVER_STARTS = {
     "ErrImageNeverPull": Reason.of("image-not-on-node"),
     "InvalidImageName": Reason.of("image-name-invalid"),
     "CreateContainerConfigError": Reason.of("container-config"),
@@ -50,13 +195,13 @@ _COMPLAINTS = {
 class Complaint:
     """What keeps the pods from being made; `since`: when it was first said, in seconds."""
 
-    words: str
+    text: str
     since: float
 
 
 @dataclass(slots=True)
-class RunState:
-    """What was seen of a run so far: its pods by name, its parent, and what events complain of, Kueue's Workload.
+class SeenObjects:
+    """The pods of a run by name, its parent, its Workload in Kueue, and complaints, as seen so far.
 
     `unmounted`: by pod, why a volume is not there yet.
     """
@@ -78,7 +223,7 @@ class RunState:
             self.complaint = None
 
     def take_pods(self, pods: Iterable[Object]) -> None:
-        """All pods there are."""
+        """Replace all pods."""
         self.pods = {}
         for pod in pods:
             self.take_pod("LISTED", pod)
@@ -112,7 +257,7 @@ def ready(pods: Iterable[Object]) -> list[Object]:
 
 
 def is_up(pod: Object) -> bool:
-    """Whether somebody may log in: it runs and has an address, though its sshd need not answer yet."""
+    """Whether people can log in: it runs and has an address, though its sshd need not answer yet."""
     status = pod.get("status", {})
     return bool(status.get("phase") == "Running" and status.get("podIP"))
 
@@ -159,7 +304,7 @@ def _containers(pod: Object) -> list[Object]:
 
 
 def _trouble(pod: Object) -> str | None:
-    """What the kubelet tries again."""
+    """What the kubelet is retrying."""
     waits = [container.get("state", {}).get("waiting") or {} for container in _containers(pod)]
     return next((_waiting_text(_AGAIN, each) for each in waits if each.get("reason") in _AGAIN), None)
 
@@ -179,8 +324,8 @@ def _pod_problem(pod: Object) -> str | None:
     for container in _containers(pod):
         state = container.get("state", {})
         waiting, ended = state.get("waiting") or {}, state.get("terminated")
-        if waiting.get("reason") in _NEVER:
-            return _waiting_text(_NEVER, waiting)
+        if waiting.get("reason") in _NEVER_STARTS:
+            return _waiting_text(_NEVER_STARTS, waiting)
         if waiting.get("reason") in _AGAIN and _is_final(waiting.get("message")):
             return _waiting_text(_AGAIN, waiting)
         if ended and (ended.get("exitCode") or container in own):
@@ -197,10 +342,10 @@ def _pod_problem(pod: Object) -> str | None:
     return None
 
 
-def story(
+def describe_progress(
     pods: Iterable[Object], total: int, queued: Queued | None = None, unmounted: Mapping[str, str] | None = None
 ) -> str:
-    """How far it has come, in one line, with what most of the others wait for; `unmounted` as in `RunState`."""
+    """The progress in one line, with what most of the others wait for; `unmounted` as in `SeenObjects`."""
     pods = list(pods)
     if queued and not placed(pods):
         return queued.reason

@@ -1,4 +1,4 @@
-"""What a local testbed is made of, as text: addresses, configuration files and scripts. Pure."""
+"""The addresses, configuration files and scripts of a local testbed. Pure."""
 
 import os
 import shlex
@@ -22,7 +22,7 @@ _SLOW_CPU = Path(__file__).with_name("slow_cpu.py")
 
 @dataclass(frozen=True, slots=True)
 class LocalNode:
-    """One node-to-be."""
+    """One node before its launch."""
 
     index: int
     name: str
@@ -188,7 +188,7 @@ def hosts_file(nodes: Sequence[LocalNode]) -> str:
 
 
 def passwd_file(original: str, account: Account, home: Path) -> str:
-    """/etc/passwd with the account's home inside the run's folder and a plain shell: nobody's ~/.bashrc takes part."""
+    """/etc/passwd with the account's home inside the run's folder and a plain shell, so that no ~/.bashrc is read."""
     others = [line for line in original.splitlines() if not line.startswith(f"{account.name}:")]
     own = f"{account.name}:x:{account.uid}:{account.gid}::{home}:/bin/sh"
     return "\n".join([own, *others]) + "\n"

@@ -1,32 +1,135 @@
 """The local platform: launch, teardown and leftovers of testbeds made of network namespaces."""
 
+import json
 import os
 import pwd
 import signal
 import socket
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from seatrial.config.cluster import Cluster
+from seatrial.config.faults import NodeFault
 from seatrial.config.run import Run
-from seatrial.model.errors import InputError, MissingError
-from seatrial.model.reason import join
+from seatrial.model.errors import InputError, LaunchError, MissingError
+from seatrial.model.reason import Reason, join
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.local import plan as planning
-from seatrial.platforms.local.capacity import problems
-from seatrial.platforms.local.needs import missing
-from seatrial.platforms.local.plan import PREFIX, Account, LocalPlan
-from seatrial.platforms.testbed import node_of, testbed_of
-from seatrial.remote.keys import new_key_pair
-from seatrial.system.process import kill_own
+from seatrial.platforms.local.doctor import missing, problems
+from seatrial.platforms.local.plan import PREFIX, Account, LocalNode, LocalPlan
+from seatrial.platforms.testbed import node_of, testbed_of, wait_for_sshd
+from seatrial.remote.keys import KeyPair, new_key_pair
+from seatrial.remote.ssh import known_hosts
+from seatrial.system.private import closed_folder, private_opener
+from seatrial.system.process import kill_own, process
 from seatrial.system.rawlog import write_log
+from seatrial.text.lines import last_line
 from seatrial.text.redact import Secrets
 from seatrial.text.tail import tail_of
+
+ANSWER_TIMEOUT_S = 5.0  # for sshd to answer once its node is up; connectivity names the ones that do not
+_STARTS_PER_CORE_S = 4.0  # nodes that one core starts in a second, with others at work beside it
+
+
+def write_files(
+    plan: LocalPlan, cluster: Cluster, files: dict[str, str], host_keys: dict[str, KeyPair], nodes: tuple[Node, ...]
+) -> None:
+    """Write everything that the nodes start from: `files`, the run's keys, and the keeper's specification."""
+    run_key = new_key_pair()
+    wrong = {fault.node for fault in cluster.faults if isinstance(fault, NodeFault) and fault.host_key}
+    files = files | {
+        "authorized_keys": f"{run_key.public}\n",
+        "known_hosts": known_hosts(nodes),
+        "id_ed25519": run_key.private,
+    }
+    for node in plan.nodes:
+        answered_with = new_key_pair() if node.name in wrong else host_keys[node.name]
+        files[f"nodes/{node.name}/ssh_host_ed25519_key"] = answered_with.private
+    files["spec.json"] = json.dumps({"private_run": os.geteuid() != 0, "nodes": [_spec(node) for node in plan.nodes]})
+    for name, text in files.items():
+        path = plan.state / name
+        closed_folder(path.parent)
+        states.write_private(path, text)
+    for node in plan.nodes:
+        closed_folder(node.folder / "tmp")
+    closed_folder(plan.state / "work")
+
+
+def _spec(node: LocalNode) -> dict[str, str]:
+    return {
+        "namespace": node.namespace,
+        "script": str(node.folder / "node.sh"),
+        "log": str(node.folder / "node.log"),
+        "up": str(node.folder / "up"),
+    }
+
+
+def start_keeper(plan: LocalPlan) -> "subprocess.Popen[bytes]":
+    """Start the keeper in namespaces of its own and wait until the nodes are started."""
+    as_root = ["--user", "--map-root-user", "--mount", "--mount-proc"] if os.geteuid() else []
+    unshare = ["unshare", *as_root, "--net", "--pid", "--fork", "--kill-child"]
+    program = [sys.executable, "-I", str(Path(__file__).with_name("keeper.py")), str(plan.state)]
+    with open(plan.state / "keeper.log", "wb", opener=private_opener) as keeper_log:
+        keeper = subprocess.Popen(
+            [*unshare, *program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=keeper_log,
+            start_new_session=True,  # Ctrl-C is for the run, which then takes its nodes down in order
+        )
+    states.write_owner(plan.state, "keeper", process(keeper.pid))
+    assert keeper.stdout is not None
+    if keeper.stdout.readline() != b"ready\n":
+        keeper.kill()
+        keeper.communicate()
+        raise LaunchError(Reason.of("local-network-failed", problem=_last_line(plan.state / "keeper.log")))
+    return keeper
+
+
+def check_sshd(testbed: Testbed, folder: Path) -> None:
+    """Wait for sshd. Raises LaunchError where none answers in time."""
+    timeout_s = ANSWER_TIMEOUT_S + len(testbed.nodes) / (_STARTS_PER_CORE_S * (testbed.shared_cores or 1))
+    if not wait_for_sshd(testbed, timeout_s):
+        head = testbed.head
+        problem = _last_line(folder / "nodes" / head.name / "node.log")
+        raise LaunchError(Reason.of("local-sshd-silent", port=head.port, node=head.name, problem=problem))
+
+
+def _dial(keeper: Path, node: Node, timeout_s: float) -> socket.socket:
+    """Ask the keeper for a connection into the run's network. Raises OSError with the cause, as a direct one would."""
+    with socket.socket(socket.AF_UNIX) as client, _opened(keeper.parent) as folder:
+        client.settimeout(timeout_s + 5)
+        client.connect(f"/proc/self/fd/{folder}/{keeper.name}")  # a socket's path may have 107 bytes only
+        client.sendall(f"{node.address} {node.port} {timeout_s}".encode())
+        answer, descriptors, _, _ = socket.recv_fds(client, 64, 1)
+    if descriptors:
+        return socket.socket(fileno=descriptors[0])
+    if answer == b"timeout":
+        raise TimeoutError("connection timed out")
+    code = int(answer or b"5")
+    raise OSError(code, os.strerror(code))
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _last_line(path: Path) -> str:
+    with suppress(OSError):
+        return last_line(path.read_text(errors="replace")) or "nothing"
+    return "nothing"
+
 
 NETNS_FOLDER = Path("/run/netns")
 _KIND = "local"
@@ -35,21 +138,19 @@ _KIND = "local"
 class Local:
     """Nodes as network namespaces on this machine."""
 
-    def __init__(self, nodes: int = 0, keepers: "dict[str, subprocess.Popen[bytes]] | None" = None) -> None:
-        self._nodes = nodes  # that this machine is to carry, as far as that is known
+    def __init__(self, node_count: int = 0, keepers: "dict[str, subprocess.Popen[bytes]] | None" = None) -> None:
+        self._node_count = node_count  # that this machine is to carry, as far as that is known
         self._keepers = {} if keepers is None else keepers
 
-    def of_size(self, nodes: int) -> "Local":
-        """The same, for a cluster of so many nodes."""
-        return Local(nodes, self._keepers)
+    def of_size(self, node_count: int) -> "Local":
+        """The same platform, for a cluster of so many nodes."""
+        return Local(node_count, self._keepers)
 
     def render(self, run: Run) -> Rendered:
         plan, account = planning.layout(run.run_id, run.cluster, states.run_folder(run.run_id, _KIND)), _account()
         return Rendered(_files(plan, run.cluster, account))
 
     def launch(self, run: Run) -> Testbed:
-        from seatrial.platforms.local import bringup  # only here: rendering starts in no time
-
         if lacking := missing() or problems(run.cluster.nodes):
             raise MissingError(join(lacking))
         folder = states.make_folder(run.run_id, _KIND)
@@ -57,10 +158,10 @@ class Local:
         plan, account = planning.layout(run.run_id, run.cluster, folder), _account()
         host_keys = {node.name: new_key_pair() for node in plan.nodes}
         nodes = tuple(node_of(run.cluster, node.name, node.address, host_keys[node.name].public) for node in plan.nodes)
-        bringup.write(plan, run.cluster, _files(plan, run.cluster, account), host_keys, nodes)
-        self._keepers[run.run_id] = bringup.start_keeper(plan)
+        write_files(plan, run.cluster, _files(plan, run.cluster, account), host_keys, nodes)
+        self._keepers[run.run_id] = start_keeper(plan)
         testbed = _testbed(plan, run.cluster, account, nodes)
-        bringup.wait_for_sshd(testbed, folder)
+        check_sshd(testbed, folder)
         return testbed
 
     def attach(self, run_id: str) -> Testbed:
@@ -106,29 +207,25 @@ class Local:
     def leftovers(self) -> list[Leftover]:
         # Namespaces first: a run that starts in between then has a folder. A plain user's namespaces have no names.
         named = {_run_id_of(namespace) for namespace in _namespaces(PREFIX)} if os.geteuid() == 0 else set()
-        folders = {folder.name: folder for folder in states.folders(_KIND)}
-        left = [
-            Leftover(run_id, states.age_s(folder), "nodes and state of a run whose process is gone")
-            for run_id, folder in folders.items()
-            if states.is_abandoned(folder)
-        ]
-        stray = sorted(named - set(folders))
+        folders = {folder.name for folder in states.folders(_KIND)}
+        left = states.leftovers(_KIND, "nodes and state of a run whose process is gone")
+        stray = sorted(named - folders)
         return left + [Leftover(run_id, 0.0, "network namespaces without a run") for run_id in stray]
 
     def missing(self) -> list[str]:
-        return missing() + problems(self._nodes)
+        return missing() + problems(self._node_count)
 
 
 PLATFORM = Local()  # one process has one set of keepers
 
 
 def platform(cluster: Cluster | None = None) -> Local:
-    """Of a cluster, only its size matters."""
+    """The platform for a cluster, of which only the size matters."""
     return PLATFORM.of_size(cluster.nodes) if cluster else PLATFORM
 
 
 def _account() -> Account:
-    """Whoever runs this; a uid that /etc/passwd does not list gets a name of ours."""
+    """The current user; a uid that /etc/passwd does not list gets the name seatrial."""
     try:
         name = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -137,10 +234,8 @@ def _account() -> Account:
 
 
 def _testbed(plan: LocalPlan, cluster: Cluster, account: Account, nodes: tuple[Node, ...]) -> Testbed:
-    from seatrial.platforms.local import bringup
-
-    def dial(node: Node, timeout_s: float) -> "socket.socket":
-        return bringup.dial(plan.socket, node, timeout_s)
+    def dial(node: Node, timeout_s: float) -> socket.socket:
+        return _dial(plan.socket, node, timeout_s)
 
     testbed = testbed_of(
         cluster,
@@ -185,7 +280,7 @@ def _run_id_of(namespace: str) -> str:
 
 
 def _delete_namespace(name: str) -> None:
-    """A namespace lives on while a process is in it: end those first, also ones that somebody started by hand."""
+    """Delete a namespace, after all processes in it, also those started by hand."""
     pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False).stdout.split()
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):

@@ -1,22 +1,137 @@
-"""The command `runai`, of this machine. Its time and what it prints are bounded."""
+"""The workload of a run, and the command `runai` of this machine, with bounds on its time and output."""
 
-import os
+import json
 import socket
 import subprocess
-import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from pydantic import BaseModel, Field, ValidationError
+
+from seatrial.config.image import Prebuilt
+from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError, MissingError
 from seatrial.model.reason import Reason
+from seatrial.platforms.commands import environment, run_bounded
 from seatrial.platforms.runai.config import RunaiPlatform
-from seatrial.platforms.runai.workload import DescribedWorkload, command_argv, exec_argv, read_workload, workload_name
 from seatrial.text.printable import printable
-from seatrial.text.secret_values import looks_secret
+
+# The schema is not published, and differs between versions: the first of these names that is there counts.
+_PHASE = ("actualPhase", "phase", "status")
+_MESSAGES = ("message", "reason")
+_RUNNING = "Running"
+_OVER = frozenset({"Failed", "Stopped", "Stopping", "Completed", "Deleting", "Terminating"})
+_DEPTH, _MESSAGES_SHOWN = 8, 3
+
+
+class DescribedWorkload(BaseModel):
+    """The state of a workload in RunAI: its `phase`, and `messages` that explain it, newest last."""
+
+    phase: str = Field("Unknown", max_length=100)
+    messages: tuple[str, ...] = ()
+
+    @property
+    def is_running(self) -> bool:
+        return self.phase == _RUNNING
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase in _OVER
+
+    @property
+    def shown(self) -> str:
+        return "; ".join((self.phase, *self.messages))
+
+
+def workload_name(run_id: str) -> str:
+    """The name of a run's workload."""
+    return f"seatrial-{run_id}".lower()
+
+
+def pod_names(settings: RunaiPlatform, run_id: str, node_count: int) -> list[str]:
+    """The pods that are nodes, in the order of the hostfile: without MPI's launcher, with PyTorch's master."""
+    name = workload_name(run_id)
+    if settings.framework == "mpi":
+        return [f"{name}-worker-{i}" for i in range(node_count)]
+    return [f"{name}-master-0", *(f"{name}-worker-{i}" for i in range(node_count - 1))]
+
+
+def submit_argv(run: Run, settings: RunaiPlatform) -> list[str]:
+    """The submit of a workload that holds the nodes until it is deleted or its time is over."""
+    cluster, mpi = run.cluster, settings.framework == "mpi"
+    workers = cluster.nodes if mpi else cluster.nodes - 1
+    options = [
+        f"--project={settings.project}",
+        f"--image={_image(run)}",
+        f"--workers={workers}",
+        *([f"--gpu-devices-request={cluster.gpus}"] if cluster.gpus else []),
+        *([f"--slots-per-worker={cluster.slots}"] if mpi else []),
+        *([f"--node-pools={settings.node_pool}"] if settings.node_pool else []),
+        *(["--large-shm"] if settings.large_shm else []),
+        *(f"--capability={name}" for name in settings.capabilities),
+        *(f"--extended-resource={name}={count}" for name, count in sorted(settings.extended_resources.items())),
+        *settings.args,
+    ]
+    submit = ["runai", "training", settings.framework, "submit", workload_name(run.run_id), *options]
+    return [*submit, "--command", "--", "sleep", str(settings.deadline_s)]
+
+
+def _image(run: Run) -> str:
+    """The image that was built, else the reference in the cluster file."""
+    image = run.cluster.image
+    return run.image or (image.reference if isinstance(image, Prebuilt) else "<built for each run>")
+
+
+def command_argv(settings: RunaiPlatform, verb: str, run_id: str, *options: str) -> list[str]:
+    """Another command about the workload of a run."""
+    named = ["runai", "training", settings.framework, verb, workload_name(run_id)]
+    return [*named, f"--project={settings.project}", *options]
+
+
+def exec_argv(settings: RunaiPlatform, run_id: str, pod: str, command: list[str], *options: str) -> list[str]:
+    """A command in a pod, with this process's standard input and output."""
+    return command_argv(settings, "exec", run_id, f"--pod={pod}", "--stdin", *options, "--", *command)
+
+
+def read_workload(text: str) -> DescribedWorkload:
+    """Parse the output of `describe --output json`; phase Unknown for any other text."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return DescribedWorkload(phase="Unknown", messages=("runai describe printed no JSON",))
+    phases = [value for key in _PHASE for value in _values(document, key)]
+    messages = dict.fromkeys(printable(value)[:300] for key in _MESSAGES for value in _values(document, key) if value)
+    try:
+        return DescribedWorkload(phase=phases[0] if phases else "Unknown", messages=tuple(messages)[-_MESSAGES_SHOWN:])
+    except ValidationError:
+        return DescribedWorkload(phase="Unknown")
+
+
+def _values(document: Any, key: str, depth: int = 0) -> Iterator[str]:
+    """The texts under that key, those that are nearest to the top of each branch first."""
+    if depth > _DEPTH:
+        return
+    if isinstance(document, dict):
+        if isinstance(value := document.get(key), str):
+            yield value
+        children: list[Any] = list(document.values())
+    else:
+        children = document if isinstance(document, list) else []
+    for child in children:
+        yield from _values(child, key, depth + 1)
+
+
+def ending(run_id: str, workload: DescribedWorkload | None) -> str | None:
+    """Why the nodes of a run are gone; None while they should be up."""
+    name = workload_name(run_id)
+    if workload is None:
+        return Reason.of("runai-workload-deleted", workload=name)
+    return Reason.of("runai-workload-ended", workload=name, phase=workload.shown) if workload.is_over else None
+
 
 _GONE_S, _PAUSE_S = 180.0, 0.5
-_MAX_BYTES = 32 * 1024**2
 _ABSENT = ("not found", "notfound", "does not exist")
 
 # Joins standard input and output with a port of the pod.
@@ -42,44 +157,38 @@ os._exit(0)
 
 
 class CommandError(LaunchError):
-    """A command ended with an error; `words` is what it printed."""
+    """A command ended with an error; `message` is what it printed."""
 
-    def __init__(self, words: str) -> None:
-        super().__init__(Reason.of("runai-command-failed", problem=words))
-        self.words = words
+    def __init__(self, message: str) -> None:
+        super().__init__(Reason.of("runai-command-failed", problem=message))
+        self.message = message
 
 
 class Client:
-    """What is asked of one project."""
+    """The commands for one project."""
 
     def __init__(self, settings: RunaiPlatform) -> None:
         self._settings = settings
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 60) -> str:
-        """What the command prints.
+        """Run a command and return its output.
 
         Raises MissingError where `runai` is not there, CommandError where it fails, LaunchError where it does not end.
         """
-        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-            try:
-                status = subprocess.run(
-                    argv, input=stdin, stdout=output, stderr=errors, env=_environment(), timeout=timeout_s, check=False
-                ).returncode
-            except FileNotFoundError:
-                raise MissingError(Reason.of("runai-command-missing")) from None
-            except OSError as error:
-                raise CommandError(error.strerror or str(error)) from error
-            except subprocess.TimeoutExpired:
-                raise LaunchError(Reason.of("runai-command-timeout", timeout_s=f"{timeout_s:g}")) from None
-            output.seek(0)
-            errors.seek(0)
-            text = output.read(_MAX_BYTES).decode(errors="replace")
-            if status:
-                raise CommandError(_words(errors.read(10_000).decode(errors="replace")) or _words(text[-1000:]))
-            return text
+        try:
+            status, output, errors = run_bounded(argv, _environment(), timeout_s, stdin=stdin)
+        except FileNotFoundError:
+            raise MissingError(Reason.of("runai-command-missing")) from None
+        except OSError as error:
+            raise CommandError(error.strerror or str(error)) from error
+        except subprocess.TimeoutExpired:
+            raise LaunchError(Reason.of("runai-command-timeout", timeout_s=f"{timeout_s:g}")) from None
+        if status:
+            raise CommandError(_one_line(errors) or _one_line(output[-1000:]))
+        return output
 
     def describe(self, run_id: str) -> DescribedWorkload | None:
-        """What RunAI knows of the run's workload; None where there is none."""
+        """The run's workload; None if RunAI has none."""
         argv = command_argv(self._settings, "describe", run_id, "--output=json")
         try:
             return read_workload(self.run(argv))
@@ -104,7 +213,7 @@ class Client:
             time.sleep(_PAUSE_S)
 
     def in_pod(self, run_id: str, pod: str, script: str, *, stdin: bytes = b"", timeout_s: float) -> str:
-        """What a line for the shell prints in a pod."""
+        """Run a line for the shell in a pod and return its output."""
         wait = f"--pod-running-timeout={int(timeout_s)}s"  # a workload runs when its first pod does
         argv = exec_argv(self._settings, run_id, pod, ["sh", "-c", script], wait)
         return self.run(argv, stdin=stdin, timeout_s=timeout_s)
@@ -126,19 +235,15 @@ class Client:
         return ours
 
 
-def _words(text: str) -> str:
-    """On one line, for people."""
+def _one_line(text: str) -> str:
+    """The text on one line, printable and bounded."""
     return printable(" ".join(text.split()))[:1000]
 
 
 def is_absent(error: CommandError) -> bool:
-    return any(words in error.words.lower() for words in _ABSENT)
+    return any(text in error.message.lower() for text in _ABSENT)
 
 
 def _environment() -> dict[str, str]:
-    """Without secrets of ours; RunAI's own login stays."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith("RUNAI_") or not (looks_secret(name) or name.startswith(("SEATRIAL_", "PREFECT_")))
-    }
+    """Of `runai`: without secrets, but for its own login."""
+    return environment(kept=("RUNAI_",))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from seatrial.config.names import Name
-from seatrial.config.platform import PlatformSettings
+from seatrial.config.platform import PlatformSettings, Seconds
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
@@ -34,7 +34,6 @@ def _legal_resource(value: str) -> str:
     return value
 
 
-Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 Resource = Annotated[str, AfterValidator(_legal_resource)]
 
 

@@ -1,42 +1,122 @@
 """The RunAI platform: launch, teardown and leftovers of testbeds that are one workload."""
 
+import logging
+import re
 import shlex
 import socket
-from concurrent.futures import ThreadPoolExecutor
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from seatrial.config.run import Run
-from seatrial.model.errors import InputError, SeatrialError
+from seatrial.model.errors import InputError, LaunchError, SeatrialError
+from seatrial.model.reason import Reason, join
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
-from seatrial.platforms.runai.bringup import AT_ONCE, NODE_LOG, BringUp, PodAddress
-from seatrial.platforms.runai.client import Client
+from seatrial.platforms.commands import call_each
+from seatrial.platforms.runai.client import Client, DescribedWorkload, ending, pod_names, submit_argv, workload_name
 from seatrial.platforms.runai.config import RunaiPlatform
-from seatrial.platforms.runai.workload import ending, pod_names, submit_argv
-from seatrial.platforms.sshd.ports import tell_ports
-from seatrial.platforms.sshd.program import default_folder, node_script
+from seatrial.platforms.sshd import default_folder, node_script, write_ports
+from seatrial.platforms.state import NodeAddress, RunState
 from seatrial.platforms.testbed import node_of, testbed_of
-from seatrial.remote.keys import new_key_pair
 from seatrial.system.rawlog import write_log
+from seatrial.text.printable import printable
 from seatrial.text.redact import Secrets
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
 
+log = logging.getLogger("seatrial.launch")
+
+_PAUSE_S = (0.2, 5.0)  # between two looks: at first, and at most
+AT_ONCE = 16
+NODE_LOG = "/tmp/seatrial-node.log"
+# The keys come by standard input, which the shell reads before anything else; no file and no command line has them.
+_START = f"""\
+umask 077
+program=$(cat)
+printf '%s\\n' "$program" | setsid sh -s >{NODE_LOG} 2>&1 &
+until grep -q '^seatrial-node: ' {NODE_LOG}; do kill -0 $! || break; sleep 0.1; done
+grep -m 1 '^seatrial-node: ' {NODE_LOG} || tail -n 3 {NODE_LOG}
+echo "address: $(hostname -i)"
+echo "user: $(id -un)"
+"""
+_READY = re.compile(
+    r"seatrial-node: ready (\d{1,5})\naddress: ([0-9a-f.:]{2,45})[^\n]*\nuser: ([a-z_][a-z0-9_-]{0,31})\n?"
+)
+
+
+class PodAddress(NodeAddress):
+    """Where the sshd of a pod answers, and for which user."""
+
+    user: str = Field(max_length=32)
+
+
+class BringUp:
+    """A workload until its nodes answer."""
+
+    def __init__(self, client: Client, settings: RunaiPlatform, run: Run) -> None:
+        self._client, self._settings, self._run = client, settings, run
+        self._logged = ""
+
+    def wait(self) -> None:
+        """Wait until the workload runs. Raises LaunchError where it ends, is deleted, or waits too long."""
+        deadline, pause_s = time.monotonic() + self._settings.queue_timeout_s, _PAUSE_S[0]
+        while True:
+            workload = self._client.describe(self._run.run_id)
+            if why := ending(self._run.run_id, workload):
+                raise LaunchError(why)
+            assert workload is not None
+            if workload.is_running:
+                return
+            self._log_progress(workload)
+            if time.monotonic() > deadline:
+                raise LaunchError(self._queued_too_long(workload))
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.3, _PAUSE_S[1])
+
+    def start(self, pods: list[str], program: str) -> list[PodAddress]:
+        """Start sshd in every pod; the nodes that answer, in that order. Raises LaunchError where not all do."""
+        answers = call_each(pods, lambda pod: self._started(pod, program.encode()), AT_ONCE)
+        problems = [answer for answer in answers if isinstance(answer, str)]
+        if problems:
+            raise LaunchError(join(problems))
+        return [answer for answer in answers if isinstance(answer, PodAddress)]
+
+    def _started(self, pod: str, program: bytes) -> PodAddress | str:
+        """Start sshd in a pod; its address, or why it failed."""
+        limit_s = self._settings.start_timeout_s
+        try:
+            text = self._client.in_pod(self._run.run_id, pod, _START, stdin=program, timeout_s=limit_s)
+        except SeatrialError as error:
+            return Reason.of("runai-node-failed", pod=pod, problem=error.reason)
+        match = _READY.fullmatch(text)
+        if match and 0 < int(match[1]) < 65536:
+            return PodAddress(name=pod, address=match[2], port=int(match[1]), user=match[3])
+        return Reason.of("runai-node-failed", pod=pod, problem=printable(" ".join(text.split()))[:500] or "no answer")
+
+    def _log_progress(self, workload: DescribedWorkload) -> None:
+        if workload.shown != self._logged:
+            self._logged = workload.shown
+            log.info("%s: %s", workload_name(self._run.run_id), workload.shown)
+
+    def _queued_too_long(self, workload: DescribedWorkload) -> str:
+        limit_s = f"{self._settings.queue_timeout_s:g}"
+        name = workload_name(self._run.run_id)
+        return Reason.of("runai-queued-too-long", workload=name, limit_s=limit_s, phase=workload.shown)
+
+
 _KIND = "runai"
 _LOG_BYTES = 1024**2  # of each node
 
 
-class _Up(BaseModel):
-    """What another process needs to find the nodes of a run, in the order of the hostfile."""
+class RunaiState(RunState):
+    """The pods, in the order of the hostfile."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    places: tuple[PodAddress, ...] = Field(min_length=1, max_length=10_000)
+    nodes: tuple[PodAddress, ...] = Field(min_length=1, max_length=10_000)
 
 
 class Runai:
@@ -50,37 +130,26 @@ class Runai:
         return Rendered({"submit.sh": shlex.join(submit_argv(run, self._settings)) + "\n"})
 
     def launch(self, run: Run) -> Testbed:
-        run_key, host_key = new_key_pair(), new_key_pair()
-        folder = states.make_folder(run.run_id, _KIND)
-        states.remember(folder, run.cluster)
-        states.write_private(folder / "id_ed25519", run_key.private)
-        states.write_private(folder / "host_key.pub", host_key.public)
+        folder, run_key, host_key = states.begin(run, _KIND)
         self._client.run(submit_argv(run, self._settings), timeout_s=120)
         bring_up = BringUp(self._client, self._settings, run)
         bring_up.wait()
         program = node_script(run.run_id, run.cluster.ssh_port, run_key, host_key)
-        places = bring_up.start(pod_names(self._settings, run.run_id, run.cluster.nodes), program)
-        states.write_private(folder / "nodes.json", _Up(places=tuple(places)).model_dump_json())
-        testbed = self._testbed(run.run_id, places, host_key.public)
-        states.write_private(
-            folder / "known_hosts",
-            "".join(f"[{node.address}]:{node.port},{node.address} {host_key.public}\n" for node in testbed.nodes),
-        )
-        tell_ports(testbed, run.cluster.ssh_port)
+        nodes = bring_up.start(pod_names(self._settings, run.run_id, run.cluster.nodes), program)
+        state = RunaiState(host_key=host_key.public, nodes=tuple(nodes))
+        testbed = self._testbed(run.run_id, state)
+        state.save(folder, testbed)
+        write_ports(testbed, run.cluster.ssh_port)
         return testbed
 
     def attach(self, run_id: str) -> Testbed:
         folder = states.run_folder(run_id, _KIND)
         if not folder.exists() or ending(run_id, self._client.describe(run_id)):
             raise InputError(f"run {run_id}: is over")
-        try:
-            up = _Up.model_validate_json(states.read_file(folder, "nodes.json"))
-        except ValidationError as error:
-            raise InputError(f"run {run_id}: nodes.json: is not what was written") from error
-        return self._testbed(run_id, list(up.places), states.read_file(folder, "host_key.pub"))
+        return self._testbed(run_id, RunaiState.load(folder))
 
-    def _testbed(self, run_id: str, places: list[PodAddress], host_key: str) -> Testbed:
-        pods = {place.pod for place in places}
+    def _testbed(self, run_id: str, state: RunaiState) -> Testbed:
+        pods = {node.name for node in state.nodes}
 
         def dial(node: Node, timeout_s: float) -> socket.socket:
             if node.name not in pods:
@@ -90,9 +159,9 @@ class Runai:
         return testbed_of(
             self._cluster,
             run_id,
-            [node_of(self._cluster, place.pod, place.address, host_key, place.port) for place in places],
-            user=places[0].user,
-            key_file=states.run_folder(run_id, _KIND) / "id_ed25519",
+            [node_of(self._cluster, at.name, at.address, state.host_key, at.port) for at in state.nodes],
+            user=state.nodes[0].user,
+            key_file=states.run_folder(run_id, _KIND) / states.KEY_FILE,
             dial=dial,
             workdir=f"{default_folder(run_id)}/work",
             python=self._settings.python,
@@ -111,10 +180,9 @@ class Runai:
         if not states.run_folder(run_id, _KIND).exists():
             return  # nothing was submitted
         pods = pod_names(self._settings, run_id, self._cluster.nodes)
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            logs = pool.map(lambda pod: self._node_log(run_id, pod, timeout_s), pods)
-            for pod, text in zip(pods, logs, strict=True):
-                write_log(folder / "nodes" / f"{pod}.log", text, secrets)
+        logs = call_each(pods, lambda pod: self._node_log(run_id, pod, timeout_s), AT_ONCE)
+        for pod, text in zip(pods, logs, strict=True):
+            write_log(folder / "nodes" / f"{pod}.log", text, secrets)
 
     def _node_log(self, run_id: str, pod: str, timeout_s: float) -> str:
         try:
@@ -137,11 +205,7 @@ class Runai:
         states.remove_folder(folder)
 
     def leftovers(self) -> list[Leftover]:
-        return [
-            Leftover(folder.name, states.age_s(folder), "the workload and the keys of a run whose process is gone")
-            for folder in states.folders(_KIND)
-            if states.is_abandoned(folder)
-        ]
+        return states.leftovers(_KIND, "the workload and the keys of a run whose process is gone")
 
     def missing(self) -> list[str]:
         """What keeps a run from starting: the command, its login, the project."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from seatrial.config.mount import Mount
-from seatrial.config.platform import PlatformSettings
-from seatrial.platforms.openssh.settings import Host, Jump, Path, Port, User
+from seatrial.config.platform import PlatformSettings, Seconds
+from seatrial.platforms.openssh import Host, Jump, PathText, Port, User
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
@@ -27,7 +27,7 @@ def _legal_time(value: str) -> str:
 
 
 def seconds(time_limit: str) -> int:
-    """Of a time limit as sbatch reads it: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. Raises ValueError."""
+    """The seconds of a time limit as sbatch reads it: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. Raises ValueError."""
     match = _TIME.fullmatch(time_limit)
     if not match:
         raise ValueError(f'must be as sbatch reads it, such as "01:30:00" or "1-12:00:00", is {time_limit!r}')
@@ -60,7 +60,6 @@ def _legal_folder(value: str) -> str:
 Name = Annotated[str, Field(pattern=_NAME, max_length=255)]
 NodeList = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,\[\]-]*$", max_length=10_000)]
 Constraint = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[(][A-Za-z0-9_.&|*,:()\[\]-]*$", max_length=1000)]
-Seconds = Annotated[float, Field(gt=0, le=7 * 86400)]
 
 
 class SlurmPlatform(PlatformSettings):
@@ -73,10 +72,10 @@ class SlurmPlatform(PlatformSettings):
     jump: Jump | None = Field(
         None, description="[USER@]HOST[:PORT] to go through to it, several with commas; as ssh's configuration says"
     )
-    key_file: Path | None = Field(
+    key_file: PathText | None = Field(
         None, description="private key of that user on this machine; those that ssh finds, or its agent's, when unset"
     )
-    ssh_config: Path | None = Field(
+    ssh_config: PathText | None = Field(
         None, description="file with the configuration of ssh, in place of ~/.ssh/config and /etc/ssh/ssh_config"
     )
     login_timeout_s: Seconds = Field(15, description="seconds until the login node answers")

@@ -1,4 +1,4 @@
-"""What stands between a cluster file and a run on its Slurm cluster, each with the next step."""
+"""Checks before a run on a Slurm cluster, each with the next step."""
 
 import shlex
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "scontrol")
 
 
 def problems(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> list[str]:
-    """Everything that would keep a run from starting, without submitting anything; empty when nothing would."""
+    """Everything that would keep a run from starting, without submitting anything."""
     try:
         absent = [reason for command in _commands(settings) if (reason := _absent(login, command))]
         if absent:
@@ -49,7 +49,7 @@ def _absent(login: Login, command: str) -> str | None:
 
 
 def _runtime(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[str]:
-    """What the containers of the nodes lack, as far as the login node can tell."""
+    """What the containers of the nodes lack, as far as the login node shows."""
     if settings.runtime == "pyxis" and "--container-image" not in login.run(["srun", "--help"], timeout_s=20):
         yield Reason.of("slurm-pyxis-missing", place=login.place)
     if isinstance(cluster.image, ImageFile):
@@ -63,14 +63,14 @@ def _mpi(login: Login, settings: SlurmPlatform) -> Iterator[str]:
     if settings.launch == "srun":
         plugins = login.shell("srun --mpi=list 2>&1", timeout_s=20).split()
         if settings.mpi_plugin not in plugins:
-            known = printable(" ".join(name for name in plugins if name in _MPI_PLUGINS)) or "none"
-            yield Reason.of("slurm-mpi-plugin-missing", plugin=settings.mpi_plugin, place=login.place, known=known)
+            legal = printable(" ".join(name for name in plugins if name in _MPI_PLUGINS)) or "none"
+            yield Reason.of("slurm-mpi-plugin-missing", plugin=settings.mpi_plugin, place=login.place, known=legal)
 
 
 def _refused(login: Login, cluster: "Cluster", settings: SlurmPlatform) -> Iterator[str]:
-    """What sbatch says to the job that a run would submit: partition, account, constraint, nodes, GPUs, time."""
+    """Why sbatch would refuse the job of a run: partition, account, constraint, nodes, GPUs, time."""
     script = job_script(Run("doctor", cluster, load_suite("quick"), Path("doctor")), settings)
     try:
         login.run(["sbatch", "--test-only"], stdin=script.encode(), timeout_s=30)
     except CommandError as error:
-        yield Reason.of("slurm-submit-refused", problem=error.words.removeprefix("allocation failure: "))
+        yield Reason.of("slurm-submit-refused", problem=error.message.removeprefix("allocation failure: "))

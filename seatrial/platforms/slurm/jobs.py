@@ -1,9 +1,19 @@
-"""The job of a run as Slurm knows it: its state, and what a state and a pending reason mean."""
+"""The job of a run: submit it, follow it until its nodes are ready, explain its end, cancel it."""
 
+import logging
 import re
-from dataclasses import dataclass
+import shlex
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from seatrial.model.reason import Reason
+from seatrial.model.errors import LaunchError, SeatrialError
+from seatrial.model.reason import Reason, join
+from seatrial.platforms.slurm.config import SlurmPlatform
+from seatrial.platforms.slurm.login import CommandError, Login
+from seatrial.platforms.slurm.script import NODES_LOG, job_name, run_folder
+from seatrial.text.printable import printable
+from seatrial.text.words import some_of
 
 FORMAT = "%i|%T|%N|%r"  # of squeue: id, state, nodes, reason
 _JOB_ID = re.compile(r"\d{1,10}")
@@ -57,11 +67,11 @@ _WAIT = {
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`state` is one word of Slurm's; `pending` why it waits or ended, in Slurm's words; `nodes` a list of Slurm's."""
+    """A job in squeue's terms; `pending` is why it waits or ended, `node_list` in Slurm's notation."""
 
     job_id: str
     state: str
-    nodes: str
+    node_list: str
     pending: str
 
     @property
@@ -78,7 +88,7 @@ class Job:
 
 
 def parse_jobs(text: str) -> list[Job]:
-    """What `squeue --format` with FORMAT printed; lines that are none of a job are left out."""
+    """Parse the output of `squeue --format` with FORMAT; other lines are left out."""
     jobs = []
     for line in text.splitlines():
         job_id, _, rest = line.strip().partition("|")
@@ -90,7 +100,7 @@ def parse_jobs(text: str) -> list[Job]:
 
 
 def never_starts(job: Job) -> str | None:
-    """Why waiting is in vain; None where it is not, or the job is not pending."""
+    """Why the job will never start; None while it may."""
     if job.state not in WAITING:
         return None
     if job.is_held:
@@ -102,22 +112,281 @@ def never_starts(job: Job) -> str | None:
 def _never(pending: str) -> str | None:
     if _MORE_THAN_ONE_JOB_MAY.fullmatch(pending):
         return "it asks for more than one job may have"
-    return _NEVER.get(_word(pending))
+    return _NEVER.get(_pending_code(pending))
 
 
 def waits_for(pending: str) -> str:
-    """What a pending reason means, for people; the reason itself where nothing is known of it."""
-    return _never(pending) or _WAIT.get(_word(pending), pending)
+    """The meaning of a pending reason; the reason itself if it is unknown."""
+    return _never(pending) or _WAIT.get(_pending_code(pending), pending)
 
 
-def _word(pending: str) -> str:
-    """`ReqNodeNotAvail, UnavailableNodes:n1` begins with the reason."""
+def _pending_code(pending: str) -> str:
+    """The code at the start of a pending reason, such as `ReqNodeNotAvail, UnavailableNodes:n1`."""
     return re.split(r"[,\s(]", pending.strip("()"), maxsplit=1)[0]
 
 
 def ending(job: Job) -> str:
-    """Why a job that is over has ended."""
+    """Why a job has ended."""
     detail = f" ({job.pending})" if job.pending not in ("", "None") else ""
     if code := _ENDED.get(job.state):
         return Reason.of(code, job=job.job_id, detail=detail)
     return Reason.of("slurm-job-ended", job=job.job_id, state=job.state, detail=detail)
+
+
+END_S = 25.0  # Slurm waits KillWait, 30 s by default, only for what ignores TERM; a node's step does not
+# slurmstepd holds on to what ranks print for EioTimeout, 60 s by default, when the srun that reads it is gone.
+_CANCELLED_S = 75.0
+_PAUSE_S = 0.25
+
+
+def submit(login: Login, script: str) -> str:
+    """Submit a job and return its id. Raises LaunchError with the message of sbatch."""
+    try:
+        printed = login.run(["sbatch", "--parsable", script])
+    except CommandError as error:
+        raise LaunchError(Reason.of("slurm-submit-refused", problem=error.message)) from None
+    job_id = printed.strip().splitlines()[-1].partition(";")[0] if printed.strip() else ""
+    if not re.fullmatch(r"\d{1,10}", job_id):
+        raise LaunchError(Reason.of("slurm-submit-refused", problem=f"no job id in {printed.strip()[:200]!r}"))
+    return job_id
+
+
+def jobs_of(login: Login, run_id: str) -> list[Job]:
+    """The jobs of the run in slurmctld, which forgets ended ones after some minutes."""
+    return parse_jobs(
+        login.run(["squeue", "--me", "--noheader", "--states=all", f"--name={job_name(run_id)}", f"--format={FORMAT}"])
+    )
+
+
+def job_of(login: Login, run_id: str, job_id: str) -> Job | None:
+    """The job in slurmctld, else in accounting; None if neither has it."""
+    jobs = (job for job in jobs_of(login, run_id) if job.job_id == job_id)
+    return next(jobs, None) or _accounted(login, job_id)
+
+
+def _accounted(login: Login, job_id: str) -> Job | None:
+    argv = ["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job_id}"]
+    try:
+        printed = login.run([*argv, "--format=JobID,State,NodeList"])
+    except SeatrialError:  # there is no slurmdbd, or no sacct
+        return None
+    # "CANCELLED by 1000"
+    lines = (re.sub(r"\|([A-Z_]+)[^|]*\|", r"|\1|", line) + "|" for line in printed.splitlines())
+    return next(iter(parse_jobs("\n".join(lines))), None)
+
+
+def restarts(login: Login, job_id: str) -> int:
+    """How often Slurm has requeued the job, which keeps its id."""
+    printed = login.run(
+        ["squeue", "--me", "--noheader", "--states=all", f"--jobs={job_id}", "--Format=RestartCnt:10"]
+    ).strip()
+    return int(printed) if re.fullmatch(r"\d{1,9}", printed) else 0
+
+
+def blameless_reason(login: Login, run_id: str, job_id: str, restarts_at_launch: int, node: str) -> str | None:
+    """Why a node went silent although it is well: its job has ended or was requeued. None: blame the node."""
+    try:
+        job = _settled(login, run_id, job_id)
+        if job is None:
+            return Reason.of("slurm-job-gone", job=job_id)
+        requeued = not job.is_over and restarts(login, job_id) > restarts_at_launch  # perhaps it is up again
+        if _is_down(login, node) or (job.is_up and not requeued):
+            return None
+        if job.is_held:
+            return Reason.of("slurm-job-held", job=job_id, pending=job.pending)
+        return (
+            Reason.of("slurm-job-requeued", job=job_id, detail="") if requeued or job.state in WAITING else ending(job)
+        )
+    except SeatrialError:
+        return None  # nobody can say
+
+
+def _settled(login: Login, run_id: str, job_id: str) -> Job | None:
+    """The job once it has ended: as long as it is COMPLETING, Slurm does not say how it ended."""
+    deadline = time.monotonic() + END_S
+    while (job := job_of(login, run_id, job_id)) and job.state == "COMPLETING" and time.monotonic() < deadline:
+        time.sleep(_PAUSE_S)
+    return job
+
+
+def _is_down(login: Login, node: str) -> bool:
+    """Whether Slurm takes the node for down, or gets no answer from it (`idle*`)."""
+    states = login.run(["sinfo", "--noheader", "--Node", f"--nodes={node}", "--format=%T"]).split()
+    return any(state.startswith(("down", "fail")) or state.endswith("*") for state in states)
+
+
+def end_jobs(login: Login, run_id: str) -> None:
+    """Cancel the jobs and wait until their nodes are free. Raises LaunchError where they do not end."""
+    deadline = time.monotonic() + _CANCELLED_S
+    while living := [job for job in jobs_of(login, run_id) if not job.is_over]:
+        cancelled = [job.job_id for job in living if job.state != "COMPLETING"]
+        if cancelled:
+            login.run(["scancel", *cancelled])
+        if time.monotonic() > deadline:
+            job = living[0]
+            raise LaunchError(
+                Reason.of(
+                    "slurm-job-does-not-end",
+                    job=job.job_id,
+                    state=job.state,
+                    seconds=f"{_CANCELLED_S:g}",
+                    nodes=job.node_list if job.state in ACTIVE else "no node",
+                )
+            )
+        time.sleep(_PAUSE_S)
+
+
+def node_names(login: Login, nodes: str) -> list[str]:
+    """The names in a node list, in the order of the tasks."""
+    return login.run(["scontrol", "show", "hostnames", nodes]).split()
+
+
+def node_addresses(login: Login, nodes: str) -> dict[str, str]:
+    """The addresses at which Slurm itself reaches those nodes, by name."""
+    lines = login.run(["sinfo", "--noheader", "--Node", f"--nodes={nodes}", "--format=%N|%o"]).splitlines()
+    pairs = (line.strip().partition("|") for line in lines)
+    return {name: address for name, _, address in pairs if address}
+
+
+log = logging.getLogger("seatrial.launch")
+
+_POLL_S = (0.2, 5.0)  # between two looks: at first, and at most
+_SHOWN = 4  # different problems of steps in one line
+_LOG_BYTES = 8 * 1024**2  # of the nodes' log that are looked at: a line or two of each, and what sshd says
+_READY = re.compile(r"\s*(\d{1,5}): seatrial-node: ready (\d{1,5})")
+_FAILED = re.compile(r"\s*(\d{1,5}): seatrial-node: failed: (.{1,500})")
+_LABEL = re.compile(r"\s*(\d{1,5}): (.{1,500})")
+_TELLING = re.compile(r"\[ERROR\]|FATAL|pyxis: (?!child |printing |could)")  # why a container did not start
+_STEP_ERROR = re.compile(r"(?:srun|slurmstepd)[^:]*: error: (.{1,500})")
+
+
+@dataclass(frozen=True, slots=True)
+class NodesLog:
+    """The output of the steps so far, by task: the port of each node that is ready, and what went wrong.
+
+    `last_lines` has for each other task the line that best explains why its container did not start.
+    """
+
+    ports: Mapping[int, int] = field(default_factory=dict)
+    last_lines: Mapping[int, str] = field(default_factory=dict)
+    problems: Mapping[int, str] = field(default_factory=dict)
+    step_error: str | None = None
+
+
+def read_nodes_log(text: str) -> NodesLog:
+    """Parse the log of the nodes. Each task counts once: lines after its first port change nothing."""
+    ports: dict[int, int] = {}
+    problems: dict[int, str] = {}
+    words: dict[int, str] = {}
+    step_error = None
+    for line in text.splitlines():
+        if (match := _READY.fullmatch(line)) and 0 < int(match[2]) < 65536:
+            ports.setdefault(int(match[1]), int(match[2]))
+        elif match := _FAILED.fullmatch(line):
+            problems.setdefault(int(match[1]), printable(match[2]))
+        elif (match := _STEP_ERROR.match(line)) and step_error is None:
+            step_error = printable(match[1])
+        elif match := _LABEL.fullmatch(line):
+            words[int(match[1])] = _more_telling(words.get(int(match[1]), ""), printable(match[2]))
+    return NodesLog(ports, {task: line for task, line in words.items() if task not in ports}, problems, step_error)
+
+
+def _more_telling(first: str, second: str) -> str:
+    return first if _TELLING.search(first) and not _TELLING.search(second) else second
+
+
+class BringUp:
+    """The job of a run until its nodes are ready."""
+
+    def __init__(self, login: Login, settings: SlurmPlatform, run_id: str, job_id: str, node_count: int) -> None:
+        self._login, self._settings, self._run_id, self._job_id = login, settings, run_id, job_id
+        self._node_count = node_count
+        self._submitted = time.monotonic()
+        self._started: float | None = None
+        self._logged = ""
+
+    def wait(self) -> tuple[Job, Mapping[int, int]]:
+        """Wait until all nodes are ready, or time is up and some are; the job and the port of each task.
+
+        Raises LaunchError when the job will never start or has ended, or no node is ready in time.
+        """
+        pause_s = _POLL_S[0]
+        while True:
+            job = self._job()
+            nodes_log = self._nodes_log() if job.is_up else NodesLog()
+            if len(nodes_log.ports) >= self._node_count or self._is_enough(job, nodes_log):
+                return job, nodes_log.ports
+            self._log_progress(job, nodes_log)
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.3, _POLL_S[1])
+
+    def _job(self) -> Job:
+        """The job. Raises LaunchError if it will never start or has ended."""
+        job = job_of(self._login, self._run_id, self._job_id)
+        if job is None:
+            raise LaunchError(Reason.of("slurm-job-gone", job=self._job_id))
+        if job.is_over:
+            raise LaunchError(self._why_it_ended(job))
+        if why := never_starts(job):
+            raise LaunchError(why)
+        return job
+
+    def _why_it_ended(self, job: Job) -> str:
+        """Why the job ended; messages of its steps come before a job that merely failed."""
+        nodes_log = self._nodes_log()
+        problems = _step_problems({**nodes_log.last_lines, **nodes_log.problems})
+        if nodes_log.step_error and not problems:
+            problems = [Reason.of("slurm-step-failed", node="srun", problem=nodes_log.step_error)]
+        return join([*problems, ending(job)] if job.state == "FAILED" else [ending(job)])
+
+    def _nodes_log(self) -> NodesLog:
+        path = shlex.quote(f"{run_folder(self._settings, self._run_id)}/{NODES_LOG}")
+        return read_nodes_log(self._login.shell(f"head -c {_LOG_BYTES} {path} 2>/dev/null || :"))
+
+    def _is_enough(self, job: Job, nodes_log: NodesLog) -> bool:
+        """Whether the rest of the nodes will not get ready: they have failed, or time is up."""
+        now = time.monotonic()
+        if not job.is_up:
+            self._started = None
+            if now - self._submitted > self._settings.queue_timeout_s:
+                raise LaunchError(self._queued_too_long(job))
+            return False
+        self._started = self._started or now
+        settled = len({*nodes_log.ports, *nodes_log.problems}) >= self._node_count
+        if not settled and now - self._started <= self._settings.start_timeout_s:
+            return False
+        if not nodes_log.ports:
+            raise LaunchError(self._silent(nodes_log))
+        return True
+
+    def _queued_too_long(self, job: Job) -> str:
+        limit_s = f"{self._settings.queue_timeout_s:g}"
+        meaning = waits_for(job.pending)
+        return Reason.of("slurm-queued-too-long", job=job.job_id, limit_s=limit_s, pending=job.pending, meaning=meaning)
+
+    def _silent(self, nodes_log: NodesLog) -> str:
+        limit_s = f"{self._settings.start_timeout_s:g}"
+        problems = [words for _, words in sorted(nodes_log.problems.items())][:3]
+        problem = "; ".join(dict.fromkeys(problems)) or nodes_log.step_error or "the nodes' log is empty"
+        return Reason.of("slurm-nodes-silent", job=self._job_id, limit_s=limit_s, problem=problem)
+
+    def _log_progress(self, job: Job, nodes_log: NodesLog) -> None:
+        if job.is_up:
+            ready = f"{len(nodes_log.ports)} of {self._node_count} nodes are ready"
+            progress = f"job {job.job_id} runs on {job.node_list}: {ready}"
+        else:
+            progress = f"job {job.job_id} is pending ({job.pending}): {waits_for(job.pending)}"
+        if progress != self._logged:
+            self._logged = progress
+            log.info("%s", printable(progress))
+
+
+def _step_problems(words_by_task: Mapping[int, str]) -> list[str]:
+    """One reason for each problem, however many tasks report it."""
+    tasks: dict[str, list[int]] = {}
+    for task, words in sorted(words_by_task.items()):
+        tasks.setdefault(words, []).append(task)
+    return [
+        Reason.of("slurm-step-failed", node=some_of([f"task {task}" for task in group], 2), problem=words)
+        for words, group in list(tasks.items())[:_SHOWN]
+    ]

@@ -1,101 +1,103 @@
-"""Slurm's commands, on the machine that they run on. Their time and what they print are bounded."""
+"""Run Slurm's commands, on this machine or on a login node, with bounds on their time and output."""
 
 import getpass
 import os
 import shlex
+import shutil
 import socket
 import subprocess
 import tempfile
+import threading
+import weakref
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
 
 from seatrial.model.errors import LaunchError, MissingError, RemoteError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, dial_tcp
+from seatrial.platforms import commands, openssh
+from seatrial.platforms.commands import Finished, run_bounded
+from seatrial.platforms.openssh import (
+    SSH_FAILED,
+    LoginSettings,
+    client_config,
+    login_options,
+    reason_of,
+    tunnel,
+)
+from seatrial.platforms.slurm.config import SlurmPlatform
+from seatrial.platforms.state import write_private
 from seatrial.remote.command import LocalProcess
 from seatrial.text.printable import printable
-from seatrial.text.secret_values import looks_secret
 
-MAX_BYTES = 32 * 1024**2  # squeue's line of a job on thousands of nodes is some 100 KiB
 _NOT_FOUND = 127
 
 
 class CommandError(LaunchError):
-    """A command ended with an error; `words` is what it printed last."""
+    """A command ended with an error; `message` is what it printed last."""
 
-    def __init__(self, reason: str, words: str) -> None:
+    def __init__(self, reason: str, message: str) -> None:
         super().__init__(reason)
-        self.words = words
+        self.message = message
 
 
 class Login:
-    """This machine as the one that jobs are submitted from."""
+    """This machine as the login node."""
 
     @property
     def place(self) -> str:
-        """For messages."""
+        """The name of the login node in messages."""
         return "this machine"
 
     @property
     def user(self) -> str:
-        """Who submits jobs, and so whom the nodes let in."""
+        """The user who submits jobs, whom the nodes let in."""
         return getpass.getuser()
 
     @property
     def lost_status(self) -> int | None:
-        """The exit status of a command whose machine was lost; None where that cannot be."""
+        """The exit status of a command whose connection was lost; None if there is no connection."""
         return None
 
     def keep_files_in(self, folder: Path) -> None:
-        """From now on, if the folder is there: what a login needs goes with it, however this process ends."""
+        """Keep the files of the login in that folder from now on, if it exists, so that they go with the run."""
 
     def dial(self, node: Node, timeout_s: float) -> socket.socket:
         """A stream to the sshd of a node of the job. Raises OSError."""
         return dial_tcp(node, timeout_s)
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 60) -> str:
-        """What the command prints, from the user's home.
+        """Run a command from the user's home and return its output.
 
         Raises MissingError where the command is not there, CommandError where it fails, LaunchError where it does not
-        end in time or prints more than 32 MiB.
+        end in time.
         """
-        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-            status = self._status(argv, stdin, timeout_s, output, errors)
-            if status == _NOT_FOUND:
-                raise MissingError(Reason.of("slurm-command-missing", command=argv[0], place=self.place))
-            if status:
-                raise self._failed(
-                    argv, _words(argv[0], _text(errors)) or _words(argv[0], _text(output)) or f"status {status}"
-                )
-            return _text(output)
+        status, output, errors = self._finished(argv, stdin, timeout_s)
+        if status == _NOT_FOUND:
+            raise MissingError(Reason.of("slurm-command-missing", command=argv[0], place=self.place))
+        if status:
+            raise self._failed(argv, _message(argv[0], errors) or _message(argv[0], output) or f"status {status}")
+        return output
 
-    def _status(self, argv: Sequence[str], stdin: bytes, timeout_s: float, output: BinaryIO, errors: BinaryIO) -> int:
+    def _finished(self, argv: Sequence[str], stdin: bytes, timeout_s: float) -> Finished:
+        command, env = self._command(argv), self._environment()
         try:
-            return subprocess.run(
-                self._command(argv),
-                input=stdin,
-                stdout=output,
-                stderr=errors,
-                env=self._environment(),
-                cwd=os.path.expanduser("~"),
-                timeout=timeout_s,
-                check=False,
-            ).returncode
+            return run_bounded(command, env, timeout_s, stdin=stdin, folder=os.path.expanduser("~"))
         except FileNotFoundError:
-            return self._missing(argv)
+            raise MissingError(self._not_found(argv)) from None
         except OSError as error:
             raise self._failed(argv, error.strerror or str(error)) from error
         except subprocess.TimeoutExpired:
             reason = Reason.of("slurm-command-timeout", command=argv[0], place=self.place, timeout_s=f"{timeout_s:g}")
             raise LaunchError(reason) from None
 
-    def _missing(self, argv: Sequence[str]) -> int:
-        """The status of a command that is not there."""
-        return _NOT_FOUND
+    def _not_found(self, argv: Sequence[str]) -> Reason:
+        """The reason if the program to start is missing on this machine."""
+        return Reason.of("slurm-command-missing", command=argv[0], place=self.place)
 
-    def _failed(self, argv: Sequence[str], words: str) -> CommandError:
-        shown = printable(words)[:1000]
+    def _failed(self, argv: Sequence[str], message: str) -> CommandError:
+        shown = printable(message)[:1000]
         reason = Reason.of("slurm-command-failed", command=argv[0], place=self.place, problem=shown)
         return CommandError(reason, shown)
 
@@ -103,35 +105,116 @@ class Login:
         return list(argv)
 
     def _environment(self) -> dict[str, str]:
-        """Without secrets: sbatch hands its environment to the job."""
-        return {
-            name: value
-            for name, value in os.environ.items()
-            if not (looks_secret(name) or name.startswith(("SEATRIAL_", "PREFECT_", "SLURM_JOB", "SBATCH_")))
-        }
+        """The environment without secrets: sbatch hands it to the job."""
+        return commands.environment(dropped=("SLURM_JOB", "SBATCH_"))
 
     def start(self, script: str) -> LocalProcess:
-        """A script for the shell, from the user's home; its input stays open. Raises RemoteError."""
+        """Start a script in the shell, from the user's home; its input stays open. Raises RemoteError."""
         try:
             return LocalProcess(self._command(["sh", "-c", script]), self._environment(), Path.home(), self.lost_status)
         except OSError as error:
             raise RemoteError(self._failed(["sh"], error.strerror or str(error)).reason) from error
 
     def shell(self, script: str, *, stdin: bytes = b"", timeout_s: float = 60) -> str:
-        """As `run`, of a line for the shell."""
+        """As `run`, for a line of shell."""
         return self.run(["sh", "-c", script], stdin=stdin, timeout_s=timeout_s)
 
     def write(self, path: str, text: str) -> None:
-        """A file that only the user can read, in a folder that is there."""
+        """Write a file that only the user can read, in an existing folder."""
         self.shell(f"umask 077 && cat > {shlex.quote(path)}", stdin=text.encode())
 
 
-def _words(program: str, errors: str) -> str:
-    """What Slurm's commands print of an error: often a line of what, and one of what came of it."""
+def _message(program: str, errors: str) -> str:
+    """The message of Slurm's command on errors: often one line for the error and one for the consequence."""
     lines = (line.strip().removeprefix(f"{program}: ").removeprefix("error: ") for line in errors.splitlines()[-5:])
     return "; ".join(dict.fromkeys(line for line in lines if any(map(str.isalnum, line))))  # and no rows of stars
 
 
-def _text(file: BinaryIO) -> str:
-    file.seek(0)
-    return file.read(MAX_BYTES).decode(errors="replace")
+_AT_ONCE = 8  # logins: sshd drops some of more than ten (MaxStartups)
+# sshd's sessions are no login shells, which at some sites alone find Slurm's commands.
+_WITH_PROFILE = """\
+command -v sbatch >/dev/null || . /etc/profile </dev/null >/dev/null 2>&1 || :
+exec "$@"
+"""
+
+
+class RemoteLogin(Login):
+    """The login node that a cluster file names."""
+
+    def __init__(self, settings: SlurmPlatform, host: str) -> None:
+        self._settings, self._host = settings, host
+        self._turn = threading.Semaphore(_AT_ONCE)
+        self._kept: Path | None = None  # the file with ssh's configuration, in the folder of a run
+
+    @property
+    def place(self) -> str:
+        return self._host
+
+    @cached_property
+    def user(self) -> str:
+        return self.run(["id", "-un"]).strip()
+
+    def config(self) -> str:
+        """The configuration of ssh for the login."""
+        settings = self._settings
+        login = LoginSettings(user=settings.user, port=settings.port, jump=settings.jump, key_file=settings.key_file)
+        options = list(login_options(login))
+        return client_config({(self._host,): options} if options else {}, settings.login_timeout_s, settings.ssh_config)
+
+    @property
+    def lost_status(self) -> int:
+        return SSH_FAILED
+
+    def dial(self, node: Node, timeout_s: float) -> socket.socket:
+        with self._turn:
+            return tunnel(self._ssh, self._host, f"[{node.address}]:{node.port}", timeout_s)
+
+    def keep_files_in(self, folder: Path) -> None:
+        if not folder.is_dir():
+            return
+        self._kept = folder / "ssh_config"
+        if not self._kept.exists():  # else another process of the run may be reading it
+            write_private(self._kept, self.config())
+
+    @property
+    def _ssh(self) -> list[str]:
+        """The command line of ssh. Its configuration is a file, which ssh reads for jump hosts too."""
+        kept = self._kept if self._kept and self._kept.exists() else self._temporary
+        return ["ssh", "-F", str(kept)]
+
+    @cached_property
+    def _temporary(self) -> Path:
+        """A file for use without a run, as by `doctor`; it is removed with this object."""
+        folder = Path(tempfile.mkdtemp(prefix="seatrial-ssh-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        file = folder / "ssh_config"
+        file.write_text(self.config())
+        return file
+
+    def _command(self, argv: Sequence[str]) -> list[str]:
+        return [*self._ssh, self._host, shlex.join(["sh", "-c", _WITH_PROFILE, "sh", *argv])]
+
+    def _environment(self) -> dict[str, str]:
+        return openssh.environment()
+
+    def _finished(self, argv: Sequence[str], stdin: bytes, timeout_s: float) -> Finished:
+        with self._turn:
+            finished = super()._finished(argv, stdin, timeout_s + self._settings.login_timeout_s)
+        if finished.status == SSH_FAILED:
+            raise LaunchError(reason_of(self._host, finished.errors, self._options))
+        return finished
+
+    def _not_found(self, argv: Sequence[str]) -> Reason:
+        return Reason.of("ssh-missing")
+
+    def _options(self) -> dict[str, str]:
+        """The configuration of ssh for the login node, by option in small letters; the first of each."""
+        argv = [*self._ssh, "-G", self._host]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False, env=openssh.environment())
+        pairs = (line.partition(" ") for line in reversed(done.stdout.splitlines()))
+        return {name: value for name, _, value in pairs}
+
+
+def login_of(settings: SlurmPlatform) -> Login:
+    """The login that the settings name."""
+    return RemoteLogin(settings, settings.host) if settings.host else Login()

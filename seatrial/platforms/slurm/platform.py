@@ -3,24 +3,30 @@
 import logging
 import re
 import shlex
-from collections.abc import Mapping
-from dataclasses import replace
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
+from seatrial.checks.collectives.section import Collectives
+from seatrial.checks.table import CHECKS, left_out
+from seatrial.checks.training.section import Training
+from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
-from seatrial.model.errors import InputError
-from seatrial.model.testbed import Testbed
+from seatrial.model.errors import InputError, MissingError, SeatrialError
+from seatrial.model.reason import Reason
+from seatrial.model.testbed import RankProcess, Testbed
 from seatrial.platforms import Leftover, Rendered
 from seatrial.platforms import state as states
 from seatrial.platforms.slurm import script
-from seatrial.platforms.slurm.bringup import BringUp
 from seatrial.platforms.slurm.config import SlurmPlatform
-from seatrial.platforms.slurm.jobs import Job
-from seatrial.platforms.slurm.measure import MEASURE_SCRIPT, measure_script
-from seatrial.platforms.slurm.queue import (
+from seatrial.platforms.slurm.jobs import (
+    BringUp,
+    Job,
     blameless_reason,
     end_jobs,
     jobs_of,
@@ -29,19 +35,95 @@ from seatrial.platforms.slurm.queue import (
     restarts,
     submit,
 )
-from seatrial.platforms.slurm.ranks import SrunLauncher
-from seatrial.platforms.slurm.remote_login import RemoteLogin, login_of
-from seatrial.platforms.slurm.time_limit import check_time_limit
-from seatrial.platforms.sshd.ports import tell_ports
-from seatrial.platforms.sshd.program import MADE_LATER, default_folder, node_script
+from seatrial.platforms.slurm.login import Login, RemoteLogin, login_of
+from seatrial.platforms.slurm.script import MEASURE_SCRIPT, container_env, container_of, load_modules, measure_script
+from seatrial.platforms.sshd import MADE_LATER, default_folder, node_script, write_ports
+from seatrial.platforms.state import NodeAddress, RunState
 from seatrial.platforms.testbed import node_of, testbed_of
-from seatrial.remote.keys import KeyPair, new_key_pair
-from seatrial.remote.ssh import known_hosts
+from seatrial.remote.keys import KeyPair
 from seatrial.system.rawlog import write_log
 from seatrial.text.redact import Secrets
 
-if TYPE_CHECKING:
-    from seatrial.config.cluster import Cluster
+_NAME = "seatrial-ranks"  # of the steps
+_GRACE_S = 10.0  # the supervisor asks for 3 s, forces for 3 s
+_GONE_S = 15.0
+_PAUSE_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class SrunLauncher:
+    """`launch: srun`: each measurement is a step of the job, with one task per rank, started on the login node.
+
+    `image` is empty without containers. `folder`, a full path, holds the probes and is on every node; `node_folder` is
+    that of the node's sshd.
+    """
+
+    login: Login
+    cluster: Cluster
+    settings: SlurmPlatform
+    job_id: str
+    image: str
+    folder: str
+    node_folder: str
+
+    @property
+    def python(self) -> str:
+        """The login node's Python: the image's is not there."""
+        return self.settings.python if self.settings.runtime == "none" else "python3"
+
+    def argv(self, testbed: Testbed, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
+        """The command line of srun. Ranks are numbered in Slurm's order of the nodes, which is the testbed's."""
+        bind = shlex.quote(self.folder)
+        container = container_of(self.cluster, self.image, env, [f"{bind}:{bind}"])
+        return [
+            *("srun", f"--jobid={self.job_id}", f"--job-name={_NAME}", "--overlap", "--input=none"),
+            f"--nodes={len(testbed.nodes)}",
+            f"--nodelist={','.join(node.name for node in testbed.nodes)}",
+            f"--ntasks={testbed.world_size}",
+            f"--ntasks-per-node={self.cluster.slots}",
+            *(("--gpus-per-task=1",) if self._has_a_gpu_each else ()),
+            *("--cpu-bind=none", "--mem=0", f"--mpi={self.settings.mpi_plugin}", "--kill-on-bad-exit=1"),
+            *(("--label",) if testbed.tag_output else ()),
+            *shlex.split(" ".join((*container.options, *container.command))),
+            *argv,
+        ]
+
+    @property
+    def _has_a_gpu_each(self) -> bool:
+        return 0 < self.cluster.gpus == self.cluster.slots
+
+    def environment(self, env: Mapping[str, str]) -> dict[str, str]:
+        """The environment of ranks.
+
+        nccl-tests chooses a GPU by the rank on its node unless a variable says otherwise; each rank sees one, number 0,
+        which Slurm 22.05 does not say. The temporary folder goes with that of sshd; a container of Pyxis has its own.
+        """
+        device = {"NCCL_TESTS_DEVICE": "0", "SLURM_GPUS_PER_TASK": "1"} if self._has_a_gpu_each else {}
+        temporary = {} if self.settings.runtime == "pyxis" else {"TMPDIR": f"{self.node_folder}/tmp"}
+        return container_env(self.settings, {**device, **temporary, **env})
+
+    @contextmanager
+    def started(self, testbed: Testbed, command: str) -> Iterator[RankProcess]:
+        process = self.login.start("\n".join(["set -eu", *load_modules(self.settings), f"exec {command}"]))
+        try:
+            yield process
+        finally:
+            process.close(_GRACE_S)
+            with suppress(SeatrialError):  # the job itself ends at teardown
+                self._end_steps()
+
+    def _end_steps(self) -> None:
+        """Kill what is left of the steps: the tasks of a killed srun would disturb the next measurement."""
+        deadline = time.monotonic() + _GONE_S
+        while (steps := self._steps()) and time.monotonic() < deadline:
+            self.login.run(["scancel", "--signal=KILL", *steps])
+            time.sleep(_PAUSE_S)
+
+    def _steps(self) -> list[str]:
+        printed = self.login.run(["squeue", "--steps", "--noheader", f"--jobs={self.job_id}", "--format=%i|%j"])
+        named = (line.strip().partition("|") for line in printed.splitlines())
+        return [step for step, _, name in named if name == _NAME]
+
 
 log = logging.getLogger("seatrial.launch")
 
@@ -50,33 +132,20 @@ _LOG_BYTES = 64 * 1024**2
 _LABEL = re.compile(r"\s*(\d{1,5}): (.*)")
 
 
-class _Place(BaseModel):
-    """A node as the state of a run on this machine has it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str = Field(max_length=255)
-    address: str = Field(max_length=255)
-    port: int = Field(ge=1, le=65535)
-
-
-class _Up(BaseModel):
-    """What another process needs to find the nodes of a run, in the order of the hostfile."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class SlurmState(RunState):
+    """The job, its nodes, and where its ranks work."""
 
     job_id: str = Field(pattern=r"^\d{1,10}$")
     restarts: int = Field(0, ge=0)
     user: str = Field(max_length=255)
     image: str = Field("", max_length=4096)
     workdir: str = Field(max_length=4096)
-    nodes: tuple[_Place, ...] = Field(min_length=1, max_length=10_000)
 
 
 class Slurm:
     """Nodes as the steps of one job."""
 
-    def __init__(self, cluster: "Cluster", settings: SlurmPlatform) -> None:
+    def __init__(self, cluster: Cluster, settings: SlurmPlatform) -> None:
         self._cluster = cluster
         self._settings = settings
         self._login = login_of(settings)
@@ -95,44 +164,40 @@ class Slurm:
     def launch(self, run: Run) -> Testbed:
         if warning := check_time_limit(run, self._settings):
             log.warning("%s", warning)
-        run_key, host_key = new_key_pair(), new_key_pair()
-        folder = states.make_folder(run.run_id, _KIND)
+        folder, run_key, host_key = states.begin(run, _KIND)
         self._login.keep_files_in(folder)
-        states.remember(folder, run.cluster)
-        states.write_private(folder / "id_ed25519", run_key.private)
-        states.write_private(folder / "host_key.pub", host_key.public)
         there = script.run_folder(self._settings, run.run_id)
         self._login.shell(f"umask 077 && mkdir -p {shlex.quote(self._settings.folder)} && mkdir {shlex.quote(there)}")
         for name, text in self._files(run, run_key, host_key).items():
             self._login.write(f"{there}/{name}", text)
         job_id = submit(self._login, f"{there}/{script.JOB_SCRIPT}")
         job, ports = BringUp(self._login, self._settings, run.run_id, job_id, run.cluster.nodes).wait()
-        up = _Up(
+        state = SlurmState(
+            host_key=host_key.public,
+            nodes=self._addresses(job, ports),
             job_id=job_id,
             restarts=restarts(self._login, job_id),
             user=self._login.user,
             image=run.nodes_image,
             workdir=self._workdir(run.run_id),
-            nodes=self._places(job, ports),
         )
-        states.write_private(folder / "nodes.json", up.model_dump_json())
-        testbed = self._testbed(run.run_id, up, host_key.public)
-        states.write_private(folder / "known_hosts", known_hosts(testbed.nodes))  # for `seatrial ssh`
-        tell_ports(testbed, run.cluster.ssh_port, default_folder(run.run_id))
+        testbed = self._testbed(run.run_id, state)
+        state.save(folder, testbed)
+        write_ports(testbed, run.cluster.ssh_port, default_folder(run.run_id))
         return testbed
 
     def _workdir(self, run_id: str) -> str:
-        """Of the probes; on the file system that all share where the ranks are not started by a node."""
+        """The folder of the probes; on the shared file system if the login node starts the ranks."""
         if self._settings.launch == "sshd":
             return f"{default_folder(run_id)}/work"
         there = script.run_folder(self._settings, run_id)
         return there if there.startswith("/") else f"{self._login.shell('pwd').strip()}/{there}"
 
-    def _places(self, job: Job, ports: Mapping[int, int]) -> tuple[_Place, ...]:
-        """In the order of the tasks, which is Slurm's order of the nodes."""
-        names, addresses = node_names(self._login, job.nodes), node_addresses(self._login, job.nodes)
+    def _addresses(self, job: Job, ports: Mapping[int, int]) -> tuple[NodeAddress, ...]:
+        """The addresses of the nodes in the order of the tasks."""
+        names, addresses = node_names(self._login, job.node_list), node_addresses(self._login, job.node_list)
         return tuple(
-            _Place(name=name, address=addresses.get(name, name), port=ports.get(task, self._cluster.ssh_port))
+            NodeAddress(name=name, address=addresses.get(name, name), port=ports.get(task, self._cluster.ssh_port))
             for task, name in enumerate(names)
         )
 
@@ -145,30 +210,28 @@ class Slurm:
         folder = self._state(run_id)
         if not folder.exists() or not any(job.is_up for job in jobs_of(self._login, run_id)):
             raise InputError(f"run {run_id}: is over")
-        try:
-            up = _Up.model_validate_json(states.read_file(folder, "nodes.json"))
-        except ValidationError as error:
-            raise InputError(f"run {run_id}: nodes.json: is not what was written") from error
-        return self._testbed(run_id, up, states.read_file(folder, "host_key.pub"))
+        return self._testbed(run_id, SlurmState.load(folder))
 
-    def _testbed(self, run_id: str, up: _Up, host_key: str) -> Testbed:
-        nodes = [node_of(self._cluster, place.name, place.address, host_key, place.port) for place in up.nodes]
+    def _testbed(self, run_id: str, state: SlurmState) -> Testbed:
+        nodes = [node_of(self._cluster, at.name, at.address, state.host_key, at.port) for at in state.nodes]
         testbed = testbed_of(
             self._cluster,
             run_id,
             nodes,
-            user=up.user,
-            key_file=states.run_folder(run_id, _KIND) / "id_ed25519",
+            user=state.user,
+            key_file=states.run_folder(run_id, _KIND) / states.KEY_FILE,
             dial=self._login.dial,
-            workdir=up.workdir,
+            workdir=state.workdir,
             python=self._settings.python,
             network=None,
-            blameless_reason=lambda node: blameless_reason(self._login, run_id, up.job_id, up.restarts, node.name),
+            blameless_reason=lambda node: blameless_reason(
+                self._login, run_id, state.job_id, state.restarts, node.name
+            ),
         )
         if self._settings.launch == "sshd":
             return testbed
-        folders = up.workdir, default_folder(run_id)
-        launcher = SrunLauncher(self._login, self._cluster, self._settings, up.job_id, up.image, *folders)
+        folders = state.workdir, default_folder(run_id)
+        launcher = SrunLauncher(self._login, self._cluster, self._settings, state.job_id, state.image, *folders)
         return replace(testbed, launcher=launcher)
 
     def collect(self, run_id: str, folder: Path, timeout_s: float, secrets: Secrets) -> None:
@@ -185,7 +248,7 @@ class Slurm:
                 write_log(folder / "nodes" / f"{node}.log", lines, secrets)
 
     def _names(self, run_id: str) -> list[str]:
-        nodes = next((job.nodes for job in jobs_of(self._login, run_id) if job.nodes), "")
+        nodes = next((job.node_list for job in jobs_of(self._login, run_id) if job.node_list), "")
         return node_names(self._login, nodes) if nodes else []
 
     def keep(self, run_id: str, seconds: float) -> bool:
@@ -202,11 +265,7 @@ class Slurm:
         states.remove_folder(folder)
 
     def leftovers(self) -> list[Leftover]:
-        return [
-            Leftover(folder.name, states.age_s(folder), "the job and the keys of a run whose process is gone")
-            for folder in states.folders(_KIND)
-            if states.is_abandoned(folder)
-        ]
+        return states.leftovers(_KIND, "the job and the keys of a run whose process is gone")
 
     def missing(self) -> list[str]:
         from seatrial.platforms.slurm.doctor import problems
@@ -214,14 +273,14 @@ class Slurm:
         return problems(self._login, self._cluster, self._settings)
 
 
-def platform(cluster: "Cluster") -> Slurm:
+def platform(cluster: Cluster) -> Slurm:
     """The platform that the cluster file describes."""
     assert isinstance(cluster.platform, SlurmPlatform)
     return Slurm(cluster, cluster.platform)
 
 
 def _by_node(text: str, names: list[str]) -> dict[str, str]:
-    """The lines of each node, by its name; those of srun itself by `srun`."""
+    """The lines of each node, by its name; those of srun itself under `srun`."""
     lines: dict[str, list[str]] = {}
     for line in text.splitlines():
         match = _LABEL.fullmatch(line)
@@ -229,3 +288,45 @@ def _by_node(text: str, names: list[str]) -> dict[str, str]:
         name = names[task] if 0 <= task < len(names) else "srun"
         lines.setdefault(name, []).append(match[2] if match and name != "srun" else line)
     return {name: "\n".join(content) + "\n" for name, content in lines.items()}
+
+
+def check_time_limit(run: Run, settings: SlurmPlatform) -> str | None:
+    """A warning if Slurm may end the nodes before the suite, or their `keep_s`, is over; None otherwise.
+
+    Raises MissingError if one step of the suite may take longer than the whole job: Slurm would end it before its own
+    timeout, which names the cause.
+    """
+    needed_s = dict(_needed_s(run))
+    limit = _clock(settings.time_limit_s)
+    name, longest_s = max(needed_s.items(), key=lambda item: item[1], default=("", 0.0))
+    if longest_s > settings.time_limit_s:
+        values = {"suite": run.suite.name, "limit": limit, "check": name, "longest": _clock(longest_s)}
+        raise MissingError(Reason.of("slurm-time-limit-short", **values))
+    kept_s = 0 if run.cluster.keep == "never" else run.cluster.keep_s
+    total_s = sum(needed_s.values()) + kept_s
+    if total_s <= settings.time_limit_s:
+        return None
+    kept = f" and keep_s ({_clock(kept_s)})" if kept_s else ""
+    return (
+        f"the timeouts of suite {run.suite.name}{kept} add up to {_clock(total_s)}, and time_limit is {limit}:"
+        " Slurm ends the nodes of a run that takes longer"
+    )
+
+
+def _needed_s(run: Run) -> Iterator[tuple[str, float]]:
+    """Name and timeout in seconds of each step: of a check, and of each operation of a sweep."""
+    for kind in (kind for kind in CHECKS if not left_out(kind, run)):
+        section = run.suite.section(kind.section)
+        timeout_s = float(getattr(section, "timeout_s", 0))
+        if isinstance(section, Collectives):
+            cluster = run.cluster
+            planned = section.sweeps(nodes=cluster.nodes, slots=cluster.slots, gpus=bool(cluster.gpus))
+            yield from ((sweep.label, timeout_s) for sweep in planned)
+        elif section is not None:
+            yield kind.name, timeout_s
+        if isinstance(section, Training) and section.all_reduce_rounds:
+            yield "all_reduce by torch", timeout_s
+
+
+def _clock(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 
 from seatrial.config.platform import PlatformSettings
 from seatrial.platforms.baremetal.config import legal_folder
-from seatrial.platforms.openssh.settings import Path
+from seatrial.platforms.openssh import PathText
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
@@ -22,7 +22,7 @@ class ThisMachinePlatform(PlatformSettings):
     folder: Annotated[str, AfterValidator(legal_folder)] = Field(
         "/tmp", description="where a run makes its private folder; programs must be allowed to run there"
     )
-    python: Path | None = Field(
+    python: PathText | None = Field(
         None, description="with torch: a name on PATH or a full path; seatrial's own when unset"
     )
 

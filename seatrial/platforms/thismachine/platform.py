@@ -1,4 +1,4 @@
-"""The platform this-machine: what bare metal does on a host, without a login."""
+"""The platform this-machine: bare metal without a login."""
 
 import re
 import shlex
@@ -12,7 +12,7 @@ from seatrial.platforms.baremetal.bringup import node_folder
 from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.baremetal.hosts import Hosts
 from seatrial.platforms.baremetal.platform import Baremetal
-from seatrial.platforms.sshd.program import MADE_LATER, node_script
+from seatrial.platforms.sshd import MADE_LATER, node_script
 from seatrial.platforms.thismachine.config import ThisMachinePlatform
 
 if TYPE_CHECKING:

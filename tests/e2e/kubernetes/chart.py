@@ -10,9 +10,9 @@ from seatrial.checks.suites import load_suite
 from seatrial.config.cluster import Cluster
 from seatrial.config.run import Run
 from seatrial.platforms import platform_for
+from seatrial.platforms.container import KEY_FILES
 from seatrial.platforms.kubernetes.config import KubernetesPlatform, Topology
 from seatrial.platforms.kubernetes.machines import gpu_resource
-from seatrial.platforms.kubernetes.objects import KEY_FILES
 from seatrial.platforms.kubernetes.pod import node_selector, tolerations
 from tests.unit.kubernetes.chart import FACTS
 from tests.unit.kubernetes.golden import CLUSTERS

@@ -19,7 +19,7 @@ from seatrial.config.cluster import Cluster as ClusterFile
 from seatrial.config.run import Run
 from seatrial.model.testbed import Testbed
 from seatrial.platforms import Platform, platform_for
-from seatrial.platforms.kubernetes.objects import kinds
+from seatrial.platforms.kubernetes.launchers import kinds
 from tests.conftest import RUN_PREFIX
 from tests.e2e.kubernetes import kwok
 from tests.e2e.kubernetes.cluster import Cluster

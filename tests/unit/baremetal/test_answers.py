@@ -9,10 +9,9 @@ import pytest
 
 from seatrial.model.errors import SeatrialError
 from seatrial.model.reason import code_of
-from seatrial.platforms.baremetal.answers import Place, Up
 from seatrial.platforms.baremetal.config import BaremetalPlatform
-from seatrial.platforms.baremetal.hosts import Hosts
-from seatrial.platforms.openssh.failures import is_silent, reason_of, was_never_in
+from seatrial.platforms.baremetal.hosts import BaremetalState, HostAddress, Hosts
+from seatrial.platforms.openssh import is_silent, reason_of, was_never_in
 
 CHANGED = """\
 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
@@ -123,12 +122,16 @@ def test_a_machine_without_ssh_says_so(hosts: Hosts, tmp_path: Path, monkeypatch
         asked(hosts, tmp_path, "")
 
 
-def place(name: str, kernel: str) -> Place:
-    return Place(name=name, address="10.0.0.7", port=222, user="root", proxied=False, kernel=kernel, cores=2)
+def address(name: str, kernel: str) -> HostAddress:
+    return HostAddress(name=name, address="10.0.0.7", port=222, user="root", proxied=False, kernel=kernel, cores=2)
+
+
+def state(*nodes: HostAddress) -> BaremetalState:
+    return BaremetalState(host_key="ssh-ed25519 AAAA", nodes=nodes)
 
 
 def test_hosts_of_one_kernel_share_its_cores() -> None:
-    assert Up(places=(place("a", "1-2"), place("b", "1-2"))).shared_cores == 2
-    assert Up(places=(place("a", "1-2"), place("b", "3-4"))).shared_cores is None
-    assert Up(places=(place("a", ""), place("b", ""))).shared_cores is None
-    assert Up(places=(place("a", "1-2"),)).shared_cores is None
+    assert state(address("a", "1-2"), address("b", "1-2")).shared_cores == 2
+    assert state(address("a", "1-2"), address("b", "3-4")).shared_cores is None
+    assert state(address("a", ""), address("b", "")).shared_cores is None
+    assert state(address("a", "1-2")).shared_cores is None

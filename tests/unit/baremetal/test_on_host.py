@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from seatrial.platforms.baremetal import on_host
-from seatrial.platforms.baremetal.on_host.files import ProblemError, remove_tree
-from seatrial.platforms.baremetal.on_host.lock import LOCK, Lock, lock_state
-from seatrial.platforms.baremetal.program import _MODULES, program
+from seatrial.platforms.baremetal.hosts import _MODULES, program
+from seatrial.platforms.baremetal.on_host.files import LOCK, Lock, ProblemError, lock_state, remove_tree
 
 MODULES = sorted(Path(on_host.__file__).parent.glob("*.py"))
 

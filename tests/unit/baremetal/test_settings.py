@@ -13,7 +13,7 @@ from seatrial.config.run import Run
 from seatrial.model.errors import InputError
 from seatrial.platforms import platform_for
 from seatrial.platforms.baremetal.config import BaremetalPlatform
-from seatrial.platforms.baremetal.ssh_config import ssh_config
+from seatrial.platforms.baremetal.hosts import ssh_config
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "baremetal"
 RUN_ID = "20260102-0304-abcde"

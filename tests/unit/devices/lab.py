@@ -12,7 +12,7 @@ from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
 from seatrial.model.result import Check
 from seatrial.model.testbed import Testbed
-from seatrial.platforms.fake import FakePlatform, ProgramOutput
+from tests.fake_platform import FakePlatform, ProgramOutput
 
 ALL = ["node-0", "node-1", "node-2", "node-3"]
 

@@ -13,8 +13,8 @@ from seatrial.checks.table import measure_again
 from seatrial.config.setup import setup_of
 from seatrial.model.reason import Reason, code_of
 from seatrial.model.verdict import Verdict
-from seatrial.platforms.fake import ProgramOutput
 from tasks.compare import compare
+from tests.fake_platform import ProgramOutput
 from tests.stored_nights import as_before
 from tests.unit.devices.lab import ALL, Lab, answer, device, gpus, rate
 

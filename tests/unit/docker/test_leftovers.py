@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from seatrial.platforms.docker.leftovers import KIND, is_abandoned
-from seatrial.platforms.docker.plan import EXPIRES, MADE, OWNER
-from seatrial.platforms.owner import this_one
+from seatrial.platforms.docker.plan import EXPIRES, KIND, MADE, OWNER
+from seatrial.platforms.docker.platform import is_abandoned
+from seatrial.platforms.state import this_owner
 
 LONG_AGO, LATER = "1000000000", "99999999999"
 
@@ -17,7 +17,7 @@ def _no_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def own(made: str) -> dict[str, str]:
-    return {OWNER: this_one(KIND), MADE: made, EXPIRES: LATER}
+    return {OWNER: this_owner(KIND), MADE: made, EXPIRES: LATER}
 
 
 def test_own_containers_without_a_run_are_left_after_a_minute() -> None:

@@ -9,9 +9,9 @@ import pytest
 from seatrial.checks.suites import load_suite
 from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError
-from seatrial.platforms.docker.bringup import places, why_ended
 from seatrial.platforms.docker.config import DockerPlatform
 from seatrial.platforms.docker.plan import DockerPlan
+from seatrial.platforms.docker.platform import node_addresses, why_ended
 from tests.unit.docker.golden import clusters
 
 NETWORK = "seatrial-r1"
@@ -36,12 +36,12 @@ def plan() -> DockerPlan:
 
 
 def test_peers_go_by_the_network_and_this_machine_by_the_published_port() -> None:
-    place = places(daemon({"NetworkSettings": GOOD}), plan())[0]
+    place = node_addresses(daemon({"NetworkSettings": GOOD}), plan())[0]
     assert (place.address, place.port, place.host, place.host_port) == ("172.18.0.2", 222, "127.0.0.1", 40001)
 
 
 def test_a_daemon_on_another_machine_is_reached_there() -> None:
-    assert places(daemon({"NetworkSettings": GOOD}, host="gpu-box"), plan())[0].host == "gpu-box"
+    assert node_addresses(daemon({"NetworkSettings": GOOD}, host="gpu-box"), plan())[0].host == "gpu-box"
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,12 @@ def test_a_daemon_on_another_machine_is_reached_there() -> None:
 )  # fmt: skip
 def test_a_container_without_an_address_is_named(broken: Any) -> None:
     with pytest.raises(LaunchError, match="the container of node-0 runs without an address"):
-        places(daemon({"NetworkSettings": broken}), plan())
+        node_addresses(daemon({"NetworkSettings": broken}), plan())
 
 
 def test_a_container_that_ended_is_named_with_its_last_words() -> None:
     with pytest.raises(LaunchError, match=r"the container of node-0 ended with status 2: .*two") as failed:
-        places(daemon({"State": {"ExitCode": 2}}, status="exited"), plan())
+        node_addresses(daemon({"State": {"ExitCode": 2}}, status="exited"), plan())
     assert str(failed.value).isprintable()
 
 

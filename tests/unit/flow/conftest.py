@@ -21,8 +21,8 @@ from seatrial.history import open_store
 from seatrial.model.reason import code_of
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
-from seatrial.platforms.fake import FakePlatform
 from tasks import compare, image, launch, record, upload
+from tests.fake_platform import FakePlatform
 
 RUN_ID = "run-1"
 # What Prefect makes a task of, and the function under it.

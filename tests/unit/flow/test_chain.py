@@ -17,7 +17,7 @@ from seatrial.model.reason import Reason, code_of
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.platforms import Leftover
-from seatrial.platforms.fake import FakePlatform, ProgramOutput, Request, programs
+from tests.fake_platform import FakePlatform, ProgramOutput, Request, programs
 from tests.unit.flow.conftest import RUN_ID, STEPS, Chain
 
 CHECKS = tuple(kind.name for kind in TABLE)

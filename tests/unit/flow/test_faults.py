@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.model.reason import code_of
 from seatrial.model.verdict import Verdict
-from seatrial.platforms.fake import FakeNode, FakePlatform, ProgramOutput
+from tests.fake_platform import FakeNode, FakePlatform, ProgramOutput
 from tests.unit.flow.conftest import Chain
 
 

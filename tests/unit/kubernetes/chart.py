@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from seatrial.config.cluster import Cluster
-from seatrial.platforms.kubernetes import check, machines, pod, volumes
+from seatrial.platforms.kubernetes import machines, pod, volumes
+from seatrial.platforms.kubernetes import platform as kubernetes
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
 from seatrial.platforms.kubernetes.platform import _yaml
 from seatrial.text.secret_values import SECRET_NAME
@@ -19,7 +20,7 @@ def facts() -> str:
     """The machine families, and what no value may be."""
     known = {
         "secret_names": f"(?i){SECRET_NAME.pattern}",
-        "own_names": list(check._OURS),
+        "own_names": list(kubernetes._OURS),
         "taken_paths": list(volumes._TAKEN),
         "machines": {name: _machine(name) for name in MACHINES},
     }

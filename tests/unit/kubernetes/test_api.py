@@ -6,11 +6,10 @@ import pytest
 from kubernetes.client.exceptions import ApiException
 
 from seatrial.model.errors import MissingError
-from seatrial.platforms.kubernetes.api import Api
+from seatrial.platforms.kubernetes.api import Api, UnknownKindError
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
-from seatrial.platforms.kubernetes.launchers import Kind
-from seatrial.platforms.kubernetes.queue import WORKLOAD
-from seatrial.platforms.kubernetes.refusals import UnknownKindError
+from seatrial.platforms.kubernetes.plan import Kind
+from seatrial.platforms.kubernetes.waiting import WORKLOAD
 
 
 class Served:

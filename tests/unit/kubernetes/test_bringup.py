@@ -12,10 +12,9 @@ from seatrial.config.run import Run
 from seatrial.model.errors import LaunchError
 from seatrial.platforms.kubernetes import bringup, waiting
 from seatrial.platforms.kubernetes.api import Api
-from seatrial.platforms.kubernetes.bringup import BringUp
+from seatrial.platforms.kubernetes.bringup import BringUp, WatchEvent
 from seatrial.platforms.kubernetes.launchers import launcher_for
 from seatrial.platforms.kubernetes.plan import plan
-from seatrial.platforms.kubernetes.watches import WatchEvent
 from tests.unit.kubernetes.golden import CLUSTERS
 
 NAME = "seatrial-20260101-0000-abcde"
@@ -25,7 +24,7 @@ Step = WatchEvent | float  # what a watch brings, or seconds in which it brings 
 class QuietApi:
     """No pod has anything to say."""
 
-    def last_words(self, pod: str) -> str:
+    def log_end(self, pod: str) -> str:
         return ""
 
 

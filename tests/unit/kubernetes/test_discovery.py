@@ -7,8 +7,8 @@ import pytest
 from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic.exceptions import NotFoundError
 
-from seatrial.platforms.kubernetes.discovery import Discovery
-from seatrial.platforms.kubernetes.launchers import Kind
+from seatrial.platforms.kubernetes.api import Discovery
+from seatrial.platforms.kubernetes.plan import Kind
 
 JOB, JOBSET, POD = Kind("batch/v1", "Job"), Kind("jobset.x-k8s.io/v1alpha2", "JobSet"), Kind("v1", "Pod")
 SERVED = {

@@ -10,12 +10,12 @@ from seatrial.config.cluster import Cluster
 from seatrial.model.reason import code_of
 from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
-from seatrial.platforms.kubernetes.devices import is_fabric, not_requested
-from seatrial.platforms.kubernetes.doctor import _queue, nodes_that_fit
-from seatrial.platforms.kubernetes.launchers import Kind, launchers
+from seatrial.platforms.kubernetes.doctor import LOOKUPS, _queue, nodes_that_fit, rights
+from seatrial.platforms.kubernetes.launchers import launchers
 from seatrial.platforms.kubernetes.machines import machine
-from seatrial.platforms.kubernetes.queue import LOCAL_QUEUE
-from seatrial.platforms.kubernetes.rights import LOOKUPS, rights
+from seatrial.platforms.kubernetes.plan import Kind
+from seatrial.platforms.kubernetes.pod import is_fabric, not_requested
+from seatrial.platforms.kubernetes.waiting import LOCAL_QUEUE
 from tests.unit.kubernetes.golden import CLUSTERS
 
 ROLE = Path(__file__).parents[3] / "deployments" / "kubernetes" / "role.yaml"

@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.model.errors import LaunchError, MissingError, NodesError
 from seatrial.platforms.kubernetes import ending
-from seatrial.platforms.kubernetes.launchers import Kind
+from seatrial.platforms.kubernetes.plan import Kind
 
 
 def node(name: str, ready: str) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from typing import Any, cast
 import pytest
 
 from seatrial.platforms.kubernetes.api import NODE, Api
-from seatrial.platforms.kubernetes.launchers import Kind, launcher_for
-from seatrial.platforms.kubernetes.plan import KubernetesPlan
-from seatrial.platforms.kubernetes.termination_reason import _blameless_reason, _workload, blameless_reason
+from seatrial.platforms.kubernetes.ending import _blameless_reason, _workload, blameless_reason
+from seatrial.platforms.kubernetes.launchers import launcher_for
+from seatrial.platforms.kubernetes.plan import Kind, KubernetesPlan
 
 JOB = {"kind": "Job", "status": {}}
 POD: dict[str, Any] = {"metadata": {"name": "p"}, "status": {}}

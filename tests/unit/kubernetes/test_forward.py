@@ -12,7 +12,7 @@ from kubernetes.client.exceptions import ApiException
 from seatrial.model.errors import LaunchError, SeatrialError
 from seatrial.platforms.kubernetes import forward
 from seatrial.platforms.kubernetes.api import Api
-from seatrial.platforms.kubernetes.launchers import Kind
+from seatrial.platforms.kubernetes.plan import Kind
 
 RUNNING: dict[str, Any] = {"metadata": {"name": "p"}, "status": {"phase": "Running"}}
 KILLED = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}

@@ -11,13 +11,12 @@ from seatrial.config.cluster import Cluster
 from seatrial.model.errors import LaunchError, MissingError
 from seatrial.platforms import platform_for
 from seatrial.platforms import state as states
-from seatrial.platforms.kubernetes import ownership
-from seatrial.platforms.kubernetes.connect import connect
-from seatrial.platforms.kubernetes.launchers import Kind, launchers
-from seatrial.platforms.kubernetes.plan import EXPIRES, OWNER, RUN_ID, TENDED_BY
+from seatrial.platforms.kubernetes.api import RuntimeUnseenError, connect, refused
+from seatrial.platforms.kubernetes.ending import own_pod
+from seatrial.platforms.kubernetes.launchers import launchers
+from seatrial.platforms.kubernetes.plan import EXPIRES, OWNER, RUN_ID, TENDED_BY, Kind
 from seatrial.platforms.kubernetes.platform import Kubernetes
-from seatrial.platforms.kubernetes.refusals import RuntimeUnseenError, refused
-from seatrial.platforms.owner import this_one
+from seatrial.platforms.state import this_owner
 
 LONG_AGO = "2026-01-01T00:00:00Z"
 
@@ -104,7 +103,7 @@ def test_what_every_run_makes_must_be_looked_at() -> None:
 
 def test_a_run_whose_objects_are_there_is_told_once(root: Path) -> None:
     folder = states.make_folder("r1", "kubernetes")
-    made = thing("r1", **{OWNER: this_one("kubernetes"), EXPIRES: LONG_AGO})
+    made = thing("r1", **{OWNER: this_owner("kubernetes"), EXPIRES: LONG_AGO})
     here = platform(Secret=[made])
     states.remember(folder, here._cluster)
     states.keep(folder, -1)
@@ -141,11 +140,11 @@ def test_a_run_knows_its_pod_where_the_nodes_are_beside_it(monkeypatch: pytest.M
     """Not on another cluster, nor in another namespace, nor under the name of a host whose network it has."""
     monkeypatch.setattr("socket.gethostname", lambda: "trial-x")
     beside = platform(Pod=[{"metadata": {"name": "trial-x"}}])._api
-    assert ownership.own_pod(beside, None) is None
+    assert own_pod(beside, None) is None
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-    assert ownership.own_pod(beside, None) == "trial-x"
-    assert ownership.own_pod(beside, "elsewhere") is None
-    assert ownership.own_pod(platform()._api, None) is None
+    assert own_pod(beside, None) == "trial-x"
+    assert own_pod(beside, "elsewhere") is None
+    assert own_pod(platform()._api, None) is None
 
 
 def test_a_folder_in_the_place_of_a_kubeconfig_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

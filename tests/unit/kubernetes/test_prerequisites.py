@@ -9,8 +9,8 @@ from seatrial.config.cluster import Cluster
 from seatrial.model.errors import MissingError
 from seatrial.platforms.kubernetes.api import Api
 from seatrial.platforms.kubernetes.config import KubernetesPlatform
-from seatrial.platforms.kubernetes.launchers import Kind
-from seatrial.platforms.kubernetes.prerequisites import prerequisites
+from seatrial.platforms.kubernetes.doctor import prerequisites
+from seatrial.platforms.kubernetes.plan import Kind
 from tests.unit.kubernetes.golden import CLUSTERS
 
 CLAIM: dict[str, Any] = {"volumes": [{"kind": "pvc", "mount": "/data", "claim": "tokens"}]}

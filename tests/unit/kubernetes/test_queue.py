@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.platforms.kubernetes.queue import preempted, unmanaged, waits_for
+from seatrial.platforms.kubernetes.waiting import preempted, unmanaged, waits_for
 
 
 def workload(*conditions: tuple[str, str, str, str], active: bool = True, **status: Any) -> dict[str, Any]:

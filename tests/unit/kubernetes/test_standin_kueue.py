@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from seatrial.platforms.kubernetes.queue import waits_for
+from seatrial.platforms.kubernetes.waiting import waits_for
 from tests.e2e.kubernetes.standins import kueue
 from tests.e2e.kubernetes.standins.kueue_jobs import (
     CLASS,

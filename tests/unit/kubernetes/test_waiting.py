@@ -4,8 +4,16 @@ from typing import Any
 
 import pytest
 
-from seatrial.platforms.kubernetes.queue import Queued
-from seatrial.platforms.kubernetes.waiting import Complaint, RunState, placed, problem, ready, story, troubled
+from seatrial.platforms.kubernetes.waiting import (
+    Complaint,
+    Queued,
+    SeenObjects,
+    describe_progress,
+    placed,
+    problem,
+    ready,
+    troubled,
+)
 
 
 def pod(name: str = "p-0", node: str | None = "n-0", **status: Any) -> dict[str, Any]:
@@ -26,18 +34,18 @@ def waits(reason: str, message: str = "") -> dict[str, Any]:
 
 
 def test_pods_are_counted_as_they_come() -> None:
-    assert story([], 2) == "0 of 2 pods have a node"
-    assert story([UNSCHEDULABLE, pod()], 2) == f"1 of 2 pods have a node; waiting: {NO_GPUS}"
-    assert story([READY, pod("p-1")], 2) == "1 of 2 nodes answer; waiting: sshd does not answer yet"
-    assert story([waits("ContainerCreating")], 1) == "0 of 1 nodes answer; waiting: ContainerCreating"
-    assert story([READY], 1) == "1 of 1 nodes answer"
+    assert describe_progress([], 2) == "0 of 2 pods have a node"
+    assert describe_progress([UNSCHEDULABLE, pod()], 2) == f"1 of 2 pods have a node; waiting: {NO_GPUS}"
+    assert describe_progress([READY, pod("p-1")], 2) == "1 of 2 nodes answer; waiting: sshd does not answer yet"
+    assert describe_progress([waits("ContainerCreating")], 1) == "0 of 1 nodes answer; waiting: ContainerCreating"
+    assert describe_progress([READY], 1) == "1 of 1 nodes answer"
     assert len(ready([READY, pod(), UNSCHEDULABLE])) == 1
     assert len(placed([READY, pod(), UNSCHEDULABLE])) == 2
 
 
 def test_what_is_suspended_is_queued() -> None:
-    assert story([], 2, Queued("queued: 8 more")) == "queued: 8 more"
-    assert story([pod()], 2, Queued("queued: 8 more")) == "1 of 2 pods have a node"
+    assert describe_progress([], 2, Queued("queued: 8 more")) == "queued: 8 more"
+    assert describe_progress([pod()], 2, Queued("queued: 8 more")) == "1 of 2 pods have a node"
 
 
 def ended(status: int, reason: str) -> dict[str, Any]:
@@ -131,11 +139,11 @@ def test_trouble_counts_from_when_a_pod_had_it_first() -> None:
 def test_trouble_is_what_the_story_tells_first() -> None:
     creating = [pod(f"c-{n}", containerStatuses=[{"state": {"waiting": {"reason": "Creating"}}}]) for n in (0, 1)]
     sentence = "0 of 3 nodes answer; waiting: the image cannot be pulled (ErrImagePull): timeout"
-    assert story([*creating, waits("ErrImagePull", "timeout")], 3) == sentence
+    assert describe_progress([*creating, waits("ErrImagePull", "timeout")], 3) == sentence
 
 
 def test_pods_come_and_go() -> None:
-    seen = RunState()
+    seen = SeenObjects()
     seen.take_pod("ADDED", READY)
     seen.take_pod("MODIFIED", pod())
     assert list(seen.pods) == ["p-0"]
@@ -148,7 +156,7 @@ def test_pods_come_and_go() -> None:
     ["FailedCreate", "FailedCreatePod", "JobCreationFailed", "MPIJobFailed", "TrainJobResourcesCreationFailed"],
 )
 def test_pods_that_are_not_admitted_are_a_complaint(reason: str) -> None:
-    quiet, seen = RunState(), RunState()
+    quiet, seen = SeenObjects(), SeenObjects()
     quiet.take_event({"reason": "SuccessfulCreate", "message": "Created pod: x"}, 1.0)
     assert quiet.complaint is None
     seen.take_event({"reason": reason, "message": 'pods "x" is forbidden: exceeded quota'}, 2.0)
@@ -158,11 +166,14 @@ def test_pods_that_are_not_admitted_are_a_complaint(reason: str) -> None:
 
 
 def test_a_volume_that_cannot_be_mounted_is_what_is_waited_for() -> None:
-    seen = RunState()
+    seen = SeenObjects()
     why = 'MountVolume.SetUp failed for volume "volume-0" : rpc error: desc = storage: bucket doesn\'t exist'
     seen.take_event({"reason": "FailedMount", "message": f"{why}\n", "involvedObject": {"name": "p-0"}}, 1.0)
-    assert story([waits("ContainerCreating")], 1, unmounted=seen.unmounted) == f"0 of 1 nodes answer; waiting: {why}"
-    assert story([READY], 1, unmounted=seen.unmounted) == "1 of 1 nodes answer"  # it has been mounted since
+    assert (
+        describe_progress([waits("ContainerCreating")], 1, unmounted=seen.unmounted)
+        == f"0 of 1 nodes answer; waiting: {why}"
+    )
+    assert describe_progress([READY], 1, unmounted=seen.unmounted) == "1 of 1 nodes answer"  # it has been mounted since
     running = pod(containerStatuses=[{"name": "node", "state": {"running": {}}}])
-    assert "sshd does not answer yet" in story([running], 1, unmounted=seen.unmounted)
+    assert "sshd does not answer yet" in describe_progress([running], 1, unmounted=seen.unmounted)
     assert seen.complaint is None

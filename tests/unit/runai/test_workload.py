@@ -13,8 +13,8 @@ from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError
 from seatrial.platforms import platform_for
+from seatrial.platforms.runai.client import pod_names, read_workload, submit_argv
 from seatrial.platforms.runai.config import RunaiPlatform
-from seatrial.platforms.runai.workload import pod_names, read_workload, submit_argv
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "runai"
 EXAMPLE = Path(__file__).parents[3] / "deployments" / "clusters" / "gh200-runai.yaml"
@@ -101,7 +101,7 @@ def test_render_prints_the_command() -> None:
 def test_answers_are_read_whatever_their_shape(document: Any, phase: str, words: tuple[str, ...] | None) -> None:
     workload = read_workload(json.dumps(document))
     assert workload.phase == phase
-    assert words is None or workload.words == words
+    assert words is None or workload.messages == words
     assert "\x1b" not in workload.shown
     assert len(workload.shown) < 1000
 

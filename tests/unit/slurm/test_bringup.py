@@ -2,7 +2,7 @@
 
 import pytest
 
-from seatrial.platforms.slurm.bringup import read_nodes_log
+from seatrial.platforms.slurm.jobs import read_nodes_log
 
 PULL = """\
 srun: cluster configuration lacks support for cpu binding
@@ -23,7 +23,7 @@ def test_ports_count_once_and_failures_by_task() -> None:
     log = read_nodes_log(f"{ready} 3: seatrial-node: failed: why\n")
     assert log.ports == {0: 222, 10: 222}
     assert log.problems == {3: "why"}
-    assert log.words == {}
+    assert log.last_lines == {}
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,6 @@ def test_ports_count_once_and_failures_by_task() -> None:
     ],
 )
 def test_the_most_telling_line_of_a_task_is_kept(log: str, words: str) -> None:
-    (line,) = read_nodes_log(log).words.values()
+    (line,) = read_nodes_log(log).last_lines.values()
     assert words in line
     assert "\x1b" not in line

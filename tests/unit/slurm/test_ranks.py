@@ -10,7 +10,7 @@ from seatrial.config.cluster import Cluster
 from seatrial.model.testbed import Node, Testbed, dial_tcp
 from seatrial.platforms.slurm.config import SlurmPlatform
 from seatrial.platforms.slurm.login import Login
-from seatrial.platforms.slurm.ranks import SrunLauncher
+from seatrial.platforms.slurm.platform import SrunLauncher
 
 
 def launcher(image: str = "", **fields: Any) -> tuple[SrunLauncher, Testbed]:

@@ -7,7 +7,7 @@ import pytest
 from seatrial.config.cluster import load_cluster
 from seatrial.model.errors import InputError
 from seatrial.platforms.slurm.config import SlurmPlatform
-from seatrial.platforms.slurm.remote_login import RemoteLogin, login_of
+from seatrial.platforms.slurm.login import RemoteLogin, login_of
 
 
 def test_the_settings_of_the_login_come_before_the_users_own() -> None:

@@ -8,7 +8,7 @@ import pytest
 from seatrial.builders import ensure_image, render_image
 from seatrial.config.cluster import Cluster, load_cluster
 from seatrial.model.errors import InputError
-from seatrial.platforms.slurm.runtime import container_of, pyxis_image
+from seatrial.platforms.slurm.script import container_of, pyxis_image
 
 DIGEST = "sha256:" + "a" * 64
 

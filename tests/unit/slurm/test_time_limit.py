@@ -11,7 +11,7 @@ from seatrial.config.run import Run
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import code_of
 from seatrial.platforms.slurm.config import SlurmPlatform
-from seatrial.platforms.slurm.time_limit import check_time_limit
+from seatrial.platforms.slurm.platform import check_time_limit
 
 
 def warning(suite: str, time_limit: str, **fields: Any) -> str | None:

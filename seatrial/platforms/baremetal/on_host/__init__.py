@@ -1,4 +1,4 @@
-"""What runs on the hosts themselves: the standard library of Python 3.6 alone.
+"""The programs that run on the hosts, in the standard library of Python 3.6.
 
-The control host hands these modules to `python3 -` by standard input; see `program.py` beside this package.
+The control host sends these modules to `python3 -` by standard input; see `program` in `hosts.py`.
 """

@@ -1,6 +1,8 @@
-"""What the control host asks of a host: start, stop, log, check, image, pull.
+"""The requests of the control host: start, stop, log, check, image, pull.
 
-The answer is one line, MARK and a JSON object.
+The answer is one line, MARK and a JSON object. The supervisor holds the lock of the host for a run, and is the parent
+of the run's sshd: processes that lose their parent become its children. It ends all of them on a signal, when sshd
+ends, and at the deadline. If it is killed, node.sh gets a signal and ends sshd itself.
 """
 
 import json
@@ -10,15 +12,92 @@ import signal
 import stat
 import time
 
-from seatrial.platforms.baremetal.on_host.container import has_image, has_program, pull, remove
-from seatrial.platforms.baremetal.on_host.files import ProblemError, read_tail, remove_tree
-from seatrial.platforms.baremetal.on_host.lock import Lock, lock_state
-from seatrial.platforms.baremetal.on_host.processes import STOP_S, end_all, is_running, reap, send, started
-from seatrial.platforms.baremetal.on_host.supervisor import supervise
+from seatrial.platforms.baremetal.on_host.files import Lock, ProblemError, lock_state, read_tail, remove_tree, write
+from seatrial.platforms.baremetal.on_host.processes import (
+    SIGNALS,
+    STOP_S,
+    VARIABLE,
+    become_subreaper,
+    end_all,
+    has_image,
+    has_program,
+    is_running,
+    prctl,
+    pull,
+    reap,
+    remove,
+    send,
+    started,
+    unblock,
+)
 
-TYPE_CHECKING = False
+TYPE_CHECKING = False  # importing typing takes a tenth of the time that a host needs to start
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
+
+
+def supervise(request: "Dict[str, Any]", lock: Lock, log_file: int) -> None:
+    """Hold sshd until this process gets a signal, sshd ends, or the deadline is over."""
+    deadline = time.monotonic() + request["deadline_s"]
+    folder = request["folder"]
+    os.setsid()
+    os.chdir("/")
+    null = os.open(os.devnull, os.O_RDWR)
+    for target, source in ((0, null), (1, log_file), (2, log_file)):
+        os.dup2(source, target)
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    become_subreaper()
+    try:
+        own = {"pid": os.getpid(), "started": started(os.getpid())}
+        write(os.path.join(folder, "supervisor.json"), json.dumps(own))
+        wait_for_end(start_node(request), deadline)
+    finally:
+        remove(request["container"])
+        end_all(os.getpid(), folder)
+        remove(request["container"])  # one that was being made when its client was ended
+        remove_tree(folder)
+        lock.release()
+
+
+def start_node(request: "Dict[str, Any]") -> int:
+    """Start node.sh, in the container if there is one, and return its pid. Its keys come by a pipe."""
+    container = request["container"]
+    command = [*(container["command"] if container else ["sh"]), "-s", "seatrial", request["run_id"]]
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.dup2(reader, 0)
+            follow()
+            os.execvpe(command[0], command, {**os.environ, VARIABLE: request["folder"]})
+        finally:
+            os._exit(127)
+    os.close(reader)
+    try:
+        with os.fdopen(writer, "wb") as stdin:
+            stdin.write(request["program"].encode())
+    except BrokenPipeError:
+        pass  # it has said why in its log
+    return pid
+
+
+def follow() -> None:
+    """End this child in order when the supervisor dies."""
+    unblock()
+    prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
+def wait_for_end(node: int, deadline: float) -> None:
+    while True:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            return
+        arrived = signal.sigtimedwait(SIGNALS, min(left_s, 3600))
+        if arrived is not None and arrived.si_signo != signal.SIGCHLD:
+            return
+        if node in reap():
+            return
+
 
 MARK = "seatrial-host: "
 NODE_MARK = "seatrial-node: "
@@ -76,7 +155,7 @@ def start(request: "Dict[str, Any]") -> "Dict[str, Any]":
 
 
 def own_address() -> str:
-    """Where the control host, or the last jump host, has reached this one: peers reach it there too."""
+    """The address of this host by which the control host, or the last jump host, has reached it."""
     words = os.environ.get("SSH_CONNECTION", "").split()
     return words[2] if len(words) == 4 else ""
 
@@ -99,12 +178,12 @@ def wait_until_ready(log_file: int, supervisor: int, timeout_s: float) -> int:
 
 
 def first_lines(log_file: int) -> "List[str]":
-    """Also when the file has gone with the folder of the run."""
+    """The first lines of a file; empty when it has gone with the folder of the run."""
     return os.pread(log_file, 64 * 1024, 0).decode(errors="replace").splitlines()
 
 
 def stop(request: "Dict[str, Any]") -> "Dict[str, Any]":
-    """End the run on this host, whatever of it is there; may come twice."""
+    """End the run on this host. Idempotent."""
     folder = request["folder"]
     if os.path.lexists(folder) and not is_own_folder(folder):
         raise ProblemError("{} is not a folder of this user".format(folder))
@@ -124,7 +203,7 @@ def is_own_folder(folder: str) -> bool:
 
 
 def supervisor_of(folder: str) -> "Optional[int]":
-    """Its pid; None where it has ended."""
+    """The pid of the supervisor; None if it has ended."""
     try:
         content = json.loads(read_tail(os.path.join(folder, "supervisor.json"), 4096))
         return int(content["pid"]) if started(int(content["pid"])) == content["started"] else None
@@ -156,7 +235,7 @@ def end(supervisor: int, folder: str) -> None:
 
 
 def log(request: "Dict[str, Any]") -> "Dict[str, Any]":
-    """The end of what node.sh and sshd have printed."""
+    """The end of the output of node.sh and sshd."""
     folder = request["folder"]
     if not os.path.lexists(folder):
         return {"log": ""}
@@ -186,7 +265,7 @@ def check(request: "Dict[str, Any]") -> "Dict[str, Any]":
 
 
 def image(request: "Dict[str, Any]") -> "Dict[str, Any]":
-    """Whether the host has the image of the container; and the runtime, without which nobody can tell."""
+    """Whether the host has the image of the container, and its runtime."""
     container = request["container"]
     if not has_program(container):
         return {"missing": [container["program"]]}
@@ -194,5 +273,5 @@ def image(request: "Dict[str, Any]") -> "Dict[str, Any]":
 
 
 def pull_image(request: "Dict[str, Any]") -> "Dict[str, Any]":
-    """Fetch it from its registry, as the user who has logged in."""
+    """Pull the image, as the user who has logged in."""
     return {"image_problem": pull(request["container"], request["timeout_s"])}

@@ -4,11 +4,39 @@ USER_KEY='<made for each run>'
 RUN_KEY='<made for each run>'
 HOST_KEY='<made for each run>'
 HOST_KEY_PUBLIC='<made for each run>'
+# Read by the two scripts that start a node's sshd: seatrial-node in images, and node.sh where no image does.
+
+# Variables that look like secrets, in capitals: the list of seatrial/text/secret_values.py.
+secret_names='TOKEN|SECRET|PASSW|PASSPHRASE|_PASS$|_PWD$|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH|_KEY$|_DSN$|_PAT$|WEBHOOK|COOKIE'
+
+ssh_options() { # PORT USER FOLDER: of ssh from this node to its peers, with the run's keys in the folder
+    printf '%s\n' "Port $1" "User $2" "IdentityFile $3/id_ed25519" 'IdentitiesOnly yes' \
+        "UserKnownHostsFile $3/known_hosts" 'GlobalKnownHostsFile /dev/null' 'StrictHostKeyChecking yes' 'BatchMode yes' \
+        'ConnectTimeout 10' 'ConnectionAttempts 3' 'KexAlgorithms curve25519-sha256' 'LogLevel ERROR'
+}
+
+# The environment of this script for the sessions of sshd, which start with nothing. As shell text, which holds every value,
+# newlines and quotes too. Left out, unless SEATRIAL_PASS_ENV names it: what belongs to a session itself; what would make
+# mpirun believe it runs under another launcher (Slurm's and PMI's); what looks like a secret.
+session_environment() (
+    names=$(awk -v secret="$secret_names" 'BEGIN {
+        own = "^(HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|SHLVL|TERM|MAIL|HOSTNAME|_|BASH_ENV|ENV)$"
+        launcher = "^(SSH|SLURM|SLURMD|SRUN|SBATCH|PMI|PMIX|PRTE|OMPI_COMM_WORLD|HYDRA|BASH_FUNC)_"
+        split(ENVIRON["SEATRIAL_PASS_ENV"], names, " ")
+        for (i in names) passed[names[i]] = 1
+        for (name in ENVIRON) {
+            left_out = name ~ own || name ~ launcher || toupper(name) ~ secret
+            if (left_out && !(name in passed) && name ~ /^[A-Za-z_][A-Za-z0-9_]*$/) print name
+        }
+    }')
+    for name in $names; do unset "$name"; done
+    export -p
+)
 # One node of a run: run sshd with the run's keys until this script is ended, and leave nothing behind.
 #
 # `sh -s` reads it from standard input, so that no key is in a command line, an environment or a job's script. In front
 # stand the assignments of FOLDER, PORT, USER_KEY (public), RUN_KEY and HOST_KEY (private), HOST_KEY_PUBLIC, and LISTEN,
-# the address that sshd listens on, where that is not every one.
+# the address that sshd listens on, where that is not every one; then the functions that images have too.
 # Prints `seatrial-node: ready PORT` once sshd answers with the run's host key. Where PORT is taken, or needs root, it is
 # a free one above 1024.
 set -eu
@@ -49,18 +77,7 @@ write_files() {
     write known_hosts "* $HOST_KEY_PUBLIC"
     write ssh_config "Include $work/ports
 Host *
-  Port $PORT
-  User $account
-  IdentityFile $work/id_ed25519
-  IdentitiesOnly yes
-  UserKnownHostsFile $work/known_hosts
-  GlobalKnownHostsFile /dev/null
-  StrictHostKeyChecking yes
-  BatchMode yes
-  ConnectTimeout 10
-  ConnectionAttempts 3
-  KexAlgorithms curve25519-sha256
-  LogLevel ERROR"
+$(ssh_options "$PORT" "$account" "$work")"
     # MPI and the probes call `ssh`: this one reads the run's configuration, and the user's own stays as it is.
     ssh=$(command -v ssh) || fail "ssh is missing: install openssh-client on the nodes"
     write bin/ssh "#!/bin/sh
@@ -72,25 +89,6 @@ exec $ssh -F $work/ssh_config "'"$@"'
 command=$SSH_ORIGINAL_COMMAND
 unset SSH_ORIGINAL_COMMAND
 exec /bin/sh -c "$command"'
-}
-
-# What the job was started with, modules and CUDA_VISIBLE_DEVICES too, for the sessions of sshd, which start with nothing.
-# Left out: what belongs to a session itself; what would make mpirun believe that Slurm starts the ranks; secrets.
-save_environment() {
-    (
-        PATH=$work/bin:$PATH TMPDIR=$work/tmp
-        for name in $(awk 'BEGIN { for (name in ENVIRON) if (name ~ /^[A-Za-z_][A-Za-z0-9_]*$/) print name }'); do
-            case $name in
-                HOME | USER | LOGNAME | PWD | OLDPWD | SHLVL | TERM | MAIL | HOSTNAME | _ | SSH_*) unset "$name" ;;
-                SLURM_* | SLURMD_* | SRUN_* | SBATCH_* | PMI_* | PMIX_* | PRTE_* | OMPI_COMM_WORLD_*) unset "$name" ;;
-                BASH_ENV | ENV | BASH_FUNC_*) unset "$name" ;;
-                *TOKEN* | *SECRET* | *PASSW* | *CREDENTIAL* | *PRIVATE* | *API_KEY* | *ACCESS_KEY* | *AUTH*) unset "$name" ;;
-                *_KEY | *_DSN | *_WEBHOOK*) unset "$name" ;;
-            esac
-        done
-        export PATH TMPDIR
-        export -p
-    ) >"$work/environment"
 }
 
 start_sshd() { # on port $1; succeeds once it answers with the run's host key
@@ -126,7 +124,7 @@ main() {
         fail "sshd is missing: install openssh-server on the nodes, or name an image that has it"
     [ "$(id -u)" != 0 ] || mkdir -p /run/sshd
     write_files
-    save_environment
+    (PATH=$work/bin:$PATH TMPDIR=$work/tmp && export PATH TMPDIR && session_environment) >"$work/environment"
     # bash reads ~/.bashrc in a session of sshd, unless it takes itself for a shell within another one.
     nested=SetEnv=SHLVL=1
     port=$PORT

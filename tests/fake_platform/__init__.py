@@ -9,7 +9,7 @@ a command prints comes from a Python function, and the functions that ship play 
 the node's own rates. Section "The fake platform" of docs/extending.md has examples.
 """
 
-from seatrial.platforms.fake.node import FakeNode, Program, ProgramOutput, Request
-from seatrial.platforms.fake.platform import FakePlatform
+from tests.fake_platform.node import FakeNode, Program, ProgramOutput, Request
+from tests.fake_platform.platform import FakePlatform
 
 __all__ = ["FakeNode", "FakePlatform", "Program", "ProgramOutput", "Request"]

@@ -18,8 +18,8 @@ from paramiko.common import (
     OPEN_SUCCEEDED,
 )
 
-from seatrial.platforms.fake.node import FakeNode, ProgramOutput
 from seatrial.remote.keys import new_key_pair
+from tests.fake_platform.node import FakeNode, ProgramOutput
 
 if TYPE_CHECKING:
     from seatrial.remote.keys import KeyPair

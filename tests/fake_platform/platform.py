@@ -8,19 +8,21 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import PrivateAttr
 
 from seatrial.config.cluster import Cluster
+from seatrial.config.platform import PlatformSettings
 from seatrial.config.run import Run
 from seatrial.model.errors import InputError
 from seatrial.model.testbed import Node, Testbed
 from seatrial.platforms import Leftover, Rendered
-from seatrial.platforms.fake.config import FakeSettings
-from seatrial.platforms.fake.mpi import ON_RANKS, supervise
-from seatrial.platforms.fake.node import FakeNode, Program, ProgramOutput, Request
-from seatrial.platforms.fake.programs import HEALTHY, program_name
 from seatrial.platforms.testbed import node_of, testbed_of
 from seatrial.remote.keys import new_key_pair
+from tests.fake_platform.mpi import ON_RANKS, supervise
+from tests.fake_platform.node import FakeNode, Program, ProgramOutput, Request
+from tests.fake_platform.programs import HEALTHY, program_name
 
 if TYPE_CHECKING:
     from seatrial.text.redact import Secrets
@@ -116,7 +118,7 @@ class FakePlatform:
             raise error
 
     def _dial(self, user_key: str, node: Node, timeout_s: float) -> socket.socket:
-        from seatrial.platforms.fake.server import dial  # paramiko takes a while to load
+        from tests.fake_platform.server import dial  # paramiko takes a while to load
 
         here = self.nodes[node.name]
         return dial(here, user_key, lambda words, stdin: self._answer(Request(here, words, stdin, self.nodes)))
@@ -142,3 +144,18 @@ def platform(cluster: Cluster) -> FakePlatform:
     """The platform that made the cluster."""
     assert isinstance(cluster.platform, FakeSettings)
     return cluster.platform.platform
+
+
+class FakeSettings(PlatformSettings):
+    """Holds the platform itself, which `seatrial.platforms.platform_for` returns."""
+
+    kind: Literal["fake"]
+    _platform: "FakePlatform" = PrivateAttr()
+
+    def __init__(self, platform: "FakePlatform") -> None:
+        super().__init__(kind="fake")
+        self._platform = platform
+
+    @property
+    def platform(self) -> "FakePlatform":
+        return self._platform

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from seatrial.platforms.fake.node import GIB_PER_NODE, FakeNode, Program, ProgramOutput, Request
+from tests.fake_platform.node import GIB_PER_NODE, FakeNode, Program, ProgramOutput, Request
 
 _VERSIONS = {"kernel": "6.8.0", "driver": "", "cuda": "", "openmpi": "4.1.6", "nccl": "", "torch": "2.9.0"}
 

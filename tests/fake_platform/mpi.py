@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from seatrial.nccl.collectives import COLLECTIVES
 from seatrial.nccl.rowformat import TYPES
-from seatrial.platforms.fake.node import FakeNode, Program, ProgramOutput, Request
-from seatrial.platforms.fake.programs import link_mb_s
+from tests.fake_platform.node import FakeNode, Program, ProgramOutput, Request
+from tests.fake_platform.programs import link_mb_s
 
 _TIME_IS_UP = "seatrial-supervisor: time is up\n"
 _VALUES = {"-x": 1, "--hostfile": 1, "-np": 1, "--map-by": 1, "--bind-to": 1, "--mca": 2}  # words after each option

@@ -1,0 +1,351 @@
+"""The objects that a run submits, in order. A launcher is one class: its kind, and what it submits. Pure."""
+
+import base64
+from typing import Protocol
+
+from seatrial.platforms.kubernetes.machines import machine
+from seatrial.platforms.kubernetes.plan import RUN_ID, TENDED_BY, Kind, KubernetesPlan, Object, holding
+from seatrial.platforms.kubernetes.pod import CHANNEL, NODE, RDMA, ROLE, node_template
+
+
+class Launcher(Protocol):
+    """The contract of launchers. `service`: it needs our headless Service; others make their own of that name."""
+
+    kind: Kind
+    service: bool
+
+    def objects(self, plan: KubernetesPlan) -> list[Object]:
+        """What it submits; the last makes the pods and owns everything else. Pure."""
+
+
+def parent_of(plan: KubernetesPlan, kind: Kind, spec: Object) -> Object:
+    """The object that makes the pods, with the run's name, labels and queue."""
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": plan.parent_metadata(), "spec": spec}
+
+
+def failed(parent: Object) -> str | None:
+    """The message of an object's condition Failed, which every launcher's has; None while it does not hold."""
+    if condition := holding(parent, "Failed"):
+        return f"the {parent['kind']} failed ({condition.get('reason')}): {condition.get('message')}"
+    return None
+
+
+class Job:
+    """`batch/v1` Job with one index per node; Kueue knows it as it is."""
+
+    kind = Kind("batch/v1", "Job")
+    service = True
+
+    def objects(self, plan: KubernetesPlan) -> list[Object]:
+        spec = {**job_spec(plan), **({"suspend": True} if plan.settings.queue else {})}
+        spec["template"]["spec"]["subdomain"] = plan.name
+        return [parent_of(plan, self.kind, spec)]
+
+
+def job_spec(plan: KubernetesPlan, container: str = "node") -> Object:
+    """The spec of a Job of all nodes. A pod that dies is a finding, so nothing is started in its place."""
+    return {
+        "completionMode": "Indexed",
+        "completions": plan.node_count,
+        "parallelism": plan.node_count,
+        "backoffLimit": 0,
+        "activeDeadlineSeconds": plan.deadline_s,
+        "ttlSecondsAfterFinished": 600,
+        "template": node_template(plan, container),
+    }
+
+
+_REPLICATED_JOB = "node"
+
+
+class JobSet:
+    """One replicated Job of all nodes (jobset.x-k8s.io), as in the GKE recipes; Kueue places it by topology.
+
+    The defaults of its webhook are all set here, so that a cluster whose webhook is down does the same. There is no
+    failurePolicy: then the first Job that fails fails the JobSet, and is named as the reason; with a policy of no
+    restarts the reason would be the number of restarts.
+    """
+
+    kind = Kind("jobset.x-k8s.io/v1alpha2", "JobSet", needs="JobSet (github.com/kubernetes-sigs/jobset)")
+    service = True
+
+    def objects(self, plan: KubernetesPlan) -> list[Object]:
+        job = job_spec(plan)
+        job.pop("ttlSecondsAfterFinished")  # the JobSet's own covers its Jobs
+        spec = {
+            "suspend": bool(plan.settings.queue),
+            "network": {"enableDNSHostnames": True, "subdomain": plan.name, "publishNotReadyAddresses": True},
+            "successPolicy": {"operator": "All"},
+            "ttlSecondsAfterFinished": 600,
+            "replicatedJobs": [
+                {"name": _REPLICATED_JOB, "replicas": 1, "template": {"metadata": {"labels": plan.labels}, "spec": job}}
+            ],
+        }
+        return [parent_of(plan, self.kind, spec)]
+
+
+_TRAINER_STEP = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}  # marks the replicated job that trains
+_TRAINER_CONTAINER = "node"  # of that replicated job, and of its container
+
+
+class TrainJob:
+    """A TrainJob of Kubeflow Trainer, which sets PET_* in every container, on a TrainingRuntime of the run's own.
+
+    What a TrainJob may change of a shared runtime leaves out probes, shared memory and much else, so the run brings its
+    own runtime with the whole pod in it. The Trainer makes a JobSet of both.
+    """
+
+    kind = Kind("trainer.kubeflow.org/v1alpha1", "TrainJob", needs="Kubeflow Trainer")
+    service = False
+
+    def objects(self, plan: KubernetesPlan) -> list[Object]:
+        slots = plan.run.cluster.slots
+        spec = {
+            "suspend": bool(plan.settings.queue),
+            "runtimeRef": {
+                "apiGroup": "trainer.kubeflow.org",
+                "kind": "TrainingRuntime",
+                "name": plan.name,
+            },
+            "trainer": {"numNodes": plan.node_count, "numProcPerNode": slots},
+        }
+        return [_training_runtime(plan), parent_of(plan, self.kind, spec)]
+
+
+def _training_runtime(plan: KubernetesPlan) -> Object:
+    job = {"metadata": {"labels": {**plan.labels, **_TRAINER_STEP}}, "spec": _trainer_job(plan)}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainingRuntime",
+        "metadata": plan.metadata(),
+        "spec": {
+            "mlPolicy": {"numNodes": plan.node_count, "torch": {}},
+            "template": {
+                "spec": {
+                    "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+                    "successPolicy": {"operator": "All"},
+                    "replicatedJobs": [{"name": _TRAINER_CONTAINER, "replicas": 1, "template": job}],
+                }
+            },
+        },
+    }
+
+
+def _trainer_job(plan: KubernetesPlan) -> Object:
+    job = job_spec(plan, _TRAINER_CONTAINER)
+    job.pop("ttlSecondsAfterFinished")
+    return job
+
+
+def run_policy(plan: KubernetesPlan) -> Object:
+    """No retries; the operator ends a run at its deadline and removes its pods."""
+    return {
+        "cleanPodPolicy": "Running",  # a pod that has failed says which node to look at
+        "backoffLimit": 0,
+        "activeDeadlineSeconds": plan.deadline_s,
+        "ttlSecondsAfterFinished": 600,
+        "suspend": bool(plan.settings.queue),
+    }
+
+
+def replicas(count: int, template: Object) -> Object:
+    """One entry of the replica specs; the operator sets the pods' restart policy from the entry's."""
+    spec = {key: value for key, value in template["spec"].items() if key != "restartPolicy"}
+    return {"replicas": count, "restartPolicy": "Never", "template": {**template, "spec": spec}}
+
+
+_PYTORCH_CONTAINER = "pytorch"  # the operator looks for this name
+
+
+class PyTorchJob:
+    """One Master and the other nodes as Workers; Kubeflow's training operator sets PET_*, MASTER_ADDR and RANK."""
+
+    kind = Kind("kubeflow.org/v1", "PyTorchJob", needs="the Kubeflow training operator")
+    service = False
+
+    def objects(self, plan: KubernetesPlan) -> list[Object]:
+        template = node_template(plan, _PYTORCH_CONTAINER)
+        specs = {"Master": replicas(1, template)}
+        if plan.node_count > 1:
+            specs["Worker"] = replicas(plan.node_count - 1, template)
+        spec = {
+            "nprocPerNode": str(plan.run.cluster.slots),
+            "runPolicy": run_policy(plan),
+            "pytorchReplicaSpecs": specs,
+        }
+        return [parent_of(plan, self.kind, spec)]
+
+
+# The operator gives workers without a command its own sshd, and mounts its own keys over ~/.ssh; both are ours to make.
+_ENTRY_POINT = ["/usr/bin/tini", "-s", "--", "seatrial-node"]
+_OPERATORS_KEYS = "/etc/mpi-operator-ssh"
+_NO_RIGHTS = {  # as the Pod Security Standard "restricted" wants it
+    "runAsNonRoot": True,
+    "runAsUser": 65534,
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+
+class MPIJob:
+    """A worker per node, and the launcher pod that Kubeflow's MPI operator wants as well.
+
+    The launcher pod only waits: commands come from outside, over SSH. When its time is over the workers go with it; the
+    MPIJob itself stays until it is deleted (`seatrial reap`).
+    """
+
+    kind = Kind("kubeflow.org/v2beta1", "MPIJob", needs="the Kubeflow MPI operator")
+    service = False
+
+    def objects(self, plan: KubernetesPlan) -> list[Object]:
+        workers = node_template(plan)
+        workers["spec"]["containers"][0]["command"] = _ENTRY_POINT
+        spec = {
+            "slotsPerWorker": plan.run.cluster.slots,
+            "sshAuthMountPath": _OPERATORS_KEYS,
+            "runPolicy": run_policy(plan),
+            "mpiReplicaSpecs": {
+                "Launcher": replicas(1, _waiting_pod(plan)),
+                "Worker": replicas(plan.node_count, workers),
+            },
+        }
+        return [parent_of(plan, self.kind, spec)]
+
+
+def _waiting_pod(plan: KubernetesPlan) -> Object:
+    node = node_template(plan)
+    spec, container = node["spec"], node["spec"]["containers"][0]
+    waits = {
+        "name": "launcher",
+        "image": container["image"],
+        "command": ["sleep", str(plan.deadline_s)],
+        "securityContext": _NO_RIGHTS,
+        **({"imagePullPolicy": container["imagePullPolicy"]} if "imagePullPolicy" in container else {}),
+    }
+    kept = (
+        "automountServiceAccountToken",
+        "imagePullSecrets",
+        "nodeSelector",
+        "securityContext",
+        "serviceAccountName",
+        "terminationGracePeriodSeconds",
+        "tolerations",
+    )
+    return {
+        "metadata": {"labels": {**plan.labels, ROLE: "launcher"}},
+        "spec": {**{key: spec[key] for key in kept if key in spec}, "containers": [waits]},
+    }
+
+
+_LAUNCHERS: dict[str, Launcher] = {  # what makes others first: it would make them anew
+    "trainjob": TrainJob(),
+    "jobset": JobSet(),
+    "pytorchjob": PyTorchJob(),
+    "mpijob": MPIJob(),
+    "job": Job(),
+}
+
+
+def launcher_for(name: str) -> Launcher:
+    """The launcher of that name."""
+    return _LAUNCHERS[name]
+
+
+def launchers() -> list[Launcher]:
+    """All launchers: what a run's objects may be."""
+    return list(_LAUNCHERS.values())
+
+
+def objects(plan: KubernetesPlan, keys: dict[str, str]) -> list[Object]:
+    """Secret, Service, claims and what the launcher submits; the last one owns the others. `keys` by file name."""
+    launcher = launcher_for(plan.settings.launcher)
+    services = [service(plan)] if launcher.service else []
+    return [secret(plan, keys), *services, *claims(plan), *launcher.objects(plan)]
+
+
+def claims(plan: KubernetesPlan) -> list[Object]:
+    """The claims of the machine family: a domain of NVLinks between nodes, their RDMA interfaces."""
+    profile = machine(plan.settings.machine)
+    made: list[Object] = []
+    if profile.compute_domain:
+        channel = {"resourceClaimTemplate": {"name": f"{plan.name}-{CHANNEL}"}}
+        made.append(
+            {
+                "apiVersion": "resource.nvidia.com/v1beta1",
+                "kind": "ComputeDomain",
+                "metadata": plan.metadata(),
+                "spec": {"numNodes": plan.node_count, "channel": channel},
+            }
+        )
+    if profile.rdma_claims:
+        exactly = {
+            "deviceClassName": "mrdma.google.com",
+            "allocationMode": "ExactCount",
+            "count": profile.rdma_claims,
+        }
+        made.append(
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaimTemplate",
+                "metadata": plan.metadata(name=f"{plan.name}-{RDMA}"),
+                "spec": {"spec": {"devices": {"requests": [{"name": RDMA, "exactly": exactly}]}}},
+            }
+        )
+    return made
+
+
+EXTRAS = (  # what some runs make besides Secret, Service and the launcher's object
+    Kind("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", needs="Kubeflow Trainer"),
+    Kind("resource.nvidia.com/v1beta1", "ComputeDomain", needs="NVIDIA's DRA driver (k8s-dra-driver-gpu)"),
+    Kind("resource.k8s.io/v1", "ResourceClaimTemplate", needs="a Kubernetes with dynamic resource allocation"),
+)
+_ALWAYS = (Kind("v1", "Pod"), Kind("v1", "Service"), Kind("v1", "Secret"))
+
+
+def kinds() -> tuple[Kind, ...]:
+    """All kinds that a run may have made, whatever the cluster file says today; owners first."""
+    return (*(launcher.kind for launcher in launchers()), *EXTRAS, *_ALWAYS)
+
+
+def needs(launcher: Launcher, kind: Kind) -> bool:
+    """Whether every run with this launcher makes such objects; other kinds may be unknown, or forbidden."""
+    return kind in (launcher.kind, *_ALWAYS)
+
+
+def kind_of(manifest: Object) -> Kind:
+    """The kind of an object, with what to install where the cluster does not know it."""
+    object_kind = Kind(manifest["apiVersion"], manifest["kind"])
+    kinds_of_runs = (*EXTRAS, *(launcher.kind for launcher in launchers()))
+    return next(
+        (
+            kind
+            for kind in kinds_of_runs
+            if (kind.api_version, kind.kind) == (object_kind.api_version, object_kind.kind)
+        ),
+        object_kind,
+    )
+
+
+def secret(plan: KubernetesPlan, keys: dict[str, str]) -> Object:
+    """The run's own keys."""
+    data = {name: base64.b64encode(text.encode()).decode() for name, text in keys.items()}
+    metadata = plan.metadata()
+    if plan.pod:
+        metadata["annotations"][TENDED_BY] = plan.pod
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
+
+
+def service(plan: KubernetesPlan) -> Object:
+    """A headless Service, which gives every pod a name before it is ready."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": plan.metadata(),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {RUN_ID: plan.run.run_id, ROLE: NODE},
+            "ports": [{"name": "ssh", "port": plan.run.cluster.ssh_port}],
+        },
+    }

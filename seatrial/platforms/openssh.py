@@ -1,0 +1,228 @@
+"""The system's own ssh, for platforms that log in to machines: its settings, its configuration, its errors, tunnels."""
+
+import re
+import select
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from seatrial.config.yamlfile import Strict
+from seatrial.model.reason import Reason, code_of
+from seatrial.platforms import commands
+from seatrial.platforms.commands import tail
+from seatrial.text.printable import printable
+
+_JUMP = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9._-]*(:\d{1,5})?")
+
+
+def _legal_jump(value: str) -> str:
+    if not all(_JUMP.fullmatch(part) for part in value.split(",")):
+        raise ValueError(f"must be [USER@]HOST[:PORT], several with commas, first hop first, is {value!r}")
+    return value
+
+
+def legal_path(value: str) -> str:
+    if not re.fullmatch(r"[~/A-Za-z0-9_.][A-Za-z0-9_./+@ -]*", value):
+        raise ValueError(f"must be a path of letters, digits, spaces and _ . / + @ -, is {value!r}")
+    return value
+
+
+Jump = Annotated[str, AfterValidator(_legal_jump)]
+PathText = Annotated[str, AfterValidator(legal_path)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]*$", max_length=255)]
+User = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\$?$", max_length=64)]
+
+
+class LoginSettings(Strict):
+    """How to log in to a host; what is unset is as ssh's configuration says."""
+
+    user: User | None = Field(None, description="who logs in")
+    port: Port | None = Field(None, description="where its own sshd listens")
+    jump: Jump | None = Field(None, description="the hosts to go through")
+    key_file: PathText | None = Field(None, description="private key of that user on this machine")
+
+
+# ssh takes the first value that it finds: nothing below these, in the user's configuration, changes them. They hold for
+# the jump hosts too, which ssh reaches with the same file.
+_STRICT = {
+    "BatchMode": "yes",
+    "StrictHostKeyChecking": "yes",
+    "UpdateHostKeys": "no",
+    "ControlMaster": "no",
+    "ControlPath": "none",
+    "ClearAllForwardings": "yes",
+    "ForwardAgent": "no",
+    "ForwardX11": "no",
+    "PermitLocalCommand": "no",
+    "RequestTTY": "no",
+    "LogLevel": "ERROR",
+    "ServerAliveInterval": "15",
+}
+# Behind the user's own, so only where they say nothing: OpenSSH's default takes a tenth of a second of processor time
+# on either side, to keep what is sent secret for decades. The keys of a run are worthless when it is over.
+_KEX = "^curve25519-sha256"
+_NAMES_PER_LINE = 32
+_USUAL = ("~/.ssh/config", "/etc/ssh/ssh_config")
+
+
+def client_config(
+    options_of: Mapping[tuple[str, ...], Sequence[str]], connect_timeout_s: float, own_config: str | None
+) -> str:
+    """The configuration of ssh. `options_of` are those of hosts; `own_config` replaces the user's and the system's.
+
+    Pure, but for the home folder in it.
+    """
+    lines = ["Host *", *(f"    {name} {value}" for name, value in _STRICT.items())]
+    lines.append(f"    ConnectTimeout {max(1, round(connect_timeout_s))}")
+    for hosts, options in options_of.items():
+        for names in _lines_of(hosts):
+            lines += [f"Host {' '.join(names)}", *(f"    {option}" for option in options)]
+    lines.append("Match all")
+    for path in (own_config,) if own_config else _USUAL:
+        lines.append(f'    Include "{Path(path).expanduser().absolute()}"')
+    lines.append(f"    KexAlgorithms {_KEX}")
+    return "\n".join(lines) + "\n"
+
+
+def _lines_of(hosts: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(hosts), _NAMES_PER_LINE):
+        yield hosts[start : start + _NAMES_PER_LINE]
+
+
+def login_options(login: LoginSettings) -> Iterator[str]:
+    """The lines of a block `Host`."""
+    if login.user:
+        yield f"User {login.user}"
+    if login.port:
+        yield f"Port {login.port}"
+    if login.jump:
+        yield f"ProxyJump {login.jump}"
+    if login.key_file:
+        yield f'IdentityFile "{Path(login.key_file).expanduser().absolute()}"'
+
+
+# In the words of OpenSSH 7 to 10, which are the same in every language.
+_UNKNOWN = re.compile(r"No (\S+) host key is known for (\S+) and you have requested strict checking")
+_CHANGED = re.compile(r"Host key for (\S+) has changed and you have requested strict checking")
+_REVOKED = re.compile(r"host key for (\S+) is marked as revoked", re.IGNORECASE)
+_OFFENDING = re.compile(r"Offending \S+ key in (.+?):(\d+)")
+_REFUSED = re.compile(r"Permission denied \(([a-z0-9,@.-]+)\)")
+_SILENT = re.compile(
+    r"Connection timed out|Connection refused|No route to host|Network is unreachable|Could not resolve hostname"
+    r"|Operation timed out|Name or service not known|timed out during banner exchange"
+)
+_BEFORE_THE_LOGIN = (
+    "baremetal-unreachable",
+    "baremetal-login-refused",
+    "baremetal-host-key-unknown",
+    "baremetal-host-key-changed",
+    "baremetal-host-key-revoked",
+)
+_LOST = re.compile(
+    r"Connection (?:closed|reset)|Broken pipe|closed by remote host|Timeout, server \S+ not responding|^\s*$"
+)
+_SHOWN = 300
+
+Options = Callable[[], dict[str, str]]
+
+
+def reason_of(host: str, errors: str, options: Options) -> Reason:
+    """Why a login failed. `options()` is the configuration of ssh for the host, as `ssh -G` prints it."""
+    if reason := _about_host_key(host, errors, options):
+        return reason
+    if match := _REFUSED.search(errors):
+        user = printable(options().get("user", "?"))
+        return Reason.of("baremetal-login-refused", host=host, user=user, methods=printable(match[1]))
+    words = printable(_last_lines(errors))[:_SHOWN]
+    if _SILENT.search(errors):
+        return Reason.of("baremetal-unreachable", host=host, problem=words)
+    code = "baremetal-connection-lost" if _LOST.search(errors) else "baremetal-ssh-failed"
+    return Reason.of(code, host=host, problem=words)
+
+
+def _about_host_key(host: str, errors: str, options: Options) -> Reason | None:
+    if match := _REVOKED.search(errors):
+        return Reason.of("baremetal-host-key-revoked", host=host, place=_host_text(match[1]))
+    if match := _CHANGED.search(errors):
+        place, entry = _host_text(match[1]), _OFFENDING.search(errors)
+        file = printable(entry[1]) if entry else _files(options())
+        return Reason.of("baremetal-host-key-changed", host=host, place=place, file=file)
+    if match := _UNKNOWN.search(errors):
+        return Reason.of("baremetal-host-key-unknown", host=host, place=_host_text(match[2]), file=_files(options()))
+    return None
+
+
+def is_silent(reason: str) -> bool:
+    """Whether the host did not answer, or its answer broke off."""
+    return code_of(reason) in ("baremetal-unreachable", "baremetal-connection-lost")
+
+
+def was_never_in(reason: str) -> bool:
+    """Whether there was no login at all, so that nothing can have been started on the host."""
+    return code_of(reason) in _BEFORE_THE_LOGIN
+
+
+def _host_text(words: str) -> str:
+    return printable(words)[:_SHOWN]
+
+
+def _files(options: dict[str, str]) -> str:
+    """The known_hosts files that ssh looks into."""
+    own = options.get("userknownhostsfile", "~/.ssh/known_hosts").split()
+    return printable(", ".join(str(Path(file).expanduser()) for file in own))
+
+
+def _last_lines(errors: str) -> str:
+    lines = [line.strip() for line in errors.splitlines() if any(map(str.isalnum, line))]
+    return "; ".join(dict.fromkeys(lines[-2:])) or "no message"
+
+
+SSH_FAILED = 255  # the exit status of ssh itself
+
+
+def tunnel(ssh: Sequence[str], host: str, target: str, timeout_s: float) -> socket.socket:
+    """A stream to `target` (ADDRESS:PORT, as `host` sees it), where an sshd listens. Raises OSError."""
+    ours, theirs = socket.socketpair()
+    with theirs, tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(
+                [*ssh, "-W", target, host],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=errors,
+                env=environment(),
+            )
+        except OSError:
+            ours.close()
+            raise
+        theirs.close()
+        threading.Thread(target=process.wait, name=f"tunnel to {host}", daemon=True).start()
+        try:
+            _wait_for_greeting(ours, timeout_s, lambda: tail(errors))
+        except OSError:
+            ours.close()
+            process.kill()
+            raise
+    ours.settimeout(timeout_s)
+    return ours
+
+
+def _wait_for_greeting(stream: socket.socket, timeout_s: float, errors: Callable[[], str]) -> None:
+    """Wait for sshd, which speaks first. Raises OSError where it does not, or the tunnel ends."""
+    readable, _, _ = select.select([stream], [], [], timeout_s)
+    if not readable:
+        raise TimeoutError
+    if not stream.recv(1, socket.MSG_PEEK):
+        raise ConnectionError(printable(" ".join(errors().split()))[-300:] or "the tunnel ended")
+
+
+def environment() -> dict[str, str]:
+    """The environment of ssh: without secrets, with the way to the user's agent."""
+    return commands.environment(kept=("SSH_",)) | {"LC_ALL": "C"}

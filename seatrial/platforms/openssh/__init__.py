@@ -1,1 +1,0 @@
-"""The system's own ssh, for platforms that log in to machines: its settings, its configuration, its errors."""

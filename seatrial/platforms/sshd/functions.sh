@@ -1,0 +1,1 @@
+../../../images/common/bin/seatrial-functions
