@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seatrial.simulate.faults import RUN
-from seatrial.simulate.noise import Draws, Floats, Noise
-from seatrial.simulate.rows import Metric, all_rows, fleet_series, night_rows, of_links
+from seatrial.simulate.rows import RUN, Draws, Floats, Metric, Noise, all_rows, fleet_series, night_rows, of_links
 
 if TYPE_CHECKING:
     from pandas import DataFrame

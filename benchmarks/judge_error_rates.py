@@ -22,8 +22,7 @@ from benchmarks.noise_rows import ROWS, NoiseRow
 from benchmarks.rivals import RULES
 from seatrial.model.verdict import Verdict
 from seatrial.runs.replay import ReplayedRun, replay
-from seatrial.simulate.noise import Floats
-from seatrial.simulate.rows import all_rows, fleet_series, night_rows, node_name
+from seatrial.simulate.rows import Floats, all_rows, fleet_series, night_rows, node_name
 
 HEALTHY_NIGHTS = 5  # after the earlier ones
 FAULTY_NIGHTS = 3

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seatrial.simulate.noise import Draws, Floats, Noise
-from seatrial.simulate.rows import Metric, of_gpus
+from seatrial.simulate.rows import Draws, Floats, Metric, Noise, of_gpus
 
 ROOT = Path(__file__).parents[1]
 LOCAL_NIGHTS = ROOT / "benchmarks" / "data" / "eight_local_nodes.csv"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial.simulate.noise import Floats, Ints
+from seatrial.simulate.rows import Floats, Ints
 
 Rule = Callable[[Floats, Floats, Ints], NDArray[np.bool_]]
 

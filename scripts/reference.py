@@ -23,7 +23,7 @@ from seatrial.nccl.causes_launch import HOST, MPIRUN, SSH
 from seatrial.nccl.causes_nccl import NCCL, TESTS
 from seatrial.nccl.findings import Cause
 from seatrial.nccl.xid import MEANING
-from seatrial.report.suites import rounded
+from seatrial.report.listings import rounded
 
 DOCS = Path(__file__).parents[1] / "docs"
 MARK = "<!-- From here on `make docs` writes this page, from the code. -->\n"

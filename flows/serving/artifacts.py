@@ -26,7 +26,7 @@ from seatrial.checks.table import CHECKS
 from seatrial.config.run import PICTURE, Run, secrets_of
 from seatrial.config.suite import Suite
 from seatrial.model.result import RunResult
-from seatrial.report.picture import curve_png
+from seatrial.report.paper import curve_png
 from seatrial.system.atomic import write_atomic
 from seatrial.text.markdown import escape
 from seatrial.text.redact import Secrets

@@ -1,26 +1,78 @@
 """An alert as Slack messages in Block Kit, within Slack's limits. Pure; sending is the tasks'."""
 
-from collections.abc import Sequence
+import html
+import re
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Any
 
 from seatrial.alerts.alert import ROWS, Alert, headline, next_command, numbers, software, span, worst_judgements
-from seatrial.alerts.slack_text import (
-    TEXT_CHARS,
-    Block,
-    clip,
-    code,
-    context,
-    cut,
-    escape,
-    header,
-    link,
-    listed,
-    section,
-)
 from seatrial.history.incident import Incident
 from seatrial.model.coverage import UNJUDGED
+from seatrial.model.curves import bad_judgements
+from seatrial.model.explained_codes import codes_to_explain
 from seatrial.model.result import Judgement, RunResult, Suspect
 from seatrial.model.verdict import Verdict
 from seatrial.text import words
+
+HEADER_CHARS = 150
+TEXT_CHARS = 3000
+MAX_ELEMENTS = 10
+
+Block = dict[str, Any]
+
+
+def escape(text: object) -> str:
+    """Text from anywhere as Slack shows it: on one line, and nothing in it mentions, links or formats."""
+    return words.unformatted(html.escape(words.plain(text), quote=False))
+
+
+def cut(text: object, limit: int) -> str:
+    """`text` on one line, `limit` characters at most, not escaped."""
+    line = words.plain(text)
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def clip(escaped: str, limit: int) -> str:
+    """Cut escaped text without leaving half an entity behind."""
+    if len(escaped) <= limit:
+        return escaped
+    return re.sub(r"&[a-z]{0,3}$", "", escaped[: limit - 1]) + "…"
+
+
+def code(text: str) -> str:
+    line = html.escape(words.plain(text).replace("`", "'"), quote=False)
+    return f"`{clip(line, 200)}`"
+
+
+def link(address: str, words: str) -> str:
+    """`address` is of our own settings, `words` too."""
+    safe = address.replace("&", "&amp;").replace("<", "%3C").replace(">", "%3E").replace("|", "%7C")
+    return f"<{safe}|{words}>"
+
+
+def header(text: str) -> Block:
+    return {"type": "header", "text": {"type": "plain_text", "text": cut(text, HEADER_CHARS), "emoji": False}}
+
+
+def section(text: str) -> Block:
+    return {"type": "section", "text": _text(text)}
+
+
+def listed(title: str, lines: Sequence[str], more: int = 0) -> list[Block]:
+    """A section with a title and bullets; nothing where there are no lines. `more` are those that are not shown."""
+    rest = [f"and {more:,} more in the report"] if more > 0 else []
+    return [section("\n".join([f"*{title}*", *(f"• {line}" for line in lines), *rest]))] if lines else []
+
+
+def context(lines: Iterable[str]) -> Block:
+    return {"type": "context", "elements": [_text(line) for line in list(lines)[:MAX_ELEMENTS]]}
+
+
+def _text(text: str) -> Block:
+    """Verbatim: what looks like an address or a channel in a log does not become a link."""
+    return {"type": "mrkdwn", "text": clip(text, TEXT_CHARS), "verbatim": True}
+
 
 MAX_SUSPECTS = 3
 DIGEST_CHARS = 600
@@ -142,3 +194,57 @@ def _links(alert: Alert) -> str:
         parts.append(link(alert.report_link, "The report"))
     command = next_command(alert)
     return "  ·  ".join([*parts, *([f"*Next*  {code(command)}"] if command else [])])
+
+
+MAX_LINES = 20
+TOTAL_CHARS = 9000  # Slack refuses a message whose blocks together hold some 13,000
+
+
+def details(result: RunResult) -> tuple[str, list[Block]]:
+    """Every suspect, check and bad number, as many as are worth reading in Slack, and the software."""
+    bad = [j for _, j in bad_judgements(result.checks)]
+    checks = [
+        f"{words.GLYPHS[standing]} *{escape(cut(c.name, 60))}* {words.label(standing)}: {clip(escape(c.reason), 500)}"
+        for c in result.checks
+        for standing in [c.standing]
+    ]
+    parts = {
+        "Suspects": [suspect(s) for s in result.suspects[:MAX_LINES]],
+        "Checks": checks,
+        "Not as expected": [judgement(j) for j in bad[:MAX_LINES]],
+    }
+    hidden = {"Suspects": len(result.suspects) - MAX_LINES, "Not as expected": len(bad) - MAX_LINES}
+    message = [block for title, lines in parts.items() if lines for block in _part(title, lines, hidden.get(title, 0))]
+    message = [*_within(TOTAL_CHARS, message), context([*_explained(result), _software(result)])]
+    return f"Details of run {clip(escape(result.run_id), 200)}", message
+
+
+def _part(title: str, lines: Sequence[str], hidden: int) -> list[Block]:
+    more = [f"and {hidden:,} more in the report"] if hidden > 0 else []
+    return [section(text) for text in _pages([f"*{title}*", *lines, *more])]
+
+
+def _within(limit: int, blocks: Sequence[Block]) -> list[Block]:
+    """The first blocks that together hold no more than `limit` characters."""
+    ends = accumulate(len(block["text"]["text"]) for block in blocks)
+    return [block for block, end in zip(blocks, ends, strict=True) if end <= limit]
+
+
+def _pages(lines: Iterable[str]) -> list[str]:
+    """The lines in as few texts of a section's size as hold them."""
+    pages = [""]
+    for line in lines:
+        if len(pages[-1]) + 1 + len(line) > TEXT_CHARS:
+            pages.append("")
+        pages[-1] += f"\n{line}" if pages[-1] else line
+    return pages
+
+
+def _explained(result: RunResult) -> list[str]:
+    codes = codes_to_explain(result)
+    return [f"Meaning and next step: {' · '.join(f'`seatrial explain {code}`' for code in codes)}"] if codes else []
+
+
+def _software(result: RunResult) -> str:
+    facts = " · ".join(f"{name} {version}" for name, version in result.fingerprint.items() if version)
+    return clip(escape(facts), 1500) or "software: not known"

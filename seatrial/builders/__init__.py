@@ -1,17 +1,24 @@
 """Where an image comes from. A builder is only what differs between builders; what to build and when is shared."""
 
+import json
 import logging
 import platform
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from seatrial.model.errors import SeatrialError
+from seatrial.system.atomic import write_atomic
+from seatrial.system.private import closed_folder
+from seatrial.system.state_home import state_home
 
 if TYPE_CHECKING:
     from seatrial.builders.plan import BuildPlan
     from seatrial.config.image import Image, Recipe
+
 
 log = logging.getLogger("seatrial.image")
 
@@ -82,7 +89,6 @@ def ensure_image(config: "Image", architecture: str | None, log_file: Path, *, r
     `architecture` is what the nodes are (amd64, arm64), None where that is not known. Raises MissingError when an image
     that should exist does not, or a tool is not there, LaunchError when a build fails.
     """
-    from seatrial.builders.last_seen import with_last_seen
     from seatrial.builders.plan import make_plan
     from seatrial.config.image import ImageFile, Prebuilt
 
@@ -162,3 +168,30 @@ def _existing_image(builder: Builder, reference: str) -> BuiltImage | None:
         log.warning("image %s: %s", reference, error)
         return None
     return BuiltImage(reference, stored.digest, stored.architectures) if stored else None
+
+
+def with_last_seen(digests: Mapping[str, str | None]) -> dict[str, str | None]:
+    """`digests`, with what was last seen of those that are None. Remembers the others."""
+    current = {base: digest for base, digest in digests.items() if digest}
+    remembered = _read() | current
+    with suppress(OSError):  # a home that cannot be written to: nothing is remembered
+        _write(remembered)
+    return {base: remembered.get(base) for base in digests}
+
+
+def _file() -> Path:
+    return state_home() / "bases.json"
+
+
+def _read() -> dict[str, str]:
+    try:
+        document: object = json.loads(_file().read_text())
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _write(digests: Mapping[str, str]) -> None:
+    """As a whole: another run may read meanwhile."""
+    closed_folder(_file().parent)
+    write_atomic(_file(), json.dumps(digests, indent=2))

@@ -1,26 +1,127 @@
 """Builder `cloud-build`: Google Cloud Build by Google's own client: submit, copy the log, wait, cancel."""
 
+import codecs
 import json
 import logging
+import os
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seatrial.builders import BuiltImage, StoredImage
-from seatrial.builders.cloud_clients import GoogleClients
-from seatrial.builders.cloud_log import LogCopy
-from seatrial.builders.cloud_request import reference, request, timeout_s
-from seatrial.builders.cloud_source import upload
+from seatrial.builders.cloud_request import reference, request, timeout_s, upload
 from seatrial.builders.failures import build_failure
 from seatrial.builders.plan import BuildPlan
 from seatrial.config.image import CloudBuild
 from seatrial.model.errors import InputError, LaunchError, MissingError
 from seatrial.model.reason import Reason
+from seatrial.system.rawlog import RawLog
+from seatrial.text.redact import Secrets
 
 if TYPE_CHECKING:
-    from google.cloud.devtools.cloudbuild_v1 import Build
+    from google.auth.credentials import Credentials as GoogleCredentials
+    from google.cloud.devtools.cloudbuild_v1 import Build, CloudBuildClient
+    from google.cloud.storage import Client
+
+    from seatrial.builders.registry import Credentials
+
+
+_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBUILD"  # https://HOST/, or http:// to a stand-in
+_HOST = "https://cloudbuild.googleapis.com/"
+
+
+class GoogleClients:
+    """Clients of one project, each made when it is first used."""
+
+    def __init__(self, project: str) -> None:
+        self._project = project
+
+    @cached_property
+    def builds(self) -> "CloudBuildClient":
+        from google.cloud.devtools.cloudbuild_v1 import CloudBuildClient
+        from google.cloud.devtools.cloudbuild_v1.services.cloud_build.transports import CloudBuildRestTransport
+
+        scheme, _, host = (os.environ.get(_ENDPOINT) or _HOST).rstrip("/").partition("://")
+        return CloudBuildClient(
+            transport=CloudBuildRestTransport(host=host, url_scheme=scheme, credentials=self._credentials)
+        )
+
+    @cached_property
+    def storage(self) -> "Client":
+        from google.cloud.storage import Client
+
+        return Client(project=self._project, credentials=self._credentials)
+
+    @cached_property
+    def _credentials(self) -> "GoogleCredentials":
+        """Application default credentials; none to a stand-in without TLS, where a token would be read by anyone."""
+        import google.auth
+        from google.auth.credentials import AnonymousCredentials
+
+        if os.environ.get(_ENDPOINT, "").startswith("http://"):
+            return AnonymousCredentials()
+        credentials, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+        return credentials
+
+    def registry_login(self, registry: str) -> "Credentials | None":
+        """What docker knows; of Google's registries, and of no others, else the account that builds."""
+        from google.auth.exceptions import GoogleAuthError
+        from google.auth.transport.requests import Request
+
+        from seatrial.builders.registry import docker_credentials
+
+        known = docker_credentials(registry)
+        if known or not (registry == "gcr.io" or registry.endswith((".gcr.io", ".pkg.dev"))):
+            return known
+        with suppress(GoogleAuthError):
+            self._credentials.refresh(Request())
+            return "oauth2accesstoken", self._credentials.token
+        return None
+
+
+class LogCopy:
+    """The build's log, copied to a file as far as it has been written."""
+
+    def __init__(self, client: "Client", log_file: Path) -> None:
+        self._client = client
+        self._log = RawLog(log_file, Secrets.of(os.environ), append=True)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._read = 0
+        self._readable = True
+
+    def copy(self, build: "Build") -> None:
+        from google.api_core.exceptions import Forbidden, GoogleAPIError, Unauthorized
+        from google.auth.exceptions import GoogleAuthError
+        from requests import RequestException
+
+        bucket, _, folder = build.logs_bucket.removeprefix("gs://").partition("/")
+        if not self._readable or not bucket:
+            return
+        blob = self._client.bucket(bucket).blob(f"{folder}/log-{build.id}.txt".lstrip("/"))
+        try:
+            self._add(blob.download_as_bytes(start=self._read, raw_download=True, checksum=None, timeout=30))
+        except (Forbidden, Unauthorized):
+            self._readable = False
+            self._add(f"The log cannot be read from here; it is at {build.log_url}\n".encode())
+        except (GoogleAPIError, GoogleAuthError, RequestException):
+            return  # nothing there, nothing new, or out of reach for a moment; the build tells which
+
+    def _add(self, text: bytes) -> None:
+        self._read += len(text)
+        self._tell(self._log.write(self._decoder.decode(text)))
+
+    def close(self) -> None:
+        """Nothing follows: what was held back is written."""
+        self._tell(self._log.close())
+
+    @staticmethod
+    def _tell(text: str) -> None:
+        for line in text.splitlines():
+            log.debug("%s", line)
+
 
 log = logging.getLogger("seatrial.image")
 

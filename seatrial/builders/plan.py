@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.config.dockerfile import bases
-from seatrial.config.image import Recipe
+from seatrial.config.image import Recipe, bases
 
 HASH_LENGTH = 12
 

@@ -1,10 +1,15 @@
 """The shipped reference numbers: one CSV per kind, every row with its source."""
 
 import csv
-from dataclasses import dataclass, fields
+import re
+from dataclasses import dataclass, fields, replace
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
+
+from seatrial.model.errors import InputError
+from seatrial.model.setup import Setup
 
 _FOLDER = Path(__file__).parent
 
@@ -128,3 +133,85 @@ def hardware_of(gpu_model: str) -> str | None:
 def known_hardware() -> tuple[str, ...]:
     """The hardware names that a cluster file may use, `cpu` first."""
     return ("cpu", *sorted({d.hardware for d in devices()} | {r.hardware for r in references()}))
+
+
+_RATE = re.compile(r"-(?:(\d+)x)?(\d+)G$")  # IB-8x400G, EFA-3200G: Gb/s per node, as sold
+_BITS_PER_BYTE = 8
+_SOCKETS = re.compile(r"sockets?|tcp|ethernet|\d*gbe", re.IGNORECASE)
+
+
+def with_links(setup: Setup) -> Setup:
+    """The setup with the rates that the catalog knows where it gives none itself."""
+    usual = usual_gpus(setup.hardware)
+    return replace(
+        setup,
+        gpu_link_gb_s=setup.gpu_link_gb_s or gpu_link_gb_s(setup.hardware),
+        node_link_gb_s=setup.node_link_gb_s or node_link_gb_s(setup.fabric),
+        part_of_node=min(1.0, setup.gpus_per_node / usual) if usual else None,
+    )
+
+
+def gpu_link_gb_s(hardware: str) -> float | None:
+    """GB/s (1e9 bytes), one direction, that one GPU's links to its neighbours carry."""
+    return device_figure(hardware, "gpu_link")
+
+
+def usual_gpus(hardware: str) -> int | None:
+    """How many GPUs a node of that hardware has unless somebody says otherwise."""
+    count = device_figure(hardware, "gpus_per_node")
+    return None if count is None else round(count)
+
+
+def node_link_gb_s(fabric: str | None) -> float | None:
+    """GB/s (1e9 bytes), one direction, that a node's NICs carry: as a name says that ends in its rate, or the table."""
+    if fabric is None:
+        return None
+    rate = _RATE.search(fabric)
+    return int(rate[1] or 1) * int(rate[2]) / _BITS_PER_BYTE if rate else _fabrics().get(fabric)
+
+
+def nics_of(fabric: str | None) -> int | None:
+    """How many NICs a node has, as a name says that ends in number and rate: 8 of IB-8x400G."""
+    rate = _RATE.search(fabric or "")
+    return int(rate[1]) if rate and rate[1] else None
+
+
+def is_sockets(fabric: str | None) -> bool:
+    """Whether the name says that nodes are joined by TCP over Ethernet: "Ethernet", "Ethernet-1x100G", "100GbE"."""
+    return bool(_SOCKETS.fullmatch(re.split(r"[-\s]", fabric or "", maxsplit=1)[0]))
+
+
+def one_nic(setup: Setup) -> float:
+    """The part of its NICs that one of a node is; where the fabric's name has no number, there is one for each GPU."""
+    nics = (nics_of(setup.fabric) or 0) * (setup.part_of_node or 1.0)
+    return 1 / (nics or setup.gpus_per_node or 1)
+
+
+@cache
+def _fabrics() -> dict[str, float]:
+    with (Path(__file__).parent / "fabrics.csv").open(encoding="utf-8") as rows:
+        return {row["fabric"]: float(row["node_link_gb_s"]) for row in csv.DictReader(rows)}
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Collectives in the order they are read (hardware, nodes, fabric, collective, size), then figures per device and
+    those of trainings."""
+
+    collectives: tuple[Reference, ...]
+    devices: tuple[DeviceFigure, ...]
+    trainings: tuple[TrainingFigure, ...]
+
+
+_order = attrgetter("hardware", "nodes", "gpus_per_node", "fabric", "collective", "algorithm", "message_bytes", "kind")
+
+
+def listed(hardware: str | None = None) -> Listing:
+    """What the catalog has, of `hardware` alone where it is given. Raises InputError for a name it does not know."""
+    if hardware is not None and hardware not in known_hardware():
+        raise InputError(f"--hardware {hardware}: unknown; known: {', '.join(known_hardware())}")
+    return Listing(
+        tuple(sorted((r for r in references() if hardware in (None, r.hardware)), key=_order)),
+        tuple(sorted((d for d in devices() if hardware in (None, d.hardware)), key=attrgetter("hardware", "metric"))),
+        tuple(t for t in trainings() if hardware in (None, t.hardware)),
+    )

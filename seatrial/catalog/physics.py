@@ -6,12 +6,14 @@ cross them is in the table of collectives.
 
 from dataclasses import dataclass, replace
 
-from seatrial.catalog.links import nics_of
+from seatrial.catalog import nics_of
 from seatrial.model.arms import NETWORK, arm_of
 from seatrial.model.baseline import Baseline
+from seatrial.model.curves import SHARE
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import Measurement
-from seatrial.model.setup import Setup, is_busbw, ranks_of
+from seatrial.model.result import Check
+from seatrial.model.setup import Setup, is_busbw, part_of, ranks_of
 from seatrial.nccl.collectives import COLLECTIVES, Collective
 from seatrial.nccl.transport import NO_NVLS
 from seatrial.text.numbers import short
@@ -225,3 +227,32 @@ def _as_if_joined(measurement: Measurement, setup: Setup) -> str:
     limit = _ceiling(measurement, replace(setup, fabric="MNNVL"))
     fits = limit is not None and measurement.value <= limit.gb_s
     return " (MNNVL carries as much: is that the fabric?)" if fits else ""
+
+
+def with_shares(check: Check, setup: Setup) -> Check:
+    """The check with one more measurement for each plateau whose links are known; it is not judged, but told beside the
+    judgement of the plateau."""
+    measured = tuple(m for m in check.measurements if m.metric != SHARE)
+    shares = tuple(
+        Measurement(SHARE, share, "", m.subject, m.conditions, better=None)
+        for m in measured
+        if (share := _share(m, setup)) is not None
+    )
+    judged = tuple(replace(j, share=_share(j.measurement, setup)) for j in check.judgements)
+    return replace(check, measurements=(*measured, *shares), judgements=judged)
+
+
+def plateau_words(check: Check, setup: Setup) -> list[str]:
+    """Each plateau in words, with its share of what the links allow if that is known."""
+    return [_words(m, setup) for m in check.measurements if m.metric == "busbw_plateau"]
+
+
+def _share(m: Measurement, setup: Setup) -> float | None:
+    limit = wire(m, part_of(m, setup)) if m.metric == "busbw_plateau" and m.finite else None
+    return m.value / limit.gb_s if limit else None
+
+
+def _words(m: Measurement, setup: Setup) -> str:
+    limit = wire(m, part_of(m, setup))
+    share = f", {m.value / limit.gb_s:.0%} of {limit.words}".replace("%", " %") if limit and m.finite else ""
+    return f"plateau {short(m.value)} GB/s{share}"

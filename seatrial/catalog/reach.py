@@ -16,8 +16,7 @@ from dataclasses import replace
 from functools import cache
 from statistics import median
 
-from seatrial.catalog import Reference, references
-from seatrial.catalog.links import is_sockets, one_nic, with_links
+from seatrial.catalog import Reference, is_sockets, one_nic, references, with_links
 from seatrial.catalog.physics import is_without_nvls, wire
 from seatrial.model.arms import arm_of
 from seatrial.model.baseline import Baseline

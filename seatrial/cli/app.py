@@ -10,26 +10,14 @@ from typing import NoReturn
 import click
 
 from seatrial import __version__
-from seatrial.cli.baseline import baseline
-from seatrial.cli.compare import compare
-from seatrial.cli.doctor import doctor
-from seatrial.cli.explain import explain
-from seatrial.cli.history import history
-from seatrial.cli.judge import judge
-from seatrial.cli.parse import parse
-from seatrial.cli.pinned import diff, expire, promote, show
-from seatrial.cli.probe import probe
-from seatrial.cli.prune import prune
-from seatrial.cli.reap import reap
-from seatrial.cli.rejudge import rejudge
-from seatrial.cli.render import render
-from seatrial.cli.replay import replay
+from seatrial.cli.baseline import baseline, diff, expire, promote, show
+from seatrial.cli.logs import explain, judge, parse
+from seatrial.cli.nodes import dial, probe, reap, render, ssh
+from seatrial.cli.past_runs import compare, history, rejudge, replay
 from seatrial.cli.report import bundle, report, verify
-from seatrial.cli.run import run
-from seatrial.cli.serve import serve
+from seatrial.cli.run import run, suites
 from seatrial.cli.simulate import simulate
-from seatrial.cli.ssh import dial, ssh
-from seatrial.cli.suites import suites
+from seatrial.cli.upkeep import doctor, prune, serve
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.system.state_home import ensure_home
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self, Union
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from seatrial.catalog import known_hardware
-from seatrial.config import this_machine
 from seatrial.config.destination import Address
 from seatrial.config.faults import Fault
 from seatrial.config.image import ImageField, ImageFile, Recipe
 from seatrial.config.names import Name, ShownName
 from seatrial.config.notify import Notify
 from seatrial.config.platform import PlatformSettings, settings_models
+from seatrial.config.this_machine import THIS_MACHINE, this_machine
 from seatrial.config.yamlfile import Strict, load_yaml
 
 DEFAULT_PORT = 222
@@ -180,6 +180,6 @@ def load_cluster(path: Path) -> Cluster:
 
     Raises InputError with one line that names file, field and what is legal.
     """
-    if str(path) == this_machine.NAME and not path.exists():
-        return Cluster.model_validate(this_machine.this_machine())
+    if str(path) == THIS_MACHINE and not path.exists():
+        return Cluster.model_validate(this_machine())
     return load_yaml(path, Cluster, {"name": path.stem.lower().replace("_", "-")})

@@ -8,14 +8,14 @@ from typing import Any
 from seatrial.catalog import hardware_of
 from seatrial.model.errors import InputError
 
-NAME = "this-machine"
+THIS_MACHINE = "this-machine"
 _TIMEOUT_S = 20.0
 _MOST_GPUS = 1024
 
 
 def this_machine() -> dict[str, Any]:
     """What its cluster file would say. Raises InputError where the driver's tool is there and does not answer."""
-    return {"name": _name(), "nodes": 1, "platform": {"kind": NAME}, **_hardware(_gpu_models())}
+    return {"name": _name(), "nodes": 1, "platform": {"kind": THIS_MACHINE}, **_hardware(_gpu_models())}
 
 
 def _hardware(models: list[str]) -> dict[str, Any]:
@@ -33,11 +33,11 @@ def _gpu_models() -> list[str]:
         return []
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         problem = f"nvidia-smi does not answer ({type(error).__name__}); see what it prints"
-        raise InputError(f"{NAME}: {problem}, or write a cluster file with hardware: cpu") from error
+        raise InputError(f"{THIS_MACHINE}: {problem}, or write a cluster file with hardware: cpu") from error
     return [line.strip() for line in answer.stdout.splitlines() if line.strip()][:_MOST_GPUS]
 
 
 def _name() -> str:
     """By the host's name, so that machines with one history do not mix."""
     words = re.sub(r"[^a-z0-9]+", "-", socket.gethostname().partition(".")[0].lower()).strip("-")
-    return words[:40].rstrip("-") or NAME
+    return words[:40].rstrip("-") or THIS_MACHINE

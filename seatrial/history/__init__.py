@@ -30,6 +30,6 @@ def open_store(url: str | None = None) -> "Store":
 def check_history() -> None:
     """Raises InputError when SEATRIAL_HISTORY can never work; said before an hour is spent, not after it."""
     if text := os.environ.get("SEATRIAL_HISTORY"):
-        from seatrial.history.url import parse_url
+        from seatrial.history.engine import parse_url
 
         parse_url(text)

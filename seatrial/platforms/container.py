@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
-    from seatrial.config.mount import Mount
-    from seatrial.config.ulimit import Ulimits
+    from seatrial.config.image import Mount, Ulimits
 
 KEYS = "/etc/seatrial"  # where the image's entry point looks for the run's keys
 # What sshd as root needs to bind its port, confine itself, become the user who logs in and hand over a terminal, and

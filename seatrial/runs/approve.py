@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seatrial.catalog.links import with_links
+from seatrial.catalog import with_links
 from seatrial.catalog.physics import refuse_beyond_physics
 from seatrial.history.past import past_runs
 from seatrial.history.rows import Pin, RunRow

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -12,13 +12,51 @@ from seatrial.checks.contract import CheckContext, StepResult
 from seatrial.config.run import Run, secrets_of
 from seatrial.config.setup import setup_of
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
-from seatrial.model.reason import Reason, placed
+from seatrial.model.reason import Reason, join, placed, rewritten
 from seatrial.model.result import Check, RunResult, Suspect, conclude, merge_suspects, now
 from seatrial.model.testbed import Testbed
-from seatrial.model.verdict import Verdict
-from seatrial.runs.minimal_result import verdicts_alone
+from seatrial.model.verdict import Verdict, worst
 from seatrial.runs.progress import step
 from seatrial.text.redact_result import without_secrets
+
+_MOST_CHARS = 2000
+
+
+def without_details(result: RunResult, why: str) -> RunResult:
+    """The run with its verdicts, reasons and suspects, and without judgements and facts: what fits on a full disk."""
+    return replace(
+        result,
+        reason=rewritten(result.reason, _cut),
+        checks=tuple(
+            Check(check.name, check.verdict, rewritten(check.reason, _cut), check.seconds) for check in result.checks
+        ),
+        suspects=tuple(result.suspects)[:100],
+        notes=(why,),
+    )
+
+
+def _cut(text: str) -> str:
+    return text[:_MOST_CHARS]
+
+
+def verdicts_alone(result: RunResult, checks: Sequence[Check], error: Exception) -> RunResult:
+    """`result` with the verdicts of `checks` and nothing that a node may have said.
+
+    Never a pass: what made the result impossible may as well have hidden what was wrong.
+    """
+    failed = Reason.of("result-failed", error=type(error).__name__)
+    verdict = worst((Verdict.INCONCLUSIVE, *(check.verdict for check in checks)))
+    bad = ", ".join(f"{check.name} {check.verdict.value}" for check in checks if check.verdict is not Verdict.PASS)
+    return replace(
+        result,
+        verdict=verdict,
+        reason=join((bad, failed)) if bad else failed,
+        checks=(
+            *(Check(check.name, check.verdict, Reason.of("details-withheld"), check.seconds) for check in checks),
+            Check("result", Verdict.INCONCLUSIVE, failed),
+        ),
+    )
+
 
 log = logging.getLogger("seatrial")
 

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.table import Table
 
 from seatrial.model.verdict import Verdict
 from seatrial.runs.replay import ReplayedRun, replay
-from seatrial.simulate.faults import KINDS, RUN, Fault, make
-from seatrial.simulate.noise import Draws, Noise
-from seatrial.simulate.rows import all_rows, fleet_series, night_rows
+from seatrial.simulate.rows import KINDS, RUN, Draws, Fault, Noise, all_rows, fleet_series, make, night_rows
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
 
 NIGHTS_BEFORE = 10
 READINGS = 8  # of each series in a night, of which the judge takes those that it asks for
@@ -111,3 +111,25 @@ def _finds(run: ReplayedRun, fault: Fault) -> bool:
     if fault.culprit:
         return any(fault.names(suspect.name) for suspect in run.suspects)
     return run.verdict is not Verdict.PASS
+
+
+_HEADINGS = ("fault", "size", "night 1", "found", "missed", "others", "nights")
+
+
+def simulated_table(quiet: HealthyNights, scores: Sequence[Score]) -> Table:
+    """One line per kind and size of fault."""
+    alarms = f"{quiet.alarms} of {quiet.nights} healthy nights raised an alarm"
+    table = Table(box=None, pad_edge=False, header_style="bold", caption_justify="left")
+    table.caption = f"{alarms}; each series was measured {quiet.readings:.1f} times a night"
+    for heading in _HEADINGS:
+        table.add_column(heading, justify="left" if heading in _HEADINGS[:2] else "right", no_wrap=True)
+    for score in scores:
+        nights = "–" if score.median_nights is None else f"{score.median_nights:g}"
+        counts = (score.first_night, len(score.nights), score.trials - len(score.nights), score.wrong)
+        table.add_row(score.kind, score.size, *(f"{count}/{score.trials}" for count in counts), nights)
+    return table
+
+
+def simulated_json(nodes: int, seed: int, quiet: HealthyNights, scores: Sequence[Score]) -> dict[str, Any]:
+    """The same as one document."""
+    return {"nodes": nodes, "seed": seed, "healthy": quiet.to_dict(), "faults": [score.to_dict() for score in scores]}

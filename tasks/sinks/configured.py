@@ -5,8 +5,7 @@ import os
 
 from pydantic import SecretStr
 
-from seatrial.alerts.settings import AlertSettings
-from seatrial.alerts.slack_settings import SlackSettings, secret
+from seatrial.alerts.settings import AlertSettings, SlackSettings, secret
 from seatrial.config.cluster import Cluster
 from tasks.sinks import Sink
 from tasks.sinks.others import AppriseSink

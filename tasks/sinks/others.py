@@ -11,9 +11,8 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from seatrial.alerts.alert import Alert
-from seatrial.alerts.muted import APPRISE, URLLIB3, muted
-from seatrial.alerts.plain_text import digest, full_text, subject
+from seatrial.alerts.alert import Alert, digest, full_text, subject
+from seatrial.alerts.settings import APPRISE, URLLIB3, muted
 from seatrial.history.incident import Receipt
 from seatrial.model.result import RunResult
 from seatrial.model.verdict import Verdict

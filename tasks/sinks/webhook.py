@@ -6,9 +6,8 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from seatrial.alerts.alert import Alert
-from seatrial.alerts.muted import URLLIB3, muted
-from seatrial.alerts.plain_text import SCHEMA, digest, event
+from seatrial.alerts.alert import SCHEMA, Alert, digest, event
+from seatrial.alerts.settings import URLLIB3, muted
 from seatrial.history.incident import Receipt
 from seatrial.model.result import RunResult
 from tasks.sinks import Delivery, Files, full_receipt

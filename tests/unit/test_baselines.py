@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from seatrial.catalog import Reference, known_hardware, references
-from seatrial.catalog.match import from_catalog
 from seatrial.catalog.physics import from_physics
-from seatrial.catalog.published import published, swept_sizes
+from seatrial.catalog.published import from_catalog, published, swept_sizes
 from seatrial.config.cluster import Cluster
 from seatrial.config.setup import setup_of
 from seatrial.history import Pin

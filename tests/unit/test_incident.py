@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.alerts.overdue import overdue, silent
+from seatrial.alerts.alert import overdue, silent
 from seatrial.history.incident import Incident, Kind, Receipt, RunOutcome, advance, outcome_of
 from seatrial.history.rows import RunRow
 from seatrial.model.verdict import Verdict

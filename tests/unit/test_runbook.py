@@ -26,7 +26,7 @@ WORDS = (  # what these return is shown as it is
     "seatrial/checks/collectives/ranks.py",
     "seatrial/judge/logs.py",
     "seatrial/judge/logsweep.py",
-    "seatrial/catalog/log_facts.py",
+    "seatrial/catalog/nearest.py",
     "seatrial/checks/connectivity/mpireach.py",
     "seatrial/checks/connectivity/nodefacts.py",
     "seatrial/checks/connectivity/versions.py",

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from seatrial.catalog.links import nics_of
+from seatrial.catalog import nics_of
 from seatrial.checks.broken import broken, fabric_gone
 from seatrial.checks.collectives.ranks import fewer_nodes, has_unknown_ranks, other_ranks
 from seatrial.checks.collectives.rows import (

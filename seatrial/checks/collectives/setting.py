@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from seatrial.catalog.links import is_sockets
+from seatrial.catalog import is_sockets
 from seatrial.model.measurement import Subject
 
 _INSIDE_A_NODE = ("NVLink", "xGMI", "MNNVL")  # fabrics that NCCL needs no network for

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from seatrial.config.mount import FullPath, Mount
+from seatrial.config.image import FullPath, Mount, Ulimits
 from seatrial.config.platform import PlatformSettings
-from seatrial.config.ulimit import Ulimits
 from seatrial.platforms.openssh.settings import Jump, LoginSettings, Path, Port, User, legal_path
 from seatrial.text.hostranges import expand
 

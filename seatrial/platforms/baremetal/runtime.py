@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from seatrial.config.cluster import Cluster
-from seatrial.config.mount import Mount
+from seatrial.config.image import Mount
 from seatrial.config.run import Run
 from seatrial.platforms.baremetal.config import BaremetalPlatform
 from seatrial.platforms.container import (

@@ -4,7 +4,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from seatrial.alerts.overdue import silent
+from seatrial.alerts.alert import silent
 from seatrial.history import open_store
 from seatrial.history.incident import Incident, Receipt, outcome_of
 from seatrial.history.store import Store
