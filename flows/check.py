@@ -23,8 +23,7 @@ from seatrial.checks.repeats import measure_again
 from seatrial.checks.suites import load_suite
 from seatrial.checks.table import CHECKS, left_out
 from seatrial.config.cluster import Cluster, load_cluster
-from seatrial.config.run import Run, below_runs, secrets_of, set_aside, writable
-from seatrial.config.setup import setup_of
+from seatrial.config.run import Run, below_runs, secrets_of, set_aside, setup_of, writable
 from seatrial.judge.knowledge import RunContext
 from seatrial.model.errors import MissingError
 from seatrial.model.reason import Reason

@@ -23,8 +23,7 @@ from prefect.artifacts import (
 from seatrial.checks.planned import PlannedNodes
 from seatrial.checks.suites.outline import nodes_of
 from seatrial.checks.table import CHECKS
-from seatrial.config.run import PICTURE, Run, secrets_of
-from seatrial.config.suite import Suite
+from seatrial.config.run import PICTURE, Run, Suite, secrets_of
 from seatrial.model.result import RunResult
 from seatrial.report.paper import curve_png
 from seatrial.system.atomic import write_atomic

@@ -8,8 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from seatrial.alerts.settings import AlertSettings
-from seatrial.config.cluster import Cluster, load_cluster
-from seatrial.config.destination import missing
+from seatrial.config.cluster import Cluster, load_cluster, missing_package
 from seatrial.model.errors import InputError, SeatrialError
 from seatrial.model.reason import code_of
 from seatrial.model.reasons import CATALOG
@@ -58,7 +57,7 @@ def _findings(cluster: Cluster, file: Path | None) -> Iterator[Finding]:
         yield "torch", None if find_spec("torch") else f"{sys.executable} -m pip install torch"
     yield "open files", open_files_problem(len(cluster.node_names()))
     if cluster.upload:
-        yield f"upload {cluster.upload}", missing(cluster.upload)
+        yield f"upload {cluster.upload}", missing_package(cluster.upload)
     yield _history()
     yield _alerts(cluster)
     yield from _metrics()

@@ -1,28 +1,21 @@
-"""What every platform's settings answer, and the table of platforms.
+"""What every platform's settings answer, and the field of a cluster file that takes one of them.
 
 A platform is one package: `config` has its settings model, `platform` has `platform(cluster)`, which returns what
 fulfils `seatrial.platforms.Platform`.
 """
 
 from collections.abc import Iterator, Mapping
-from pkgutil import resolve_name
-from typing import TYPE_CHECKING, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union
 
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
+from pydantic_core import CoreSchema, core_schema
+
+from seatrial.config import PLATFORMS
 from seatrial.config.yamlfile import Strict
 
 if TYPE_CHECKING:
     from seatrial.config.cluster import Cluster
-
-# The settings models by kind, imported by name: this package is below those of the platforms.
-PLATFORMS: Mapping[str, str] = {
-    "local": "seatrial.platforms.local.config:LocalPlatform",
-    "kubernetes": "seatrial.platforms.kubernetes.config:KubernetesPlatform",
-    "slurm": "seatrial.platforms.slurm.config:SlurmPlatform",
-    "runai": "seatrial.platforms.runai.config:RunaiPlatform",
-    "docker": "seatrial.platforms.docker.config:DockerPlatform",
-    "baremetal": "seatrial.platforms.baremetal.config:BaremetalPlatform",
-    "this-machine": "seatrial.platforms.thismachine.config:ThisMachinePlatform",
-}
 
 
 class PlatformSettings(Strict):
@@ -61,6 +54,28 @@ class PlatformSettings(Strict):
         return f"{cls.__module__.rpartition('.')[0]}.platform"
 
 
-def settings_models() -> dict[str, type[PlatformSettings]]:
-    """By kind, in the order of the table."""
-    return {kind: resolve_name(name) for kind, name in PLATFORMS.items()}
+class SettingsByKind(Mapping[str, type[PlatformSettings]]):
+    """Annotation of a field that takes the settings of any platform; only the model of the kind given is imported."""
+
+    def __getitem__(self, kind: str) -> type[PlatformSettings]:
+        return PLATFORMS[kind]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(PLATFORMS)
+
+    def __len__(self) -> int:
+        return len(PLATFORMS)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        choices: dict[Any, CoreSchema] = {
+            kind: core_schema.no_info_plain_validator_function(partial(_read, kind)) for kind in self
+        }
+        return core_schema.tagged_union_schema(choices, "kind")
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        models: Any = Union[tuple(self.values())]  # noqa: UP007
+        return handler(TypeAdapter(Annotated[models, Field(discriminator="kind")]).core_schema)
+
+
+def _read(kind: str, value: Any) -> PlatformSettings:
+    return PLATFORMS[kind]().model_validate(value)

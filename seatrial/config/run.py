@@ -4,14 +4,45 @@ import os
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
+
+from pydantic import Field
 
 from seatrial.config.cluster import Cluster
-from seatrial.config.suite import Suite
+from seatrial.config.yamlfile import Strict
 from seatrial.model.errors import InputError
+from seatrial.model.setup import Setup
 from seatrial.system.disk_reserve import RESERVE
 from seatrial.system.private import closed_folder, own_folder, private_folder
 from seatrial.system.state_home import unusable
 from seatrial.text.redact import Secrets
+
+Section = TypeVar("Section", bound=Strict)
+
+
+class Suite(Strict):
+    """What is run on a testbed."""
+
+    name: str = Field(min_length=1, max_length=63, description="what reports and history call it")
+
+    def section(self, model: type[Section]) -> Section | None:
+        """The section of that model; None where the suite leaves its check out."""
+        return next((value for value in vars(self).values() if isinstance(value, model)), None)
+
+
+def setup_of(cluster: Cluster) -> Setup:
+    """The facts as the cluster file gives them."""
+    hardware = cluster.hardware
+    return Setup(
+        hardware.name,
+        cluster.nodes,
+        cluster.gpus,
+        cluster.slots,
+        cluster.fabric,
+        hardware.gpu_link_gb_s,
+        hardware.node_link_gb_s,
+    )
+
 
 RESULT = ("run.json", "measurements.csv", "report.html")  # the files that say what a run came to
 PICTURE = "busbw.png"  # of its curves, for Prefect's UI

@@ -1,5 +1,6 @@
 """Read a YAML file into a pydantic model; whatever is wrong becomes one line with file, field and what is legal."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -133,13 +134,14 @@ def _at(model: type[Strict], location: tuple[str | int, ...]) -> Any:
     return at
 
 
-def _models_in(at: Any) -> dict[str, Any]:
+def _models_in(at: Any) -> Mapping[str, Any]:
     """What the parts of an error's location lead to: a field to its model or union, a union's tag to a member."""
-    if isinstance(at, dict):
+    if isinstance(at, Mapping):
         return at
     models: dict[str, Any] = {}
     for name, info in getattr(at, "model_fields", {}).items():
-        members = _members(info.annotation)
+        registered = next((meta for meta in info.metadata if isinstance(meta, Mapping)), None)
+        members = _members(info.annotation) if registered is None else registered
         models[name] = next(iter(members.values())) if len(members) == 1 else members
     return models
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seatrial.config.platform import PLATFORMS
+from seatrial.config import PLATFORMS
 from seatrial.model.errors import InputError, LaunchError
 from seatrial.model.reason import Reason
 from seatrial.system.private import check_private_folder, closed_folder, private_opener, read_private

@@ -9,8 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from seatrial.checks.contract import CheckContext, StepResult
-from seatrial.config.run import Run, secrets_of
-from seatrial.config.setup import setup_of
+from seatrial.config.run import Run, secrets_of, setup_of
 from seatrial.model.errors import LaunchError, MissingError, NodesError, RemoteError, SeatrialError
 from seatrial.model.reason import Reason, join, placed, rewritten
 from seatrial.model.result import Check, RunResult, Suspect, conclude, merge_suspects, now

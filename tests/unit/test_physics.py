@@ -11,7 +11,7 @@ from seatrial.catalog.physics import from_physics, plateau_words, refuse_beyond_
 from seatrial.catalog.published import from_catalog, published, swept_sizes
 from seatrial.cli.app import main
 from seatrial.config.cluster import Cluster
-from seatrial.config.setup import setup_of
+from seatrial.config.run import setup_of
 from seatrial.judge.number import judge_number as judge
 from seatrial.model.errors import InputError
 from seatrial.model.measurement import ConditionValue, Measurement, Subject

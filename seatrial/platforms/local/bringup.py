@@ -12,8 +12,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from seatrial.config.cluster import Cluster
-from seatrial.config.faults import NodeFault
+from seatrial.config.cluster import Cluster, NodeFault
 from seatrial.model.errors import LaunchError
 from seatrial.model.reason import Reason
 from seatrial.model.testbed import Node, Testbed
