@@ -1,4 +1,4 @@
-"""An alert: an incident, and the run that shows it, made ready for every sink to put into its own words. Pure."""
+"""An alert: an incident with the run that shows it, and its plain text and JSON forms. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from seatrial.history.incident import Incident, RunOutcome, nights
 from seatrial.history.rows import RunRow
 from seatrial.model.curves import bad_judgements
 from seatrial.model.reason import Reason
-from seatrial.model.result import Judgement, RunResult, Suspect
+from seatrial.model.result import Judgement, RunResult
 from seatrial.model.verdict import Verdict
 from seatrial.runs.difference import Difference
 from seatrial.text import words
@@ -44,14 +44,14 @@ class Alert:
 
     @property
     def run_id(self) -> str:
-        """The run that shows or ended it, also if that run can no longer be read; "" if the check did not run."""
+        """The run that shows or ended it, even if it can no longer be read; "" if the check did not run."""
         if self.result:
             return self.result.run_id
         return "" if self.over or self.incident.kind == "silent" else self.incident.last_run
 
 
 def headline(incident: Incident) -> str:
-    """The first words, which a phone shows: "h100-east fails (3 runs)"."""
+    """Return the title: "h100-east fails (3 runs)"."""
     name = words.plain(incident.cluster)
     if incident.closed:
         return _OVER[incident.kind].format(name, incident.changes[-1])
@@ -60,12 +60,12 @@ def headline(incident: Incident) -> str:
 
 
 def other_news(incident: Incident, news: Sequence[str]) -> Sequence[str]:
-    """The news that the headline does not say: it says the end itself."""
+    """Return the news without the end of the incident, which the headline says."""
     return news[:-1] if incident.closed else news
 
 
 def span(incident: Incident) -> str:
-    """Since when, how often, and how bad it was: "since 2026-03-14 02:00 UTC, 3 runs, worst fail"."""
+    """Return duration, number of runs and worst verdict: "since 2026-03-14 02:00 UTC, 3 runs, worst fail"."""
     opened = f"{incident.opened:%Y-%m-%d %H:%M} UTC"
     lasted = f"from {opened} to {incident.closed:%Y-%m-%d %H:%M} UTC" if incident.closed else f"since {opened}"
     worst = f", worst {words.label(incident.worst)}" if incident.worst is not incident.verdict else ""
@@ -74,7 +74,7 @@ def span(incident: Incident) -> str:
 
 
 def worst_judgements(result: RunResult) -> list[Judgement]:
-    """The judgements that convince: the worst ones, each of another number where there are enough."""
+    """Return the worst judgements, each of another number if there are enough."""
     bad = [judgement for _, judgement in bad_judgements(result.checks)]
     firsts: dict[tuple[str, str, object], Judgement] = {}
     for judgement in bad:
@@ -90,7 +90,7 @@ def _about(judgement: Judgement) -> tuple[str, str, object]:
 
 
 def software(since: Difference) -> list[str]:
-    """What is not the software it was: "driver 570.1 → 575.3"."""
+    """Return changed software: "driver 570.1 → 575.3"."""
     return [
         f"{change.what} {change.before or 'none'} → {change.after or 'none'}"
         for change in since.software
@@ -99,7 +99,7 @@ def software(since: Difference) -> list[str]:
 
 
 def numbers(since: Difference) -> list[str]:
-    """The numbers that got worse, beyond their own noise: "busbw plateau of all_reduce 387 → 205 GB/s (-47 %)"."""
+    """Return numbers that got worse beyond their noise: "busbw plateau of all_reduce 387 → 205 GB/s (-47 %)"."""
     moved = since.measurements
     worse: list[Any] = list(moved[(moved["direction"] == "worse") & (moved["sigmas"] >= _MOVED)].itertuples())
     worse.sort(key=lambda row: "message_bytes" in row.conditions)  # sweeps before single sizes
@@ -112,7 +112,7 @@ def _moved(row: Any) -> str:
 
 
 def next_command(alert: Alert) -> str | None:
-    """The one command that leads on: what is missing here, what is in the report, or what is not as it was."""
+    """Return the command to run next: `doctor`, `report`, `history` or `compare`."""
     run, before = alert.result, alert.since.before if alert.since else None
     if alert.over:
         return None
@@ -126,7 +126,7 @@ def next_command(alert: Alert) -> str | None:
 
 
 def report_address(notify: Notify, run_id: str, cluster: str, upload: str | None, path: str | None) -> str | None:
-    """Where people read the report: as the cluster file says, in the bucket, else on the machine that ran the check."""
+    """Return the address of the report: the cluster file's, the bucket's, else the local path."""
     if notify.report_url:
         return notify.report_url.replace("{run_id}", run_id).replace("{cluster}", cluster)
     if upload and upload.startswith("gs://"):
@@ -135,15 +135,12 @@ def report_address(notify: Notify, run_id: str, cluster: str, upload: str | None
 
 
 def mentions_for(incident: Incident, mentions: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The members and groups to mention; none when the incident is over."""
+    """Return the members and groups to mention; none when the incident is over."""
     return () if incident.closed else tuple(mentions.get(incident.verdict.value, ()))
 
 
 def overdue(last: RunRow | None, suite: str, max_age: timedelta, now: datetime) -> RunOutcome | None:
-    """A silent night where the last run is older than its schedule allows; None where it is young enough.
-
-    A cluster without any run is overdue at once, as it is watched to be checked.
-    """
+    """Return a silent outcome if the last run is older than `max_age`, or if there is none; else None."""
     if last is None:
         return _silent("", now, Reason.of("run-never-recorded", suite=suite))
     age = now - last.finished
@@ -154,12 +151,12 @@ def overdue(last: RunRow | None, suite: str, max_age: timedelta, now: datetime) 
 
 
 def silent(why: str, last: RunRow | None, now: datetime) -> RunOutcome:
-    """A silent night: the check has died, or was not started, and `why` says so."""
+    """Return a silent outcome: the check died or was not started, for the reason `why`."""
     return _silent(last.run_id if last else "", now, words.plain(why))
 
 
 def hours(span: timedelta) -> str:
-    """As people say it: "26 h", "3 days"."""
+    """Format a time span: "26 h", "3 days"."""
     whole = round(span.total_seconds() / 3600)
     return f"{whole} h" if whole < 72 else f"{whole // 24} days"
 
@@ -174,13 +171,13 @@ LINE_CHARS = 600
 
 
 def subject(alert: Alert) -> str:
-    """The headline and the reason, which names suspects first, as far as they fit."""
+    """Return headline and reason on one line, cut to 150 characters."""
     reason = "" if alert.over else f": {alert.incident.reason}"
     return words.harmless(f"seatrial: {headline(alert.incident)}{reason}")[:150]
 
 
 def full_text(alert: Alert, news: Sequence[str]) -> str:
-    """The whole alert as text; `news` is what its reader has not heard yet."""
+    """Return the whole alert as text; `news` are the changes that its reader has not received."""
     incident = alert.incident
     unsaid = other_news(incident, news)
     parts = [
@@ -197,15 +194,12 @@ def full_text(alert: Alert, news: Sequence[str]) -> str:
 
 
 def digest(result: RunResult) -> str:
-    """One line of a run with nothing new."""
+    """Return one line for a run with nothing new."""
     return words.harmless(f"{words.headline(result)}, {result.suite}: {result.reason}")[:LINE_CHARS]
 
 
 def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
-    """The alert as JSON (docs/alerts.md); `text` alone says it, as chats with incoming webhooks take it.
-
-    All else is for programs, and exactly as it was said.
-    """
+    """Return the alert as JSON (docs/alerts.md); `text` is for chats with incoming webhooks, the rest for programs."""
     incident, run = alert.incident, alert.result
     return {
         "schema": SCHEMA,
@@ -239,7 +233,11 @@ def _findings(alert: Alert, run: RunResult) -> list[list[str]]:
         [*numbers(since), "software: " + ("; ".join(software(since)) or "as it was")] if since else ["there is none"]
     )
     return [
-        _bullets("Suspects", [_suspect(s) for s in run.suspects[:MAX_SUSPECTS]], len(run.suspects) - MAX_SUSPECTS),
+        _bullets(
+            "Suspects",
+            [f"{s.kind} {s.name} ({s.confidence:.0%}): {s.evidence}" for s in run.suspects[:MAX_SUSPECTS]],
+            len(run.suspects) - MAX_SUSPECTS,
+        ),
         _bullets("Not as expected", [_judgement(j) for j in worst_judgements(run)]),
         _bullets("Since the last good run" + (f", {since.before.run_id}" if since else ""), changes),
     ]
@@ -258,10 +256,6 @@ def _where(alert: Alert) -> list[str]:
 def _bullets(title: str, lines: Sequence[str], more: int = 0) -> list[str]:
     rest = [f"- and {more:,} more in the report"] if more > 0 else []
     return [f"{title}:", *(f"- {line}" for line in lines), *rest] if lines else []
-
-
-def _suspect(suspect: Suspect) -> str:
-    return f"{suspect.kind} {suspect.name} ({suspect.confidence:.0%}): {suspect.evidence}"
 
 
 def _judgement(judgement: Judgement) -> str:

@@ -7,7 +7,6 @@ from itertools import accumulate
 from typing import Any
 
 from seatrial.alerts.alert import ROWS, Alert, headline, next_command, numbers, software, span, worst_judgements
-from seatrial.history.incident import Incident
 from seatrial.model.coverage import UNJUDGED
 from seatrial.model.curves import bad_judgements
 from seatrial.model.explained_codes import codes_to_explain
@@ -23,12 +22,12 @@ Block = dict[str, Any]
 
 
 def escape(text: object) -> str:
-    """Text from anywhere as Slack shows it: on one line, and nothing in it mentions, links or formats."""
+    """Escape untrusted text for Slack: one line, without mentions, links or formatting."""
     return words.unformatted(html.escape(words.plain(text), quote=False))
 
 
 def cut(text: object, limit: int) -> str:
-    """`text` on one line, `limit` characters at most, not escaped."""
+    """Return `text` on one line, at most `limit` characters, not escaped."""
     line = words.plain(text)
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
@@ -46,7 +45,7 @@ def code(text: str) -> str:
 
 
 def link(address: str, words: str) -> str:
-    """`address` is of our own settings, `words` too."""
+    """Link `words` to `address`; both are trusted."""
     safe = address.replace("&", "&amp;").replace("<", "%3C").replace(">", "%3E").replace("|", "%7C")
     return f"<{safe}|{words}>"
 
@@ -60,7 +59,7 @@ def section(text: str) -> Block:
 
 
 def listed(title: str, lines: Sequence[str], more: int = 0) -> list[Block]:
-    """A section with a title and bullets; nothing where there are no lines. `more` are those that are not shown."""
+    """Return a section with a title and bullets; none without lines. `more` counts lines that are not shown."""
     rest = [f"and {more:,} more in the report"] if more > 0 else []
     return [section("\n".join([f"*{title}*", *(f"• {line}" for line in lines), *rest]))] if lines else []
 
@@ -70,7 +69,7 @@ def context(lines: Iterable[str]) -> Block:
 
 
 def _text(text: str) -> Block:
-    """Verbatim: what looks like an address or a channel in a log does not become a link."""
+    """Return text that Slack shows verbatim: addresses and channels in logs do not become links."""
     return {"type": "mrkdwn", "text": clip(text, TEXT_CHARS), "verbatim": True}
 
 
@@ -89,12 +88,14 @@ _EMOJI: dict[str, str] = {
 
 
 def blocks(alert: Alert, mentions: Sequence[str] = ()) -> tuple[str, list[Block]]:
-    """The incident's one message as plain text (notifications, screen readers) and as blocks, as it is now."""
+    """Return the current message of the incident as plain text (for notifications) and as blocks."""
     title, incident = headline(alert.incident), alert.incident
     text = clip(f"{escape(title)}: {escape(incident.reason)}" if not alert.over else escape(title), TEXT_CHARS)
     message = [header(title), section(_verdict(alert, mentions))]
     if alert.result and not alert.over:
-        message += [*_suspects(alert.result.suspects), *_rows(alert.result), *_since(alert)]
+        suspects = alert.result.suspects
+        message += listed("Suspects", [suspect(s) for s in suspects[:MAX_SUSPECTS]], len(suspects) - MAX_SUSPECTS)
+        message += [*_rows(alert.result), *_since(alert)]
     message.append(context(_about(alert)))
     if links := _links(alert):
         message.append(section(links))
@@ -102,14 +103,14 @@ def blocks(alert: Alert, mentions: Sequence[str] = ()) -> tuple[str, list[Block]
 
 
 def change(alert: Alert, news: Sequence[str], mentions: Sequence[str] = ()) -> str:
-    """What has changed, as one line for the incident's thread and for the channel."""
+    """Return the changes as one line for the incident's thread and for the channel."""
     line = f"{escape(words.plain(alert.incident.cluster))}: {escape('; '.join(news))}"
     emoji = _EMOJI[Verdict.PASS if alert.over else alert.incident.verdict]
     return clip(" ".join([emoji, line, *map(mention, mentions)]), TEXT_CHARS)
 
 
 def digest(result: RunResult) -> str:
-    """One line of a run with nothing new."""
+    """Return one line for a run with nothing new."""
     line = (
         f"{_EMOJI[result.standing]} {escape(words.headline(result))}, {escape(result.suite)}: {escape(result.reason)}"
     )
@@ -117,7 +118,7 @@ def digest(result: RunResult) -> str:
 
 
 def mention(who: str) -> str:
-    """A member, a user group, or here, channel, everyone, as Slack's markup calls them."""
+    """Return the markup that mentions a member, a user group, or here, channel, everyone."""
     if who in ("here", "channel", "everyone"):
         return f"<!{who}>"
     return f"<!subteam^{who}>" if who.startswith("S") else f"<@{who}>"
@@ -130,7 +131,7 @@ def suspect(suspect: Suspect) -> str:
 
 
 def judgement(judgement: Judgement) -> str:
-    """The number against what was expected, and who expects it."""
+    """Return the number, the expected interval and its source."""
     m = judgement.measurement
     measured = f"{escape(cut(words.what(m), 160))}: *{escape(cut(words.quantity(m.value, m.unit), 40))}*"
     expected = words.interval(judgement.expected, m.unit)
@@ -143,18 +144,11 @@ def judgement(judgement: Judgement) -> str:
 def _verdict(alert: Alert, mentions: Sequence[str]) -> str:
     incident = alert.incident
     if alert.over:
-        was = f"It was: {escape(incident.reason)}" + _blamed(incident)
+        blamed = f" (suspects: {escape(', '.join(incident.suspects[:MAX_SUSPECTS]))})" if incident.suspects else ""
+        was = f"It was: {escape(incident.reason)}{blamed}"
         return f"{_EMOJI[Verdict.PASS]} {clip(was, 2000)}"
     line = f"{_EMOJI[incident.verdict]} *{words.label(incident.verdict)}* {clip(escape(incident.reason), 2000)}"
     return " ".join([line, *map(mention, mentions)])
-
-
-def _blamed(incident: Incident) -> str:
-    return f" (suspects: {escape(', '.join(incident.suspects[:MAX_SUSPECTS]))})" if incident.suspects else ""
-
-
-def _suspects(suspects: Sequence[Suspect]) -> list[Block]:
-    return listed("Suspects", [suspect(s) for s in suspects[:MAX_SUSPECTS]], len(suspects) - MAX_SUSPECTS)
 
 
 def _rows(result: RunResult) -> list[Block]:
@@ -163,7 +157,7 @@ def _rows(result: RunResult) -> list[Block]:
 
 
 def _since(alert: Alert) -> list[Block]:
-    """What changed since the last good run: the numbers, and the software."""
+    """Return changed numbers and software since the last good run."""
     if alert.since is None:
         return listed("Since the last good run", ["there is none: nothing passed here before"])
     before = alert.since.before
@@ -174,7 +168,7 @@ def _since(alert: Alert) -> list[Block]:
 
 
 def _about(alert: Alert) -> list[str]:
-    """Cluster, suite, run and span; what people should know besides: one element each."""
+    """Return cluster, suite, run, span and notes, one element each."""
     incident, run = alert.incident, alert.result
     shown = f" · run {alert.run_id}" if alert.run_id else ""
     lines = [f"{incident.cluster} · suite {incident.suite}{shown} · {span(incident)}"]
@@ -188,7 +182,7 @@ def _about(alert: Alert) -> list[str]:
 
 
 def _links(alert: Alert) -> str:
-    """Where to look, and the one command that leads on."""
+    """Return links to run and report, and the next command."""
     parts = [link(alert.run_link, "The run")] if alert.run_link else []
     if alert.report_link and alert.report_link.startswith("http"):
         parts.append(link(alert.report_link, "The report"))
@@ -201,7 +195,7 @@ TOTAL_CHARS = 9000  # Slack refuses a message whose blocks together hold some 13
 
 
 def details(result: RunResult) -> tuple[str, list[Block]]:
-    """Every suspect, check and bad number, as many as are worth reading in Slack, and the software."""
+    """Return suspects, checks, bad numbers and software as plain text and blocks."""
     bad = [j for _, j in bad_judgements(result.checks)]
     checks = [
         f"{words.GLYPHS[standing]} *{escape(cut(c.name, 60))}* {words.label(standing)}: {clip(escape(c.reason), 500)}"
@@ -225,13 +219,13 @@ def _part(title: str, lines: Sequence[str], hidden: int) -> list[Block]:
 
 
 def _within(limit: int, blocks: Sequence[Block]) -> list[Block]:
-    """The first blocks that together hold no more than `limit` characters."""
+    """Return the first blocks that hold at most `limit` characters together."""
     ends = accumulate(len(block["text"]["text"]) for block in blocks)
     return [block for block, end in zip(blocks, ends, strict=True) if end <= limit]
 
 
 def _pages(lines: Iterable[str]) -> list[str]:
-    """The lines in as few texts of a section's size as hold them."""
+    """Join the lines into texts of at most the size of a section."""
     pages = [""]
     for line in lines:
         if len(pages[-1]) + 1 + len(line) > TEXT_CHARS:

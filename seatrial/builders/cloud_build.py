@@ -1,4 +1,8 @@
-"""Builder `cloud-build`: Google Cloud Build by Google's own client: submit, copy the log, wait, cancel."""
+"""Builder `cloud-build`: Google Cloud Build through Google's client: submit, copy the log, wait, cancel.
+
+The log is read from the object that the build writes to its log bucket, as gcloud does. Where that may not be read
+(VPC-SC, logging CLOUD_LOGGING_ONLY) the kept log holds the link to it instead.
+"""
 
 import codecs
 import json
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
     from seatrial.builders.registry import Credentials
 
 
+log = logging.getLogger("seatrial.image")
+
 _ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBUILD"  # https://HOST/, or http:// to a stand-in
 _HOST = "https://cloudbuild.googleapis.com/"
 
@@ -57,7 +63,7 @@ class GoogleClients:
 
     @cached_property
     def _credentials(self) -> "GoogleCredentials":
-        """Application default credentials; none to a stand-in without TLS, where a token would be read by anyone."""
+        """Application default credentials; none for a stand-in without TLS, where a token could be read."""
         import google.auth
         from google.auth.credentials import AnonymousCredentials
 
@@ -67,15 +73,15 @@ class GoogleClients:
         return credentials
 
     def registry_login(self, registry: str) -> "Credentials | None":
-        """What docker knows; of Google's registries, and of no others, else the account that builds."""
+        """Return docker's login; for Google's registries without one, the account that builds."""
         from google.auth.exceptions import GoogleAuthError
         from google.auth.transport.requests import Request
 
         from seatrial.builders.registry import docker_credentials
 
-        known = docker_credentials(registry)
-        if known or not (registry == "gcr.io" or registry.endswith((".gcr.io", ".pkg.dev"))):
-            return known
+        login = docker_credentials(registry)
+        if login or not (registry == "gcr.io" or registry.endswith((".gcr.io", ".pkg.dev"))):
+            return login
         with suppress(GoogleAuthError):
             self._credentials.refresh(Request())
             return "oauth2accesstoken", self._credentials.token
@@ -83,7 +89,7 @@ class GoogleClients:
 
 
 class LogCopy:
-    """The build's log, copied to a file as far as it has been written."""
+    """Copy of the build's log in a file, as far as it has been written."""
 
     def __init__(self, client: "Client", log_file: Path) -> None:
         self._client = client
@@ -107,23 +113,21 @@ class LogCopy:
             self._readable = False
             self._add(f"The log cannot be read from here; it is at {build.log_url}\n".encode())
         except (GoogleAPIError, GoogleAuthError, RequestException):
-            return  # nothing there, nothing new, or out of reach for a moment; the build tells which
+            return  # nothing there, nothing new, or out of reach for a moment
 
     def _add(self, text: bytes) -> None:
         self._read += len(text)
-        self._tell(self._log.write(self._decoder.decode(text)))
+        self._debug(self._log.write(self._decoder.decode(text)))
 
     def close(self) -> None:
-        """Nothing follows: what was held back is written."""
-        self._tell(self._log.close())
+        """Write what was held back."""
+        self._debug(self._log.close())
 
     @staticmethod
-    def _tell(text: str) -> None:
+    def _debug(text: str) -> None:
         for line in text.splitlines():
             log.debug("%s", line)
 
-
-log = logging.getLogger("seatrial.image")
 
 POLL_S = 1.0
 PATIENCE_S = 120  # how long Google may be out of reach before a build that runs there is given up
@@ -180,7 +184,7 @@ class CloudBuildImage:
         return self._outcome(plan, done, log_file)
 
     def _wait(self, plan: BuildPlan, name: str, log_file: Path, deadline: float) -> "Build":
-        """The build once it has ended, its log copied meanwhile."""
+        """Wait for the end of the build, and copy its log meanwhile."""
         from google.cloud.devtools.cloudbuild_v1 import Build
 
         running = {Build.Status.STATUS_UNKNOWN, Build.Status.PENDING, Build.Status.QUEUED, Build.Status.WORKING}
@@ -202,7 +206,7 @@ class CloudBuildImage:
                 time.sleep(POLL_S)
 
     def _patiently(self, ask: "Callable[[], Build]") -> "Build":
-        """The answer; a lost connection is no lost build, nor is a token that cannot be refreshed for a moment."""
+        """Ask until there is an answer: a lost connection or an expired token does not lose the build."""
         from google.api_core.exceptions import ServerError, TooManyRequests
         from google.auth.exceptions import GoogleAuthError
         from requests import RequestException
@@ -244,7 +248,7 @@ class CloudBuildImage:
 
 
 def _message(request_fields: dict[str, Any], config: CloudBuild) -> "Build":
-    """The request as the client's own type, which knows every field that is legal."""
+    """Convert the request to the client's type, which knows every legal field."""
     from google.cloud.devtools.cloudbuild_v1 import Build
     from google.protobuf.json_format import ParseError
 

@@ -1,4 +1,4 @@
-"""What Cloud Build is sent: the folder's cloudbuild.yaml, filled in as `gcloud builds submit` does it. Pure."""
+"""The request to Cloud Build: the folder's cloudbuild.yaml filled in as `gcloud builds submit` does, and the source."""
 
 import os
 import re
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def default_bucket(project: str) -> str:
-    """As gcloud names it; Google's own name is not allowed in a bucket's."""
+    """Return the name that gcloud uses; "google" is not allowed in it."""
     return re.sub(r"[:.]", "_", project).replace("google", "elgoog") + "_cloudbuild"
 
 
 def upload(client: "Client", plan: BuildPlan, config: CloudBuild) -> dict[str, str]:
-    """Put the context's files into the bucket, made when it is not there; returns the build's storageSource.
+    """Upload the context to the bucket, which is made if missing; return the build's storageSource.
 
-    A bucket that the cluster file names is not asked about first: who may write objects there may not always look.
+    A bucket of the cluster file is not looked up first: an account may write objects there without that right.
     """
     from google.api_core.exceptions import NotFound
 
@@ -51,7 +51,7 @@ def _put(bucket: "Bucket", file: IO[bytes]) -> dict[str, str]:
 
 @contextmanager
 def archive(plan: BuildPlan) -> Iterator[IO[bytes]]:
-    """The files of the context with what their hash says: nothing of who owns them, and of the mode only one bit."""
+    """Pack the context without owners and with only the executable bit of modes, as its hash has it."""
     context = plan.config.context
     with tempfile.TemporaryFile() as file:
         with tarfile.open(fileobj=file, mode="w:gz") as tar:
@@ -69,7 +69,7 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _default(client: "Client", project: str) -> "Bucket":
-    """The project's own default bucket, which must be the project's: anybody may take a name that can be guessed."""
+    """Return the default bucket, which must belong to the project: its name can be guessed and taken by others."""
     name = default_bucket(project)
     bucket = client.lookup_bucket(name, timeout=30)
     if bucket is None:
@@ -86,7 +86,7 @@ Request = dict[str, Any]  # the Build resource, in JSON's names
 
 
 def recipe(config: CloudBuild) -> Request:
-    """The folder's cloudbuild.yaml, or one docker build where there is none. Raises InputError naming what is wrong."""
+    """Read the folder's cloudbuild.yaml; without one, return one docker build. Raises InputError."""
     file = config.folder / "cloudbuild.yaml"
     if not file.is_file():
         return _plain(config)
@@ -118,10 +118,7 @@ def _plain(config: CloudBuild) -> Request:
 
 
 def reference(config: CloudBuild, tag: str) -> str:
-    """The first image of the recipe, filled in with its variables and with what Cloud Build itself fills in.
-
-    Raises InputError where one is unknown before the build, and with it the name to look for.
-    """
+    """Return the first image of the recipe with its variables filled in. Raises InputError for an unknown one."""
     build = recipe(config)
     values = {"PROJECT_ID": config.own_project, "LOCATION": config.own_region, **_substitutions(config, build, tag)}
     named = str(build["images"][0])
@@ -135,12 +132,12 @@ def reference(config: CloudBuild, tag: str) -> str:
 
 
 def timeout_s(config: CloudBuild) -> int:
-    """How long the build may take: what the cluster file says, else the recipe."""
+    """Return the time limit of the build: the cluster file's, else the recipe's."""
     return config.timeout_s or round(float(recipe(config)["timeout"].rstrip("s")))
 
 
 def request(config: CloudBuild, tag: str) -> Request:
-    """The build without its source, which has no name before it is uploaded."""
+    """Return the build without its source, which has no name before the upload."""
     build = recipe(config)
     options = build.get("options") or {}
     machine = {} if _in_a_pool(build) else {"machineType": config.machine or options.get("machineType", MACHINE)}
@@ -154,7 +151,7 @@ def request(config: CloudBuild, tag: str) -> Request:
 
 
 def _substitutions(config: CloudBuild, build: Request, tag: str) -> dict[str, str]:
-    """The recipe's own, ours and the cluster file's, sorted as gcloud does. One that nothing uses is refused there."""
+    """Merge substitutions of recipe, seatrial and cluster file, sorted; Cloud Build refuses unused ones."""
     ours = {"_ARTIFACT_REGISTRY": config.repository, "_TAG": tag}
     used = {match[1] or match[2] for match in _VARIABLE.finditer(str(build))}
     given = {name: value for name, value in ours.items() if name in used}
@@ -162,18 +159,18 @@ def _substitutions(config: CloudBuild, build: Request, tag: str) -> dict[str, st
 
 
 def _in_a_pool(build: Request) -> bool:
-    """A private pool has machines of its own and refuses a build that names another kind."""
+    """Return whether it builds in a private pool, which refuses a machine type."""
     return not {"pool", "workerPool"}.isdisjoint(build.get("options") or {})
 
 
 def _takes_arguments(step: Request) -> bool:
-    """Whether it is a docker build."""
+    """Return whether the step is a docker build."""
     program = str(step.get("name")).rpartition("/")[2].partition(":")[0]
     return program == "docker" and "entrypoint" not in step and (step.get("args") or [])[:1] == ["build"]
 
 
 def _with_arguments(step: Request, config: CloudBuild) -> Request:
-    """The step; a docker build gets the cluster file's build arguments."""
+    """Add the cluster file's build arguments to a docker build."""
     if not config.args or not _takes_arguments(step):
         return step
     given = [f"--build-arg={name}={value.replace('$', '$$')}" for name, value in sorted(config.args.items())]

@@ -1,4 +1,4 @@
-"""Pack a run for whoever it is handed to. The same files make the same bytes."""
+"""Pack a run into a signed bundle. The same files make the same bytes."""
 
 import gzip
 import hashlib
@@ -26,12 +26,12 @@ _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
 
 
 def manifest_text(digests: Mapping[str, str]) -> str:
-    """A line per file, by name."""
+    """Format the manifest: one line per file, by name."""
     return "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
 
 
 def read_manifest(text: str) -> dict[str, str]:
-    """Digest by name. Raises ValueError that names the line that is none."""
+    """Parse a manifest into digests by name. Raises ValueError naming the bad line."""
     digests: dict[str, str] = {}
     lines = (line.removesuffix("\n") for line in io.StringIO(text))  # ends at "\n" alone, and makes no list of all
     for number, line in enumerate(lines, 1):
@@ -44,7 +44,7 @@ def read_manifest(text: str) -> dict[str, str]:
 
 
 def first_difference(listed: Mapping[str, str], digests: Mapping[str, str]) -> str:
-    """The first file that is not as listed, and how; "" where all are."""
+    """Return the first file that is missing, changed or added; "" if there is none."""
     for name, digest in listed.items():
         if name not in digests:
             return f"{name}: is missing"
@@ -55,7 +55,7 @@ def first_difference(listed: Mapping[str, str], digests: Mapping[str, str]) -> s
 
 
 def fits(name: str) -> bool:
-    """Whether a manifest can hold that name: sha256sum escapes backslashes and line ends, and we do without."""
+    """Return whether a manifest can hold that name: names that sha256sum would escape are refused."""
     return name.isprintable() and "\\" not in name
 
 
@@ -66,7 +66,7 @@ _KEY = re.compile(r"with (\S+) key (\S+)")
 
 @dataclass(frozen=True, slots=True)
 class TrustedSigners:
-    """Whom to believe: a public key, or a file of allowed signers as `man ssh-keygen` describes it."""
+    """A public key, or a file of allowed signers as `man ssh-keygen` describes it."""
 
     key: Path | None = None
     allowed_signers: Path | None = None
@@ -80,14 +80,14 @@ NOBODY = TrustedSigners()
 
 @dataclass(frozen=True, slots=True)
 class SignatureCheck:
-    """`by` is who signed, "" for nobody; `problem` says why the signature is none, "" where it is good."""
+    """`by` is the signer, "" without a signature; `problem` says why it is invalid, "" if it is valid."""
 
     by: str = ""
     problem: str = ""
 
 
 def sign(manifest: Path, key: Path) -> Path:
-    """The signature of `manifest`, in a file beside it. Raises InputError where the key cannot sign."""
+    """Sign `manifest` into a file beside it. Raises InputError if the key cannot sign."""
     if not key.is_file():
         raise InputError(f"--sign {key}: is no file; make a key with: ssh-keygen -t ed25519 -f {key}")
     process = _ssh_keygen("sign", "-f", str(key), "-n", NAMESPACE, str(manifest))
@@ -97,7 +97,7 @@ def sign(manifest: Path, key: Path) -> Path:
 
 
 def check(manifest: bytes, signature: bytes | None, trusted: TrustedSigners) -> SignatureCheck:
-    """Whether one of the trusted has signed `manifest`. Raises InputError where the keys are none."""
+    """Check the signature of `manifest` against the trusted signers. Raises InputError for invalid keys."""
     allowed = _allowed_signers(trusted) if trusted else b""
     if signature is None:
         return SignatureCheck(problem="is not signed" if trusted else "")
@@ -109,7 +109,7 @@ def check(manifest: bytes, signature: bytes | None, trusted: TrustedSigners) -> 
 
 
 def _checked(manifest: bytes, sig: str, signers: str | None) -> SignatureCheck:
-    """The signature itself first, then whose it is."""
+    """Check the signature itself, then its signer."""
     process = _ssh_keygen("check-novalidate", "-n", NAMESPACE, "-s", sig, given=manifest)
     if process.returncode:
         return SignatureCheck(problem=f"{MANIFEST}: is not what was signed ({_output_text(process.stderr)})")
@@ -125,7 +125,7 @@ def _checked(manifest: bytes, sig: str, signers: str | None) -> SignatureCheck:
 
 
 def _allowed_signers(trusted: TrustedSigners) -> bytes:
-    """In ssh-keygen's own form. Raises InputError."""
+    """Return the trusted signers in ssh-keygen's format. Raises InputError."""
     file = trusted.key or trusted.allowed_signers
     option = "--key" if trusted.key else "--allowed-signers"
     try:
@@ -170,9 +170,9 @@ The same in one step, before it is unpacked:  seatrial verify BUNDLE --key signe
 
 
 def pack(result: RunResult, folder: Path, target: Path, key: Path | None = None) -> list[str]:
-    """Write the bundle of the run in `folder` to `target`, signed with `key` if given; the names in its manifest.
+    """Write the bundle of the run in `folder` to `target`, signed with `key` if given; return the names of its files.
 
-    Secrets are taken out, as from what is uploaded. Raises InputError.
+    Secrets are removed, as in uploads. Raises InputError.
     """
     sources = _sources(folder)
     secrets = Secrets.of(os.environ)
@@ -190,7 +190,7 @@ def pack(result: RunResult, folder: Path, target: Path, key: Path | None = None)
 
 
 def _sources(folder: Path) -> dict[str, Path]:
-    """What is handed over, by its name in the bundle. Links may lead anywhere: none."""
+    """List the files to pack by their name in the bundle, without links."""
     result = (path for name in RESULT if (path := folder / name).is_file() and not path.is_symlink())
     files = {path.relative_to(folder).as_posix(): path for path in (*result, *log_files(folder))}
     for name in files:
@@ -210,7 +210,7 @@ def _stage(source: Path, target: Path, secrets: Secrets) -> Path:
 
 
 def _seal(staging: Path, staged: Mapping[str, Path], key: Path | None) -> list[str]:
-    """Manifest and signature; the names of all files, those two first, so that a reader knows what to expect."""
+    """Write manifest and signature; return the names of all files, these two first."""
     manifest = staging / MANIFEST
     manifest.write_text(manifest_text({name: _digest(path) for name, path in staged.items()}), encoding="utf-8")
     if key is None:
@@ -225,7 +225,7 @@ def _digest(path: Path) -> str:
 
 
 def _write(target: Path, top: str, staging: Path, names: Sequence[str], mtime: int) -> None:
-    """All of it or nothing."""
+    """Write the archive atomically."""
     with atomic_write(target) as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as zipped:
         _tar(zipped, top, staging, names, mtime)
 

@@ -1,4 +1,4 @@
-"""Verify a bundle without unpacking it: nothing that it holds is written anywhere."""
+"""Verify a bundle without unpacking it to disk."""
 
 import gzip
 import hashlib
@@ -25,14 +25,14 @@ CHUNK = 64 << 10  # bytes: the longest piece that is read at once, a header's in
 
 
 class OutOfBoundsError(tarfile.TarError):
-    """The archive holds more than any bundle; the text says what, and the limit."""
+    """The archive exceeds a limit of bundles, which the message names."""
 
 
 class BoundedStream(io.RawIOBase):
-    """A decompressed stream whose bytes, time and longest piece are bounded.
+    """A decompressed stream whose bytes, time and longest piece are bounded. Raises OutOfBoundsError.
 
-    tarfile reads an extended header (pax, a long name, a sparse map) into memory whole, whatever size it says.
-    Whatever is skipped is read, so that it counts as well. Raises OutOfBoundsError.
+    tarfile reads an extended header (pax, a long name, a sparse map) into memory whole, of any size. What is skipped is
+    read, so that it counts as well.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ _DAMAGE = (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, Recursio
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """`problem` names the first thing that is not as it was, "" where all is; `by` is who signed, "" for nobody."""
+    """`problem` names the first difference, "" without one; `by` is the signer, "" without a signature."""
 
     files: int
     by: str = ""
@@ -87,7 +87,7 @@ class Verified:
 
 @dataclass(slots=True)
 class _Content:
-    """What an archive holds: digests by path; `top` is the manifest's folder, `problem` the first oddity."""
+    """Digests of an archive by path; `top` is the manifest's folder, `problem` the first one found."""
 
     top: str = ""
     digests: dict[str, str] = field(default_factory=dict)
@@ -96,9 +96,9 @@ class _Content:
 
 
 def verify(bundle: Path, trusted: TrustedSigners = NOBODY) -> Verified:
-    """Hold every file against the manifest, and the manifest against the signature.
+    """Check every file against the manifest, and the manifest against the signature.
 
-    Raises InputError for what is no bundle at all, and for keys that are none.
+    Raises InputError for files that are no bundle and for invalid keys.
     """
     content = _read(bundle)
     if MANIFEST not in content.small:
@@ -115,22 +115,19 @@ def _problem(content: _Content, signed: SignatureCheck) -> str:
         listed = read_manifest(content.small[MANIFEST].decode("utf-8", "surrogateescape"))
     except ValueError as error:
         return f"{MANIFEST}: {error}"
-    return _foreign(content) or first_difference(listed, _inside(content))
+    return _foreign(content) or first_difference(
+        listed, {path.removeprefix(f"{content.top}/"): digest for path, digest in content.digests.items()}
+    )
 
 
 def _foreign(content: _Content) -> str:
-    """The first file that lies beside the bundle's own folder."""
+    """Return the first file outside the bundle's folder."""
     beside = [path for path in content.digests if not path.startswith(f"{content.top}/")]
     return f"{beside[0]}: was added" if beside else ""
 
 
-def _inside(content: _Content) -> dict[str, str]:
-    """Digests by name in the bundle's own folder."""
-    return {path.removeprefix(f"{content.top}/"): digest for path, digest in content.digests.items()}
-
-
 def _read(bundle: Path) -> _Content:
-    """Everything in the archive, as far as it can be read."""
+    """Read the archive as far as possible."""
     content = _Content()
     with _opened(bundle) as (archive, stream):
         try:
@@ -149,7 +146,7 @@ def _read(bundle: Path) -> _Content:
 
 @contextmanager
 def _opened(bundle: Path) -> Iterator[tuple[tarfile.TarFile, BoundedStream]]:
-    """The archive, and the stream that it is read from. Raises InputError where it is none."""
+    """Open archive and stream. Raises InputError if it is no archive."""
     with ExitStack() as stack:
         try:
             stream = BoundedStream(stack.enter_context(gzip.open(bundle)))
@@ -162,7 +159,7 @@ def _opened(bundle: Path) -> Iterator[tuple[tarfile.TarFile, BoundedStream]]:
 
 
 def _holds_more(stream: BoundedStream) -> bool:
-    """Whether anything but padding is left; what is cut or does not match the checksum raises here."""
+    """Return whether more than padding is left; a cut stream or a bad checksum raises."""
     more = False
     while chunk := stream.read(CHUNK):
         more = more or any(chunk)
@@ -170,7 +167,7 @@ def _holds_more(stream: BoundedStream) -> bool:
 
 
 def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, content: _Content) -> str:
-    """Note what the member holds; says what is wrong with it. Raises OutOfBoundsError."""
+    """Add the member to `content`; return its problem or "". Raises OutOfBoundsError."""
     if len(member.name) > MAX_NAME:
         raise OutOfBoundsError(f"has a name of {len(member.name):,} characters; legal are {MAX_NAME}")
     if len(content.digests) >= MAX_FILES:
@@ -194,7 +191,7 @@ def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, content: _Content) 
 
 
 def _bytes(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> bytes:
-    """Raises OutOfBoundsError where it is longer than `most` bytes."""
+    """Read the member. Raises OutOfBoundsError if it is longer than `most` bytes."""
     if member.size > most:
         raise OutOfBoundsError(f"{member.name} is longer than {most:,} bytes")
     file, pieces = archive.extractfile(member), []

@@ -18,10 +18,9 @@ _FOLDER = Path(__file__).parent
 class Reference:
     """One published busbw figure, in GB/s (1e9 bytes), for one message size in bytes.
 
-    `kind` is `measured` (somebody saw it), `floor` (below it the publisher calls the machine broken) or `expected` (a
-    claim without a measurement: up to `busbw_gb_s`, and as expected from `low_gb_s` on). An empty `algorithm` means
-    that the source does not say. `arm` is how the sweep was run, empty as NCCL does by itself
-    (seatrial/model/arms.py).
+    `kind` is `measured`, `floor` (below it the publisher calls the machine broken) or `expected` (a claim without a
+    measurement: up to `busbw_gb_s`, and as expected from `low_gb_s` on). An empty `algorithm` is unknown. `arm` is how
+    the sweep was run, empty for NCCL's defaults (seatrial/model/arms.py).
     """
 
     hardware: str
@@ -39,14 +38,14 @@ class Reference:
 
     @property
     def place(self) -> str:
-        """What it was measured on, for people: "2 nodes of 8 H100 over EFA-3200G"."""
+        """The configuration in words: "2 nodes of 8 H100 over EFA-3200G"."""
         nodes = f"{self.nodes} node{'' if self.nodes == 1 else 's'}"
         return f"{nodes} of {self.gpus_per_node} {self.hardware} over {self.fabric}"
 
 
 @cache
 def references() -> tuple[Reference, ...]:
-    """Every collective reference that ships with the package."""
+    """Read the shipped collective references."""
     with (_FOLDER / "collectives.csv").open(encoding="utf-8") as rows:
         return tuple(Reference(**_converted(row, Reference)) for row in csv.DictReader(rows))
 
@@ -82,37 +81,37 @@ class TrainingFigure:
 
     @property
     def place(self) -> str:
-        """What it is of, for people: "8 H100-SXM that train resnet50 in fp32, batch 64"."""
+        """The configuration in words: "8 H100-SXM that train resnet50 in fp32, batch 64"."""
         train = "trains" if self.gpus == 1 else "train"
         return f"{self.gpus} {self.hardware} that {train} {self.model} in {self.precision}, batch {self.batch_per_rank}"
 
 
 @cache
 def trainings() -> tuple[TrainingFigure, ...]:
-    """Every training figure that ships with the package."""
+    """Read the shipped training figures."""
     with (_FOLDER / "training.csv").open(encoding="utf-8") as rows:
         return tuple(TrainingFigure(**_converted(row, TrainingFigure)) for row in csv.DictReader(rows))
 
 
 @cache
 def devices() -> tuple[DeviceFigure, ...]:
-    """Every figure per device or node that ships with the package."""
+    """Read the shipped figures per device or node."""
     with (_FOLDER / "devices.csv").open(encoding="utf-8") as rows:
         return tuple(DeviceFigure(**_converted(row, DeviceFigure)) for row in csv.DictReader(rows))
 
 
 def device_figure(hardware: str, metric: str) -> float | None:
-    """The first figure of that metric, in the unit of its row."""
+    """Return the first figure of that metric, in the unit of its row."""
     return next((d.value for d in devices() if (d.hardware, d.metric) == (hardware, metric)), None)
 
 
 def peak_tflops(hardware: str, precision: str) -> float | None:
-    """What the data sheet of that hardware says of dense bf16 and fp16 multiplication, which are alike; TFLOP/s."""
+    """Return the data sheet's TFLOP/s of dense bf16 and fp16 multiplication, which are equal."""
     return device_figure(hardware, "peak_bf16") if precision in ("bf16", "fp16") else None
 
 
 def _converted(row: dict[str, str], record: type[Reference | DeviceFigure | TrainingFigure]) -> dict[str, Any]:
-    """The row's cells as the fields of `record` have them; an empty number is None."""
+    """Convert a row's cells to the types of `record`; an empty number is None."""
     return {field.name: _value(row[field.name], field.type) for field in fields(record)}
 
 
@@ -124,14 +123,14 @@ def _value(cell: str, kind: Any) -> Any:
 
 @cache
 def hardware_of(gpu_model: str) -> str | None:
-    """The hardware whose GPUs nvidia-smi calls so; None where the catalog does not know that model."""
+    """Return the hardware of a GPU model as nvidia-smi prints it; None if it is not in the catalog."""
     with (_FOLDER / "gpu_models.csv").open(encoding="utf-8") as rows:
         return next((row["hardware"] for row in csv.DictReader(rows) if row["model"] == gpu_model), None)
 
 
 @cache
 def known_hardware() -> tuple[str, ...]:
-    """The hardware names that a cluster file may use, `cpu` first."""
+    """Return the hardware names of the catalog, `cpu` first."""
     return ("cpu", *sorted({d.hardware for d in devices()} | {r.hardware for r in references()}))
 
 
@@ -141,7 +140,7 @@ _SOCKETS = re.compile(r"sockets?|tcp|ethernet|\d*gbe", re.IGNORECASE)
 
 
 def with_links(setup: Setup) -> Setup:
-    """The setup with the rates that the catalog knows where it gives none itself."""
+    """Fill in missing link rates of a setup from the catalog."""
     usual = usual_gpus(setup.hardware)
     return replace(
         setup,
@@ -152,18 +151,18 @@ def with_links(setup: Setup) -> Setup:
 
 
 def gpu_link_gb_s(hardware: str) -> float | None:
-    """GB/s (1e9 bytes), one direction, that one GPU's links to its neighbours carry."""
+    """Return GB/s (1e9 bytes), one direction, of one GPU's links to its neighbours."""
     return device_figure(hardware, "gpu_link")
 
 
 def usual_gpus(hardware: str) -> int | None:
-    """How many GPUs a node of that hardware has unless somebody says otherwise."""
+    """Return the usual number of GPUs of a node of that hardware."""
     count = device_figure(hardware, "gpus_per_node")
     return None if count is None else round(count)
 
 
 def node_link_gb_s(fabric: str | None) -> float | None:
-    """GB/s (1e9 bytes), one direction, that a node's NICs carry: as a name says that ends in its rate, or the table."""
+    """Return GB/s (1e9 bytes), one direction, of a node's NICs: by the end of the fabric's name, else the table."""
     if fabric is None:
         return None
     rate = _RATE.search(fabric)
@@ -171,32 +170,31 @@ def node_link_gb_s(fabric: str | None) -> float | None:
 
 
 def nics_of(fabric: str | None) -> int | None:
-    """How many NICs a node has, as a name says that ends in number and rate: 8 of IB-8x400G."""
+    """Return the number of NICs of a node by the fabric's name: 8 for IB-8x400G."""
     rate = _RATE.search(fabric or "")
     return int(rate[1]) if rate and rate[1] else None
 
 
 def is_sockets(fabric: str | None) -> bool:
-    """Whether the name says that nodes are joined by TCP over Ethernet: "Ethernet", "Ethernet-1x100G", "100GbE"."""
+    """Return whether the fabric is TCP over Ethernet by its name: "Ethernet", "Ethernet-1x100G", "100GbE"."""
     return bool(_SOCKETS.fullmatch(re.split(r"[-\s]", fabric or "", maxsplit=1)[0]))
 
 
 def one_nic(setup: Setup) -> float:
-    """The part of its NICs that one of a node is; where the fabric's name has no number, there is one for each GPU."""
+    """Return the share of one NIC in those of a node; one per GPU if the fabric's name has no number."""
     nics = (nics_of(setup.fabric) or 0) * (setup.part_of_node or 1.0)
     return 1 / (nics or setup.gpus_per_node or 1)
 
 
 @cache
 def _fabrics() -> dict[str, float]:
-    with (Path(__file__).parent / "fabrics.csv").open(encoding="utf-8") as rows:
+    with (_FOLDER / "fabrics.csv").open(encoding="utf-8") as rows:
         return {row["fabric"]: float(row["node_link_gb_s"]) for row in csv.DictReader(rows)}
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Collectives in the order they are read (hardware, nodes, fabric, collective, size), then figures per device and
-    those of trainings."""
+    """Rows of the catalog; collectives by hardware, nodes, fabric, collective and size."""
 
     collectives: tuple[Reference, ...]
     devices: tuple[DeviceFigure, ...]
@@ -207,7 +205,7 @@ _order = attrgetter("hardware", "nodes", "gpus_per_node", "fabric", "collective"
 
 
 def listed(hardware: str | None = None) -> Listing:
-    """What the catalog has, of `hardware` alone where it is given. Raises InputError for a name it does not know."""
+    """List the catalog, or only `hardware`. Raises InputError for an unknown name."""
     if hardware is not None and hardware not in known_hardware():
         raise InputError(f"--hardware {hardware}: unknown; known: {', '.join(known_hardware())}")
     return Listing(

@@ -1,4 +1,4 @@
-"""Why no shipped reference speaks of a configuration, and which comes nearest."""
+"""The nearest reference to a configuration without one, and contradictions between a log and its configuration."""
 
 import math
 import re
@@ -8,7 +8,7 @@ from seatrial.catalog import Reference, known_hardware, references
 from seatrial.model.arms import INTRA, arm_of
 from seatrial.model.measurement import Measurement
 from seatrial.model.reason import Reason
-from seatrial.model.result import Check, Judgement
+from seatrial.model.result import Check
 from seatrial.model.setup import Setup, is_busbw, part_of
 from seatrial.model.sizes import format_size
 from seatrial.nccl import Device, Transport
@@ -16,20 +16,16 @@ from seatrial.text.numbers import short
 
 
 def missing_reference(check: Check, setup: Setup) -> str | None:
-    """Why nothing comparable is known of the first plateau that was judged without; None where something is."""
+    """Return why the first plateau without a reference has none; None if all have one."""
     for judgement in check.judgements:
         if judgement.measurement.metric == "busbw_plateau" and judgement.source in ("sanity", "physics"):
             return _none_for(judgement.measurement, setup)
-    return None if any(_has_reference(j) for j in check.judgements) else _only_sizes(check, setup)
+    return None if any(j.source not in ("sanity", "physics") for j in check.judgements) else _only_sizes(check, setup)
 
 
 def no_reference(setup: Setup, operation: str, arm: str = "") -> str:
-    """ "no comparable reference", and what the catalog has instead: it never borrows."""
+    """Return "no comparable reference" with the nearest one of the catalog."""
     return f"no comparable reference: {_why(setup, operation, arm)}"
-
-
-def _has_reference(judgement: Judgement) -> bool:
-    return judgement.source not in ("sanity", "physics")
 
 
 def _only_sizes(check: Check, setup: Setup) -> str | None:
@@ -75,7 +71,7 @@ def _differs(row: Reference, setup: Setup) -> list[str]:
 
 
 def _distance(row: Reference, setup: Setup) -> tuple[int, float, int]:
-    """Fewest differences first, then by how far the node counts and the GPUs are apart."""
+    """Return a sort key: number of differences, then distance in nodes and in GPUs."""
     nodes = abs(math.log(row.nodes / setup.nodes))
     return len(_differs(row, setup)), nodes, abs(row.gpus_per_node - setup.gpus_per_node)
 
@@ -123,7 +119,7 @@ def fabric_named(hardware: str, transport: Transport | None) -> str | None:
 
 
 def _kind_used(transport: Transport | None) -> str | None:
-    """The kind of the only network that carried data between nodes."""
+    """Return the kind of the only network between nodes; None if there are none or several."""
     if transport is None or transport.nodes == 1:
         return None
     kinds = {_kind(name) for name in ((transport.provider,) if transport.provider else transport.networks)}

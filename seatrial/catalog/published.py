@@ -1,4 +1,4 @@
-"""Everything that links, catalog, model and published trainings say about one measurement. Pure."""
+"""Baselines of a measurement that need no earlier run: links, catalog, model and published trainings. Pure."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -30,7 +30,7 @@ _FAIL_BELOW = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a source expects without having measured it, and the least of that at the size in question, in GB/s."""
+    """A figure that a source expects without a measurement, and its lower bound for the size, in GB/s."""
 
     row: Reference
     low_gb_s: float
@@ -42,7 +42,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What the catalog has for one message size, in GB/s, and the words that say where it is from."""
+    """The catalog's busbw for one message size in GB/s, with its source in words."""
 
     busbw_gb_s: float
     samples: int
@@ -58,13 +58,13 @@ def from_catalog(
     arm: str = "",
     ring_gb_s: float | None = None,
 ) -> Baseline | None:
-    """The catalog's baseline for busbw of `operation` at `message_bytes`; None is "no comparable reference".
+    """Return the catalog's baseline for busbw of `operation` at `message_bytes`; None without a comparable reference.
 
     Hardware, GPUs per node, nodes, fabric and arm must match exactly; the fabric may be unnamed on one node, where the
     hardware implies it. A `plateau`, whose sweep went up to `message_bytes`, may lie beyond the largest published
-    size, because busbw no longer grows there. Where the `algorithm` that ran is known, rows of that one count, else
-    those that do not say, unless that was a ring and they exceed `ring_gb_s`, what the links give one: they are of NVLS
-    or of a tree. Where sources disagree, what any of them has for healthy does not fail.
+    size, because busbw no longer grows there. With a known `algorithm` its rows count, else those without one, unless
+    it is a ring and they exceed `ring_gb_s`, the links' limit for rings: they are of NVLS or of a tree. Where sources
+    disagree, a value that one of them calls healthy does not fail.
     """
     fitting = _of_algorithm(_fitting(setup, operation, arm), algorithm, ring_gb_s)
     exceeds_ring = ring_gb_s is None or any(row.busbw_gb_s > ring_gb_s for row in fitting)
@@ -82,7 +82,7 @@ def from_catalog(
 
 
 def _fitting(setup: Setup, operation: str, arm: str) -> list[Reference]:
-    """Rows of the same configuration; on one node without a named fabric, only if all rows agree on it."""
+    """Return rows of the same configuration; on one node without a named fabric, only if all rows agree on it."""
     candidates = [
         row
         for row in references()
@@ -94,7 +94,7 @@ def _fitting(setup: Setup, operation: str, arm: str) -> list[Reference]:
 
 
 def _of_algorithm(rows: list[Reference], algorithm: object, ring_gb_s: float | None) -> list[Reference]:
-    """All rows where nobody knows which algorithm ran: the best of a size is what NCCL chooses by itself."""
+    """Return the rows of the algorithm; all rows if it is unknown: NCCL chooses the best of a size."""
     if algorithm is None:
         return rows
     is_ring = algorithm in ("Ring", NO_NVLS)
@@ -105,7 +105,7 @@ def _of_algorithm(rows: list[Reference], algorithm: object, ring_gb_s: float | N
 
 
 def _figure(rows: Sequence[Reference], message_bytes: int, plateau: bool) -> Figure | None:
-    """The best published row of that size, or a line between its neighbours on log-log axes."""
+    """Return the best row of that size, or interpolate between its neighbours on log-log axes."""
     best: dict[int, Reference] = {}
     for row in sorted(rows, key=lambda row: row.busbw_gb_s):
         best[row.message_bytes] = row
@@ -114,8 +114,8 @@ def _figure(rows: Sequence[Reference], message_bytes: int, plateau: bool) -> Fig
     size = min(message_bytes, max(best)) if plateau else message_bytes
     if size in best:
         return _published(best[size])
-    below = [known for known in best if known < size]
-    above = [known for known in best if known > size]
+    below = [published for published in best if published < size]
+    above = [published for published in best if published > size]
     return _between(best[max(below)], best[min(above)], size) if below and above else None
 
 
@@ -134,13 +134,13 @@ def _between(a: Reference, b: Reference, message_bytes: int) -> Figure:
 
 
 def _floor(rows: list[Reference], message_bytes: int, plateau: bool) -> Reference | None:
-    """The highest floor that was published for this size, or for a smaller one if this is a plateau."""
+    """Return the highest floor for this size; for a plateau, smaller sizes count as well."""
     holding = [r for r in rows if r.message_bytes == message_bytes or (plateau and r.message_bytes < message_bytes)]
     return max(holding, key=lambda row: row.busbw_gb_s, default=None)
 
 
 def _baseline(figure: Figure, floor: Reference | None, claim: Claim | None, tolerance: float) -> Baseline:
-    """Degraded is what the strictest source calls so, unless a claim allows it; a fail is one by every source."""
+    """Combine sources: degraded by the strictest unless a claim allows it, fail only if all agree."""
     low, fail = figure.busbw_gb_s * (1 - tolerance), figure.busbw_gb_s * _FAIL_BELOW
     words = f"the {figure.words}"
     if floor:
@@ -154,7 +154,7 @@ def _baseline(figure: Figure, floor: Reference | None, claim: Claim | None, tole
 
 
 def _is_tied(floor: Reference, measured: list[Reference]) -> bool:
-    """Whether another source measured less than the floor where size no longer matters: then it counts as measured."""
+    """Return whether another source measured less than the floor, which then counts as measured."""
     best: dict[int, Reference] = {row.message_bytes: row for row in sorted(measured, key=lambda row: row.busbw_gb_s)}
     others = (row for row in best.values() if row.source != floor.source)
     return any(row.busbw_gb_s < floor.busbw_gb_s and row.message_bytes * 4 >= floor.message_bytes for row in others)
@@ -163,17 +163,14 @@ def _is_tied(floor: Reference, measured: list[Reference]) -> bool:
 def _claim(
     claims: Sequence[Reference], measured: Sequence[Reference], message_bytes: int, plateau: bool
 ) -> Claim | None:
-    """The most lenient claim for that size; a plateau is the rate of about half of its largest size."""
+    """Return the most lenient claim for that size; a plateau counts as half of its largest size."""
     typical = message_bytes // 2 if plateau else message_bytes
     fitting = [Claim(row, low) for row in claims if (low := _least(row, measured, message_bytes, typical))]
     return min(fitting, key=lambda claim: claim.low_gb_s, default=None)
 
 
 def _least(claim: Reference, measured: Sequence[Reference], largest: int, typical: int) -> float | None:
-    """What a claim expects at least at its own size and beyond; below, the same part of what was measured there.
-
-    None below LARGE_BYTES, where measured rows allow more than any claim.
-    """
+    """Return the lower bound of a claim; below its size, scaled by measured rows. None below LARGE_BYTES."""
     there, here = (_figure(measured, size, plateau=False) for size in (claim.message_bytes, typical))
     if claim.low_gb_s and there and here and LARGE_BYTES <= typical < claim.message_bytes:
         return claim.low_gb_s * here.busbw_gb_s / there.busbw_gb_s
@@ -181,7 +178,7 @@ def _least(claim: Reference, measured: Sequence[Reference], largest: int, typica
 
 
 def _disputes(claim: Reference, floor: Reference) -> bool:
-    """Whether another source expects less than the floor where size no longer matters."""
+    """Return whether another source expects less than the floor at a size where bandwidth decides."""
     low = claim.low_gb_s or floor.busbw_gb_s
     return claim.source != floor.source and low < floor.busbw_gb_s and claim.message_bytes * 4 >= floor.message_bytes
 
@@ -198,7 +195,7 @@ def _floor_only(floor: Reference) -> Baseline:
 
 
 def _tolerance(setup: Setup, operation: str, message_bytes: int, exceeds_ring: bool) -> float:
-    """Wide where two nodes are held against a tree; never so wide that one missing NIC of a node would be excused."""
+    """Return the tolerance: wide for two nodes against a tree, less than one missing NIC of a node otherwise."""
     if message_bytes < LARGE_BYTES:
         return SMALL_TOLERANCE
     if setup.nodes == 2 and operation == "all_reduce" and exceeds_ring:
@@ -214,7 +211,7 @@ _OF_ONE_SIZE = frozenset({"message_bytes", "placement"})  # conditions that diff
 
 
 def published(measurement: Measurement, setup: Setup, sizes: Sequence[int]) -> list[Baseline]:
-    """The baselines that need no earlier run: physics, and a figure of the catalog or of the model fitted to it.
+    """Return the baselines that need no earlier run: physics, and a figure of the catalog or of its model.
 
     `sizes` are the message sizes in bytes of the sweep that the measurement belongs to (`swept_sizes`).
     """
@@ -253,7 +250,7 @@ def _sweep(m: Measurement) -> object:
 
 
 def _from_catalog(measurement: Measurement, setup: Setup, sizes: Sequence[int]) -> Baseline | None:
-    """The catalog's row for a run over every GPU: with 7 of 8 the number is lower and the cluster another."""
+    """Return the catalog's baseline for a run over every GPU; with 7 of 8 it is another configuration."""
     if not is_busbw(measurement) or ranks_of(measurement, setup) != setup.nodes * setup.gpus_per_node:
         return None
     plateau = measurement.metric == "busbw_plateau"
@@ -269,7 +266,7 @@ def _from_catalog(measurement: Measurement, setup: Setup, sizes: Sequence[int]) 
 
 
 def _is_beyond_the_network(measurement: Measurement, baseline: Baseline, setup: Setup) -> bool:
-    """Whether a source expects of the network more than its links carry: who reaches that is well, others may be."""
+    """Return whether a source expects more of the network than its links carry, and the value is below both."""
     links = wire(measurement, setup) if arm_of(measurement) == NETWORK else None
     low = baseline.low or 0.0
     return links is not None and measurement.value < low and links.gb_s < low

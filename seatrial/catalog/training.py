@@ -1,4 +1,4 @@
-"""Which training figures speak of a measured throughput, and which come near without doing so."""
+"""Published training figures for a measured throughput, and the nearest ones."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ _TRAINED: dict[str, object] = {
 
 
 def from_training(measurement: Measurement, setup: Setup) -> Baseline | None:
-    """The published figure for that throughput; None where none is of the same GPUs, model, precision and batch."""
+    """Return the published figure for the same GPUs, model, precision and batch; None if there is none."""
     if not _is_throughput(measurement):
         return None
     row = next((row for row in trainings() if not list(_differences(row, measurement, setup))), None)

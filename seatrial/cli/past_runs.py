@@ -94,7 +94,7 @@ def rejudge(run_word: str, require_baseline: bool, as_json: bool) -> NoReturn:
     """
     from seatrial.history import open_store
     from seatrial.runs.login import run_of
-    from seatrial.runs.rejudge import rejudge as judge_again
+    from seatrial.runs.replay import rejudge as judge_again
 
     was = run_of(run_word)
     with open_store() as store:

@@ -1,8 +1,7 @@
-"""`seatrial replay`: the judge over anybody's numbers, run by run, each against the runs before it.
+"""Judge runs that are over again: stored ones by today's rules, and rows of any origin run by run.
 
 Rows are tidy, as measurements.csv has them. Several rows of one series in a run are its readings in order; the second
-and later ones are taken only if the judge asks for them, as a real run would measure again.
-"""
+and later ones are taken only if the judge asks for them, as a real run would measure again."""
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -15,7 +14,9 @@ import numpy as np
 
 from seatrial.history.past import chosen_runs
 from seatrial.history.rows import RunRow
+from seatrial.judge.assess import assess
 from seatrial.judge.findings import Finding, JudgedNight, findings
+from seatrial.judge.knowledge import RunContext, explained, knowledge_of
 from seatrial.judge.node_groups import group_nodes
 from seatrial.judge.number import judge_number
 from seatrial.judge.references import AGREEING, Floats, Ints, Past
@@ -24,13 +25,17 @@ from seatrial.model.errors import InputError
 from seatrial.model.measurement import TIMES, Measurement, Subject, SubjectKind
 from seatrial.model.node_hardware import NodeHardware
 from seatrial.model.reason import Reason, rewritten
-from seatrial.model.result import Judgement, Suspect
+from seatrial.model.result import Judgement, RunResult, Suspect, conclude, merge_suspects
+from seatrial.model.setup import Setup
 from seatrial.model.verdict import Verdict, worst
 from seatrial.text.printable import printable
 from seatrial.text.similar import nearest_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from seatrial.history.store import Store
+
 
 NEEDED = ("run_id", "metric", "subject_kind", "subject", "value", "unit")
 FACTS = ("model", "driver", "clock")
@@ -249,3 +254,17 @@ def _facts(rows: "pd.DataFrame") -> dict[str, NodeHardware]:
         mhz = int(float(clock)) if clock.replace(".", "", 1).isdecimal() else None
         facts.setdefault(subject.partition("/")[0], NodeHardware(model, mhz, driver=driver))
     return facts
+
+
+def rejudge(run: RunResult, store: "Store") -> RunResult:
+    """The run as it would be judged today, by runs before it alone.
+
+    Of a run that was kept without its cluster's facts neither catalog nor physics know anything.
+    """
+    setup = run.setup or Setup("", max(1, len(run.nodes)), 0, 1)
+    checks = [check.unjudged() for check in run.checks]
+    context = RunContext(run.cluster, run.suite, run.fingerprint, run.started, run.nodes)
+    known = knowledge_of(checks, setup, store, context)
+    judged = explained(assess(checks, known).checks, known.setup)
+    verdict, reason = conclude(judged)
+    return replace(run, verdict=verdict, reason=reason, checks=judged, suspects=merge_suspects(judged))

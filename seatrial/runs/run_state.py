@@ -64,7 +64,7 @@ _SHOWN_FACTS = ("hostname", "cpus", "cpu_model", "memory_gb", "gpu_model", "gpu_
 
 
 @dataclass(slots=True)
-class Trial:
+class RunState:
     """Collects checks, timings, fingerprint and nodes of `run`; `done` are the steps that came to their end."""
 
     run: Run
