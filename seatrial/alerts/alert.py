@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from seatrial.config.notify import Notify
-from seatrial.history.incident import Incident, RunOutcome, nights
+from seatrial.history.incident import Incident, RunOutcome, count_runs
 from seatrial.history.rows import RunRow
 from seatrial.model.curves import bad_judgements
 from seatrial.model.reason import Reason
@@ -56,7 +56,11 @@ def headline(incident: Incident) -> str:
     if incident.closed:
         return _OVER[incident.kind].format(name, incident.changes[-1])
     sentence = _OPEN[incident.kind].format(name, _FAULTS.get(incident.verdict, ""))
-    return sentence if incident.nights == 1 or incident.kind == "silent" else f"{sentence} ({nights(incident.nights)})"
+    return (
+        sentence
+        if incident.run_count == 1 or incident.kind == "silent"
+        else f"{sentence} ({count_runs(incident.run_count)})"
+    )
 
 
 def other_news(incident: Incident, news: Sequence[str]) -> Sequence[str]:
@@ -69,7 +73,7 @@ def span(incident: Incident) -> str:
     opened = f"{incident.opened:%Y-%m-%d %H:%M} UTC"
     lasted = f"from {opened} to {incident.closed:%Y-%m-%d %H:%M} UTC" if incident.closed else f"since {opened}"
     worst = f", worst {words.label(incident.worst)}" if incident.worst is not incident.verdict else ""
-    counted = "" if incident.kind == "silent" else f", {nights(incident.nights)}"
+    counted = "" if incident.kind == "silent" else f", {count_runs(incident.run_count)}"
     return f"{lasted}{counted}{worst}"
 
 
@@ -215,7 +219,7 @@ def event(alert: Alert, news: Sequence[str]) -> dict[str, Any]:
             "verdict": incident.verdict.value,
             "worst": incident.worst.value,
             "reason": incident.reason,
-            "runs": incident.nights,
+            "runs": incident.run_count,
             "changes": list(incident.changes),
         },
         "news": list(news),

@@ -8,10 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from seatrial.model.errors import MissingError, SeatrialError
-from seatrial.model.reason import Reason
+from seatrial.model.errors import SeatrialError
 from seatrial.system.atomic import write_atomic
 from seatrial.system.private import closed_folder
 from seatrial.system.state_home import state_home
@@ -75,32 +74,8 @@ class Builder(Protocol):
         """Return the commands or the request of `build`. Pure."""
 
 
-class PrebuiltImage:
-    """An image that someone else has made: found, never built."""
-
-    def reference(self, tag: str) -> str:
-        return tag
-
-    def exists(self, reference: str) -> StoredImage:
-        """Look the image up. Raises MissingError when its registry does not have it."""
-        from seatrial.builders.registry import look_up
-
-        stored = look_up(reference)
-        if stored is None:
-            raise MissingError(Reason.of("image-missing", image=reference))
-        return stored
-
-    def build(self, plan: "BuildPlan", log_file: Path) -> NoReturn:
-        raise MissingError(Reason.of("image-not-buildable", image=plan.reference))
-
-    def render(self, plan: "BuildPlan") -> str:
-        return ""
-
-
 def builder_for(config: "Image") -> Builder:
     """Return the builder that the cluster file names; its module is imported on first use, since SDKs are heavy."""
-    if config.builder not in _MODULES:
-        return PrebuiltImage()
     builder: Builder = import_module(_MODULES[config.builder]).builder(config)
     return builder
 

@@ -1,4 +1,4 @@
-"""Reach the database: its locks, and every failure as one clear line."""
+"""Connect to the database: URL, schema migration, locks, and errors as one line."""
 
 import os
 import re
@@ -28,10 +28,7 @@ _PORTS = range(1, 65536)
 
 
 def parse_url(text: str) -> URL:
-    """`text` as a URL of a database that the store runs on.
-
-    Raises InputError. It does not quote what cannot be read, as nobody can tell then where a password in it ends.
-    """
+    """Parse the URL of a supported database. Raises InputError, without the text: it may hold a password."""
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
@@ -46,18 +43,18 @@ def parse_url(text: str) -> URL:
 
 
 def shown(url: URL) -> str:
-    """The URL without its passwords."""
+    """Return the URL without its passwords."""
     return _SECRET.sub(r"\1***", url.render_as_string(hide_password=True))
 
 
 def first_line(error: object, url: URL) -> str:
-    """What an error says on its first line, without the passwords of `url` and what they are made of."""
+    """Return the first line of an error without the passwords of `url` and their parts."""
     lines = str(error).strip().splitlines()
     return "".join(_secrets(url).out_of(lines[:1])) or type(error).__name__
 
 
 def _secrets(url: URL) -> Secrets:
-    """The longest first. Of a password that is written amiss, a piece may pass for a host or a database."""
+    """Return passwords and their parts, the longest first: a badly quoted one may be parsed as a host."""
     queried = url.normalized_query.items()
     query = (value for name, values in queried if _SECRET.match(f"?{name}=") for value in values)
     parts = {part for secret in (url.password or "", *query) for part in (secret, *re.split(r"[@:/?#&=%]", secret))}
@@ -65,7 +62,7 @@ def _secrets(url: URL) -> Secrets:
 
 
 def _stray_at(text: str) -> str | None:
-    """Whatever stands between an @ of the password and the last one would be taken for the host."""
+    """Return a problem if an @ in a password would end it early."""
     rest = _LOGIN.sub("", text.partition("://")[2])
     return "an @ in a user or password must be written as %40" if "@" in _OPTION.sub("", rest) else None
 
@@ -95,12 +92,12 @@ def _bad_parameters(url: URL) -> str | None:
 
 
 def _parameters(url: URL) -> Mapping[str, Any]:
-    """What the driver is given."""
+    """Return the arguments for the driver."""
     return url.get_dialect()().create_connect_args(url)[1]
 
 
 def _encodes(host: str) -> bool:
-    """Whether it can be asked for; one that starts with / is the folder of a socket."""
+    """Return whether it is a valid host name; one that starts with / is the folder of a socket."""
     try:
         return host.startswith("/") or bool(host.encode("idna")) or not host
     except UnicodeError:
@@ -112,7 +109,7 @@ def _bad_options(url: URL, given: Mapping[str, Any]) -> str | None:
         float(given.get("connect_timeout", 0))
     except (ValueError, TypeError):
         return "connect_timeout must be a number of seconds"
-    with suppress(ImportError):  # whoever opens the store hears what to install
+    with suppress(ImportError):  # opening the store says what to install
         from psycopg import Error
         from psycopg.conninfo import make_conninfo
 
@@ -123,14 +120,14 @@ def _bad_options(url: URL, given: Mapping[str, Any]) -> str | None:
     return None
 
 
-# Any number will do, as long as every process takes the same one.
+# Any number that all processes share.
 _ADVISORY_LOCK = 7228465
 # alembic keeps the migration it is in, in module globals.
 _one_thread = threading.Lock()
 
 
 def migrate(engine: Engine) -> None:
-    """Upgrade to HEAD unless it is there already; safe when several processes do it at once.
+    """Upgrade the schema to HEAD; several processes may do it at once.
 
     Raises SeatrialError when a newer seatrial wrote the store.
     """
@@ -144,7 +141,7 @@ def migrate(engine: Engine) -> None:
 
 
 def version(connection: Connection) -> str | None:
-    """The revision the schema is at; None for a database that holds no store yet."""
+    """Return the revision of the schema; None for a database without a store."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     revision = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
@@ -168,7 +165,7 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
 
 
 def lock(connection: Connection, key: int) -> None:
-    """Until the transaction ends. SQLite's writer holds its lock from the start; PostgreSQL has locks to name."""
+    """Take an advisory lock of PostgreSQL for the transaction; a writer of SQLite has a lock already."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
 
@@ -177,7 +174,7 @@ LOCK_TIMEOUT_S = 30
 
 
 def connect(url: str | None) -> Engine:
-    """An engine on the store at `url` (else $SEATRIAL_HISTORY, else the default), its schema current."""
+    """Connect to the store at `url` (else $SEATRIAL_HISTORY, else the default) and upgrade its schema."""
     parsed = parse_url(url or os.environ.get("SEATRIAL_HISTORY") or default_url())
     with explained(parsed, "cannot be opened"):
         _make_private(parsed)
@@ -191,13 +188,13 @@ def connect(url: str | None) -> Engine:
 
 
 def default_url() -> str:
-    """SQLite under $XDG_STATE_HOME (~/.local/state when unset)."""
+    """Return the URL of SQLite under $XDG_STATE_HOME (~/.local/state when unset)."""
     return URL.create("sqlite", database=str(state_home() / "history.sqlite")).render_as_string(hide_password=False)
 
 
 @contextmanager
 def explained(url: URL, what: str) -> Iterator[None]:
-    """Turn whatever the database throws into one line that names the store."""
+    """Turn errors of the database into one line that names the store."""
     name = shown(url)
     try:
         yield
@@ -216,7 +213,7 @@ def _failed(place: str, action: str, problem: str, next_step: str = "") -> Reaso
 
 
 def _make_private(url: URL) -> None:
-    """A file of SQLite is its user's alone, with mode 0600, which what SQLite writes beside it takes over."""
+    """Create a file of SQLite with mode 0600, which the files beside it inherit."""
     database = str(url.database)
     if url.get_backend_name() != "sqlite" or _in_memory(url) or database.startswith("file:"):
         return
@@ -228,7 +225,7 @@ def _make_private(url: URL) -> None:
 
 
 def _engine(url: URL) -> Engine:
-    """No pool: a store is used a few times in a run, and an idle connection would only outlive its thread."""
+    """Create an engine without a pool: an idle connection would outlive its thread."""
     if url.get_backend_name() == "sqlite":
         return _sqlite_engine(url)
     # A database without an encoding of its own, as `initdb` makes it in the locale C, would answer in bytes.
@@ -255,13 +252,13 @@ def _unless_given(url: URL, name: str, value: float | str) -> dict[str, Any]:
 
 
 def _take_over_transactions(connection: Any, _record: Any) -> None:
-    """Python's sqlite3 starts transactions late and never around DDL, so both are left to `_begin_sqlite`."""
+    """Turn off sqlite3's own transactions, which start late and never around DDL; see `_begin_sqlite`."""
     connection.isolation_level = None
     connection.execute("PRAGMA foreign_keys = ON")
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """A writer takes the write lock first: upgrading a read lock later fails at once when two do it."""
+    """Begin a transaction; a writer takes the write lock first, since upgrading a read lock fails for two at once."""
     writes = connection.get_execution_options().get("writes")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 

@@ -1,4 +1,4 @@
-"""What earlier runs measured, as dense arrays for the judge."""
+"""Readings of earlier runs as dense arrays for the judge, by machine and not by name."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,15 +19,14 @@ if TYPE_CHECKING:
 
 
 Hardware = Mapping[str, NodeHardware]  # by node
-EarlierNames = Mapping[str, str | None]  # by tonight's name; None: it was not there
+EarlierNames = Mapping[str, str | None]  # by the present name; None: it was not there
 
 
 def earlier_names(tonight: Hardware, then: Hardware) -> dict[str, str | None]:
-    """What nodes of tonight were called in an earlier run, only where that is not their name now.
+    """Return the names of nodes in an earlier run where they differ; None for other hardware of the same name.
 
-    A machine is the same if half of its ids are, so one that gets a new GPU or board stays itself. If fewer than half
-    of the nodes are machines of that run, machines are drawn anew every night, as in clouds, and names count. Where a
-    name has become that of other hardware, what was measured under it says nothing.
+    A machine is the same if half of its ids are, so one with a new GPU or board stays the same. If fewer than half of
+    the nodes are machines of that run, machines change with every run, as in clouds, and names count.
     """
     if tonight == then:
         return {}
@@ -48,14 +47,14 @@ def earlier_names(tonight: Hardware, then: Hardware) -> dict[str, str | None]:
 
 
 def _distinctive(hardware: Hardware) -> dict[str, frozenset[str]]:
-    """By node the ids that no other node of the run has: containers tell those of their host or their image."""
+    """Return the ids by node that no other node of the run has: containers have those of their host or image."""
     count = Counter(hardware_id for node in hardware.values() for hardware_id in node.ids)
     own = {name: frozenset(i for i in node.ids if count[i] == 1) for name, node in hardware.items() if node.ids}
     return {name: ids for name, ids in own.items() if ids}
 
 
 def _same_machines(own: Mapping[str, frozenset[str]], before: Mapping[str, frozenset[str]]) -> dict[str, str]:
-    """The earlier name of each node that is known again; where parts moved, the one with more of them has the name."""
+    """Return the earlier name of each recognised node; if parts moved, the one with more of them has the name."""
     was_in = {hardware_id: name for name, ids in before.items() for hardware_id in ids}
     shared = [
         (count, node, was)
@@ -74,18 +73,20 @@ def _same_machines(own: Mapping[str, frozenset[str]], before: Mapping[str, froze
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """The nodes of tonight, and what is measured of them by series."""
+    """The nodes of a run, and their measurements by series."""
 
     hardware: Hardware = field(default_factory=dict)
     measured: Mapping[str, Measurement] = field(default_factory=dict)
 
     def earlier_series(self, names: Sequence[str], then: Sequence[Hardware]) -> list[Mapping[int, str | None]]:
-        """For each run `then`, the series of the same machine by place in `names`, only where its node had another
-        name; None: the machine was not there."""
+        """Return the series of the same machine in each run of `then`, by index in `names`, where names differ.
+
+        None: the machine was not there.
+        """
         by_change: dict[frozenset[tuple[str, str | None]], Mapping[int, str | None]] = {}
         series: list[Mapping[int, str | None]] = []
         for earlier, hardware in zip((None, *then), then, strict=False):
-            if hardware == earlier:  # as on most nights
+            if hardware == earlier:  # as in most runs
                 series.append(series[-1])
                 continue
             change = frozenset(earlier_names(self.hardware, hardware).items())
@@ -97,16 +98,16 @@ class Machines:
     def _renamed(self, names: Sequence[str], earlier: EarlierNames) -> dict[int, str | None]:
         if not earlier:
             return {}
-        known = ((i, self.measured.get(name)) for i, name in enumerate(names))
+        series = ((i, self.measured.get(name)) for i, name in enumerate(names))
         return {
             i: _renamed(m, earlier)
-            for i, m in known
+            for i, m in series
             if m is not None and any(node in earlier for node in m.subject.nodes)
         }
 
 
 def _renamed(m: Measurement, earlier: EarlierNames) -> str | None:
-    """The series of `m` under the earlier names of its nodes."""
+    """Return the series of `m` under the earlier names of its nodes."""
     names = [name for node in m.subject.nodes if (name := earlier.get(node, node)) is not None]
     if len(names) < len(m.subject.nodes):
         return None
@@ -123,8 +124,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-_REFERENCE_RUNS = 30  # a month of nights
-RECENT_RUNS = 5  # a working week of nights
+_REFERENCE_RUNS = 30  # a month of nightly runs
+RECENT_RUNS = 5  # a working week of nightly runs
 _CHANGES_SHOWN = 3
 
 
@@ -155,10 +156,9 @@ def past_runs(
     before: datetime,
     machines: Machines | None = None,
 ) -> PastRuns:
-    """What the store holds of the series `names` for a run of `suite` with that software.
+    """Read the series `names` of earlier runs of `suite`; with `machines`, by hardware and not by name.
 
-    With `machines`, a node's past is that of its hardware, under whatever name. Raises SeatrialError when the store
-    cannot be read.
+    Raises SeatrialError when the store cannot be read.
     """
     newest = store.runs_before(cluster, suite, before, _REFERENCE_RUNS + RECENT_RUNS)
     passed = store.runs_before(cluster, suite, before, _REFERENCE_RUNS + RECENT_RUNS, Verdict.PASS)
@@ -169,7 +169,7 @@ def past_runs(
 
 
 def chosen_runs(runs: Iterable[RunRow]) -> list[RunRow]:
-    """The runs that the next one of the same cluster and suite is compared with, oldest first.
+    """Choose the runs to compare the next one of the same cluster and suite with, oldest first.
 
     The newest few are taken whatever their verdict. The others are those that passed, however old, so that a fault
     that stays for months does not displace what was healthy; other runs fill up where too few passed.
@@ -186,8 +186,7 @@ def _age(run: RunRow) -> tuple[datetime, str]:
 
 
 def at_other_ranks(store: "Store", cluster: str, measurements: Sequence[Measurement]) -> dict[str, dict[int, str]]:
-    """By series of `measurements` of the whole cluster, and by number of ranks, the stored series that differs in
-    nothing else. Raises SeatrialError when the store cannot be read."""
+    """Return stored series that differ only in the number of ranks, by series and ranks. Raises SeatrialError."""
     stored: dict[object, dict[int, str]] = {}
     for m in store.series_of_cluster(cluster):
         if type(ranks := m.conditions.get("ranks")) is int:
@@ -203,7 +202,7 @@ def _but_ranks(m: Measurement) -> tuple[object, ...]:
 
 
 def _readings(store: "Store", run_ids: Sequence[str], names: Sequence[str], machines: Machines) -> Readings:
-    """What the same machines measured of the series `names`, as places in both lists."""
+    """Return the readings of the same machines for the series `names`, as indexes of both lists."""
     hardware = store.hardware(run_ids) if machines.hardware else {}
     changed = machines.earlier_series(names, [hardware.get(run_id, {}) for run_id in run_ids])
     requested = list(dict.fromkeys([*names, *(name for series in changed for name in series.values() if name)]))
@@ -236,15 +235,15 @@ def _dense(runs: Sequence[RunRow], readings: Readings, series: int, changed: str
     return PastRuns(runs, first, second, median, count.reshape(shape), good, changed)
 
 
-def _at(values: Floats, places: Ints, known: Bools) -> Floats:
-    """The values at `places` where they are `known`, NaN elsewhere."""
+def _at(values: Floats, places: Ints, exists: Bools) -> Floats:
+    """Return the values at `places` where `exists`, NaN elsewhere."""
     taken = np.full(places.shape, np.nan)
-    taken[known] = values[places[known]]
+    taken[exists] = values[places[exists]]
     return taken
 
 
 def _medians(values: Floats, cell: Ints) -> Floats:
-    """The median of the values of each cell that has any, by cell."""
+    """Return the median of each cell that has values, by cell."""
     ordered = values[np.lexsort((values, cell))]
     count = np.unique(cell, return_counts=True)[1]
     start = np.cumsum(count) - count
@@ -252,11 +251,11 @@ def _medians(values: Floats, cell: Ints) -> Floats:
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """nccl 2.27 -> 2.28, driver 570 -> 575; digests are cut short."""
+    """Format changed software: "nccl 2.27 -> 2.28, driver 570 -> 575"; digests are shortened."""
     keys = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
-    told = [f"{key} {_short(before.get(key))} -> {_short(now.get(key))}" for key in keys[:_CHANGES_SHOWN]]
+    parts = [f"{key} {_short(before.get(key))} -> {_short(now.get(key))}" for key in keys[:_CHANGES_SHOWN]]
     more = [f"{len(keys) - _CHANGES_SHOWN} more"] if len(keys) > _CHANGES_SHOWN else []
-    return ", ".join([*told, *more])
+    return ", ".join([*parts, *more])
 
 
 def _short(version: str | None) -> str:
