@@ -40,7 +40,7 @@ for command in (promote, show, diff, expire):
 
 
 def main() -> NoReturn:
-    """Run the command line; every error that is meant for people is one line on standard error."""
+    """Run the command line; errors are one line on standard error."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for them among all packages takes a while
     ensure_home()
     gc.set_threshold(50_000)  # importing makes many objects and no garbage; looking for some takes a tenth of the start
@@ -66,14 +66,14 @@ def main() -> NoReturn:
 
 
 def _with_help(error: click.ClickException) -> str:
-    """What click says, and where to read what is legal."""
+    """Return click's message with a hint to --help."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     message = error.format_message().removesuffix(".")
     return f"{message}; see {context.command_path} --help" if context else message
 
 
 def _complain(error: Exception | str, status: int) -> int:
-    """On one line, without control characters: it may name what somebody else has named."""
+    """Print an error on one line without control characters; return the exit status."""
     from seatrial.text.words import plain
 
     print(f"seatrial: {plain(error)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`seatrial baseline`: reference values and their sources."""
+"""`seatrial baseline`: the catalog of reference values, and pinned baselines."""
 
 import getpass
 import os
@@ -33,7 +33,7 @@ run_argument = click.argument("run_id", metavar="RUN")
 
 
 def _who() -> str:
-    """Who approves; in a container the user may have no name."""
+    """Return the user's name, or the uid in a container without one."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # since Python 3.13 an OSError

@@ -1,4 +1,4 @@
-"""`seatrial doctor`: what this machine lacks, each with the next step."""
+"""`seatrial doctor`: requirements that this machine lacks, each with the next step."""
 
 import shutil
 import sys
@@ -39,7 +39,7 @@ def diagnose(cluster_file: Path | None) -> int:
 
 
 def _next_step(finding: Finding) -> str | None:
-    """That of the catalog; a problem that is not from there holds its own."""
+    """Return the next step of the catalog; other problems hold their own."""
     code = code_of(finding[1] or "")
     return CATALOG[code].next_step if code and code in CATALOG else None
 

@@ -1,4 +1,4 @@
-"""`seatrial judge`: a verdict on logs that already exist."""
+"""`seatrial parse`, `judge` and `explain`: logs that exist already, and codes of reasons."""
 
 import sys
 import textwrap
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 @click.option(
     "--hardware",
     required=True,
-    callback=lambda _, __, name: _known(name),
+    callback=lambda _, __, name: _checked_hardware(name),
     help=f"Hardware name, as in a cluster file; {OTHER} for hardware that the catalog does not have.",
 )
 @click.option(
@@ -91,8 +91,8 @@ def judge(
     sys.exit(exit_status(judged.verdict, judged.coverage, require_baseline))
 
 
-def _known(name: str) -> str:
-    """The name, if the catalog has it. Raises InputError naming the nearest: a typo would compare with nothing."""
+def _checked_hardware(name: str) -> str:
+    """Return the name if it is in the catalog. Raises InputError with the nearest name."""
     from seatrial.catalog import known_hardware
 
     if name != OTHER and name not in known_hardware():
@@ -102,7 +102,7 @@ def _known(name: str) -> str:
 
 
 def _read(paths: tuple[str, ...]) -> "list[Log]":
-    """The logs by the shortest name that tells them apart. Raises InputError where none of them holds anything."""
+    """Read the logs, each under its shortest unique name. Raises InputError if none has nccl-tests output."""
     from seatrial.judge.logs import Log
 
     stems = [Path(path).stem for path in paths]

@@ -1,4 +1,4 @@
-"""`seatrial ssh`: a shell or a command on a node of a run."""
+"""`seatrial render`, `probe`, `reap`, `ssh` and the hidden `dial`: nodes before, during and after a run."""
 
 import logging
 import platform
@@ -91,10 +91,10 @@ def reap(cluster: Path | None, kept: str | None) -> None:
 
 
 @click.command()
-@click.argument("run_word", metavar="RUN")
+@click.argument("run", metavar="RUN")
 @click.argument("node")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-def ssh(run_word: str, node: str, command: tuple[str, ...]) -> None:
+def ssh(run: str, node: str, command: tuple[str, ...]) -> None:
     """Open a shell on NODE (a name, an index or head) of RUN (an id or a folder), or run COMMAND there.
 
     The nodes of RUN must be up.
@@ -104,15 +104,15 @@ def ssh(run_word: str, node: str, command: tuple[str, ...]) -> None:
     from seatrial.runs.login import log_in
 
     logging.getLogger("seatrial").setLevel(logging.ERROR)
-    log_in(run_word, node, command)
+    log_in(run, node, command)
 
 
 @click.command(hidden=True)
-@click.argument("run_word", metavar="RUN")
+@click.argument("run", metavar="RUN")
 @click.argument("node")
-def dial(run_word: str, node: str) -> None:
+def dial(run: str, node: str) -> None:
     """Connect standard input and output to a node's sshd; `seatrial ssh` uses this as ProxyCommand."""
     from seatrial.runs.login import dial as dial_node
 
     logging.getLogger("seatrial").setLevel(logging.ERROR)
-    dial_node(run_word, node)
+    dial_node(run, node)

@@ -1,4 +1,4 @@
-"""`seatrial history`: earlier runs and their verdicts."""
+"""`seatrial history`, `compare`, `rejudge` and `replay`: runs that are over."""
 
 import sys
 from pathlib import Path
@@ -84,10 +84,10 @@ def compare(before: str, after: str, as_csv: bool, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("run_word", metavar="RUN")
+@click.argument("run", metavar="RUN")
 @baseline_option
 @json_option
-def rejudge(run_word: str, require_baseline: bool, as_json: bool) -> NoReturn:
+def rejudge(run: str, require_baseline: bool, as_json: bool) -> NoReturn:
     """Judge RUN again with the current rules and pinned baselines and the runs before it. Changes nothing.
 
     RUN is an id of `seatrial history`, a run's folder, or its run.json. Exit status: as for `seatrial run`.
@@ -96,7 +96,7 @@ def rejudge(run_word: str, require_baseline: bool, as_json: bool) -> NoReturn:
     from seatrial.runs.login import run_of
     from seatrial.runs.replay import rejudge as judge_again
 
-    was = run_of(run_word)
+    was = run_of(run)
     with open_store() as store:
         now = judge_again(was, store)
     if as_json:
@@ -107,7 +107,7 @@ def rejudge(run_word: str, require_baseline: bool, as_json: bool) -> NoReturn:
 
 
 def _show(was: "RunResult", now: "RunResult") -> None:
-    """What it was, each check, and `verdict: reason` as the last line."""
+    """Print the earlier verdict, each check, and `verdict: reason` as the last line."""
     from seatrial.text.words import plain, verdict_line
 
     print(plain(f"{was.run_id} was {was.verdict.value}: {was.reason}"))

@@ -1,4 +1,4 @@
-"""`seatrial serve`: the check on a schedule, on one machine."""
+"""`seatrial serve`, `prune` and `doctor`: the machine that runs checks."""
 
 import re
 import sys
@@ -116,7 +116,7 @@ def _show(outcome: "Outcome | OutputOutcome") -> None:
 
 
 def _of_runs(outcome: "Outcome") -> tuple[list[str], str]:
-    """A line for each folder, and the sum."""
+    """Return a line for each folder, and the sum."""
     lines = []
     for folder in outcome.folders:
         started = f"{folder.header.started:%Y-%m-%d %H:%M}" if folder.header else "never ended"
@@ -127,7 +127,7 @@ def _of_runs(outcome: "Outcome") -> tuple[list[str], str]:
 
 
 def _of_jobs(outcome: "OutputOutcome") -> tuple[list[str], str]:
-    """A line for each job, and the sum."""
+    """Return a line for each job, and the sum."""
     lines = [
         f"{' '.join(job.names)}  {job.changed:%Y-%m-%d %H:%M}  {'complete' if job.is_good else 'failed'}"
         f"  {_size(job.size_bytes)}"

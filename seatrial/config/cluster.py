@@ -46,14 +46,14 @@ _MOST_GPUS = 1024
 
 
 def this_machine() -> dict[str, Any]:
-    """What its cluster file would say. Raises InputError where the driver's tool is there and does not answer."""
+    """Return the content of its cluster file. Raises InputError if nvidia-smi is installed and fails."""
     return {"name": _machine_name(), "nodes": 1, "platform": {"kind": THIS_MACHINE}, **_hardware(_gpu_models())}
 
 
 def _hardware(models: list[str]) -> dict[str, Any]:
-    """The catalog's name of GPUs that it knows, so that its figures count; else the model's own."""
+    """Return the catalog's name of the GPUs, else the model's own."""
     if not models:
-        return {"hardware": "cpu", "slots_per_node": 2}  # one rank has nobody to exchange data with
+        return {"hardware": "cpu", "slots_per_node": 2}  # a single rank exchanges no data
     return {"hardware": hardware_of(models[0]) or {"name": models[0][:63]}, "gpus_per_node": len(models)}
 
 
@@ -70,7 +70,7 @@ def _gpu_models() -> list[str]:
 
 
 def _machine_name() -> str:
-    """By the host's name, so that machines with one history do not mix."""
+    """Return a name by the host's name, so that machines with one history do not mix."""
     words = re.sub(r"[^a-z0-9]+", "-", socket.gethostname().partition(".")[0].lower()).strip("-")
     return words[:40].rstrip("-") or THIS_MACHINE
 
@@ -109,7 +109,7 @@ def _protocols() -> list[str]:
 
 
 def missing_package(url: str) -> str | None:
-    """What this machine lacks to write to `url`, with the next step; None when nothing is known to be lacking."""
+    """Return what this machine lacks to write to `url`, with the next step; None if nothing."""
     from fsspec.registry import get_filesystem_class, known_implementations
 
     protocol = protocol_of(url)
@@ -192,7 +192,7 @@ def _fault_kind(fault: object) -> str:
     return "link" if isinstance(fault, LinkFault) or (isinstance(fault, dict) and "link" in fault) else "node"
 
 
-# Told apart by their field, so that an error speaks of one kind of fault alone.
+# Told apart by their field, so that an error is about one kind of fault only.
 Fault = Annotated[
     Annotated[NodeFault, Tag("node")] | Annotated[LinkFault, Tag("link")],
     Discriminator(_fault_kind),
@@ -226,7 +226,7 @@ def _legal_env(value: dict[str, str]) -> dict[str, str]:
 
 
 def _not_expanded(value: str) -> str:
-    """What mpirun can hand to the other nodes as it is."""
+    """Check that a shell does not expand the value, since mpirun passes it through one."""
     if match := _EXPANDED_BETWEEN_QUOTES.search(value):
         raise ValueError(
             f"{value!r} must not hold {match[0]!r}: mpirun hands it to a shell on every node, which would expand it; "

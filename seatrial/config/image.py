@@ -1,4 +1,4 @@
-"""What `image:` of a cluster file may say: a reference that exists, or what to build, how, and where it goes."""
+"""The field `image` of a cluster file: a reference, a file, or a recipe; and the inputs that a Dockerfile names."""
 
 import posixpath
 import re
@@ -15,7 +15,7 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
 
 
 def instructions(text: str) -> Iterator[tuple[str, str]]:
-    """(keyword, rest) of each instruction, comments left out and continued lines joined."""
+    """Yield (keyword, rest) of each instruction of a Dockerfile, without comments, continued lines joined."""
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     for line in re.sub(r"\\[ \t]*\n", " ", "\n".join(lines)).splitlines():
         keyword, _, rest = line.strip().partition(" ")
@@ -24,12 +24,12 @@ def instructions(text: str) -> Iterator[tuple[str, str]]:
 
 
 def arguments(text: str) -> set[str]:
-    """The names of the build arguments that it takes."""
+    """Return the names of the build arguments of a Dockerfile."""
     return {word.split("=")[0] for keyword, rest in instructions(text) if keyword == "ARG" for word in _words(rest)}
 
 
 def bases(text: str, given: Mapping[str, str]) -> list[str]:
-    """The images it starts from or copies from, in order and once each, with the `given` arguments filled in."""
+    """Return the images that a Dockerfile starts or copies from, in order, with the `given` arguments filled in."""
     known: dict[str, str] = {}
     stages = {"scratch"}
     images: list[str] = []
@@ -50,7 +50,7 @@ def _outside(image: str, stages: set[str]) -> list[str]:
 
 
 def _defaults(rest: str, known: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """The values of one ARG instruction before the first FROM: only those count there."""
+    """Return the values of an ARG instruction before the first FROM."""
     pairs = (word.partition("=") for word in _words(rest))
     return {name: given.get(name, _filled(default.strip("\"'"), known)) for name, _, default in pairs}
 
@@ -64,7 +64,7 @@ def _words(rest: str) -> list[str]:
 
 
 def legal_path(value: str) -> str:
-    """A full path that no option of a container runtime reads otherwise. Raises ValueError."""
+    """Check a full path for options of container runtimes. Raises ValueError."""
     if not re.fullmatch(r"/[A-Za-z0-9_./+@-]*", value) or posixpath.normpath(value) != value or value.startswith("//"):
         raise ValueError(f"must be a full path without '..', such as /data, is {value!r}")
     return value

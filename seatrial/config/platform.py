@@ -1,4 +1,4 @@
-"""What every platform's settings answer, and the field of a cluster file that takes one of them.
+"""The base of the platforms' settings, and the type of the field `platform` of a cluster file.
 
 A platform is one package: `config` has its settings model, `platform` has `platform(cluster)`, which returns what
 fulfils `seatrial.platforms.Platform`.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PlatformSettings(Strict):
-    """What a cluster file says of its platform, and what the rest of seatrial has to know of it."""
+    """The platform's section of a cluster file, and properties that the rest of seatrial uses."""
 
     kind: str
     pulls_images: ClassVar[bool] = False  # nodes take their image from a registry, so what is built needs a repository
@@ -28,18 +28,15 @@ class PlatformSettings(Strict):
     injects_faults: ClassVar[bool] = False
 
     def architecture(self, hardware: str, here: str) -> str | None:
-        """The nodes' (amd64, arm64) where the platform decides it; None where the hardware does.
-
-        `here` is the architecture of this machine.
-        """
+        """Return the nodes' architecture (amd64, arm64) if the platform decides it; `here` is this machine's."""
         return None
 
     def secret_variables(self) -> tuple[str, ...]:
-        """The environment variables of the nodes whose values are secret."""
+        """Return the environment variables of the nodes whose values are secret."""
         return ()
 
     def problems(self, cluster: "Cluster") -> Iterator[str]:
-        """What does not fit together with the rest of the cluster file. Each begins with the field to change."""
+        """Yield conflicts with the rest of the cluster file; each begins with the field to change."""
         if self.pulls_images and cluster.builds_without_repository:
             yield f"image: needs a repository, from which the nodes of platform {self.kind} pull it"
         if cluster.image_is_a_file and not self.takes_image_files:
@@ -50,7 +47,7 @@ class PlatformSettings(Strict):
 
     @classmethod
     def implementation(cls) -> str:
-        """The module beside the model that brings nodes up."""
+        """Return the module beside the model that brings nodes up."""
         return f"{cls.__module__.rpartition('.')[0]}.platform"
 
 

@@ -1,4 +1,4 @@
-"""What the report shows besides the run's own result: earlier runs, and what lies beside it in the run's folder."""
+"""Context of a report: earlier runs, headline numbers with their history, and log files."""
 
 import logging
 import math
@@ -34,7 +34,7 @@ _RUNS_SEARCHED = 500  # other suites run on the same cluster
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A value in its measurement's unit, of repeats the median as it was judged; None where it was only recorded."""
+    """A value (of repeats, the median) in its measurement's unit; `verdict` is None if it was only recorded."""
 
     value: float
     verdict: Verdict | None
@@ -54,7 +54,7 @@ class EarlierRuns:
     problem: str = ""
 
     def last_value(self, series: str) -> float | None:
-        """What the last good run measured of that series; None where it did not."""
+        """Return the value of that series in the last good run, None without one."""
         if self.last_good is None:
             return None
         number = self.numbers.get(series, {}).get(self.last_good.run_id)
@@ -65,7 +65,7 @@ NO_PAST = EarlierRuns()
 
 
 def past_of(result: RunResult, store: "Store") -> EarlierRuns:
-    """What `store` knows of the runs before this one. Raises SeatrialError when it cannot be read."""
+    """Read the runs before this one from `store`. Raises SeatrialError."""
     rows = [row for row in store.runs(result.cluster, _RUNS_SEARCHED) if _is_earlier(row, result)]
     last_good = next((row for row in rows if row.verdict is Verdict.PASS), None)
     shown = tuple(reversed(rows[:RUNS_SHOWN]))
@@ -79,7 +79,7 @@ def past_of(result: RunResult, store: "Store") -> EarlierRuns:
 
 
 def _numbers(store: "Store", run_ids: Sequence[str], requested: Iterable[Measurement]) -> dict[str, dict[str, Number]]:
-    """By series and run id; a run that has no finite value of a series is left out."""
+    """Return finite values by series and run id."""
     names = list(dict.fromkeys(m.series() for m in requested))
     readings = store.readings(run_ids, names)
     taken: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -94,7 +94,7 @@ def _numbers(store: "Store", run_ids: Sequence[str], requested: Iterable[Measure
 
 
 def headlines(result: RunResult) -> list[Measurement]:
-    """The numbers of the whole cluster that runs are compared by, each once: plateaus, latency, throughput, ..."""
+    """Return the numbers of the whole cluster to compare runs by: plateaus, latency, throughput, ..."""
     measurements: dict[str, Measurement] = {}
     for m in _of_the_cluster(result):
         if m.better and "message_bytes" not in m.conditions:
@@ -105,7 +105,7 @@ def headlines(result: RunResult) -> list[Measurement]:
 
 
 def _smallest_latencies(result: RunResult) -> list[Measurement]:
-    """Latency counts where the message is smallest; out of place, where both were measured."""
+    """Return the latency of the smallest message by operation, out of place if both were measured."""
     by_operation: dict[object, Measurement] = {}
     for m in _of_the_cluster(result):
         if m.metric != "latency":
@@ -126,7 +126,7 @@ def _curves(result: RunResult) -> Iterable[Measurement]:
 
 
 def _of_the_cluster(result: RunResult) -> list[Measurement]:
-    """Measured or, where only run.json is left, judged."""
+    """Return finite measurements of the cluster; from judgements if only run.json is left."""
     every = (
         m for check in result.checks for m in (*once(check.measurements), *(j.measurement for j in check.judgements))
     )
@@ -138,18 +138,18 @@ def _is_earlier(row: RunRow, result: RunResult) -> bool:
 
 
 def software(result: RunResult, past: EarlierRuns) -> list[Change]:
-    """Every fact of the fingerprint beside the last good run's; equal on both sides where nothing changed."""
+    """Return every fact of the fingerprint with the last good run's."""
     before = past.last_good.fingerprint if past.last_good else {}
     names = dict.fromkeys((*result.fingerprint, *before))
     return [Change(name, before.get(name) or None, result.fingerprint.get(name) or None) for name in names]
 
 
-_SOFTWARE_TOLD = 3
+_SOFTWARE_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class HeadlinePoint:
-    """A headline number in one run; `software` is what is not as in the run before, in words."""
+    """A headline number in one run; `software` names changes since the run before."""
 
     run_id: str
     started: datetime
@@ -193,7 +193,7 @@ class Headline:
 
 
 def headline_numbers(result: RunResult, past: EarlierRuns) -> list[Headline]:
-    """The headline numbers in the order of the checks."""
+    """Return the headline numbers in the order of the checks."""
     return [_headline(m, result, past) for m in headlines(result)]
 
 
@@ -206,7 +206,7 @@ def _headline(m: Measurement, result: RunResult, past: EarlierRuns) -> Headline:
 
 
 def _trend(series: str, past: EarlierRuns) -> Iterator[HeadlinePoint]:
-    """The runs that have the number."""
+    """Yield the earlier runs that have the number."""
     numbers = past.numbers.get(series, {})
     before: RunRow | None = None
     for row in past.runs:
@@ -217,13 +217,13 @@ def _trend(series: str, past: EarlierRuns) -> Iterator[HeadlinePoint]:
 
 
 def software_changes(before: RunRow, after: RunRow) -> str:
-    """What is not what it was: "nccl 2.26.2 to 2.27.3"."""
+    """Format changed software: "nccl 2.26.2 to 2.27.3"."""
     old, new = before.fingerprint, after.fingerprint
     names = [name for name in dict.fromkeys((*old, *new)) if (old.get(name) or "") != (new.get(name) or "")]
     changes = [
-        f"{name} {old.get(name) or 'unknown'} to {new.get(name) or 'unknown'}" for name in names[:_SOFTWARE_TOLD]
+        f"{name} {old.get(name) or 'unknown'} to {new.get(name) or 'unknown'}" for name in names[:_SOFTWARE_SHOWN]
     ]
-    more = [f"and {len(names) - _SOFTWARE_TOLD} more"] if len(names) > _SOFTWARE_TOLD else []
+    more = [f"and {len(names) - _SOFTWARE_SHOWN} more"] if len(names) > _SOFTWARE_SHOWN else []
     return ", ".join((*changes, *more))
 
 
@@ -257,12 +257,12 @@ NO_CONTEXT = ReportContext()
 def context_of(
     result: RunResult, folder: Path, store: "Store | None" = None, log_file: Path | None = None
 ) -> ReportContext:
-    """What is known of the run in `folder`; what stops the store from being read is said there, and never raised."""
+    """Collect the context of the run in `folder`; errors of the store are shown in the report."""
     return ReportContext(_past(result, store), log_files(folder), _tail(log_file or folder / "logs" / "run.log"))
 
 
 def log_files(folder: Path) -> tuple[LogFile, ...]:
-    """The files below `logs/`, those of the run before those of its nodes; links and empty files are left out."""
+    """List non-empty files below `logs/` without links, those of the run before those of its nodes."""
     paths = sorted((path for path in run_logs(folder) if path.stat().st_size), key=lambda path: len(path.parts))
     return tuple(_log_file(path.relative_to(folder), path.stat().st_size) for path in paths[:MAX_LOGS])
 
@@ -284,7 +284,7 @@ def _past(result: RunResult, store: "Store | None") -> EarlierRuns:
 
 
 def _tail(log_file: Path) -> tuple[str, ...]:
-    """The last lines, without secrets: a report is forwarded. A link may lead to anything: none is followed."""
+    """Read the last lines of the log without secrets; links are not followed."""
     if not log_file.is_file() or log_file.is_symlink():
         return ()
     with open(log_file, "rb", opener=read_opener) as file:

@@ -1,4 +1,4 @@
-"""The report of a run as one HTML file that needs nothing else: no font, no request, one script of its own."""
+"""The report of a run as one HTML file without external resources."""
 
 import base64
 import hashlib
@@ -79,7 +79,7 @@ class Recorded:
 
 
 def groups(judgements: Sequence[Judgement]) -> tuple[JudgementGroup, ...]:
-    """The worst group first."""
+    """Group judgements, the worst group first."""
     by_title: dict[str, list[JudgementRow]] = {}
     for judgement in judgements:
         m = judgement.measurement
@@ -89,7 +89,7 @@ def groups(judgements: Sequence[Judgement]) -> tuple[JudgementGroup, ...]:
 
 
 def recorded(measurements: Iterable[Measurement]) -> tuple[Recorded, ...]:
-    """One line per metric, operation and kind of subject; sweeps and their latencies are drawn instead."""
+    """Sum up by metric, operation and kind of subject; sweeps and their latencies are drawn instead."""
     by_metric: dict[tuple[str, str], list[Measurement]] = {}
     for m in measurements:
         drawn = m.metric in ("busbw", "latency", SHARE) and m.subject.kind == "cluster"
@@ -100,7 +100,7 @@ def recorded(measurements: Iterable[Measurement]) -> tuple[Recorded, ...]:
 
 
 def _in_row(measurement: Measurement) -> tuple[str, ...]:
-    """The conditions that tell rows of one group apart; the others are said once, in the title."""
+    """Return the conditions that differ within a group; the title has the others."""
     return ("message_bytes", "placement") if "message_bytes" in measurement.conditions else ("operation", "arm")
 
 
@@ -110,7 +110,7 @@ def _title(measurement: Measurement) -> str:
 
 
 def _own_words(measurement: Measurement) -> str:
-    """What distinguishes a row in its group: subject, message size, and the placement if it is in place."""
+    """Return what distinguishes a row: subject, message size, and the placement if in place."""
     usual = ("placement",) if measurement.conditions.get("placement") == "out_of_place" else ()
     others = tuple(key for key in measurement.conditions if key not in _in_row(measurement))
     own = words.condition_words(measurement, without=(*others, *usual))
@@ -157,7 +157,7 @@ class Section:
 
 
 def section(check: Check, context: ReportContext = NO_CONTEXT) -> Section:
-    """Everything that the report shows of the check."""
+    """Collect the content of a check's section."""
     bad = [j for _, j in bad_judgements([check])]
     good = [j for j in check.judgements if j.verdict is Verdict.PASS]
     curves, loss = busbw_curves(check), losses(check)
@@ -183,7 +183,7 @@ def section(check: Check, context: ReportContext = NO_CONTEXT) -> Section:
 
 
 def drawn(draw: Callable[[], str], problems: list[str]) -> str:
-    """A chart is worth less than the report it stands in: whatever stops it is said, never raised."""
+    """Draw a chart; an error is added to `problems` and not raised."""
     try:
         return draw()
     except Exception as error:
@@ -193,7 +193,7 @@ def drawn(draw: Callable[[], str], problems: list[str]) -> str:
 
 
 def _plateaus(check: Check) -> str:
-    """The plateaus whose share of what the links carry is known: "all_reduce 481 GB/s, 107 % of the links"."""
+    """Return plateaus with a known share of the links: "all_reduce 481 GB/s, 107 % of the links"."""
     shares = [(curve.operation, share(check, curve.operation)) for curve in busbw_curves(check)]
     return "; ".join(
         f"{operation} {words.quantity(plateau(check, operation), 'GB/s')}, {words.fraction(part)} of the links"
@@ -203,7 +203,7 @@ def _plateaus(check: Check) -> str:
 
 
 def _logs(check: Check, logs: Sequence[LogFile]) -> tuple[LogFile, ...]:
-    """The logs that are named as the check or as an operation of it."""
+    """Return the logs named after the check or its operations."""
     names = {check.name, *(name for m in check.measurements for name in _log_names(m))}
     names.update(name for kind in CHECKS if kind.name == check.name for name in kind.logs)
     return tuple(file for file in logs if file.name.removesuffix(".log") in names)
@@ -230,7 +230,7 @@ class Trend:
 
 
 def page(result: RunResult, context: ReportContext = NO_CONTEXT) -> dict[str, Any]:
-    """Everything the template needs."""
+    """Return the variables of the template."""
     headlines = headline_numbers(result, context.past)
     problems: list[str] = []
     return {
@@ -269,7 +269,7 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
 
 
 def _trends(headlines: Sequence[Headline], problems: list[str]) -> list[Trend]:
-    """Of the headline numbers that earlier runs have measured too."""
+    """Draw the trends of headline numbers with earlier runs."""
     with_past = [headline for headline in headlines if len(headline.trend) > 1][:MAX_TRENDS]
     return [
         Trend(headline, drawn(partial(trend_chart, f"trend{n}", headline), problems))
@@ -287,7 +287,7 @@ def _node_fields(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _timings(timings: Mapping[str, float]) -> list[tuple[str, float, float, float]]:
-    """Step, seconds, and where its bar starts and how wide it is, in percent of the whole."""
+    """Return step, seconds, and start and width of its bar in percent."""
     whole = sum(timings.values()) or 1.0
     rows, start = [], 0.0
     for step, seconds in timings.items():
@@ -297,7 +297,7 @@ def _timings(timings: Mapping[str, float]) -> list[tuple[str, float, float, floa
 
 
 def report_html(result: RunResult, context: ReportContext = NO_CONTEXT) -> str:
-    """The report, with what is known besides the result."""
+    """Render the report of the result in its context."""
     return _environment().get_template("report.html.j2").render(page(result, context))
 
 

@@ -38,7 +38,7 @@ def catalog_json(listing: Listing) -> dict[str, Any]:
 
 
 def show_catalog(listing: Listing) -> None:
-    """Three tables; nodes are written as nodes x GPUs per node. Where there is no terminal, no line is wrapped."""
+    """Print three tables; nodes are nodes x GPUs per node. Lines are not wrapped without a terminal."""
     console = output(width=400)
     rows = (
         (r.hardware, f"{r.nodes} x {r.gpus_per_node}", r.fabric, r.collective, r.algorithm or "-", r.arm or "-",
@@ -87,7 +87,7 @@ def suites_json(outlines: Sequence[Outline]) -> dict[str, Any]:
 
 
 def print_suites(outlines: Sequence[Outline]) -> None:
-    """A table for each suite, its sums last. Where there is no terminal, no line is wrapped."""
+    """Print a table for each suite, its sums last. Lines are not wrapped without a terminal."""
     console = output()
     for outline in outlines:
         print_line(console, f"{outline.suite}: {outline.purpose}")
@@ -108,7 +108,7 @@ def _rows(outline: Outline) -> Iterator[tuple[str, ...]]:
 
 
 def rounded(seconds: float) -> str:
-    """Whole tens of seconds, or whole minutes: no more is known beforehand."""
+    """Format whole tens of seconds or whole minutes."""
     if seconds < 120:
         return f"{max(10, round(seconds, -1)):.0f} s"
     return words.duration(60 * round(seconds / 60)).removesuffix(" 0 s")
@@ -119,7 +119,7 @@ _DIFFERENCES = ("series", "pinned", "expected", "run", "unit", "off", "")
 
 
 def show_pins(pins: Iterable[Pin]) -> None:
-    """One line per pin: what it expects, who approved it, when, and from which run."""
+    """Print one line per pin: interval, approver, date and run."""
     console = output(width=400)
     rows = (
         (_readable(p.series), _expected(p), p.unit, p.pinned_by, f"{p.pinned_at:%Y-%m-%d}", p.run_id or "", p.note)
@@ -133,7 +133,7 @@ def pins_json(pins: Mapping[str, Pin]) -> list[dict[str, Any]]:
 
 
 def show_differences(differences: Iterable[PinDifference]) -> None:
-    """One line per pin: what it expects, what the run measured, and how far off that is."""
+    """Print one line per pin: interval, measured value and deviation."""
     console = output(width=400)
     rows = map(_difference_cells, differences)
     console.print(table(_DIFFERENCES, rows, console.encoding, folded=_DIFFERENCES))
@@ -181,7 +181,7 @@ def show_history(rows: Sequence[RunRow]) -> None:
 
 
 def history_table(rows: Sequence[RunRow], encoding: str) -> Table:
-    """One line per run, as given: newest first. Times are the reader's own."""
+    """Return a table with one line per run, in local time."""
     grid = table(_COLUMNS, map(_cells, rows), encoding)
     grid.expand = True
     grid.columns[-1].ratio, grid.columns[-1].overflow = 1, "ellipsis"  # whole in run.json and with --json
@@ -189,14 +189,14 @@ def history_table(rows: Sequence[RunRow], encoding: str) -> Table:
 
 
 def history_frame(rows: Sequence[RunRow]) -> "DataFrame":
-    """One row per run, as given, with a column for each version of its software: `fingerprint.driver`."""
+    """Return one row per run with a column per software version, such as `fingerprint.driver`."""
     import pandas as pd
 
     return pd.json_normalize(history_json(rows))
 
 
 def history_json(rows: Sequence[RunRow]) -> list[dict[str, Any]]:
-    """The same as one JSON document, with whole reasons and times in UTC."""
+    """Return the runs as JSON with whole reasons and times in UTC."""
     return [row.to_dict() for row in rows]
 
 
@@ -217,7 +217,7 @@ _AGES = (("1 day", 1), ("7 days", 7), ("30 days", 30), ("365 days", 365))
 
 
 def link_ages(newest: RunRow, nodes: Iterable[str], measured: Mapping[str, datetime]) -> "DataFrame":
-    """One row per link between `nodes`, those of the newest run, by name.
+    """Return one row per link between `nodes`, those of the newest run, by name.
 
     Columns: `link`, `last_measured` (NaT: in no run that is kept) and `age_days`, up to the start of the newest run.
     """
@@ -229,20 +229,20 @@ def link_ages(newest: RunRow, nodes: Iterable[str], measured: Mapping[str, datet
     return frame
 
 
-def link_ages_json(newest: RunRow, nodes: int, ages: "DataFrame") -> dict[str, Any]:
-    """Every link, with null where no run has measured it."""
+def link_ages_json(newest: RunRow, node_count: int, ages: "DataFrame") -> dict[str, Any]:
+    """Return every link as JSON, with null if no run has measured it."""
     times = [
         at.isoformat() if known else None
         for at, known in zip(ages["last_measured"], ages["last_measured"].notna(), strict=True)
     ]
     links = dict(zip(ages["link"], times, strict=True))
-    return {"cluster": newest.cluster, "nodes": nodes, "now": newest.started.isoformat(), "links": links}
+    return {"cluster": newest.cluster, "nodes": node_count, "now": newest.started.isoformat(), "links": links}
 
 
-def show_link_ages(newest: RunRow, nodes: int, ages: "DataFrame") -> None:
-    """How many links were measured in the last day, week, month and year, and those that were measured longest ago."""
+def show_link_ages(newest: RunRow, node_count: int, ages: "DataFrame") -> None:
+    """Print how many links were measured in the last day, week, month and year, and the oldest ones."""
     console = output()
-    console.print(f"{newest.cluster}: {len(ages):,} links between {nodes:,} nodes", highlight=False)
+    console.print(f"{newest.cluster}: {len(ages):,} links between {node_count:,} nodes", highlight=False)
     within = [(f"in the last {words}", f"{(ages['age_days'] < days).sum():,}") for words, days in _AGES]
     never = ("never", f"{ages['age_days'].isna().sum():,}")
     console.print(table(("measured", "links"), [*within, never], console.encoding))

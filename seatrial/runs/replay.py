@@ -46,7 +46,7 @@ _RESULTS = ("verdict", "expected_low", "expected_high", "source", "samples", "re
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRun:
-    """The judgement of one run; `readings` is how many numbers the judge took."""
+    """The judgement of one run; `readings` counts the numbers that the judge took."""
 
     run_id: str
     verdict: Verdict
@@ -178,7 +178,7 @@ class _Replay:
         return self._tables[key]
 
     def _past(self, places: Ints) -> Past:
-        """The last runs of those series; one over another number of ranks where the series is new."""
+        """Return the last runs of the series; for a new one, those over another number of ranks."""
         chosen = {row.run_id for row in chosen_runs(self._runs)}
         some = np.array([i for i, row in enumerate(self._runs) if row.run_id in chosen], dtype=np.int64)
         taught = self._rows["good"][some].sum(axis=0)
@@ -247,7 +247,7 @@ def _condition(text: str) -> str | int:
 
 
 def _facts(rows: "pd.DataFrame") -> dict[str, NodeHardware]:
-    """What each node says of itself in this run."""
+    """Return the hardware of each node in this run."""
     nodes = rows[rows["subject_kind"].isin(("node", "gpu"))].drop_duplicates("subject")
     facts: dict[str, NodeHardware] = {}
     for subject, model, driver, clock in nodes[["subject", *FACTS]].itertuples(index=False):
@@ -257,14 +257,11 @@ def _facts(rows: "pd.DataFrame") -> dict[str, NodeHardware]:
 
 
 def rejudge(run: RunResult, store: "Store") -> RunResult:
-    """The run as it would be judged today, by runs before it alone.
-
-    Of a run that was kept without its cluster's facts neither catalog nor physics know anything.
-    """
+    """Judge the run by today's rules and the runs before it; without its setup, not by catalog or physics."""
     setup = run.setup or Setup("", max(1, len(run.nodes)), 0, 1)
     checks = [check.unjudged() for check in run.checks]
     context = RunContext(run.cluster, run.suite, run.fingerprint, run.started, run.nodes)
-    known = knowledge_of(checks, setup, store, context)
-    judged = explained(assess(checks, known).checks, known.setup)
+    knowledge = knowledge_of(checks, setup, store, context)
+    judged = explained(assess(checks, knowledge).checks, knowledge.setup)
     verdict, reason = conclude(judged)
     return replace(run, verdict=verdict, reason=reason, checks=judged, suspects=merge_suspects(judged))

@@ -1,4 +1,4 @@
-"""One run while it happens: what its steps came to so far. Whatever goes wrong in one becomes a check with a reason."""
+"""The state of a run while it happens. An error in a step becomes a check with a reason."""
 
 import logging
 import time
@@ -22,7 +22,7 @@ _MOST_CHARS = 2000
 
 
 def without_details(result: RunResult, why: str) -> RunResult:
-    """The run with its verdicts, reasons and suspects, and without judgements and facts: what fits on a full disk."""
+    """Return the run without judgements and facts, to fit on a full disk."""
     return replace(
         result,
         reason=rewritten(result.reason, _cut),
@@ -39,10 +39,7 @@ def _cut(text: str) -> str:
 
 
 def verdicts_alone(result: RunResult, checks: Sequence[Check], error: Exception) -> RunResult:
-    """`result` with the verdicts of `checks` and nothing that a node may have said.
-
-    Never a pass: what made the result impossible may as well have hidden what was wrong.
-    """
+    """Return `result` with only the verdicts of `checks`; never a pass, since the error may hide a fault."""
     failed = Reason.of("result-failed", error=type(error).__name__)
     verdict = worst((Verdict.INCONCLUSIVE, *(check.verdict for check in checks)))
     bad = ", ".join(f"{check.name} {check.verdict.value}" for check in checks if check.verdict is not Verdict.PASS)
@@ -65,7 +62,7 @@ _SHOWN_FACTS = ("hostname", "cpus", "cpu_model", "memory_gb", "gpu_model", "gpu_
 
 @dataclass(slots=True)
 class RunState:
-    """Collects checks, timings, fingerprint and nodes of `run`; `done` are the steps that came to their end."""
+    """Checks, timings, fingerprint and nodes of `run` so far; `done` are the finished steps."""
 
     run: Run
     started: datetime = field(default_factory=now)
@@ -75,14 +72,14 @@ class RunState:
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
-    finished: datetime | None = None  # when the cluster had been tried; what people are told and what is kept agree
+    finished: datetime | None = None  # set once, so that alerts and history agree
     _testbed: Testbed | None = None
     _facts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     _kept: list[object] = field(default_factory=list)
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[None]:
-        """A step: timed, announced, and its errors turned into a check, so that a run always ends in a verdict."""
+        """Run a step: log and time it, and turn an error into a check."""
         started = time.monotonic()
         with step(name, self.timings):
             try:
@@ -92,13 +89,13 @@ class RunState:
                 self.broke(name, error, time.monotonic() - started)
 
     def broke(self, name: str, error: Exception, seconds: float = 0.0) -> None:
-        """Keep what an error in a step means as a check."""
+        """Add a check for an error in a step."""
         verdict, reason = _explain(error)
         log.error("%s: %s", name, reason, exc_info=None if isinstance(error, SeatrialError) else error)
         self.checks.append(Check(name, verdict, reason, seconds, suspects=_blamed(error)))
 
     def can(self, name: str, after: str) -> bool:
-        """Whether step `name` can be tried, which needs step `after` to have worked; when not, a check says why."""
+        """Return whether step `after` is done; if not, add a check `name` that says why."""
         if after in self.done:
             return True
         cause = next((check for check in reversed(self.checks) if check.verdict is not Verdict.PASS), None)
@@ -111,12 +108,12 @@ class RunState:
         return False
 
     def up(self, testbed: Testbed) -> None:
-        """The nodes are up; run.json names all of them, also those that are taken out later."""
+        """Set the testbed; run.json names all its nodes, even those that are taken out later."""
         self._testbed = testbed
         self.nodes = {node.name: node.to_dict() for node in testbed.nodes}
 
     def checked(self, result: StepResult) -> None:
-        """Keep what a check came to, and go on with the nodes that are left."""
+        """Add the result of a check, and continue with the nodes that are left."""
         self.checks.append(result.check)
         self._testbed = result.testbed
         self.fingerprint |= result.fingerprint
@@ -128,27 +125,27 @@ class RunState:
             self.nodes[name] |= {key: value for key, value in shown.items() if value}
 
     def context(self) -> CheckContext:
-        """What the next check gets. Raises LaunchError before there are nodes."""
+        """Return the input of the next check. Raises LaunchError before the launch."""
         return CheckContext(self.run, self.testbed, self._facts, tuple(self._kept))
 
     @property
     def testbed(self) -> Testbed:
-        """The nodes to measure on. Raises LaunchError before there are any."""
+        """The nodes that are left. Raises LaunchError before the launch."""
         if self._testbed is None:
             raise LaunchError(Reason.of("no-testbed"))
         return self._testbed
 
     @property
     def nodes_up(self) -> Testbed | None:
-        """The nodes that are left; None before there are any."""
+        """The nodes that are left; None before the launch."""
         return self._testbed
 
     def add(self, check: Check) -> None:
-        """Keep a check that is no part of the suite."""
+        """Add a check that is not part of the suite."""
         self.checks.append(check)
 
     def doubt(self, why: str) -> None:
-        """What was slow or broke may have been so because of `why`, so nobody is blamed for it; wrong numbers stay."""
+        """Make slow and failed checks inconclusive because of `why`, without suspects; wrong numbers stay."""
         self.checks = [
             replace(check, verdict=Verdict.INCONCLUSIVE, reason=placed(why, check.reason), suspects=())
             if check.verdict in (Verdict.DEGRADED, Verdict.FAIL)
@@ -158,15 +155,12 @@ class RunState:
         self.checks.append(Check("turn", Verdict.INCONCLUSIVE, why))
 
     def note(self, text: str | None) -> None:
-        """Keep what people should know besides the findings, if there is anything."""
+        """Add a note if there is one."""
         if text:
             self.notes.append(text)
 
     def result(self) -> RunResult:
-        """What the run came to as of now, without the secrets that a node may have put into it.
-
-        Whatever goes wrong in putting it together, there is a verdict.
-        """
+        """Return the result so far without secrets; an error in making it leaves the verdicts alone."""
         try:
             return without_secrets(self._result(), secrets_of(self.run.cluster))
         except Exception as error:
@@ -185,7 +179,7 @@ class RunState:
         )
 
     def _empty(self, verdict: Verdict, reason: str) -> RunResult:
-        """The run with what seatrial itself knows, and nothing of what nodes have said."""
+        """Return a result without anything from the nodes."""
         return RunResult(
             run_id=self.run.run_id,
             cluster=self.run.cluster.name,
@@ -199,7 +193,7 @@ class RunState:
 
 
 def _explain(error: Exception) -> tuple[Verdict, str]:
-    """What an error in a step means for the verdict: only a cluster that broke the test is a `fail`."""
+    """Return the verdict and reason of an error: only errors of the cluster are a `fail`."""
     match error:
         case MissingError():
             return Verdict.NOT_RUN, error.reason

@@ -105,7 +105,7 @@ def of_gpus(nodes: int, gpus: int = GPUS) -> Iterator[tuple[str, str, int, int]]
 
 
 def of_links(nodes: int) -> Iterator[tuple[str, str, int, int]]:
-    """The links of a ring."""
+    """Yield the links of a ring."""
     ends = [(node, (node + 1) % nodes) for node in range(nodes)]
     return (("link", "--".join(sorted((node_name(a), node_name(b)))), a, b) for a, b in ends)
 
@@ -227,7 +227,7 @@ def make(kind: str, size: str, series: "DataFrame", rng: np.random.Generator) ->
 
 
 def _course(kind: str, night: int) -> float:
-    """The part of the loss on a night."""
+    """Return the share of the loss on a night."""
     if kind == "slow decay":
         return (night + 1) / 7
     return float(night % 3 == 2) if kind == "flaky node" else 1.0

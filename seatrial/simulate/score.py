@@ -1,4 +1,4 @@
-"""Hold what the judge says of a simulated fleet against the truth."""
+"""Compare the judge's verdicts on a simulated fleet with the truth, and print the scores."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Score:
     """One kind and size of fault, tried `trials` times over some nights.
 
     `nights` are the nights (from 1) on which a culprit was named first, in the trials in which one was; `wrong` counts
-    the trials in which somebody innocent was.
+    the trials with a false suspect.
     """
 
     kind: str
@@ -100,14 +100,14 @@ def scores(nodes: int, nights: int, trials: int, rng: np.random.Generator) -> It
 
 
 def _trial(nodes: int, nights: int, fault: Fault, rng: np.random.Generator) -> tuple[int, bool]:
-    """The night (from 1) on which the fault was found, 0 when it was not; and whether anybody innocent was named."""
+    """Return the night (from 1) on which the fault was found, 0 if never, and whether there was a false suspect."""
     runs = replay(simulated_rows(nodes, nights, fault, rng))[NIGHTS_BEFORE:]
     wrong = any(not fault.names(suspect.name) for run in runs for suspect in run.suspects)
     return next((night for night, run in enumerate(runs, 1) if _finds(run, fault)), 0), wrong
 
 
 def _finds(run: ReplayedRun, fault: Fault) -> bool:
-    """Whether the culprit is named; without a culprit, whether the run does not pass."""
+    """Return whether the culprit is named; without a culprit, whether the run does not pass."""
     if fault.culprit:
         return any(fault.names(suspect.name) for suspect in run.suspects)
     return run.verdict is not Verdict.PASS
@@ -131,5 +131,5 @@ def simulated_table(quiet: HealthyNights, scores: Sequence[Score]) -> Table:
 
 
 def simulated_json(nodes: int, seed: int, quiet: HealthyNights, scores: Sequence[Score]) -> dict[str, Any]:
-    """The same as one document."""
+    """Return the scores as one JSON document."""
     return {"nodes": nodes, "seed": seed, "healthy": quiet.to_dict(), "faults": [score.to_dict() for score in scores]}
